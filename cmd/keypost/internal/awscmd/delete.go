@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
+	"github.com/keypost/keypost/cmd/keypost/internal/cloudcmd"
 	"github.com/keypost/keypost/provision/aws"
 	"github.com/keypost/keypost/provision/install"
 )
@@ -27,7 +28,7 @@ func newCmdDelete(factory *cli.Factory) *cobra.Command {
 	fs.Lookup("dev").Usage = "a development issuer of keypostd --dev: its URL may have a port"
 	fs.Lookup("dry-run").Usage = "print what would be changed and deleted, and do nothing"
 	fs.BoolVar(&f.force, "force", false, "with --issuer-url: also where a role trusts nobody else; it stays, and nobody may assume it")
-	required(cmd, "name", "region")
+	cloudcmd.Required(cmd, "name", "region")
 	return cmd
 }
 

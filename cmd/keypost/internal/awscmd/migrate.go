@@ -4,20 +4,16 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"net/url"
 	"regexp"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/cmd/keypost/internal/cloudcmd"
-	"github.com/keypost/keypost/cmd/keypost/internal/keysource"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/provision/aws"
-	"github.com/keypost/keypost/provision/cluster"
 	"github.com/keypost/keypost/provision/install"
 	"github.com/keypost/keypost/provision/webidentity"
 )
@@ -25,10 +21,7 @@ import (
 // migrateFlags are those of aws migrate.
 type migrateFlags struct {
 	flags
-	from, jwks    string
-	finish        bool
-	tokenLifetime time.Duration
-	cluster       cluster.Access
+	move cloudcmd.Migration
 }
 
 func newCmdMigrate(factory *cli.Factory) *cobra.Command {
@@ -52,46 +45,30 @@ func (f *migrateFlags) register(cmd *cobra.Command) {
 	fs := f.define(cmd, append(cli.ShieldFiles(), "name", "region", "account", "diff", "issuer-url", "user-tags", "adopt", "thumbprint", "ca-file", "connect", "dev", "why")...)
 	fs.Lookup("name").Usage = "the cluster's name, with which its roles and OLD's provider are tagged (default as in ccoctl's bucket, NAME-oidc)"
 	fs.Lookup("thumbprint").Usage = "SHA-1 of a CA of NEW that AWS does not know, 40 hex digits (repeatable)"
-	fs.Lookup("ca-file").Usage = "PEM file with the CA of NEW, instead of the system's"
-	fs.Lookup("connect").Usage = "HOST:PORT at which to look for NEW instead of its URL's own addresses"
 	fs.Lookup("dev").Usage = "NEW is a development issuer of keypostd --dev, for an emulator of AWS: its URL may have a port, and waits are short"
 	f.clientIDs(fs, "openshift", "sts.amazonaws.com")
 	f.trustLength(fs)
-	fs.StringVar(&f.from, "from-issuer-url", "", "the issuer URL that the cluster's tokens carry now")
-	fs.StringVar(&f.jwks, "jwks", "", "JWKS file or URL with OLD's keys, where OLD cannot be reached from here (default OLD itself)")
-	fs.BoolVar(&f.finish, "finish", false, "take OLD's statements and provider away")
-	fs.DurationVar(&f.tokenLifetime, "token-lifetime", 0, "the longest life of a token for AWS, where pods and policy do not say")
+	f.move.Define(fs, "AWS", "take OLD's statements and provider away")
 	fs.BoolVar(&f.force, "force", false, "go on although OLD is a CloudFront address, which can be kept")
 	cli.PassesNoGate(fs)
-	fs.StringVar(&f.cluster.Kubeconfig, "kubeconfig", "", "kubeconfig of the cluster: to check its keys, and to see whether it was switched")
-	fs.StringVar(&f.cluster.Context, "context", "", "context in the kubeconfig (default the current one)")
-	fs.StringVar(&f.cluster.ServiceAccount, "service-account", "",
-		"NAMESPACE/NAME for which each kube-apiserver is made to mint a token (default default/default)")
 	f.cloud.DefinePolicy(fs)
-	required(cmd, "from-issuer-url", "issuer-url")
+	cloudcmd.Required(cmd, "from-issuer-url", "issuer-url")
 }
 
 func (f *migrateFlags) checkMigration() error {
-	old, err := url.Parse(f.from)
 	if f.Name == "" {
-		f.Name = bucketName(f.from)
+		f.Name = bucketName(f.move.Old)
 	}
-	switch {
-	case err != nil || old.Scheme != "https" || old.Host == "" || old.RawQuery != "" || old.Fragment != "":
-		return cli.Usagef("--from-issuer-url %q is no issuer URL: it begins with https:// and has neither query nor fragment", f.from)
-	case f.from == f.IssuerURL:
-		return cli.Usagef("--from-issuer-url and --issuer-url are the same; a cluster that keeps its issuer needs no new trust")
-	case f.Name == "":
-		return cli.Usagef("the cluster's --name is needed: %s is no address of a bucket NAME-oidc, as ccoctl makes them", f.from)
-	case f.cluster.Context != "" && f.cluster.Kubeconfig == "":
-		return cli.Usagef("--context needs --kubeconfig")
-	case f.tokenLifetime < 0 || f.tokenLifetime%time.Second != 0:
-		return cli.Usagef("--token-lifetime %v: it must be whole seconds, not negative", f.tokenLifetime)
-	case f.finish && f.cluster.Kubeconfig == "":
-		return cli.WithHint(
-			cli.Usagef("--finish needs --kubeconfig: only a token from every kube-apiserver shows that none signs as %s any more", f.from),
-			"where they cannot be asked, this takes the old trust away on your word, and deletes no role: %s",
-			cli.Command{"aws", "delete", "--name", f.Name, "--region", cmp.Or(f.Region, "REGION"), "--issuer-url", f.from})
+	err := f.move.CheckIssuers(f.IssuerURL, "trust")
+	if err == nil && f.Name == "" {
+		err = cli.Usagef("the cluster's --name is needed: %s is no address of a bucket NAME-oidc, as ccoctl makes them", f.move.Old)
+	}
+	if err := cmp.Or(err, f.move.CheckCluster()); err != nil {
+		return err
+	}
+	if err := f.move.CheckFinish(); err != nil {
+		return cli.WithHint(err, "where they cannot be asked, this takes the old trust away on your word, and deletes no role: %s",
+			cli.Command{"aws", "delete", "--name", f.Name, "--region", cmp.Or(f.Region, "REGION"), "--issuer-url", f.move.Old})
 	}
 	return nil
 }
@@ -100,79 +77,45 @@ func (f *migrateFlags) run(ctx context.Context, r *run) error {
 	if err := f.checkMigration(); err != nil {
 		return err
 	}
-	if isCloudFront(f.from) && !f.force {
+	if isCloudFront(f.move.Old) && !f.force {
 		return f.keepCloudFront(r)
 	}
 	migrate := aws.Migrate
-	if f.finish {
+	if f.move.Finish {
 		migrate = aws.FinishMigration
-		if r.Store == "" { // then the lifetime of tokens comes from --token-lifetime and the pods
-			f.Store = install.KeyStore{}
-		}
+		r.WithoutStore() // then the lifetime of tokens comes from --token-lifetime and the pods
 	} else if err := f.cloud.ReadIssuer(); err != nil {
 		return err
 	}
-	done, err := migrate(ctx, aws.MigrateOptions{
-		Options: f.Options, Move: install.Move{Old: f.from, Cluster: f.cluster, TokenLifetime: f.tokenLifetime, OldKeys: func(ctx context.Context) ([]keystore.VerificationKey, error) {
-			source := keysource.Flags{JWKS: cmp.Or(f.jwks, f.from)}
-			found, err := source.Read(ctx, r.Factory)
-			return found.Keys, err
-		}},
-	})
-	if err == nil && done.Gate != nil {
-		r.End()
-		r.Notice("%v", done.Gate)
+	done, err := migrate(ctx, aws.MigrateOptions{Options: f.Options, Move: f.move.Reading(r.Factory)})
+	if err == nil {
+		r.SayGate(done.Gate)
 	}
 	switch end, err := r.Ended(done.Preview, f.hinted(r, err)); {
 	case end:
 		return err
-	case f.finish:
+	case f.move.Finish:
 		f.sayBucket(r)
-		return r.Result(moved{From: f.from, To: f.IssuerURL, Finished: true})
+		return r.Result(cloudcmd.Moved{From: f.move.Old, To: f.IssuerURL, Finished: true})
 	}
 	return f.sayNext(r, done)
 }
 
 // hinted adds to an error of a migration what to do about it.
 func (f *migrateFlags) hinted(r *run, err error) error {
-	if e, closed := errors.AsType[*keystore.NotYetError](err); closed {
-		switch e.Gate {
-		case keystore.GateSigning:
-			return cli.WithHint(err, "switch the cluster; how is printed by %s", f.again(r, false))
-		case keystore.GateUndeclared:
-			return cli.WithHint(err, "give the longest expirationSeconds of any such token: --token-lifetime DURATION")
-		}
+	if e, closed := errors.AsType[*keystore.NotYetError](err); closed && e.Gate == keystore.GateSigning {
+		return cli.WithHint(err, "switch the cluster; how is printed by %s", f.again(r, false))
 	}
-	e, is := errors.AsType[*install.Error](err)
-	if !is {
-		return err
-	}
-	switch e.Problem {
-	case install.OldKeysUnread:
-		return cli.WithHint(err, "where it cannot be reached from here, give a copy of its JWKS: --jwks FILE")
-	case install.LostAudience:
+	if e, is := errors.AsType[*install.Error](err); is && e.Problem == install.LostAudience {
 		return cli.WithHint(err, "add %s; or, if no pod needs it, take it away first: %s", cli.Quoted("--client-id", e.Audience),
 			webidentity.Command("remove-client-id-from-open-id-connect-provider", "--open-id-connect-provider-arn", e.Provider, "--client-id", e.Audience))
-	case install.KeyNotPublished:
-		return cli.WithHint(err, "if the cluster signs with it: %s", cli.Command{"key", "add", string(e.KeySet), "--jwks", f.from})
-	case install.WrongCluster:
-		return cli.WithHint(err, "is this the right cluster? See --kubeconfig and --context")
 	}
-	return err
+	return f.move.Hinted(err)
 }
 
-// moved is how far a move is, for scripts.
-type moved struct {
-	From     string        `json:"from"` // issuer URLs
-	To       string        `json:"to"`
-	KeySet   keystore.Name `json:"keySet"`
-	Switch   string        `json:"switch"`   // the command, or the flags of kube-apiserver, that switches the cluster
-	Finished bool          `json:"finished"` // nothing trusts From any more
-}
-
-// sayNext prints what switches the cluster: on stdout that alone, so that a script can run it.
+// sayNext prints what switches the cluster, and what comes before and after.
 func (f *migrateFlags) sayNext(r *run, done aws.Migrated) error {
-	openShift, known, next, old := done.OpenShift, done.Known, f.IssuerURL, f.from
+	openShift, known, next, old := done.OpenShift, done.Known, f.IssuerURL, f.move.Old
 	r.Notice("AWS takes tokens of both issuers now. What switches the cluster:")
 	if !openShift {
 		r.Notice("First restart every kube-apiserver with")
@@ -182,13 +125,7 @@ func (f *migrateFlags) sayNext(r *run, done aws.Migrated) error {
 	if !openShift {
 		switching = cli.Quoted("--service-account-issuer="+next, "--service-account-issuer="+old)
 	}
-	var err error
-	if r.Output == "table" {
-		_, err = fmt.Fprintln(r.Out, switching)
-	} else {
-		err = r.Result(moved{From: old, To: next, KeySet: done.KeySet.Name(), Switch: switching})
-	}
-	if err != nil {
+	if err := r.PrintSwitch(cloudcmd.Moved{From: old, To: next, KeySet: done.KeySet.Name(), Switch: switching}); err != nil {
 		return err
 	}
 	switch {
@@ -213,7 +150,7 @@ func (f *migrateFlags) sayNext(r *run, done aws.Migrated) error {
 // sayFirstRound prints the flags with which every kube-apiserver accepts the new issuer before any signs as it: one that
 // still has the old flags answers 401 to the tokens that another has just signed as the new one.
 func (f *migrateFlags) sayFirstRound(r *run) {
-	r.Notice("  %s", cli.Quoted("--service-account-issuer="+f.from, "--service-account-issuer="+f.IssuerURL))
+	r.Notice("  %s", cli.Quoted("--service-account-issuer="+f.move.Old, "--service-account-issuer="+f.IssuerURL))
 	r.Notice("(and with both issuers in --api-audiences, if that is set), so that none refuses the tokens that another has just")
 	r.Notice("signed. Once the last one has restarted, restart every kube-apiserver with the order switched:")
 }
@@ -225,7 +162,7 @@ func (f *migrateFlags) again(r *run, finish bool) cli.Command {
 		c = append(c, "--finish")
 	}
 	c = append(append(c, "--name", f.Name), r.Again("name", "finish", "diff", "dry-run")[2:]...)
-	if f.cluster.Kubeconfig == "" {
+	if f.move.Cluster.Kubeconfig == "" {
 		c = append(c, "--kubeconfig", "FILE")
 	}
 	return c
@@ -239,7 +176,7 @@ func isCloudFront(issuer string) bool {
 
 // keepCloudFront prints how to do without a move: unlike a bucket, a distribution can get another origin.
 func (f *migrateFlags) keepCloudFront(r *run) error {
-	old, name := f.from, f.Name
+	old, name := f.move.Old, f.Name
 	host := strings.TrimPrefix(old, "https://")
 	r.Notice("%s is an address of CloudFront: it can be kept, and with it every token, role and provider. Only the", old)
 	r.Notice("distribution's origin changes, from the bucket to keypostd. ORIGIN is a host name of keypostd for this alone:")
@@ -275,7 +212,7 @@ func bucketName(issuer string) string {
 
 // sayBucket prints what becomes of OLD itself, which nothing here touches.
 func (f *migrateFlags) sayBucket(r *run) {
-	r.Notice("Nothing trusts %s any more.", f.from)
-	r.sayStorage(f.from)
+	r.Notice("Nothing trusts %s any more.", f.move.Old)
+	r.sayStorage(f.move.Old)
 	r.Notice("Do not use ccoctl aws delete for it: the roles and the new provider bear the same tag and would be deleted too.")
 }

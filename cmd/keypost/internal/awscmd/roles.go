@@ -25,7 +25,7 @@ func newCmdCreateIAMRoles(factory *cli.Factory) *cobra.Command {
 	f.clientIDs(fs, "openshift", "sts.amazonaws.com")
 	f.roles(cmd)
 	fs.StringVar(&f.providerARN, "identity-provider-arn", "", "ARN of the IAM OIDC identity provider that the roles trust")
-	required(cmd, "name", "identity-provider-arn")
+	cloudcmd.Required(cmd, "name", "identity-provider-arn")
 	return cmd
 }
 
@@ -76,7 +76,7 @@ func newCmdCreateRole(factory *cli.Factory) *cobra.Command {
 	fs.StringArrayVar(&f.policyARNs, "policy-arn", nil, "ARN of a managed policy to attach (repeatable)")
 	fs.StringVar(&f.policyFile, "policy-file", "", "JSON file with a permissions policy to put into the role, - for stdin")
 	fs.BoolVar(&f.manifest, cloudcmd.SubscriptionFlag, false, cloudcmd.SubscriptionUsage)
-	required(cmd, "role-name", "service-account", "issuer-url")
+	cloudcmd.Required(cmd, "role-name", "service-account", "issuer-url")
 	return cmd
 }
 

@@ -39,13 +39,6 @@ type run struct {
 	adopts bool // the command has --adopt
 }
 
-// withoutStore makes --store optional: what only asks a store more than it must goes on without.
-func (r *run) withoutStore() {
-	if r.Store == "" {
-		r.Options.Store = install.KeyStore{}
-	}
-}
-
 // command returns a command that takes flags alone, which are still to be defined, and that does its work with them.
 func (f *flags) command(factory *cli.Factory, c cobra.Command, do func(ctx context.Context, r *run) error) *cobra.Command {
 	c.Args, c.RunE = cli.Exactly(0), func(cmd *cobra.Command, _ []string) error {
@@ -107,7 +100,7 @@ func (f *flags) installation(cmd *cobra.Command, more ...string) {
 	f.define(cmd, append(append(cli.ShieldFiles(), "name", "region", "subscription-id", "tenant-id", "output-dir", "dry-run", "diff", "issuer-url", "user-tags",
 		"adopt", "public-key-file", "oidc-resource-group-name", "storage-account-name", "blob-container-name", "cloud", "ca-file", "connect", "dev", "why"), more...)...)
 	f.cloud.DefinePolicy(cmd.Flags())
-	required(cmd, "name", "region", "subscription-id", "tenant-id", "issuer-url")
+	cloudcmd.Required(cmd, "name", "region", "subscription-id", "tenant-id", "issuer-url")
 }
 
 // identityNames are the flags of whatever makes a release's identities.
@@ -118,12 +111,6 @@ func identityNames() []string {
 
 // adoptedIssuer is what --adopt does, too, where a release's identities are made.
 const adoptedIssuer = ", and change the issuer that identities trust"
-
-func required(cmd *cobra.Command, flags ...string) {
-	for _, flag := range flags {
-		_ = cmd.MarkFlagRequired(flag) // it fails only for a flag that is not registered, which a test would find
-	}
-}
 
 // check returns an error for flags of Azure's that are wrong by themselves.
 func (f *flags) check() error {

@@ -40,7 +40,7 @@ func newCmdCreateAll(factory *cli.Factory) *cobra.Command {
 	}, func(ctx context.Context, r *run) error { return r.create(ctx, &f.requested) })
 	f.installation(cmd, identityNames()...)
 	cmd.Flags().Lookup("adopt").Usage += adoptedIssuer
-	required(cmd, "credentials-requests-dir")
+	cloudcmd.Required(cmd, "credentials-requests-dir")
 	return cmd
 }
 
@@ -96,12 +96,12 @@ func newCmdCreateIdentities(factory *cli.Factory) *cobra.Command {
 		"oidc-resource-group-name", "cloud", "dev")...)
 	fs.Lookup("issuer-url").Usage = "the issuer URL that the identities trust"
 	fs.Lookup("adopt").Usage += adoptedIssuer
-	required(cmd, "name", "region", "subscription-id", "issuer-url", "credentials-requests-dir")
+	cloudcmd.Required(cmd, "name", "region", "subscription-id", "issuer-url", "credentials-requests-dir")
 	return cmd
 }
 
 func (r *run) createIdentities(ctx context.Context) error {
-	r.withoutStore()
+	r.WithoutStore()
 	made, err := azure.CreateIdentities(ctx, azure.IdentitiesOptions{Options: r.Options, Identities: r.requested})
 	if end, err := r.Ended(made.Preview, err); end {
 		return err

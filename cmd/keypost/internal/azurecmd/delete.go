@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
+	"github.com/keypost/keypost/cmd/keypost/internal/cloudcmd"
 	"github.com/keypost/keypost/provision/azure"
 	"github.com/keypost/keypost/provision/install"
 )
@@ -24,7 +25,7 @@ func newCmdDelete(factory *cli.Factory) *cobra.Command {
 	fs.Lookup("dry-run").Usage = "print what would be deleted, and only read"
 	fs.Lookup("region").Usage = "accepted for scripts written for ccoctl"
 	fs.BoolVar(&group, "delete-oidc-resource-group", false, "also the resource group of the identities, if it is this name's alone and has nothing of others in it")
-	required(cmd, "name", "region", "subscription-id")
+	cloudcmd.Required(cmd, "name", "region", "subscription-id")
 	return cmd
 }
 
@@ -33,17 +34,5 @@ func (r *run) delete(ctx context.Context, group bool) error {
 		r.Mode = install.Preview
 	}
 	deleted, err := azure.Delete(ctx, azure.DeleteOptions{Options: r.Options, Group: group})
-	r.End()
-	switch {
-	case err != nil:
-		return err
-	case deleted.Preview != nil:
-		return r.PrintPreview(*deleted.Preview)
-	}
-	still := []map[string]string{}
-	for _, i := range deleted.Issuers {
-		r.SayStillPublished(i)
-		still = append(still, map[string]string{"url": i.URL, "keySet": i.KeySet})
-	}
-	return r.Result(map[string]any{"issuers": still})
+	return r.Deleted(deleted.Preview, deleted.Issuers, err)
 }

@@ -43,12 +43,12 @@ func newCmdCreateIdentity(factory *cli.Factory) *cobra.Command {
 	fs.StringArrayVar(&f.wanted.DataActions, "data-permission", nil, "data action of that custom role (repeatable)")
 	fs.StringArrayVar(&f.wanted.Scopes, "scope", nil, "ID of a subscription, a resource group or a resource at which roles are assigned (repeatable; default its resource group)")
 	fs.BoolVar(&f.manifest, cloudcmd.SubscriptionFlag, false, cloudcmd.SubscriptionUsage)
-	required(cmd, "name", "resource-group", "region", "subscription-id", "service-account", "issuer-url")
+	cloudcmd.Required(cmd, "name", "resource-group", "region", "subscription-id", "service-account", "issuer-url")
 	return cmd
 }
 
 func (f *identityFlags) create(ctx context.Context, r *run) error {
-	r.withoutStore()
+	r.WithoutStore()
 	o := f.wanted
 	o.Options, o.For = f.Options, "--name"
 	var err error

@@ -52,6 +52,13 @@ func (f *Flags) Define(all *pflag.FlagSet, tool string) {
 // DefinePolicy registers the flags of a new issuer's policy.
 func (f *Flags) DefinePolicy(fs *pflag.FlagSet) { f.policy.RegisterForNew(fs) }
 
+// Required has a command refuse to run without these flags.
+func Required(cmd *cobra.Command, flags ...string) {
+	for _, flag := range flags {
+		_ = cmd.MarkFlagRequired(flag) // it fails only for a flag that is not registered, which a test would find
+	}
+}
+
 // check returns an error for flags that are wrong by themselves. ccoctl accepts an empty string for every one of them.
 func (f *Flags) check(cmd *cobra.Command) error {
 	var err error

@@ -64,6 +64,13 @@ func (r *Run) keyStore() install.KeyStore {
 	return k
 }
 
+// WithoutStore makes --store optional: what only asks a store more than it must goes on without.
+func (r *Run) WithoutStore() {
+	if r.Store == "" {
+		r.flags.To.Store = install.KeyStore{}
+	}
+}
+
 // report prints what a run reports, and after a warning what to do about it. It is safe for concurrent use.
 func (r *Run) report(e install.Event) {
 	advice := ""
@@ -176,6 +183,23 @@ func (r *Run) SayInstall(made install.Created) {
 	}
 	r.Notice("then openshift-install create cluster; and once it signs tokens:")
 	r.Notice("  %s", r.flags.Verification(made.KeySet.Name()))
+}
+
+// Deleted prints what a deletion would do, or which issuers are still published after it.
+func (r *Run) Deleted(v *plan.Preview, issuers []install.StillPublished, err error) error {
+	r.End()
+	switch {
+	case err != nil:
+		return err
+	case v != nil:
+		return r.PrintPreview(*v)
+	}
+	still := []map[string]string{}
+	for _, i := range issuers {
+		r.SayStillPublished(i)
+		still = append(still, map[string]string{"url": i.URL, "keySet": i.KeySet})
+	}
+	return r.Result(map[string]any{"issuers": still})
 }
 
 // SayStillPublished prints how to stop publishing an issuer, which other accounts and clouds may still need.

@@ -23,7 +23,7 @@ func newCmdCreateAccounts(factory *cli.Factory) *cobra.Command {
 		"output-dir", "dry-run", "diff", "adopt", "prune", "issuer-url", "dev")
 	fs.Lookup("issuer-url").Usage = "the issuer URL that the provider must have"
 	fs.Lookup("dev").Usage = "a development issuer of keypostd --dev: its URL may have a port"
-	required(cmd, "name", "project", "workload-identity-pool", "workload-identity-provider", "credentials-requests-dir")
+	cloudcmd.Required(cmd, "name", "project", "workload-identity-pool", "workload-identity-provider", "credentials-requests-dir")
 	return cmd
 }
 
@@ -62,7 +62,7 @@ func newCmdCreateAccount(factory *cli.Factory) *cobra.Command {
 	fs.StringArrayVar(&f.accounts, "service-account", nil, "NAMESPACE/NAME of a Kubernetes service account that may impersonate it (repeatable)")
 	fs.StringArrayVar(&f.roles, "role", nil, "role that it gets in the project, as roles/NAME (repeatable)")
 	fs.BoolVar(&f.manifest, cloudcmd.SubscriptionFlag, false, cloudcmd.SubscriptionUsage)
-	required(cmd, "account-id", "service-account", "project", "workload-identity-pool", "workload-identity-provider")
+	cloudcmd.Required(cmd, "account-id", "service-account", "project", "workload-identity-pool", "workload-identity-provider")
 	return cmd
 }
 

@@ -37,7 +37,7 @@ func newCmdCreatePool(factory *cli.Factory) *cobra.Command {
 		return r.Result(map[string]any{"pool": r.Name, "dryRun": r.cloud.DryRun})
 	})
 	f.define(cmd, "name", "project", "output-dir", "dry-run", "diff", "adopt")
-	required(cmd, "name", "project")
+	cloudcmd.Required(cmd, "name", "project")
 	return cmd
 }
 
@@ -58,7 +58,7 @@ func newCmdCreateProvider(factory *cli.Factory) *cobra.Command {
 	})
 	f.installation(factory, cmd, "workload-identity-pool", "prune")
 	cmd.Flags().Lookup("prune").Usage = "take from the provider the audiences that --allowed-audience does not name"
-	required(cmd, "workload-identity-pool")
+	cloudcmd.Required(cmd, "workload-identity-pool")
 	return cmd
 }
 
@@ -73,7 +73,7 @@ func newCmdCreateAll(factory *cli.Factory) *cobra.Command {
 	}, func(ctx context.Context, r *run) error { return r.create(ctx, &f.requested) })
 	f.installation(factory, cmd, "credentials-requests-dir", "enable-tech-preview", "prune")
 	cmd.Flags().Lookup("prune").Usage += ", and from the provider the audiences that --allowed-audience, if it is given, does not name"
-	required(cmd, "credentials-requests-dir")
+	cloudcmd.Required(cmd, "credentials-requests-dir")
 	return cmd
 }
 

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
+	"github.com/keypost/keypost/cmd/keypost/internal/cloudcmd"
 	"github.com/keypost/keypost/provision/gcp"
 	"github.com/keypost/keypost/provision/install"
 )
@@ -25,7 +26,7 @@ func newCmdDelete(factory *cli.Factory) *cobra.Command {
 	fs.Lookup("dry-run").Usage = "print what would be changed and deleted, and do nothing"
 	fs.Lookup("credentials-requests-dir").Usage = "directory with CredentialsRequests, by whose names more of ccoctl's service accounts are found"
 	fs.BoolVar(&customRoles, "force-delete-custom-roles", false, "also the custom roles that no other account of the project has now; other clusters may need them later")
-	required(cmd, "name", "project")
+	cloudcmd.Required(cmd, "name", "project")
 	return cmd
 }
 
@@ -34,17 +35,5 @@ func (r *run) delete(ctx context.Context, customRoles bool) error {
 		r.Mode = install.Preview
 	}
 	deleted, err := gcp.Delete(ctx, gcp.DeleteOptions{Options: r.Options, Requests: r.requested.Dir, CustomRoles: customRoles})
-	r.End()
-	switch {
-	case err != nil:
-		return err
-	case deleted.Preview != nil:
-		return r.PrintPreview(*deleted.Preview)
-	}
-	still := []map[string]string{}
-	for _, i := range deleted.Issuers {
-		r.SayStillPublished(i)
-		still = append(still, map[string]string{"url": i.URL, "keySet": i.KeySet})
-	}
-	return r.Result(map[string]any{"issuers": still})
+	return r.Deleted(deleted.Preview, deleted.Issuers, err)
 }

@@ -98,19 +98,13 @@ func (f *flags) installation(factory *cli.Factory, cmd *cobra.Command, more ...s
 	cmd.Flags().Lookup("adopt").Usage += ", and change the issuer that a provider trusts"
 	f.cloud.DefinePolicy(cmd.Flags())
 	observationsFlag(factory, cmd.Flags())
-	required(cmd, "name", "project", "issuer-url")
+	cloudcmd.Required(cmd, "name", "project", "issuer-url")
 }
 
 // observationsFlag registers the place whose records say how new the copy is that Google has.
 func observationsFlag(factory *cli.Factory, fs *pflag.FlagSet) {
 	factory.ObservationsFlag(fs)
 	fs.Lookup("observations").Usage = "where gcp sync-keys records, so that with " + poolJWKFile + " no older keys are uploaded (default $KEYPOST_OBSERVATIONS)"
-}
-
-func required(cmd *cobra.Command, flags ...string) {
-	for _, flag := range flags {
-		_ = cmd.MarkFlagRequired(flag) // it fails only for a flag that is not registered, which a test would find
-	}
 }
 
 // projectForm admits IDs, also those of old projects in a domain, and numbers (https://cloud.google.com/resource-manager/docs/creating-managing-projects).

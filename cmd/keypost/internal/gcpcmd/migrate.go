@@ -5,26 +5,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"strings"
 	"text/tabwriter"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/cmd/keypost/internal/cloudcmd"
-	"github.com/keypost/keypost/cmd/keypost/internal/keysource"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/provision/gcp"
-	"github.com/keypost/keypost/provision/install"
 )
 
 // migrateFlags are those of gcp migrate.
 type migrateFlags struct {
 	flags
-	move       install.Move
-	from, jwks string
+	move cloudcmd.Migration
+	from string // ID of a provider
 }
 
 func newCmdMigrate(factory *cli.Factory) *cobra.Command {
@@ -46,50 +42,22 @@ func newCmdMigrate(factory *cli.Factory) *cobra.Command {
 	fs.Lookup("name").Usage = "the cluster's name, with which its service accounts begin"
 	fs.Lookup("workload-identity-pool").Usage += " (default NAME)"
 	fs.Lookup("workload-identity-provider").Usage = "ID of NEW's provider (default NAME and five characters made of NEW)"
-	fs.Lookup("ca-file").Usage = "PEM file with the CA of NEW, instead of the system's"
-	fs.Lookup("connect").Usage = "HOST:PORT at which to look for NEW instead of its URL's own addresses"
-	fs.StringVar(&f.move.Old, "from-issuer-url", "", "the issuer URL that the cluster's tokens carry now")
+	f.move.Define(fs, "Google Cloud", "")
 	fs.StringVar(&f.from, "from-workload-identity-provider", "", "ID of OLD's provider (default NAME)")
-	fs.StringVar(&f.jwks, "jwks", "", "JWKS file or URL with OLD's keys, where OLD cannot be reached from here (default OLD itself)")
-	fs.DurationVar(&f.move.TokenLifetime, "token-lifetime", 0, "the longest life of a token for Google Cloud, where pods and policy do not say")
-	fs.StringVar(&f.move.Cluster.Kubeconfig, "kubeconfig", "", "kubeconfig of the cluster, to check its keys and how long its tokens live")
-	fs.StringVar(&f.move.Cluster.Context, "context", "", "context in the kubeconfig (default the current one)")
-	fs.StringVar(&f.move.Cluster.ServiceAccount, "service-account", "",
-		"NAMESPACE/NAME for which each kube-apiserver is made to mint a token (default default/default)")
 	f.cloud.DefinePolicy(fs)
 	observationsFlag(factory, fs)
-	required(cmd, "name", "project", "from-issuer-url", "issuer-url", "credentials-requests-dir")
+	cloudcmd.Required(cmd, "name", "project", "from-issuer-url", "issuer-url", "credentials-requests-dir")
 	return cmd
 }
 
-func (f *migrateFlags) checkMigration() error {
-	old, err := url.Parse(f.move.Old)
-	switch {
-	case err != nil || old.Scheme != "https" || old.Host == "" || old.RawQuery != "" || old.Fragment != "":
-		return cli.Usagef("--from-issuer-url %q is no issuer URL: it begins with https:// and has neither query nor fragment", f.move.Old)
-	case f.move.Old == f.IssuerURL:
-		return cli.Usagef("--from-issuer-url and --issuer-url are the same; a cluster that keeps its issuer needs no new provider")
-	case f.move.Cluster.Context != "" && f.move.Cluster.Kubeconfig == "":
-		return cli.Usagef("--context needs --kubeconfig")
-	case f.move.TokenLifetime < 0 || f.move.TokenLifetime%time.Second != 0:
-		return cli.Usagef("--token-lifetime %v: it must be whole seconds, not negative", f.move.TokenLifetime)
-	}
-	return nil
-}
-
 func (f *migrateFlags) run(ctx context.Context, r *run) error {
-	if err := f.checkMigration(); err != nil {
+	if err := cmp.Or(f.move.CheckIssuers(f.IssuerURL, "provider"), f.move.CheckCluster()); err != nil {
 		return err
 	}
 	if err := f.cloud.ReadIssuer(); err != nil {
 		return err
 	}
-	f.move.OldKeys = func(ctx context.Context) ([]keystore.VerificationKey, error) {
-		source := keysource.Flags{JWKS: cmp.Or(f.jwks, f.move.Old)}
-		found, err := source.Read(ctx, r.Factory)
-		return found.Keys, err
-	}
-	done, err := gcp.Migrate(ctx, gcp.MigrateOptions{Options: f.Options, Move: f.move, From: f.from, Accounts: f.requested})
+	done, err := gcp.Migrate(ctx, gcp.MigrateOptions{Options: f.Options, Move: f.move.Reading(r.Factory), From: f.from, Accounts: f.requested})
 	if end, err := r.Ended(done.Preview, f.hinted(err)); end {
 		return err
 	}
@@ -111,17 +79,7 @@ func (f *migrateFlags) hinted(err error) error {
 			return cli.WithHint(err, "to see what differs: %s", append(f.createAccounts(cmp.Or(f.from, f.Name), f.cloud.Path(".")), "--diff"))
 		}
 	}
-	if e, is := errors.AsType[*install.Error](err); is {
-		switch e.Problem {
-		case install.OldKeysUnread:
-			return cli.WithHint(err, "where it cannot be reached from here, give a copy of its JWKS: --jwks FILE")
-		case install.KeyNotPublished:
-			return cli.WithHint(err, "if the cluster signs with it: %s", cli.Command{"key", "add", string(e.KeySet), "--jwks", f.move.Old})
-		case install.WrongCluster:
-			return cli.WithHint(err, "is this the right cluster? See --kubeconfig and --context")
-		}
-	}
-	return err
+	return f.move.Hinted(err)
 }
 
 // createAccounts returns the command that compares the accounts, and writes the Secrets that name a provider.

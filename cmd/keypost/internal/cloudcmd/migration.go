@@ -1,0 +1,131 @@
+package cloudcmd
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/keypost/keypost/cmd/keypost/internal/cli"
+	"github.com/keypost/keypost/cmd/keypost/internal/keysource"
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/provision/install"
+)
+
+// Migration is what a command's flags say of the move of a live cluster from an old issuer to the run's.
+type Migration struct {
+	install.Move      // without OldKeys, which is for Reading
+	Finish       bool // take the trust in the old issuer away
+
+	jwks string
+}
+
+// Define registers the flags, and has those that fs shares with other commands say which of the two issuers they are for. cloud is who
+// takes the tokens: "AWS"; finish is the usage of --finish, empty for a cloud in which there is none.
+func (m *Migration) Define(fs *pflag.FlagSet, cloud, finish string) {
+	fs.Lookup("ca-file").Usage = "PEM file with the CA of NEW, instead of the system's"
+	fs.Lookup("connect").Usage = "HOST:PORT at which to look for NEW instead of its URL's own addresses"
+	fs.StringVar(&m.Old, "from-issuer-url", "", "the issuer URL that the cluster's tokens carry now")
+	fs.StringVar(&m.jwks, "jwks", "", "JWKS file or URL with OLD's keys, where OLD cannot be reached from here (default OLD itself)")
+	fs.DurationVar(&m.TokenLifetime, "token-lifetime", 0, "the longest life of a token for "+cloud+", where pods and policy do not say")
+	kubeconfig := "kubeconfig of the cluster, to check its keys and how long its tokens live"
+	if finish != "" {
+		fs.BoolVar(&m.Finish, "finish", false, finish)
+		kubeconfig = "kubeconfig of the cluster: to check its keys, and to see whether it was switched"
+	}
+	fs.StringVar(&m.Cluster.Kubeconfig, "kubeconfig", "", kubeconfig)
+	fs.StringVar(&m.Cluster.Context, "context", "", "context in the kubeconfig (default the current one)")
+	fs.StringVar(&m.Cluster.ServiceAccount, "service-account", "",
+		"NAMESPACE/NAME for which each kube-apiserver is made to mint a token (default default/default)")
+}
+
+// CheckIssuers returns an error unless there is an old issuer, and it is not next. needless is what a cluster that keeps its issuer
+// can do without: "trust".
+func (m *Migration) CheckIssuers(next, needless string) error {
+	old, err := url.Parse(m.Old)
+	switch {
+	case err != nil || old.Scheme != "https" || old.Host == "" || old.RawQuery != "" || old.Fragment != "":
+		return cli.Usagef("--from-issuer-url %q is no issuer URL: it begins with https:// and has neither query nor fragment", m.Old)
+	case m.Old == next:
+		return cli.Usagef("--from-issuer-url and --issuer-url are the same; a cluster that keeps its issuer needs no new %s", needless)
+	}
+	return nil
+}
+
+// CheckCluster returns an error for flags of the cluster, and of its tokens, that are wrong by themselves.
+func (m *Migration) CheckCluster() error {
+	switch {
+	case m.Cluster.Context != "" && m.Cluster.Kubeconfig == "":
+		return cli.Usagef("--context needs --kubeconfig")
+	case m.TokenLifetime < 0 || m.TokenLifetime%time.Second != 0:
+		return cli.Usagef("--token-lifetime %v: it must be whole seconds, not negative", m.TokenLifetime)
+	}
+	return nil
+}
+
+// CheckFinish returns an error where the cluster cannot be asked whether it was switched.
+func (m *Migration) CheckFinish() error {
+	if m.Finish && m.Cluster.Kubeconfig == "" {
+		return cli.Usagef("--finish needs --kubeconfig: only a token from every kube-apiserver shows that none signs as %s any more", m.Old)
+	}
+	return nil
+}
+
+// Reading returns the move with the way to read the old issuer's keys: --jwks, or else the issuer itself.
+func (m *Migration) Reading(factory *cli.Factory) install.Move {
+	move := m.Move
+	move.OldKeys = func(ctx context.Context) ([]keystore.VerificationKey, error) {
+		source := keysource.Flags{JWKS: cmp.Or(m.jwks, m.Old)}
+		found, err := source.Read(ctx, factory)
+		return found.Keys, err
+	}
+	return move
+}
+
+// Hinted adds to an error of a move what to do about it. Any other is returned as it is.
+func (m *Migration) Hinted(err error) error {
+	if e, closed := errors.AsType[*keystore.NotYetError](err); closed && e.Gate == keystore.GateUndeclared {
+		return cli.WithHint(err, "give the longest expirationSeconds of any such token: --token-lifetime DURATION")
+	}
+	if e, is := errors.AsType[*install.Error](err); is {
+		switch e.Problem {
+		case install.OldKeysUnread:
+			return cli.WithHint(err, "where it cannot be reached from here, give a copy of its JWKS: --jwks FILE")
+		case install.KeyNotPublished:
+			return cli.WithHint(err, "if the cluster signs with it: %s", cli.Command{"key", "add", string(e.KeySet), "--jwks", m.Old})
+		case install.WrongCluster:
+			return cli.WithHint(err, "is this the right cluster? See --kubeconfig and --context")
+		}
+	}
+	return err
+}
+
+// SayGate prints what the end of a move would wait for; nil is nothing.
+func (r *Run) SayGate(gate *keystore.NotYetError) {
+	if gate != nil {
+		r.End()
+		r.Notice("%v", gate)
+	}
+}
+
+// Moved is how far a move is, for scripts.
+type Moved struct {
+	From     string        `json:"from"` // issuer URLs
+	To       string        `json:"to"`
+	KeySet   keystore.Name `json:"keySet"`
+	Switch   string        `json:"switch"`   // the command, or the flags of kube-apiserver, that switches the cluster
+	Finished bool          `json:"finished"` // nothing trusts From any more
+}
+
+// PrintSwitch prints what switches the cluster: on stdout that alone, so that a script can run it.
+func (r *Run) PrintSwitch(m Moved) error {
+	if r.Output == "table" {
+		_, err := fmt.Fprintln(r.Out, m.Switch)
+		return err
+	}
+	return r.Result(m)
+}
