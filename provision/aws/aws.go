@@ -47,16 +47,21 @@ func (o Options) trust(providerARN string) awsiam.Trust {
 // run is one run of a verb.
 type run struct {
 	*install.Run
+	o       Options        // has those of Run
 	client  *awsiam.Client // nil until identify
 	account awsiam.Account // zero until identify
 }
 
-func newRun(o Options) *run { return &run{Run: install.NewRun(o.Options)} }
+func newRun(o Options) *run {
+	r := &run{o: o}
+	r.Run = install.NewRun(&r.o.Options)
+	return r
+}
 
 // identify asks AWS whose account the credentials are for, reports where everything is going to be, and refuses an account
 // other than the one that is meant.
-func (r *run) identify(ctx context.Context, o Options) error {
-	client, err := awsiam.Open(ctx, awsiam.Options{Region: o.Region, Transport: o.Transport, OnWait: func(w awsiam.Wait) {
+func (r *run) identify(ctx context.Context) error {
+	client, err := awsiam.Open(ctx, awsiam.Options{Region: r.o.Region, Transport: r.o.Transport, OnWait: func(w awsiam.Wait) {
 		r.Still(time.Now(), "still waiting for AWS: %s", w)
 	}})
 	if err != nil {
@@ -67,8 +72,8 @@ func (r *run) identify(ctx context.Context, o Options) error {
 		return err
 	}
 	r.Place(fmt.Sprintf("Account %s (%s), caller %s", account.ID, account.Partition, account.Caller))
-	if o.Account != "" && account.ID != o.Account {
-		return install.Refuse(install.WrongAccount, "the credentials are for account %s, not for %s; nothing was changed", account.ID, o.Account)
+	if r.o.Account != "" && account.ID != r.o.Account {
+		return install.Refuse(install.WrongAccount, "the credentials are for account %s, not for %s; nothing was changed", account.ID, r.o.Account)
 	}
 	r.client, r.account = client, account
 	return nil

@@ -29,7 +29,7 @@ type Created struct {
 
 // Create makes an installation as [install.Run.Create] does: with an IAM OIDC identity provider and roles.
 func Create(ctx context.Context, o CreateOptions) (Created, error) {
-	c := &creation{run: newRun(o.Options), o: o}
+	c := &creation{run: newRun(o.Options), all: o.Roles != nil}
 	if o.Roles != nil {
 		var err error
 		if c.roles, err = readRoles(o.Options, *o.Roles); err != nil {
@@ -38,7 +38,7 @@ func Create(ctx context.Context, o CreateOptions) (Created, error) {
 		}
 	}
 	made, err := c.Create(ctx, install.CreateOptions{
-		PublicKey: o.PublicKey, Stored: o.Stored, Identities: o.Roles != nil, Notes: c.roles.skipped, Party: "AWS", Parallel: awsiam.Parallel,
+		PublicKey: o.PublicKey, Stored: o.Stored, Identities: c.all, Notes: c.roles.skipped, Party: "AWS", Parallel: awsiam.Parallel,
 		Adopt: o.Adopt, Trusted: c.trusted,
 	}, c)
 	if err != nil || o.Mode != install.Apply {
@@ -47,7 +47,7 @@ func Create(ctx context.Context, o CreateOptions) (Created, error) {
 	all := Created{
 		Created: made, ProviderARN: c.account.ProviderARN(o.IssuerURL), Roles: len(c.roles.roles), Secrets: len(c.roles.requests),
 	}
-	if o.Roles != nil {
+	if c.all {
 		c.Line("Made for %s in account %s: key set %s, IAM OIDC identity provider %s, %s, %s", o.Name, c.account.ID, made.KeySet.Name(),
 			all.ProviderARN, text.Count(all.Roles, "role", "roles"), text.Count(all.Secrets, "Secret", "Secrets"))
 	}
@@ -57,7 +57,7 @@ func Create(ctx context.Context, o CreateOptions) (Created, error) {
 // creation is one run of [Create]. It is the [install.Cloud] of that run.
 type creation struct {
 	*run
-	o     CreateOptions
+	all   bool // the roles too
 	roles roleSet
 	makes plan.Plan // everything, where nothing was there; else empty
 }
@@ -66,7 +66,7 @@ func (c *creation) Check(keystore.VerificationKey) error {
 	return awsiam.Check(c.o.provider(), c.o.trust(""), c.roles.roles)
 }
 
-func (c *creation) Identify(ctx context.Context) error { return c.identify(ctx, c.o.Options) }
+func (c *creation) Identify(ctx context.Context) error { return c.identify(ctx) }
 
 // Plan plans the provider and the roles. A plan that makes everything is good for the whole run: IAM refuses to make what
 // somebody else has made meanwhile, and then it is read.
@@ -96,12 +96,12 @@ func makesAll(p plan.Plan, n int) bool {
 
 // plan reads the account. Now that it is known, ARNs are compared with it.
 func (c *creation) plan(ctx context.Context) (plan.Plan, error) {
-	trust := c.o.trust(c.account.ProviderARN(c.o.IssuerURL))
+	trust := c.o.trust(c.account.ProviderARN(c.IssuerURL))
 	if err := awsiam.Check(c.o.provider(), trust, c.roles.roles); err != nil {
 		return plan.Plan{}, err
 	}
 	p, err := c.client.PlanProvider(ctx, c.account, c.o.provider())
-	if err != nil || c.o.Roles == nil {
+	if err != nil || !c.all {
 		return p, err
 	}
 	roles, err := c.planRoles(ctx, c.roles, trust)

@@ -24,7 +24,7 @@ type Deleted struct {
 // [*awsiam.StrandedError] if a role trusts nobody but the issuer to be taken away.
 func Delete(ctx context.Context, o DeleteOptions) (Deleted, error) {
 	r := newRun(o.Options)
-	if err := r.identify(ctx, o.Options); err != nil {
+	if err := r.identify(ctx); err != nil {
 		return Deleted{}, err
 	}
 	p, err := r.client.PlanDelete(ctx, r.account, awsiam.Deletion{Name: o.Name, IssuerURL: o.IssuerURL, Strand: o.Strand})

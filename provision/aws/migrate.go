@@ -33,7 +33,7 @@ type Migrated struct {
 // migration is one run of [Migrate] or [FinishMigration].
 type migration struct {
 	*run
-	o         MigrateOptions
+	install.Move
 	finishing bool
 }
 
@@ -45,7 +45,7 @@ func Migrate(ctx context.Context, o MigrateOptions) (Migrated, error) {
 	if err != nil {
 		return Migrated{}, err
 	}
-	keys, err := m.MovedKeys(ctx, m.o.Move, m.o.ClientIDs)
+	keys, err := m.MovedKeys(ctx, m.Move, m.o.ClientIDs)
 	if err != nil {
 		return Migrated{}, err
 	}
@@ -81,7 +81,7 @@ func Migrate(ctx context.Context, o MigrateOptions) (Migrated, error) {
 
 // newMigration checks what is wanted before anybody is called, then identifies the account and completes the audiences.
 func newMigration(ctx context.Context, o MigrateOptions, finishing bool) (*migration, error) {
-	m := &migration{run: newRun(o.Options), o: o, finishing: finishing}
+	m := &migration{run: newRun(o.Options), Move: o.Move, finishing: finishing}
 	if err := awsiam.Check(m.o.provider(), m.move().To, nil); err != nil {
 		return nil, err
 	}
@@ -90,7 +90,7 @@ func newMigration(ctx context.Context, o MigrateOptions, finishing bool) (*migra
 			return nil, err
 		}
 	}
-	if err := m.identify(ctx, o.Options); err != nil {
+	if err := m.identify(ctx); err != nil {
 		return nil, err
 	}
 	if err := m.carryClientIDs(ctx); err != nil {
@@ -103,7 +103,7 @@ func newMigration(ctx context.Context, o MigrateOptions, finishing bool) (*migra
 // carryClientIDs adds the audiences of the old issuer's provider to those of the new one: some pod asks for each, and some
 // role may want it. A list that somebody asked for and that leaves one out is refused, as the tokens would be.
 func (m *migration) carryClientIDs(ctx context.Context) error {
-	old := m.account.ProviderARN(m.o.Old)
+	old := m.account.ProviderARN(m.Old)
 	registered, err := m.client.ClientIDs(ctx, old)
 	if err != nil {
 		return err
@@ -115,7 +115,7 @@ func (m *migration) carryClientIDs(ctx context.Context) error {
 		}
 		if !m.o.Usual && !m.finishing {
 			return &install.Error{Problem: install.LostAudience, Provider: old, Audience: id, Err: fmt.Errorf("%s takes tokens for the audience %s, "+
-				"which is left out: they would be refused under %s", old, id, m.o.IssuerURL)}
+				"which is left out: they would be refused under %s", old, id, m.IssuerURL)}
 		}
 		m.o.ClientIDs = append(m.o.ClientIDs, id)
 	}
@@ -131,7 +131,7 @@ func (m *migration) move() awsiam.Move {
 		}
 		return t
 	}
-	return awsiam.Move{Name: m.o.Name, From: trust(m.o.Old), To: trust(m.o.IssuerURL), Adopt: m.o.Adopt}
+	return awsiam.Move{Name: m.Name, From: trust(m.Old), To: trust(m.IssuerURL), Adopt: m.o.Adopt}
 }
 
 func (m *migration) plan(ctx context.Context) (plan.Plan, error) {
@@ -156,7 +156,7 @@ func FinishMigration(ctx context.Context, o MigrateOptions) (Migrated, error) {
 	}
 	var done Migrated
 	if !p.Empty() {
-		err := m.MayFinish(ctx, m.o.Move, m.o.ClientIDs, switchRecord{m.client, m.account.ProviderARN(m.o.Old)})
+		err := m.MayFinish(ctx, m.Move, m.o.ClientIDs, switchRecord{m.client, m.account.ProviderARN(m.Old)})
 		closed, isClosed := errors.AsType[*keystore.NotYetError](err)
 		switch {
 		case isClosed && o.Mode == install.Preview:

@@ -43,7 +43,7 @@ func CreateRoles(ctx context.Context, o RolesOptions) (RolesCreated, error) {
 		r.Lines(set.skipped)
 		return RolesCreated{}, r.WriteFiles(r.dryRunFiles(set, trust)...)
 	}
-	if err := r.identify(ctx, o.Options); err != nil {
+	if err := r.identify(ctx); err != nil {
 		return RolesCreated{}, err
 	}
 	r.Lines(set.skipped)
@@ -98,7 +98,7 @@ func CreateRole(ctx context.Context, o RoleOptions) (RoleCreated, error) {
 	if err := awsiam.Check(awsiam.Provider{}, trust, []awsiam.Role{role}); err != nil {
 		return RoleCreated{}, err
 	}
-	if err := r.identify(ctx, o.Options); err != nil {
+	if err := r.identify(ctx); err != nil {
 		return RoleCreated{}, err
 	}
 	trust.ProviderARN = r.account.ProviderARN(o.IssuerURL)

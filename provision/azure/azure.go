@@ -63,14 +63,16 @@ func (o Options) groupID(name string) string {
 // run is one run of a verb.
 type run struct {
 	*install.Run
-	o      Options
+	o      Options // has those of Run
 	owner  owner
 	client *client // nil until identify
 	tenant string  // empty until identify
 }
 
 func newRun(o Options) *run {
-	return &run{Run: install.NewRun(o.Options), o: o, owner: installation(o.Name)}
+	r := &run{o: o, owner: installation(o.Name)}
+	r.Run = install.NewRun(&r.o.Options)
+	return r
 }
 
 // identify asks Azure whose the subscription is, reports where everything is going to be, and refuses another tenant than the

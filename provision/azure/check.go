@@ -50,7 +50,7 @@ func (o Options) check(all []identity) error {
 		}
 		names[key] = i.request
 	}
-	return errors.Join(append(errs, checkTags(newRun(o).owner.tags(o.Tags))...)...)
+	return errors.Join(append(errs, checkTags(installation(o.Name).tags(o.Tags))...)...)
 }
 
 // checkPlace checks where everything is going to be.

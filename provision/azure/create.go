@@ -70,12 +70,12 @@ type creation struct {
 }
 
 func (c *creation) Check(key keystore.VerificationKey) error {
-	return errors.Join(c.o.check(c.set.identities), checkPart("issuer URL", c.o.IssuerURL), checkKey(key))
+	return errors.Join(c.o.check(c.set.identities), checkPart("issuer URL", c.IssuerURL), checkKey(key))
 }
 
 // checkStored checks the keys that are published under the issuer URL already, before anybody is called.
 func (r *run) checkStored(ctx context.Context) error {
-	if r.Mode == install.DryRun || r.o.IssuerURL == "" {
+	if r.Mode == install.DryRun || r.IssuerURL == "" {
 		return nil
 	}
 	if r.Store.Open == nil {
@@ -94,7 +94,7 @@ func (r *run) checkStored(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	set, published := all.InUse(r.o.IssuerURL)
+	set, published := all.InUse(r.IssuerURL)
 	if !published {
 		return nil
 	}

@@ -237,7 +237,7 @@ func (r *run) refuseIssuer(all []leaving) error {
 		more = fmt.Sprintf(" (and %s likewise)", text.Count(n, "other does", "others do"))
 	}
 	return problem(OtherIssuer, "%s %s trusts the issuer %s, and not %s as asked%s: changed, it would take no token of %s any more, and every workload "+
-		"of that cluster would lose access", identityThing, all[0].identity, old, r.o.IssuerURL, more, old)
+		"of that cluster would lose access", identityThing, all[0].identity, old, r.IssuerURL, more, old)
 }
 
 // losses warns of what a change of the issuer takes away.

@@ -122,7 +122,7 @@ func (r *run) moving(ctx context.Context, old string) ([]moving, error) {
 	if err != nil {
 		return nil, err
 	}
-	if slices.ContainsFunc(all, func(m moving) bool { return m.takes(old) || m.takes(r.o.IssuerURL) }) {
+	if slices.ContainsFunc(all, func(m moving) bool { return m.takes(old) || m.takes(r.IssuerURL) }) {
 		return all, nil
 	}
 	return nil, fmt.Errorf("no managed identity of %s in resource group %s takes tokens of %s: is the name, the group or the old issuer another one?",
@@ -150,11 +150,11 @@ func (r *run) planMove(ctx context.Context, old string) (plan.Plan, error) {
 	var stage plan.Stage
 	var unmoved []string
 	for _, m := range all {
-		if !m.takes(old) && !m.takes(r.o.IssuerURL) {
-			unmoved = append(unmoved, fmt.Sprintf("identity %s takes tokens of neither %s nor %s, and is not moved", m.name, old, r.o.IssuerURL))
+		if !m.takes(old) && !m.takes(r.IssuerURL) {
+			unmoved = append(unmoved, fmt.Sprintf("identity %s takes tokens of neither %s nor %s, and is not moved", m.name, old, r.IssuerURL))
 		}
 		missing := func(have []credential) ([]cloud.Step, error) {
-			about, err := compare(have, second(have, old, r.o.IssuerURL))
+			about, err := compare(have, second(have, old, r.IssuerURL))
 			if err != nil {
 				return nil, fmt.Errorf("%s %s: %w", identityThing, m.name, err)
 			}
@@ -230,7 +230,7 @@ func (r *run) planFinish(ctx context.Context, old string) (plan.Plan, error) {
 					continue
 				}
 				beside := slices.ContainsFunc(have, func(h credential) bool {
-					return h.issuer == r.o.IssuerURL && h.subject == c.subject && h.audience == c.audience
+					return h.issuer == r.IssuerURL && h.subject == c.subject && h.audience == c.audience
 				})
 				if !beside {
 					return nil, fmt.Errorf("%s %s takes tokens of %s as %s only: move it first", identityThing, m.name, c.subject, old)

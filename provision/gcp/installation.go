@@ -57,12 +57,16 @@ const usualUniverse = "googleapis.com"
 // run is one run of a verb.
 type run struct {
 	*install.Run
-	o       Options
+	o       Options // has those of Run
 	client  *Client // nil until identify
 	project Project // zero until identify
 }
 
-func newRun(o Options) *run { return &run{Run: install.NewRun(o.Options), o: o} }
+func newRun(o Options) *run {
+	r := &run{o: o}
+	r.Run = install.NewRun(&r.o.Options)
+	return r
+}
 
 // identify asks Google which project the credentials see, and reports where everything is going to be.
 func (r *run) identify(ctx context.Context) error {

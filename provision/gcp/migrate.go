@@ -68,7 +68,7 @@ func Migrate(ctx context.Context, o MigrateOptions) (Migrated, error) {
 	if err != nil {
 		return Migrated{}, err
 	}
-	keys, err := m.MovedKeys(ctx, m.o.Move, slices.Concat([]string{componentAudience}, m.to.Audiences))
+	keys, err := m.MovedKeys(ctx, m.Move, slices.Concat([]string{componentAudience}, m.to.Audiences))
 	if err != nil {
 		return Migrated{}, err
 	}
@@ -106,10 +106,12 @@ func Migrate(ctx context.Context, o MigrateOptions) (Migrated, error) {
 // migration is one run of [Migrate].
 type migration struct {
 	*run
-	o    MigrateOptions
-	set  requestSet
-	from *providerState // the old provider
-	to   Provider
+	install.Move
+	set    requestSet
+	dir    string // of the requests
+	fromID string
+	from   *providerState // the old provider
+	to     Provider
 }
 
 // newMigration checks what is wanted before anybody is called, then reads the provider by which the cluster lives.
@@ -119,7 +121,7 @@ func newMigration(ctx context.Context, o MigrateOptions) (*migration, error) {
 		sum := sha256.Sum256([]byte(o.IssuerURL))
 		o.ProviderID = cut(o.Name, 26) + "-" + strings.ToLower(base32.StdEncoding.EncodeToString(sum[:])[:5])
 	}
-	m := &migration{run: newRun(o.Options), o: o}
+	m := &migration{run: newRun(o.Options), Move: o.Move, fromID: o.From, dir: o.Accounts.Dir}
 	var err error
 	if m.set, err = readRequests(o.Options, o.Accounts); err != nil {
 		m.Lines(m.set.skipped)
@@ -152,31 +154,31 @@ func newMigration(ctx context.Context, o MigrateOptions) (*migration, error) {
 // readOld reads the provider by which the cluster lives. The new one takes the same tokens, but for their issuer: audiences,
 // attributes and condition are the old one's.
 func (m *migration) readOld(ctx context.Context) error {
-	name := m.project.ProviderName(m.to.Pool, m.o.From)
-	have, err := m.client.readProvider(ctx, m.project, m.to.Pool, m.o.From)
+	name := m.project.ProviderName(m.to.Pool, m.fromID)
+	have, err := m.client.readProvider(ctx, m.project, m.to.Pool, m.fromID)
 	switch {
 	case err != nil:
 		return err
 	case have == nil || have.State == deleted || have.OIDC == nil:
 		return rest.Problemf(NothingToMove, "no cluster lives by the %s %s: it is not there, is deleted or not for OIDC", providerThing, name)
-	case have.OIDC.Issuer != m.o.Old:
-		return rest.Problemf(NothingToMove, "the %s %s trusts the issuer %s, and not %s", providerThing, name, have.OIDC.Issuer, m.o.Old)
+	case have.OIDC.Issuer != m.Old:
+		return rest.Problemf(NothingToMove, "the %s %s trusts the issuer %s, and not %s", providerThing, name, have.OIDC.Issuer, m.Old)
 	case have.Mapping[subjectAttribute] != subjectMapping:
 		return fmt.Errorf("the %s %s maps %s to %s, and not to %s: what is bound to the subjects would not be found by the new one", providerThing, name,
 			subjectAttribute, have.Mapping[subjectAttribute], subjectMapping)
-	case strings.Contains(have.Condition, m.o.Old):
+	case strings.Contains(have.Condition, m.Old):
 		return fmt.Errorf("the %s %s has the attribute condition %s, which names the old issuer and would refuse the new one's tokens: change it first",
 			providerThing, name, have.Condition)
 	case have.OIDC.JWKS != "" && m.o.UsualKeys:
 		return fmt.Errorf("provider %s has a copy of the keys; say --key-storage-method pool-jwk-file for another copy, or --key-storage-method "+
-			"public-bucket to have Google fetch them from %s", m.o.From, m.o.IssuerURL)
+			"public-bucket to have Google fetch them from %s", m.fromID, m.IssuerURL)
 	}
 	m.from, m.to.Mapping, m.to.Condition = have, have.Mapping, have.Condition
 	if m.to.Audiences = have.OIDC.Audiences; len(m.to.Audiences) == 0 { // then it takes tokens for its own name, in two forms
-		own := m.project.Audience(m.to.Pool, m.o.From)
+		own := m.project.Audience(m.to.Pool, m.fromID)
 		m.to.Audiences = []string{own, "https:" + own}
 	}
-	m.o.OldKeys = m.oldKeys(m.o.OldKeys)
+	m.OldKeys = m.oldKeys(m.OldKeys)
 	return nil
 }
 
@@ -188,8 +190,8 @@ func (m *migration) oldKeys(read func(context.Context) ([]keystore.VerificationK
 		if err == nil || m.from.OIDC.JWKS == "" {
 			return keys, err
 		}
-		m.Line("Taking the keys that provider %s has a copy of (%v)", m.o.From, err)
-		return pubkey.Parse("provider "+m.o.From, []byte(m.from.OIDC.JWKS))
+		m.Line("Taking the keys that provider %s has a copy of (%v)", m.fromID, err)
+		return pubkey.Parse("provider "+m.fromID, []byte(m.from.OIDC.JWKS))
 	}
 }
 
@@ -206,7 +208,7 @@ func (m *migration) plan(ctx context.Context) (plan.Plan, error) {
 	}
 	if !accounts.Empty() {
 		return plan.Plan{}, rest.Problemf(AccountsDiffer, "the service accounts of %s are not what the CredentialsRequests in %s ask for (%s): are they those of the "+
-			"release that the cluster runs?", m.o.Name, m.o.Accounts.Dir, accounts.Stages[0][0].Change)
+			"release that the cluster runs?", m.Name, m.dir, accounts.Stages[0][0].Change)
 	}
 	m.set.emails = accounts.Emails
 	p.Warnings = slices.Concat(p.Warnings, accounts.Warnings)
@@ -215,7 +217,7 @@ func (m *migration) plan(ctx context.Context) (plan.Plan, error) {
 
 // result writes the Secrets of the components, and tells who else uses the pool.
 func (m *migration) result(ctx context.Context, set keystore.KeySet) (Migrated, error) {
-	done := Migrated{KeySet: set, Project: m.project, Pool: m.to.Pool, From: m.o.From, To: m.to.ID}
+	done := Migrated{KeySet: set, Project: m.project, Pool: m.to.Pool, From: m.fromID, To: m.to.ID}
 	if m.o.Upload {
 		done.Copy = m.copyParty()
 	}
@@ -229,7 +231,7 @@ func (m *migration) result(ctx context.Context, set keystore.KeySet) (Migrated, 
 		case !q.HasIdentity():
 			c.File, c.Email, emails = m.Path(files[i].Name), emails[0], emails[1:]
 			done.Components, written = append(done.Components, c), append(written, files[i])
-		case strings.HasSuffix(q.GCP.Audience, m.project.ProviderName(m.to.Pool, m.o.From)):
+		case strings.HasSuffix(q.GCP.Audience, m.project.ProviderName(m.to.Pool, m.fromID)):
 			done.Named = append(done.Named, c)
 		}
 	}

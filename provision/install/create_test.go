@@ -83,7 +83,7 @@ func newSky(t *testing.T, m install.Mode) *sky {
 	around.WriteKeys(t)
 	o := around.Options()
 	o.Mode = m
-	return &sky{store: around.Store, Run: install.NewRun(o)}
+	return &sky{store: around.Store, Run: install.NewRun(&o)}
 }
 
 func must(t *testing.T, err error) {

@@ -86,11 +86,11 @@ const (
 
 // Run is one run of a verb. Its methods that report may be called from any goroutine, the others from one.
 type Run struct {
-	Options // Report is never nil
+	*Options // Report is never nil
 }
 
-// NewRun returns a run with these options.
-func NewRun(o Options) *Run {
+// NewRun returns a run with these options, not with a copy of them: a cloud's run has them among its own.
+func NewRun(o *Options) *Run {
 	if o.Report == nil {
 		o.Report = func(Event) {}
 	}

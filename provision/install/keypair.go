@@ -23,7 +23,7 @@ type PublicKey struct {
 // CreateKeyPair generates, in o.Dir, the key pair that a cluster signs its tokens with, and puts the private half where
 // the installer takes it from. Key files that exist are used and never overwritten.
 func CreateKeyPair(o Options) error {
-	r := NewRun(o)
+	r := NewRun(&o)
 	k, err := findKeyPair(o.Dir)
 	if err != nil {
 		return err
