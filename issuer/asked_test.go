@@ -49,7 +49,7 @@ func TestLastAsked(t *testing.T) {
 			t.Errorf("since %v, want %v", since, began)
 		}
 		look := http.Header{}
-		ownlook.Mark(look)
+		ownlook.Claim(look)
 		for what, asked := range map[string]map[string]time.Time{
 			"nobody":          b.asks("GET", "https://oidc.example.com/nobody"+JWKSPath, nil),
 			"no document":     b.asks("GET", old, nil),

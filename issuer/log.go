@@ -92,8 +92,8 @@ func publishedFields(was, now *version) []zap.Field {
 	if news := newEvents(now.state.Lines, last); len(news) > 0 {
 		fields = append(fields, zap.Array("changes", news))
 	}
-	if now.mark.Digest != "" {
-		fields = append(fields, zap.String("descent", fmt.Sprintf("%d:%s", now.mark.Generation, now.mark.Digest)))
+	if now.head.Digest != "" {
+		fields = append(fields, zap.String("descent", fmt.Sprintf("%d:%s", now.head.Generation, now.head.Digest)))
 	}
 	return fields
 }

@@ -115,7 +115,7 @@ func TestHistoryThatIsNotWhole(t *testing.T) {
 	}
 	b.poll()
 	descent := b.fields("key set published")["descent"]
-	if m := first.Chained().Mark(); descent != fmt.Sprintf("1:%s", m.Digest) {
+	if m := first.Chained().Head(); descent != fmt.Sprintf("1:%s", m.Digest) {
 		t.Errorf("descent %v of %v", descent, m)
 	}
 	broken := func() (metric int, report string) {

@@ -23,7 +23,7 @@ type version struct {
 	activeSince int64  // when the longest active key became so, Unix time; 0 without an active key
 	kids        string // the key IDs, sorted, with a line feed after each
 	lastEvent   uint64 // eventDigest of the last line of history; 0 without one
-	mark        history.Mark
+	head        history.Head
 	broken      string // what is wrong with its history; empty if nothing is
 	digests     bool   // its history has some, or that of a version before had
 	keysDigest  uint64 // of the key IDs with their states
@@ -60,11 +60,11 @@ func (v *version) follow(was *version, now time.Time) {
 	switch {
 	case was == nil:
 		return
-	case v.mark == was.mark && v.mark != (history.Mark{}):
+	case v.head == was.head && v.head != (history.Head{}):
 		v.broken, v.digests = was.broken, was.digests
 		return
 	}
-	if f := v.state.Follow(was.mark); f != nil {
+	if f := v.state.Follow(was.head); f != nil {
 		v.broken = cmp.Or(v.broken, f.Message)
 	}
 	if was.digests && !v.digests {
@@ -82,7 +82,7 @@ func newVersion(s keystore.KeySet, fallback keystore.Cache) (*version, error) {
 	if n := len(v.state.Lines); n > 0 {
 		v.lastEvent = eventDigest(v.state.Lines[n-1])
 	}
-	v.mark, v.broken, v.digests = v.state.Mark(), audit.Messages(v.state.Check()), history.Recorded(v.state.Lines)
+	v.head, v.broken, v.digests = v.state.Head(), audit.Messages(v.state.Check()), history.Recorded(v.state.Lines)
 	for _, e := range v.state.Lines {
 		if e.Forced && strings.HasPrefix(e.What, "promote key ") {
 			v.forced = max(v.forced, e.At.Unix())

@@ -18,17 +18,17 @@ const ReachCopies Reach = "copies"
 
 // An upload is a relying party that holds a copy of the JWKS, which stays as it is until somebody uploads another one. A policy
 // names it KIND-upload:PLACE among its relying parties.
-const uploadMark = "-upload:"
+const uploadInfix = "-upload:"
 
 // maxUpload bounds the name of an upload, in bytes.
 const maxUpload = 512
 
 // IsUpload reports whether a policy's relying party is one that holds an upload.
-func IsUpload(party string) bool { return strings.Contains(party, uploadMark) }
+func IsUpload(party string) bool { return strings.Contains(party, uploadInfix) }
 
 // UploadKind returns the kind of an upload, by which whoever uploads to it is chosen, and its place.
 func UploadKind(party string) (kind, place string) {
-	kind, place, _ = strings.Cut(party, uploadMark)
+	kind, place, _ = strings.Cut(party, uploadInfix)
 	return kind, place
 }
 
@@ -59,7 +59,7 @@ func (p Policy) Parties() (all []string) {
 // checkUpload checks the name of an upload. A kind that is not known here may be one of a later version: it is read, and as
 // nothing can be read back from it here, the gates stay closed.
 func checkUpload(party string) error {
-	kind, place, marked := strings.Cut(party, uploadMark)
+	kind, place, marked := strings.Cut(party, uploadInfix)
 	switch {
 	case !marked || Name(kind).Check() != nil || place == "" || len(party) > maxUpload || strings.ContainsFunc(place, func(r rune) bool { return r <= ' ' || r > '~' }):
 		return fmt.Errorf("policy: relying party %q is neither a name such as aws, gcp, entra, vault or kube-apiserver nor an upload, KIND-upload:PLACE, such as %s", printable(party), exampleUpload)

@@ -200,7 +200,7 @@ func setDigest(ts *testscript.TestScript, neg bool, args []string) {
 	name := strings.TrimSuffix(filepath.Base(args[0]), ".yaml")
 	s, err := keystore.Parse(keystore.Name(name), []byte(ts.ReadFile(args[0])))
 	ts.Check(err)
-	m := s.Chained().Mark()
+	m := s.Chained().Head()
 	ts.Setenv("DIGEST", fmt.Sprintf("%d:%s", m.Generation, m.Digest))
 }
 

@@ -9,8 +9,8 @@ import (
 
 const agent = "keypost-look"
 
-// Mark makes a request with these headers one of keypost's own. A CDN may replace the header, and then it is anybody's.
-func Mark(h http.Header) { h.Set("User-Agent", agent) }
+// Claim makes a request with these headers one of keypost's own. A CDN may replace the header, and then it is anybody's.
+func Claim(h http.Header) { h.Set("User-Agent", agent) }
 
 // Is reports whether a request with these headers is one of keypost's own. It is for statistics: anybody may send the same.
 func Is(h http.Header) bool {

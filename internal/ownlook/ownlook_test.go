@@ -7,9 +7,9 @@ import (
 
 func TestIs(t *testing.T) {
 	own := http.Header{}
-	Mark(own)
+	Claim(own)
 	if !Is(own) {
-		t.Error("a marked request is not recognised")
+		t.Error("a claimed request is not recognised")
 	}
 	for _, others := range []http.Header{nil, {}, {"User-Agent": {"Go-http-client/2.0"}}, {"User-Agent": {"Amazon CloudFront"}}, {"User-Agent": {"x keypost-look"}}} {
 		if Is(others) {

@@ -99,7 +99,7 @@ func (c *Client) part(ctx context.Context, method, url string) (response, error)
 	if err != nil {
 		return response{}, fmt.Errorf("fetch %s: it is no URL", printable(url))
 	}
-	ownlook.Mark(req.Header)
+	ownlook.Claim(req.Header)
 	if c.shield.Header != "" && withPort(req.URL.Host) == c.origin { // jwks_uri may lead to another host or port
 		req.Header.Set(c.shield.Header, c.shield.Value)
 	}

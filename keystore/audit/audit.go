@@ -203,8 +203,8 @@ func ChainOf(s keystore.KeySet) Chain {
 	return c
 }
 
-// Follow returns why s does not descend from the generation that was marked, empty if it does or nothing shows it.
-func Follow(s keystore.KeySet, was history.Mark) string {
+// Follow returns why s does not descend from the generation of a head, empty if it does or nothing shows it.
+func Follow(s keystore.KeySet, was history.Head) string {
 	if f := s.Chained().Follow(was); f != nil {
 		return f.Message
 	}
@@ -220,9 +220,9 @@ func Messages(found []history.Finding) string {
 	return strings.Join(all, "; ")
 }
 
-// Expect adds a finding to the report about s unless its lines show that it descends from the generation that was marked, whose
-// digest somebody has kept where writers of the store do not reach it.
-func (r *Report) Expect(s keystore.KeySet, was history.Mark) {
+// Expect adds a finding to the report about s unless its lines show that it descends from the generation of a head, which
+// somebody has kept where writers of the store do not reach it.
+func (r *Report) Expect(s keystore.KeySet, was history.Head) {
 	state := s.Chained()
 	found := state.Follow(was)
 	gap := func(format string, args ...any) *history.Finding {
@@ -231,7 +231,7 @@ func (r *Report) Expect(s keystore.KeySet, was history.Mark) {
 	switch {
 	case len(state.Unknown) > 0 && (found == nil || was.Generation == s.Generation()):
 		found = gap("nothing shows whether it descends from generation %d: it has members that this keypost does not know (%s)", was.Generation, state.Unknown[0])
-	case was.Generation == s.Generation() && was != state.Mark():
+	case was.Generation == s.Generation() && was != state.Head():
 		found = gap("the digest that was given is not that of generation %d, as it is here", was.Generation)
 		found.Kind = history.Broken
 	case found == nil && !state.Shows(was):

@@ -90,7 +90,7 @@ func TestTransitionsYieldAWholeChain(t *testing.T) {
 				t.Fatalf("seed %d: generation %d: %+v", seed, s.Generation(), c)
 			}
 			for j := max(0, i-60); j <= i; j++ {
-				if why := audit.Follow(s, all[j].Chained().Mark()); why != "" && !skipped(all[j:i+1]) {
+				if why := audit.Follow(s, all[j].Chained().Head()); why != "" && !skipped(all[j:i+1]) {
 					t.Fatalf("seed %d: generation %d after %d: %s", seed, s.Generation(), all[j].Generation(), why)
 				}
 			}
@@ -225,7 +225,7 @@ func TestEditsByHandAreNoticed(t *testing.T) {
 				t.Errorf("%s: generation %d: %+v", name, s.Generation(), c)
 			}
 		}
-		if audit.Follow(after, before.Chained().Mark()) == "" {
+		if audit.Follow(after, before.Chained().Head()) == "" {
 			t.Errorf("%s: it counts as descended from the version before the edit", name)
 		}
 	}
@@ -258,10 +258,10 @@ func TestChainsThatAreNotRecorded(t *testing.T) {
 	if c := audit.ChainOf(next); c.State != audit.Whole || c.Since != 2 {
 		t.Errorf("%+v", c)
 	}
-	if why := audit.Follow(next, old.Chained().Mark()); why != "" {
+	if why := audit.Follow(next, old.Chained().Head()); why != "" {
 		t.Error(why)
 	}
-	if why := audit.Follow(old, next.Chained().Mark()); why != "" {
+	if why := audit.Follow(old, next.Chained().Head()); why != "" {
 		t.Errorf("one without digests: %s", why)
 	}
 	doc := tree(t, next)

@@ -105,7 +105,7 @@ func TestLinesThatNobodyWrote(t *testing.T) {
 		if c := audit.ChainOf(after); c.State != audit.Broken {
 			t.Errorf("%s, then a change: %+v", name, c)
 		}
-		if audit.Follow(after, honest.Chained().Mark()) == "" {
+		if audit.Follow(after, honest.Chained().Head()) == "" {
 			t.Errorf("%s, then a change: it counts as descended from the version before", name)
 		}
 		for _, k := range audit.Of(forged, storetest.Time(5*time.Hour)).Keys {
@@ -166,14 +166,14 @@ func TestMembersThatAreNotKnown(t *testing.T) {
 			t.Errorf("%s: %+v", name, c)
 		}
 		r := audit.Of(s, storetest.Time(0))
-		r.Expect(s, honest.Chained().Mark())
+		r.Expect(s, honest.Chained().Head())
 		if r.Chain.State != audit.Broken {
 			t.Errorf("%s: it counts as descended: %+v", name, r.Chain)
 		}
 	}
 	newer := edited(t, honest, func(spec map[string]any) { spec["note"] = "x" })
-	if m := newer.Chained().Mark(); m != honest.Chained().Mark() {
-		t.Errorf("the digest that its last line has is %v, want %v", m, honest.Chained().Mark())
+	if m := newer.Chained().Head(); m != honest.Chained().Head() {
+		t.Errorf("the digest that its last line has is %v, want %v", m, honest.Chained().Head())
 	}
 }
 
@@ -197,7 +197,7 @@ func TestBeforeTheKeySetWasMade(t *testing.T) {
 func TestAnotherDigestOfTheSameGeneration(t *testing.T) {
 	s, _, _ := promoted(t)
 	r := audit.Of(s, storetest.Time(5*time.Hour))
-	r.Expect(s, history.Mark{Generation: 3, Digest: "other"})
+	r.Expect(s, history.Head{Generation: 3, Digest: "other"})
 	if got := audit.Messages(r.Chain.Findings); got != "the digest that was given is not that of generation 3, as it is here" {
 		t.Error(got)
 	}

@@ -127,30 +127,31 @@ func groupsOf(lines []Event) (all []group) {
 	return all
 }
 
-// Mark is what a witness keeps of a generation, to tell later whether another one descends from it. The zero Mark is of none.
-type Mark struct {
+// Head is the end of a chain at one generation. A witness keeps it, to tell later whether another generation descends from that. The
+// zero Head is of none.
+type Head struct {
 	Generation int64
 	Digest     Digest
 }
 
-// Mark returns that of s. With members that are not known it is what the last line says, the zero Mark if that cannot be told.
-func (s State) Mark() Mark {
+// Head returns that of s. With members that are not known it is what the last line says, the zero Head if that cannot be told.
+func (s State) Head() Head {
 	if len(s.Unknown) == 0 {
-		return Mark{s.Generation, s.Digest()}
+		return Head{s.Generation, s.Digest()}
 	}
 	g := group{s.Generation, Group(s.Lines, s.Generation)}
 	if len(g.lines) == 0 || s.foreignLines() {
-		return Mark{}
+		return Head{}
 	}
-	return Mark{s.Generation, g.digest()}
+	return Head{s.Generation, g.digest()}
 }
 
-// Follow returns why s does not descend from the generation that was marked, nil if it does, or if nothing shows it: s is from
+// Follow returns why s does not descend from the generation of a head, nil if it does, or if nothing shows it: s is from
 // before digests were recorded, or its lines do not go back that far.
-func (s State) Follow(was Mark) *Finding {
+func (s State) Follow(was Head) *Finding {
 	next := Group(s.Lines, was.Generation+1)
 	switch {
-	case was.Generation == 0 || !Recorded(s.Lines) || s.Mark() == was:
+	case was.Generation == 0 || !Recorded(s.Lines) || s.Head() == was:
 		return nil
 	case s.Generation <= was.Generation:
 		return &Finding{s.Generation, Broken, fmt.Sprintf("generation %d comes after another generation %d", s.Generation, was.Generation)}
@@ -167,6 +168,6 @@ func (s State) Follow(was Mark) *Finding {
 }
 
 // Shows reports whether the lines of s go back far enough that Follow can tell about a generation.
-func (s State) Shows(was Mark) bool {
-	return s.Mark() == was || len(Group(s.Lines, was.Generation+1)) > 0
+func (s State) Shows(was Head) bool {
+	return s.Head() == was || len(Group(s.Lines, was.Generation+1)) > 0
 }

@@ -50,7 +50,7 @@ func TestNoGenerationIsCutInTwo(t *testing.T) {
 			now.Lines = Append(now.Lines, Event{What: "x", At: time.Unix(g, 0)}, 10)
 		}
 		now.Lines = Link(s, now)
-		if found := now.Check(); len(found) > 0 || now.Follow(s.Mark()) != nil {
+		if found := now.Check(); len(found) > 0 || now.Follow(s.Head()) != nil {
 			t.Fatalf("generation %d: %v", g+1, found)
 		}
 		if first := Group(now.Lines, now.Lines[0].Generation); len(first) != 3 {

@@ -96,15 +96,15 @@ func keyLine(id keystore.KeyID, f keystore.Fingerprint) string {
 	return string(id) + " " + string(f)
 }
 
-// goneLine is a line in gone in a Summary: that of the key, and a mark if it was revoked.
+// goneLine is a line in gone in a Summary: that of the key, and a suffix if it was revoked.
 func goneLine(g keystore.Gone) string {
 	if g.Why == keystore.Revoked {
-		return keyLine(g.ID, g.Fingerprint) + revokedMark
+		return keyLine(g.ID, g.Fingerprint) + revokedSuffix
 	}
 	return keyLine(g.ID, g.Fingerprint)
 }
 
-const revokedMark = " !" // which no kid and no fingerprint contains
+const revokedSuffix = " !" // which no kid and no fingerprint contains
 
 // keyring is an index of lines of keys.
 type keyring struct {
@@ -151,7 +151,7 @@ func (s lines) each() iter.Seq[string] {
 func (s lines) keys() iter.Seq[keystore.Gone] {
 	return func(yield func(keystore.Gone) bool) {
 		for l := range s.each() {
-			key, revoked := strings.CutSuffix(l, revokedMark)
+			key, revoked := strings.CutSuffix(l, revokedSuffix)
 			id, f, _ := strings.Cut(key, " ")
 			g := keystore.Gone{ID: keystore.KeyID(id), Fingerprint: keystore.Fingerprint(f), Why: keystore.Removed}
 			if revoked {

@@ -31,14 +31,14 @@ func OwnedBy(name string) Owner { return Owner{key: ccoctl.OwnerTagPrefix + name
 // them.
 func OwnedByKeypost() Owner { return Owner{key: keypostKey} }
 
-// mark returns the tag.
-func (o Owner) mark() cloud.Mark { return cloud.Mark{Key: o.key, Value: ccoctl.Owned} }
+// ownerTag returns the tag.
+func (o Owner) ownerTag() cloud.OwnerTag { return cloud.OwnerTag{Key: o.key, Value: ccoctl.Owned} }
 
 // Owns reports whether these tags are the owner's.
-func (o Owner) Owns(tags map[string]string) bool { return o.mark().On(tags) }
+func (o Owner) Owns(tags map[string]string) bool { return o.ownerTag().On(tags) }
 
 // String returns the tag, KEY=VALUE.
-func (o Owner) String() string { return o.mark().String() }
+func (o Owner) String() string { return o.ownerTag().String() }
 
 func (o Owner) zero() bool { return o.key == "" }
 

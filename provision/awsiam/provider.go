@@ -199,7 +199,7 @@ const (
 
 // notOurs returns the error for a thing without the owner's tag. It names other owners.
 func notOurs(what string, o Owner, tags map[string]string, remedy string) error {
-	why := o.mark().Absent(what, tags, otherOwners(tags))
+	why := o.ownerTag().Absent(what, tags, otherOwners(tags))
 	if remedy == adoptable {
 		return problem(NotOwned, "%s", why)
 	}

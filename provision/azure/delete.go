@@ -52,7 +52,7 @@ func Delete(ctx context.Context, o DeleteOptions) (Deleted, error) {
 		return Deleted{Preview: preview}, err
 	}
 	if p.Empty() {
-		r.Line("Nothing in resource group %s bears the tag %s", o.OIDCGroup, r.owner.mark)
+		r.Line("Nothing in resource group %s bears the tag %s", o.OIDCGroup, r.owner.tag)
 	}
 	return Deleted{Issuers: r.StillPublished(ctx, issuers)}, nil
 }

@@ -166,7 +166,7 @@ func (c *client) deleteGroupSteps(ctx context.Context, name string, o owner) ([]
 	for _, f := range found {
 		if !o.owns(f.tags) {
 			return nil, problem(OthersInGroup, "resource group %s has something that does not bear the tag %s, and would be deleted with it: %s %s",
-				have.name, o.mark, f.kind, f.name)
+				have.name, o.tag, f.kind, f.name)
 		}
 	}
 	return []cloud.Step{{Key: "delete", Line: "Deleted resource group " + have.name, Call: func(ctx context.Context) (cloud.Answer, error) {

@@ -22,21 +22,21 @@ const workloadTag = "keypost.dev_owned"
 
 // owner is whom a thing belongs to: by its tag, and a custom role, which has no tags, by its description.
 type owner struct {
-	mark        cloud.Mark
+	tag         cloud.OwnerTag
 	description string
 }
 
 // installation returns the owner of what ccoctl and keypost make under a name. Tag and description are ccoctl's, so that either
 // tool deletes what the other made.
 func installation(name string) owner {
-	return owner{cloud.Mark{Key: ownerTagPrefix + name, Value: ccoctl.Owned}, "Custom role for OpenShift. Owned by: " + name}
+	return owner{cloud.OwnerTag{Key: ownerTagPrefix + name, Value: ccoctl.Owned}, "Custom role for OpenShift. Owned by: " + name}
 }
 
 // workloads returns the owner of what is made for workloads of any cluster in a resource group. keypost never deletes it. A custom
 // role is found by its name in the whole subscription: its description names the group, so that one group's workload does not
 // rewrite the role of another's.
 func workloads(group string) owner {
-	return owner{cloud.Mark{Key: workloadTag, Value: ccoctl.Owned},
+	return owner{cloud.OwnerTag{Key: workloadTag, Value: ccoctl.Owned},
 		"Custom role for a workload. Made by keypost azure create-identity in resource group " + strings.ToLower(group)}
 }
 
@@ -46,17 +46,17 @@ func (o owner) tags(others map[string]string) map[string]string {
 	if all == nil {
 		all = map[string]string{}
 	}
-	all[o.mark.Key] = o.mark.Value
+	all[o.tag.Key] = o.tag.Value
 	return all
 }
 
 // owns reports whether a thing with these tags is the owner's.
-func (o owner) owns(tags map[string]string) bool { return o.mark.On(named(tags, o.mark.Key)) }
+func (o owner) owns(tags map[string]string) bool { return o.tag.On(named(tags, o.tag.Key)) }
 
 // refuse returns the error for a thing that is somebody else's.
 func (o owner) refuse(thing string, tags map[string]string) error {
-	tags = named(tags, o.mark.Key)
-	return problem(NotOwned, "%s", o.mark.Absent(thing, tags, strings.Join(owners(tags), ", ")))
+	tags = named(tags, o.tag.Key)
+	return problem(NotOwned, "%s", o.tag.Absent(thing, tags, strings.Join(owners(tags), ", ")))
 }
 
 // owners returns the names of the owners that tags show.

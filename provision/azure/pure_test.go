@@ -206,7 +206,7 @@ func TestKeysThatEntraRefuses(t *testing.T) {
 // Only our tags are written, whatever their letter case is there.
 func TestMissingTags(t *testing.T) {
 	o := installation("a")
-	if !o.owns(map[string]string{"OpenShift.io_Cloud-Credential-Operator_A": "owned"}) || o.owns(map[string]string{o.mark.Key: "shared"}) || o.owns(map[string]string{o.mark.Key + "b": "owned"}) {
+	if !o.owns(map[string]string{"OpenShift.io_Cloud-Credential-Operator_A": "owned"}) || o.owns(map[string]string{o.tag.Key: "shared"}) || o.owns(map[string]string{o.tag.Key + "b": "owned"}) {
 		t.Error("a tag's name has no case, and its value has")
 	}
 	missing, diff := missingTags(map[string]string{"Team": "x", "kept": "y", "Same": "s"}, map[string]string{"team": "z", "same": "s", "new": ""})

@@ -1,6 +1,6 @@
 // Package cloud holds what changing things in a cloud has in common, whichever cloud it is: calls that write, made until the
 // cloud shows what they were to bring ([API.Converge]); waits that are reported with their reason ([API.Await]); many things
-// read at once, but not too many ([Each]); and the tag that shows whose a thing is ([Mark]). It knows no cloud and no SDK.
+// read at once, but not too many ([Each]); and the tag that shows whose a thing is ([OwnerTag]). It knows no cloud and no SDK.
 //
 // A cloud's own package is the only user of its SDK. It has an [API] for each service that it writes to, and does this:
 //

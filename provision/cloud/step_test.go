@@ -190,8 +190,8 @@ func TestEach(t *testing.T) {
 	})
 }
 
-func TestMark(t *testing.T) {
-	m := cloud.Mark{Key: "of/c1", Value: "owned"}
+func TestOwnerTag(t *testing.T) {
+	m := cloud.OwnerTag{Key: "of/c1", Value: "owned"}
 	for _, tt := range []struct {
 		tags   map[string]string
 		others string
@@ -207,7 +207,7 @@ func TestMark(t *testing.T) {
 			t.Errorf("%v: on %t, %q", tt.tags, m.On(tt.tags), m.Absent("r", tt.tags, tt.others))
 		}
 	}
-	if (cloud.Mark{}).On(map[string]string{"": ""}) {
-		t.Error("the zero mark is on something")
+	if (cloud.OwnerTag{}).On(map[string]string{"": ""}) {
+		t.Error("the zero tag is on something")
 	}
 }

@@ -79,7 +79,7 @@ func checkIssuerURL(s string) error {
 
 func (a Accounts) check() []error {
 	var errs []error
-	if a.Owner.mark == "" {
+	if a.Owner.suffix == "" {
 		errs = append(errs, errors.New("the service accounts have no owner"))
 	}
 	if name := a.Owner.name; !regexp.MustCompile(`^[a-z0-9-]{0,32}$`).MatchString(name) {

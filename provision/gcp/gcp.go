@@ -67,42 +67,42 @@ const made = "Created By OpenShift ccoctl"
 const descriptionLimit = 256
 
 // Owner is the installation, or the tool, that a thing belongs to by the end of its description. The zero Owner owns nothing.
-type Owner struct{ name, mark string }
+type Owner struct{ name, suffix string }
 
-// installationMark comes before an installation's name at the end of descriptions.
-const installationMark = "; installation "
+// installationSuffix comes before an installation's name at the end of descriptions.
+const installationSuffix = "; installation "
 
 // OwnedBy returns the owner of what is made for the installation of this name.
-func OwnedBy(name string) Owner { return Owner{name: name, mark: installationMark + name} }
+func OwnedBy(name string) Owner { return Owner{name: name, suffix: installationSuffix + name} }
 
 // OwnedByKeypost returns the owner of accounts for workloads of any cluster. No installation's deletion deletes them.
-func OwnedByKeypost() Owner { return Owner{mark: "; keypost, for a workload"} }
+func OwnedByKeypost() Owner { return Owner{suffix: "; keypost, for a workload"} }
 
-// owns reports whether a description has the owner's mark.
+// owns reports whether a description ends as the owner's do.
 func (o Owner) owns(description string) bool {
-	return o.mark != "" && strings.HasSuffix(description, o.mark)
+	return o.suffix != "" && strings.HasSuffix(description, o.suffix)
 }
 
 // takes reports whether a description is the owner's, or ccoctl's, which does not say for which installation it made a thing.
 func (o Owner) takes(description string) bool {
-	return o.owns(description) || strings.HasPrefix(description, made) && !strings.Contains(description, installationMark)
+	return o.owns(description) || strings.HasPrefix(description, made) && !strings.Contains(description, installationSuffix)
 }
 
 // describe returns a description that the owner takes. What it said before stays, as far as there is room.
 func (o Owner) describe(text string) string {
 	switch {
-	case o.owns(text), o.mark == "" && o.takes(text):
+	case o.owns(text), o.suffix == "" && o.takes(text):
 		return text
-	case o.mark == "":
-		return cut(made+", which took it over: "+strings.ReplaceAll(text, installationMark, ", of "), descriptionLimit)
+	case o.suffix == "":
+		return cut(made+", which took it over: "+strings.ReplaceAll(text, installationSuffix, ", of "), descriptionLimit)
 	}
-	return cut(text, descriptionLimit-len(o.mark)) + o.mark
+	return cut(text, descriptionLimit-len(o.suffix)) + o.suffix
 }
 
 // notOwned is the error for a thing that is somebody else's.
 func (o Owner) notOwned(thing, name, description string) error {
 	why := fmt.Sprintf("its description does not begin with %q", made)
-	if _, other, found := strings.Cut(description, installationMark); found {
+	if _, other, found := strings.Cut(description, installationSuffix); found {
 		why = "it belongs to the installation " + other
 	}
 	return rest.Problemf(NotOwned, "%s %s is somebody else's: %s", thing, name, why)

@@ -35,7 +35,7 @@ func (v Preview) Write(w io.Writer) error {
 		b.WriteString("nothing to change\n")
 	}
 	for _, c := range v.Changes {
-		fmt.Fprintf(&b, "%s %s\n", c.Verb.mark(), text.SameWidth(c.String()))
+		fmt.Fprintf(&b, "%s %s\n", c.Verb.symbol(), text.SameWidth(c.String()))
 		for _, line := range c.Diff {
 			fmt.Fprintf(&b, "    %s\n", text.SameWidth(line))
 		}
@@ -53,8 +53,8 @@ func (v Preview) Write(w io.Writer) error {
 	return err
 }
 
-// mark is the first character of a change's line, for the eye and for grep.
-func (v Verb) mark() string {
+// symbol is the first character of a change's line, for the eye and for grep.
+func (v Verb) symbol() string {
 	switch v {
 	case Create:
 		return "+"

@@ -46,7 +46,7 @@ func (o *auditOptions) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	mark, err := markOf(o.from)
+	head, err := headOf(o.from)
 	if err != nil {
 		return err
 	}
@@ -55,8 +55,8 @@ func (o *auditOptions) run(ctx context.Context, args []string) error {
 		return err
 	}
 	r := audit.Of(s, at)
-	if mark != (history.Mark{}) {
-		r.Expect(s, mark)
+	if head != (history.Head{}) {
+		r.Expect(s, head)
 	}
 	if err := o.Print(r, func(w *tabwriter.Writer) { o.table(w, r) }); err != nil {
 		return err
@@ -85,18 +85,18 @@ func timeOf(typed string, now time.Time) (time.Time, error) {
 	return at, nil
 }
 
-// markOf reads --descends-from.
-func markOf(typed string) (m history.Mark, err error) {
+// headOf reads --descends-from.
+func headOf(typed string) (h history.Head, err error) {
 	if typed == "" {
-		return m, nil
+		return h, nil
 	}
 	generation, digest, _ := strings.Cut(typed, ":")
-	m.Generation, err = strconv.ParseInt(generation, 10, 64)
-	m.Digest = history.Digest(digest)
-	if err != nil || m.Generation < 1 || digest == "" {
-		return m, cli.Usagef("--descends-from %s is no GENERATION:DIGEST, as keypost audit and the log of keypostd have them", typed)
+	h.Generation, err = strconv.ParseInt(generation, 10, 64)
+	h.Digest = history.Digest(digest)
+	if err != nil || h.Generation < 1 || digest == "" {
+		return h, cli.Usagef("--descends-from %s is no GENERATION:DIGEST, as keypost audit and the log of keypostd have them", typed)
 	}
-	return m, nil
+	return h, nil
 }
 
 func (o *auditOptions) table(w *tabwriter.Writer, r audit.Report) {

@@ -51,21 +51,21 @@ func (c *CAs) Apply(conf *tls.Config) {
 			if err != nil {
 				return nil, err
 			}
-			session.Extra = append(session.Extra, strconv.AppendInt([]byte(c.mark()), until.Unix(), 10))
+			session.Extra = append(session.Extra, strconv.AppendInt([]byte(c.verifiedBy()), until.Unix(), 10))
 		}
 		return conf.EncryptTicket(s, session)
 	}
 	conf.UnwrapSession = func(ticket []byte, s tls.ConnectionState) (*tls.SessionState, error) {
 		session, err := conf.DecryptTicket(ticket, s)
-		if err != nil || session == nil || slices.ContainsFunc(session.Extra, func(mark []byte) bool { return !c.counts(mark, now()) }) {
+		if err != nil || session == nil || slices.ContainsFunc(session.Extra, func(extra []byte) bool { return !c.counts(extra, now()) }) {
 			return nil, err
 		}
 		return session, nil
 	}
 }
 
-// mark begins what a session with certificates carries: which CAs have verified them. The time follows until when they do.
-func (c *CAs) mark() string {
+// verifiedBy begins what a session with certificates carries: which CAs have verified them. The time follows until when they do.
+func (c *CAs) verifiedBy() string {
 	sum := sha256.New()
 	for _, root := range c.certs {
 		_, _ = sum.Write(root.Raw) // never fails
@@ -73,8 +73,8 @@ func (c *CAs) mark() string {
 	return fmt.Sprintf("keypost client CAs %x until ", sum.Sum(nil))
 }
 
-func (c *CAs) counts(mark []byte, now time.Time) bool {
-	text, ours := bytes.CutPrefix(mark, []byte(c.mark()))
+func (c *CAs) counts(extra []byte, now time.Time) bool {
+	text, ours := bytes.CutPrefix(extra, []byte(c.verifiedBy()))
 	until, err := strconv.ParseInt(string(text), 10, 64)
 	return ours && err == nil && !now.After(time.Unix(until, 0))
 }
