@@ -76,9 +76,9 @@ func explainToken(findings []finding.Finding) {
 		switch c, seen := state[by]; {
 		case !seen || f.Severity == finding.OK:
 		case c.Severity == finding.OK:
-			f.Repair = "make a new token, since the cluster " + what + ", and this one is from before: kubectl create token SERVICEACCOUNT --audience sts.amazonaws.com (a pod gets one when it is made anew)"
+			f.Repair = "make a new token, since the cluster " + what + ", and this one is from before (a pod gets one when it is made anew): " + finding.MakeToken
 		case by == "cluster-issuer" || c.Code == "cluster-key-gone": // of another key the token's own repair says what to do
-			f.Repair = "repair " + c.Code + " first, which stands above, and make a new token: kubectl create token SERVICEACCOUNT --audience sts.amazonaws.com"
+			f.Repair = "repair " + c.Code + " first, which stands above, and make a new token: " + finding.MakeToken
 		}
 	}
 }

@@ -15,12 +15,12 @@ func formCauses() []Cause {
 		},
 		{
 			"token-malformed", "token-form", "the token is no signed JWT", append(malformed(), unknownBearer()...), "",
-			"make one with kubectl create token SERVICEACCOUNT --audience sts.amazonaws.com, and give the whole of it",
+			"make one with " + MakeToken + ", and give the whole of it",
 		},
 		{
 			"token-too-long", "token-form", "the token is too long for STS",
 			[]Answer{{AWS, `ValidationError: 1 validation error detected: Value at 'webIdentityToken' failed to satisfy constraint: Member must have length less than or equal to 20000`}}, "",
-			"make one with kubectl create token SERVICEACCOUNT --audience sts.amazonaws.com",
+			"make one with " + MakeToken,
 		},
 		{
 			"token-numbers", "token-form", "the token's times are no integers", []Answer{{AWS, awsNoJWT}}, "others take fractions",
@@ -37,7 +37,7 @@ func formCauses() []Cause {
 		{
 			"token-issuer-legacy", "token-issuer", "the token is of the old kind that lives in a Secret",
 			append([]Answer{{AWS, `InvalidIdentityToken: Missing a required claim: aud`}, {Entra, "AADSTS700211"}, {Vault, "invalid issuer (iss) claim"}}, unauthorized()...), "",
-			"mount a projected token with an audience, or make one with kubectl create token SERVICEACCOUNT --audience sts.amazonaws.com",
+			"mount a projected token with an audience, or make one with " + MakeToken,
 		},
 		{
 			"token-issuer-other", "token-issuer", "the token is of another issuer", otherIssuer(), "",
@@ -85,7 +85,7 @@ func timeCauses() []Cause {
 		{
 			"token-times-missing", "token-time", "the token lacks exp or iat",
 			[]Answer{{AWS, "InvalidIdentityToken: Missing a required claim: exp"}, {GCP, "invalid_grant"}, {Entra, "AADSTS700024"}, {KubeAPIServer, "oidc: token is expired"}}, "",
-			"the old tokens in Secrets have none: kubectl create token SERVICEACCOUNT --audience sts.amazonaws.com",
+			"the old tokens in Secrets have none: " + MakeToken,
 		},
 		{
 			"token-expired", "token-time", "the token has expired", append(expired(), unauthorized()...), "",
@@ -119,26 +119,26 @@ func claimCauses() []Cause {
 		{
 			"token-aud-missing", "token-claims", "the token has no audience",
 			[]Answer{{AWS, "InvalidIdentityToken: Missing a required claim: aud"}, {GCP, "invalid_grant: The audience in ID Token"}, {Entra, "AADSTS700212"}, {Vault, "invalid audience (aud) claim"}, unauthorized()[0]}, "",
-			"ask for one with kubectl create token SERVICEACCOUNT --audience sts.amazonaws.com",
+			"ask for one with " + MakeToken,
 		},
 		{
 			"token-aud-cluster", "token-claims", "the token is for the cluster itself", otherAudience(),
 			"a cloud that accepts it lets every pod in with the token that it has anyway",
-			"ask for the cloud's audience: kubectl create token SERVICEACCOUNT --audience sts.amazonaws.com, or audience in the projected volume",
+			"ask for the cloud's audience: " + MakeToken + ", or audience in the projected volume",
 		},
 		{
 			"token-aud-unusual", "token-claims", "the token's audience is none that the declared relying parties ask for by default", otherAudience(), "",
-			"see that the cloud has this audience (for AWS: a client ID of the IAM provider), or ask for another with kubectl create token SERVICEACCOUNT --audience sts.amazonaws.com",
+			"see that the cloud has this audience (AWS as a client ID of the provider, GCP among the allowed audiences of the provider, Entra in the federated credential), or ask for another with " + MakeToken,
 		},
 		{
 			"token-aud-many", "token-claims", "the token has several audiences",
 			[]Answer{{AWS, "InvalidIdentityToken: Incorrect token audience"}}, "which one AWS STS compares is not documented",
-			"ask for one audience per token (kubectl create token SERVICEACCOUNT --audience sts.amazonaws.com)",
+			"ask for one audience per token: " + MakeToken,
 		},
 		{
 			"token-sub-missing", "token-claims", "the token names no subject",
 			[]Answer{{AWS, "InvalidIdentityToken: Missing a required claim: sub"}, {GCP, "invalid_grant"}, {Entra, "AADSTS700213"}}, "",
-			"make one with kubectl create token SERVICEACCOUNT --audience sts.amazonaws.com",
+			"make one with " + MakeToken,
 		},
 		{
 			"token-sub-gcp", "token-claims", "the token's subject is too long for GCP",

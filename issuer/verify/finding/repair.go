@@ -16,3 +16,9 @@ func SignAs(issuer string, others ...string) string {
 
 // InRounds goes after [SignAs] where the kube-apiservers do not accept the issuer yet.
 const InRounds = "; where there are several, in two rounds: first all of them with the old issuer before the new one, or each refuses the tokens of the other"
+
+// MakeToken is in repairs how a token is made, for whichever relying party; audience.Fit says the audiences of those that are declared.
+const (
+	MakeToken   = "kubectl create token SERVICEACCOUNT --audience " + AnyAudience
+	AnyAudience = "AUDIENCE (sts.amazonaws.com for AWS, api://AzureADTokenExchange for Entra, for GCP an allowed audience of the provider, or //iam.googleapis.com/ and the provider's name where it has none)"
+)
