@@ -78,7 +78,7 @@ func Parse(name Name, data []byte) (KeySet, error) {
 	switch {
 	case errors.Is(err, errNewerVersion):
 		reason = ReasonNewerVersion
-	case errors.Is(err, errGoneReturned):
+	case errors.Is(err, ErrGoneReturned):
 		reason = ReasonGoneReturned
 	}
 	broken := &BrokenError{Name: name, Reason: reason, Err: err}

@@ -81,7 +81,7 @@ func TestRemainsBarAKeyInAnotherKeySet(t *testing.T) {
 		"the second, the first's name": must(testKey(1).WithID(testKey(0).ID(), "")),
 	} {
 		spec := Spec{Name: "prod-c", Issuers: urls("https://oidc.example.com"), Keys: []VerificationKey{k}, Gone: remains}
-		if _, err := New(change(openDay), spec); !errors.Is(err, errGoneReturned) {
+		if _, err := New(change(openDay), spec); !errors.Is(err, ErrGoneReturned) {
 			t.Errorf("%s: error %v", name, err)
 		}
 	}

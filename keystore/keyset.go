@@ -178,7 +178,7 @@ func (s KeySet) checkKeys() error {
 		}
 		if at, ok := gone.of(k.VerificationKey); ok {
 			g := s.gone[at]
-			return fmt.Errorf("key %s is published and gone (%s at %s) at once: %w", k.ID(), printable(string(g.Why)), stamp(g.At), errGoneReturned)
+			return fmt.Errorf("key %s is published and gone (%s at %s) at once: %w", k.ID(), printable(string(g.Why)), stamp(g.At), ErrGoneReturned)
 		}
 		if err := k.checkState(); err != nil {
 			return fmt.Errorf("key %s: %w", k.ID(), err)
@@ -220,7 +220,8 @@ func (k Key) checkState() error {
 	return fmt.Errorf("its state %q is not next, active or retired", printable(string(k.State)))
 }
 
-var errGoneReturned = errors.New("a key that is gone never comes back")
+// ErrGoneReturned reports that a key set is to get a key that is gone.
+var ErrGoneReturned = errors.New("a key that is gone never comes back")
 
 // latest returns the latest recorded time that gates depend on.
 func (s KeySet) latest() time.Time {

@@ -74,7 +74,7 @@ func TestWithdrawAndReopen(t *testing.T) {
 	for _, old := range []VerificationKey{testKey(0), subject} {
 		again := spec
 		again.Keys = []VerificationKey{testKey(2), old}
-		if _, err := s.Reopen(because(openDay, "x"), again); !errors.Is(err, errGoneReturned) {
+		if _, err := s.Reopen(because(openDay, "x"), again); !errors.Is(err, ErrGoneReturned) {
 			t.Errorf("reopen with a key from before: error %v", err)
 		}
 	}

@@ -212,7 +212,7 @@ func (w *world) delete(t *testing.T, all aws.CreateOptions, stays string) {
 	o.Mode = install.Apply
 	deleted, err = aws.Delete(t.Context(), o)
 	must(t, err)
-	if want := (install.StillPublished{URL: issuerURL, KeySet: "prod-a", Asked: true}); len(deleted.Issuers) != 1 || deleted.Issuers[0] != want {
+	if want := (install.StillPublished{URL: issuerURL, KeySet: "prod-a", Signs: true, Asked: true}); len(deleted.Issuers) != 1 || deleted.Issuers[0] != want {
 		t.Errorf("issuers %+v", deleted.Issuers)
 	}
 	if s := w.State(); len(s.Providers) != 0 || len(s.Roles) != 1 || s.Roles[0].Name != stays {

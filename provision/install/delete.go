@@ -2,7 +2,9 @@ package install
 
 import (
 	"context"
+	"slices"
 
+	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/catalog"
 )
 
@@ -10,6 +12,7 @@ import (
 type StillPublished struct {
 	URL    string
 	KeySet string // that publishes it, if the key store has one
+	Signs  bool   // a key of KeySet is active: a cluster may sign with it
 	Asked  bool   // the key store could be asked, so that an empty KeySet means that it publishes nothing
 }
 
@@ -17,28 +20,27 @@ type StillPublished struct {
 func (r *Run) StillPublished(ctx context.Context, urls []string) []StillPublished {
 	var all []StillPublished
 	for _, url := range urls {
-		name, asked := r.publishedBy(ctx, url)
-		all = append(all, StillPublished{URL: url, KeySet: name, Asked: asked})
+		s, asked := r.publishedBy(ctx, url)
+		signs := slices.ContainsFunc(s.Keys(), func(k keystore.Key) bool { return k.State == keystore.Active })
+		all = append(all, StillPublished{URL: url, KeySet: string(s.Name()), Signs: signs, Asked: asked})
 	}
 	return all
 }
 
-// publishedBy returns the name of the key set with an issuer URL, and whether the store could be asked.
-func (r *Run) publishedBy(ctx context.Context, url string) (name string, asked bool) {
+// publishedBy returns the key set with an issuer URL, the zero one if there is none, and whether the store could be asked.
+func (r *Run) publishedBy(ctx context.Context, url string) (s keystore.KeySet, asked bool) {
 	if r.Store.Open == nil {
-		return "", false
+		return s, false
 	}
 	defer r.During("still reading the key store")()
 	st, err := r.Store.Open(ctx)
 	if err != nil {
-		return "", false
+		return s, false
 	}
 	c, err := catalog.ReadAll(ctx, st)
 	if err != nil {
-		return "", false
+		return s, false
 	}
-	if s, found := c.InUse(url); found {
-		return string(s.Name()), true
-	}
-	return "", len(c.Unread) == 0
+	s, found := c.InUse(url)
+	return s, found || len(c.Unread) == 0
 }

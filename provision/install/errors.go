@@ -9,8 +9,9 @@ import (
 // Error is an error about which the caller can do something.
 type Error struct {
 	Problem  Problem
-	KeySet   keystore.Name // with NotServed, OnlyCopies, OthersKey, KeyRetired and KeyNotPublished
-	File     string        // with HalfKeyPair: the public key. With OthersDir: the manifest with the other issuer URL. With OthersKey: the source of the key. With KeyNotPublished: the source of the missing key
+	KeySet   keystore.Name // with NotServed, OnlyCopies, OthersKey, KeyNeeded and KeyNotPublished
+	File     string        // with HalfKeyPair: the public key. With OthersDir: the manifest with the other issuer URL. With OthersKey and Withdrawn: the source of the key. With KeyNotPublished: the source of the missing key
+	Spent    bool          // with Withdrawn: the key of File was published there before, so that it can never be again
 	Provider string        // its ARN, with ProviderUnread, UnknownAudience and LostAudience
 	Audience string        // with UnknownAudience and LostAudience
 	Err      error
@@ -36,6 +37,7 @@ const (
 	LostAudience                       // the old issuer's provider takes an audience that the new one's would not
 	BadName                            // the installation's name cannot be that of a key set
 	Taken                              // the issuer URL or the name for its key set is not free
+	Withdrawn                          // the issuer URL belonged to a key set that was withdrawn
 	PerhapsTaken                       // a document that cannot be read may have the issuer URL
 	KeyNeeded                          // the issuer is published, and a key that is still to be generated would be trusted by nobody
 	NoKey                              // no public key is given, and none is stored under the issuer URL

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"time"
 
 	"github.com/keypost/keypost/issuer"
@@ -71,6 +72,8 @@ func (p *Publication) find(ctx context.Context, r keystore.Reader) error {
 	switch {
 	case err == nil:
 		return p.checkOwn(c)
+	case errors.Is(err, catalog.ErrReuse):
+		return p.withdrawn(c, err)
 	case isUnread && unread.HasURL:
 		return fmt.Errorf("publish %s: %w", p.URL, err)
 	case isUnread:
@@ -92,6 +95,23 @@ func (p *Publication) checkOwn(c catalog.Contents) error {
 	s := shared[0]
 	return &Error{Problem: OthersKey, KeySet: s.In, File: p.Source, Err: fmt.Errorf("key %s of %s is in key set %q already, so that under %s its cluster "+
 		"and this one could speak for each other", s.Key, p.Source, s.In, p.URL)}
+}
+
+// withdrawn returns the error of a URL that was withdrawn. What its key sets had published is gone for good, as [keystore.KeySet.Reopen]
+// has it.
+func (p *Publication) withdrawn(c catalog.Contents, err error) *Error {
+	e := &Error{Problem: Withdrawn, File: p.Source, Err: fmt.Errorf("publish %s under the name %q: %w", p.URL, p.Name, err)}
+	for _, s := range c.Sets {
+		before := slices.ContainsFunc(s.Issuers(), func(u keystore.IssuerURL) bool { return u.String() == p.URL })
+		for _, k := range p.Keys {
+			if before && slices.ContainsFunc(s.Remains(), func(g keystore.Gone) bool { return g.Bars(k) }) {
+				e.Spent = true
+				e.Err = fmt.Errorf("%w; the key of %s was published there, and a key that is gone never comes back", e.Err, p.Source)
+				return e
+			}
+		}
+	}
+	return e
 }
 
 // lookUp looks for the stored key set without making the store. Without a key set it checks that one can be made.
@@ -163,8 +183,8 @@ func (p *Publication) checkReadable() error {
 // are trusted by nobody.
 func (p *Publication) checkKey(s keystore.KeySet) error {
 	if len(p.Keys) == 0 {
-		return Refuse(KeyNeeded, "%s is published already (key set %q), and tokens signed with a new key pair would not be trusted",
-			p.URL, s.Name())
+		return &Error{Problem: KeyNeeded, KeySet: s.Name(), Err: fmt.Errorf("%s is published already (key set %q), and tokens signed with a new key pair "+
+			"would not be trusted", p.URL, s.Name())}
 	}
 	key := p.Keys[0]
 	k, published := s.Key(key.ID())

@@ -107,6 +107,9 @@ func explainedClaim(err error) error {
 			"issuer", "remove", string(e.Stored.Name()), "--confirm-url", e.Stored.Issuers()[0].String(), "--why", "REASON", "--force",
 		})
 	}
+	if _, stored := errors.AsType[*keystore.BrokenError](err); errors.Is(err, keystore.ErrGoneReturned) && !stored {
+		return WithHint(err, "make a new key: %s", Command{"key", "generate", "--out", "DIR"})
+	}
 	return explainedWrite(err)
 }
 

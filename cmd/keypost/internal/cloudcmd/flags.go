@@ -32,6 +32,7 @@ type Flags struct {
 	caFile, connect, why string
 	policy               view.PolicyFlags
 	shield               cli.ShieldFlags
+	again                func(without ...string) cli.Command // the command of this run; set by Begin
 }
 
 // Define registers all of the flags but those of a new issuer's policy, for a command to take over those that it has. tool is

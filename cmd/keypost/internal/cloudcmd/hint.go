@@ -2,8 +2,16 @@ package cloudcmd
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
+	"github.com/keypost/keypost/cmd/keypost/internal/view"
+	"github.com/keypost/keypost/issuer/verify/finding"
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/provision/ccoctl"
 	"github.com/keypost/keypost/provision/install"
 )
 
@@ -43,12 +51,16 @@ func (f *Flags) publicationHint(err error, e *install.Error) error {
 	case install.PerhapsTaken:
 		return hint("mend that key set; or, if you know that it does not have the URL, publish it first and run this again: %s",
 			append(add(f.To.Name), "--force", "--why", "REASON"))
+	case install.Withdrawn:
+		return f.withdrawnHint(err, e)
 	case install.Taken:
 		return hint("choose another --name or --issuer-url, or publish it yourself: %s", add("NAME"))
 	case install.BadName:
 		return hint("publish it yourself under another name, and run this again, which finds it by its URL: %s", add("NAME"))
 	case install.KeyNeeded:
-		return hint("give the public key of the cluster: --public-key-file FILE, or --output-dir with its key pair")
+		return hint("give the public key of the cluster: --public-key-file FILE, or --output-dir with its key pair; if that is lost and nothing signs with it any more, "+
+			"withdraw the key set (%s), and run this again",
+			cli.Command{"issuer", "remove", string(e.KeySet), "--confirm-url", f.To.IssuerURL, "--why", "REASON", "--force"})
 	case install.NoKey:
 		take := cli.Command{"issuer", "add", f.To.Name, "--url", f.To.IssuerURL, "--kubeconfig", "FILE", "--relying-party", f.Party}
 		if f.To.Dev {
@@ -67,4 +79,63 @@ func (f *Flags) publicationHint(err error, e *install.Error) error {
 			cli.Command{"key", "add", string(e.KeySet), "--public-key-file", e.File})
 	}
 	return err
+}
+
+// withdrawnHint adds how a withdrawn URL is given out again: with a key that was never published there, and then this run once more.
+func (f *Flags) withdrawnHint(err error, e *install.Error) error {
+	const other = "or choose another --name and --issuer-url"
+	name := f.To.Name
+	if keystore.Name(name).Check() != nil {
+		name = "NAME"
+	}
+	add := cli.Command{"issuer", "add", name, "--url", f.To.IssuerURL, "--public-key-file", e.File, "--relying-party", f.Party, "--reuse-url", "--why", "REASON"}
+	if f.To.Dev {
+		add = append(add, "--dev")
+	}
+	if age := f.To.Policy.MaxAge; age != nil && *age != *view.NewPolicy(false).MaxAge {
+		add = append(add, "--max-age", age.String())
+	}
+	for _, origin := range f.To.Policy.Origins {
+		add = append(add, "--origin", origin)
+	}
+	again := f.again()
+	_, missing := os.Stat(e.File)
+	switch moved := strings.HasPrefix(e.File, "https://"); {
+	case moved && e.Spent:
+		return cli.WithHint(err, "choose another --issuer-url")
+	case moved:
+		add[5], add[6] = "--jwks", e.File
+		return cli.WithHint(err, "to give it out again: %s && %s; "+other, add, again)
+	case !e.Spent && missing == nil:
+		return cli.WithHint(err, "to give it out again: %s && %s; "+other, add, again)
+	}
+	dir := f.To.Dir
+	if e.Spent {
+		dir = besides(dir)
+		again = append(f.again("output-dir", "public-key-file"), "--output-dir", dir)
+	}
+	add[6] = filepath.Join(dir, ccoctl.PublicKeyName)
+	return cli.WithHint(err, "to give it out again, with a new key: %s && %s && %s; "+other, f.newPair(dir), add, again)
+}
+
+// newPair returns the command that makes a key pair.
+func (f *Flags) newPair(dir string) cli.Command {
+	switch f.Party {
+	case finding.GCP:
+		return cli.Command{"gcp", "create-key-pair", "--output-dir", dir}
+	case finding.Entra:
+		return cli.Command{"azure", "create-key-pair", "--output-dir", dir}
+	}
+	return cli.Command{"aws", "create-key-pair", "--output-dir", dir}
+}
+
+// besides returns a directory beside another one that does not exist yet.
+func besides(dir string) string {
+	dir = filepath.Clean(dir)
+	for i := 2; ; i++ {
+		next := dir + "-" + strconv.Itoa(i)
+		if _, err := os.Lstat(next); err != nil {
+			return next
+		}
+	}
 }

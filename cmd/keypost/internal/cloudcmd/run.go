@@ -32,6 +32,7 @@ func (f *Flags) Begin(factory *cli.Factory, cmd *cobra.Command, check func() err
 		return nil, err
 	}
 	factory.Begin()
+	f.again = factory.Again
 	if cmd.Flags().Lookup("output-dir") != nil {
 		if err := f.checkOutputDir(); err != nil {
 			return nil, err
@@ -202,12 +203,20 @@ func (r *Run) Deleted(v *plan.Preview, issuers []install.StillPublished, err err
 	return r.Result(map[string]any{"issuers": still})
 }
 
-// SayStillPublished prints how to stop publishing an issuer, which other accounts and clouds may still need.
+// SayStillPublished prints how to stop publishing an issuer, which other accounts and clouds may still need, and a next installation of
+// the same cluster.
 func (r *Run) SayStillPublished(i install.StillPublished) {
 	switch {
 	case i.KeySet != "":
-		r.Notice("the keys of %s are still published; when nothing trusts them any more:", i.URL)
-		r.Notice("  %s", cli.Command{"issuer", "remove", i.KeySet, "--confirm-url", i.URL, "--why", "REASON"})
+		r.Notice("the keys of %s are still published, and a new installation with the same key pair finds them there", i.URL)
+		remove := cli.Command{"issuer", "remove", i.KeySet, "--confirm-url", i.URL, "--why", "REASON"}
+		if !i.Signs {
+			r.Notice("when nothing trusts them any more, this withdraws them for good:")
+		} else {
+			r.Notice("when nothing trusts them any more and no cluster signs with them, this withdraws them for good (--force, as a key is active):")
+			remove = append(remove, "--force")
+		}
+		r.Notice("  %s", remove)
 	case !i.Asked:
 		r.Notice("if a key store publishes %s, its keys still are; when nothing trusts them any more:", i.URL)
 		remove := cli.Command{"issuer", "remove", i.URL, "--confirm-url", i.URL, "--why", "REASON"}
