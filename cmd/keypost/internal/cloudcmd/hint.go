@@ -9,7 +9,6 @@ import (
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/cmd/keypost/internal/view"
-	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/provision/ccoctl"
 	"github.com/keypost/keypost/provision/install"
@@ -121,9 +120,9 @@ func (f *Flags) withdrawnHint(err error, e *install.Error) error {
 // newPair returns the command that makes a key pair.
 func (f *Flags) newPair(dir string) cli.Command {
 	switch f.Party {
-	case finding.GCP:
+	case "gcp":
 		return cli.Command{"gcp", "create-key-pair", "--output-dir", dir}
-	case finding.Entra:
+	case "entra":
 		return cli.Command{"azure", "create-key-pair", "--output-dir", dir}
 	}
 	return cli.Command{"aws", "create-key-pair", "--output-dir", dir}
