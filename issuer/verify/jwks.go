@@ -225,11 +225,11 @@ func takenType(k jwk) bool {
 
 // checkTaken reports what the declared relying parties do not take of a key that is sound.
 func (v *visit) checkTaken(name string, k keystore.VerificationKey) {
-	if v.declared(finding.Entra) && k.Alg() != "RS256" {
+	if v.declared(finding.Entra) && !slices.Contains(keystore.Algorithms(finding.Entra), k.Alg()) {
 		v.Fail("key-ec-entra", "%s is for %s, and the key set declares entra", name, k.Alg())
 		v.about(k)
 	}
-	if v.declared(finding.GCP) && k.Alg() != "RS256" && k.Alg() != "ES256" {
+	if v.declared(finding.GCP) && !slices.Contains(keystore.Algorithms(finding.GCP), k.Alg()) {
 		v.Fail("key-alg-gcp", "%s is for %s, and the key set declares gcp", name, k.Alg())
 		v.about(k)
 	}

@@ -135,6 +135,19 @@ func (f *Factory) InUse(ctx context.Context, st keystore.Reader, args []string, 
 	return sets, nil, nil
 }
 
+// CheckTaken returns an error for keys that are to be published and whose tokens a relying party of the policy refuses. With force it
+// warns of each instead.
+func (f *Factory) CheckTaken(p keystore.Policy, force bool, keys ...keystore.VerificationKey) error {
+	for _, err := range p.NotTaken(keys...) {
+		if !force {
+			return WithHint(err, "make one that every relying party takes: %s; or, if that relying party need not take its tokens, add it with --force --why REASON",
+				Command{"key", "generate", "--type", "rsa3072", "--out", "DIR"})
+		}
+		f.Warn("%v", err)
+	}
+	return nil
+}
+
 // Others are the other key sets of a store, beside which a key is added.
 type Others struct {
 	*Factory

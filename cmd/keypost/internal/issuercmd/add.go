@@ -37,8 +37,9 @@ func newAdd(f *cli.Factory) *cobra.Command {
 		"keypost key add. --jwks URL takes an existing issuer over, with the key IDs that its tokens carry.\n\n" +
 		"KEYS is --public-key-file FILE…, --jwks FILE|URL, or --kubeconfig FILE [--context NAME].\n\n" +
 		"An issuer URL belongs to one key set. A URL is refused that another key set has, or may have: one whose document\n" +
-		"cannot be read (--force --why goes on). So is a key that another key set has revoked. No store can keep two people from adding one URL under two names in the\n" +
-		"same second; each of them checks again afterwards and reports it."
+		"cannot be read (--force --why goes on). So is a key that another key set has revoked, and one\n" +
+		"whose tokens a declared relying party does not take (Entra takes RS256, Google RS256 and ES256). No store can keep two\n" +
+		"people from adding one URL under two names in the same second; each of them checks again afterwards and reports it."
 	cmd.Example = "  keypost issuer add prod-a --url https://oidc.example.com/prod-a --public-key-file sa.pub --relying-party aws"
 	fs := cmd.Flags()
 	fs.StringArrayVar(&o.urls, "url", nil, "issuer URL, as in the tokens' iss (repeatable; the first is canonical)")
@@ -46,7 +47,7 @@ func newAdd(f *cli.Factory) *cobra.Command {
 	o.policy.Register(fs)
 	fs.BoolVar(&o.dev, "dev", false, "a development key set: ports in URLs and short gates; only keypostd --dev serves it")
 	fs.BoolVar(&o.reuse, "reuse-url", false, "give a URL of a withdrawn key set out again; its gone keys stay gone")
-	fs.BoolVar(&o.force, "force", false, "add it although another key set cannot be read, which may have the URL as well, or has revoked one of the keys (needs --why)")
+	fs.BoolVar(&o.force, "force", false, "add it although another key set cannot be read, which may have the URL as well, or has revoked one of the keys, or although a declared relying party refuses their tokens (needs --why)")
 	fs.StringVar(&o.why, "why", "", "the reason; it is recorded")
 	return cmd
 }
@@ -62,6 +63,9 @@ func (o *addOptions) run(ctx context.Context, args []string) error {
 		return err
 	}
 	spec.Keys = m.Keys
+	if err := f.CheckTaken(spec.Policy, o.force, spec.Keys...); err != nil {
+		return err
+	}
 	compareIssuer(f, m, spec.Issuers[0].String())
 	// Everything is tried before the store is touched, so that a mistake leaves no directory behind.
 	if _, err := keystore.New(f.Change(o.why, false), spec); err != nil {

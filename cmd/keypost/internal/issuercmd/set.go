@@ -43,6 +43,11 @@ func (o *setOptions) run(ctx context.Context, args []string) error {
 		return err
 	}
 	view.Warn(f, s.Policy())
+	for _, k := range s.Keys() {
+		for _, err := range s.Policy().NotTaken(k.VerificationKey) {
+			f.Warn("%v", err)
+		}
+	}
 	for _, h := range s.Policy().HeldUntil {
 		f.Notice("held: %s", view.HeldLine(h))
 	}

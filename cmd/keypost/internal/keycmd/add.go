@@ -27,7 +27,7 @@ func newAdd(f *cli.Factory) *cobra.Command {
 	cmd.Long = "KEYS is --public-key-file FILE…, --jwks FILE|URL, or --kubeconfig FILE [--context NAME]."
 	fs := cmd.Flags()
 	o.keys.Register(fs)
-	fs.BoolVar(&o.force, "force", false, "add it although another key set has revoked it (needs --why)")
+	fs.BoolVar(&o.force, "force", false, "add it although another key set has revoked it, or although a declared relying party refuses its tokens (needs --why)")
 	fs.StringVar(&o.why, "why", "", "the reason; it is recorded")
 	return cmd
 }
@@ -54,6 +54,9 @@ func (o *addOptions) run(ctx context.Context, args []string) error {
 	now := time.Now()
 	fresh := unpublished(o.Factory, s, m, now)
 	if len(fresh) > 0 {
+		if err := o.CheckTaken(s.Policy(), o.force, fresh...); err != nil {
+			return err
+		}
 		if err := (cli.Others{Factory: o.Factory, Store: st, Force: o.force}).Check(ctx, s.Name(), fresh...); err != nil {
 			return err
 		}

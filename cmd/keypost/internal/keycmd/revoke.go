@@ -149,6 +149,9 @@ func (o *revokeOptions) checkReplacement(ctx context.Context, issuer string, k k
 	switch s, err := catalog.Find(ctx, st, issuer); {
 	case err == nil:
 		name = s.Name()
+		if err := o.CheckTaken(s.Policy(), true, k); err != nil { // a warning: nothing is to hold up a revocation
+			return err
+		}
 	case o.lastGood == "" || !isUnreadable(err):
 		return err
 	}

@@ -65,6 +65,11 @@ func (o *startOptions) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	if _, published := s.Key(k.ID()); !published { // key add --force may have published it
+		if err := o.CheckTaken(s.Policy(), false, k); err != nil {
+			return err
+		}
+	}
 	if err := (cli.Others{Factory: o.Factory, Store: st}).Check(ctx, s.Name(), k); err != nil {
 		return err
 	}
