@@ -17,12 +17,11 @@ import (
 // Azure's limits (https://learn.microsoft.com/azure/azure-resource-manager/management/azure-subscription-service-limits,
 // https://learn.microsoft.com/entra/workload-id/workload-identity-federation-considerations).
 const (
-	partLimit        = 600 // characters of an issuer, a subject and an audience
-	credentialCount  = 20  // of one identity
-	tagCount         = 50
-	tagNameLimit     = 512
-	tagValueLimit    = 256
-	descriptionLimit = 1024 // of a custom role
+	partLimit       = 600 // characters of an issuer, a subject and an audience
+	credentialCount = 20  // of one identity
+	tagCount        = 50
+	tagNameLimit    = 512
+	tagValueLimit   = 256
 )
 
 var (

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/test/keys"
@@ -33,8 +34,11 @@ func TestNames(t *testing.T) {
 	if a, b := credentialName("a.b"), credentialName("a-b"); a == b {
 		t.Errorf("two accounts have the name %s", a)
 	}
-	if long := credentialName(strings.Repeat("a.", 120) + "z"); !credentialForm.MatchString(long) {
+	if long := credentialName(strings.Repeat("a.", 120) + "z"); !credentialForm.MatchString(long) || len(long) != 120 {
 		t.Errorf("%s (%d characters)", long, len(long))
+	}
+	if long := strings.Repeat("a", 120); credentialName(long) != long || credentialName(long+"a") == long+"a" || len(credentialName(long+"a")) != 120 {
+		t.Errorf("%s and %s", credentialName(long), credentialName(long+"a"))
 	}
 	if got := identityName("a", "ns", strings.Repeat("s", 200)); len(got) != 128 || !strings.HasPrefix(got, "a-ns-sss") {
 		t.Errorf("identityName cuts to %q", got)
@@ -68,7 +72,7 @@ func TestCompareCredentials(t *testing.T) {
 		return credential{name, issuer, subject, audience}
 	}
 	var full []credential
-	for i := range credentialCount {
+	for i := range 20 { // what Azure allows
 		full = append(full, c(fmt.Sprint("c", i), other, fmt.Sprint("s", i), "openshift"))
 	}
 	for _, tt := range []struct {
@@ -96,6 +100,7 @@ func TestCompareCredentials(t *testing.T) {
 			want: []credential{c("a", ours, "s-a", "openshift"), c("b", ours, "s-b", "openshift")}},
 		{name: "its name is that of another one that is wanted", have: []credential{c("a", ours, "s-b", "openshift")},
 			want: []credential{c("a", ours, "s-a", "openshift"), c("b", ours, "s-b", "openshift")}, put: otherCredentialName("a", ours+" s-a") + "=s-a"},
+		{name: "as many as Azure allows", have: full[1:], want: []credential{c("a", ours, "s-a", "openshift")}, put: "a=s-a", others: 1},
 		{name: "more than Azure allows", have: full, want: []credential{c("a", ours, "s-a", "openshift")}, put: "a=s-a", others: 1, err: "21 federated credentials"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -182,12 +187,57 @@ func TestCheck(t *testing.T) {
 			t.Errorf("%q is not in %v", tt.want, err)
 		}
 	}
+	for _, tt := range []struct {
+		name   string
+		change func(o *Options, i *identity, n int)
+		limit  int // the longest, or the most
+	}{
+		{"characters of the issuer URL", func(o *Options, _ *identity, n int) { o.IssuerURL = padded("https://ö/", n) }, 600},
+		{"characters of the audience", func(o *Options, _ *identity, n int) { o.Audience = padded("ö", n) }, 600},
+		{"characters of a subject", func(_ *Options, i *identity, n int) { i.credentials[0].subject = padded("ö", n) }, 600},
+		{"federated credentials", func(_ *Options, i *identity, n int) {
+			c := i.credentials[0]
+			for i.credentials = nil; len(i.credentials) < n; c.name += "x" {
+				i.credentials = append(i.credentials, c)
+			}
+		}, 20},
+		{"tags, with the owner's", func(o *Options, _ *identity, n int) {
+			for o.Tags = map[string]string{}; len(o.Tags) < n-1; {
+				o.Tags[fmt.Sprint("tag", len(o.Tags))] = ""
+			}
+		}, 50},
+		{"characters of a tag's name", func(o *Options, _ *identity, n int) { o.Tags = map[string]string{padded("ö", n): ""} }, 512},
+		{"characters of a tag's value", func(o *Options, _ *identity, n int) { o.Tags = map[string]string{"a": padded("ö", n)} }, 256},
+		{"characters of an identity's name", func(_ *Options, i *identity, n int) { i.name = padded("a", n) }, 128},
+		{"characters of a credential's name", func(_ *Options, i *identity, n int) { i.credentials[0].name = padded("a", n) }, 120},
+		{"characters of a resource group's name", func(o *Options, _ *identity, n int) { o.NetworkGroup = padded("ö", n) }, 90},
+	} {
+		for n := tt.limit; n <= tt.limit+1; n++ {
+			o, i := good()
+			tt.change(&o, &i, n)
+			if err := o.check([]identity{i}); (err != nil) != (n > tt.limit) {
+				t.Errorf("%d %s: %v", n, tt.name, err)
+			}
+		}
+	}
+	for _, n := range []int{2, 3} { // the shortest names
+		o, i := good()
+		i.name = padded("a", n)
+		o2, j := good()
+		j.credentials[0].name = padded("a", n)
+		if a, b := o.check([]identity{i}), o2.check([]identity{j}); (a != nil) != (n < 3) || (b != nil) != (n < 3) {
+			t.Errorf("names of %d characters: %v, %v", n, a, b)
+		}
+	}
 	_, twin := good()
 	twin.name, twin.request = "A-NS-CREDS", "request q"
 	if err := o.check([]identity{i, twin}); err == nil || !strings.Contains(err.Error(), "request r and request q lead to the same identity") {
 		t.Errorf("two of one name: %v", err)
 	}
 }
+
+// padded returns s with as many letters after it that it has n characters.
+func padded(s string, n int) string { return s + strings.Repeat("x", n-utf8.RuneCountInString(s)) }
 
 // Entra takes RS256 alone.
 func TestKeysThatEntraRefuses(t *testing.T) {
