@@ -17,7 +17,7 @@ import (
 )
 
 // migration is a world with a cluster that trusts the old issuer, as ccoctl makes it, and the move of it.
-func (w *world) migration(t *testing.T) (*plane, aws.MigrateOptions) {
+func (w *world) migration(t *testing.T) (*scene.Plane, aws.MigrateOptions) {
 	t.Helper()
 	key := storetest.SyntheticRSA(t, 11)
 	client, err := awsiam.Open(t.Context(), awsiam.Options{})
@@ -33,13 +33,13 @@ func (w *world) migration(t *testing.T) (*plane, aws.MigrateOptions) {
 	must(t, provider.Apply(t.Context(), 1, nop))
 	must(t, roles.Apply(t.Context(), 1, nop))
 	w.writes()
-	p := newPlane(t, key, oldURL)
+	p := scene.NewPlane(t, key, oldURL)
 	return p, aws.MigrateOptions{
 		Options: aws.Options{
 			Options: w.Options("aws"), Region: "us-east-1", ClientIDs: audiences[1:], Usual: true,
 		},
 		Move: install.Move{
-			Old: oldURL, Cluster: p.access(t),
+			Old: oldURL, Cluster: p.Access(t),
 			OldKeys: func(context.Context) ([]keystore.VerificationKey, error) { return []keystore.VerificationKey{key}, nil },
 		},
 	}
@@ -80,12 +80,12 @@ func TestMigration(t *testing.T) {
 	w.finish(t, p, o)
 }
 
-func (w *world) finish(t *testing.T, p *plane, o aws.MigrateOptions) {
+func (w *world) finish(t *testing.T, p *scene.Plane, o aws.MigrateOptions) {
 	t.Helper()
 	if _, err := aws.FinishMigration(t.Context(), o); !closed(err, keystore.GateSigning) || w.writes() != 0 {
 		t.Errorf("the cluster still signs as the old issuer: %v", err)
 	}
-	p.signsAs(issuerURL)
+	p.SignsAs(issuerURL)
 	if _, err := aws.FinishMigration(t.Context(), o); !closed(err, keystore.GateUndeclared) {
 		t.Errorf("it is unknown how long tokens live: %v", err)
 	}
@@ -121,18 +121,18 @@ func (w *world) finish(t *testing.T, p *plane, o aws.MigrateOptions) {
 // A move that would leave tokens untrusted stops before anything is changed.
 func TestMigrateRefuses(t *testing.T) {
 	for name, tt := range map[string]struct {
-		change func(t *testing.T, w *world, p *plane, o *aws.MigrateOptions)
+		change func(t *testing.T, w *world, p *scene.Plane, o *aws.MigrateOptions)
 		is     func(error) bool
 	}{
-		"an audience is left out": {func(_ *testing.T, _ *world, _ *plane, o *aws.MigrateOptions) { o.Usual = false }, is(install.LostAudience)},
-		"the old keys cannot be read": {func(_ *testing.T, _ *world, _ *plane, o *aws.MigrateOptions) {
+		"an audience is left out": {func(_ *testing.T, _ *world, _ *scene.Plane, o *aws.MigrateOptions) { o.Usual = false }, is(install.LostAudience)},
+		"the old keys cannot be read": {func(_ *testing.T, _ *world, _ *scene.Plane, o *aws.MigrateOptions) {
 			o.OldKeys = func(context.Context) ([]keystore.VerificationKey, error) { return nil, errors.New("no route") }
 		}, is(install.OldKeysUnread)},
-		"another cluster": {func(_ *testing.T, _ *world, p *plane, _ *aws.MigrateOptions) {
-			p.signsAs("https://else.example.com")
+		"another cluster": {func(_ *testing.T, _ *world, p *scene.Plane, _ *aws.MigrateOptions) {
+			p.SignsAs("https://else.example.com")
 		}, is(install.WrongCluster)},
-		"the key set lacks a key": {func(t *testing.T, w *world, _ *plane, _ *aws.MigrateOptions) { w.store1(t, "theirs", issuerURL) }, is(install.KeyNotPublished)},
-		"another account":         {func(_ *testing.T, _ *world, _ *plane, o *aws.MigrateOptions) { o.Account = "999999999999" }, is(install.WrongAccount)},
+		"the key set lacks a key": {func(t *testing.T, w *world, _ *scene.Plane, _ *aws.MigrateOptions) { w.store1(t, "theirs", issuerURL) }, is(install.KeyNotPublished)},
+		"another account":         {func(_ *testing.T, _ *world, _ *scene.Plane, o *aws.MigrateOptions) { o.Account = "999999999999" }, is(install.WrongAccount)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)

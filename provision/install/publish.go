@@ -192,7 +192,7 @@ func (p *Publication) checkKey(s keystore.KeySet) error {
 	case !published || !k.Equal(key):
 		return p.notPublished(s, key.ID())
 	case k.State == keystore.Retired:
-		return Refuse(KeyRetired, "key %s of %s is retired in key set %q: nothing may sign with it", key.ID(), p.Source, s.Name())
+		return &Error{Problem: KeyRetired, KeySet: s.Name(), Err: fmt.Errorf("key %s of %s is retired in key set %q: nothing may sign with it", key.ID(), p.Source, s.Name())}
 	}
 	return nil
 }

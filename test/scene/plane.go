@@ -1,4 +1,4 @@
-package aws_test
+package scene
 
 import (
 	"encoding/base64"
@@ -19,30 +19,32 @@ import (
 	"github.com/keypost/keypost/provision/cluster"
 )
 
-// plane is a control plane of one kube-apiserver, with what a migration asks of it.
-type plane struct {
+// Plane is a control plane of one kube-apiserver, with what a migration asks of it.
+type Plane struct {
 	*httptest.Server
-	key  keystore.VerificationKey
-	pods string // JSON
+	Pods string // JSON
+
+	key keystore.VerificationKey
 
 	mu     sync.Mutex
 	issuer string
 }
 
-func newPlane(t *testing.T, key keystore.VerificationKey, issuer string) *plane {
+// NewPlane starts one that signs with a key as an issuer, until the test ends. It runs no pods.
+func NewPlane(t testing.TB, key keystore.VerificationKey, issuer string) *Plane {
 	t.Helper()
-	p := &plane{key: key, issuer: issuer, pods: `{"items":[]}`}
+	p := &Plane{key: key, issuer: issuer, Pods: `{"items":[]}`}
 	p.Server = httptest.NewTLSServer(p.handler())
 	t.Cleanup(p.Close)
 	return p
 }
 
-// access is how the cluster is asked.
-func (p *plane) access(t *testing.T) cluster.Access {
+// Access is how the cluster is asked.
+func (p *Plane) Access(t testing.TB) cluster.Access {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "kubeconfig")
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: p.Certificate().Raw})
-	must(t, os.WriteFile(file, fmt.Appendf(nil, `apiVersion: v1
+	check(t, os.WriteFile(file, fmt.Appendf(nil, `apiVersion: v1
 kind: Config
 current-context: c
 clusters: [{name: c, cluster: {server: %q, certificate-authority-data: %s}}]
@@ -52,14 +54,14 @@ contexts: [{name: c, context: {cluster: c, user: u}}]
 	return cluster.Access{Kubeconfig: file}
 }
 
-// signsAs restarts the kube-apiserver with another issuer.
-func (p *plane) signsAs(issuer string) {
+// SignsAs restarts the kube-apiserver with another issuer.
+func (p *Plane) SignsAs(issuer string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.issuer = issuer
 }
 
-func (p *plane) handler() http.Handler {
+func (p *Plane) handler() http.Handler {
 	type m = map[string]any
 	mux := http.NewServeMux()
 	answer := func(pattern string, body func() any) {
@@ -84,6 +86,6 @@ func (p *plane) handler() http.Handler {
 		}
 		return m{"status": m{"token": part(m{"kid": p.key.ID()}) + "." + part(m{"iss": p.issuer, "iat": 1, "exp": 601}) + ".c2ln"}}
 	})
-	answer("GET /api/v1/pods", func() any { return json.RawMessage(p.pods) })
+	answer("GET /api/v1/pods", func() any { return json.RawMessage(p.Pods) })
 	return mux
 }
