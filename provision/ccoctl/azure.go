@@ -28,7 +28,7 @@ kind: Secret
 metadata:
   name: %s
   namespace: %s
-type: Opaque`, s.ClientID, s.TenantID, s.Region, s.SubscriptionID, cmp.Or(s.TokenPath, defaultTokenPath), s.Name, s.Namespace)
+type: Opaque`, s.ClientID, s.TenantID, s.Region, s.SubscriptionID, cmp.Or(s.TokenPath, defaultTokenPath), scalar(s.Name), scalar(s.Namespace))
 	if s.ClientID == "" {
 		text += "\nPOPULATE CLIENT ID AND TENANT ID AND DELETE THIS LINE"
 	}

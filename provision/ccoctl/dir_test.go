@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 
+	"sigs.k8s.io/yaml"
+
 	"github.com/keypost/keypost/provision/ccoctl"
 )
 
@@ -344,5 +346,29 @@ func TestWriteStaysInside(t *testing.T) {
 	}
 	if got := tree(t, outside); len(got) > 0 {
 		t.Errorf("outside there is %v", got)
+	}
+}
+
+// TestNamesInSecrets: a name is text to whoever reads the manifest, and written as ccoctl writes it where that is so by itself.
+func TestNamesInSecrets(t *testing.T) {
+	for name, quoted := range map[string]bool{
+		"null": true, "true": true, "false": true, "y": true, "n": true, "yes": true, "no": true, "on": true, "off": true, "0": true, "007": true, "1e3": true, "1e-3": true,
+		"12": true, "1.5": true, "1.5e3": true, "0x1f": true, "0o17": true, "0b1": true, "2026-01-01": true,
+		"prod-a": false, "cloud-credentials": false, "3scale": false, "1e3x": false, "e3": false, "nulls": false, "null-a": false, "0x1g": false, "1.2.3": false, "1-2": false,
+		"2026-01": false, "on-call": false, "no.1": false, "nan": false, "inf": false,
+	} {
+		for _, f := range []ccoctl.File{
+			ccoctl.Secret{Namespace: name, Name: name, RoleARN: "arn:aws:iam::123456789012:role/x"}.File(),
+			ccoctl.GCPSecret{Namespace: name, Name: name}.File(),
+			ccoctl.AzureSecret{Namespace: name, Name: name, ClientID: "c0000000-0000-4000-8000-000000000001"}.File(),
+		} {
+			var m struct{ Metadata map[string]any }
+			if err := yaml.Unmarshal(f.Data, &m); err != nil || m.Metadata["name"] != name || m.Metadata["namespace"] != name {
+				t.Errorf("%s is read as %#v, %v", name, m.Metadata, err)
+			}
+			if plain := strings.Contains(string(f.Data), "\n  name: "+name+"\n  namespace: "+name+"\n"); plain == quoted {
+				t.Errorf("%s:\n%s", name, f.Data)
+			}
+		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"regexp"
 
 	"github.com/keypost/keypost/internal/regular"
 	"github.com/keypost/keypost/internal/strictyaml"
@@ -59,11 +60,23 @@ kind: Secret
 metadata:
   name: %s
   namespace: %s
-type: Opaque`, s.RoleARN, s.TokenPath, s.Name, s.Namespace)
+type: Opaque`, s.RoleARN, s.TokenPath, scalar(s.Name), scalar(s.Namespace))
 	if s.RoleARN == "" {
 		text += "\nPOPULATE ROLE ARN AND DELETE THIS LINE"
 	}
 	return secretFile(s.Namespace, s.Name, text)
+}
+
+// otherScalar matches the names of Kubernetes objects that some reader of YAML takes for something else than text: null, booleans,
+// numbers, dates (https://yaml.org/type/, which YAML 1.1 readers such as Kubernetes' go by, and https://yaml.org/spec/1.2.2/#103-core-schema).
+var otherScalar = regexp.MustCompile(`(?i)^(null|true|false|y|n|yes|no|on|off|0x[0-9a-f]+|0o[0-7]+|0b[01]+|[0-9]+(\.[0-9]*)?(e-?[0-9]+)?|[0-9]{4}-[0-9]{1,2}-[0-9]{1,2})$`)
+
+// scalar returns the name of a Kubernetes object as YAML: as it is, as ccoctl writes it, unless that is read as something else.
+func scalar(name string) string {
+	if otherScalar.MatchString(name) {
+		return `"` + name + `"`
+	}
+	return name
 }
 
 // secretFile returns the file of a Secret's manifest.

@@ -29,7 +29,7 @@ kind: Secret
 metadata:
   name: %s
   namespace: %s
-type: Opaque`, config, s.Name, s.Namespace)
+type: Opaque`, config, scalar(s.Name), scalar(s.Namespace))
 	if s.Script != "" {
 		text += "\nPOPULATE service_account.json FIELD WITH BASE 64 ENCODED CREDENTIALS CONFIG JSON GENERATED FROM SCRIPT " + s.Script
 	}

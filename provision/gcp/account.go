@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/base32"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -23,11 +24,15 @@ const accountQuota = 100
 // accountState is a service account as IAM shows it.
 type accountState struct {
 	Email       string `json:"email"`
+	ProjectID   string `json:"projectId"`
 	UniqueID    string `json:"uniqueId"` // another one if it is deleted and made anew
 	DisplayName string `json:"displayName"`
 	Description string `json:"description"`
 	Disabled    bool   `json:"disabled"`
 }
+
+// accountForm admits IDs of accounts (https://cloud.google.com/iam/docs/service-accounts-create).
+var accountForm = regexp.MustCompile(`^[a-z][a-z0-9-]{4,28}[a-z0-9]$`)
 
 // id returns the ID of an account: ccoctl's form, with a hash in place of what is random there. So a creation whose answer was
 // lost is found again, and leaves no orphan.
@@ -114,7 +119,7 @@ func (a Accounts) identify(p Project, s *snapshot) []identity {
 		i := identity{Account: w, of: a, email: p.Email(a.id(w)), display: a.display(w)}
 		if s.account(i.email) == nil {
 			for _, have := range s.accounts {
-				if have.DisplayName == i.display && a.ours(have, w) && !s.foreign(have.Email, p.PoolName(a.Pool)) {
+				if have.DisplayName == i.display && a.ours(have, w) && p.names(have.Email) && !s.foreign(have.Email, p.PoolName(a.Pool)) {
 					i.email = have.Email
 					break
 				}
@@ -142,11 +147,39 @@ func accountCall(p Project, account, method, verb string) rest.Call {
 func (c *Client) readAccounts(ctx context.Context, p Project) ([]accountState, error) {
 	k := accountCall(p, "", "ListServiceAccounts", "list")
 	k.Path, k.Query = strings.TrimSuffix(k.Path, "/"), rest.Query("pageSize", "100")
-	return rest.List[accountState](ctx, c.rest, k, "accounts")
+	all, err := rest.List[accountState](ctx, c.rest, k, "accounts")
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range all {
+		if err := a.of(p); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
 }
 
 func (c *Client) readAccount(ctx context.Context, p Project, account string) (*accountState, error) {
-	return present[accountState](ctx, c, accountCall(p, account, "GetServiceAccount", "get"))
+	have, err := present[accountState](ctx, c, accountCall(p, account, "GetServiceAccount", "get"))
+	if err == nil && have != nil {
+		err = have.of(p)
+	}
+	return have, err
+}
+
+// of returns an error for an account of another project than the one that was asked: its email would go into Secrets, and its
+// policy would be written.
+func (a accountState) of(p Project) error {
+	if a.ProjectID != p.ID {
+		return rest.Problemf(WrongProject, "project %s was asked for its service accounts, and the answer has one of project %q", p.ID, a.ProjectID)
+	}
+	return nil
+}
+
+// names reports whether an email is that of an account that somebody made in the project.
+func (p Project) names(email string) bool {
+	id, place, _ := strings.Cut(email, "@")
+	return accountForm.MatchString(id) && "@"+place == p.Email("")
 }
 
 // planAccount plans the account and its own policy.
@@ -211,6 +244,9 @@ func (c *Client) decideAccount(p Project, i identity, have *accountState, own *p
 			return decision{}, rest.Problemf(NotOwned, "service account %s is used from %s: give this workload an account of its own", i.email, text.List(others, 3))
 		}
 		d.notes = append(d.notes, fmt.Sprintf("service account %s can be used from %s too, which stays", i.email, text.List(others, 3)))
+	}
+	for _, grant := range strangers(p, i.of.Pool, i.Subjects, want) {
+		d.warnings = append(d.warnings, fmt.Sprintf("service account %s can be used by somebody whom keypost did not let in, which stays: %s", i.email, grant))
 	}
 	if len(diff) > 0 {
 		d.steps = append(d.steps, i.fresh.patient(c.rest.Step(want.set(accountPolicyCall(p, i.email, "setIamPolicy")), line, diff...)))

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -89,6 +90,110 @@ func TestAnAmbiguousUploadIsReplaced(t *testing.T) {
 		}
 		if changed, err := c.UploadKeys(t.Context(), to); err != nil || changed || wrote != 1 {
 			t.Errorf("again: changed %t, %d writes, %v", changed, wrote, err)
+		}
+	})
+}
+
+// An answer about another project names nothing that goes into a path, a policy or a Secret.
+func TestAnswersOfAnotherProject(t *testing.T) {
+	for _, tt := range []struct{ asked, said string }{
+		{"123456789012", `{"projectId":"123456789012","projectNumber":"666666666666","lifecycleState":"ACTIVE"}`},
+		{"123456789012", `{"projectId":"my-project/../evil","projectNumber":"123456789012","lifecycleState":"ACTIVE"}`},
+		{"123456789012", `{"projectId":"","projectNumber":"123456789012","lifecycleState":"ACTIVE"}`},
+		{"my-project", `{"projectId":"my-project","projectNumber":"12/3","lifecycleState":"ACTIVE"}`},
+		{"my-project", `{"projectId":"evil-project","projectNumber":"123456789012","lifecycleState":"ACTIVE"}`},
+	} {
+		inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
+			b := bent{w, func(*http.Request) string { return tt.said }}
+			if p, err := gcp.OpenWith(fakegcp.AccessToken, gcp.Access{Project: tt.asked, Transport: b}).Project(t.Context()); problemOf(err) != gcp.WrongProject {
+				t.Errorf("%s, asked for %s: %+v, %v", tt.said, tt.asked, p, err)
+			}
+		})
+	}
+	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
+		want := installation("demo")
+		account := func(project, email string) *gcp.Client {
+			return bent{w, func(r *http.Request) string {
+				if !strings.HasSuffix(r.URL.Path, "/serviceAccounts") || r.Method != http.MethodGet {
+					return ""
+				}
+				return fmt.Sprintf(`{"accounts":[{"projectId":%q,"email":%q,"uniqueId":"1","displayName":"demo-openshift-image-registry-gcs","description":"Created By OpenShift ccoctl for service account demo-openshift-image-registry-gcs"}]}`, project, email)
+			}}.client()
+		}
+		if _, err := account("evil-project", "evil-1@evil-project.iam.gserviceaccount.com").Plan(t.Context(), want); problemOf(err) != gcp.WrongProject || !strings.Contains(err.Error(), `one of project "evil-project"`) {
+			t.Errorf("an account of another project: %v", err)
+		}
+		for _, email := range []string{"evil-1@evil-project.iam.gserviceaccount.com", `x","audience":"evil@my-project.iam.gserviceaccount.com`} {
+			p, err := account("my-project", email).Plan(t.Context(), want)
+			if err != nil || slices.Contains(p.Emails, email) {
+				t.Errorf("%s: %q, %v", email, p.Emails, err)
+			}
+		}
+	})
+}
+
+// What is longer than anything that Google says is neither kept nor asked for again.
+func TestAnswersThatDoNotEnd(t *testing.T) {
+	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
+		asked := 0
+		long := func(answer func(page int) string) error {
+			asked = 0
+			_, err := bent{w, func(r *http.Request) string {
+				if !strings.HasSuffix(r.URL.Path, "/serviceAccounts") {
+					return ""
+				}
+				asked++
+				return answer(asked)
+			}}.client().Plan(t.Context(), installation("demo"))
+			return err
+		}
+		if err := long(func(int) string { return strings.Repeat(" ", 33<<20) + "{}" }); err == nil || !strings.Contains(err.Error(), "the answer has more than 32 MiB") || asked != 1 {
+			t.Errorf("one answer, asked %d times: %v", asked, err)
+		}
+		item := `{"accounts":[{"projectId":"my-project","email":"` + strings.Repeat("x", 22<<20) + `"}],"nextPageToken":"%d"}`
+		if err := long(func(page int) string { return fmt.Sprintf(item, page) }); err == nil || !strings.Contains(err.Error(), "the list has more than 64 MiB") || asked != 3 {
+			t.Errorf("a list, asked %d times: %v", asked, err)
+		}
+	})
+}
+
+// A pool that is disabled or deleted is told with what its provider holds; whoever may not read pools is told nothing of it.
+func TestUploadedKeysOfAPoolThatTakesNoToken(t *testing.T) {
+	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
+		want := installation("demo")
+		want.Accounts, want.Provider.JWKS = nil, jwks(rsaKey, "k1")
+		mustApply(t, w, want)
+		trouble := func(c *gcp.Client) string {
+			u, err := c.UploadedKeys(t.Context(), "demo", "demo")
+			check(t, err)
+			return u.Pool
+		}
+		if got := trouble(w.client()); got != "" {
+			t.Errorf("of a good pool: %q", got)
+		}
+		w.do(t, "PATCH", "my-project/locations/global/workloadIdentityPools/demo?updateMask=disabled", map[string]any{"disabled": true})
+		if got := trouble(w.client()); got != "is disabled" {
+			t.Errorf("of a disabled pool: %q", got)
+		}
+		c := bent{w, func(r *http.Request) string {
+			if strings.HasSuffix(r.URL.Path, "/workloadIdentityPools/demo") {
+				return `{"state":"DELETED"}`
+			}
+			return ""
+		}}.client()
+		if got := trouble(c); got != "is deleted" {
+			t.Errorf("of a deleted pool: %q", got)
+		}
+		denied := roundTripper(func(r *http.Request) (*http.Response, error) {
+			res, err := w.RoundTrip(r)
+			if err == nil && strings.HasSuffix(r.URL.Path, "/workloadIdentityPools/demo") {
+				res.StatusCode, res.Status = http.StatusForbidden, "403 Forbidden"
+				res.Body = io.NopCloser(strings.NewReader(`{"error":{"code":403,"status":"PERMISSION_DENIED","message":"Permission 'iam.workloadIdentityPools.get' denied on resource '//iam.googleapis.com/x' (or it may not exist)."}}`))
+			}
+			return res, err
+		})
+		if got := trouble(gcp.OpenWith(fakegcp.AccessToken, gcp.Access{Project: "my-project", Transport: denied})); got != "" {
+			t.Errorf("of a pool that nobody may read: %q", got)
 		}
 	})
 }

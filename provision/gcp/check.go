@@ -126,7 +126,7 @@ func (w Account) reason() string {
 
 func (w Account) check(a Accounts) []error {
 	var errs []error
-	if id := a.id(w); !regexp.MustCompile(`^[a-z][a-z0-9-]{4,28}[a-z0-9]$`).MatchString(id) {
+	if id := a.id(w); !accountForm.MatchString(id) {
 		errs = append(errs, fmt.Errorf("its ID %q must have 6 to 30 lower-case letters, digits or hyphens, begin with a letter and not end in a hyphen", id))
 	}
 	if n := len(a.display(w)); n > displayLimit {

@@ -2,6 +2,7 @@ package gcp
 
 import (
 	"context"
+	"regexp"
 	"strings"
 	"sync"
 
@@ -57,7 +58,7 @@ func (c *Client) Project(ctx context.Context) (Project, error) {
 		return Project{}, rest.Problemf(WrongProject, "the credentials see no project %q, or may not read it: %w", meant, err)
 	case err != nil:
 		return Project{}, err
-	case meant != out.ID && meant != out.Number || !isNumber(out.Number):
+	case meant != out.ID && meant != out.Number, isNumber(meant) != (meant == out.Number), !isNumber(out.Number), !projectForm.MatchString(out.ID):
 		return Project{}, rest.Problemf(WrongProject, "project %q was asked for, and Google answered with project %q, number %q", meant, out.ID, out.Number)
 	case out.State != "" && out.State != active:
 		return Project{}, rest.Problemf(WrongProject, "project %s is not active (%s)", out.ID, out.State)
@@ -65,6 +66,10 @@ func (c *Client) Project(ctx context.Context) (Project, error) {
 	c.project = &Project{ID: out.ID, Number: out.Number, Universe: c.rest.Universe(), Caller: c.rest.Caller()}
 	return *c.project, nil
 }
+
+// projectForm admits IDs, also those of old projects in a domain: they become part of paths, emails and Secrets
+// (https://cloud.google.com/resource-manager/docs/creating-managing-projects).
+var projectForm = regexp.MustCompile(`^([a-z0-9.-]+:)?[a-z][a-z0-9-]{4,28}[a-z0-9]$`)
 
 func isNumber(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
 

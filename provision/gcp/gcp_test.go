@@ -211,7 +211,13 @@ func TestStrangersSurvive(t *testing.T) {
 		finished(t, w, want)
 		text := preview(t, w, want)
 		contains(t, text, "has the role roles/viewer on a condition, which stays", "can be used from projects/1/locations/global/workloadIdentityPools/other too")
-		if strings.Contains(text, "attribute.x") {
+		contains(t, text, "service account "+mail+" can be used by somebody whom keypost did not let in, which stays: roles/iam.serviceAccountTokenCreator for user:d@example.com",
+			"which stays: roles/iam.workloadIdentityUser for principal://iam.googleapis.com/projects/123456789012/locations/global/workloadIdentityPools/demo/subject/on-call, on a condition",
+			"/demo/attribute.x/y, on a condition")
+		if n := strings.Count(text, "did not let in"); n != 3 {
+			t.Errorf("%d strangers are told of in\n%s", n, text)
+		}
+		if strings.Contains(text, "can be used from projects/123456789012/") {
 			t.Errorf("a set of the installation's own pool is another pool in\n%s", text)
 		}
 		want.Accounts.List = want.Accounts.List[:1]

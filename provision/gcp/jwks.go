@@ -135,7 +135,8 @@ func (p ProviderID) String() string {
 type Uploaded struct {
 	JWKS     []byte // nil if Google fetches the keys of the issuer
 	Issuer   string
-	Disabled bool // it takes no token until it is enabled
+	Disabled bool   // it takes no token until it is enabled
+	Pool     string // why no provider of the pool takes a token, "is disabled"; empty if they do, or if nobody may read it
 }
 
 // UploadedKeys returns what was uploaded to a provider. One that is disabled has keys like any other: they count once it is enabled.
@@ -145,10 +146,32 @@ func (c *Client) UploadedKeys(ctx context.Context, pool, provider string) (Uploa
 		return Uploaded{}, err
 	}
 	u := Uploaded{Issuer: have.OIDC.Issuer, Disabled: have.Disabled}
+	if u.Pool, err = c.poolTrouble(ctx, pool); err != nil {
+		return Uploaded{}, err
+	}
 	if have.OIDC.JWKS != "" {
 		u.JWKS = []byte(have.OIDC.JWKS)
 	}
 	return u, nil
+}
+
+// poolTrouble says why no provider of a pool takes a token. Whoever may only change providers is told nothing.
+func (c *Client) poolTrouble(ctx context.Context, pool string) (string, error) {
+	p, err := c.Project(ctx)
+	if err != nil {
+		return "", err
+	}
+	switch of, err := c.readPool(ctx, p, pool); {
+	case rest.Is(err, Denied):
+		return "", nil
+	case err != nil:
+		return "", err
+	case of != nil && of.State == deleted:
+		return "is deleted", nil
+	case of != nil && of.Disabled:
+		return "is disabled", nil
+	}
+	return "", nil
 }
 
 // readUploaded returns a provider for OIDC that is there, deleted neither for good nor for now.

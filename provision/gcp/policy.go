@@ -254,6 +254,26 @@ func impersonators(p Project, pool string, subjects []string, have policy) (want
 	return want, diff, lost
 }
 
+// tokenRole lets its members make tokens of a service account, without a pool (https://cloud.google.com/iam/docs/service-account-permissions).
+const tokenRole = "roles/iam.serviceAccountTokenCreator" //nolint:gosec // a role's name, no credential
+
+// strangers returns who else may take an account's part by its policy than these subjects of a pool and those of other pools, a
+// grant each. The project's policy may let in more.
+func strangers(p Project, pool string, subjects []string, have policy) (grants []string) {
+	for _, b := range have.Bindings {
+		for _, m := range b.Members {
+			subject, ours := strings.CutPrefix(m, p.subjects(pool))
+			_, of, federated := strings.Cut(m, "://iam.googleapis.com/")
+			elsewhere := federated && !strings.HasPrefix(of, p.PoolName(pool)+"/")
+			known := ours && b.Role == userRole && slices.Contains(subjects, subject)
+			if (b.Role == userRole || b.Role == tokenRole) && !known && !elsewhere && !strings.HasPrefix(m, "deleted:") {
+				grants = append(grants, grant(b, m))
+			}
+		}
+	}
+	return grants
+}
+
 // pools returns the names of the pools whose subjects may impersonate an account by its policy.
 func (p policy) pools() []string {
 	var out []string

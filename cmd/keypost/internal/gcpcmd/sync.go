@@ -51,7 +51,7 @@ type provider struct {
 	id      gcp.ProviderID
 	to      copycmd.Target
 	notice  func(format string, args ...any)
-	told    *bool // that it is disabled
+	told    *bool // that it, or its pool, is disabled
 }
 
 func (p provider) Upload(ctx context.Context, jwks []byte) error {
@@ -70,9 +70,14 @@ func (p provider) Read(ctx context.Context) (upload.Reading, error) {
 	if err != nil {
 		return upload.Reading{}, err
 	}
-	if held.Disabled && !*p.told {
+	if !*p.told {
+		if held.Disabled {
+			p.notice("%s is disabled: it takes no token, whatever keys it has, until it is enabled", p.id)
+		}
+		if held.Pool != "" {
+			p.notice("the pool of %s %s: none of its providers takes a token, whatever keys they have, until that is undone", p.id, held.Pool)
+		}
 		*p.told = true
-		p.notice("%s is disabled: it takes no token, whatever keys it has, until it is enabled", p.id)
 	}
 	if held.JWKS == nil {
 		return upload.Reading{}, errors.New("this provider holds no keys: Google fetches those that the issuer publishes; declare the relying party gcp in its place, or give the provider a first upload (--key-storage-method pool-jwk-file)")

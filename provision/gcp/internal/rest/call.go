@@ -25,7 +25,11 @@ const (
 	firstPause  = 250 * time.Millisecond
 	lastPause   = 20 * time.Second // ten attempts span more than the minute in which a quota is counted
 	answerLimit = 32 << 20         // bytes; a page of 1,000 full roles has some megabytes
+	listLimit   = 64 << 20         // bytes of all pages; 10,000 accounts have some ten megabytes
 )
+
+// errTooLong is of an answer that is not read to its end. Another one would be as long.
+var errTooLong = fmt.Errorf("the answer has more than %d MiB, which none of Google's has: see what is between here and Google", answerLimit>>20)
 
 // The services, as the first label of their hosts.
 const (
@@ -122,9 +126,12 @@ func (c *Client) attempt(ctx context.Context, k Call, out any) error {
 		return err
 	}
 	defer res.Body.Close() //nolint:errcheck // it is read to its end, or of no use
-	data, err := io.ReadAll(io.LimitReader(res.Body, answerLimit))
+	data, err := io.ReadAll(io.LimitReader(res.Body, answerLimit+1))
 	if err != nil {
 		return err
+	}
+	if len(data) > answerLimit {
+		return errTooLong
 	}
 	if res.StatusCode != http.StatusOK {
 		return refusal(res, data)
@@ -138,6 +145,9 @@ func (c *Client) attempt(ctx context.Context, k Call, out any) error {
 // worthAgain returns after how long a request may be made again that failed for the n-th time. Google's own hint is obeyed up
 // to a minute: a day, as for a project that has all the accounts that it may have, is not waited for.
 func worthAgain(err error, n int) (time.Duration, bool) {
+	if errors.Is(err, errTooLong) {
+		return 0, false
+	}
 	pause := min(firstPause<<(n-1), lastPause)
 	pause += rand.N(pause / 4) //nolint:gosec // so that parallel calls do not come back together
 	var status int
@@ -165,7 +175,7 @@ const mostPages = 1000
 // List asks for all pages of a list and returns the items under a name.
 func List[T any](ctx context.Context, c *Client, k Call, items string) ([]T, error) {
 	var all []T
-	pages := 0
+	pages, size := 0, 0
 	query := url.Values{}
 	for name, values := range k.Query {
 		query[name] = values
@@ -174,6 +184,9 @@ func List[T any](ctx context.Context, c *Client, k Call, items string) ([]T, err
 		var page map[string]json.RawMessage
 		if err := c.Ask(ctx, k, &page); err != nil {
 			return nil, err
+		}
+		if size += len(page[items]); size > listLimit {
+			return nil, fmt.Errorf("%s: the list has more than %d MiB, which no project's has: see what is between here and Google", k, listLimit>>20)
 		}
 		var part []T
 		var next string
