@@ -56,7 +56,7 @@ func TestTheTimeOfASwitch(t *testing.T) {
 			o := around.Options()
 			o.Mode, o.Store = tt.mode, install.KeyStore{}
 			kept := &record{at: tt.since}
-			err := install.NewRun(o).MayFinish(t.Context(), install.Move{Old: oldIssuer, Cluster: plane.Access(t), TokenLifetime: time.Hour}, []string{"openshift"}, kept)
+			err := install.NewRun(&o).MayFinish(t.Context(), install.Move{Old: oldIssuer, Cluster: plane.Access(t), TokenLifetime: time.Hour}, []string{"openshift"}, kept)
 			closed, _ := errors.AsType[*keystore.NotYetError](err)
 			if (err != nil) != (tt.gate != "") || tt.gate != "" && (closed == nil || closed.Gate != tt.gate) {
 				t.Errorf("error %v, want gate %q", err, tt.gate)
@@ -118,7 +118,7 @@ func TestTheLongestLifetimeCounts(t *testing.T) {
 		}
 		o := around.Options()
 		o.Policy.TokenLifetime = hours(tt.policy)
-		p, err := install.NewRun(o).MovedKeys(t.Context(), install.Move{Old: oldIssuer, Cluster: plane.Access(t), TokenLifetime: time.Duration(tt.declared) * time.Hour,
+		p, err := install.NewRun(&o).MovedKeys(t.Context(), install.Move{Old: oldIssuer, Cluster: plane.Access(t), TokenLifetime: time.Duration(tt.declared) * time.Hour,
 			OldKeys: func(context.Context) ([]keystore.VerificationKey, error) { return []keystore.VerificationKey{key}, nil }}, []string{"openshift"})
 		must(t, err)
 		if got := p.Policy.TokenLifetime; (got == nil) != (tt.want == 0) || got != nil && *got != *hours(tt.want) {
@@ -147,7 +147,7 @@ func TestTheCopyIsOfWhatIsPublished(t *testing.T) {
 	around := scene.New(t)
 	key, second := around.WriteKeys(t), storetest.Key(t)
 	o := around.Options()
-	l := &late{sky: &sky{store: around.Store, Run: install.NewRun(o)}}
+	l := &late{sky: &sky{store: around.Store, Run: install.NewRun(&o)}}
 	l.publish = func() {
 		s, err := keystore.New(keystore.Change{At: time.Now()}, keystore.Spec{Name: "theirs", Issuers: storetest.URLs(t, scene.IssuerURL), Dev: true,
 			Keys: []keystore.VerificationKey{key, second}, Policy: o.Policy})
@@ -155,10 +155,15 @@ func TestTheCopyIsOfWhatIsPublished(t *testing.T) {
 		must(t, keystore.Create(t.Context(), around.Store, s))
 	}
 	var copies []string
-	made, err := l.Create(t.Context(), install.CreateOptions{Party: "Sky", Parallel: 1, TrustPlanned: true, Copy: func(jwks []byte) { copies = append(copies, string(jwks)) }}, l)
+	keep := func(_ context.Context, stored keystore.KeySet, jwks []byte) error {
+		copies = append(copies, string(stored.Name())+" "+string(jwks))
+		return nil
+	}
+	made, err := l.Create(t.Context(), install.CreateOptions{Party: "Sky", Parallel: 1, TrustPlanned: true, Copy: keep}, l)
 	must(t, err)
 	if made.KeySet.Name() != "theirs" || len(copies) != 2 || strings.Contains(copies[0], string(second.ID())) || !strings.Contains(copies[1], string(second.ID())) ||
-		!strings.Contains(copies[1], string(key.ID())) {
+		!strings.Contains(copies[1], string(key.ID())) ||
+		!strings.HasPrefix(copies[0], " ") || !strings.HasPrefix(copies[1], "theirs ") {
 		t.Errorf("made %s; copies %q", made.KeySet.Name(), copies)
 	}
 }
@@ -192,7 +197,7 @@ func TestKeysThatMayNotSign(t *testing.T) {
 				must(t, err)
 			}
 			must(t, keystore.Create(t.Context(), around.Store, s))
-			c := &sky{store: around.Store, Run: install.NewRun(o), whole: true}
+			c := &sky{store: around.Store, Run: install.NewRun(&o), whole: true}
 			_, err = c.Create(t.Context(), install.CreateOptions{Party: "Sky", Parallel: 1, TrustPlanned: true}, c)
 			problem := install.Problem(0)
 			if e, is := errors.AsType[*install.Error](err); is {
