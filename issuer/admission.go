@@ -15,7 +15,8 @@ type Admission struct {
 	Dev      bool      // development key sets too
 }
 
-// Admit returns why a key set is refused; nil when it is not. A tombstone may have any issuer URL: it is served at none.
+// Admit returns why a key set is refused; nil when it is not. A tombstone may have any issuer URL: it is served at none. Where nobody reads
+// the documents (keystore.ReachCopies), so may one that gets none of its URLs served; the Rejection is [lastgood.Rejection.Expected].
 func (a Admission) Admit(s keystore.KeySet) *lastgood.Rejection {
 	if s.Dev() && !a.Dev {
 		return lastgood.Reject(lastgood.ReasonDev, "it is a development key set, which only --dev allows")
@@ -23,12 +24,16 @@ func (a Admission) Admit(s keystore.KeySet) *lastgood.Rejection {
 	if a.AnyURL || s.Withdrawn() {
 		return nil
 	}
-	for _, u := range s.Issuers() {
-		if !slices.ContainsFunc(a.Patterns, func(p Pattern) bool { return p.allows(s.Name(), u) }) {
-			return lastgood.Reject(lastgood.ReasonURLNotPermitted, "its issuer URL %s matches no issuer URL pattern for the name %q", u, s.Name())
-		}
+	refused := slices.DeleteFunc(slices.Clone(s.Issuers()), func(u keystore.IssuerURL) bool {
+		return slices.ContainsFunc(a.Patterns, func(p Pattern) bool { return p.allows(s.Name(), u) })
+	})
+	switch {
+	case len(refused) == 0:
+		return nil
+	case s.Policy().Reach == keystore.ReachCopies && len(refused) == len(s.Issuers()):
+		return lastgood.LeaveApart("its documents are read by nobody (reach copies), and none of its issuer URLs matches a pattern for the name %q", s.Name())
 	}
-	return nil
+	return lastgood.Reject(lastgood.ReasonURLNotPermitted, "its issuer URL %s matches no issuer URL pattern for the name %q", refused[0], s.Name())
 }
 
 // Permitted returns the Permitted of a [lastgood.Judge].

@@ -201,8 +201,12 @@ func (b *batch) apply() {
 // exist. It is called with mu held.
 func (b *batch) advance(issuers int, now time.Time) (whole bool) {
 	p, state := b.p, *b.p.progress.Load()
-	state.listed, state.total, state.unserved = !p.first.IsZero(), len(p.entries), 0
+	state.listed, state.total, state.unserved = !p.first.IsZero(), 0, 0
 	for _, e := range p.entries {
+		if e.served == nil && e.rejected.Expected() {
+			continue
+		}
+		state.total++
 		if e.served == nil {
 			state.unserved++
 		}
@@ -221,5 +225,5 @@ func (b *batch) advance(issuers int, now time.Time) (whole bool) {
 type progress struct {
 	listed          bool // everything was, once
 	ready           bool
-	total, unserved int // key sets, and those of which no version was ever good
+	total, unserved int // key sets that are to be served, and those of which no version was ever good
 }

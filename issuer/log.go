@@ -43,6 +43,10 @@ func (b *batch) logNews(n keystore.Name, was, now *entry) {
 	replaced := now.served != was.served && (was.served == nil || was.served.Digest() != now.served.Digest())
 	switch lastgood.NewsOf(was.rejected, now.rejected, replaced) {
 	case lastgood.Refused:
+		if now.rejected.Expected() {
+			b.log(zap.InfoLevel, "key set is not served here, as nobody reads its documents", n, zap.String("message", now.rejected.Message))
+			break
+		}
 		fields := []zap.Field{zap.String("reason", string(now.rejected.Reason)), zap.String("message", now.rejected.Message)}
 		if now.served != nil {
 			fields = append(fields, zap.Int64("served_generation", now.served.Generation()))

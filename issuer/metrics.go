@@ -96,7 +96,7 @@ func (p *Publisher) everyNamed() map[*prometheus.Desc][]series {
 	}
 	for n, e := range p.entries {
 		name := string(n)
-		if e.rejected != nil {
+		if e.rejected != nil && !e.rejected.Expected() {
 			add(keySetRejectedDesc, 1, name, string(e.rejected.Reason))
 		}
 		v := e.served
@@ -154,7 +154,7 @@ func (p *Publisher) counted() counts {
 				c.activeSince = v.activeSince
 			}
 		}
-		if e.rejected != nil {
+		if e.rejected != nil && !e.rejected.Expected() {
 			c.rejected[e.rejected.Reason]++
 		}
 	}

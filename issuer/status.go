@@ -20,11 +20,11 @@ type Status struct {
 	Generation int64                  `json:"generation"` // of the version served; 0 when none is
 	Served     bool                   `json:"served"`
 	Rejected   keystore.Reason        `json:"rejected,omitempty"` // why the stored version is not served; "missing" when there is none
-	Message    string                 `json:"message,omitempty"`
-	History    string                 `json:"history,omitempty"` // what is wrong with the history of the version served
-	Keys       map[keystore.State]int `json:"keys"`              // by state
-	Asked      map[string]time.Time   `json:"asked,omitempty"`   // by issuer URL: when a document was last asked for; without those that were not since Report.Since
-	Gone       []GoneKey              `json:"gone,omitempty"`    // of the served version; only while the stored one is rejected
+	Message    string                 `json:"message,omitempty"`  // about that; without Rejected: why the key set is not to be served here
+	History    string                 `json:"history,omitempty"`  // what is wrong with the history of the version served
+	Keys       map[keystore.State]int `json:"keys"`               // by state
+	Asked      map[string]time.Time   `json:"asked,omitempty"`    // by issuer URL: when a document was last asked for; without those that were not since Report.Since
+	Gone       []GoneKey              `json:"gone,omitempty"`     // of the served version; only while the stored one is rejected
 }
 
 // GoneKey is a line in gone. The stored version may have lost it, and keypost issuer accept puts it back.
@@ -133,7 +133,11 @@ func (e *entry) status(n keystore.Name) Status {
 	if e.rejected == nil {
 		return s
 	}
-	s.Rejected, s.Message = e.rejected.Reason, e.rejected.Message
+	s.Message = e.rejected.Message
+	if e.rejected.Expected() {
+		return s
+	}
+	s.Rejected = e.rejected.Reason
 	if s.Rejected != lastgood.ReasonMissing { // then there is no stored version that could have lost it
 		s.Gone = e.gone()
 	}

@@ -48,8 +48,11 @@ func (d *daemon) check(ctx context.Context, stdout io.Writer) error {
 		return err
 	}
 	all := publisher.Report().Issuers
-	issuers, served := 0, 0
+	issuers, served, apart := 0, 0, 0
 	for _, s := range all {
+		if s.Rejected == "" && s.Message != "" {
+			apart++
+		}
 		if s.Served {
 			issuers, served = issuers+len(s.Issuers), served+1
 		}
@@ -61,7 +64,16 @@ func (d *daemon) check(ctx context.Context, stdout io.Writer) error {
 		text.Count(issuers, "issuer URL", "issuer URLs"), served, text.Count(len(all), "key set", "key sets"), d.c.Dir); err != nil {
 		return err
 	}
-	if len(all) == 0 && !d.c.AllowEmpty {
+	if apart > 0 {
+		if _, err := fmt.Fprintf(stdout, "# %s would not be, as nobody is to read the documents (reach copies), and no pattern has the issuer URLs\n", text.Count(apart, "key set", "key sets")); err != nil {
+			return err
+		}
+	}
+	switch {
+	case d.c.AllowEmpty || len(all) > apart:
+	case apart > 0:
+		errs = append(errs, fmt.Errorf("%s holds no key set that is to be served, so that keypostd would not be ready; add one, or set allowEmpty: true if there is none yet", d.c.Dir))
+	default:
 		errs = append(errs, fmt.Errorf("%s holds no key set, so that keypostd would not be ready; add one, or set allowEmpty: true if there is none yet", d.c.Dir))
 	}
 	return errors.Join(errs...)

@@ -65,7 +65,7 @@ type State string
 // The states of a key set.
 const (
 	StateServed    State = "served"     // as it is stored
-	StateStored    State = "stored"     // and nobody has asked a server
+	StateStored    State = "stored"     // and nobody has asked a server, or nobody reads its documents
 	StateBehind    State = "behind"     // an older version is served, since the stored one has just come or is rejected
 	StateRejected  State = "rejected"   // and nothing is served
 	StateMissing   State = "missing"    // from the store; the last good version is served
@@ -208,6 +208,8 @@ func stateOf(in Input) State {
 	case v == nil && in.Unread != "":
 		return StateRejected
 	case v == nil:
+		return StateStored
+	case v.Generation == 0 && in.Set != nil && in.Set.Policy().Reach == keystore.ReachCopies:
 		return StateStored
 	case v.Generation == 0:
 		return StateAbsent

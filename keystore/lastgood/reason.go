@@ -52,11 +52,19 @@ type Rejection struct {
 	listed bool  // the issuer URLs of the document are known, as far as the key set may get them later
 	urls   lines // those
 	waits  bool  // see Waits
+	apart  bool  // see Expected
 }
 
 // Reject returns a Rejection.
 func Reject(r keystore.Reason, format string, args ...any) *Rejection {
 	return &Rejection{Reason: r, Message: fmt.Sprintf(format, args...)}
+}
+
+// LeaveApart returns the Rejection of a key set whose documents nobody reads, and whose issuer URLs are none of the reader's.
+func LeaveApart(format string, args ...any) *Rejection {
+	r := Reject(ReasonURLNotPermitted, format, args...)
+	r.apart = true
+	return r
 }
 
 // RejectError returns the Rejection for an error of [keystore.Reader.Load]. It returns nil for nil and for
@@ -76,6 +84,9 @@ func RejectError(err error) *Rejection {
 
 // Is reports whether r is a rejection for that reason.
 func (r *Rejection) Is(reason keystore.Reason) bool { return r != nil && r.Reason == reason }
+
+// Expected reports whether nothing is wrong: the key set is not to be served here. It counts as nobody's failure, and nothing waits for it.
+func (r *Rejection) Expected() bool { return r != nil && r.apart }
 
 // Waits reports whether r ends after [StartPatience] at the latest. It is the Rejection of a newcomer without patterns: a
 // document whose issuer URLs are unknown may have one of its own.

@@ -353,6 +353,10 @@ func (m *Mirror) logNews(c *candidate, was *source) {
 	name := zap.String("key_set", string(c.Name))
 	switch lastgood.NewsOf(before, c.Rejected, !c.same) {
 	case lastgood.Refused:
+		if c.Rejected.Expected() {
+			m.c.Log.Info("key set is not copied, as nobody reads its documents", name, zap.String("message", c.Rejected.Message))
+			break
+		}
 		m.c.Log.Warn("key set refused; the last good version, if any, stays", name,
 			zap.String("reason", string(c.Rejected.Reason)), zap.String("message", c.Rejected.Message), zap.Int64("kept_generation", c.was))
 	case lastgood.Replaced:

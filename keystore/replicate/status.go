@@ -27,7 +27,7 @@ func (m *Mirror) Status() MirrorStatus {
 		Held: len(m.to.goodNames()), Refused: map[keystore.Reason]int{},
 	}
 	for _, s := range m.sources {
-		if s.rejected != nil {
+		if s.rejected != nil && !s.rejected.Expected() {
 			st.Refused[s.rejected.Reason]++
 		}
 	}
@@ -67,11 +67,16 @@ func (m *Mirror) unready(now time.Time) error {
 	case m.listed.IsZero():
 		return errors.New(noPass)
 	}
-	start := lastgood.Start{KeySets: len(m.sources), Waited: now.Sub(m.listed), AllowEmpty: m.c.AllowEmpty}
+	start := lastgood.Start{Waited: now.Sub(m.listed), AllowEmpty: m.c.AllowEmpty}
 	waits := false
 	for n, s := range m.sources {
+		good := m.to.Good(n)
+		if good == nil && s.rejected.Expected() {
+			continue
+		}
+		start.KeySets++
 		waits = waits || s.rejected.Waits()
-		if m.to.Good(n) == nil {
+		if good == nil {
 			start.Without++
 		}
 	}
@@ -97,7 +102,7 @@ func (m *Mirror) unready(now time.Time) error {
 
 func (m *Mirror) refused() (n int) {
 	for _, s := range m.sources {
-		if s.rejected != nil {
+		if s.rejected != nil && !s.rejected.Expected() {
 			n++
 		}
 	}
@@ -110,7 +115,7 @@ func (m *Mirror) Refusals() map[keystore.Name]lastgood.Rejection {
 	defer m.mu.Unlock()
 	all := map[keystore.Name]lastgood.Rejection{}
 	for n, s := range m.sources {
-		if s.rejected != nil {
+		if s.rejected != nil && !s.rejected.Expected() {
 			all[n] = *s.rejected
 		}
 	}

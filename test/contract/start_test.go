@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/storetest"
 	"github.com/keypost/keypost/test/authority"
 	"github.com/keypost/keypost/test/process"
 )
@@ -172,12 +173,18 @@ func TestCheckReadsTheDirectory(t *testing.T) {
 		want    []string // lines on stderr
 		served  string
 	}{
-		"broken":      {func(e *estate) { e.write("prod-a", []byte("junk")) }, []string{`key set "prod-a" would not be served (broken): `}, "1 issuer URL would be served, of 1 of 2"},
-		"half":        {func(e *estate) { must(e.t, os.Truncate(e.path("prod-a"), 100)) }, []string{`"prod-a" would not be served (broken)`}, "1 issuer URL "},
-		"a FIFO":      {func(e *estate) { must(e.t, syscall.Mkfifo(e.path("prod-x"), 0o644)) }, []string{`"prod-x" would not be served (broken): `}, "3 issuer URLs would be served, of 2 of 3"},
-		"the kernel":  {func(e *estate) { must(e.t, os.Symlink("/proc/uptime", e.path("prod-x"))) }, []string{`"prod-x" would not be served (broken): `}, "3 issuer URLs"},
-		"named .yml":  {func(e *estate) { must(e.t, os.Rename(e.path("prod-b"), e.beside("keysets/prod-b.yml"))) }, []string{`"prod-b.yml" would not be served (broken): `}, "2 issuer URLs"},
-		"other URL":   {func(e *estate) { e.create("prod-d", []string{urlA}) }, []string{`"prod-d" would not be served (url_not_permitted): its issuer URL ` + urlA}, "3 issuer URLs would be served, of 2 of 3"},
+		"broken":     {func(e *estate) { e.write("prod-a", []byte("junk")) }, []string{`key set "prod-a" would not be served (broken): `}, "1 issuer URL would be served, of 1 of 2"},
+		"half":       {func(e *estate) { must(e.t, os.Truncate(e.path("prod-a"), 100)) }, []string{`"prod-a" would not be served (broken)`}, "1 issuer URL "},
+		"a FIFO":     {func(e *estate) { must(e.t, syscall.Mkfifo(e.path("prod-x"), 0o644)) }, []string{`"prod-x" would not be served (broken): `}, "3 issuer URLs would be served, of 2 of 3"},
+		"the kernel": {func(e *estate) { must(e.t, os.Symlink("/proc/uptime", e.path("prod-x"))) }, []string{`"prod-x" would not be served (broken): `}, "3 issuer URLs"},
+		"named .yml": {func(e *estate) { must(e.t, os.Rename(e.path("prod-b"), e.beside("keysets/prod-b.yml"))) }, []string{`"prod-b.yml" would not be served (broken): `}, "2 issuer URLs"},
+		"other URL":  {func(e *estate) { e.create("prod-d", []string{urlA}) }, []string{`"prod-d" would not be served (url_not_permitted): its issuer URL ` + urlA}, "3 issuer URLs would be served, of 2 of 3"},
+		"held as copies": {func(e *estate) {
+			s, err := keystore.New(keystore.Change{At: storetest.Time(0), By: "ops"}, keystore.Spec{Name: "prod-d", Issuers: storetest.URLs(e.t, "https://oidc.internal/prod-d"), Keys: []keystore.VerificationKey{storetest.Key(e.t)},
+				Policy: keystore.Policy{Reach: keystore.ReachCopies, RelyingParties: []string{"gcp-upload:projects/123456789012/locations/global/workloadIdentityPools/prod-a/providers/prod-a"}}})
+			must(e.t, err)
+			must(e.t, keystore.Create(e.t.Context(), keystore.NewStore(e.store()), s))
+		}, nil, "# 1 key set would not be, as nobody is to read the documents"},
 		"development": {func(e *estate) { e.edit(func(spec map[string]any) { spec["dev"] = true }) }, []string{`"prod-a" would not be served (dev): `}, "1 issuer URL "},
 		"conflict": {func(e *estate) { e.create("prod-c", []string{urlShared}) }, []string{
 			`"prod-a" would not be served (url_conflict): `, `"prod-c" would not be served (url_conflict): `}, "1 issuer URL would be served, of 1 of 3"},

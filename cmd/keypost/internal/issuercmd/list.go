@@ -221,6 +221,8 @@ func merge(rows []listRow, report issuer.Report) []listRow {
 			r.Problem = fmt.Sprintf("missing in the store; generation %d stays served", s.Generation)
 		case s.Rejected != "":
 			r.Problem = fmt.Sprintf("missing in the store; keypostd rejected it (%s) and serves nothing of it", s.Rejected)
+		case s.Message != "":
+			r.Problem = "missing in the store; keypostd serves nothing of it"
 		default: // the tombstone of a key set that keypostd has read as withdrawn: nothing is lost
 			r.Withdrawn = true
 		}
@@ -235,6 +237,8 @@ func servingProblem(r listRow, s issuer.Status, known bool) string {
 		return "keypostd has not read it; does it read this store?"
 	case s.Rejected != "":
 		return fmt.Sprintf("rejected (%s): %s", s.Rejected, s.Message)
+	case s.Message != "": // it is not to be served there
+		return ""
 	case s.Generation != r.Generation:
 		return fmt.Sprintf("keypostd serves generation %d", s.Generation)
 	case !s.Served && !r.Withdrawn:

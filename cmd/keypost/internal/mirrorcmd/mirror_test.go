@@ -170,6 +170,26 @@ func TestMirrorWithOtherPatterns(t *testing.T) {
 	}
 }
 
+// What nobody reads is not waited for, and counts as nobody's failure, where none of its issuer URLs is the server's.
+func TestMirrorLeavesCopiesApart(t *testing.T) {
+	root := t.TempDir()
+	store, err := filestore.Create(filepath.Join(root, "store"))
+	must(t, err)
+	must(t, keystore.Create(t.Context(), keystore.NewStore(store), storetest.KeySet(t, "prod-a")))
+	copied, err := keystore.New(storetest.Change(0), keystore.Spec{Name: "prod-b", Issuers: storetest.URLs(t, "https://oidc.internal/prod-b"), Keys: []keystore.VerificationKey{storetest.Key(t)},
+		Policy: keystore.Policy{Reach: keystore.ReachCopies, RelyingParties: []string{"gcp-upload:projects/123456789012/locations/global/workloadIdentityPools/prod-a/providers/prod-a"}}})
+	must(t, err)
+	must(t, keystore.Create(t.Context(), keystore.NewStore(store), copied))
+	dir := filepath.Join(root, "copy")
+	must(t, os.Mkdir(dir, 0o700))
+	m, err := newMirroring(t.Context(), &options{f: &cli.Factory{Err: io.Discard, Store: "file://" + store.Dir()}, dir: dir, issuerURLs: []string{"https://oidc.example.com/{name}"}})
+	must(t, err)
+	must(t, m.Pass(t.Context()))
+	if s := m.Status(); len(s.Refused) != 0 || s.Held != 1 || len(m.Refusals()) != 0 || s.Partial || m.Ready() != nil {
+		t.Errorf("%+v, refused %v, ready: %v", s, m.Refusals(), m.Ready())
+	}
+}
+
 // Whether waiting helps a copy that holds nothing.
 func TestMirrorOnceWaitsForWhatMayEnd(t *testing.T) {
 	root := t.TempDir()
