@@ -9,7 +9,6 @@ import (
 	"os"
 	"path"
 	"strings"
-	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -27,10 +26,6 @@ func (a accounts) startAzure(ts *testscript.TestScript, neg bool, args []string)
 	if neg || len(args) > 1 {
 		ts.Fatalf("usage: fakeazure [slow]")
 	}
-	t, is := a.t.(*testing.T)
-	if !is {
-		ts.Fatalf("fakeazure needs a test")
-	}
 	o := fakeazure.Options{VaryCase: true, Roots: x509.NewCertPool()}
 	if ts.Getenv("CA") != "" {
 		o.Roots.AppendCertsFromPEM([]byte(ts.ReadFile(ts.Getenv("CA"))))
@@ -39,8 +34,8 @@ func (a accounts) startAzure(ts *testscript.TestScript, neg bool, args []string)
 	o.Dial = func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, network, address)
 	}
-	s := fakeazure.Start(t, o)
-	for _, kv := range append(s.Env(), s.Tunnel(t)...) {
+	s := fakeazure.Start(a.t, o)
+	for _, kv := range append(s.Env(), s.Tunnel(a.t)...) {
 		name, value, _ := strings.Cut(kv, "=")
 		ts.Setenv(name, value)
 	}

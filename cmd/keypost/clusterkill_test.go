@@ -49,7 +49,7 @@ type clusterFixture struct {
 func newClusterFixture(t *testing.T, requests string) *clusterFixture {
 	t.Helper()
 	dir, c := t.TempDir(), checked{t}
-	server, admin, ca := startIssuer(c, filepath.Join(dir, "store"))
+	server, admin, ca := startIssuer(t, c, filepath.Join(dir, "store"))
 	t.Cleanup(server.Close)
 	t.Cleanup(admin.Close)
 	c.Check(os.WriteFile(filepath.Join(dir, "ca.pem"), ca, 0o600))

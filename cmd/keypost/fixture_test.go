@@ -15,7 +15,6 @@ import (
 	"fmt"
 	"io"
 	"log"
-	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -25,6 +24,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"testing"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
@@ -36,6 +36,7 @@ import (
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/filestore"
 	"github.com/keypost/keypost/keystore/pubkey"
+	"github.com/keypost/keypost/test/authority"
 )
 
 // writeKeySet stores a key set with a past: keyset DIR NAME URL STATE[=AGE]… Each state makes a new key, which is in
@@ -261,11 +262,11 @@ func writeToken(ts *testscript.TestScript, neg bool, args []string) {
 // serve publishes the store in DIR over HTTPS, as keypostd would, for every issuer https://oidc.example.com/NAME
 // (reached as https://127.0.0.1:$PORT) and https://localhost:$PORT/NAME: $PORT is the port, $CA the file of the
 // certificate's CA, and $ADMIN the URL of an admin listener. Each request reads the store anew.
-func serve(ts *testscript.TestScript, neg bool, args []string) {
+func (a accounts) serve(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: serve DIR")
 	}
-	server, admin, ca := startIssuer(ts, ts.MkAbs(args[0]))
+	server, admin, ca := startIssuer(a.t, ts, ts.MkAbs(args[0]))
 	ts.Defer(server.Close)
 	ts.Defer(admin.Close)
 	ts.Check(os.WriteFile(ts.MkAbs("ca.pem"), ca, 0o600))
@@ -278,7 +279,7 @@ func serve(ts *testscript.TestScript, neg bool, args []string) {
 type checker interface{ Check(error) }
 
 // startIssuer is serve for whoever has no script.
-func startIssuer(c checker, dir string) (server, admin *httptest.Server, ca []byte) {
+func startIssuer(t testing.TB, c checker, dir string) (server, admin *httptest.Server, ca []byte) {
 	server = httptest.NewUnstartedServer(nil)
 	st, err := filestore.Create(dir)
 	c.Check(err)
@@ -306,7 +307,7 @@ func startIssuer(c checker, dir string) (server, admin *httptest.Server, ca []by
 	}
 	server.Config.ErrorLog = log.New(io.Discard, "", 0) // refused certificates are part of the scripts
 	server.Config.Handler = fresh(issuer.NewHandler(publisher, map[string]string{"127.0.0.1": "oidc.example.com"}))
-	ca, pair := newCertificate(c, "oidc.example.com", "localhost")
+	ca, pair := newCertificate(t, "oidc.example.com", "localhost")
 	server.TLS = &tls.Config{Certificates: []tls.Certificate{pair}}
 	server.StartTLS()
 	admin = httptest.NewServer(fresh(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -331,23 +332,15 @@ func portOf(s *httptest.Server) string {
 	return port
 }
 
-// newCertificate makes a certificate for hosts and the CA that signed it.
-func newCertificate(ts checker, hosts ...string) (ca []byte, pair tls.Certificate) {
-	sign := func(t, parent *x509.Certificate, key, signer *ecdsa.PrivateKey) []byte {
-		der, err := x509.CreateCertificate(rand.Reader, t, parent, key.Public(), signer)
-		ts.Check(err)
-		return der
-	}
-	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	ts.Check(err)
-	leafKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	ts.Check(err)
+// newCertificate makes a certificate for hosts and 127.0.0.1, and the CA that signed it, as lasting as a public one.
+func newCertificate(t testing.TB, hosts ...string) (ca []byte, pair tls.Certificate) {
 	from, to := time.Now().Add(-time.Hour), time.Now().Add(90*24*time.Hour)
-	root := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test CA"}, NotBefore: from, NotAfter: to, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
-	leaf := &x509.Certificate{SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: hosts[0]}, NotBefore: from, NotAfter: to, DNSNames: hosts, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
-	rootDER := sign(root, root, caKey, caKey)
-	leafDER := sign(leaf, root, leafKey, caKey)
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: rootDER}), tls.Certificate{Certificate: [][]byte{leafDER}, PrivateKey: leafKey}
+	template := authority.CA("test CA")
+	template.NotBefore, template.NotAfter = from, to
+	root := authority.Certify(t, nil, template)
+	leaf := authority.Certify(t, root, &x509.Certificate{Subject: pkix.Name{CommonName: hosts[0]}, DNSNames: hosts, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		NotBefore: from, NotAfter: to})
+	return authority.ChainPEM(root), leaf.Pair()
 }
 
 // serveAPI plays a kube-apiserver with an issuer and the keys of public key files: apiserver ISSUER FILE… It writes a

@@ -2,18 +2,14 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
-	"log"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -38,26 +34,12 @@ type projectKey struct{}
 
 type fakeProject struct{ *project }
 
-// startProject plays a project; ca is the file to put its CA into. What it starts ends with c.
-func startProject(t testing.TB, c checker, ca string, o fakegcp.Options) *project {
+// startProject plays a project until the test ends.
+func startProject(t testing.TB, c checker, o fakegcp.Options) *project {
 	p := &project{Server: fakegcp.Start(t, o)}
-	hosts := []string{"iam.googleapis.com", "cloudresourcemanager.googleapis.com", "sts.googleapis.com", "iamcredentials.googleapis.com", "oauth2.googleapis.com"}
-	roots, pair := newCertificate(c, hosts...)
-	c.Check(os.WriteFile(ca, roots, 0o600))
-	front := httptest.NewUnstartedServer(p.Server)
-	front.TLS = &tls.Config{Certificates: []tls.Certificate{pair}}
-	front.Config.ErrorLog = log.New(io.Discard, "", 0)
-	front.StartTLS()
-	t.Cleanup(front.Close)
-	f := &forwarder{hosts: map[string]string{}, log: os.DevNull}
-	for _, h := range hosts {
-		f.hosts[h] = front.Listener.Addr().String()
-	}
-	proxy := httptest.NewServer(f)
-	t.Cleanup(proxy.Close)
 	env, err := p.Env()
 	c.Check(err)
-	p.env = append(env, "HTTPS_PROXY="+proxy.URL, "SSL_CERT_FILE="+ca, "GOOGLE_CLOUD_KEYFILE_JSON=", "GCLOUD_KEYFILE_JSON=", "GOOGLE_APPLICATION_CREDENTIALS=")
+	p.env = append(append(env, p.Tunnel(t)...), "GOOGLE_CLOUD_KEYFILE_JSON=", "GCLOUD_KEYFILE_JSON=", "GOOGLE_APPLICATION_CREDENTIALS=")
 	return p
 }
 
@@ -78,7 +60,7 @@ func (a accounts) startGCP(ts *testscript.TestScript, neg bool, args []string) {
 	case "lagging":
 		o.OperationDelay, o.AccountDelay = 300e6, 300e6
 	}
-	p := startProject(a.t, ts, ts.MkAbs("google.pem"), o)
+	p := startProject(a.t, ts, o)
 	for _, kv := range p.env {
 		name, value, _ := strings.Cut(kv, "=")
 		ts.Setenv(name, value)
@@ -285,7 +267,7 @@ type gcpCluster struct {
 func newGCPCluster(t *testing.T, o fakegcp.Options) *gcpCluster {
 	t.Helper()
 	f := &gcpCluster{clusterFixture: newClusterFixture(t, "testdata/gcp/requests")}
-	f.gcp = startProject(t, checked{t}, filepath.Join(f.dir, "google.pem"), o)
+	f.gcp = startProject(t, checked{t}, o)
 	f.env = append(f.env, f.gcp.env...)
 	f.cloud, f.holds = f.gcp, func() string { return describeProject(f.gcp.State()) }
 	f.creates = []string{"gcp", "create-all", "--name", "prod-a", "--project", "my-project"}

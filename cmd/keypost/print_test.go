@@ -223,7 +223,7 @@ func TestEveryCommandHonoursOutput(t *testing.T) {
 		return kids
 	}
 	a, b := add("prod-a"), add("prod-b")
-	server, admin, ca := startIssuer(c, filepath.Join(dir, "store"))
+	server, admin, ca := startIssuer(t, c, filepath.Join(dir, "store"))
 	defer server.Close()
 	defer admin.Close()
 	caFile, pub, pub2 := filepath.Join(dir, "ca.pem"), filepath.Join(dir, "k", "sa.pub"), filepath.Join(dir, "k2", "sa.pub")

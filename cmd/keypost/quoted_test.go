@@ -91,7 +91,7 @@ func TestHintsQuoteHostileKids(t *testing.T) {
 func TestAcceptQuotesHostileKids(t *testing.T) {
 	dir := t.TempDir()
 	c := checked{t}
-	server, admin, ca := startIssuer(c, filepath.Join(dir, "served"))
+	server, admin, ca := startIssuer(t, c, filepath.Join(dir, "served"))
 	defer server.Close()
 	defer admin.Close()
 	caFile := filepath.Join(dir, "ca.pem")

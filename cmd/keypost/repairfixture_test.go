@@ -82,7 +82,7 @@ func damaged() map[string]struct {
 
 // front is what people put before an issuer: it serves the files of an export in DIR (keypost export), and where it has none what
 // the issuer of the command serve has, spoiled: front DIR CAUSE. It sets $FRONT, its address.
-func front(ts *testscript.TestScript, neg bool, args []string) {
+func (a accounts) front(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: front DIR CAUSE")
 	}
@@ -139,7 +139,7 @@ func front(ts *testscript.TestScript, neg bool, args []string) {
 		_, _ = w.Write(body)
 	}))
 	server.Config.ErrorLog = log.New(io.Discard, "", 0)
-	ca, pair := newCertificate(ts, "oidc.example.com", "localhost")
+	ca, pair := newCertificate(a.t, "oidc.example.com", "localhost")
 	server.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
 	server.StartTLS()
 	ts.Defer(server.Close)

@@ -2,9 +2,7 @@ package verify
 
 import (
 	"context"
-	"crypto/x509"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
@@ -23,6 +21,7 @@ import (
 
 	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/test/authority"
 	"github.com/keypost/keypost/test/golden"
 	"github.com/keypost/keypost/test/nginx"
 )
@@ -44,14 +43,8 @@ func (w *world) startNginx(t *testing.T, inHTTP, inServer string) *nginxBefore {
 	o := nginx.Options{Cert: filepath.Join(dir, "tls.crt"), Key: filepath.Join(dir, "tls.key"),
 		HTTP:   "proxy_ssl_server_name on; proxy_ssl_name oidc.example.com; proxy_set_header Host oidc.example.com;\n" + inHTTP,
 		Server: "ssl_protocols TLSv1.2 TLSv1.3;\n" + strings.ReplaceAll(inServer, "ROOT", dir+"/html")}
-	der, err := x509.MarshalPKCS8PrivateKey(w.pki.leafKey)
-	check(t, err)
-	check(t, os.WriteFile(o.Key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600))
-	var chain []byte
-	for _, c := range [][]byte{w.pki.leaf.Raw, w.pki.intermediate.Raw} {
-		chain = append(chain, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c})...)
-	}
-	check(t, os.WriteFile(o.Cert, chain, 0o600))
+	check(t, os.WriteFile(o.Key, w.pki.leaf.KeyPEM(t), 0o600))
+	check(t, os.WriteFile(o.Cert, authority.ChainPEM(w.pki.leaf, w.pki.intermediate), 0o600))
 	n := &nginxBefore{Server: nginx.Start(t, dir, o)}
 	w.options.Dial = to(n.Address)
 	n.client = newClient(w.options.RootCAs, unhurried, w.options.Dial).http

@@ -45,7 +45,7 @@ func newPlaces(t *testing.T, w *world, servers map[string]http.HandlerFunc) *pla
 		ips = append(ips, netip.MustParseAddr(ip))
 	}
 	p.network = Network{
-		RootCAs:  w.pki.pool(),
+		RootCAs:  w.pki.root.Pool(),
 		patience: time.Minute, // race detector, shared machine
 		pause:    time.Millisecond,
 		Lookup: func(_ context.Context, host string) ([]netip.Addr, error) {

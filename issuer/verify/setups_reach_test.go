@@ -16,6 +16,7 @@ import (
 
 	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/test/authority"
 )
 
 // impatient is for set-ups in which somebody waits in vain: long enough for a loaded machine, and no longer.
@@ -149,15 +150,14 @@ func tlsSetups() []setup {
 		{"a certificate that is not valid yet", "tls-not-yet", "", leaf(-day, 90*day), nil},
 		{"a certificate for another host", "tls-name", "", leaf(day, 80*day, "other.example.com"), nil},
 		{"the intermediate certificate is missing", "tls-incomplete", "", func(t *testing.T, w *world) {
-			template := w.pki.template(day, 80*day, "oidc.example.com")
+			template := template(day, 80*day, "oidc.example.com")
 			template.IssuingCertificateURL = []string{"http://ca.example.com/intermediate.crt"}
-			w.send(issue(t, template, w.pki.intermediate, w.pki.leafKey, w.pki.interKey))
+			w.send(authority.Certify(t, w.pki.intermediate, template))
 		}, nil},
-		{"a certificate of an unknown CA", "tls-untrusted", "", func(t *testing.T, w *world) { w.options.RootCAs = newPKI(t).pool() },
-			func(_ *testing.T, w *world) { w.options.RootCAs = w.pki.pool() }}, // as --ca-file does
+		{"a certificate of an unknown CA", "tls-untrusted", "", func(t *testing.T, w *world) { w.options.RootCAs = newPKI(t).root.Pool() },
+			func(_ *testing.T, w *world) { w.options.RootCAs = w.pki.root.Pool() }}, // as --ca-file does
 		{"a self-signed certificate", "tls-untrusted", "", func(t *testing.T, w *world) {
-			template := w.pki.template(day, 80*day, "oidc.example.com")
-			w.send(issue(t, template, template, w.pki.leafKey, w.pki.leafKey))
+			w.send(authority.Certify(t, nil, template(day, 80*day, "oidc.example.com")))
 		}, nil},
 		{"a certificate sent twice", "tls-doubled", "", func(_ *testing.T, w *world) { w.send(w.pki.leaf, w.pki.intermediate, w.pki.intermediate) }, nil},
 		{"the certificates in the wrong order", "tls-order", "", func(_ *testing.T, w *world) { w.send(w.pki.leaf, w.pki.root, w.pki.intermediate) }, nil},

@@ -188,11 +188,9 @@ func replicaSetups() []setup {
 		return func(t *testing.T, w *world) {
 			own := *w
 			own.tls = w.tls.Clone()
-			own.tls.ClientAuth, own.tls.ClientCAs, own.tls.MaxVersion = tls.RequireAndVerifyClientCert, w.pki.pool(), version
+			own.tls.ClientAuth, own.tls.ClientCAs, own.tls.MaxVersion = tls.RequireAndVerifyClientCert, w.pki.root.Pool(), version
 			old := w.pki.issueLeaf(t, -time.Hour)
-			w.options.Shield = Shield{Origins: []string{"203.0.113.1"}, Certificates: []tls.Certificate{
-				{Certificate: [][]byte{old.Raw, w.pki.intermediate.Raw}, PrivateKey: w.pki.leafKey},
-			}}
+			w.options.Shield = Shield{Origins: []string{"203.0.113.1"}, Certificates: []tls.Certificate{old.Pair(w.pki.intermediate)}}
 			behind(own.listen(t))(t, w)
 		}
 	}

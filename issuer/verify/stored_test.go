@@ -308,7 +308,7 @@ func TestNothingCompared(t *testing.T) {
 		{"no answer", func(_ *testing.T, w *world) { w.replace["/prod-a/keys.json"] = answer(503, "", "") }, "stored-keys", finding.Fail, "no JWKS could be read"},
 		{"no answer on the other path", func(_ *testing.T, w *world) { w.replace["/prod-a"+aliasPath] = answer(503, "", "") }, "stored-keys", finding.Fail, aliasPath + " could not be read"},
 		{"no discovery document", func(_ *testing.T, w *world) { w.replace["/prod-a"+discoveryPath] = answer(404, "", "") }, "stored-keys", finding.Fail, "no JWKS could be read"},
-		{"no trust", func(t *testing.T, w *world) { w.options.RootCAs = newPKI(t).pool() }, "stored-keys", finding.Fail, "no JWKS could be read"},
+		{"no trust", func(t *testing.T, w *world) { w.options.RootCAs = newPKI(t).root.Pool() }, "stored-keys", finding.Fail, "no JWKS could be read"},
 		{"no sound URL", func(_ *testing.T, w *world) { w.options.URL = "http://oidc.example.com" }, "stored-keys", finding.Fail, "no JWKS could be read"},
 	})
 }

@@ -121,7 +121,7 @@ func TestURLAndReach(t *testing.T) {
 
 func TestTLS(t *testing.T) {
 	runDefects(t, []defect{
-		{"unknown CA", func(t *testing.T, w *world) { w.options.RootCAs = newPKI(t).pool() }, "tls-chain", finding.Fail, "is not trusted"},
+		{"unknown CA", func(t *testing.T, w *world) { w.options.RootCAs = newPKI(t).root.Pool() }, "tls-chain", finding.Fail, "is not trusted"},
 		{"wrong name", func(t *testing.T, w *world) {
 			w.send(w.pki.issueLeaf(t, time.Hour*2000, "other.example.com"), w.pki.intermediate)
 		}, "tls-chain", finding.Fail, "other.example.com"},
@@ -131,7 +131,7 @@ func TestTLS(t *testing.T) {
 		{"unrelated one sent", func(t *testing.T, w *world) { w.send(w.pki.leaf, w.pki.intermediate, newPKI(t).intermediate) }, "tls-chain", finding.Fail, "out of order"},
 		{"out of order", func(_ *testing.T, w *world) { w.send(w.pki.leaf, w.pki.root, w.pki.intermediate) }, "tls-chain", finding.Fail, "out of order"},
 		{"another of the same name sent", func(t *testing.T, w *world) {
-			w.options.RootCAs.AddCert(w.pki.intermediate)
+			w.options.RootCAs.AddCert(w.pki.intermediate.Cert)
 			w.send(w.pki.leaf, newPKI(t).intermediate)
 		}, "tls-chain", finding.Fail, "out of order"},
 		{"root sent", func(_ *testing.T, w *world) { w.send(w.pki.leaf, w.pki.intermediate, w.pki.root) }, "tls-chain", finding.OK, "3 sent"},

@@ -1,7 +1,6 @@
 package verify
 
 import (
-	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -15,7 +14,6 @@ import (
 	"fmt"
 	"io"
 	"log"
-	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -31,6 +29,7 @@ import (
 	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/storetest"
+	"github.com/keypost/keypost/test/authority"
 )
 
 const testIssuer = "https://oidc.example.com/prod-a"
@@ -71,7 +70,7 @@ func newWorld(t *testing.T) *world {
 	w.options = Options{
 		URL: testIssuer, Stored: w.readStored,
 		Network: Network{
-			RootCAs: p.pool(), Lookup: func(context.Context, string) ([]netip.Addr, error) { return addrs("192.0.2.1"), nil },
+			RootCAs: p.root.Pool(), Lookup: func(context.Context, string) ([]netip.Addr, error) { return addrs("192.0.2.1"), nil },
 		},
 		hasRoute: func(string) bool { return true },
 	}
@@ -83,7 +82,6 @@ func (w *world) heal(t *testing.T) {
 	t.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	p := w.pki
 	w.jwks, w.alias, w.replace = nil, nil, map[string]http.HandlerFunc{}
 	var algs []string
 	for _, k := range w.stored.Keys() {
@@ -98,7 +96,8 @@ func (w *world) heal(t *testing.T) {
 		"id_token_signing_alg_values_supported": algs, "claims_supported": []string{"aud", "exp", "iat", "iss", "sub"},
 	}
 	w.header = http.Header{"Content-Type": {"application/json"}, "Cache-Control": {"public, max-age=300"}, "Etag": {`"x"`}}
-	w.tls = &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{p.leaf.Raw, p.intermediate.Raw}, PrivateKey: p.leafKey}}}
+	w.tls = &tls.Config{}
+	w.send(w.pki.leaf, w.pki.intermediate)
 }
 
 // asJWK is a key as it is published.
@@ -259,76 +258,51 @@ func publicJWK(t *testing.T, k *ecdsa.PrivateKey) member {
 }
 
 // pki is a root, an intermediate and a leaf for oidc.example.com and localhost.
-type pki struct {
-	root, intermediate, leaf *x509.Certificate
-	rootKey, interKey        *ecdsa.PrivateKey
-	leafKey                  *ecdsa.PrivateKey
-}
+type pki struct{ root, intermediate, leaf *authority.Authority }
 
 func newPKI(t *testing.T) *pki {
 	t.Helper()
-	p := &pki{rootKey: newECKey(t), interKey: newECKey(t), leafKey: newECKey(t)}
-	root := authority("root")
-	p.root = issue(t, root, root, p.rootKey, p.rootKey)
-	p.intermediate = issue(t, authority("intermediate"), p.root, p.interKey, p.rootKey)
+	p := &pki{root: lastingCA(t, "root", nil)}
+	p.intermediate = lastingCA(t, "intermediate", p.root)
 	p.leaf = p.issueLeaf(t, 90*24*time.Hour)
 	return p
 }
 
-func (p *pki) issueLeaf(t *testing.T, left time.Duration, names ...string) *x509.Certificate {
+// lastingCA is a CA that no certificate of a test outlasts.
+func lastingCA(t *testing.T, name string, parent *authority.Authority) *authority.Authority {
+	t.Helper()
+	template := authority.CA(name)
+	template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(365*24*time.Hour)
+	return authority.Certify(t, parent, template)
+}
+
+func (p *pki) issueLeaf(t *testing.T, left time.Duration, names ...string) *authority.Authority {
 	t.Helper()
 	return p.issueFor(t, 90*24*time.Hour, left, names...)
 }
 
 // shortLived is a certificate made for six days.
-func (p *pki) shortLived(t *testing.T, left time.Duration) *x509.Certificate {
+func (p *pki) shortLived(t *testing.T, left time.Duration) *authority.Authority {
 	t.Helper()
 	return p.issueFor(t, 6*24*time.Hour-left, left)
 }
 
-func (p *pki) issueFor(t *testing.T, age, left time.Duration, names ...string) *x509.Certificate {
+func (p *pki) issueFor(t *testing.T, age, left time.Duration, names ...string) *authority.Authority {
 	t.Helper()
 	if names == nil {
 		names = []string{"oidc.example.com", "localhost"}
 	}
-	return issue(t, p.template(age, left, names...), p.intermediate, p.leafKey, p.interKey)
+	return authority.Certify(t, p.intermediate, template(age, left, names...))
 }
 
 // template is a leaf certificate to be issued.
-func (p *pki) template(age, left time.Duration, names ...string) *x509.Certificate {
+func template(age, left time.Duration, names ...string) *x509.Certificate {
 	return &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: "leaf"}, DNSNames: names,
-		NotBefore: time.Now().Add(-age), NotAfter: time.Now().Add(left),
+		Subject: pkix.Name{CommonName: "leaf"}, DNSNames: names, NotBefore: time.Now().Add(-age), NotAfter: time.Now().Add(left),
 	}
-}
-
-func (p *pki) pool() *x509.CertPool {
-	pool := x509.NewCertPool()
-	pool.AddCert(p.root)
-	return pool
 }
 
 // send makes the server send these certificates; the first is the leaf.
-func (w *world) send(chain ...*x509.Certificate) {
-	var raw [][]byte
-	for _, c := range chain {
-		raw = append(raw, bytes.Clone(c.Raw))
-	}
-	w.tls.Certificates = []tls.Certificate{{Certificate: raw, PrivateKey: w.pki.leafKey}}
-}
-
-func authority(name string) *x509.Certificate {
-	return &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageCertSign, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(365 * 24 * time.Hour),
-	}
-}
-
-func issue(t *testing.T, template, parent *x509.Certificate, key, signer *ecdsa.PrivateKey) *x509.Certificate {
-	t.Helper()
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), signer)
-	check(t, err)
-	c, err := x509.ParseCertificate(der)
-	check(t, err)
-	return c
+func (w *world) send(chain ...*authority.Authority) {
+	w.tls.Certificates = []tls.Certificate{chain[0].Pair(chain[1:]...)}
 }

@@ -3,37 +3,24 @@
 package chart
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/x509"
 	"encoding/json"
-	"encoding/pem"
-	"math/big"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"time"
+
+	"github.com/keypost/keypost/test/authority"
 )
 
 // selfSigned writes a certificate for hosts and its key.
 func selfSigned(t *testing.T, dir string, hosts []string) (cert, key string) {
 	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	must(t, err)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		DNSNames: hosts,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
-	must(t, err)
-	pkcs8, err := x509.MarshalPKCS8PrivateKey(private)
-	must(t, err)
+	own := authority.Certify(t, nil, &x509.Certificate{DNSNames: hosts})
 	cert, key = filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
-	must(t, os.WriteFile(cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600))
-	must(t, os.WriteFile(key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8}), 0o600))
+	must(t, os.WriteFile(cert, authority.ChainPEM(own), 0o600))
+	must(t, os.WriteFile(key, own.KeyPEM(t), 0o600))
 	return cert, key
 }
 

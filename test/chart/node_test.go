@@ -4,17 +4,11 @@ package chart
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
-	"math/big"
 	"net"
 	"net/http"
 	"os"
@@ -23,6 +17,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/keypost/keypost/test/authority"
 )
 
 const host = "oidc.keypost.test"
@@ -142,33 +138,10 @@ func (n *node) addIssuer(t *testing.T, more ...string) {
 // writeCertificates makes a CA and a certificate for the host.
 func (n *node) writeCertificates(t *testing.T) {
 	t.Helper()
-	n.cert, n.key, n.ca = n.dir+"/tls.crt", n.dir+"/tls.key", n.dir+"/ca.crt"
-	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	must(t, err)
-	ca := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "node test CA"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(48 * time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	leaf := &x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: host}, NotBefore: ca.NotBefore, NotAfter: ca.NotAfter, DNSNames: []string{host},
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-	}
-	leafKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	must(t, err)
-	caDER, err := x509.CreateCertificate(rand.Reader, ca, ca, caKey.Public(), caKey)
-	must(t, err)
-	leafDER, err := x509.CreateCertificate(rand.Reader, leaf, ca, leafKey.Public(), caKey)
-	must(t, err)
-	pkcs8, err := x509.MarshalPKCS8PrivateKey(leafKey)
-	must(t, err)
-	for file, block := range map[string]*pem.Block{n.ca: {Type: "CERTIFICATE", Bytes: caDER}, n.cert: {Type: "CERTIFICATE", Bytes: leafDER}, n.key: {Type: "PRIVATE KEY", Bytes: pkcs8}} {
-		must(t, os.WriteFile(file, pem.EncodeToMemory(block), 0o600))
-	}
-	roots := x509.NewCertPool()
-	text, err := os.ReadFile(n.ca)
-	must(t, err)
-	roots.AppendCertsFromPEM(text)
-	n.roots = roots
+	n.cert, n.key, n.ca = n.dir+"/tls.crt", n.dir+"/tls.key", n.dir+"/ca.pem"
+	ca := authority.New(t)
+	ca.Issue(t, n.dir, host)
+	n.roots = ca.Pool()
 }
 
 // connect has the release's Service asked from now on.

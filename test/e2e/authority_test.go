@@ -11,50 +11,29 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
-	"math/big"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
+
+	certs "github.com/keypost/keypost/test/authority"
 )
 
 // authority is the one CA that everybody in this network trusts.
 type authority struct {
+	*certs.Authority
 	dir  string
-	cert *x509.Certificate
-	key  crypto.Signer
 	file string // its certificate, PEM
 }
 
 func newAuthority(t *testing.T) *authority {
 	t.Helper()
-	a := &authority{dir: t.TempDir(), key: newECKey(t)}
-	template := &x509.Certificate{
-		Subject: pkix.Name{CommonName: "keypost end-to-end test CA"}, IsCA: true, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageCertSign,
-	}
-	a.cert = a.sign(t, template, template, a.key.Public())
+	a := &authority{Authority: certs.Named(t, "keypost end-to-end test CA", nil), dir: t.TempDir()}
 	a.file = filepath.Join(a.dir, "ca.crt")
-	writePEM(t, a.file, "CERTIFICATE", a.cert.Raw)
+	must(t, os.WriteFile(a.file, certs.ChainPEM(a.Authority), 0o600))
 	return a
-}
-
-func (a *authority) sign(t *testing.T, template, parent *x509.Certificate, pub crypto.PublicKey) *x509.Certificate {
-	t.Helper()
-	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
-	must(t, err)
-	template.SerialNumber = serial
-	template.NotBefore = time.Now().Add(-time.Hour)
-	if template.NotAfter.IsZero() {
-		template.NotAfter = time.Now().Add(24 * time.Hour)
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, pub, a.key)
-	must(t, err)
-	cert, err := x509.ParseCertificate(der)
-	must(t, err)
-	return cert
 }
 
 // issue makes a server certificate for host names and addresses and returns the files of certificate and key.
@@ -76,20 +55,19 @@ func (a *authority) certify(t *testing.T, template *x509.Certificate, private cr
 	}
 	name := template.Subject.CommonName
 	cert, key = filepath.Join(a.dir, name+".crt"), filepath.Join(a.dir, name+".key")
-	writePEM(t, cert, "CERTIFICATE", a.sign(t, template, a.cert, private.Public()).Raw)
-	writePrivateKey(t, key, private)
+	if template.NotAfter.IsZero() {
+		template.NotAfter = time.Now().Add(24 * time.Hour)
+	}
+	template.NotBefore = time.Now().Add(-time.Hour)
+	leaf := certs.CertifyKey(t, a.Authority, template, private)
+	must(t, os.WriteFile(cert, certs.ChainPEM(leaf), 0o600))
+	must(t, os.WriteFile(key, leaf.KeyPEM(t), 0o600))
 	return cert, key
 }
 
 // client is an HTTPS client that trusts this authority only.
 func (a *authority) client() *http.Client {
-	return &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: a.pool()}, ForceAttemptHTTP2: true}}
-}
-
-func (a *authority) pool() *x509.CertPool {
-	pool := x509.NewCertPool()
-	pool.AddCert(a.cert)
-	return pool
+	return &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: a.Pool()}, ForceAttemptHTTP2: true}}
 }
 
 func newECKey(t *testing.T) *ecdsa.PrivateKey {

@@ -40,7 +40,7 @@ func newAccount(t *testing.T, ca *authority) *account {
 	t.Helper()
 	a := &account{}
 	roots := x509.NewCertPool()
-	roots.AddCert(ca.cert)
+	roots.AddCert(ca.Cert)
 	a.Server = fakeaws.Start(t, fakeaws.Options{
 		Roots: roots, Dial: (&net.Dialer{}).DialContext,
 		Now: func() time.Time { return time.Now().Add(time.Duration(a.ahead.Load())) },

@@ -52,7 +52,7 @@ type movingIdentity struct{ entraWorkload }
 func newAzureMove(t *testing.T) (*move, *movingIdentity) {
 	ca := newAuthority(t)
 	m := newMove(t, ca, storage{issuer: containerIssuer, jwks: "/openid/v1/jwks"})
-	directory := fakeazure.Start(t, fakeazure.Options{VaryCase: true, Roots: ca.pool(), Dial: (&net.Dialer{}).DialContext})
+	directory := fakeazure.Start(t, fakeazure.Options{VaryCase: true, Roots: ca.Pool(), Dial: (&net.Dialer{}).DialContext})
 	m.env = append(directory.Env(), directory.Tunnel(t)...)
 	// What is the cluster's and the issuers' is asked without the proxy, and all of it trusted.
 	both := slices.Concat(read(t, setting(m.env, "SSL_CERT_FILE")), read(t, ca.file))

@@ -52,7 +52,7 @@ func newExchange(t *testing.T) *exchange {
 		b: &cluster{name: "prod-b", issuer: "https://prod-b.oidc.keypost.test", key: newECKey(t)},
 	}
 	roots := x509.NewCertPool()
-	roots.AddCert(ca.cert)
+	roots.AddCert(ca.Cert)
 	s.Server = fakeazure.Start(t, fakeazure.Options{Roots: roots, Dial: (&net.Dialer{}).DialContext,
 		Now: func() time.Time { return time.Now().Add(time.Duration(s.ahead.Load())) }})
 	s.env = append(s.Env(), s.Tunnel(t)...)

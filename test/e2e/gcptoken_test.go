@@ -104,7 +104,7 @@ var longAccount = strings.Repeat("a", 128-len("system:serviceaccount:default:"))
 // startGoogle plays the project, which reaches issuers by this network's names, and trusts its CA as a public one.
 func (s *federation) startGoogle(t *testing.T) {
 	roots := x509.NewCertPool()
-	roots.AddCert(s.ca.cert)
+	roots.AddCert(s.ca.Cert)
 	s.Server = fakegcp.Start(t, fakegcp.Options{Roots: roots,
 		Now: func() time.Time { return time.Now().Add(time.Duration(s.ahead.Load())) },
 		Dial: func(ctx context.Context, network, address string) (net.Conn, error) {

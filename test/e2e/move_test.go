@@ -282,7 +282,7 @@ func (k *kubelet) token() string {
 
 // client asks any server of the plane for the name that their certificates have.
 func (p *plane) client() *http.Client {
-	return &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: p.ca.pool(), ServerName: p.hosts[0]}}}
+	return &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: p.ca.Pool(), ServerName: p.hosts[0]}}}
 }
 
 // mint has the i-th server sign a token for the workload, as a kubelet asks for it.

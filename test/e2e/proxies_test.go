@@ -105,7 +105,7 @@ type garden struct {
 func newGarden(t *testing.T, n int) *garden {
 	t.Helper()
 	ca := newAuthority(t)
-	g := &garden{ca: ca, roots: &tls.Config{RootCAs: ca.pool()}, bodies: map[string]string{}, urls: map[string]string{}}
+	g := &garden{ca: ca, roots: &tls.Config{RootCAs: ca.Pool()}, bodies: map[string]string{}, urls: map[string]string{}}
 	dir := t.TempDir()
 	backend, err := filestore.Create(dir)
 	must(t, err)

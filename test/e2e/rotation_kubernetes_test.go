@@ -36,7 +36,7 @@ func (p *proof) discovery(id string) string {
 // the published issuers that say so, and waits until it knows their keys.
 func (p *proof) startKubernetes(t *testing.T, all []*rotating) {
 	t.Helper()
-	client := &http.Client{Timeout: patienceOfParties, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: p.ca.pool()}, MaxIdleConnsPerHost: atOnce}}
+	client := &http.Client{Timeout: patienceOfParties, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: p.ca.Pool()}, MaxIdleConnsPerHost: atOnce}}
 	port := 6543
 	var ready []func()
 	for path, host := range p.paths() {

@@ -51,7 +51,7 @@ func (p *proof) startCluster(t *testing.T, r *rotating, i int) {
 		hosts = hosts[:1]
 	}
 	c := newPlane(t, p.ca, r.id, hosts...)
-	client := &http.Client{Timeout: patienceOfParties, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: p.ca.pool(), ServerName: hosts[0]}}}
+	client := &http.Client{Timeout: patienceOfParties, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: p.ca.Pool(), ServerName: hosts[0]}}}
 	r.signers = nil
 	for i := range hosts {
 		s := &kubeServer{t: t, plane: c, i: i, issuer: r.url, client: client, knows: []signingKey{r.old}}

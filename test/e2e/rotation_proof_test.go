@@ -154,7 +154,7 @@ func newProof(t *testing.T, issuers int) *proof {
 		}
 		return err
 	})
-	roots.AddCert(ca.cert)
+	roots.AddCert(ca.Cert)
 	p.client = &http.Client{Timeout: patienceOfParties, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: true}}
 	var locations [2][]string
 	locations[0] = []string{fmt.Sprintf("location / { proxy_pass https://%s; }", address)}

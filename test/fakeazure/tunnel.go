@@ -19,7 +19,7 @@ func Tunnel(address string) http.Handler { return fakecloud.Tunnel(address, Host
 
 // Tunnel serves over HTTPS, and a proxy to there, until the test ends. It returns what a program needs in its environment to
 // find the server at Microsoft's own names, and to trust it.
-func (s *Server) Tunnel(t *testing.T) []string {
+func (s *Server) Tunnel(t testing.TB) []string {
 	t.Helper()
 	return fakecloud.StartTunnel(t, "fakeazure", Hosts(), s.ServeTLS)
 }

@@ -55,7 +55,7 @@ func Tunnel(address string, hosts []string) http.Handler {
 // StartTunnel has serve answer over HTTPS for a cloud's hosts, and a Tunnel lead there, until the test ends. It returns what a
 // program needs in its environment to find the server at the cloud's own names, and to trust it: SSL_CERT_FILE is Go's,
 // NODE_EXTRA_CA_CERTS Node's. name is what errors begin with; serve is given PEM files.
-func StartTunnel(t *testing.T, name string, hosts []string, serve func(l net.Listener, certificate, key string) error) []string {
+func StartTunnel(t testing.TB, name string, hosts []string, serve func(l net.Listener, certificate, key string) error) []string {
 	t.Helper()
 	dir := t.TempDir()
 	authority.New(t).Issue(t, dir, hosts...)
