@@ -72,9 +72,7 @@ func (s *tokenScene) startClusters(t *testing.T) {
 		c.awaitReady(t, running[i])
 		c.createAccount(t)
 	}
-	s.a.kubectl(t, "create", "namespace", "other")
-	s.a.kubectl(t, "--namespace", "other", "create", "serviceaccount", "sa1")
-	s.a.kubectl(t, "create", "serviceaccount", "sa2")
+	s.a.createNeighbours(t)
 }
 
 func (s *tokenScene) createAll(t *testing.T, out string) {

@@ -18,7 +18,6 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
-	"github.com/go-jose/go-jose/v4"
 
 	"github.com/keypost/keypost/test/fakeazure"
 )
@@ -65,9 +64,7 @@ func newExchange(t *testing.T) *exchange {
 		c.createAccount(t)
 		server.publishedLongAgo(t, c.name, c.issuer, c.publicKey)
 	}
-	s.a.kubectl(t, "create", "namespace", "other")
-	s.a.kubectl(t, "--namespace", "other", "create", "serviceaccount", "sa1")
-	s.a.kubectl(t, "create", "serviceaccount", "sa2")
+	s.a.createNeighbours(t)
 	server.run(t)
 	s.client[s.a] = server.provisionAzure(t, s.env, s.a.issuer)
 	s.client[s.b] = s.Trust(s.b.issuer, "system:serviceaccount:default:sa1", "openshift") // keypost would refuse its key
@@ -151,24 +148,21 @@ func belongs(directory *fakeazure.Server, token, client string) error {
 }
 
 func (s *exchange) answers(t *testing.T, with func(*testing.T, string, string) error) {
-	right := mint(t, s.a, "default", "sa1", "openshift")
-	unpublished := newRSAKey(t, 2048)
-	for _, tt := range []struct{ name, token, want string }{
-		{"the right service account", right, ""},
-		{"another namespace", mint(t, s.a, "other", "sa1", "openshift"), "AADSTS700213: No matching federated identity record found for presented assertion subject 'system:serviceaccount:other:sa1'."},
-		{"another service account", mint(t, s.a, "default", "sa2", "openshift"), "AADSTS700213: "},
-		{"another audience", mint(t, s.a, "default", "sa1", "vault"), "AADSTS700212: No matching federated identity record found for presented assertion audience 'vault'."},
-		{"the audience in other letter case", mint(t, s.a, "default", "sa1", "OpenShift"), "AADSTS7002138: "},
-		{"another cluster", mint(t, s.b, "default", "sa1", "openshift"), "AADSTS700211: No matching federated identity record found for presented assertion issuer '" + s.b.issuer + "'."},
-		{"the issuer with a slash more", restated(t, right, s.a.key, "iss", s.a.issuer+"/"), "AADSTS700211: No matching federated identity record found for presented assertion issuer '" + s.a.issuer + "/'."},
-		{"the issuer in other letter case", restated(t, right, s.a.key, "iss", strings.Replace(s.a.issuer, "prod-a", "Prod-A", 1)), "AADSTS7002138: "},
-		{"the issuer with its host in other letter case", restated(t, right, s.a.key, "iss", strings.Replace(s.a.issuer, "oidc", "OIDC", 1)), "AADSTS7002138: "},
-		{"what the cluster signs anew", restated(t, right, s.a.key, "iss", s.a.issuer), ""},
-		{"signed by an unpublished key", resign(t, right, unpublished, jose.RS256, "unpublished"), "AADSTS7000272: The certificate with identifier unpublished"},
-		{"signed by an unpublished key with a published kid", resign(t, right, unpublished, jose.RS256, kidOf(t, right)), "AADSTS700027: "},
-	} {
-		t.Run(tt.name, func(t *testing.T) { expectAnswer(t, with(t, s.client[s.a], tt.token), tt.want) })
-	}
+	const noRecord = "No matching federated identity record found for presented assertion "
+	expectAnswers(t, presented(t, s.a, s.b), map[string]string{
+		"the right service account":                         "",
+		"another namespace":                                 "AADSTS700213: " + noRecord + "subject 'system:serviceaccount:other:sa1'.",
+		"another service account":                           "AADSTS700213: ",
+		"another audience":                                  "AADSTS700212: " + noRecord + "audience 'vault'.",
+		"the audience in other letter case":                 "AADSTS7002138: ",
+		"another cluster":                                   "AADSTS700211: " + noRecord + "issuer '" + s.b.issuer + "'.",
+		"the issuer with a slash more":                      "AADSTS700211: " + noRecord + "issuer '" + s.a.issuer + "/'.",
+		"the issuer in other letter case":                   "AADSTS7002138: ",
+		"the issuer with its host in other letter case":     "AADSTS7002138: ",
+		"what the cluster signs anew":                       "",
+		"signed by an unpublished key":                      "AADSTS7000272: The certificate with identifier unpublished",
+		"signed by an unpublished key with a published kid": "AADSTS700027: ",
+	}, func(t *testing.T, token string) error { return with(t, s.client[s.a], token) })
 	t.Run("ES256", func(t *testing.T) {
 		expectAnswer(t, with(t, s.client[s.b], mint(t, s.b, "default", "sa1", "openshift")), "AADSTS700027: ")
 	})

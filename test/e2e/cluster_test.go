@@ -113,6 +113,14 @@ func (c *cluster) createAccount(t *testing.T) {
 	})
 }
 
+// createNeighbours makes service accounts that are like the one of createAccount but for their namespace or their name.
+func (c *cluster) createNeighbours(t *testing.T) {
+	t.Helper()
+	c.kubectl(t, "create", "namespace", "other")
+	c.kubectl(t, "--namespace", "other", "create", "serviceaccount", "sa1")
+	c.kubectl(t, "create", "serviceaccount", "sa2")
+}
+
 // token has the cluster sign a token for its service account, as a pod with a projected volume gets it.
 func (c *cluster) token(t *testing.T) string {
 	t.Helper()

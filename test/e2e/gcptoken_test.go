@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"cloud.google.com/go/auth/credentials"
-	"github.com/go-jose/go-jose/v4"
 	"golang.org/x/oauth2"
 	"golang.org/x/oauth2/google"
 	"sigs.k8s.io/yaml"
@@ -84,9 +83,7 @@ func newFederation(t *testing.T) *federation {
 		c.awaitReady(t, running[i])
 		c.createAccount(t)
 	}
-	s.a.kubectl(t, "create", "namespace", "other")
-	s.a.kubectl(t, "--namespace", "other", "create", "serviceaccount", "sa1")
-	s.a.kubectl(t, "create", "serviceaccount", "sa2")
+	s.a.createNeighbours(t)
 	s.a.kubectl(t, "create", "serviceaccount", longAccount)
 	s.server = newStore(t, ca)
 	s.server.publishedLongAgo(t, s.a.name, s.a.issuer, s.a.publicKey)
@@ -209,32 +206,29 @@ const (
 )
 
 func (s *federation) answers(t *testing.T, c googleClient) {
-	right := mint(t, s.a.cluster, "default", "sa1", "openshift")
-	unpublished := newRSAKey(t, 2048)
 	foreign := func(issuer string) string {
 		return "The issuer in ID Token " + issuer + " does not match the expected one in config: " + s.a.issuer + "."
 	}
-	slash, path, host := s.a.issuer+"/", strings.Replace(s.a.issuer, "prod-a", "Prod-A", 1), strings.Replace(s.a.issuer, "oidc", "OIDC", 1)
-	for _, tt := range []struct{ name, token, want string }{
-		{"the right service account", right, ""},
-		{"another namespace", mint(t, s.a.cluster, "other", "sa1", "openshift"), deniedByAccount},
-		{"another service account", mint(t, s.a.cluster, "default", "sa2", "openshift"), deniedByAccount},
-		{"a service account with a long name", mint(t, s.a.cluster, "default", longAccount, "openshift"), "exceeds the 127 bytes limit."},
-		{"another audience", mint(t, s.a.cluster, "default", "sa1", "vault"), "The audience in ID Token [vault] does not match the expected audience"},
-		{"the audience in other letter case", mint(t, s.a.cluster, "default", "sa1", "OpenShift"), "The audience in ID Token [OpenShift] does not match the expected audience"},
-		{"another cluster", mint(t, s.b.cluster, "default", "sa1", "openshift"), foreign(s.b.issuer)},
-		{"the issuer with a slash more", restated(t, right, s.a.key, "iss", slash), foreign(slash)},
-		{"the issuer in other letter case", restated(t, right, s.a.key, "iss", path), foreign(path)},
-		{"the issuer with its host in other letter case", restated(t, right, s.a.key, "iss", host), foreign(host)},
-		{"what the cluster signs anew", restated(t, right, s.a.key, "iss", s.a.issuer), ""},
-		{"signed by an unpublished key", resign(t, right, unpublished, jose.RS256, "unpublished"), issuerOutOfReach},
-		{"signed by an unpublished key with a published kid", resign(t, right, unpublished, jose.RS256, kidOf(t, right)), "Unable to verify the ID Token signature."},
-	} {
-		t.Run(tt.name, func(t *testing.T) { expectAnswer(t, s.with(t, c, s.a, tt.token), tt.want) })
-	}
+	tokens := presented(t, s.a.cluster, s.b.cluster)
+	tokens["a service account with a long name"] = mint(t, s.a.cluster, "default", longAccount, "openshift")
+	expectAnswers(t, tokens, map[string]string{
+		"the right service account":                         "",
+		"another namespace":                                 deniedByAccount,
+		"another service account":                           deniedByAccount,
+		"a service account with a long name":                "exceeds the 127 bytes limit.",
+		"another audience":                                  "The audience in ID Token [vault] does not match the expected audience",
+		"the audience in other letter case":                 "The audience in ID Token [OpenShift] does not match the expected audience",
+		"another cluster":                                   foreign(s.b.issuer),
+		"the issuer with a slash more":                      foreign(s.a.issuer + "/"),
+		"the issuer in other letter case":                   foreign(strings.Replace(s.a.issuer, "prod-a", "Prod-A", 1)),
+		"the issuer with its host in other letter case":     foreign(strings.Replace(s.a.issuer, "oidc", "OIDC", 1)),
+		"what the cluster signs anew":                       "",
+		"signed by an unpublished key":                      issuerOutOfReach,
+		"signed by an unpublished key with a published kid": "Unable to verify the ID Token signature.",
+	}, func(t *testing.T, token string) error { return s.with(t, c, s.a, token) })
 	t.Run("ES256, and keys that were uploaded", func(t *testing.T) {
 		expectAnswer(t, s.with(t, c, s.b, mint(t, s.b.cluster, "default", "sa1", "openshift")), "")
-		expectAnswer(t, s.with(t, c, s.b, right), "The issuer in ID Token "+s.a.issuer)
+		expectAnswer(t, s.with(t, c, s.b, tokens["the right service account"]), "The issuer in ID Token "+s.a.issuer)
 	})
 	t.Run("expired", func(t *testing.T) {
 		defer s.ahead.Store(0)

@@ -9,9 +9,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -73,6 +75,45 @@ func expectAnswer(t *testing.T, err error, want string) {
 	t.Helper()
 	if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 		t.Errorf("got %v, want %q", err, want)
+	}
+}
+
+// presented are tokens, by what they are, for a cloud that takes those of default/sa1 in cluster a for the audience "openshift": good
+// ones, and those that come near. b is another cluster that the cloud knows.
+func presented(t *testing.T, a, b *cluster) map[string]string {
+	t.Helper()
+	right, unpublished := mint(t, a, "default", "sa1", "openshift"), newRSAKey(t, 2048)
+	return map[string]string{
+		"the right service account":                         right,
+		"another namespace":                                 mint(t, a, "other", "sa1", "openshift"),
+		"another service account":                           mint(t, a, "default", "sa2", "openshift"),
+		"another audience":                                  mint(t, a, "default", "sa1", "vault"),
+		"the audience in other letter case":                 mint(t, a, "default", "sa1", "OpenShift"),
+		"another cluster":                                   mint(t, b, "default", "sa1", "openshift"),
+		"the issuer with a slash more":                      restated(t, right, a.key, "iss", a.issuer+"/"),
+		"the issuer in other letter case":                   restated(t, right, a.key, "iss", strings.Replace(a.issuer, "prod-a", "Prod-A", 1)),
+		"the issuer with its host in other letter case":     restated(t, right, a.key, "iss", strings.Replace(a.issuer, "oidc", "OIDC", 1)),
+		"what the cluster signs anew":                       restated(t, right, a.key, "iss", a.issuer),
+		"signed by an unpublished key":                      resign(t, right, unpublished, jose.RS256, "unpublished"),
+		"signed by an unpublished key with a published kid": resign(t, right, unpublished, jose.RS256, kidOf(t, right)),
+	}
+}
+
+// expectAnswers has with show a cloud each of the tokens, and expects the answer of the same name.
+func expectAnswers(t *testing.T, tokens, answers map[string]string, with func(t *testing.T, token string) error) {
+	t.Helper()
+	for name := range answers {
+		if tokens[name] == "" {
+			t.Errorf("there is no token %q", name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(tokens)) {
+		want, answered := answers[name]
+		if !answered {
+			t.Errorf("nothing says what is answered to %q", name)
+			continue
+		}
+		t.Run(name, func(t *testing.T) { expectAnswer(t, with(t, tokens[name]), want) })
 	}
 }
 
