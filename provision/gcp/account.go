@@ -12,6 +12,7 @@ import (
 
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/provision/cloud"
+	"github.com/keypost/keypost/provision/gcp/internal/allow"
 	"github.com/keypost/keypost/provision/gcp/internal/rest"
 	"github.com/keypost/keypost/provision/plan"
 )
@@ -131,7 +132,7 @@ func (a Accounts) identify(p Project, s *snapshot) []identity {
 			if have := findRole(s.roles, r.name, r.title); have != nil {
 				r.name = have.Name
 			}
-			r.others = s.project.others(r.name, []string{member(i.email)})
+			r.others = holders(s.project, r.name, []string{allow.Member(i.email)})
 			i.role = &r
 		}
 		out = append(out, i)
@@ -217,7 +218,7 @@ func (c *Client) planAccount(p Project, i identity, s *snapshot) (plan.Plan, err
 }
 
 // decideAccount returns the steps from have, with its own policy, to i. A policy that is nil is read before it is written.
-func (c *Client) decideAccount(p Project, i identity, have *accountState, own *policy) (decision, error) {
+func (c *Client) decideAccount(p Project, i identity, have *accountState, own *allow.Policy) (decision, error) {
 	var d decision
 	if have == nil {
 		k := accountCall(p, "", "CreateServiceAccount", "create")
@@ -233,23 +234,23 @@ func (c *Client) decideAccount(p Project, i identity, have *accountState, own *p
 		}
 		return d, nil
 	}
-	want, diff, lost := impersonators(p, i.of.Pool, i.Subjects, *own)
+	want, diff, lost := own.WithUsers(p.PoolName(i.of.Pool), i.Subjects)
 	for _, s := range lost {
 		d.warnings = append(d.warnings, fmt.Sprintf("service account %s can no longer be used by %s", i.email, s))
 	}
 	pool := p.PoolName(i.of.Pool)
-	if others := minus(own.pools(), []string{pool}); len(others) > 0 {
+	if others := minus(own.Pools(), []string{pool}); len(others) > 0 {
 		// For a workload the owner names no cluster: a second one would get the roles of the first.
-		if i.of.Owner.name == "" && !i.of.Adopt && !slices.Contains(own.pools(), pool) {
+		if i.of.Owner.name == "" && !i.of.Adopt && !slices.Contains(own.Pools(), pool) {
 			return decision{}, rest.Problemf(NotOwned, "service account %s is used from %s: give this workload an account of its own", i.email, text.List(others, 3))
 		}
 		d.notes = append(d.notes, fmt.Sprintf("service account %s can be used from %s too, which stays", i.email, text.List(others, 3)))
 	}
-	for _, grant := range strangers(p, i.of.Pool, i.Subjects, want) {
+	for _, grant := range want.Strangers(p.PoolName(i.of.Pool), i.Subjects) {
 		d.warnings = append(d.warnings, fmt.Sprintf("service account %s can be used by somebody whom keypost did not let in, which stays: %s", i.email, grant))
 	}
 	if len(diff) > 0 {
-		d.steps = append(d.steps, i.fresh.patient(c.rest.Step(want.set(accountPolicyCall(p, i.email, "setIamPolicy")), line, diff...)))
+		d.steps = append(d.steps, i.fresh.patient(c.rest.Step(setPolicy(accountPolicyCall(p, i.email, "setIamPolicy"), want), line, diff...)))
 	}
 	return d, nil
 }
@@ -288,7 +289,7 @@ func (c *Client) compareAccount(p Project, i identity, have accountState, d *dec
 // firstPolicyStep puts the subjects into the policy of an account that was just made, which some of Google's servers may not
 // know yet. It reads the policy: the account may be older than it seems.
 func (c *Client) firstPolicyStep(p Project, i identity, line string) cloud.Step {
-	_, diff, _ := impersonators(p, i.of.Pool, i.Subjects, policy{})
+	_, diff, _ := allow.Policy{}.WithUsers(p.PoolName(i.of.Pool), i.Subjects)
 	return cloud.Step{Key: "first policy of " + i.email, Line: line, Diff: diff, Call: func(ctx context.Context) (cloud.Answer, error) {
 		own, err := c.readAccountPolicy(ctx, p, i.email)
 		if err != nil {
@@ -297,11 +298,11 @@ func (c *Client) firstPolicyStep(p Project, i identity, line string) cloud.Step 
 		if own == nil {
 			return cloud.NotYet, fmt.Errorf("%s %s is not known everywhere yet", accountThing, i.email)
 		}
-		want, diff, _ := impersonators(p, i.of.Pool, i.Subjects, *own)
+		want, diff, _ := own.WithUsers(p.PoolName(i.of.Pool), i.Subjects)
 		if len(diff) == 0 {
 			return cloud.Accepted, nil
 		}
-		return c.rest.Step(want.set(accountPolicyCall(p, i.email, "setIamPolicy")), "").Call(ctx)
+		return c.rest.Step(setPolicy(accountPolicyCall(p, i.email, "setIamPolicy"), want), "").Call(ctx)
 	}}
 }
 

@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/keypost/keypost/provision/gcp/internal/allow"
 	"github.com/keypost/keypost/provision/gcp/internal/rest"
 )
 
@@ -47,7 +48,7 @@ func (p Project) Principal(pool, subject string) string { return p.subjects(pool
 
 // subjects is how the members begin that stand for subjects of a pool.
 func (p Project) subjects(pool string) string {
-	return "principal://iam.googleapis.com/" + p.PoolName(pool) + "/subject/"
+	return allow.Subjects(p.PoolName(pool))
 }
 
 // Email returns the email of the service account with an ID. A project of the older sort, DOMAIN:NAME, has NAME.DOMAIN there.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/pubkey"
+	"github.com/keypost/keypost/provision/gcp/internal/allow"
 	"github.com/keypost/keypost/provision/gcp/internal/rest"
 	"github.com/keypost/keypost/provision/install"
 	"github.com/keypost/keypost/provision/plan"
@@ -259,7 +260,7 @@ func (c *Client) poolUsers(ctx context.Context, p Project, pool string, known []
 		return nil, err
 	}
 	var users []PoolUser
-	add := func(u PoolUser, of *policy) {
+	add := func(u PoolUser, of *allow.Policy) {
 		if of != nil && u.take(p, pool, *of) {
 			users = append(users, u)
 		}
@@ -273,7 +274,7 @@ func (c *Client) poolUsers(ctx context.Context, p Project, pool string, known []
 }
 
 // take adds those of a policy's members that are of a pool, and reports whether there are any.
-func (u *PoolUser) take(p Project, pool string, of policy) bool {
+func (u *PoolUser) take(p Project, pool string, of allow.Policy) bool {
 	for _, b := range of.Bindings {
 		for _, m := range b.Members {
 			if _, name, _ := strings.Cut(m, "://iam.googleapis.com/"); !strings.HasPrefix(name, p.PoolName(pool)+"/") {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/provision/cloud"
+	"github.com/keypost/keypost/provision/gcp/internal/allow"
 	"github.com/keypost/keypost/provision/gcp/internal/rest"
 	"github.com/keypost/keypost/provision/plan"
 )
@@ -21,9 +22,9 @@ type snapshot struct {
 	provider *providerState
 	accounts []accountState
 	roles    []roleState
-	project  policy
-	policies map[string]*policy // of accounts, by email
-	refused  error              // why the organisation does not let the provider's issuer in; nil if it does, or that is not known
+	project  allow.Policy
+	policies map[string]*allow.Policy // of accounts, by email
+	refused  error                    // why the organisation does not let the provider's issuer in; nil if it does, or that is not known
 }
 
 func (s *snapshot) account(email string) *accountState {
@@ -36,7 +37,7 @@ func (s *snapshot) account(email string) *accountState {
 }
 
 // policy returns an account's policy; nil if it was not read.
-func (s *snapshot) policy(email string) *policy { return s.policies[email] }
+func (s *snapshot) policy(email string) *allow.Policy { return s.policies[email] }
 
 // foreign reports whether an account can be used from other pools alone.
 func (s *snapshot) foreign(email, pool string) bool {
@@ -44,23 +45,23 @@ func (s *snapshot) foreign(email, pool string) bool {
 	if own == nil {
 		return false
 	}
-	pools := own.pools()
+	pools := own.Pools()
 	return len(pools) > 0 && !slices.Contains(pools, pool)
 }
 
 // within reports whether an account can be used from a pool.
 func (s *snapshot) within(email, pool string) bool {
 	own := s.policy(email)
-	return own != nil && slices.Contains(own.pools(), pool)
+	return own != nil && slices.Contains(own.Pools(), pool)
 }
 
 // readPolicies reads the policies of these accounts.
-func (c *Client) readPolicies(ctx context.Context, p Project, accounts []accountState) (map[string]*policy, error) {
-	all, err := cloud.Each(rest.Parallel, accounts, func(a accountState) (*policy, error) { return c.readAccountPolicy(ctx, p, a.Email) })
+func (c *Client) readPolicies(ctx context.Context, p Project, accounts []accountState) (map[string]*allow.Policy, error) {
+	all, err := cloud.Each(rest.Parallel, accounts, func(a accountState) (*allow.Policy, error) { return c.readAccountPolicy(ctx, p, a.Email) })
 	if err != nil {
 		return nil, err
 	}
-	by := map[string]*policy{}
+	by := map[string]*allow.Policy{}
 	for i, a := range accounts {
 		by[a.Email] = all[i]
 	}
@@ -106,7 +107,7 @@ func (c *Client) read(ctx context.Context, p Project, w Wanted) (*snapshot, erro
 		})
 	}
 	if a := w.Accounts; a != nil {
-		group.Go(into(&s.project, func() (policy, error) { return c.readProjectPolicy(ctx, p) }))
+		group.Go(into(&s.project, func() (allow.Policy, error) { return c.readProjectPolicy(ctx, p) }))
 		if slices.ContainsFunc(a.List, func(w Account) bool { return len(w.Permissions) > 0 }) {
 			group.Go(into(&s.roles, func() ([]roleState, error) { return c.readRoles(ctx, p) }))
 		}
@@ -189,12 +190,12 @@ func (c *Client) Plan(ctx context.Context, w Wanted) (Planned, error) {
 
 // planAccounts plans accounts and roles, side by side; then the project's policy; then what is to go.
 func (c *Client) planAccounts(p Project, a Accounts, identities []identity, s *snapshot) (plan.Plan, error) {
-	h := holdings{roles: map[string][]string{}, exact: a.Prune || a.Owner.name != ""}
+	h := allow.Holdings{Roles: map[string][]string{}, Exact: a.Prune || a.Owner.name != ""}
 	var all plan.Plan
 	var first, last plan.Stage
 	created := 0
 	for _, i := range identities {
-		h.roles[i.email] = slices.Clone(i.Roles)
+		h.Roles[i.email] = slices.Clone(i.Roles)
 		one, err := c.planAccount(p, i, s)
 		if err != nil {
 			return plan.Plan{}, err
@@ -207,7 +208,7 @@ func (c *Client) planAccounts(p Project, a Accounts, identities []identity, s *s
 		if i.role == nil {
 			continue
 		}
-		h.roles[i.email] = append(h.roles[i.email], i.role.name)
+		h.Roles[i.email] = append(h.Roles[i.email], i.role.name)
 		r, err := c.planRole(*i.role, findRole(s.roles, i.role.name, i.role.title))
 		if err != nil {
 			return plan.Plan{}, err
@@ -221,12 +222,12 @@ func (c *Client) planAccounts(p Project, a Accounts, identities []identity, s *s
 	var gone []accountState
 	for _, o := range a.surplus(p, s, h) {
 		if a.Prune {
-			gone, h.gone = append(gone, o), append(h.gone, o.Email)
+			gone, h.Gone = append(gone, o), append(h.Gone, o.Email)
 			continue
 		}
 		all.Extra = append(all.Extra, fmt.Sprintf("service account %s (%s) is there, and nobody asked for it; --prune deletes it", o.DisplayName, o.Email))
 	}
-	notes, extra := h.describe(p, s.project)
+	notes, extra := surplusRoles(p, h, s.project)
 	all.Notes, all.Extra = append(all.Notes, notes...), append(all.Extra, extra...)
 	bindings, err := c.planProjectPolicy(p, h, s.project)
 	if err != nil {
@@ -237,31 +238,31 @@ func (c *Client) planAccounts(p Project, a Accounts, identities []identity, s *s
 
 // surplus returns the owner's accounts that nobody asked for. An account of ccoctl's, which does not say for which installation
 // it is, counts if it can be used from the pool.
-func (a Accounts) surplus(p Project, s *snapshot, wanted holdings) []accountState {
+func (a Accounts) surplus(p Project, s *snapshot, wanted allow.Holdings) []accountState {
 	if !a.All {
 		return nil
 	}
 	var out []accountState
 	for _, have := range a.candidates(p, s.accounts) {
 		ours := a.Owner.owns(have.Description) || madeByCcoctl(a.Owner.name, have) && s.within(have.Email, p.PoolName(a.Pool))
-		if _, asked := wanted.roles[have.Email]; ours && !asked {
+		if _, asked := wanted.Roles[have.Email]; ours && !asked {
 			out = append(out, have)
 		}
 	}
 	return out
 }
 
-// describe tells of the roles that accounts keep though nobody asked for them.
-func (h holdings) describe(p Project, have policy) (notes, extra []string) {
-	for _, email := range slices.Sorted(maps.Keys(h.roles)) {
-		plain, conditional := have.grants(member(email))
+// surplusRoles tells of the roles that accounts keep though nobody asked for them.
+func surplusRoles(p Project, h allow.Holdings, have allow.Policy) (notes, extra []string) {
+	for _, email := range slices.Sorted(maps.Keys(h.Roles)) {
+		plain, conditional := have.Grants(allow.Member(email))
 		for _, role := range conditional {
 			notes = append(notes, fmt.Sprintf("service account %s has the role %s on a condition, which stays", email, role))
 		}
-		if surplus := minus(plain, h.roles[email]); !h.exact && len(h.roles[email]) > 0 {
+		if surplus := minus(plain, h.Roles[email]); !h.Exact && len(h.Roles[email]) > 0 {
 			for _, role := range surplus {
 				extra = append(extra, fmt.Sprintf("service account %s has the role %s, which nobody asked for; if nothing needs it: %s", email, role,
-					text.Quoted("gcloud", "projects", "remove-iam-policy-binding", p.ID, "--member", member(email), "--role", role, "--condition", "None")))
+					text.Quoted("gcloud", "projects", "remove-iam-policy-binding", p.ID, "--member", allow.Member(email), "--role", role, "--condition", "None")))
 			}
 		}
 	}
@@ -271,7 +272,7 @@ func (h holdings) describe(p Project, have policy) (notes, extra []string) {
 func members(emails []string) []string {
 	var out []string
 	for _, e := range emails {
-		out = append(out, member(e))
+		out = append(out, allow.Member(e))
 	}
 	return out
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/provision/cloud"
+	"github.com/keypost/keypost/provision/gcp/internal/allow"
 	"github.com/keypost/keypost/provision/gcp/internal/rest"
 	"github.com/keypost/keypost/provision/plan"
 )
@@ -29,11 +30,11 @@ func (c *Client) PlanDelete(ctx context.Context, d Deletion) (plan.Plan, error) 
 		return plan.Plan{}, err
 	}
 	gone, notes := d.accounts(p, s)
-	var h holdings
+	var h allow.Holdings
 	for _, a := range gone {
-		h.gone = append(h.gone, a.Email)
+		h.Gone = append(h.Gone, a.Email)
 	}
-	roles, more := c.deleteRoles(p, d, s, h.gone)
+	roles, more := c.deleteRoles(p, d, s, h.Gone)
 	bindings, err := c.planProjectPolicy(p, h, s.project)
 	if err != nil {
 		return plan.Plan{}, err
@@ -60,7 +61,7 @@ func (c *Client) readDeletion(ctx context.Context, p Project, d Deletion) (s *sn
 		providers, err = rest.List[namedProvider](ctx, c.rest, k, "workloadIdentityPoolProviders")
 		return err
 	})
-	group.Go(into(&s.project, func() (policy, error) { return c.readProjectPolicy(ctx, p) }))
+	group.Go(into(&s.project, func() (allow.Policy, error) { return c.readProjectPolicy(ctx, p) }))
 	if d.CustomRoles {
 		group.Go(into(&s.roles, func() ([]roleState, error) { return c.readRoles(ctx, p) }))
 	}
@@ -89,7 +90,7 @@ func (d Deletion) accounts(p Project, s *snapshot) (gone []accountState, notes [
 		case !madeByCcoctl(d.Name, a):
 		case s.within(a.Email, pool) || named && !s.foreign(a.Email, pool):
 			gone = append(gone, a)
-		case used != nil && len(used.pools()) == 0:
+		case used != nil && len(used.Pools()) == 0:
 			notes = append(notes, fmt.Sprintf("service account %s (%s) may be of ccoctl's for %s, or for an installation whose name begins so: "+
 				"it stays, unless its CredentialsRequest is given", a.DisplayName, a.Email, d.Name))
 		}
@@ -103,8 +104,8 @@ func (c *Client) deleteRoles(p Project, d Deletion, s *snapshot, emails []string
 	known := members(emails)
 	for _, r := range s.roles {
 		asked := slices.ContainsFunc(d.Requests, func(request string) bool { return r.Title == roleTitle(p.ID, request) })
-		users := s.project.others(r.Name, nil)
-		had := slices.ContainsFunc(users, func(m string) bool { return slices.Contains(known, m) || remains(m, emails) })
+		users := holders(s.project, r.Name, nil)
+		had := slices.ContainsFunc(users, func(m string) bool { return slices.Contains(known, m) || allow.Remains(m, emails) })
 		if r.Deleted || !asked && !had || !strings.HasPrefix(r.Description, made) {
 			continue
 		}
@@ -138,7 +139,7 @@ func (c *Client) deleteRole(p Project, r roleState, known []string) plan.Stage {
 		if err != nil {
 			return nil, err
 		}
-		if others := living(now.others(r.Name, known)); len(others) > 0 {
+		if others := living(holders(now, r.Name, known)); len(others) > 0 {
 			return nil, fmt.Errorf("%s has it by now; make the plan again", text.List(others, 3))
 		}
 		return step(*have), nil

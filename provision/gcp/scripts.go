@@ -6,6 +6,7 @@ import (
 
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/provision/ccoctl"
+	"github.com/keypost/keypost/provision/gcp/internal/allow"
 )
 
 // The scripts of a dry run send what the verbs would, with curl and the access token of gcloud. Their names are ccoctl's. What
@@ -82,7 +83,7 @@ number=$(gcloud projects describe %[1]s --format='value(projectNumber)')`
 	}
 	for _, subject := range a.Subjects {
 		add("iam service-accounts add-iam-policy-binding "+email, fmt.Sprintf(
-			`"principal://iam.googleapis.com/projects/$number/locations/global/workloadIdentityPools/%s/subject/%s"`, wanted.Pool, subject), userRole)
+			`"principal://iam.googleapis.com/projects/$number/locations/global/workloadIdentityPools/%s/subject/%s"`, wanted.Pool, subject), allow.UserRole)
 	}
 	p := r.o.provider(nil)
 	return append(files, script(bindings, "to add the policy bindings of "+display, bind...),
