@@ -52,6 +52,15 @@ func (o Options) check(all []identity) error {
 	return errors.Join(append(errs, checkTags(installation(o.Name).tags(o.Tags))...)...)
 }
 
+// CheckName returns an error if the names of an installation's identities cannot begin with its name: one sentence, where the check of
+// everything has one for each identity.
+func CheckName(name string) error {
+	if !regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]*$`).MatchString(name) {
+		return fmt.Errorf("%q must have letters, digits, hyphens and underscores, and begin with a letter or a digit: the names of the managed identities begin with it", name)
+	}
+	return nil
+}
+
 // checkPlace checks where everything is going to be.
 func (o Options) checkPlace() error {
 	var errs []error

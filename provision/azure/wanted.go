@@ -64,7 +64,7 @@ func readIdentities(o Options, q RequestedIdentities) (identitySet, error) {
 	set := identitySet{requests: requests, skipped: skipped}
 	for _, request := range requests {
 		if request.CloudTokenPath == tokenDir {
-			set.warnings = append(set.warnings, fmt.Sprintf("CredentialsRequest %s names the directory %s as its token: the Secret has that as it is, as ccoctl's",
+			set.warnings = append(set.warnings, fmt.Sprintf("CredentialsRequest %s names the directory %s, where a token's file is expected; its Secret is written with that, as ccoctl writes it",
 				request, tokenDir))
 		}
 		if request.HasIdentity() {

@@ -26,7 +26,7 @@ const (
 func (w Wanted) Check() error {
 	var errs []error
 	if w.Pool != nil {
-		errs = append(errs, checkPoolID("workload identity pool", w.Pool.ID))
+		errs = append(errs, CheckPoolID("workload identity pool", w.Pool.ID))
 	}
 	if w.Provider != nil {
 		errs = append(errs, w.Provider.check()...)
@@ -37,9 +37,21 @@ func (w Wanted) Check() error {
 	return errors.Join(errs...)
 }
 
-// checkPoolID is the rule for the IDs of pools and providers
+// CheckName returns an error if an installation's name cannot be the beginning of its service accounts' IDs, or, with pool, the name of
+// its pool and provider: one sentence, where [Wanted.Check] has one for each thing that would bear it.
+func CheckName(name string, pool, accounts bool) error {
+	switch {
+	case pool && CheckPoolID("", name) != nil:
+		return fmt.Errorf("%q must have 4 to 32 lower-case letters, digits or hyphens, and not begin with gcp-: the workload identity pool bears this name", name)
+	case accounts && !regexp.MustCompile(`^[a-z][a-z0-9-]{0,31}$`).MatchString(name):
+		return fmt.Errorf("%q must have at most 32 lower-case letters, digits or hyphens, and begin with a letter: the IDs of the service accounts begin with it", name)
+	}
+	return nil
+}
+
+// CheckPoolID returns an error unless a pool or a provider, as what says, can have an ID
 // (https://cloud.google.com/iam/docs/reference/rest/v1/projects.locations.workloadIdentityPools/create).
-func checkPoolID(what, id string) error {
+func CheckPoolID(what, id string) error {
 	if !regexp.MustCompile(`^[a-z0-9-]{4,32}$`).MatchString(id) || strings.HasPrefix(id, "gcp-") {
 		return fmt.Errorf("the name of the %s, %q, must have 4 to 32 lower-case letters, digits or hyphens, and not begin with gcp-", what, id)
 	}
@@ -47,7 +59,7 @@ func checkPoolID(what, id string) error {
 }
 
 func (w Provider) check() []error {
-	errs := []error{checkPoolID("workload identity pool", w.Pool), checkPoolID("workload identity provider", w.ID), checkIssuerURL(w.IssuerURL)}
+	errs := []error{CheckPoolID("workload identity pool", w.Pool), CheckPoolID("workload identity provider", w.ID), checkIssuerURL(w.IssuerURL)}
 	if n := len(minus(w.Audiences, nil)); n == 0 || n > audienceCount {
 		errs = append(errs, fmt.Errorf("%d audiences: a provider has 1 to %d", n, audienceCount))
 	}

@@ -73,15 +73,15 @@ func TestDrift(t *testing.T) {
 			w.do(t, "PATCH", pool+"?updateMask=disabled", map[string]any{"disabled": true})
 		}, []string{"~ update workload identity pool demo", "- disabled"}},
 		{"pool deleted", func(t *testing.T, w *world, _ string) { w.do(t, "DELETE", pool, nil) },
-			[]string{"~ update workload identity pool demo", "- deleted", "~ update workload identity provider"}},
+			[]string{"~ update workload identity pool demo", "+ brought back: it was deleted", "~ update workload identity provider"}},
 		{"provider disabled", func(t *testing.T, w *world, _ string) {
 			w.do(t, "PATCH", provider+"?updateMask=disabled", map[string]any{"disabled": true})
 		}, []string{"~ update workload identity provider", "- disabled"}},
-		{"provider deleted", func(t *testing.T, w *world, _ string) { w.do(t, "DELETE", provider, nil) }, []string{"- deleted"}},
+		{"provider deleted", func(t *testing.T, w *world, _ string) { w.do(t, "DELETE", provider, nil) }, []string{"+ brought back: it was deleted"}},
 		{"provider deleted and changed", func(t *testing.T, w *world, _ string) {
 			w.do(t, "PATCH", provider+"?updateMask=oidc.allowedAudiences", map[string]any{"oidc": map[string]any{"allowedAudiences": []string{"x"}}})
 			w.do(t, "DELETE", provider, nil)
-		}, []string{"- deleted", "- audience x", "+ audience openshift"}},
+		}, []string{"+ brought back: it was deleted", "- audience x", "+ audience openshift"}},
 		{"audiences", func(t *testing.T, w *world, _ string) {
 			w.do(t, "PATCH", provider+"?updateMask=oidc.allowedAudiences", map[string]any{"oidc": map[string]any{"allowedAudiences": []string{"x"}}})
 		}, []string{"- audience x", "+ audience openshift"}},
@@ -118,11 +118,11 @@ func TestDrift(t *testing.T) {
 				p.Bindings[i].Role = "roles/owner"
 			})
 		}, []string{"- roles/owner for serviceAccount:", "+ roles/storage.admin for serviceAccount:"}},
-		{"role deleted", func(t *testing.T, w *world, _ string) { w.do(t, "DELETE", role, nil) }, []string{"~ update IAM custom role", "- deleted"}},
+		{"role deleted", func(t *testing.T, w *world, _ string) { w.do(t, "DELETE", role, nil) }, []string{"~ update IAM custom role", "+ brought back: it was deleted"}},
 		{"role deleted after it shrank", func(t *testing.T, w *world, _ string) {
 			w.do(t, "PATCH", role+"?updateMask=includedPermissions", map[string]any{"includedPermissions": []string{"dns.changes.create"}})
 			w.do(t, "DELETE", role, nil)
-		}, []string{"- deleted", "+ permission dns.changes.get"}},
+		}, []string{"+ brought back: it was deleted", "+ permission dns.changes.get"}},
 		{"role without effect", func(t *testing.T, w *world, _ string) {
 			w.do(t, "PATCH", role+"?updateMask=stage", map[string]any{"stage": "DISABLED"})
 		}, []string{"- stage DISABLED", "+ stage GA"}},

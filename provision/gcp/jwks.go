@@ -120,7 +120,7 @@ type ProviderID struct{ Project, Pool, Provider string } // Project is an ID or 
 // ParseProvider reads a provider's full name: projects/NUMBER/locations/global/workloadIdentityPools/POOL/providers/ID.
 func ParseProvider(name string) (ProviderID, error) {
 	m := regexp.MustCompile(`^projects/([^/]+)/locations/global/workloadIdentityPools/([^/]+)/providers/([^/]+)$`).FindStringSubmatch(name)
-	if m == nil || checkPoolID("pool", m[2]) != nil || checkPoolID("provider", m[3]) != nil {
+	if m == nil || CheckPoolID("pool", m[2]) != nil || CheckPoolID("provider", m[3]) != nil {
 		return ProviderID{}, fmt.Errorf("%q is not the name of a provider (projects/PROJECT/locations/global/workloadIdentityPools/POOL/providers/PROVIDER)", name)
 	}
 	return ProviderID{Project: m[1], Pool: m[2], Provider: m[3]}, nil

@@ -11,7 +11,10 @@ import (
 
 const poolThing = "workload identity pool"
 
-const deleted = "DELETED" // the state of a pool or a provider that Google still keeps
+const (
+	deleted   = "DELETED"                                                   // the state of a pool or a provider that Google still keeps
+	undeleted = "+ brought back: it was deleted, and Google still keeps it" // what a plan shows of that
+)
 
 // poolState is a pool as IAM shows it.
 type poolState struct {
@@ -93,7 +96,7 @@ func (c *Client) poolSteps(p Project, w Pool, have *poolState) ([]cloud.Step, er
 	if have.State == deleted {
 		k := poolCall(p, w.ID, "UndeleteWorkloadIdentityPool", "undelete")
 		k.Method, k.Path, k.Body = "POST", k.Path+":undelete", struct{}{}
-		steps = append(steps, c.rest.ChangeStep(k, fmt.Sprintf("Workload identity pool %s was deleted, undeleting it", w.ID), "- deleted"))
+		steps = append(steps, c.rest.ChangeStep(k, fmt.Sprintf("Workload identity pool %s was deleted, undeleting it", w.ID), undeleted))
 	}
 	set := patch{}
 	if have.Disabled {

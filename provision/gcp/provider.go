@@ -107,7 +107,7 @@ func (c *Client) decideProvider(p Project, w Provider, have *providerState) (dec
 	if have.State == deleted {
 		k := providerCall(p.ProviderName(w.Pool, w.ID), "UndeleteWorkloadIdentityPoolProvider", "undelete")
 		k.Method, k.Path, k.Body = "POST", k.Path+":undelete", struct{}{}
-		d.steps = append(d.steps, c.rest.ChangeStep(k, fmt.Sprintf("Workload identity provider %s was deleted, undeleting it", w.ID), "- deleted"))
+		d.steps = append(d.steps, c.rest.ChangeStep(k, fmt.Sprintf("Workload identity provider %s was deleted, undeleting it", w.ID), undeleted))
 	}
 	set := patch{}
 	if !ours {

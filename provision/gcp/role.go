@@ -164,7 +164,7 @@ func (c *Client) growSteps(r customRole, have *roleState) ([]cloud.Step, error) 
 	if have.Deleted {
 		k := roleCall(r.name+":undelete", "UndeleteRole", "undelete")
 		k.Method, k.Body = "POST", map[string]string{"etag": have.Etag}
-		steps = append(steps, c.rest.Step(k, fmt.Sprintf("IAM custom role %s was deleted, undeleting it", r.title), "- deleted"))
+		steps = append(steps, c.rest.Step(k, fmt.Sprintf("IAM custom role %s was deleted, undeleting it", r.title), undeleted))
 	}
 	if have.Stage == "DISABLED" { // such a role gives nobody anything
 		set.add("stage", "GA", "- stage DISABLED", "+ stage GA")

@@ -95,6 +95,11 @@ var accountForm = regexp.MustCompile(`^[0-9]{12}$`)
 
 // check returns an error for flags of AWS's that are wrong by themselves.
 func (f *flags) check(cmd *cobra.Command) error {
+	if cmd.Flags().Lookup("name") != nil && cmd.Flags().Lookup("credentials-requests-dir") != nil {
+		if err := aws.CheckName(f.Name); err != nil {
+			return cli.Usagef("--name %w", err)
+		}
+	}
 	switch {
 	case f.Account != "" && !accountForm.MatchString(f.Account):
 		return cli.Usagef("--account %q is not an account ID of 12 digits", f.Account)

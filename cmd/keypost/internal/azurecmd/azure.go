@@ -42,7 +42,7 @@ type run struct {
 // command returns a command that takes flags alone, which are still to be defined, and that does its work with them.
 func (f *flags) command(factory *cli.Factory, c cobra.Command, do func(ctx context.Context, r *run) error) *cobra.Command {
 	c.Args, c.RunE = cli.Exactly(0), func(cmd *cobra.Command, _ []string) error {
-		begun, err := f.cloud.Begin(factory, cmd, f.check)
+		begun, err := f.cloud.Begin(factory, cmd, func() error { return f.check(cmd) })
 		if err != nil {
 			return err
 		}
@@ -113,7 +113,7 @@ func identityNames() []string {
 const adoptedIssuer = ", and change the issuer that identities trust"
 
 // check returns an error for flags of Azure's that are wrong by themselves.
-func (f *flags) check() error {
+func (f *flags) check(cmd *cobra.Command) error {
 	for _, id := range []struct{ flag, value string }{{"subscription-id", f.Subscription}, {"tenant-id", f.Tenant}} {
 		if id.value != "" && !arm.IsGUID(id.value) {
 			return cli.Usagef("--%s %q is not an ID: 8-4-4-4-12 hexadecimal digits", id.flag, id.value)
@@ -124,6 +124,10 @@ func (f *flags) check() error {
 		return cli.Usagef("--cloud %q is none of %s, %s and %s", f.Cloud, arm.PublicCloud, arm.GovernmentCloud, arm.ChinaCloud)
 	case f.Keep && f.Prune:
 		return cli.Usagef("--preserve-existing-roles takes nothing away, and --prune does; give one of them")
+	case cmd.Name() == "create-all" || cmd.Name() == "create-managed-identities":
+		if err := azure.CheckName(f.Name); err != nil {
+			return cli.Usagef("--name %w", err)
+		}
 	}
 	return nil
 }

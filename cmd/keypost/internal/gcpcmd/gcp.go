@@ -7,6 +7,7 @@ package gcpcmd
 import (
 	"context"
 	"regexp"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -42,7 +43,7 @@ const (
 // command returns a command that takes flags alone, which are still to be defined, and that does its work with them.
 func (f *flags) command(factory *cli.Factory, c cobra.Command, do func(ctx context.Context, r *run) error) *cobra.Command {
 	c.Args, c.RunE = cli.Exactly(0), func(cmd *cobra.Command, _ []string) error {
-		begun, err := f.cloud.Begin(factory, cmd, f.check)
+		begun, err := f.cloud.Begin(factory, cmd, func() error { return f.check(cmd) })
 		if err != nil {
 			return err
 		}
@@ -114,7 +115,20 @@ var (
 )
 
 // check returns an error for flags of Google Cloud's that are wrong by themselves.
-func (f *flags) check() error {
+func (f *flags) check(cmd *cobra.Command) error {
+	all := cmd.Name() == "create-all"
+	pool := all || cmd.Name() == "create-workload-identity-pool" || cmd.Name() == "create-workload-identity-provider"
+	if err := gcp.CheckName(f.Name, pool, all || cmd.Name() == "create-service-accounts"); err != nil {
+		return cli.Usagef("--name %w", err)
+	}
+	for _, id := range []struct{ flag, value string }{{"workload-identity-pool", f.PoolID}, {"workload-identity-provider", f.ProviderID}} {
+		if flag := cmd.Flags().Lookup(id.flag); flag == nil || !flag.Changed {
+			continue
+		}
+		if err := gcp.CheckPoolID(strings.ReplaceAll(id.flag, "-", " "), id.value); err != nil {
+			return cli.Usage(err)
+		}
+	}
 	switch {
 	case f.Project != "" && !projectForm.MatchString(f.Project):
 		return cli.Usagef("--project %q is neither the ID of a project nor its number", f.Project)

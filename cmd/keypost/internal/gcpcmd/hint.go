@@ -28,7 +28,7 @@ func (r *run) hinted(err error) error {
 				cli.Command{"gcp", "migrate", "--name", r.Name, "--project", r.Project, "--from-issuer-url", "OLD", "--issuer-url", r.IssuerURL,
 					"--credentials-requests-dir", cmp.Or(r.requested.Dir, "DIR")})
 		case gcp.PoolUnusable:
-			return hint("to make the pool or bring it back: %s", cli.Command{"gcp", "create-workload-identity-pool", "--name", r.PoolID, "--project", r.Project})
+			return hint("which pools there are: gcloud iam workload-identity-pools list --location global --project %s; to make this one or bring it back: %s", cli.Quoted(r.Project), cli.Command{"gcp", "create-workload-identity-pool", "--name", r.PoolID, "--project", r.Project})
 		}
 		return err
 	}
