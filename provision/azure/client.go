@@ -16,14 +16,15 @@ type client struct {
 	*arm.Client
 
 	mu   sync.Mutex
-	made map[string]identityState // by name in lower case: as Azure last showed it
+	seen map[string]identityState // by name in lower case: as Azure last showed it
+	made map[string]bool          // by name in lower case: identities that this run has made
 	role map[string]string        // by name in lower case: the IDs of roles
 	bare map[string]bool          // by kind and name in lower case: identities made by this run, on which nothing hangs yet
 }
 
 func open(o Options, onWait func(cloud.Wait)) (*client, error) {
 	c, err := arm.Open(arm.Account{Endpoint: o.Endpoint, Subscription: o.Subscription, Tenant: o.Tenant}, onWait)
-	return &client{Client: c, made: map[string]identityState{}, role: map[string]string{}, bare: map[string]bool{}}, err
+	return &client{Client: c, seen: map[string]identityState{}, made: map[string]bool{}, role: map[string]string{}, bare: map[string]bool{}}, err
 }
 
 // errRate is why a call about federated credentials waits.
@@ -85,7 +86,7 @@ func (c *client) known(name string) *identityState {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if s, is := c.made[strings.ToLower(name)]; is {
+	if s, is := c.seen[strings.ToLower(name)]; is {
 		return &s
 	}
 	return nil
@@ -94,7 +95,7 @@ func (c *client) known(name string) *identityState {
 func (c *client) learn(s identityState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.made[strings.ToLower(s.name)] = s
+	c.seen[strings.ToLower(s.name)] = s
 }
 
 // The kinds of what hangs on an identity.
@@ -109,9 +110,17 @@ func (c *client) learnNew(s identityState) {
 	c.learn(s)
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.made[strings.ToLower(s.name)] = true
 	for _, kind := range []string{hangsAssigned, hangsFederated} {
 		c.bare[kind+" "+strings.ToLower(s.name)] = true
 	}
+}
+
+// isMade reports whether this run has made an identity.
+func (c *client) isMade(identity string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.made[strings.ToLower(identity)]
 }
 
 // isBare reports whether nothing of a kind hangs on an identity, as is known without reading; once, since then there is.

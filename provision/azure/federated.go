@@ -20,8 +20,9 @@ const (
 	credentialsAction = "Microsoft.ManagedIdentity/userAssignedIdentities/federatedIdentityCredentials/"
 )
 
-// readCredentials returns the federated credentials of an identity; none if it is not there. One list costs less of what Azure
-// allows than a call for each.
+// readCredentials returns the federated credentials of an identity that is there. One that this run has made may not be known
+// everywhere yet, and has none; of another, which was read before, a 404 does not mean that: a PUT would write over those of a live
+// cluster. One list costs less of what Azure allows than a call for each.
 func (c *client) readCredentials(ctx context.Context, group, identity string) ([]credential, error) {
 	if err := c.turn(ctx, c.Lists, credentialsAction+"read", identity); err != nil {
 		return nil, err
@@ -30,7 +31,7 @@ func (c *client) readCredentials(ctx context.Context, group, identity string) ([
 		c.Credentials.NewListPager(group, identity, nil)), func(p armmsi.FederatedIdentityCredentialsClientListResponse) []*armmsi.FederatedIdentityCredential {
 		return p.Value
 	}, stateOfCredential)
-	if arm.IsMissing(err) {
+	if arm.IsMissing(err) && c.isMade(identity) {
 		return nil, nil
 	}
 	return list, err

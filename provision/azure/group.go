@@ -121,17 +121,14 @@ type content struct {
 	tags           map[string]string
 }
 
+// contents returns what is in a group that is there: to a group that was read a moment before, no 404 means that it is empty.
 func (c *client) contents(ctx context.Context, group string) ([]content, error) {
-	list, err := arm.All(ctx, arm.PagesOf(c.Client, "Microsoft.Resources/subscriptions/resourceGroups/resources/read",
+	return arm.All(ctx, arm.PagesOf(c.Client, "Microsoft.Resources/subscriptions/resourceGroups/resources/read",
 		c.Resources.NewListByResourceGroupPager(group, nil)), func(p armresources.ClientListByResourceGroupResponse) []*armresources.GenericResourceExpanded {
 		return p.Value
 	}, func(v armresources.GenericResourceExpanded) content {
 		return content{arm.Deref(v.ID), arm.Deref(v.Name), arm.Deref(v.Type), arm.Tags(v.Tags)}
 	})
-	if arm.IsMissing(err) {
-		return nil, nil
-	}
-	return list, err
 }
 
 // planDeleteGroup plans to delete a group that is the owner's, and nobody else's, with nothing of others in it.

@@ -86,6 +86,8 @@ func refusal(call string, r *azcore.ResponseError) error {
 		return &Error{Problem: NoCredentials, Err: failed("the caller's credentials are not good for %s: %s (%s)", call, said, r.ErrorCode)}
 	case r.StatusCode == http.StatusTooManyRequests:
 		return failed("%s: Azure asks to come back later, again and again: %s", call, said)
+	case r.StatusCode == http.StatusNotFound && code(r) == "":
+		return failed("%s: the answer 404 has no error of Azure's: see what is between here and Azure", call)
 	case r.ErrorCode == "":
 		return failed("%s: HTTP status %d", call, r.StatusCode)
 	}
@@ -107,17 +109,34 @@ func asked(r *azcore.ResponseError) time.Duration {
 
 // sentence returns what Azure says in an answer, on one line; its code if it says nothing.
 func sentence(r *azcore.ResponseError) string {
-	var body struct {
-		Error struct {
-			Message string `json:"message"`
-		} `json:"error"`
-	}
-	if r.RawResponse != nil {
-		if data, err := runtime.Payload(r.RawResponse); err == nil && json.Unmarshal(data, &body) == nil && body.Error.Message != "" {
-			return text.Sentence(strings.TrimRight(body.Error.Message, ". \r\n"), 0)
-		}
+	if message := bodyOf(r).Message; message != "" {
+		return text.Sentence(strings.TrimRight(message, ". \r\n"), 0)
 	}
 	return r.ErrorCode
+}
+
+// code returns the code in the body of an answer; empty without any. The SDK also takes a header for it.
+func code(r *azcore.ResponseError) string { return bodyOf(r).Code }
+
+// said is what the body of a refusal has
+// (https://learn.microsoft.com/azure/azure-resource-manager/troubleshooting/common-deployment-errors).
+type said struct {
+	Code    string `json:"code"`
+	Message string `json:"message"`
+}
+
+// bodyOf returns nothing for a body that is not Azure's.
+func bodyOf(r *azcore.ResponseError) said {
+	var body struct {
+		Error said `json:"error"`
+	}
+	if r.RawResponse == nil {
+		return said{}
+	}
+	if data, err := runtime.Payload(r.RawResponse); err != nil || json.Unmarshal(data, &body) != nil {
+		return said{}
+	}
+	return body.Error
 }
 
 // brief returns the error of one attempt on one line.
@@ -134,10 +153,18 @@ func HasCode(err error, codes ...string) bool {
 	return is && slices.ContainsFunc(codes, func(c string) bool { return strings.EqualFold(c, r.ErrorCode) })
 }
 
-// IsMissing reports whether a thing, or what it is in, is not there.
+// IsMissing reports whether Azure says that a thing, or what it is in, is not there. A page of a proxy with the status 404 says
+// nothing of it: who believed that would delete, or write over, what others have.
 func IsMissing(err error) bool {
 	r, is := errors.AsType[*azcore.ResponseError](err)
-	return is && r.StatusCode == http.StatusNotFound && !HasCode(err, "SubscriptionNotFound")
+	if !is || r.StatusCode != http.StatusNotFound {
+		return false
+	}
+	switch strings.ToLower(code(r)) {
+	case "resourcegroupnotfound", "resourcenotfound", "parentresourcenotfound", "notfound", "roledefinitiondoesnotexist", "roleassignmentnotfound":
+		return true
+	}
+	return false
 }
 
 // IsDenied reports whether the caller may not make a call.
