@@ -73,8 +73,14 @@ func (w Account) requested() string {
 
 // ours reports whether an account is the owner's, or made by ccoctl under a display name that is asked for.
 func (a Accounts) ours(have accountState, w Account) bool {
+	return a.Owner.owns(have.Description) || a.ofCcoctl(have, w)
+}
+
+// ofCcoctl reports whether ccoctl made an account under the display name that is asked for. ccoctl makes accounts for the components
+// of clusters alone: a workload, whose name anybody may choose, has none of them.
+func (a Accounts) ofCcoctl(have accountState, w Account) bool {
 	display := a.display(w)
-	return a.Owner.owns(have.Description) || have.DisplayName == display && have.Description == ccoctlText(display)
+	return a.Owner.name != "" && have.DisplayName == display && have.Description == ccoctlText(display)
 }
 
 // identity is an account with what it is in this project.
@@ -113,14 +119,15 @@ func (n *newcomer) patient(s cloud.Step) cloud.Step {
 	return s
 }
 
-// identify finds each account of the list: by its email, or by the names that ccoctl gave to it.
+// identify finds each account of the list: by its email, or by the names that ccoctl gave to it. keypost's own have their email by
+// their request, so that a display name, which is cut, leads to none of them.
 func (a Accounts) identify(p Project, s *snapshot) []identity {
 	var out []identity
 	for _, w := range a.List {
 		i := identity{Account: w, of: a, email: p.Email(a.id(w)), display: a.display(w)}
 		if s.account(i.email) == nil {
 			for _, have := range s.accounts {
-				if have.DisplayName == i.display && a.ours(have, w) && p.names(have.Email) && !s.foreign(have.Email, p.PoolName(a.Pool)) {
+				if a.ofCcoctl(have, w) && p.names(have.Email) && !s.foreign(have.Email, p.PoolName(a.Pool)) {
 					i.email = have.Email
 					break
 				}

@@ -105,6 +105,8 @@ func (o Owner) notOwned(thing, name, description string) error {
 	why := fmt.Sprintf("its description does not begin with %q", made)
 	if _, other, found := strings.Cut(description, installationSuffix); found {
 		why = "it belongs to the installation " + other
+	} else if strings.HasPrefix(description, made) {
+		why = "its description does not say for which installation it was made"
 	}
 	return rest.Problemf(NotOwned, "%s %s is somebody else's: %s", thing, name, why)
 }

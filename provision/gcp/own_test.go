@@ -193,6 +193,26 @@ func TestWorkload(t *testing.T) {
 	})
 }
 
+// A workload whose ID is the display name of an account that ccoctl made for a component of a cluster gets one of its own: with the
+// component's, it would have the component's roles, and the component would have none.
+func TestWorkloadNamedAsAComponentOfCcoctls(t *testing.T) {
+	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
+		ccoctlAccount(t, w, "demo-openshift-i-x5b68", "demo-registry", "demo", subject)
+		before := strings.Split(state(w), "\n")
+		workload := func(id string) gcp.Wanted {
+			return gcp.Wanted{Accounts: &gcp.Accounts{Owner: gcp.OwnedByKeypost(), Pool: "demo", List: []gcp.Account{
+				{ID: id, DisplayName: id, Roles: []string{"roles/viewer"}, Subjects: []string{"system:serviceaccount:ns-z:x"}}}}}
+		}
+		mustApply(t, w, workload("demo-registry"))
+		contains(t, state(w), append(before, "account demo-registry@")...)
+		finished(t, w, workload("demo-registry"))
+		if _, err := w.client().Plan(t.Context(), workload("demo-openshift-i-x5b68")); problemOf(err) != gcp.NotOwned ||
+			!strings.Contains(err.Error(), "its description does not say for which installation it was made") {
+			t.Errorf("the ID of the component's account: %v", err)
+		}
+	})
+}
+
 // A pool in which others have a provider does not go.
 func TestPoolOfOthers(t *testing.T) {
 	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
