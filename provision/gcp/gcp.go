@@ -89,6 +89,12 @@ func (o Owner) takes(description string) bool {
 	return o.owns(description) || strings.HasPrefix(description, made) && !strings.Contains(description, installationSuffix)
 }
 
+// takesNamed is takes for a thing of an ID: of ccoctl's only one that bears the installation's name. By ccoctl's word alone any
+// installation would be its owner.
+func (o Owner) takesNamed(id, description string) bool {
+	return o.owns(description) || id == o.name && o.takes(description)
+}
+
 // describe returns a description that the owner takes. What it said before stays, as far as there is room.
 func (o Owner) describe(text string) string {
 	switch {

@@ -196,7 +196,7 @@ func (c *Client) readUploaded(ctx context.Context, pool, provider string) (*prov
 
 // UploadKeys gives a provider exactly the keys w.JWKS, and reads them back until they are there. It reports whether it had to write.
 // Of w only JWKS, Pool, ID, Owner and Adopt are looked at. A provider that is not the owner's, unless it is adopted, or whose keys
-// Google fetches, is not changed: that is an error.
+// Google fetches, is not changed: that is an error. One that ccoctl made is the owner's if it bears the owner's name.
 func (c *Client) UploadKeys(ctx context.Context, w Provider) (changed bool, err error) {
 	want, err := upload(w.JWKS)
 	if err != nil {
@@ -211,7 +211,7 @@ func (c *Client) UploadKeys(ctx context.Context, w Provider) (changed bool, err 
 		if err != nil || sameKeys(want, have.OIDC.JWKS) {
 			return nil, err
 		}
-		if !w.Adopt && !w.Owner.takes(have.Description) {
+		if !w.Adopt && !w.Owner.takesNamed(w.ID, have.Description) {
 			return nil, w.Owner.notOwned(providerThing, w.ID, have.Description)
 		}
 		if have.OIDC.JWKS == "" {

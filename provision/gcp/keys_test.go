@@ -79,19 +79,24 @@ func TestUpload(t *testing.T) {
 	})
 }
 
-// A provider has the keys of the installation that its description names, or whose it is by no word of it; another's only if that is said.
+// A provider has the keys of the installation that its description names, or, where ccoctl's names none, of the one whose name it bears;
+// another's only if that is said.
 func TestUploadGoesToItsOwnProvider(t *testing.T) {
 	for _, tt := range []struct {
 		description string
+		owner       string
 		adopt       bool
 		want        string
 	}{
-		{"Created By OpenShift ccoctl; installation demo", false, ""},
-		{"Created By OpenShift ccoctl", false, ""},
-		{"Created By OpenShift ccoctl; installation other", false, "it belongs to the installation other"},
-		{"of another team", false, "somebody else's"},
-		{"", false, "somebody else's"},
-		{"of another team", true, ""},
+		{"Created By OpenShift ccoctl; installation demo", "demo", false, ""},
+		{"Created By OpenShift ccoctl; installation other", "other", false, ""},
+		{"Created By OpenShift ccoctl", "demo", false, ""},
+		{"Created By OpenShift ccoctl", "other", false, "its description does not say for which installation it was made"},
+		{"Created By OpenShift ccoctl", "other", true, ""},
+		{"Created By OpenShift ccoctl; installation other", "demo", false, "it belongs to the installation other"},
+		{"of another team", "demo", false, "somebody else's"},
+		{"", "demo", false, "somebody else's"},
+		{"of another team", "demo", true, ""},
 	} {
 		inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
 			want := installation("demo")
@@ -99,7 +104,7 @@ func TestUploadGoesToItsOwnProvider(t *testing.T) {
 			mustApply(t, w, want)
 			w.do(t, "PATCH", poolPath+"/providers/demo?updateMask=description", map[string]any{"description": tt.description})
 			before := state(w)
-			_, err := w.client().UploadKeys(t.Context(), gcp.Provider{Pool: "demo", ID: "demo", Owner: gcp.OwnedBy("demo"), Adopt: tt.adopt, JWKS: jwks(rsaKey, "k2")})
+			_, err := w.client().UploadKeys(t.Context(), gcp.Provider{Pool: "demo", ID: "demo", Owner: gcp.OwnedBy(tt.owner), Adopt: tt.adopt, JWKS: jwks(rsaKey, "k2")})
 			if tt.want == "" {
 				check(t, err)
 				return

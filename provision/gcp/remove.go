@@ -3,6 +3,7 @@ package gcp
 import (
 	"context"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 
@@ -156,7 +157,7 @@ func (c *Client) deletePool(p Project, d Deletion, have *poolState, providers []
 		return nil, []string{fmt.Sprintf("%v: it stays", owner.notOwned(poolThing, d.Pool, have.Description))}, nil
 	}
 	for _, v := range providers {
-		if !owner.takes(v.Description) || !owner.owns(v.Description) && !strings.HasSuffix(v.Name, "/providers/"+d.Name) {
+		if !owner.takesNamed(path.Base(v.Name), v.Description) {
 			return nil, nil, rest.Problemf(NotOwned, "%s %s has a provider that is somebody else's, and that would go with it: %s; delete that one first",
 				poolThing, d.Pool, v.Name)
 		}
