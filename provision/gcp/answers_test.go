@@ -132,6 +132,27 @@ func TestAnswersOfAnotherProject(t *testing.T) {
 	})
 }
 
+// An error that comes with 200 is no empty list: a deletion would take a pool with a stranger's provider, or leave all accounts and say
+// that nothing is left.
+func TestAnErrorIsNoEmptyList(t *testing.T) {
+	for _, list := range []string{"/providers", "/serviceAccounts", "/roles"} {
+		for _, said := range []string{`{"error":{"code":503,"status":"UNAVAILABLE","message":"x"}}`, `{"error":null}`, "null", "[]"} {
+			inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
+				mustApply(t, w, installation("demo"))
+				c := bent{w, func(r *http.Request) string {
+					if strings.HasSuffix(r.URL.Path, list) && r.Method == http.MethodGet {
+						return said
+					}
+					return ""
+				}}.client()
+				if _, err := c.PlanDelete(t.Context(), gcp.Deletion{Name: "demo", CustomRoles: true}); err == nil || !strings.Contains(err.Error(), "the answer is no") {
+					t.Errorf("%s %s: error %v", list, said, err)
+				}
+			})
+		}
+	}
+}
+
 // What is longer than anything that Google says is neither kept nor asked for again.
 func TestAnswersThatDoNotEnd(t *testing.T) {
 	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {

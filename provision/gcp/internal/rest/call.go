@@ -185,6 +185,10 @@ func List[T any](ctx context.Context, c *Client, k Call, items string) ([]T, err
 		if err := c.Ask(ctx, k, &page); err != nil {
 			return nil, err
 		}
+		// An empty list is {} in Google's answers; an error in the place of a list is none.
+		if _, failed := page["error"]; failed || page == nil {
+			return nil, fmt.Errorf("%s: the answer is no list, but an error or nothing: see what is between here and Google", k)
+		}
 		if size += len(page[items]); size > listLimit {
 			return nil, fmt.Errorf("%s: the list has more than %d MiB, which no project's has: see what is between here and Google", k, listLimit>>20)
 		}
