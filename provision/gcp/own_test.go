@@ -276,6 +276,10 @@ func TestDeletionChangedMeanwhile(t *testing.T) {
 		{"somebody took the pool over", func(t *testing.T, w *world, _ string) {
 			w.do(t, "PATCH", poolPath+"?updateMask=description", map[string]any{"description": "mine"})
 		}, "its description has changed meanwhile; make the plan again", "workloadIdentityPools/demo ACTIVE"},
+		{"somebody made a provider in the pool", func(t *testing.T, w *world, _ string) {
+			w.do(t, "POST", poolPath+"/providers?workloadIdentityPoolProviderId=theirs", map[string]any{"oidc": map[string]any{"issuerUri": "https://x.example.com"},
+				"attributeMapping": map[string]string{"google.subject": "assertion.sub"}, "description": "mine"})
+		}, "has a provider that is somebody else's, and that would go with it", "providers/theirs ACTIVE"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {

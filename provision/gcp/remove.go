@@ -50,6 +50,12 @@ type namedProvider struct {
 	Description string `json:"description"`
 }
 
+// readProviders reads all providers of a pool but those that are deleted.
+func (c *Client) readProviders(ctx context.Context, p Project, pool string) ([]namedProvider, error) {
+	k := providerCall(p.PoolName(pool)+"/providers", "ListWorkloadIdentityPoolProviders", "list")
+	return rest.List[namedProvider](ctx, c.rest, k, "workloadIdentityPoolProviders")
+}
+
 // readDeletion reads what d may be about.
 func (c *Client) readDeletion(ctx context.Context, p Project, d Deletion) (s *snapshot, providers []namedProvider, err error) {
 	s = &snapshot{}
@@ -58,8 +64,7 @@ func (c *Client) readDeletion(ctx context.Context, p Project, d Deletion) (s *sn
 		if s.pool, err = c.readPool(ctx, p, d.Pool); err != nil || s.pool == nil || s.pool.State == deleted {
 			return err
 		}
-		k := providerCall(p.PoolName(d.Pool)+"/providers", "ListWorkloadIdentityPoolProviders", "list")
-		providers, err = rest.List[namedProvider](ctx, c.rest, k, "workloadIdentityPoolProviders")
+		providers, err = c.readProviders(ctx, p, d.Pool)
 		return err
 	})
 	group.Go(into(&s.project, func() (allow.Policy, error) { return c.readProjectPolicy(ctx, p) }))
@@ -156,11 +161,8 @@ func (c *Client) deletePool(p Project, d Deletion, have *poolState, providers []
 	if !owner.takes(have.Description) {
 		return nil, []string{fmt.Sprintf("%v: it stays", owner.notOwned(poolThing, d.Pool, have.Description))}, nil
 	}
-	for _, v := range providers {
-		if !owner.takesNamed(path.Base(v.Name), v.Description) {
-			return nil, nil, rest.Problemf(NotOwned, "%s %s has a provider that is somebody else's, and that would go with it: %s; delete that one first",
-				poolThing, d.Pool, v.Name)
-		}
+	if err := d.checkProviders(providers); err != nil {
+		return nil, nil, err
 	}
 	k := poolCall(p, d.Pool, "DeleteWorkloadIdentityPool", "delete")
 	k.Method = "DELETE"
@@ -173,6 +175,22 @@ func (c *Client) deletePool(p Project, d Deletion, have *poolState, providers []
 		if now.Description != have.Description {
 			return nil, fmt.Errorf("its description has changed meanwhile; make the plan again")
 		}
-		return []cloud.Step{step}, nil
+		// Google deletes them with the pool, also one that was made since the plan.
+		providers, err := c.readProviders(ctx, p, d.Pool)
+		if err != nil {
+			return nil, err
+		}
+		return []cloud.Step{step}, d.checkProviders(providers)
 	}), nil, nil
+}
+
+// checkProviders returns an error of the problem [NotOwned] if a provider of the pool is somebody else's.
+func (d Deletion) checkProviders(providers []namedProvider) error {
+	for _, v := range providers {
+		if !OwnedBy(d.Name).takesNamed(path.Base(v.Name), v.Description) {
+			return rest.Problemf(NotOwned, "%s %s has a provider that is somebody else's, and that would go with it: %s; delete that one first",
+				poolThing, d.Pool, v.Name)
+		}
+	}
+	return nil
 }
