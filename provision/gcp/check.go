@@ -97,14 +97,18 @@ func (a Accounts) check() []error {
 	if name := a.Owner.name; !regexp.MustCompile(`^[a-z0-9-]{0,32}$`).MatchString(name) {
 		errs = append(errs, fmt.Errorf("the installation's name %q must have at most 32 lower-case letters, digits or hyphens", name))
 	}
-	ids, roles := map[string]Account{}, map[string]Account{}
+	ids, displays, roles := map[string]Account{}, map[string]Account{}, map[string]Account{}
 	for _, w := range a.List {
 		for _, err := range w.check(a) {
 			if err != nil {
 				errs = append(errs, fmt.Errorf("service account %s%s: %w", a.display(w), w.reason(), err))
 			}
 		}
-		errs = append(errs, collision(ids, a.id(w), "account", w))
+		err := collision(ids, a.id(w), "account", w)
+		if err == nil { // by its display name an account of ccoctl's is found: both would have it
+			err = collision(displays, a.display(w), "display name", w)
+		}
+		errs = append(errs, err)
 		if len(w.Permissions) > 0 {
 			errs = append(errs, collision(roles, roleID("", w.requested()), "custom role", w))
 		}

@@ -43,6 +43,9 @@ func TestCheck(t *testing.T) {
 		{"ID", func(w *gcp.Wanted) { w.Accounts.List[0].ID = "1abcdef" }, `its ID "1abcdef" must have 6 to 30`},
 		{"installation that begins with a digit", func(w *gcp.Wanted) { w.Accounts.Owner = gcp.OwnedBy("1abc") }, "begin with a letter"},
 		{"twice", func(w *gcp.Wanted) { w.Accounts.List[1].Request = w.Accounts.List[0].Request }, "come to the same account"},
+		{"display names that are cut to one", func(w *gcp.Wanted) {
+			w.Accounts.List[0].Request, w.Accounts.List[1].Request = strings.Repeat("r", 49)+"-one", strings.Repeat("r", 49)+"-two"
+		}, "come to the same display name demo-rrr"},
 		{"roles of one name", func(w *gcp.Wanted) {
 			w.Accounts.List[1].Request, w.Accounts.List[2].Request = "a-bc", "ab-c"
 		}, "come to the same custom role abc"},

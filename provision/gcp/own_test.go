@@ -213,6 +213,24 @@ func TestWorkloadNamedAsAComponentOfCcoctls(t *testing.T) {
 	})
 }
 
+// Two requests whose names begin with the same 49 letters have one display name. Each keeps an account of its own, whichever comes later:
+// in one account the first would lose its subject and its role to the second.
+func TestRequestsOfOneDisplayName(t *testing.T) {
+	long := strings.Repeat("openshift-", 5)[:49]
+	want := func(name, role, sub string) gcp.Wanted {
+		return gcp.Wanted{Accounts: &gcp.Accounts{Owner: gcp.OwnedBy("demo"), Pool: "demo", List: []gcp.Account{{Request: long + name, Roles: []string{role}, Subjects: []string{sub}}}}}
+	}
+	one, two := want("-one", "roles/storage.admin", subject), want("-two", "roles/viewer", "system:serviceaccount:ns-b:two")
+	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
+		mustApply(t, w, one)
+		before := strings.Split(state(w), "\n")
+		mustApply(t, w, two)
+		contains(t, state(w), append(before, "ns-b:two")...)
+		finished(t, w, one)
+		finished(t, w, two)
+	})
+}
+
 // A pool in which others have a provider does not go.
 func TestPoolOfOthers(t *testing.T) {
 	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
