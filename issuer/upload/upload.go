@@ -47,7 +47,7 @@ type Uploader struct {
 	Records *observation.Store
 	By      string           // who it is, for the record
 	Now     func() time.Time // nil for the clock of this machine
-	Force   bool             // upload also what is older than the key set that was compared last
+	Force   bool             // upload also what is older than a version that was compared, and take it for the newest
 	Adopt   bool             // a copy that never had a key of the key set was another's: what it has is no intrusion
 }
 
@@ -92,7 +92,7 @@ func (u *run) sync(ctx context.Context, n keystore.Name) error {
 		}
 		if !u.Force {
 			if err := CheckBehind(ctx, u.Records, s, u.party); err != nil {
-				return err
+				return errors.Join(err, u.failed(ctx, n, err.Error()))
 			}
 		}
 		u.Set = s
@@ -109,26 +109,59 @@ func (u *run) sync(ctx context.Context, n keystore.Name) error {
 	return fmt.Errorf("%s: key set %q was changed again and again while its keys were uploaded; try again", text.OneLine(u.party, 300), n)
 }
 
-// BehindError reports that the store has an older key set than the one that the copy was compared with last: a replica that is behind, or
-// a backup that was put back. What it still publishes may have been revoked since.
+// BehindError reports that the store has an older key set than one that the copy was compared with: a replica that is behind, or a
+// backup that was put back, whatever was changed in it since. What it still publishes may have been revoked.
 type BehindError struct {
 	Set              keystore.Name
-	Stored, Recorded int64 // generations
+	Stored, Recorded int64          // generations
+	Revived          keystore.KeyID // a key that is published and was gone in the recorded version; empty if that is not known
+	Uploaded         bool           // its keys were uploaded before this was known, over newer ones that somebody else had uploaded meanwhile
 }
 
 func (e *BehindError) Error() string {
-	return fmt.Sprintf("key set %q is generation %d in this store, and the copy was compared with generation %d already, so nothing is uploaded: use the store that has "+
-		"the newest", e.Set, e.Stored, e.Recorded)
+	why := fmt.Sprintf("generation %d already", e.Recorded)
+	switch {
+	case e.Stored < e.Recorded:
+	case e.Revived != "":
+		why = fmt.Sprintf("generation %d, in which key %s is gone that is published here", e.Recorded, text.OneLine(string(e.Revived), 100))
+	default:
+		why = "another version of that generation already"
+	}
+	said := fmt.Sprintf("key set %q is generation %d in this store, and the copy was compared with %s, so ", e.Set, e.Stored, why)
+	if e.Uploaded {
+		return said + "what was uploaded just now may have brought back a key that was revoked: upload from the store that has the newest, at once"
+	}
+	return said + "nothing is uploaded: use the store that has the newest"
 }
 
-// CheckBehind returns a [*BehindError] if what was recorded of the copy that a policy names is of a later generation than s: whoever
+// CheckBehind returns a [*BehindError] if what was recorded of the copy that a policy names is of a later version than s: whoever
 // uploads the keys of s asks this first. What cannot be loaded is no obstacle: the copy does not wait for the place of the records.
 func CheckBehind(ctx context.Context, records *observation.Store, s keystore.KeySet, party string) error {
 	r, err := records.Load(ctx, s.Name(), observation.Place{Issuer: party})
-	if err != nil || r.Latest.Upload == nil || r.Latest.Upload.Generation <= s.Generation() {
+	if err != nil {
 		return nil
 	}
-	return &BehindError{s.Name(), s.Generation(), r.Latest.Upload.Generation}
+	if e := behind(r, s); e != nil {
+		return e
+	}
+	return nil
+}
+
+// behind compares s with the newest version of a record. Two stores that were changed apart from each other may have one generation,
+// and one that was put back and changed since a later one: of these, keys that are gone tell.
+func behind(r observation.Record, s keystore.KeySet) *BehindError {
+	newest := r.NewestCompared()
+	if newest == nil {
+		return nil
+	}
+	e := &BehindError{Set: s.Name(), Stored: s.Generation(), Recorded: newest.Generation}
+	revived, is := newest.Revived(s)
+	e.Revived = revived
+	another := newest.Generation == s.Generation() && newest.Digest != "" && newest.Digest != observation.ComparedWith(s).Digest
+	if newest.Generation > s.Generation() || another || is {
+		return e
+	}
+	return nil
 }
 
 // uploadable returns an error unless the keys of s may be uploaded to a relying party.
@@ -175,7 +208,8 @@ func (u *run) once(ctx context.Context, s keystore.KeySet) error {
 	return err
 }
 
-// read records what the relying party holds, and reports whether those are the published keys of s and no other.
+// read records what the relying party holds, and reports whether those are the published keys of s and no other. If s turns out to be
+// behind, the error is a [*BehindError].
 func (u *run) read(ctx context.Context, s keystore.KeySet, uploaded time.Time) (same bool, err error) {
 	reading, err := u.to.Read(ctx)
 	// Before anything is written: at another issuer's place our keys would make its tokens refused, and ours accepted as its own.
@@ -191,16 +225,22 @@ func (u *run) read(ctx context.Context, s keystore.KeySet, uploaded time.Time) (
 		held = nil // keys that nobody can read verify nothing
 	}
 	sum := sha256.Sum256(reading.JWKS)
-	look := observation.ReadBack(at, observation.Upload{By: u.By, Uploaded: uploaded, Digest: hex.EncodeToString(sum[:]), Generation: s.Generation()}, held)
+	look := observation.ReadBack(at, observation.Upload{By: u.By, Uploaded: uploaded, Digest: hex.EncodeToString(sum[:]), Generation: s.Generation(),
+		Compared: observation.ComparedWith(s), Forced: u.Force}, held)
 	u.findStrangers(ctx, s, &look)
 	if !reading.Date.IsZero() {
 		ahead := observation.Offset(at.Sub(reading.Date).Truncate(time.Second))
 		look.ClockAhead = &ahead
 	}
-	if _, err := u.Records.Add(ctx, s.Name(), observation.Place{Issuer: u.party}, look); err != nil {
+	r, err := u.Records.Add(ctx, s.Name(), observation.Place{Issuer: u.party}, look)
+	if err != nil {
 		return false, &unrecordedError{err, sameKeys(s, held)}
 	}
 	u.Read, u.ClockGap = at, look.ClockGap()
+	if e := behind(r, s); e != nil { // somebody has compared the copy with a newer version since this run asked
+		e.Uploaded = !uploaded.IsZero()
+		return false, errors.Join(e, u.failed(ctx, s.Name(), e.Error()))
+	}
 	return sameKeys(s, held), nil
 }
 

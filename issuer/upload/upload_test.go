@@ -31,6 +31,7 @@ type fake struct {
 	lost     error  // of an upload that has happened
 	unread   error  // of reading
 	onUpload func() // before it
+	onRead   func() // after it, before whoever reads has the answer
 	ahead    time.Duration
 	now      func() time.Time
 }
@@ -50,6 +51,9 @@ func (f *fake) Read(context.Context) (Reading, error) {
 	r := Reading{JWKS: f.jwks, Issuer: cmp.Or(f.issuer, own)}
 	if f.ahead != 0 {
 		r.Date = f.now().Add(-f.ahead)
+	}
+	if f.onRead != nil {
+		f.onRead()
 	}
 	return r, f.unread
 }

@@ -9,6 +9,7 @@ package observation
 
 import (
 	"cmp"
+	"encoding/hex"
 	"fmt"
 	"slices"
 	"time"
@@ -43,6 +44,39 @@ type Upload struct {
 	Strangers  []Key     `json:"-"`                   // of what was read, the keys that the store never had; a record has them by itself
 	Ours       bool      `json:"-"`                   // some of what was read are keys that the store has or had
 	Adopted    bool      `json:"-"`                   // it was another's until now: what it had before is no intrusion
+	Compared   *Compared `json:"-"`                   // the version that it was compared with; a record keeps the newest; nil = not told
+	Forced     bool      `json:"-"`                   // Compared is the newest, whatever is recorded
+}
+
+// Compared is a version of a key set that an upload was compared with. No version that was made before it may be uploaded.
+type Compared struct {
+	Generation int64  `json:"generation"`
+	Digest     string `json:"digest,omitempty"` // [keystore.KeySet.Digest], in hex; empty = not known
+	Gone       []Key  `json:"gone,omitempty"`   // the keys that have left it, the latest mostGone, oldest first; without a fingerprint where that is not known
+}
+
+// ComparedWith returns how a record keeps s.
+func ComparedWith(s keystore.KeySet) *Compared {
+	digest := s.Digest()
+	return &Compared{Generation: s.Generation(), Digest: hex.EncodeToString(digest[:]), Gone: latestGone(s.Gone())}
+}
+
+func latestGone(lines []keystore.Gone) (keys []Key) {
+	for _, g := range lines[max(0, len(lines)-mostGone):] {
+		f, _ := g.Material()
+		keys = append(keys, Key{g.ID, f})
+	}
+	return keys
+}
+
+// Revived returns a key that s publishes and that is gone from c, and whether there is one.
+func (c Compared) Revived(s keystore.KeySet) (keystore.KeyID, bool) {
+	for _, k := range s.Keys() {
+		if slices.ContainsFunc(c.Gone, func(g Key) bool { return keystore.Gone{ID: g.ID, Fingerprint: g.Fingerprint}.Bars(k.VerificationKey) }) {
+			return k.ID(), true
+		}
+	}
+	return "", false
 }
 
 // ReadBack returns the look that a JWKS read back at a time is. It is complete: a JWKS that is held has one place.
@@ -134,6 +168,7 @@ type Record struct {
 	MaxAges      []Declared `json:"maxAges,omitempty"` // what answers allowed caches
 	SharedCaches []Sign     `json:"sharedCaches,omitempty"`
 
+	Newest    *Compared  `json:"newest,omitempty"`    // the newest version of the key set that an upload was compared with, whatever the clocks said; nil = see NewestCompared
 	Ours      time.Time  `json:"ours,omitzero"`       // when an upload was read last with a key that the store has or had
 	Strangers []Stranger `json:"strangers,omitempty"` // keys that an upload had and the store never had, of late
 	Failed    *Failed    `json:"failed,omitempty"`    // the last try to upload or to read back; nil = it was read back
@@ -183,6 +218,8 @@ const (
 	turnedBack = 30 * time.Minute
 	// most bounds each of the two lists.
 	most = 16
+	// mostGone bounds Compared.Gone.
+	mostGone = 512
 	// mostServers bounds Seen.At.
 	mostServers = 256
 )
@@ -239,7 +276,7 @@ func (r Record) With(l Look) Record {
 	if l.Answers == 0 { // nobody said that a key is gone
 		run = r.Seen
 	}
-	r.Seen = run
+	r.Seen, r.Newest = run, r.newestWith(l)
 	r.MaxAges = declared(r.MaxAges, l, at)
 	r.SharedCaches = signs(r.SharedCaches, l, at)
 	r.Strangers, r.Failed = strangers(r.Strangers, l, at), nil
@@ -253,6 +290,29 @@ func (r Record) With(l Look) Record {
 		r.Latest = l
 	}
 	return r
+}
+
+// NewestCompared returns the newest version of the key set that an upload was compared with; nil if there is none. Records of earlier
+// versions of keypost have no more of it than the generation of the latest look.
+func (r Record) NewestCompared() *Compared {
+	if r.Newest == nil && r.Latest.Upload != nil {
+		return &Compared{Generation: r.Latest.Upload.Generation}
+	}
+	return r.Newest
+}
+
+// newestWith returns the newest version after another look. It never goes back, whatever the look's clock says, unless that is forced:
+// the look may be of somebody whose store is behind.
+func (r Record) newestWith(l Look) *Compared {
+	was := r.NewestCompared()
+	if l.Upload == nil || l.Upload.Compared == nil {
+		return was
+	}
+	is := l.Upload.Compared
+	if was == nil || l.Upload.Forced || is.Generation > was.Generation || is.Generation == was.Generation && was.Digest == "" {
+		return is
+	}
+	return was
 }
 
 // declared adds what l saw at a time. It leaves out what others allow for as long and allowed as late.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/storetest"
 )
 
 var (
@@ -443,5 +444,73 @@ func TestAnAbsurdLifetimeIsNamed(t *testing.T) {
 	}
 	if e := Of(a, []Record{r.With(look(40*24*60, time.Minute, ""))}, nil); e.CacheFrom != "" || e.Cache.MaxAge != time.Minute {
 		t.Errorf("forgotten: %q, %v", e.CacheFrom, e.Cache)
+	}
+}
+
+// The newest version that an upload was compared with never goes back, unless that is forced; what is kept of its keys is bounded.
+func TestTheNewestVersionCompared(t *testing.T) {
+	look := func(n int, c *Compared, forced bool) Look {
+		l := lookAt(n, nil)
+		l.Upload = &Upload{By: "tester", Generation: c.Generation, Compared: c, Forced: forced}
+		return l
+	}
+	of := func(generation int64, digest string) *Compared {
+		return &Compared{Generation: generation, Digest: digest}
+	}
+	r := Record{}
+	for i, tt := range []struct {
+		look Look
+		want *Compared
+	}{
+		{look(10, of(3, "c"), false), of(3, "c")},
+		{look(11, of(2, "b"), false), of(3, "c")},
+		{look(12, of(3, "other"), false), of(3, "c")},
+		{look(11, of(4, "d"), false), of(4, "d")}, // whose clock is behind
+		{look(-100, of(3, "c"), false), of(4, "d")},
+		{lookAt(13, nil), of(4, "d")},
+		{look(14, of(2, "b"), true), of(2, "b")},
+	} {
+		if r = r.With(tt.look); r.NewestCompared().Generation != tt.want.Generation || r.NewestCompared().Digest != tt.want.Digest {
+			t.Errorf("after look %d: %+v, want %+v", i, r.NewestCompared(), tt.want)
+		}
+	}
+	earlier := Record{Latest: Look{Upload: &Upload{Generation: 5}}} // as earlier versions of keypost left it
+	if got := earlier.With(look(1, of(4, "d"), false)).NewestCompared(); got.Generation != 5 || got.Digest != "" {
+		t.Errorf("after a record of an earlier version: %+v", got)
+	}
+	if got := earlier.With(look(1, of(5, "e"), false)).NewestCompared(); got.Digest != "e" {
+		t.Errorf("its digest is not taken over: %+v", got)
+	}
+}
+
+func TestWhatIsKeptOfAVersion(t *testing.T) {
+	s := storetest.KeySet(t, "prod-a", storetest.Key(t))
+	k := storetest.Key(t)
+	s, err := s.Add(storetest.Change(0), k)
+	if err == nil {
+		s, err = s.Remove(storetest.Change(0), k.ID(), keystore.Removal{NeverSigned: true})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := ComparedWith(s)
+	if !slices.Equal(c.Gone, []Key{{k.ID(), k.Fingerprint()}}) || c.Generation != s.Generation() || len(c.Digest) != 64 {
+		t.Errorf("%+v", c)
+	}
+	if id, revived := c.Revived(s); revived {
+		t.Errorf("%s counts as revived", id)
+	}
+	var lines []keystore.Gone
+	for i := range mostGone + 1 {
+		lines = append(lines, keystore.Gone{ID: keystore.KeyID(fmt.Sprint("kid-", i))})
+	}
+	if kept := latestGone(lines); len(kept) != mostGone || kept[0].ID != "kid-1" || kept[mostGone-1].ID != lines[mostGone].ID {
+		t.Errorf("%d keys are kept, the first %s", len(kept), kept[0].ID)
+	}
+	published := s.Keys()[0]
+	for name, g := range map[string]Key{"by its ID": {ID: published.ID()}, "by its material": {ID: "another", Fingerprint: published.Fingerprint()}} {
+		if id, revived := (Compared{Gone: []Key{g}}).Revived(s); !revived || id != published.ID() {
+			t.Errorf("%s: %q, %t", name, id, revived)
+		}
 	}
 }

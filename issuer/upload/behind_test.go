@@ -1,0 +1,194 @@
+package upload
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/observation"
+	"github.com/keypost/keypost/keystore/storetest"
+)
+
+func (w *world) revoke(id keystore.KeyID) {
+	w.t.Helper()
+	w.change(func(s keystore.KeySet) (keystore.KeySet, error) {
+		return s.Revoke(keystore.Change{At: storetest.Time(time.Hour), Why: "stolen"}, id, keystore.RevokeOptions{})
+	})
+}
+
+// revoked uploads a key set with a key, and then without it, which is revoked. It returns the key, the version with it, and the copy.
+func (w *world) revoked() (keystore.KeyID, keystore.KeySet, *fake) {
+	w.t.Helper()
+	id, c := w.add(), &fake{jwks: []byte(`{"keys":[]}`)}
+	backup, _, err := w.st.Load(w.t.Context(), "prod-a")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if _, err := w.sync(c); err != nil {
+		w.t.Fatal(err)
+	}
+	w.revoke(id)
+	w.at = w.at.Add(time.Hour)
+	if _, err := w.sync(c); err != nil || strings.Contains(string(c.jwks), string(id)) {
+		w.t.Fatalf("%v, it holds %s", err, c.jwks)
+	}
+	return id, backup, c
+}
+
+// A backup that is put back and changed has the generation of the newest version, or a later one: it is refused all the same.
+func TestABackupThatWasChangedIsNotUploaded(t *testing.T) {
+	for changes, want := range map[int]string{
+		1: "is generation 4 in this store, and the copy was compared with generation 4, in which key",
+		3: "is generation 6 in this store, and the copy was compared with generation 4, in which key",
+	} {
+		w := newWorld(t, named())
+		id, restored, c := w.revoked()
+		w.st = storetest.NewMemStore(t).Store
+		if err := keystore.Create(t.Context(), w.st, restored); err != nil {
+			t.Fatal(err)
+		}
+		w.u.Store = w.st
+		for range changes {
+			w.add()
+		}
+		_, err := w.sync(c)
+		e, is := errors.AsType[*BehindError](err)
+		if !is || e.Revived != id || e.Uploaded || !strings.Contains(err.Error(), want) || c.uploads != 2 {
+			t.Errorf("%d changes: %v, %d uploads", changes, err, c.uploads)
+		}
+		w.u.Force = true
+		if _, err := w.sync(c); err != nil || c.uploads != 3 {
+			t.Errorf("forced: %v, %d uploads", err, c.uploads)
+		}
+		w.u.Force = false
+		if _, err := w.sync(c); err != nil || c.uploads != 3 {
+			t.Errorf("what was forced is the newest from then on: %v, %d uploads", err, c.uploads)
+		}
+	}
+}
+
+// Of two versions of one generation nobody knows which is the newer one, whether a key has left or not.
+func TestAnotherVersionOfOneGenerationIsNotUploaded(t *testing.T) {
+	w, c := newWorld(t, named()), &fake{jwks: []byte(`{"keys":[]}`)}
+	other, _, err := w.st.Load(t.Context(), "prod-a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.add()
+	if _, err := w.sync(c); err != nil {
+		t.Fatal(err)
+	}
+	w.st = storetest.NewMemStore(t).Store
+	if err := keystore.Create(t.Context(), w.st, other); err != nil {
+		t.Fatal(err)
+	}
+	w.add()
+	w.u.Store = w.st
+	if _, err := w.sync(c); err == nil || !strings.Contains(err.Error(), "was compared with another version of that generation already, so nothing is uploaded") || c.uploads != 1 {
+		t.Errorf("%v, %d uploads", err, c.uploads)
+	}
+}
+
+// A run of a store that is behind may be so slow that somebody uploads the newest version after it has asked. It says what it has
+// done, and leaves the record at the newest version.
+func TestASlowRunOfAStoreThatIsBehind(t *testing.T) {
+	w, c := newWorld(t, named()), &fake{jwks: []byte(`{"keys":[]}`)}
+	id := w.add()
+	behind, _, err := w.st.Load(t.Context(), "prod-a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	colleague := func() {
+		c.onUpload, c.onRead = nil, nil
+		w.revoke(id)
+		if _, err := w.sync(c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	slow := w.u
+	slow.Store = old{behind}
+	c.onUpload = colleague
+	r, err := slow.Sync(t.Context(), "prod-a", party, c)
+	e, is := errors.AsType[*BehindError](err)
+	if !is || !e.Uploaded || !r.Uploaded || !strings.Contains(err.Error(), "may have brought back a key that was revoked: upload from the store that has the newest, at once") {
+		t.Errorf("uploaded %t, %v", r.Uploaded, err)
+	}
+	if said := w.copy().Failure(); !strings.Contains(said, "may have brought back a key") {
+		t.Errorf("the record says %q", said)
+	}
+	if _, err := slow.Sync(t.Context(), "prod-a", party, c); err == nil || w.record().NewestCompared().Generation != behind.Generation()+1 {
+		t.Errorf("again: %v, recorded %+v", err, w.record().NewestCompared())
+	}
+	if _, err := w.sync(c); err != nil || strings.Contains(string(c.jwks), string(id)) || w.copy().Problem() != "" {
+		t.Errorf("from the newest: %v, %s", err, w.copy().Problem())
+	}
+}
+
+// What somebody records after this run has asked, and before it uploads, is seen.
+func TestWhatIsRecordedBeforeTheUploadCounts(t *testing.T) {
+	w, c := newWorld(t, named()), &fake{jwks: []byte(`{"keys":[]}`)}
+	id := w.add()
+	behind, _, err := w.st.Load(t.Context(), "prod-a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	slow := w.u
+	slow.Store = old{behind}
+	c.onRead = func() {
+		c.onRead = nil
+		w.revoke(id)
+		if _, err := w.sync(c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err = slow.Sync(t.Context(), "prod-a", party, c)
+	if e, is := errors.AsType[*BehindError](err); !is || e.Uploaded || c.uploads != 1 || strings.Contains(string(c.jwks), string(id)) {
+		t.Errorf("%v, %d uploads, %s", err, c.uploads, c.jwks)
+	}
+}
+
+// A colleague whose clock is behind records the newest version too, although their reading is not the latest by its date.
+func TestANewerVersionCountsWhateverItsClockSays(t *testing.T) {
+	w, c := newWorld(t, named()), &fake{jwks: []byte(`{"keys":[]}`)}
+	id := w.add()
+	behind, _, err := w.st.Load(t.Context(), "prod-a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.sync(c); err != nil {
+		t.Fatal(err)
+	}
+	w.revoke(id)
+	w.at = w.at.Add(-time.Minute)
+	if _, err := w.sync(c); err != nil {
+		t.Fatal(err)
+	}
+	w.u.Store, w.at = old{behind}, w.at.Add(time.Hour)
+	_, err = w.sync(c)
+	if _, is := errors.AsType[*BehindError](err); !is || strings.Contains(string(c.jwks), string(id)) {
+		t.Errorf("%v, it holds %s", err, c.jwks)
+	}
+}
+
+// Who writes observations can hold up an upload, by a generation that is none: the failure is recorded, where an alert sees it.
+func TestAnUploadThatIsHeldUpIsRecorded(t *testing.T) {
+	w, c := newWorld(t, named()), &fake{jwks: []byte(`{"keys":[]}`)}
+	w.add()
+	if _, err := w.sync(c); err != nil {
+		t.Fatal(err)
+	}
+	look := observation.ReadBack(w.at.Add(time.Minute), observation.Upload{By: "somebody", Generation: 1 << 62, Compared: &observation.Compared{Generation: 1 << 62}}, nil)
+	if _, err := w.u.Records.Add(t.Context(), "prod-a", observation.Place{Issuer: party}, look); err != nil {
+		t.Fatal(err)
+	}
+	w.at = w.at.Add(time.Hour)
+	if _, err := w.sync(c); err == nil || !strings.Contains(w.copy().Failure(), "compared with generation 4611686018427387904 already, so nothing is uploaded") {
+		t.Errorf("%v: %q", err, w.copy().Failure())
+	}
+	w.u.Force = true
+	if _, err := w.sync(c); err != nil || w.copy().Failed != nil {
+		t.Errorf("forced: %v, %q", err, w.copy().Failure())
+	}
+}
