@@ -24,7 +24,8 @@ import (
 // trust any key; who reads is believed, as an observer is.
 type Copy interface {
 	// Upload has the relying party hold exactly the keys of a JWKS, and returns when its control plane says so. It may be called
-	// again with the same one. After an error it may have happened all the same.
+	// again with the same one. After an error it may have happened all the same. It is an error if the relying party is for another
+	// issuer by then than Read said last.
 	Upload(ctx context.Context, jwks []byte) error
 	// Read returns what the control plane says that the relying party holds. One that holds none, as it fetches by itself, is an
 	// error: nothing that is uploaded would count there.

@@ -195,8 +195,9 @@ func (c *Client) readUploaded(ctx context.Context, pool, provider string) (*prov
 }
 
 // UploadKeys gives a provider exactly the keys w.JWKS, and reads them back until they are there. It reports whether it had to write.
-// Of w only JWKS, Pool, ID, Owner and Adopt are looked at. A provider that is not the owner's, unless it is adopted, or whose keys
-// Google fetches, is not changed: that is an error. One that ccoctl made is the owner's if it bears the owner's name.
+// Of w only JWKS, Pool, ID, IssuerURL, Owner and Adopt are looked at. A provider that is not the owner's, unless it is adopted, that
+// trusts another issuer, or whose keys Google fetches, is not changed: that is an error. One that ccoctl made is the owner's if it bears
+// the owner's name.
 func (c *Client) UploadKeys(ctx context.Context, w Provider) (changed bool, err error) {
 	want, err := upload(w.JWKS)
 	if err != nil {
@@ -208,8 +209,14 @@ func (c *Client) UploadKeys(ctx context.Context, w Provider) (changed bool, err 
 			return nil, err
 		}
 		have, err := c.readUploaded(ctx, w.Pool, w.ID)
-		if err != nil || sameKeys(want, have.OIDC.JWKS) {
+		if err != nil {
 			return nil, err
+		}
+		if have.OIDC.Issuer != w.IssuerURL { // it was another one when that was decided; our keys would count for its tokens
+			return nil, rest.Problemf(OtherIssuer, "%s %s trusts the issuer %s by now, and not %s, whose keys these are", providerThing, w.ID, have.OIDC.Issuer, w.IssuerURL)
+		}
+		if sameKeys(want, have.OIDC.JWKS) {
+			return nil, nil
 		}
 		if !w.Adopt && !w.Owner.takesNamed(w.ID, have.Description) {
 			return nil, w.Owner.notOwned(providerThing, w.ID, have.Description)

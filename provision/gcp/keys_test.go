@@ -43,7 +43,7 @@ func TestUpload(t *testing.T) {
 		lines := strings.Join(mustApply(t, w, want), "\n")
 		contains(t, lines, "workload identity provider demo updated with new JWK set")
 		for i, changed := range []bool{true, false} {
-			is, err := c.UploadKeys(t.Context(), gcp.Provider{Pool: "demo", ID: "demo", Owner: gcp.OwnedBy("demo"), JWKS: jwks(ecKey, "e1")})
+			is, err := c.UploadKeys(t.Context(), gcp.Provider{Pool: "demo", ID: "demo", IssuerURL: issuerURL, Owner: gcp.OwnedBy("demo"), JWKS: jwks(ecKey, "e1")})
 			if err != nil || is != changed {
 				t.Errorf("upload %d: %t, %v", i, is, err)
 			}
@@ -73,7 +73,7 @@ func TestUpload(t *testing.T) {
 		if have, err := c.UploadedKeys(t.Context(), "demo", "demo"); err != nil || have.JWKS != nil {
 			t.Errorf("keys %s, %v", have.JWKS, err)
 		}
-		if _, err := c.UploadKeys(t.Context(), gcp.Provider{Pool: "demo", ID: "demo", Owner: gcp.OwnedBy("demo"), JWKS: jwks(rsaKey, "k1")}); err == nil || !strings.Contains(err.Error(), "has no uploaded keys") {
+		if _, err := c.UploadKeys(t.Context(), gcp.Provider{Pool: "demo", ID: "demo", IssuerURL: issuerURL, Owner: gcp.OwnedBy("demo"), JWKS: jwks(rsaKey, "k1")}); err == nil || !strings.Contains(err.Error(), "has no uploaded keys") {
 			t.Errorf("error %v", err)
 		}
 	})
@@ -104,7 +104,7 @@ func TestUploadGoesToItsOwnProvider(t *testing.T) {
 			mustApply(t, w, want)
 			w.do(t, "PATCH", poolPath+"/providers/demo?updateMask=description", map[string]any{"description": tt.description})
 			before := state(w)
-			_, err := w.client().UploadKeys(t.Context(), gcp.Provider{Pool: "demo", ID: "demo", Owner: gcp.OwnedBy(tt.owner), Adopt: tt.adopt, JWKS: jwks(rsaKey, "k2")})
+			_, err := w.client().UploadKeys(t.Context(), gcp.Provider{Pool: "demo", ID: "demo", IssuerURL: issuerURL, Owner: gcp.OwnedBy(tt.owner), Adopt: tt.adopt, JWKS: jwks(rsaKey, "k2")})
 			if tt.want == "" {
 				check(t, err)
 				return
@@ -114,6 +114,24 @@ func TestUploadGoesToItsOwnProvider(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A provider that was given to another issuer since it was read keeps its keys: ours would count for that issuer's tokens.
+func TestUploadGoesToTheIssuerThatWasRead(t *testing.T) {
+	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
+		want := installation("demo")
+		want.Accounts, want.Provider.JWKS = nil, jwks(rsaKey, "k1")
+		mustApply(t, w, want)
+		w.do(t, "PATCH", poolPath+"/providers/demo?updateMask=oidc.issuerUri", map[string]any{"oidc": map[string]any{"issuerUri": "https://victim.example.com"}})
+		before := state(w)
+		want.Provider.JWKS = jwks(rsaKey, "k2")
+		if _, err := w.client().UploadKeys(t.Context(), *want.Provider); problemOf(err) != gcp.OtherIssuer || !strings.Contains(err.Error(), "trusts the issuer https://victim.example.com by now") {
+			t.Errorf("error %v", err)
+		}
+		if after := state(w); after != before {
+			t.Errorf("changed to\n%s", after)
+		}
+	})
 }
 
 func TestUploadRefuses(t *testing.T) {

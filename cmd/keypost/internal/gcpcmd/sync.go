@@ -35,7 +35,7 @@ func NewCmdSyncKeys(f *cli.Factory) *cobra.Command {
 			}
 			projects[id.Project] = p
 		}
-		return provider{p, id, to, f.Notice, new(bool)}, nil
+		return &provider{project: p, id: id, to: to, notice: f.Notice}, nil
 	}})
 }
 
@@ -51,12 +51,13 @@ type provider struct {
 	id      gcp.ProviderID
 	to      copycmd.Target
 	notice  func(format string, args ...any)
-	told    *bool // that it, or its pool, is disabled
+	told    bool   // that it, or its pool, is disabled
+	issuer  string // that it was for when it was read last: who uploads has seen that it is the key set's
 }
 
-func (p provider) Upload(ctx context.Context, jwks []byte) error {
+func (p *provider) Upload(ctx context.Context, jwks []byte) error {
 	_, err := p.project.client.UploadKeys(ctx, gcp.Provider{
-		Pool: p.id.Pool, ID: p.id.Provider, JWKS: jwks, Owner: gcp.OwnedBy(string(p.to.KeySet)), Adopt: p.to.Adopt,
+		Pool: p.id.Pool, ID: p.id.Provider, IssuerURL: p.issuer, JWKS: jwks, Owner: gcp.OwnedBy(string(p.to.KeySet)), Adopt: p.to.Adopt,
 	})
 	if e, is := errors.AsType[*gcp.Error](err); is && e.Problem == gcp.NotOwned {
 		return cli.WithHint(err, "if this provider is for the issuer of key set %q all the same, say so each time: %s", p.to.KeySet,
@@ -65,20 +66,21 @@ func (p provider) Upload(ctx context.Context, jwks []byte) error {
 	return err
 }
 
-func (p provider) Read(ctx context.Context) (upload.Reading, error) {
+func (p *provider) Read(ctx context.Context) (upload.Reading, error) {
 	held, err := p.project.client.UploadedKeys(ctx, p.id.Pool, p.id.Provider)
 	if err != nil {
 		return upload.Reading{}, err
 	}
-	if !*p.told {
+	if !p.told {
 		if held.Disabled {
 			p.notice("%s is disabled: it takes no token, whatever keys it has, until it is enabled", p.id)
 		}
 		if held.Pool != "" {
 			p.notice("the pool of %s %s: none of its providers takes a token, whatever keys they have, until that is undone", p.id, held.Pool)
 		}
-		*p.told = true
+		p.told = true
 	}
+	p.issuer = held.Issuer
 	if held.JWKS == nil {
 		return upload.Reading{}, errors.New("this provider holds no keys: Google fetches those that the issuer publishes; declare the relying party gcp in its place, or give the provider a first upload (--key-storage-method pool-jwk-file)")
 	}
