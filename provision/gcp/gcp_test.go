@@ -170,6 +170,32 @@ func TestPoolRevivesProviders(t *testing.T) {
 	}
 }
 
+// A pool that is brought back may bring other providers, with copies of keys that were revoked since: the plan names them. Who may not list
+// them is told so.
+func TestPoolThatBringsOtherProviders(t *testing.T) {
+	inWorld(t, fakegcp.Options{ReviveProviders: true}, func(t *testing.T, w *world) {
+		mustApply(t, w, installation("demo"))
+		other := installation("demo")
+		other.Pool, other.Accounts = nil, nil
+		other.Provider.ID, other.Provider.IssuerURL, other.Provider.JWKS = "demo-abcde", oldIssuer, jwks(rsaKey, "stolen")
+		mustApply(t, w, other)
+		if text := preview(t, w, installation("demo")); strings.Contains(text, "come back") {
+			t.Errorf("of a pool that is there:\n%s", text)
+		}
+		w.do(t, "DELETE", poolPath, nil)
+		text := preview(t, w, installation("demo"))
+		contains(t, text, "warning: with pool demo its provider demo-abcde may come back, which takes tokens of the issuer "+oldIssuer+" by the keys that were uploaded to it, "+
+			"also those that were revoked since: stolen; if nobody needs it: gcloud iam workload-identity-pools providers delete demo-abcde --workload-identity-pool demo --location global --project my-project")
+		if strings.Contains(text, "its provider demo may") {
+			t.Errorf("the one that is wanted is named in\n%s", text)
+		}
+		w.Fault(of("ListWorkloadIdentityPoolProviders", fakegcp.Fail(http.StatusForbidden, "PERMISSION_DENIED", "You don't have it.")))
+		contains(t, preview(t, w, installation("demo")), "warning: pool demo was deleted, and its providers may come back with it", "lacks the permission iam.workloadIdentityPoolProviders.list",
+			"gcloud iam workload-identity-pools providers list --workload-identity-pool demo")
+		mustApply(t, w, installation("demo"))
+	})
+}
+
 // settle waits until everybody sees everything.
 func settle(*world) { time.Sleep(time.Hour) }
 

@@ -19,6 +19,7 @@ import (
 // snapshot is what a project has, as far as it was asked for.
 type snapshot struct {
 	pool     *poolState
+	back     []string // warnings of what comes back with a pool that is deleted
 	provider *providerState
 	accounts []accountState
 	roles    []roleState
@@ -95,7 +96,12 @@ func (c *Client) read(ctx context.Context, p Project, w Wanted) (*snapshot, erro
 	s := &snapshot{}
 	group, ctx := errgroup.WithContext(ctx)
 	if id := w.pool(); id != "" {
-		group.Go(into(&s.pool, func() (*poolState, error) { return c.readPool(ctx, p, id) }))
+		group.Go(func() (err error) {
+			if s.pool, err = c.readPool(ctx, p, id); err == nil && w.Pool != nil && s.pool != nil && s.pool.State == deleted {
+				s.back = c.comeBack(ctx, p, w)
+			}
+			return err
+		})
 	}
 	if v := w.Provider; v != nil {
 		group.Go(func() (err error) {
@@ -168,6 +174,7 @@ func (c *Client) Plan(ctx context.Context, w Wanted) (Planned, error) {
 			return Planned{}, err
 		}
 		out.Plan = plan.Of(notes, stage)
+		out.Warnings = s.back
 	}
 	if w.Provider != nil {
 		next, err := c.planProvider(p, w, s)

@@ -3,7 +3,9 @@ package gcp
 import (
 	"context"
 	"fmt"
+	"path"
 
+	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/provision/cloud"
 	"github.com/keypost/keypost/provision/gcp/internal/rest"
 	"github.com/keypost/keypost/provision/plan"
@@ -110,6 +112,34 @@ func (c *Client) poolSteps(p Project, w Pool, have *poolState) ([]cloud.Step, er
 		steps = append(steps, c.rest.ChangeStep(set.call(k), "Workload identity pool "+w.ID+" updated", set.diff...))
 	}
 	return steps, nil
+}
+
+// comeBack returns warnings of the providers that may come back with a deleted pool, beside the one that is wanted, which is compared.
+// Google does not say whether they do. A copy of keys that one holds is what it was: a key that was revoked since is in it. What cannot
+// be listed holds nothing up.
+func (c *Client) comeBack(ctx context.Context, p Project, w Wanted) []string {
+	providers, err := c.readProviders(ctx, p, w.Pool.ID, true)
+	if err != nil {
+		return []string{fmt.Sprintf("pool %s was deleted, and its providers may come back with it, with the keys that they had; see which there are (%v): %s", w.Pool.ID, err,
+			text.Quoted("gcloud", "iam", "workload-identity-pools", "providers", "list", "--workload-identity-pool", w.Pool.ID, "--location", "global", "--project", p.ID))}
+	}
+	var out []string
+	for _, v := range providers {
+		id := path.Base(v.Name)
+		if w.Provider != nil && id == w.Provider.ID && w.Pool.ID == w.Provider.Pool {
+			continue
+		}
+		takes := "tokens"
+		if v.OIDC != nil {
+			takes = "tokens of the issuer " + v.OIDC.Issuer
+			if kids := keyIDs([]byte(v.OIDC.JWKS)); len(kids) > 0 {
+				takes += " by the keys that were uploaded to it, also those that were revoked since: " + text.List(kids, 8)
+			}
+		}
+		out = append(out, fmt.Sprintf("with pool %s its provider %s may come back, which takes %s; if nobody needs it: %s", w.Pool.ID, id, takes,
+			text.Quoted("gcloud", "iam", "workload-identity-pools", "providers", "delete", id, "--workload-identity-pool", w.Pool.ID, "--location", "global", "--project", p.ID)))
+	}
+	return out
 }
 
 func (w Pool) body() map[string]any {

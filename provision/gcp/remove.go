@@ -46,13 +46,16 @@ func (c *Client) PlanDelete(ctx context.Context, d Deletion) (plan.Plan, error) 
 
 // namedProvider is a provider in a list.
 type namedProvider struct {
-	Name        string `json:"name"`
-	Description string `json:"description"`
+	Name string `json:"name"`
+	providerState
 }
 
-// readProviders reads all providers of a pool but those that are deleted.
-func (c *Client) readProviders(ctx context.Context, p Project, pool string) ([]namedProvider, error) {
+// readProviders reads all providers of a pool, those that are deleted only with showDeleted.
+func (c *Client) readProviders(ctx context.Context, p Project, pool string, showDeleted bool) ([]namedProvider, error) {
 	k := providerCall(p.PoolName(pool)+"/providers", "ListWorkloadIdentityPoolProviders", "list")
+	if showDeleted {
+		k.Query = rest.Query("showDeleted", "true")
+	}
 	return rest.List[namedProvider](ctx, c.rest, k, "workloadIdentityPoolProviders")
 }
 
@@ -64,7 +67,7 @@ func (c *Client) readDeletion(ctx context.Context, p Project, d Deletion) (s *sn
 		if s.pool, err = c.readPool(ctx, p, d.Pool); err != nil || s.pool == nil || s.pool.State == deleted {
 			return err
 		}
-		providers, err = c.readProviders(ctx, p, d.Pool)
+		providers, err = c.readProviders(ctx, p, d.Pool, false)
 		return err
 	})
 	group.Go(into(&s.project, func() (allow.Policy, error) { return c.readProjectPolicy(ctx, p) }))
@@ -176,7 +179,7 @@ func (c *Client) deletePool(p Project, d Deletion, have *poolState, providers []
 			return nil, fmt.Errorf("its description has changed meanwhile; make the plan again")
 		}
 		// Google deletes them with the pool, also one that was made since the plan.
-		providers, err := c.readProviders(ctx, p, d.Pool)
+		providers, err := c.readProviders(ctx, p, d.Pool, false)
 		if err != nil {
 			return nil, err
 		}

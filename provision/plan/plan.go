@@ -50,7 +50,7 @@ type Plan struct {
 	Stages []Stage
 	Notes  []string // information for the reader, whether or not anything changes: a line each
 
-	// Warnings is what somebody else loses when the plan is applied, a line each.
+	// Warnings is what somebody else loses, or has again, when the plan is applied, a line each.
 	Warnings []string
 
 	// Extra is what is there beyond what is wanted, a line each. It counts as a difference, but Apply leaves it alone.
