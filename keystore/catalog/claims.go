@@ -102,7 +102,7 @@ func (c Contents) claims(spec keystore.Spec, o AddOptions) (claims, error) {
 	if err := found.check(spec, o.Reuse); err != nil {
 		return found, err
 	}
-	return found, c.checkUnread(spec.Issuers, o.Unread)
+	return found, c.CheckUnread(spec.Issuers, o.Unread)
 }
 
 func (c claims) check(spec keystore.Spec, reuse bool) error {
@@ -138,8 +138,8 @@ func (c claims) gone() []keystore.Gone {
 	return lines
 }
 
-// checkUnread refuses URLs that an unread document has, and those that it may have unless that is permitted.
-func (c Contents) checkUnread(urls []keystore.IssuerURL, permitted bool) error {
+// CheckUnread returns an [*UnreadError] for URLs that an unread document has, and for those that it may have unless that is permitted.
+func (c Contents) CheckUnread(urls []keystore.IssuerURL, permitted bool) error {
 	for _, n := range slices.Sorted(maps.Keys(c.Unread)) {
 		err := c.Unread[n]
 		broken, isBroken := errors.AsType[*keystore.BrokenError](err)

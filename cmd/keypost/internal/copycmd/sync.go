@@ -2,6 +2,7 @@
 package copycmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/issuer/upload"
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/observation"
 )
 
 // Cloud is a cloud to which copies of one kind are uploaded.
@@ -79,6 +81,7 @@ type work struct {
 	set   keystore.KeySet
 	party string
 	rival error // another key set claims what is this one's
+	doubt error // one that cannot be read may
 }
 
 func (o *syncOptions) run(ctx context.Context, args []string) error {
@@ -172,6 +175,8 @@ func (o *syncOptions) compare(ctx context.Context, st keystore.Reader, list []wo
 		return nil
 	}
 	for i, w := range list {
+		list[i].rival = unreadRival(w, c.CheckUnread(w.set.Issuers(), true))
+		list[i].doubt = unreadRival(w, c.CheckUnread(w.set.Issuers(), false))
 		for _, other := range c.Sets {
 			if list[i].rival == nil && other.Name() != w.set.Name() && !other.Withdrawn() {
 				list[i].rival = rival(w, other)
@@ -179,6 +184,26 @@ func (o *syncOptions) compare(ctx context.Context, st keystore.Reader, list []wo
 		}
 	}
 	return nil
+}
+
+// unreadRival says of a key set that cannot be read and has, or may have, an issuer URL of w's that nothing is uploaded.
+func unreadRival(w work, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("nothing is uploaded to %s: %w", w.party, err)
+}
+
+// checkDoubt returns the doubt about w unless the copy was seen to be w's before. Else a document that somebody breaks would keep keys
+// that were revoked in every copy.
+func (o *syncOptions) checkDoubt(ctx context.Context, records *observation.Store, w work) error {
+	if w.doubt == nil || o.adopt {
+		return nil
+	}
+	if r, err := records.Load(ctx, w.set.Name(), observation.Place{Issuer: w.party}); err == nil && !r.Ours.IsZero() {
+		return nil
+	}
+	return cli.WithHint(w.doubt, "mend or remove that document; or, if the copy is this key set's: %s", append(cli.SyncCommand(w.set), "--adopt"))
 }
 
 // rival returns an error if another key set claims an issuer URL of w's, or its copy.
@@ -198,9 +223,9 @@ func rival(w work, other keystore.KeySet) error {
 func (o *syncOptions) sync(ctx context.Context, u upload.Uploader, w work) (synced, error) {
 	row := synced{KeySet: w.set.Name(), Copy: w.party}
 	_, place := keystore.UploadKind(w.party)
-	if w.rival != nil {
-		row.Error = w.rival.Error()
-		return row, w.rival
+	if err := cmp.Or(w.rival, o.checkDoubt(ctx, u.Records, w)); err != nil {
+		row.Error = err.Error()
+		return row, err
 	}
 	c, err := o.cloud.Open(ctx, Target{Place: place, KeySet: w.set.Name(), Adopt: o.adopt})
 	if err != nil {
