@@ -240,3 +240,24 @@ func TestOpen(t *testing.T) {
 		}
 	})
 }
+
+// What asks for a token is signed by the caller and good for an hour: it goes to the endpoint that the credentials name, and follows
+// nobody elsewhere.
+func TestATokenEndpointLeadsNowhere(t *testing.T) {
+	s := fakegcp.Start(t, fakegcp.Options{})
+	key, err := s.Credentials()
+	check(t, err)
+	t.Setenv("GOOGLE_CREDENTIALS", key)
+	led := 0
+	c, err := gcp.Open(t.Context(), gcp.Access{Project: "my-project", Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+		if r.URL.Host == "elsewhere.example.net" {
+			led++
+		}
+		return &http.Response{StatusCode: http.StatusTemporaryRedirect, Status: "307 Temporary Redirect", Header: http.Header{"Location": {"http://elsewhere.example.net/x"}},
+			Body: http.NoBody, Request: r}, nil
+	})})
+	check(t, err)
+	if _, err := c.Project(t.Context()); problemOf(err) != gcp.NoCredentials || led > 0 {
+		t.Errorf("%d requests elsewhere: %v", led, err)
+	}
+}

@@ -56,7 +56,9 @@ func Open(ctx context.Context, a Access) (*Client, error) {
 		return c, nil
 	}
 	// Tokens are fetched again long after ctx has ended; only what it carries is taken along.
-	ctx = context.WithValue(context.WithoutCancel(ctx), oauth2.HTTPClient, &http.Client{Transport: c.http.Transport, Timeout: attemptTime})
+	// A redirect would take what asks for a token, which the caller has signed, to wherever it leads, also without TLS.
+	ctx = context.WithValue(context.WithoutCancel(ctx), oauth2.HTTPClient,
+		&http.Client{Transport: c.http.Transport, CheckRedirect: c.http.CheckRedirect, Timeout: attemptTime})
 	if err := c.authenticate(ctx); err != nil {
 		return nil, err
 	}
