@@ -278,6 +278,27 @@ func TestUsualAudience(t *testing.T) {
 	})
 }
 
+// A provider finds the keys where the issuer has its discovery document, and nowhere else on that host.
+func TestDiscoveryElsewhere(t *testing.T) {
+	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
+		want := installation("demo")
+		mustApply(t, w, want)
+		before := state(w)
+		leads := func(to string) {
+			w.do(t, "PATCH", poolPath+"/providers/demo?updateMask=oidc.discoveryUri", map[string]any{"oidc": map[string]any{"discoveryUri": to}})
+		}
+		leads("https://oidc.example.com/.well-known/stranger/demo")
+		contains(t, preview(t, w, want), "- discovery document https://oidc.example.com/.well-known/stranger/demo", "+ discovery document "+issuerURL+"/.well-known/openid-configuration")
+		mustApply(t, w, want)
+		if after := state(w); after != before {
+			t.Errorf("there is\n%s\nwant\n%s", after, before)
+		}
+		finished(t, w, want)
+		leads(issuerURL + "/.well-known/openid-configuration")
+		finished(t, w, want)
+	})
+}
+
 // What has changed between a deletion's plan and its turn stays.
 func TestDeletionChangedMeanwhile(t *testing.T) {
 	for _, tt := range []struct {

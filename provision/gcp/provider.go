@@ -30,6 +30,7 @@ type providerState struct {
 	Condition   string            `json:"attributeCondition"`
 	OIDC        *struct {
 		Issuer    string   `json:"issuerUri"`
+		Discovery string   `json:"discoveryUri"` // of the document that names the keys; empty for where OpenID Connect has it
 		Audiences []string `json:"allowedAudiences"`
 		JWKS      string   `json:"jwksJson"`
 	} `json:"oidc"` // nil of a provider for something else, such as AWS or SAML
@@ -171,6 +172,10 @@ func (d *decision) compareTrust(w Provider, have *providerState, set *patch) err
 		if !w.vacant {
 			d.warnings = append(d.warnings, w.loss(have.OIDC.Issuer))
 		}
+	}
+	// Whoever may write elsewhere on the issuer's host could name other keys there.
+	if usual := strings.TrimSuffix(w.IssuerURL, "/") + "/.well-known/openid-configuration"; have.OIDC.Discovery != "" && have.OIDC.Discovery != usual {
+		set.add("oidc.discoveryUri", "", replaced("discovery document ", have.OIDC.Discovery, usual)...)
 	}
 	audiences := w.Audiences
 	surplus := minus(have.OIDC.Audiences, w.Audiences)
