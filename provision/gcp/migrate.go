@@ -175,10 +175,7 @@ func (m *migration) readOld(ctx context.Context) error {
 			"public-bucket to have Google fetch them from %s", m.fromID, m.IssuerURL)
 	}
 	m.from, m.to.Mapping, m.to.Condition = have, have.Mapping, have.Condition
-	if m.to.Audiences = have.OIDC.Audiences; len(m.to.Audiences) == 0 { // then it takes tokens for its own name, in two forms
-		own := m.project.Audience(m.to.Pool, m.fromID)
-		m.to.Audiences = []string{own, "https:" + own}
-	}
+	m.to.Audiences = m.project.accepted(m.to.Pool, m.fromID, have)
 	m.OldKeys = m.oldKeys(m.OldKeys)
 	return nil
 }

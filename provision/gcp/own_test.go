@@ -278,6 +278,22 @@ func TestUsualAudience(t *testing.T) {
 	})
 }
 
+// A provider without a list of audiences takes its own name, in two forms. It takes that beside what is added, and loses it by name.
+func TestOwnNameAsAudience(t *testing.T) {
+	const own = "//iam.googleapis.com/projects/123456789012/locations/global/workloadIdentityPools/demo/providers/demo"
+	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
+		want := installation("demo")
+		mustApply(t, w, want)
+		w.do(t, "PATCH", poolPath+"/providers/demo?updateMask=oidc.allowedAudiences", map[string]any{"oidc": map[string]any{"allowedAudiences": []string{}}})
+		contains(t, preview(t, w, want), "- audience "+own, "- audience https:"+own, "+ audience openshift")
+		want.Provider.Usual = true
+		contains(t, preview(t, w, want), "+ audience openshift", "takes tokens for the audience "+own+", https:"+own+" too; that stays")
+		mustApply(t, w, want)
+		contains(t, state(w), "Audiences:["+own+" https:"+own+" openshift]")
+		finished(t, w, want)
+	})
+}
+
 // A provider finds the keys where the issuer has its discovery document, and nowhere else on that host.
 func TestDiscoveryElsewhere(t *testing.T) {
 	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {

@@ -118,7 +118,7 @@ func (c *Client) decideProvider(p Project, w Provider, have *providerState) (dec
 	if have.Disabled {
 		set.add("disabled", false, "- disabled")
 	}
-	if err := d.compareTrust(w, have, &set); err != nil {
+	if err := d.compareTrust(p, w, have, &set); err != nil {
 		return decision{}, err
 	}
 	keys, err := d.compareKeys(w, have, &set)
@@ -166,7 +166,7 @@ func (w Provider) loss(issuer string) string {
 }
 
 // compareTrust compares whose tokens are taken. The error is about more audiences than Google allows.
-func (d *decision) compareTrust(w Provider, have *providerState, set *patch) error {
+func (d *decision) compareTrust(p Project, w Provider, have *providerState, set *patch) error {
 	if have.OIDC.Issuer != w.IssuerURL {
 		set.add("oidc.issuerUri", w.IssuerURL, replaced("issuer ", have.OIDC.Issuer, w.IssuerURL)...)
 		if !w.vacant {
@@ -177,20 +177,8 @@ func (d *decision) compareTrust(w Provider, have *providerState, set *patch) err
 	if usual := strings.TrimSuffix(w.IssuerURL, "/") + "/.well-known/openid-configuration"; have.OIDC.Discovery != "" && have.OIDC.Discovery != usual {
 		set.add("oidc.discoveryUri", "", replaced("discovery document ", have.OIDC.Discovery, usual)...)
 	}
-	audiences := w.Audiences
-	surplus := minus(have.OIDC.Audiences, w.Audiences)
-	if w.Usual && len(surplus) > 0 {
-		audiences = append(slices.Clone(have.OIDC.Audiences), minus(w.Audiences, have.OIDC.Audiences)...)
-		d.notes = append(d.notes, fmt.Sprintf("provider %s takes tokens for the audience %s too; that stays, unless --prune is given with the whole list of --allowed-audience",
-			w.ID, strings.Join(surplus, ", ")))
-		surplus = nil
-		if n := len(audiences); n > audienceCount {
-			return fmt.Errorf("provider %s would take %d audiences, and Google allows %d: name all that are to stay with --allowed-audience, and add --prune", w.ID, n, audienceCount)
-		}
-	}
-	added := minus(audiences, have.OIDC.Audiences)
-	if len(surplus)+len(added) > 0 {
-		set.add("oidc.allowedAudiences", audiences, lines("- audience ", surplus, "+ audience ", added)...)
+	if err := d.compareAudiences(p.accepted(w.Pool, w.ID, have), w, set); err != nil {
+		return err
 	}
 	if diff := mappingDiff(have.Mapping, w.mapping()); len(diff) > 0 {
 		mapping := maps.Clone(have.Mapping) // other attributes are nothing to us
@@ -205,6 +193,36 @@ func (d *decision) compareTrust(w Provider, have *providerState, set *patch) err
 		set.add("attributeCondition", w.Condition, replaced("attribute condition ", have.Condition, w.Condition)...)
 	case w.Condition == "" && have.Condition != "":
 		d.notes = append(d.notes, fmt.Sprintf("provider %s has an attribute condition that nobody asked for, and that stays: %s", w.ID, have.Condition))
+	}
+	return nil
+}
+
+// accepted returns the audiences whose tokens a provider takes: without a list of them its own name, in two forms
+// (google.iam.v1, Oidc.allowed_audiences).
+func (p Project) accepted(pool, provider string, have *providerState) []string {
+	if len(have.OIDC.Audiences) > 0 {
+		return have.OIDC.Audiences
+	}
+	own := p.Audience(pool, provider)
+	return []string{own, "https:" + own}
+}
+
+// compareAudiences compares whom tokens are for. The error is about more audiences than Google allows.
+func (d *decision) compareAudiences(accepted []string, w Provider, set *patch) error {
+	audiences := w.Audiences
+	surplus := minus(accepted, w.Audiences)
+	if w.Usual && len(surplus) > 0 {
+		audiences = append(slices.Clone(accepted), minus(w.Audiences, accepted)...)
+		d.notes = append(d.notes, fmt.Sprintf("provider %s takes tokens for the audience %s too; that stays, unless --prune is given with the whole list of --allowed-audience",
+			w.ID, strings.Join(surplus, ", ")))
+		surplus = nil
+		if n := len(audiences); n > audienceCount {
+			return fmt.Errorf("provider %s would take %d audiences, and Google allows %d: name all that are to stay with --allowed-audience, and add --prune", w.ID, n, audienceCount)
+		}
+	}
+	added := minus(audiences, accepted)
+	if len(surplus)+len(added) > 0 {
+		set.add("oidc.allowedAudiences", audiences, lines("- audience ", surplus, "+ audience ", added)...)
 	}
 	return nil
 }
