@@ -4,10 +4,12 @@
 package upload
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -54,12 +56,13 @@ type Uploader struct {
 
 // Result is what came of one upload.
 type Result struct {
-	Set       keystore.KeySet // whose keys the relying party holds now
-	Uploaded  bool            // false if it held them already
-	Read      time.Time
-	Strangers []keystore.KeyID // that it had and the store never had
-	Adopted   bool             // it was another's until now, whose keys the strangers are
-	ClockGap  string           // why the record does not count, as a sentence; empty if the clocks agree
+	Set        keystore.KeySet // whose keys the relying party holds now
+	Uploaded   bool            // false if it held them already
+	Read       time.Time
+	Strangers  []keystore.KeyID // that it had and the store never had
+	Unreadable string           // SHA-256, in hex, of what it had in a form that no gate reads, which may be strangers too; empty if it had not
+	Adopted    bool             // it was another's until now, whose keys the strangers are
+	ClockGap   string           // why the record does not count, as a sentence; empty if the clocks agree
 }
 
 // attempts bounds how often an upload starts again since the key set was changed meanwhile.
@@ -223,11 +226,11 @@ func (u *run) read(ctx context.Context, s keystore.KeySet, uploaded time.Time) (
 	at := u.now()
 	held, err := pubkey.Parse("the upload", reading.JWKS)
 	if err != nil {
-		held = nil // keys that nobody can read verify nothing
+		held = nil // for gates it has no key, and the relying party may read it otherwise
 	}
 	sum := sha256.Sum256(reading.JWKS)
 	look := observation.ReadBack(at, observation.Upload{By: u.By, Uploaded: uploaded, Digest: hex.EncodeToString(sum[:]), Generation: s.Generation(),
-		Compared: observation.ComparedWith(s), Forced: u.Force}, held)
+		Unreadable: err != nil && !hasNoKey(reading.JWKS), Compared: observation.ComparedWith(s), Forced: u.Force}, held)
 	u.findStrangers(ctx, s, &look)
 	if !reading.Date.IsZero() {
 		ahead := observation.Offset(at.Sub(reading.Date).Truncate(time.Second))
@@ -268,7 +271,16 @@ func (u *run) findStrangers(ctx context.Context, s keystore.KeySet, l *observati
 			u.Strangers = append(u.Strangers, k.ID)
 		}
 	}
+	if l.Upload.Unreadable && u.Unreadable == "" {
+		u.Unreadable = l.Upload.Digest
+	}
 	u.Adopted = u.Adopted || l.Upload.Adopted
+}
+
+// hasNoKey reports whether a JWKS has no key for anybody who reads it.
+func hasNoKey(jwks []byte) bool {
+	var b bytes.Buffer
+	return len(jwks) == 0 || json.Compact(&b, jwks) == nil && b.String() == `{"keys":[]}`
 }
 
 // unrecordedError is of a reading that could not be recorded.

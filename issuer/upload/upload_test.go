@@ -3,6 +3,8 @@ package upload
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"slices"
@@ -464,6 +466,43 @@ func TestStrangers(t *testing.T) {
 		w.at = w.at.Add(30 * 24 * time.Hour)
 		if r, err := w.sync(f); err != nil || len(r.Strangers) > 0 || (w.copy().Intrusion() != "") != told {
 			t.Errorf("at %s: %+v, %v, %q", w.at, r, err, w.copy().Intrusion())
+		}
+	}
+}
+
+// TestAnIntruderInAFormThatIsNotRead: what a relying party may read and we do not is replaced, told and kept in mind, as a stranger is.
+func TestAnIntruderInAFormThatIsNotRead(t *testing.T) {
+	other := newWorld(t, named())
+	theirs := &fake{}
+	if _, err := other.sync(theirs); err != nil {
+		t.Fatal(err)
+	}
+	replaced := func(old, new string) []byte { return []byte(strings.Replace(string(theirs.jwks), old, new, 1)) }
+	for name, jwks := range map[string][]byte{
+		"a kid with a space": replaced(`"kid":"`, `"kid":"a `),
+		"a member twice":     replaced(`"kid"`, `"kid":"x","kid"`),
+		"keys twice":         replaced(`"keys":`, `"keys":[],"keys":`),
+		"another use":        replaced(`"use":"sig"`, `"use":"signature"`),
+		"no JSON":            []byte("keys"),
+	} {
+		w, f := newWorld(t, named()), &fake{jwks: []byte(` {"keys": []}`)}
+		if r, err := w.sync(f); err != nil || r.Unreadable != "" || w.copy().Intrusion() != "" {
+			t.Fatalf("of nothing: %+v, %v", r, err)
+		}
+		f.jwks, w.u.Adopt = jwks, true // which excuses nothing in a copy that was ours
+		sum := sha256.Sum256(jwks)
+		r, err := w.sync(f)
+		said := w.copy().Intrusion()
+		if err != nil || r.Unreadable != hex.EncodeToString(sum[:]) || r.Adopted || !r.Uploaded || !strings.Contains(said, "had a JWKS in a form that is not read (SHA-256 "+r.Unreadable) {
+			t.Errorf("%s: %+v, %v, %q", name, r, err, said)
+		}
+		if r, err := w.sync(f); err != nil || r.Unreadable != "" || w.copy().Intrusion() != said {
+			t.Errorf("%s, afterwards: %+v, %v, %q", name, r, err, w.copy().Intrusion())
+		}
+		adopted, g := newWorld(t, named()), &fake{jwks: jwks}
+		adopted.u.Adopt = true
+		if r, err := adopted.sync(g); err != nil || !r.Adopted || r.Unreadable == "" || adopted.copy().Intrusion() != "" {
+			t.Errorf("%s, adopted: %+v, %v, %q", name, r, err, adopted.copy().Intrusion())
 		}
 	}
 }

@@ -117,11 +117,11 @@ func (c Copy) Intrusion() string {
 	if n == 0 {
 		return ""
 	}
-	var keys []keystore.KeyID
-	for _, k := range c.Intruded {
-		keys = append(keys, k.ID)
+	var had []string
+	for _, s := range c.Intruded {
+		had = append(had, s.String())
 	}
-	return fmt.Sprintf("the copy %s had %s, which the store never had, last at %s: somebody else uploaded", text.OneLine(c.Upload, 300), ids(keys), c.Intruded[n-1].At.UTC().Format(time.RFC3339))
+	return fmt.Sprintf("the copy %s had %s, which the store never had, last at %s: somebody else uploaded", text.OneLine(c.Upload, 300), text.List(had, 3), c.Intruded[n-1].At.UTC().Format(time.RFC3339))
 }
 
 // Problem says all that is wrong with the copy, as a part of a sentence; empty if nothing is.

@@ -44,6 +44,7 @@ type Upload struct {
 	Strangers  []Key     `json:"-"`                   // of what was read, the keys that the store never had; a record has them by itself
 	Ours       bool      `json:"-"`                   // some of what was read are keys that the store has or had
 	Adopted    bool      `json:"-"`                   // it was another's until now: what it had before is no intrusion
+	Unreadable bool      `json:"-"`                   // it has a form that no gate reads, so that whoever holds it may know other keys than ours
 	Compared   *Compared `json:"-"`                   // the version that it was compared with; a record keeps the newest; nil = not told
 	Forced     bool      `json:"-"`                   // Compared is the newest, whatever is recorded
 }
@@ -177,7 +178,16 @@ type Record struct {
 // Stranger is a key that an upload had and the store never had: somebody else may change what the relying party holds.
 type Stranger struct {
 	Key
-	At time.Time `json:"at"` // when it was read last
+	Unreadable string    `json:"unreadable,omitempty"` // instead of a key: SHA-256, in hex, of a JWKS in a form that no gate reads
+	At         time.Time `json:"at"`                   // when it was read last
+}
+
+// String names the stranger, in one line.
+func (s Stranger) String() string {
+	if s.Unreadable != "" {
+		return "a JWKS in a form that is not read (SHA-256 " + text.OneLine(s.Unreadable, 64) + ")"
+	}
+	return text.OneLine(string(s.ID), 100)
 }
 
 // Failed is a try to bring an upload up to date that came to no reading, or has come to none yet.
@@ -350,17 +360,23 @@ func signs(was []Sign, l Look, at time.Time) []Sign {
 
 // strangers adds those that l saw at a time.
 func strangers(was []Stranger, l Look, at time.Time) []Stranger {
-	var seen []Key
-	if l.Upload != nil {
-		seen = l.Upload.Strangers
-		if l.Upload.Adopted {
+	var seen []Stranger
+	if u := l.Upload; u != nil {
+		for _, k := range u.Strangers {
+			seen = append(seen, Stranger{Key: k, At: at})
+		}
+		if u.Unreadable {
+			seen = append(seen, Stranger{Unreadable: u.Digest, At: at})
+		}
+		if u.Adopted {
 			was, seen = nil, nil
 		}
 	}
-	all := slices.DeleteFunc(slices.Clone(was), func(s Stranger) bool { return slices.Contains(seen, s.Key) || l.End.Sub(s.At) > Memory })
-	for _, k := range seen {
-		all = append(all, Stranger{k, at})
-	}
+	all := slices.DeleteFunc(slices.Clone(was), func(s Stranger) bool {
+		again := func(n Stranger) bool { return n.Key == s.Key && n.Unreadable == s.Unreadable }
+		return slices.ContainsFunc(seen, again) || l.End.Sub(s.At) > Memory
+	})
+	all = append(all, seen...)
 	return all[max(0, len(all)-most):]
 }
 

@@ -50,7 +50,7 @@ func NewCmdSync(f *cli.Factory, cloud Cloud) *cobra.Command {
 		"(issuer set --relying-party " + cloud.Kind + "-upload:PLACE), read what it holds, upload the published keys unless they are there, read them\n" +
 		"back, and record that as an observation: gates wait for it. Run it after each change of the keys, or by a timer every\n" +
 		fmt.Sprintf("few minutes, since a gate asks for a reading of the last %.0f. Keys that a copy has and the store never had are named\n"+
-			"and replaced, and the exit code is 1.", keystore.ObservationFresh.Minutes())
+			"and replaced, as is a JWKS in a form that is not read, and the exit code is 1.", keystore.ObservationFresh.Minutes())
 	cmd.Example = "  keypost " + cloud.Kind + " sync-keys prod-a --store file:///srv/keysets --observations file:///srv/observations\n" +
 		"  keypost " + cloud.Kind + " sync-keys --all --store file:///srv/keysets --observations file:///srv/observations"
 	f.ObservationsFlag(cmd.Flags())
@@ -72,7 +72,8 @@ type synced struct {
 	Uploaded  bool             `json:"uploaded"` // false: it had the published keys already
 	Keys      []keystore.KeyID `json:"keys,omitempty"`
 	ReadAt    time.Time        `json:"readAt,omitzero"`
-	Strangers []keystore.KeyID `json:"strangers,omitempty"` // keys that it had and the store never had
+	Strangers []keystore.KeyID `json:"strangers,omitempty"`        // keys that it had and the store never had
+	Unread    string           `json:"unreadableSHA256,omitempty"` // of a JWKS that it had in a form that is not read
 	Error     string           `json:"error,omitempty"`
 }
 
@@ -235,7 +236,7 @@ func (o *syncOptions) sync(ctx context.Context, u upload.Uploader, w work) (sync
 	if _, is := errors.AsType[*upload.BehindError](err); is {
 		err = cli.WithHint(err, NewestHint, append(cli.SyncCommand(w.set), "--force"))
 	}
-	row.Uploaded, row.ReadAt, row.Strangers = r.Uploaded, cli.NotBefore(r.Read), r.Strangers
+	row.Uploaded, row.ReadAt, row.Strangers, row.Unread = r.Uploaded, cli.NotBefore(r.Read), r.Strangers, r.Unreadable
 	if err != nil {
 		row.Error = err.Error()
 		return row, err
@@ -258,6 +259,9 @@ func (o *syncOptions) strangers(party string, r upload.Result) error {
 	var names []string
 	for _, id := range r.Strangers {
 		names = append(names, text.OneLine(string(id), 100))
+	}
+	if r.Unreadable != "" {
+		names = append(names, observation.Stranger{Unreadable: r.Unreadable}.String())
 	}
 	switch had := fmt.Sprintf("%s had keys that the store never had: %s; they are replaced", party, text.List(names, 8)); {
 	case len(names) == 0:
