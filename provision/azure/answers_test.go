@@ -158,6 +158,35 @@ func TestAnIDThatIsNoneIsRefused(t *testing.T) {
 	}
 }
 
+// A workload shows its tokens to the tenant that its Secret names: it is the subscription's, whatever an answer about an identity says.
+func TestAnIdentityOfAnotherTenantIsRefused(t *testing.T) {
+	const evil = "66666666-6666-6666-6666-666666666666"
+	for _, there := range []bool{false, true} {
+		for _, given := range []string{tenant, ""} {
+			w := newWorld(t, fakeazure.Options{})
+			o := w.identities(t, usual()[2])
+			if there {
+				_, err := azure.CreateIdentities(t.Context(), o)
+				must(t, err)
+				must(t, os.RemoveAll(filepath.Join(w.Out(), "manifests")))
+			}
+			o.Tenant = given
+			o.Transport = bent{w.Client(), func(r *http.Request, resp *http.Response) {
+				if strings.Contains(r.URL.Path, "/userAssignedIdentities") && !strings.Contains(r.URL.Path, "federated") {
+					rewrite(t, resp, func(s string) string { return strings.ReplaceAll(s, tenant, evil) })
+				}
+			}}
+			_, err := azure.CreateIdentities(t.Context(), o)
+			if err == nil || !strings.Contains(err.Error(), "is of tenant "+evil+" in Azure's answer, and its subscription is of "+tenant) {
+				t.Errorf("there %v, given %q: %v", there, given, err)
+			}
+			if secrets, _ := filepath.Glob(filepath.Join(w.Out(), "manifests", "*")); len(secrets) > 0 {
+				t.Errorf("there %v, given %q: it wrote %q", there, given, secrets)
+			}
+		}
+	}
+}
+
 // An identity whose answer says nothing is not printed with empty IDs.
 func TestAnEmptyAnswerIsNoIdentity(t *testing.T) {
 	for _, answer := range []string{"{}", "null", ""} {

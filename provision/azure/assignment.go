@@ -135,7 +135,7 @@ func (c *client) assignmentsOf(ctx context.Context, identity string) ([]assignme
 	if s == nil {
 		return nil, nil
 	}
-	if err := s.check(); err != nil {
+	if err := c.check(*s); err != nil {
 		return nil, err
 	}
 	return c.assignmentsTo(ctx, s.principal)

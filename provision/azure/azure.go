@@ -86,6 +86,7 @@ func (r *run) identify(ctx context.Context) error {
 	if r.tenant, err = r.client.Tenant(ctx); err != nil {
 		return err
 	}
+	r.client.tenant = r.tenantID()
 	r.Place(fmt.Sprintf("Subscription %s, tenant %s", r.o.Subscription, cmp.Or(r.tenant, "unknown, as the caller may not read the subscription")))
 	if r.tenant != "" && r.o.Tenant != "" && !strings.EqualFold(r.o.Tenant, r.tenant) {
 		return problem(WrongTenant, "subscription %s is of tenant %s, not of %s; nothing was changed", r.o.Subscription, r.tenant, r.o.Tenant)

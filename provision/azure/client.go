@@ -14,6 +14,7 @@ import (
 // client calls Azure for one run, and remembers what it was shown.
 type client struct {
 	*arm.Client
+	tenant string // the subscription's; empty where nobody said which
 
 	mu   sync.Mutex
 	seen map[string]identityState // by name in lower case: as Azure last showed it

@@ -41,6 +41,19 @@ func (s identityState) check() error {
 	return nil
 }
 
+// check returns an error for an identity with an ID that is none, or of another tenant than the subscription's: an identity is of its
+// subscription's tenant (https://learn.microsoft.com/entra/identity/managed-identities-azure-resources/overview), and a workload
+// would show its tokens to whichever tenant its Secret names.
+func (c *client) check(s identityState) error {
+	if err := s.check(); err != nil {
+		return err
+	}
+	if c.tenant != "" && !strings.EqualFold(s.tenant, c.tenant) {
+		return fmt.Errorf("%s %s is of tenant %s in Azure's answer, and its subscription is of %s: see what is between here and Azure", identityThing, s.name, s.tenant, c.tenant)
+	}
+	return nil
+}
+
 // readIdentities returns those of a group; none if the group is not there.
 func (c *client) readIdentities(ctx context.Context, group string) ([]identityState, error) {
 	list, err := arm.All(ctx, arm.PagesOf(c.Client, "Microsoft.ManagedIdentity/userAssignedIdentities/read",
@@ -120,14 +133,14 @@ func (c *client) identitySteps(h home, name string, have *identityState) ([]clou
 			}
 			made := stateOf(i.Identity)
 			made.name = name
-			if err := made.check(); err != nil {
+			if err := c.check(made); err != nil {
 				return cloud.Refused, err
 			}
 			c.learnNew(made)
 			return cloud.Accepted, nil
 		}}}, nil
 	}
-	if err := have.check(); err != nil {
+	if err := c.check(*have); err != nil {
 		return nil, err
 	}
 	if !h.owner.owns(have.tags) && !h.adopt {

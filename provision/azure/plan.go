@@ -271,7 +271,7 @@ func (r *run) planRemoval(ctx context.Context, identities []identityState, roles
 		return plan.Plan{}, nil
 	}
 	for _, s := range identities {
-		if err := s.check(); err != nil {
+		if err := r.client.check(s); err != nil {
 			return plan.Plan{}, err
 		}
 	}
