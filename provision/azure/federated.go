@@ -165,7 +165,7 @@ func place(have, want []credential, w credential) replacement {
 
 // sameIssuer reports whether one URL is the other, or what a typing error made of it: Entra takes no token for that.
 func sameIssuer(a, b string) bool {
-	return strings.EqualFold(strings.TrimRight(a, "/"), strings.TrimRight(b, "/"))
+	return sameName(strings.TrimRight(a, "/"), strings.TrimRight(b, "/"))
 }
 
 // planCredentials plans the federated credentials of an identity, all in one action: Azure takes one write at a time for an

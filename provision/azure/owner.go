@@ -66,9 +66,9 @@ func owners(tags map[string]string) []string {
 		if tags[k] != ccoctl.Owned {
 			continue
 		}
-		if strings.EqualFold(k, workloadTag) {
+		if sameName(k, workloadTag) {
 			names = append(names, "create-identity")
-		} else if len(k) > len(ownerTagPrefix) && strings.EqualFold(k[:len(ownerTagPrefix)], ownerTagPrefix) {
+		} else if len(k) > len(ownerTagPrefix) && sameName(k[:len(ownerTagPrefix)], ownerTagPrefix) {
 			names = append(names, k[len(ownerTagPrefix):])
 		}
 	}
@@ -79,7 +79,7 @@ func owners(tags map[string]string) []string {
 // and may give back either (https://learn.microsoft.com/azure/azure-resource-manager/management/tag-resources).
 func named(tags map[string]string, key string) map[string]string {
 	for k, v := range tags {
-		if k != key && strings.EqualFold(k, key) {
+		if k != key && sameName(k, key) {
 			tags = maps.Clone(tags)
 			delete(tags, k)
 			tags[key] = v
@@ -120,3 +120,7 @@ func (c *client) patchTags(ctx context.Context, id string, operation armresource
 	}
 	return arm.Answer(err)
 }
+
+// sameName reports whether two names of tags differ at most in letter case. Of what Unicode folds, an "ſ" is no "s", and the sign
+// of kelvins no "k": the tag is another one to Azure, and its thing somebody else's. Either is longer than the letter.
+func sameName(a, b string) bool { return len(a) == len(b) && strings.EqualFold(a, b) }

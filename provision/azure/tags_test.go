@@ -48,3 +48,49 @@ func TestOthersTagsStayMeanwhile(t *testing.T) {
 		}
 	}
 }
+
+// A tag that Unicode's letters make look like ours is another one to Azure, and its thing is not ours to delete.
+func TestATagOfOtherLettersIsNotOurs(t *testing.T) {
+	for tag, ours := range map[string]bool{
+		"openshift.io_cloud-credential-operator_kasse":      true,
+		"OPENSHIFT.IO_CLOUD-CREDENTIAL-OPERATOR_KASSE":      true,
+		"openſhift.io_cloud-credential-operator_kasse":      false,
+		"openshift.io_cloud-credential-operator_kaſse":      false,
+		"openshift.io_cloud-credential-operator_\u212aasse": false, // the sign of kelvins
+		"openshift.io_cloud-credential-operator_kasse ":     false,
+	} {
+		w := newWorld(t, fakeazure.Options{})
+		o := w.options()
+		o.Name = "kasse"
+		_, err := azure.CreateIdentities(t.Context(), azure.IdentitiesOptions{Options: o, Identities: w.requests(t, usual()...)})
+		must(t, err)
+		other := home + "/providers/Microsoft.ManagedIdentity/userAssignedIdentities/other"
+		w.arm(t, "PUT", other, "2024-11-30", `{"location":"centralus","tags":{"`+tag+`":"owned"}}`)
+		_, err = azure.Delete(t.Context(), azure.DeleteOptions{Options: o, Group: true})
+		if (err == nil) != ours {
+			t.Errorf("%q: the group with it: %v", tag, err)
+		}
+		_, err = azure.Delete(t.Context(), azure.DeleteOptions{Options: o})
+		must(t, err)
+		if left := w.State().Identities; (len(left) == 0) != ours || len(left) > 1 {
+			t.Errorf("%q: left %+v", tag, left)
+		}
+	}
+}
+
+// A credential for an issuer of other letters is another issuer's, and stays beside.
+func TestAnIssuerOfOtherLettersIsAnother(t *testing.T) {
+	for _, c := range []struct {
+		a, b string
+		same bool
+	}{
+		{"https://oidc.example.com/prod-a", "https://oidc.example.com/prod-a", true},
+		{"https://oidc.example.com/Prod-A/", "https://oidc.example.com/prod-a", true},
+		{"https://oidc.example.com/prod-\u212a", "https://oidc.example.com/prod-k", false},
+		{"https://oidc.example.com/ſ", "https://oidc.example.com/s", false},
+	} {
+		if got := azure.SameIssuer(c.a, c.b); got != c.same {
+			t.Errorf("%q and %q: %v", c.a, c.b, got)
+		}
+	}
+}
