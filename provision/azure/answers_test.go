@@ -2,6 +2,7 @@ package azure_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -183,6 +184,56 @@ func TestAnIdentityOfAnotherTenantIsRefused(t *testing.T) {
 			if secrets, _ := filepath.Glob(filepath.Join(w.Out(), "manifests", "*")); len(secrets) > 0 {
 				t.Errorf("there %v, given %q: it wrote %q", there, given, secrets)
 			}
+		}
+	}
+}
+
+// Of a list of assignments nothing is deleted that is not an assignment where the list says it is.
+func TestAnAssignmentWithAnotherIDIsRefused(t *testing.T) {
+	const guid = "12345678-1234-1234-1234-123456789012"
+	assigned := "/subscriptions/" + subscription + "/resourceGroups/prod-a/providers/Microsoft.Authorization/roleAssignments/"
+	for name, id := range map[string]string{
+		"another subscription": strings.Replace(assigned, subscription, "22222222-2222-3333-4444-555555555555", 1) + "NAME",
+		"something else":       "/subscriptions/" + subscription + "/resourceGroups/prod/providers/Microsoft.Compute/virtualMachines/db",
+		"something else with an end that fits": "/subscriptions/22222222-2222-3333-4444-555555555555/resourceGroups/prod/providers/Microsoft.Compute/virtualMachines/db?x=" +
+			assigned + "NAME",
+		"another assignment": assigned + guid,
+		"above it":           assigned + "../../NAME",
+		"none":               "",
+	} {
+		for _, prune := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s %v", name, prune), func(t *testing.T) {
+				w := newWorld(t, fakeazure.Options{})
+				o := w.identities(t, usual()[1:]...)
+				_, err := azure.CreateIdentities(t.Context(), o)
+				must(t, err)
+				form := regexp.MustCompile(`"id":"[^"]*/roleAssignments/([^"]*)"`)
+				ctx, stop := context.WithCancel(t.Context())
+				defer stop()
+				transport := bent{w.Client(), func(r *http.Request, resp *http.Response) {
+					if r.Method == http.MethodDelete {
+						stop() // it would look for minutes whether that shows
+					}
+					if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/roleAssignments") {
+						rewrite(t, resp, func(s string) string {
+							return form.ReplaceAllString(s, `"id":"`+strings.Replace(id, "NAME", "$1", 1)+`"`)
+						})
+					}
+				}}
+				o = w.identities(t, request{"storage", "op", "permissions: [Microsoft.Compute/disks/read]"})
+				o.Transport, o.Prune = transport, true
+				gone := azure.DeleteOptions{Options: w.options()}
+				gone.Transport = transport
+				w.writes()
+				if prune {
+					_, err = azure.CreateIdentities(ctx, o)
+				} else {
+					_, err = azure.Delete(ctx, gone)
+				}
+				if wrote := w.writes(); err == nil || !strings.Contains(err.Error(), "which is none of an assignment there") || len(wrote) > 0 {
+					t.Errorf("%v, and it wrote %q", err, wrote)
+				}
+			})
 		}
 	}
 }

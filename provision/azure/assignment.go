@@ -43,7 +43,25 @@ func (c *client) within(scope string) bool {
 func (c *client) assignmentsTo(ctx context.Context, principal string) ([]assignmentState, error) {
 	filter := url.PathEscape("principalId eq '" + principal + "'") // this call of the SDK's puts it into the URL as it is
 	list, err := c.readAssignments(ctx, &armauthorization.RoleAssignmentsClientListForSubscriptionOptions{Filter: &filter})
-	return slices.DeleteFunc(list, func(a assignmentState) bool { return !strings.EqualFold(a.principal, principal) }), err
+	if err != nil {
+		return nil, err
+	}
+	return c.boundTo(list, principal)
+}
+
+// boundTo returns the assignments of a principal. It refuses one of the subscription that has another ID than its scope and its name
+// make: what such an ID names would be deleted, whatever that is.
+func (c *client) boundTo(list []assignmentState, principal string) ([]assignmentState, error) {
+	own := slices.DeleteFunc(slices.Clone(list), func(a assignmentState) bool { return !strings.EqualFold(a.principal, principal) })
+	for _, a := range own {
+		id := a.scope + "/providers/Microsoft.Authorization/roleAssignments/" + a.name
+		sound := isScope(strings.ToLower(a.scope)) && arm.IsGUID(a.name) && strings.EqualFold(a.id, id)
+		if c.within(a.scope) && !sound {
+			return nil, fmt.Errorf("a role assignment of principal %s at %q has the ID %q in Azure's answer, which is none of an assignment there: see what is between here and Azure",
+				principal, a.scope, a.id)
+		}
+	}
+	return own, nil
 }
 
 // readAssignments returns those of the subscription, of all principals if the options have no filter.

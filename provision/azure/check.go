@@ -118,15 +118,20 @@ func (i identity) check() []error {
 func (o Options) checkScopes(i identity) []error {
 	var errs []error
 	for _, s := range i.scopes {
-		parts := strings.Split(s, "/")
 		switch {
-		case !scopeForm.MatchString(s), slices.Contains(parts, "."), slices.Contains(parts, ".."):
+		case !isScope(s):
 			errs = append(errs, fmt.Errorf("%s: the scope %q is not the ID of a subscription, a resource group or a resource", i.request, s))
-		case !strings.EqualFold(parts[2], o.Subscription):
+		case !strings.EqualFold(strings.Split(s, "/")[2], o.Subscription):
 			errs = append(errs, fmt.Errorf("%s: the scope %q is not in subscription %s, the only one in which anything may be changed", i.request, s, o.Subscription))
 		}
 	}
 	return errs
+}
+
+// isScope reports whether s has the form of the ID of a subscription, a resource group or a resource, and is a path as it stands.
+func isScope(s string) bool {
+	parts := strings.Split(s, "/")
+	return scopeForm.MatchString(s) && !slices.Contains(parts, ".") && !slices.Contains(parts, "..")
 }
 
 // checkPart checks an issuer, a subject or an audience, which Entra compares letter by letter.

@@ -286,7 +286,10 @@ func (r *run) planRemoval(ctx context.Context, identities []identityState, roles
 	var notes []string
 	for _, s := range identities {
 		r.client.learn(s)
-		own := slices.DeleteFunc(slices.Clone(all), func(a assignmentState) bool { return !strings.EqualFold(a.principal, s.principal) })
+		own, err := r.client.boundTo(all, s.principal)
+		if err != nil {
+			return plan.Plan{}, err
+		}
 		stage, stays := r.client.planDeleteAssignments(s.name, own)
 		unassign, notes = append(unassign, stage...), append(notes, stays...)
 		remove = append(remove, r.client.planDeleteIdentity(r.home(), s)...)
