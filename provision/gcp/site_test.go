@@ -1,6 +1,7 @@
 package gcp_test
 
 import (
+	"crypto/elliptic"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -10,8 +11,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/provision/gcp"
+	"github.com/keypost/keypost/provision/install"
 	"github.com/keypost/keypost/test/fakegcp"
+	"github.com/keypost/keypost/test/keys"
 	"github.com/keypost/keypost/test/scene"
 )
 
@@ -164,5 +168,29 @@ func TestDeletionReadsEveryFeatureSet(t *testing.T) {
 	check(t, os.WriteFile(filepath.Join(requests.Dir, "bad.yaml"), []byte("x: ["), 0o600))
 	if _, err := gcp.Delete(t.Context(), gcp.DeleteOptions{Options: s.options(), Requests: requests.Dir}); err == nil || !strings.Contains(err.Error(), "bad.yaml") {
 		t.Errorf("error %v", err)
+	}
+}
+
+// A key that is stored is checked as one in a file is, before Google is asked anything. A retired one signs nothing.
+func TestStoredKeysAreChecked(t *testing.T) {
+	rs256, err := keystore.NewPublic(keys.NewRSA()().Public())
+	check(t, err)
+	es384, err := keystore.NewPublic(keys.EC(elliptic.P384(), 1).Public())
+	check(t, err)
+	for state, refused := range map[keystore.State]bool{keystore.Active: true, keystore.Next: true, keystore.Retired: false} {
+		for _, mode := range []install.Mode{install.Preview, install.Apply} {
+			s := newSite(t)
+			s.StoreKeys(t, rs256, es384, state)
+			mustApply(t, s.world, gcp.Wanted{Pool: &gcp.Pool{ID: "prod-a", Owner: gcp.OwnedBy("prod-a")}})
+			s.ResetCalls()
+			o := gcp.CreateOptions{Options: s.options(), Stored: true}
+			o.Mode = mode
+			switch _, err := gcp.Create(t.Context(), o); {
+			case !refused:
+				check(t, err)
+			case err == nil || !strings.Contains(err.Error(), "is for ES384, and Google takes tokens signed with RS256 or ES256 alone") || len(s.Calls()) > 0:
+				t.Errorf("%s: %v, after %d calls", state, err, len(s.Calls()))
+			}
+		}
 	}
 }

@@ -17,7 +17,8 @@ import (
 // these; none of them changes anything. An error ends the run, and is returned as it is.
 type Cloud interface {
 	// Check returns an error if what is wanted breaks a rule of the cloud's: for names, lengths, the issuer URL, the
-	// cluster's key (zero if it is still to be generated). It is called first.
+	// cluster's key (zero if it is still to be generated). It is called first, and again for each other key that is
+	// published under the issuer URL already and not retired.
 	Check(key keystore.VerificationKey) error
 
 	// Identify finds out whose the credentials are, and reports it with [Run.Place]. It refuses what is not meant. It may complete
@@ -179,6 +180,9 @@ func (c *creation) check(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := c.checkStored(); err != nil {
+		return err
+	}
 	if c.o.Stored {
 		return c.set.takeStored(path(c.Dir, ccoctl.PublicKeyName))
 	}
@@ -189,6 +193,19 @@ func (c *creation) check(ctx context.Context) error {
 		return nil // the pair is kept elsewhere
 	}
 	return c.set.checkKey(c.set.Stored)
+}
+
+// checkStored has the cloud check the keys that are published already, by any of which the cluster may sign.
+func (c *creation) checkStored() error {
+	for _, k := range c.set.Stored.Keys() {
+		if k.State == keystore.Retired || k.ID() == c.keys.key.ID() {
+			continue
+		}
+		if err := c.cloud.Check(k.VerificationKey); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // checkDir returns an error if the output directory is another cluster's: its manifests would be replaced one by one, and an installer

@@ -119,6 +119,29 @@ func (s *Scene) WriteKeys(t testing.TB) keystore.VerificationKey {
 	return k.Public()
 }
 
+// StoreKeys stores a key set of the issuer's with an active key, and another one in a state.
+func (s *Scene) StoreKeys(t testing.TB, active, other keystore.VerificationKey, state keystore.State) {
+	t.Helper()
+	url, err := keystore.ParseIssuerURL(IssuerURL, true)
+	check(t, err)
+	change := keystore.Change{At: time.Now(), By: "me", Why: "test", Force: true}
+	spec := keystore.Spec{Name: "prod-a", Issuers: []keystore.IssuerURL{url}, Keys: []keystore.VerificationKey{active}, Dev: true, Policy: s.Options().Policy}
+	if state != keystore.Next {
+		spec.Keys = append(spec.Keys, other)
+	}
+	set, err := keystore.New(change, spec)
+	check(t, err)
+	switch state {
+	case keystore.Next:
+		set, err = set.Add(change, other)
+	case keystore.Retired:
+		set, err = set.Retire(change, other.ID(), keystore.Evidence{Statement: "test"})
+	case keystore.Active:
+	}
+	check(t, err)
+	check(t, keystore.Create(t.Context(), s.Store, set))
+}
+
 // Held fails the test unless a text holds others, in this order.
 func Held(t testing.TB, text string, want ...string) {
 	t.Helper()
