@@ -24,6 +24,25 @@ import (
 	"github.com/keypost/keypost/test/scene"
 )
 
+// Azure takes names of resource groups for the same that differ in letter case alone, and so may flags have them.
+func TestGroupsInOtherLetterCase(t *testing.T) {
+	w := newWorld(t, fakeazure.Options{})
+	o := w.identities(t, usual()...)
+	_, err := azure.CreateIdentities(t.Context(), o)
+	must(t, err)
+	w.writes()
+	o.DNSGroup, o.NetworkGroup = "PROD-A", "Prod-A-OIDC"
+	_, err = azure.CreateIdentities(t.Context(), o)
+	must(t, err)
+	if wrote := w.writes(); slices.ContainsFunc(wrote, func(c string) bool { return strings.Contains(strings.ToLower(c), "resourcegroups/write") }) {
+		t.Errorf("it wrote %q", wrote)
+	}
+	o.DNSGroup = "PROD-B"
+	if _, err = azure.CreateIdentities(t.Context(), o); err == nil || !strings.Contains(err.Error(), "there is no resource group PROD-B") {
+		t.Errorf("error %v", err)
+	}
+}
+
 // least returns what the README tells people to allow. The first two only find mistakes early.
 func least(t *testing.T) []string {
 	t.Helper()

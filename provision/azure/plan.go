@@ -15,7 +15,7 @@ import (
 
 // world is what is there of what a run is about.
 type world struct {
-	groups     map[string]*groupState // by name; nil for one that is not there
+	groups     map[string]*groupState // by name, as spelled where it was first named; nil for one that is not there
 	identities []identityState
 	roles      []roleState // custom ones of the subscription
 
@@ -26,6 +26,16 @@ type world struct {
 type hanging struct {
 	credentials []credential
 	assignments []assignmentState
+}
+
+// group returns the one of a name, in whatever letter case; nil if it is not there.
+func (w *world) group(name string) *groupState {
+	for have, g := range w.groups {
+		if strings.EqualFold(have, name) {
+			return g
+		}
+	}
+	return nil
 }
 
 // identity returns the one of a name; nil if it is not there.
@@ -124,7 +134,7 @@ func (r *run) planGroups(w *world) (plan.Plan, error) {
 	var all plan.Plan
 	var stage plan.Stage
 	for _, name := range present([]string{r.o.OIDCGroup, r.o.InstallGroup}) {
-		p, err := r.client.planGroup(group{name: name, location: r.o.Region, owner: r.owner, tags: r.o.Tags, adopt: r.o.Adopt}, w.groups[name])
+		p, err := r.client.planGroup(group{name: name, location: r.o.Region, owner: r.owner, tags: r.o.Tags, adopt: r.o.Adopt}, w.group(name))
 		if err != nil {
 			return plan.Plan{}, err
 		}
@@ -134,7 +144,7 @@ func (r *run) planGroups(w *world) (plan.Plan, error) {
 		}
 	}
 	for _, name := range present([]string{r.o.DNSGroup, r.o.NetworkGroup}) {
-		if w.groups[name] == nil {
+		if w.group(name) == nil {
 			return plan.Plan{}, fmt.Errorf("there is no resource group %s in subscription %s, in which roles are to be assigned", name, r.o.Subscription)
 		}
 	}

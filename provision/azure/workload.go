@@ -60,7 +60,7 @@ func CreateIdentity(ctx context.Context, o WorkloadOptions) (WorkloadCreated, er
 // planWorkload plans the identity, and its group only if there is none: a group that is there may be anybody's.
 func (r *run) planWorkload(w *world, i identity) (plan.Plan, error) {
 	var groups plan.Plan
-	if w.groups[r.o.OIDCGroup] == nil {
+	if w.group(r.o.OIDCGroup) == nil {
 		var err error
 		if groups, err = r.planGroups(w); err != nil {
 			return groups, err
