@@ -285,6 +285,9 @@ func (s switchRecord) SetMovedAt(ctx context.Context, at time.Time) ([]string, e
 	if g == nil {
 		return nil, fmt.Errorf("there is no resource group %s", s.run.o.OIDCGroup)
 	}
+	if !s.run.owner.owns(g.tags) {
+		return nil, s.run.owner.refuse(groupThing+" "+g.name, g.tags)
+	}
 	operation, value := armresources.TagsPatchOperationMerge, at.UTC().Format(time.RFC3339)
 	if at.IsZero() {
 		operation, value = armresources.TagsPatchOperationDelete, have

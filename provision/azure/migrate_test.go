@@ -112,6 +112,33 @@ func TestSwitchIsForgotten(t *testing.T) {
 	forgotten("a killed run")
 }
 
+// The record of a switch is no exception to whose a resource group is: another installation's is not written to.
+func TestTheRecordOfASwitchAsksWhoseTheGroupIs(t *testing.T) {
+	const (
+		old   = "https://prod-a.blob.core.windows.net/prod-a"
+		group = "/subscriptions/" + subscription + "/resourceGroups/prod-a-oidc"
+	)
+	w := newWorld(t, fakeazure.Options{})
+	before := w.identities(t, usual()...)
+	before.IssuerURL = old
+	_, err := azure.CreateIdentities(t.Context(), before)
+	must(t, err)
+	key, err := keystore.NewPublic(keys.NewRSA()().Public())
+	must(t, err)
+	o := azure.MigrateOptions{Options: w.options(), Move: install.Move{Old: old, OldKeys: func(context.Context) ([]keystore.VerificationKey, error) {
+		return []keystore.VerificationKey{key}, nil
+	}}}
+	w.arm(t, "PATCH", group, "2021-04-01", fmt.Sprintf(`{"tags":{"openshift.io_cloud-credential-operator_prod-b":"owned",%q:"2020-01-01T00:00:00Z"}}`, azure.MovedAtTag("prod-a", old)))
+	w.writes()
+	_, err = azure.Migrate(t.Context(), o)
+	if !is(azure.NotOwned)(err) || !strings.Contains(err.Error(), "resource group prod-a-oidc belongs to prod-b, and does not bear the tag openshift.io_cloud-credential-operator_prod-a=owned") {
+		t.Errorf("error %v", err)
+	}
+	if wrote := w.writes(); len(wrote) > 0 {
+		t.Errorf("it wrote %q", wrote)
+	}
+}
+
 // Of the group's tags the record alone is written: what another program writes between the reading and the writing stays. An answer
 // that is no group's, whose tags would be none, writes nothing.
 func TestTheRecordOfASwitchLeavesOtherTags(t *testing.T) {

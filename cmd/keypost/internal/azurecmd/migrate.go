@@ -3,6 +3,7 @@ package azurecmd
 import (
 	"cmp"
 	"context"
+	"errors"
 
 	"github.com/spf13/cobra"
 
@@ -56,7 +57,7 @@ func (f *migrateFlags) run(ctx context.Context, r *run) error {
 	if err == nil {
 		r.SayGate(done.Gate)
 	}
-	switch end, err := r.Ended(done.Preview, f.move.Hinted(err)); {
+	switch end, err := r.Ended(done.Preview, f.hinted(err)); {
 	case end:
 		return err
 	case f.move.Finish:
@@ -65,6 +66,15 @@ func (f *migrateFlags) run(ctx context.Context, r *run) error {
 		return r.Result(cloudcmd.Moved{From: f.move.Old, To: f.IssuerURL, Finished: true})
 	}
 	return f.sayNext(r, done.KeySet)
+}
+
+// hinted adds to an error of a migration what to do about it.
+func (f *migrateFlags) hinted(err error) error {
+	if e, is := errors.AsType[*azure.Error](err); is && e.Problem == azure.NotOwned {
+		return cli.WithHint(err, "name the resource group that the identities of %s were made in (--oidc-resource-group-name); if it is this one, give it that tag: "+
+			"az tag update --operation Merge --resource-id %s --tags TAG", f.Name, cli.Quoted("/subscriptions/"+f.Subscription+"/resourceGroups/"+f.OIDCGroup))
+	}
+	return f.move.Hinted(err)
 }
 
 // sayNext prints what switches the cluster, and what comes before and after.
