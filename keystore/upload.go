@@ -86,12 +86,14 @@ func isProvider(place string) bool {
 		}
 	}
 	number := parts[1] != "" && parts[1][0] != '0' && !strings.ContainsFunc(parts[1], func(r rune) bool { return r < '0' || r > '9' })
-	return number && len(parts[1]) <= 19 && isPoolID(parts[5]) && isPoolID(parts[7])
+	return number && len(parts[1]) <= 19 && IsPoolID(parts[5]) && IsPoolID(parts[7])
 }
 
-// isPoolID reports whether Google takes id as that of a pool or provider: 4 to 32 of a-z, 0-9 and hyphens.
-func isPoolID(id string) bool {
-	return len(id) >= 4 && len(id) <= 32 && !strings.ContainsFunc(id, func(r rune) bool {
+// IsPoolID reports whether Google takes id as that of a workload identity pool or of a provider: 4 to 32 of a-z, 0-9 and hyphens, and
+// not with the prefix gcp-, which Google keeps to itself
+// (https://cloud.google.com/iam/docs/reference/rest/v1/projects.locations.workloadIdentityPools/create).
+func IsPoolID(id string) bool {
+	return len(id) >= 4 && len(id) <= 32 && !strings.HasPrefix(id, "gcp-") && !strings.ContainsFunc(id, func(r rune) bool {
 		return r != '-' && (r < 'a' || r > 'z') && (r < '0' || r > '9')
 	})
 }

@@ -42,6 +42,8 @@ func TestUploadsAreNamedInOneWay(t *testing.T) {
 		"gcp-upload:projects/123/locations/global/workloadIdentityPools/prod-a":                           "is no provider",
 		"gcp-upload:projects/123/locations/global/workloadIdentityPools/prod-a/providers/x":               "is no provider",
 		"gcp-upload:projects/123/locations/global/workloadIdentityPools/Prod-A/providers/prod-a":          "is no provider",
+		"gcp-upload:projects/123/locations/global/workloadIdentityPools/gcp-pool/providers/prod-a":        "is no provider",
+		"gcp-upload:projects/123/locations/global/workloadIdentityPools/prod-a/providers/gcp-prod":        "is no provider",
 		"gcp-upload:projects/123/locations/europe/workloadIdentityPools/prod-a/providers/prod-a":          "is no provider",
 		"gcp-upload:projects/123/locations/global/workloadIdentityPools/prod-a/providers/prod-a/keys/one": "is no provider",
 		"gcp-upload:": "KIND-upload:PLACE",
