@@ -64,7 +64,8 @@ func (r *run) accountScripts(number, i int, wanted Accounts) []ccoctl.File {
 	project, a := text.Quoted(r.o.Project), wanted.List[i]
 	display := wanted.display(a)
 	account, role, bindings, config := ccoctl.GCPAccountScripts(number, display)
-	email := fmt.Sprintf(`"%s@$project.iam.gserviceaccount.com"`, wanted.id(a))
+	email := Project{ID: r.o.Project}.Email(wanted.id(a))
+	member := text.Quoted("serviceAccount:" + email)
 	const ask = `project=$(gcloud projects describe %s --format='value(projectId)')
 number=$(gcloud projects describe %[1]s --format='value(projectNumber)')`
 	known := fmt.Sprintf(ask, project)
@@ -76,10 +77,10 @@ number=$(gcloud projects describe %[1]s --format='value(projectNumber)')`
 	}
 	if body := wanted.RoleJSON(i, r.o.Project); body != nil {
 		files = append(files, script(role, "to create IAM custom role for "+display, post("projects/"+r.o.Project+"/roles", body)))
-		add(`projects add-iam-policy-binding "$project"`, `"serviceAccount:`+email[1:], `"projects/$project/roles/`+roleID(r.o.Project, a.requested())+`"`)
+		add(`projects add-iam-policy-binding "$project"`, member, `"projects/$project/roles/`+roleID(r.o.Project, a.requested())+`"`)
 	}
 	for _, name := range a.Roles {
-		add(`projects add-iam-policy-binding "$project"`, `"serviceAccount:`+email[1:], text.Quoted(name))
+		add(`projects add-iam-policy-binding "$project"`, member, text.Quoted(name))
 	}
 	for _, subject := range a.Subjects {
 		add("iam service-accounts add-iam-policy-binding "+email, fmt.Sprintf(
