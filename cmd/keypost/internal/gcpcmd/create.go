@@ -20,6 +20,7 @@ import (
 type run struct {
 	*cloudcmd.Run
 	*flags
+	adopts bool // the command has --adopt
 }
 
 func newCmdCreatePool(factory *cli.Factory) *cobra.Command {

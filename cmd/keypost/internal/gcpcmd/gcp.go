@@ -50,7 +50,7 @@ func (f *flags) command(factory *cli.Factory, c cobra.Command, do func(ctx conte
 		defer begun.End()
 		f.Usual, f.Upload = !f.requested.Prune || !cmd.Flags().Changed("allowed-audience"), f.storage == poolJWKFile
 		f.UsualKeys = !cmd.Flags().Changed("key-storage-method")
-		r := &run{begun, f}
+		r := &run{begun, f, cmd.Flags().Lookup("adopt") != nil}
 		f.CheckUpload = r.checkUpload
 		if f.region != "" {
 			r.Warn("--region %s is not needed: keypostd serves the documents, so that there is no bucket to put anywhere", f.region)

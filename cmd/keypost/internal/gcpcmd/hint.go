@@ -22,6 +22,10 @@ func (r *run) hinted(err error) error {
 		case gcp.WrongProject:
 			return hint("choose other credentials (GOOGLE_CREDENTIALS), or another --project")
 		case gcp.NotOwned:
+			if !r.adopts { // delete; migrate has hints of its own
+				return hint("once nobody needs that provider, delete it, and run this again: gcloud iam workload-identity-pools providers delete PROVIDER --location global "+
+					"--workload-identity-pool %s --project %s", cli.Quoted(r.Name), cli.Quoted(r.Project))
+			}
 			return hint("take it over with --adopt, or use another name")
 		case gcp.OtherIssuer:
 			return hint("for another cluster use another --name; once nothing needs the old issuer, --adopt changes it; a live cluster is moved by %s",

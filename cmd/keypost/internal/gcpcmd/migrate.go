@@ -73,6 +73,9 @@ func (f *migrateFlags) run(ctx context.Context, r *run) error {
 func (f *migrateFlags) hinted(err error) error {
 	if e, is := errors.AsType[*gcp.Error](err); is {
 		switch e.Problem {
+		case gcp.NotOwned:
+			return cli.WithHint(err, "for a provider, name another one: --workload-identity-provider ID; accounts and roles of this cluster are taken over by: %s",
+				append(f.createAccounts(cmp.Or(f.from, f.Name), f.cloud.Path(".")), "--adopt"))
 		case gcp.NothingToMove:
 			return cli.WithHint(err, "is the provider another one (--from-workload-identity-provider, --workload-identity-pool), or has the cluster been moved?")
 		case gcp.AccountsDiffer:
