@@ -44,6 +44,7 @@ func Checkers() map[string]string {
 		"grep":     "test/readme", // what it looks for in a log has to be logged
 		// Those of docs/platforms have to be of a form that their own documentation has.
 		"kubeadm": "test/readme", "k3s": "test/readme", "rke2": "test/readme", "systemctl": "test/readme", "talosctl": "test/readme", "kops": "test/readme",
+		"gcloud": "test/readme", "az": "test/readme", "xargs": "test/readme", // of provision/gcp and provision/azure, likewise
 		"mkdir": "test/readme", "cat": "test/readme", "cp": "test/readme", "umask": "test/readme", "install": "test/readme", "rm": "test/readme",
 	}
 }

@@ -12,8 +12,9 @@ import (
 	"testing"
 )
 
-// platformCommands are the forms of other programs' commands in docs/platforms and docs/install.md, as their own documentation has them; the pages
-// link to it. kubeadm's were run with kubeadm v1.34.4.
+// platformCommands are the forms of other programs' commands in docs/platforms, docs/install.md and provision/{gcp,azure}, as their own
+// documentation has them; the pages of docs/platforms link to it. kubeadm's were run with kubeadm v1.34.4; gcloud's were read by Google
+// Cloud SDK 528.0.0 until it asked for an account. az's are as https://learn.microsoft.com/cli/azure/reference-index has them.
 var platformCommands = map[string][]string{
 	"kubeadm":   {`init phase control-plane (apiserver|controller-manager)( --config \S+\.yaml)?`, `init phase upload-config kubeadm --config \S+\.yaml`, `config migrate( --old-config \S+ --new-config \S+)?`, `upgrade`},
 	"k3s":       {`certificate rotate-ca( --path=/opt/\w+/server)?`},
@@ -22,6 +23,10 @@ var platformCommands = map[string][]string{
 	"talosctl":  {`-n [\d.]+ patch machineconfig --patch @\S+\.yaml`, `-n [\d.]+ get machineconfig -o yaml`, `-n [\d.]+ read /system/secrets/kubernetes/kube-apiserver/service-account\.pub`},
 	"kops": {`create keypair service-account( --key \S+)?`, `(promote|distrust) keypair service-account( ID)?`, `get keypairs service-account`, `update cluster --yes`,
 		`rolling-update cluster( --yes)?`},
+	"gcloud": {`iam workload-identity-pools providers update-oidc PROVIDER --attribute-mapping MAPPING`, `projects remove-iam-policy-binding \S+ --member serviceAccount:\S+@\S+ --role roles/\S+ --condition None`, `iam service-accounts delete \S+@\S+ --project \S+`},
+	"az": {`login`, `role assignment list --all --assignee \$\(az identity show .*\) --query \[\]\.id --output tsv`, `identity show --name \S+ --resource-group \S+ --query principalId --output tsv`,
+		`identity delete --name \S+ --resource-group \S+`, `role definition delete --name \S+`},
+	"xargs":   {`az role assignment delete --ids`},
 	"cp":      {`-p /var/lib/rancher/(k3s|rke2)/server/tls/service\.key /opt/next/old\.key`},
 	"umask":   {`077`},
 	"mkdir":   {`-p (/opt/\w+/server/tls|~/\.[\w./-]+)`},
