@@ -32,10 +32,13 @@ func UploadKind(party string) (kind, place string) {
 	return kind, place
 }
 
+// UploadKinds returns the kinds of uploads that somebody in this version uploads to.
+func UploadKinds() []string { return []string{"gcp"} }
+
 // KnownUpload reports whether there is somebody in this version who uploads to a relying party.
 func KnownUpload(party string) bool {
 	kind, _ := UploadKind(party)
-	return IsUpload(party) && kind == "gcp"
+	return IsUpload(party) && slices.Contains(UploadKinds(), kind)
 }
 
 // Uploads returns the relying parties that hold an upload.

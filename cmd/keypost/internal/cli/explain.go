@@ -3,7 +3,6 @@ package cli
 import (
 	"errors"
 	"io/fs"
-	"slices"
 	"strings"
 	"time"
 
@@ -205,10 +204,23 @@ const syncKeys = "sync-keys"
 // SyncCommand returns the command that uploads the published keys to whom the policy names, and reads them back; nil where this
 // keypost uploads to none of them.
 func SyncCommand(s keystore.KeySet) Command {
-	if !slices.ContainsFunc(s.Policy().Uploads(), keystore.KnownUpload) {
-		return nil
+	for _, party := range s.Policy().Uploads() {
+		kind, _ := keystore.UploadKind(party)
+		if c := SyncCommandOf(kind, s.Name()); c != nil {
+			return c
+		}
 	}
-	return Command{"gcp", "sync-keys", string(s.Name())}
+	return nil
+}
+
+// SyncCommandOf returns the command that uploads to the relying parties of a kind. There is one for each of [keystore.UploadKinds], and
+// nil for any other kind.
+func SyncCommandOf(kind string, n keystore.Name) Command {
+	switch kind {
+	case "gcp":
+		return Command{"gcp", "sync-keys", string(n)}
+	}
+	return nil
 }
 
 // SayCopies prints, after a change of the published keys, how the copies that relying parties hold follow.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"crypto/elliptic"
 	"errors"
 	"fmt"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/test/keys"
 )
 
 // Nobody waits 68 years: what an answer allowed is forgotten long before.
@@ -23,6 +25,41 @@ func TestHintAtACachesGate(t *testing.T) {
 			if h, _ := errors.AsType[*HintedError](err); h == nil || !strings.Contains(fmt.Sprintf(h.format, h.args...), want) {
 				t.Errorf("%v: %v; want %q", edge, h, want)
 			}
+		}
+	}
+}
+
+// What uploads is chosen by the kind of the copy: each kind that this version knows has its command, and no other kind is given that of
+// another cloud.
+func TestSyncCommandGoesByTheKindOfTheCopy(t *testing.T) {
+	for _, kind := range keystore.UploadKinds() {
+		if SyncCommandOf(kind, "prod-a") == nil {
+			t.Errorf("no command uploads to %s", kind)
+		}
+	}
+	if c := SyncCommandOf("vault", "prod-a"); c != nil {
+		t.Errorf("%q uploads to a kind that nobody knows", c)
+	}
+	const copied, newer = "gcp-upload:projects/123/locations/global/workloadIdentityPools/prod-a/providers/prod-a", "vault-upload:auth/jwt"
+	url, err := keystore.ParseIssuerURL("https://oidc.example.com/prod-a", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := keystore.NewPublic(keys.EC(elliptic.P256(), 1).Public())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		parties []string
+		want    string
+	}{{[]string{"aws"}, ""}, {[]string{newer}, ""}, {[]string{newer, copied}, "gcp sync-keys prod-a"}, {[]string{copied}, "gcp sync-keys prod-a"}} {
+		set, err := keystore.New(keystore.Change{At: time.Now(), By: "me"}, keystore.Spec{Name: "prod-a", Issuers: []keystore.IssuerURL{url},
+			Keys: []keystore.VerificationKey{key}, Policy: keystore.Policy{RelyingParties: tt.parties}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(SyncCommand(set), " "); got != tt.want {
+			t.Errorf("%q: %q, want %q", tt.parties, got, tt.want)
 		}
 	}
 }

@@ -234,7 +234,7 @@ func (o *syncOptions) sync(ctx context.Context, u upload.Uploader, w work) (sync
 	}
 	r, err := u.Sync(ctx, w.set.Name(), w.party, c)
 	if _, is := errors.AsType[*upload.BehindError](err); is {
-		err = cli.WithHint(err, NewestHint, append(cli.SyncCommand(w.set), "--force"))
+		err = cli.WithHint(err, NewestHint, append(cli.SyncCommandOf(o.cloud.Kind, w.set.Name()), "--force"))
 	}
 	row.Uploaded, row.ReadAt, row.Strangers, row.Unread = r.Uploaded, cli.NotBefore(r.Read), r.Strangers, r.Unreadable
 	if err != nil {
