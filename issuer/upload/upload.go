@@ -168,6 +168,12 @@ func behind(r observation.Record, s keystore.KeySet) *BehindError {
 	return nil
 }
 
+// Compared reports whether it was recorded what a copy held, so that [CheckBehind] has something to go by.
+func Compared(ctx context.Context, records *observation.Store, n keystore.Name, party string) bool {
+	r, err := records.Load(ctx, n, observation.Place{Issuer: party})
+	return err == nil && r.NewestCompared() != nil
+}
+
 // uploadable returns an error unless the keys of s may be uploaded to a relying party.
 func uploadable(s keystore.KeySet, party string) error {
 	switch n := len(s.Keys()); {

@@ -68,21 +68,23 @@ type creation struct {
 	all  bool // pool and accounts too
 	set  requestSet
 	jwks []byte // to upload; nil while the key is not known, and where Google fetches it
+
+	replace Replace // what jwks may change of a copy that is there
 }
 
-// takeKeys takes the keys to upload, unless the store has an older key set than the one that was uploaded last. One that this run is
-// to make is no older one.
-func (c *creation) takeKeys(ctx context.Context, stored keystore.KeySet, jwks []byte) error {
+// takeKeys takes the keys to upload, unless the store has an older key set than the one that was uploaded last.
+func (c *creation) takeKeys(ctx context.Context, stored keystore.KeySet, jwks []byte) (err error) {
 	first := c.jwks == nil
 	c.jwks = jwks
-	if !first || stored.Name() == "" {
-		return nil
+	if first {
+		c.replace, err = c.checkUpload(ctx, stored)
 	}
-	return c.checkUpload(ctx, stored)
+	return err
 }
 
 func (c *creation) wanted() Wanted {
 	w := Wanted{Provider: c.o.provider(c.jwks)}
+	w.Provider.Replace = c.replace
 	if c.all {
 		w.Pool, w.Accounts = c.o.pool(), &c.set.wanted
 	}

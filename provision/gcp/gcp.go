@@ -134,12 +134,23 @@ type Provider struct {
 	Mapping   map[string]string // of attributes beside the subject; those that it does not name stay as they are
 	JWKS      []byte            // the keys to upload, so that Google never calls the issuer; nil: Google fetches them
 	UsualKeys bool              // no JWKS is a default: a provider that has uploaded keys is refused
+	Replace   Replace           // what JWKS may change of a copy that is there, without Adopt
 	Owner     Owner             // as in Pool
 	Adopt     bool              // take over a provider that is somebody else's, or that trusts another issuer
 	Show      bool              // plan also what is refused without Adopt for another issuer: such a plan is to be shown, and not to be applied
 
 	vacant bool // it was deleted when it was planned for: nobody lives by the issuer that it had
 }
+
+// Replace is what may change of a copy of the keys that a provider holds. The keys of a store that is behind bring back what was
+// revoked, and take away what signs.
+type Replace string
+
+// The zero Replace is everything: the keys are known to be newer.
+const (
+	ReplaceAdding  Replace = "adding"  // keys are added, and none is taken away: nothing was recorded of the copy
+	ReplaceNothing Replace = "nothing" // nobody knows what was recorded of it
+)
 
 // Account is a service account as it should be, with its roles and those who may impersonate it.
 type Account struct {

@@ -30,8 +30,9 @@ type Options struct {
 	Upload    bool     // give Google a copy of the keys, so that it never calls the issuer
 	UsualKeys bool     // without Upload: that is a default, and a provider that has a copy is refused
 	// CheckUpload, with Upload, returns an error if the keys of a stored key set may not be uploaded to the copy that a policy calls
-	// party, as they are older than what that holds. Nil asks nobody.
-	CheckUpload func(ctx context.Context, stored keystore.KeySet, party string) error
+	// party, as they are older than what that holds, and else what of that they may replace. A key set that is still to be made is the
+	// zero one. Nil asks nobody.
+	CheckUpload func(ctx context.Context, stored keystore.KeySet, party string) (Replace, error)
 
 	Adopt bool // take over what neither keypost nor ccoctl made, and a provider that trusts another issuer
 }
@@ -110,9 +111,9 @@ func (r *run) copyParty() string {
 }
 
 // checkUpload asks [Options.CheckUpload] about the copy that the provider holds.
-func (r *run) checkUpload(ctx context.Context, stored keystore.KeySet) error {
+func (r *run) checkUpload(ctx context.Context, stored keystore.KeySet) (Replace, error) {
 	if r.o.CheckUpload == nil {
-		return nil
+		return "", nil
 	}
 	return r.o.CheckUpload(ctx, stored, r.copyParty())
 }

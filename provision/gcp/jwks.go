@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/pubkey"
 	"github.com/keypost/keypost/provision/cloud"
@@ -96,6 +97,22 @@ func prints(keys []keystore.VerificationKey) []string {
 	}
 	slices.Sort(all)
 	return all
+}
+
+// lostKeys returns the IDs of the keys of held, by their material, that want has not.
+func lostKeys(want, held string) (lost []string) {
+	x, errX := pubkey.Parse("the keys to upload", []byte(want))
+	y, errY := pubkey.Parse("the upload", []byte(held))
+	if errX != nil || errY != nil {
+		return keyIDs([]byte(held)) // in a form that no gate takes: whose they are is not known
+	}
+	has := prints(x)
+	for i, key := range y {
+		if !slices.Contains(has, prints(y[i : i+1])[0]) {
+			lost = append(lost, text.OneLine(string(key.ID()), 100))
+		}
+	}
+	return lost
 }
 
 // sameMembers is sameKeys for keys that no gate takes.

@@ -74,8 +74,8 @@ func Migrate(ctx context.Context, o MigrateOptions) (Migrated, error) {
 		return Migrated{}, err
 	}
 	if keys.Copied = o.Upload; keys.Copied {
-		if m.to.JWKS, err = keys.JWKS(); err == nil && keys.Found() {
-			err = m.checkUpload(ctx, keys.Stored)
+		if m.to.JWKS, err = keys.JWKS(); err == nil {
+			m.to.Replace, err = m.checkUpload(ctx, keys.Stored)
 		}
 		if err != nil {
 			return Migrated{}, err

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/provision/cloud"
 	"github.com/keypost/keypost/provision/gcp/internal/rest"
 	"github.com/keypost/keypost/provision/plan"
@@ -263,6 +264,12 @@ func (d *decision) compareKeys(w Provider, have *providerState, set *patch) (boo
 		return false, err
 	}
 	kids := keyIDs([]byte(want))
+	if why := w.unknownCopy(want, have); why != "" {
+		if !w.Show {
+			return false, rest.Problemf(UnknownCopy, "%s: nothing was changed", why)
+		}
+		d.warnings = append(d.warnings, why+"; this is refused")
+	}
 	diff := lines("- uploaded key ", minus(old, kids), "+ uploaded key ", minus(kids, old))
 	if have.OIDC.JWKS == "" {
 		diff = append([]string{"- keys as published by " + w.IssuerURL}, diff...)
@@ -272,6 +279,25 @@ func (d *decision) compareKeys(w Provider, have *providerState, set *patch) (boo
 	}
 	set.add("oidc.jwksJson", want, diff...)
 	return true, nil
+}
+
+// unknownCopy says why the keys want are not to replace those that the provider holds; empty if they are. One that was deleted had
+// nobody who lived by them.
+func (w Provider) unknownCopy(want string, have *providerState) string {
+	held := have.OIDC.JWKS
+	if held == "" || w.Adopt || w.vacant {
+		return ""
+	}
+	switch w.Replace {
+	case ReplaceNothing:
+		return fmt.Sprintf("provider %s holds a copy of other keys than the store publishes, and nothing says whether the store is behind it: its keys may have been revoked since", w.ID)
+	case ReplaceAdding:
+		if lost := lostKeys(want, held); len(lost) > 0 {
+			return fmt.Sprintf("provider %s holds keys that the store does not publish (%s), and nothing was recorded of that copy: the store may be behind it, or another's",
+				w.ID, text.List(lost, 3))
+		}
+	}
+	return ""
 }
 
 // body is what makes the provider. The error is about the keys to upload.

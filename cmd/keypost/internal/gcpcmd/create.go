@@ -104,6 +104,7 @@ func (r *run) create(ctx context.Context, accounts *gcp.RequestedAccounts) error
 		}
 		r.SayLifetime(made.KeySet)
 		r.sayCopy(made.KeySet, made.Copy)
+		r.record(ctx, made.KeySet, made.Copy)
 	}
 	return r.Result(struct {
 		Issuer   string        `json:"issuer"`
@@ -116,26 +117,59 @@ func (r *run) create(ctx context.Context, accounts *gcp.RequestedAccounts) error
 	}{r.IssuerURL, made.KeySet.Name(), made.Provider, made.Accounts, made.Secrets, r.cloud.Path("."), r.cloud.DryRun})
 }
 
-// checkUpload refuses to upload the keys of a store that is behind what Google was given, as sync-keys does.
-func (r *run) checkUpload(ctx context.Context, stored keystore.KeySet, party string) error {
+// checkUpload refuses to upload the keys of a store that is behind what Google was given, as sync-keys does, and says what else may be
+// replaced by them.
+func (r *run) checkUpload(ctx context.Context, stored keystore.KeySet, party string) (gcp.Replace, error) {
 	if r.Observations == "" {
-		if slices.Contains(stored.Policy().Uploads(), party) {
+		if stored.Name() != "" && slices.Contains(stored.Policy().Uploads(), party) {
 			r.Warn("nothing names the place where gcp sync-keys records (--observations), so whether this store is behind what was uploaded is not known")
 		}
-		return nil
+		return gcp.ReplaceNothing, nil
 	}
 	records, err := r.OpenObservations(ctx)
-	if errors.Is(err, fs.ErrNotExist) { // nothing was recorded yet
-		return nil
+	if errors.Is(err, fs.ErrNotExist) || err == nil && stored.Name() == "" { // nothing was recorded yet
+		return gcp.ReplaceAdding, nil
 	}
 	if err != nil {
+		return "", err
+	}
+	if err := upload.CheckBehind(ctx, records, stored, party); err != nil {
+		if c := cli.SyncCommand(stored); c != nil {
+			err = cli.WithHint(err, copycmd.NewestHint, append(c, "--force"))
+		}
+		return "", err
+	}
+	if !upload.Compared(ctx, records, stored.Name(), party) {
+		return gcp.ReplaceAdding, nil
+	}
+	return "", nil
+}
+
+// record records what Google holds since this run, so that the next one can tell whether its store is behind.
+func (r *run) record(ctx context.Context, set keystore.KeySet, party string) {
+	if r.Observations == "" || !slices.Contains(set.Policy().Uploads(), party) {
+		return
+	}
+	err := func() error {
+		store, err := r.OpenStore(ctx)
+		if err != nil {
+			return err
+		}
+		records, err := r.CreateObservations(ctx)
+		if err != nil {
+			return err
+		}
+		_, place := keystore.UploadKind(party)
+		held, err := providers{r.Factory, map[string]*project{}}.open(ctx, copycmd.Target{Place: place, KeySet: set.Name(), Adopt: r.Adopt || string(set.Name()) != r.Name})
+		if err != nil {
+			return err
+		}
+		_, err = upload.Uploader{Store: store, Records: records, By: r.By, Adopt: r.Adopt}.Sync(ctx, set.Name(), party, held)
 		return err
+	}()
+	if err != nil {
+		r.Warn("Google has the keys, and that could not be recorded: %v", err)
 	}
-	err = upload.CheckBehind(ctx, records, stored, party)
-	if c := cli.SyncCommand(stored); err != nil && c != nil {
-		return cli.WithHint(err, copycmd.NewestHint, append(c, "--force"))
-	}
-	return err
 }
 
 // sayCopy prints what is to be done about a copy that Google has been given, if it was.

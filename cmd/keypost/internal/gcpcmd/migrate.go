@@ -66,6 +66,7 @@ func (f *migrateFlags) run(ctx context.Context, r *run) error {
 	}
 	r.SayLifetime(done.KeySet)
 	r.sayCopy(done.KeySet, done.Copy)
+	r.record(ctx, done.KeySet, done.Copy)
 	return nil
 }
 
@@ -76,6 +77,9 @@ func (f *migrateFlags) hinted(err error) error {
 		case gcp.NotOwned:
 			return cli.WithHint(err, "for a provider, name another one: --workload-identity-provider ID; accounts and roles of this cluster are taken over by: %s",
 				append(f.createAccounts(cmp.Or(f.from, f.Name), f.cloud.Path(".")), "--adopt"))
+		case gcp.UnknownCopy: // there is no --adopt here
+			return cli.WithHint(err, "say where gcp sync-keys records (--observations URL), and the store that has the newest keys (--store); if this is the newest: %s",
+				cli.Command{"gcp", "sync-keys", f.IssuerURL, "--adopt"})
 		case gcp.NothingToMove:
 			return cli.WithHint(err, "is the provider another one (--from-workload-identity-provider, --workload-identity-pool), or has the cluster been moved?")
 		case gcp.AccountsDiffer:

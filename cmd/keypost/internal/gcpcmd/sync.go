@@ -18,25 +18,32 @@ import (
 
 // NewCmdSyncKeys returns sync-keys: the published keys to providers that Google was given keys for.
 func NewCmdSyncKeys(f *cli.Factory) *cobra.Command {
-	projects := map[string]*project{} // opened once for all of its providers
-	return copycmd.NewCmdSync(f, copycmd.Cloud{Kind: "gcp", Name: "Google Cloud", Open: func(ctx context.Context, to copycmd.Target) (upload.Copy, error) {
-		id, err := gcp.ParseProvider(to.Place)
+	return copycmd.NewCmdSync(f, copycmd.Cloud{Kind: "gcp", Name: "Google Cloud", Open: providers{f, map[string]*project{}}.open})
+}
+
+// providers opens providers, and each project once for all of its.
+type providers struct {
+	*cli.Factory
+	projects map[string]*project // by ID or number
+}
+
+func (o providers) open(ctx context.Context, to copycmd.Target) (upload.Copy, error) {
+	id, err := gcp.ParseProvider(to.Place)
+	if err != nil {
+		return nil, err
+	}
+	p := o.projects[id.Project]
+	if p == nil {
+		p = &project{}
+		p.client, err = gcp.Open(ctx, gcp.Access{
+			Project: id.Project, Transport: &p.dates, OnWait: func(w cloud.Wait) { o.Notice("%v", w) },
+		})
 		if err != nil {
 			return nil, err
 		}
-		p := projects[id.Project]
-		if p == nil {
-			p = &project{}
-			p.client, err = gcp.Open(ctx, gcp.Access{
-				Project: id.Project, Transport: &p.dates, OnWait: func(w cloud.Wait) { f.Notice("%v", w) },
-			})
-			if err != nil {
-				return nil, err
-			}
-			projects[id.Project] = p
-		}
-		return &provider{project: p, id: id, to: to, notice: f.Notice}, nil
-	}})
+		o.projects[id.Project] = p
+	}
+	return &provider{project: p, id: id, to: to, notice: o.Notice}, nil
 }
 
 // project is one that is open, and what its clock says.
