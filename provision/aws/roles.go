@@ -82,6 +82,7 @@ type RoleOptions struct {
 	Permissions     []byte // policy to put into the role; nil for none
 	PolicyARNs      []string
 	Boundary        string
+	Prune           bool // whoever the role trusts beside the ServiceAccounts, with tokens of this issuer, loses that
 }
 
 // RoleCreated is a role for a workload.
@@ -125,7 +126,7 @@ func CreateRole(ctx context.Context, o RoleOptions) (RoleCreated, error) {
 func (o RoleOptions) role() awsiam.Role {
 	role := awsiam.Role{
 		Name: o.Name, For: o.For, Policy: o.Permissions, ManagedPolicies: o.PolicyARNs, Boundary: o.Boundary,
-		Owner: awsiam.OwnedByKeypost(), Tags: o.Tags, Adopt: o.Adopt, Tighten: o.Tighten,
+		Owner: awsiam.OwnedByKeypost(), Tags: o.Tags, Adopt: o.Adopt, Tighten: o.Tighten, Shared: !o.Prune,
 		Exact: len(o.PolicyARNs) > 0 || o.Permissions != nil, // without a policy of either kind, others manage the permissions
 	}
 	for _, a := range o.ServiceAccounts {

@@ -36,6 +36,7 @@ type Role struct {
 	Exact   bool // Policy and ManagedPolicies are all that it should have; anything else is reported in Plan.Extra
 	Tighten bool // with Exact: anything else is removed
 	Keep    bool // remove no permission, not even one that Policy lacks: for the time of an upgrade
+	Shared  bool // subjects that the role trusts beside these keep that, and are reported in Plan.Extra
 }
 
 // Trust is the issuer that a role trusts, for statements in its trust policy.
@@ -357,7 +358,16 @@ func (d *decision) addTrust(t Trust, r Role, have *roleState) error {
 		d.extra = append(d.extra, fmt.Sprintf("role %s has a statement in its trust policy that nobody asked for, and that stays: %s", r.Name, line))
 	}
 	t.Audiences = d.keepAudiences(t, r, have.trust.Audiences(t.policy()))
-	want, diff := have.trust.With(t.policy(), r.Subjects)
+	others := minus(have.trust.Subjects(t.policy()), r.Subjects)
+	change := have.trust.With
+	if r.Shared {
+		change = have.trust.Including
+		for _, s := range others {
+			d.extra = append(d.extra, fmt.Sprintf("role %s trusts %s too, which nobody asked for; --prune takes it away", r.Name, s))
+		}
+		others = nil
+	}
+	want, diff := change(t.policy(), r.Subjects)
 	if len(diff) == 0 {
 		return nil
 	}
@@ -365,7 +375,7 @@ func (d *decision) addTrust(t Trust, r Role, have *roleState) error {
 	if err != nil {
 		return err
 	}
-	for _, s := range minus(have.trust.Subjects(t.policy()), r.Subjects) {
+	for _, s := range others {
 		d.warnings = append(d.warnings, fmt.Sprintf("role %s no longer trusts %s", r.Name, s))
 	}
 	d.first = append(d.first, trustStep(r.Name, text, diff))

@@ -50,9 +50,10 @@ type comparison struct {
 	put    []replacement
 	remove []credential // ours, whose accounts nobody names any more
 	found  []credential
-	others []string // issuers that are trusted too
-	lost   []string // subjects that are trusted no more, with the issuer if that was spelled otherwise
-	leaves []string // issuers of which a wanted subject's tokens are taken now, and none of the wanted issuer's
+	others []string     // issuers that are trusted too
+	kept   []credential // for the wanted issuer, and nobody wants them; with leeway.shared
+	lost   []string     // subjects that are trusted no more, with the issuer if that was spelled otherwise
+	leaves []string     // issuers of which a wanted subject's tokens are taken now, and none of the wanted issuer's
 }
 
 // replacement is a credential to write, and what is under its name now.
@@ -69,6 +70,7 @@ func compare(have, want []credential) (comparison, error) { return compareTo(hav
 type leeway struct {
 	instead  bool // a credential for another issuer becomes the wanted one, where the subject's tokens are taken of that one alone
 	audience bool // one that is there keeps its audience
+	shared   bool // one for this issuer that nobody wants stays
 }
 
 // compareTo compares as compare does, with a leeway.
@@ -84,7 +86,7 @@ func compareTo(have, want []credential, l leeway) (comparison, error) {
 			w.name = have[at].name
 			c.put = append(c.put, replacement{w, &have[at]})
 		default:
-			c.put = append(c.put, c.missing(have, want, w, l.instead))
+			c.put = append(c.put, c.missing(have, want, w, l))
 		}
 		if at >= 0 {
 			used[strings.ToLower(have[at].name)] = true
@@ -95,6 +97,8 @@ func compareTo(have, want []credential, l leeway) (comparison, error) {
 	for _, h := range have {
 		switch {
 		case used[strings.ToLower(h.name)]:
+		case l.shared && len(want) > 0 && sameIssuer(h.issuer, want[0].issuer):
+			c.kept = append(c.kept, h)
 		case len(want) > 0 && sameIssuer(h.issuer, want[0].issuer):
 			c.remove = append(c.remove, h)
 			c.lost = append(c.lost, lostOf(h, want[0].issuer))
@@ -114,10 +118,10 @@ func compareTo(have, want []credential, l leeway) (comparison, error) {
 }
 
 // missing returns how to make a credential that is wanted and not there.
-func (c *comparison) missing(have, want []credential, w credential, instead bool) replacement {
+func (c *comparison) missing(have, want []credential, w credential, l leeway) replacement {
 	at := slices.IndexFunc(have, func(h credential) bool { return h.subject == w.subject })
-	if !instead || at < 0 {
-		return place(have, want, w)
+	if !l.instead || at < 0 {
+		return place(have, want, w, l.shared)
 	}
 	if was := have[at].issuer; !slices.Contains(c.leaves, was) {
 		c.leaves = append(c.leaves, was)
@@ -145,13 +149,13 @@ func added(put []replacement) int {
 }
 
 // place chooses the name of a credential that is to be made: its own, unless a credential for another issuer, or one that is
-// wanted as it is, has that.
-func place(have, want []credential, w credential) replacement {
+// wanted as it is, has that, or with shared one for another subject.
+func place(have, want []credential, w credential, shared bool) replacement {
 	at := slices.IndexFunc(have, func(h credential) bool { return strings.EqualFold(h.name, w.name) })
 	if at < 0 {
 		return replacement{w, nil}
 	}
-	other := slices.ContainsFunc(want, func(o credential) bool { return o.issuer == have[at].issuer && o.subject == have[at].subject })
+	other := shared && have[at].subject != w.subject || slices.ContainsFunc(want, func(o credential) bool { return o.issuer == have[at].issuer && o.subject == have[at].subject })
 	if sameIssuer(have[at].issuer, w.issuer) && !other {
 		w.name = have[at].name
 		return replacement{w, &have[at]}
@@ -205,7 +209,19 @@ func (r *run) planCredentials(i identity, have []credential) (add, remove plan.S
 // leeway returns that of the run. Its identities are one cluster's, so that another issuer means another cluster; but what is made for
 // workloads may be used by those of several clusters.
 func (r *run) leeway() leeway {
-	return leeway{instead: r.owner == installation(r.Name), audience: r.o.Usual}
+	return leeway{instead: r.owner == installation(r.Name), audience: r.o.Usual, shared: r.shares()}
+}
+
+// shares reports whether the run makes what several workloads may use, and takes it from none of them.
+func (r *run) shares() bool { return r.owner != installation(r.Name) && !r.o.Prune }
+
+// otherSubjects lists the credentials that stay and that nobody asked for.
+func otherSubjects(identity string, about comparison, issuer string) []string {
+	var extra []string
+	for _, k := range about.kept {
+		extra = append(extra, fmt.Sprintf("identity %s takes tokens of %s too, which nobody asked for; --prune takes it away", identity, lostOf(k, issuer)))
+	}
+	return extra
 }
 
 // otherAudiences lists the credentials that keep another audience than the usual one.

@@ -199,7 +199,7 @@ func (r *run) planIdentities(w *world, wanted []identity) (plan.Plan, error) {
 		if r.Mode != install.Preview { // where they would hide what differs
 			all.Notes = append(append(all.Notes, said.Notes...), r.foundCredentials(i, about)...)
 		}
-		all.Warnings, all.Extra = append(all.Warnings, said.Warnings...), slices.Concat(all.Extra, said.Extra, r.otherAudiences(i.name, about.found))
+		all.Warnings, all.Extra = append(all.Warnings, said.Warnings...), slices.Concat(all.Extra, said.Extra, r.otherAudiences(i.name, about.found), otherSubjects(i.name, about, r.IssuerURL))
 		for _, issuer := range about.others {
 			all.Notes = append(all.Notes, fmt.Sprintf("identity %s takes tokens of %s too, which stays", i.name, issuer))
 		}

@@ -220,8 +220,18 @@ func (c *Client) planAccount(p Project, i identity, s *snapshot) (plan.Plan, err
 		return d.steps, err
 	})
 	planned := plan.Of(d.notes, cloud.OrFound(stage, found))
-	planned.Warnings = d.warnings
+	planned.Warnings, planned.Extra = d.warnings, d.extra
 	return planned, nil
+}
+
+// used returns the account's own policy as it should be, and what differs.
+func (i identity) used(p Project, own allow.Policy) (want allow.Policy, diff []string) {
+	pool := p.PoolName(i.of.Pool)
+	if i.of.Shared {
+		return own.PlusUsers(pool, i.Subjects)
+	}
+	want, diff, _ = own.WithUsers(pool, i.Subjects)
+	return want, diff
 }
 
 // decideAccount returns the steps from have, with its own policy, to i. A policy that is nil is read before it is written.
@@ -241,11 +251,16 @@ func (c *Client) decideAccount(p Project, i identity, have *accountState, own *a
 		}
 		return d, nil
 	}
-	want, diff, lost := own.WithUsers(p.PoolName(i.of.Pool), i.Subjects)
-	for _, s := range lost {
+	pool := p.PoolName(i.of.Pool)
+	exact, _, others := own.WithUsers(pool, i.Subjects)
+	for _, s := range others {
+		if i.of.Shared {
+			d.extra = append(d.extra, fmt.Sprintf("service account %s can be used by %s too, which nobody asked for; --prune takes it away", i.email, s))
+			continue
+		}
 		d.warnings = append(d.warnings, fmt.Sprintf("service account %s can no longer be used by %s", i.email, s))
 	}
-	pool := p.PoolName(i.of.Pool)
+	want, diff := i.used(p, *own)
 	if others := minus(own.Pools(), []string{pool}); len(others) > 0 {
 		// For a workload the owner names no cluster: a second one would get the roles of the first.
 		if i.of.Owner.name == "" && !i.of.Adopt && !slices.Contains(own.Pools(), pool) {
@@ -253,7 +268,7 @@ func (c *Client) decideAccount(p Project, i identity, have *accountState, own *a
 		}
 		d.notes = append(d.notes, fmt.Sprintf("service account %s can be used from %s too, which stays", i.email, text.List(others, 3)))
 	}
-	for _, grant := range want.Strangers(p.PoolName(i.of.Pool), i.Subjects) {
+	for _, grant := range exact.Strangers(pool, i.Subjects) {
 		d.warnings = append(d.warnings, fmt.Sprintf("service account %s can be used by somebody whom keypost did not let in, which stays: %s", i.email, grant))
 	}
 	if len(diff) > 0 {
@@ -296,7 +311,7 @@ func (c *Client) compareAccount(p Project, i identity, have accountState, d *dec
 // firstPolicyStep puts the subjects into the policy of an account that was just made, which some of Google's servers may not
 // know yet. It reads the policy: the account may be older than it seems.
 func (c *Client) firstPolicyStep(p Project, i identity, line string) cloud.Step {
-	_, diff, _ := allow.Policy{}.WithUsers(p.PoolName(i.of.Pool), i.Subjects)
+	_, diff := allow.Policy{}.PlusUsers(p.PoolName(i.of.Pool), i.Subjects)
 	return cloud.Step{Key: "first policy of " + i.email, Line: line, Diff: diff, Call: func(ctx context.Context) (cloud.Answer, error) {
 		own, err := c.readAccountPolicy(ctx, p, i.email)
 		if err != nil {
@@ -305,7 +320,7 @@ func (c *Client) firstPolicyStep(p Project, i identity, line string) cloud.Step 
 		if own == nil {
 			return cloud.NotYet, fmt.Errorf("%s %s is not known everywhere yet", accountThing, i.email)
 		}
-		want, diff, _ := own.WithUsers(p.PoolName(i.of.Pool), i.Subjects)
+		want, diff := i.used(p, *own)
 		if len(diff) == 0 {
 			return cloud.Accepted, nil
 		}

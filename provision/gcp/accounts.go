@@ -90,6 +90,7 @@ type WorkloadOptions struct {
 	For             string // what asks for the account; for messages
 	ServiceAccounts []install.ServiceAccount
 	Roles           []string // in the project; custom ones by their full names
+	Prune           bool     // whoever else of the pool may impersonate it loses that
 }
 
 // WorkloadCreated is a service account for a workload.
@@ -107,7 +108,7 @@ func CreateWorkload(ctx context.Context, o WorkloadOptions) (WorkloadCreated, er
 	for _, a := range o.ServiceAccounts {
 		account.Subjects = append(account.Subjects, a.Subject())
 	}
-	wanted := Wanted{Accounts: &Accounts{Owner: OwnedByKeypost(), Pool: o.PoolID, List: []Account{account}, Adopt: o.Adopt}}
+	wanted := Wanted{Accounts: &Accounts{Owner: OwnedByKeypost(), Pool: o.PoolID, List: []Account{account}, Adopt: o.Adopt, Shared: !o.Prune}}
 	if err := wanted.Check(); err != nil {
 		return WorkloadCreated{}, err
 	}

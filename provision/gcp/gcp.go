@@ -171,6 +171,8 @@ type Accounts struct {
 	All   bool // List is all that the owner should have: what else there is, is in Plan.Extra
 	Prune bool // with All: what else there is, is deleted; and custom roles lose the permissions that nobody asked for
 	Adopt bool // take over accounts and roles that are somebody else's
+
+	Shared bool // subjects of the pool that may impersonate an account already keep that, and are in Plan.Extra
 }
 
 // Wanted is what a project should have. Parts that are nil are neither read nor planned.

@@ -211,7 +211,7 @@ func (c *Client) planAccounts(p Project, a Accounts, identities []identity, s *s
 			created++
 		}
 		first = append(first, slices.Concat(one.Stages...)...)
-		all = all.Then(plan.Plan{Notes: one.Notes, Warnings: one.Warnings})
+		all = all.Then(plan.Plan{Notes: one.Notes, Warnings: one.Warnings, Extra: one.Extra})
 		if i.role == nil {
 			continue
 		}

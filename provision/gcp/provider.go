@@ -87,6 +87,7 @@ func (c *Client) planProvider(p Project, wanted Wanted, s *snapshot) (plan.Plan,
 type decision struct {
 	steps           []cloud.Step
 	notes, warnings []string
+	extra           []string // what is there beyond what is wanted, and stays
 }
 
 // decideProvider returns the steps from have to w. The error reports another owner, or a provider of another kind.

@@ -100,9 +100,13 @@ type split struct {
 }
 
 func (d Document) split(providerARN string) split {
+	return d.splitBy(func(s statement) bool { return s.isOurs(providerARN) })
+}
+
+func (d Document) splitBy(ours func(statement) bool) split {
 	sp := split{at: -1}
 	for _, s := range d.statements {
-		if !s.isOurs(providerARN) {
+		if !ours(s) {
 			sp.foreign = append(sp.foreign, s)
 			continue
 		}
@@ -120,7 +124,38 @@ func (d Document) split(providerARN string) split {
 // With returns d with our statement for these subjects, foreign statements as and where they are. The diff is empty if d
 // means that already.
 func (d Document) With(t Trust, subjects []string) (with Document, diff []string) {
-	sp, want := d.split(t.ProviderARN), t.statement(subjects)
+	return d.put(d.split(t.ProviderARN), t, subjects)
+}
+
+// Including returns d as [Document.With] does, and no other subject loses its trust: those of our statement stay in it. A statement
+// about others that keypost did not write, or one of several that asks for other audiences, stays as it is, beside ours.
+func (d Document) Including(t Trust, subjects []string) (with Document, diff []string) {
+	alone := len(d.split(t.ProviderARN).ours) == 1
+	sp := d.splitBy(func(s statement) bool {
+		other := func(subject string) bool { return !slices.Contains(subjects, subject) }
+		about := Document{statements: []statement{s}}.Subjects(t)
+		return s.isOurs(t.ProviderARN) && (t.wrote(s, alone) || !slices.ContainsFunc(about, other))
+	})
+	all := slices.Clone(subjects)
+	for _, s := range sp.ours {
+		all = append(all, s.Condition["StringEquals"][HostPath(t.Issuer)+":sub"]...)
+	}
+	return d.put(sp, t, all)
+}
+
+// wrote reports whether a statement has the form of ours, for t's audiences or for any.
+func (t Trust) wrote(s statement, anyAudience bool) bool {
+	asked := s.Condition["StringEquals"]
+	was := t
+	if anyAudience {
+		was.Audiences = asked[HostPath(t.Issuer)+":aud"]
+	}
+	return was.statement(asked[HostPath(t.Issuer)+":sub"]).key() == s.key()
+}
+
+// put returns d with our statement in the place of those that the split says are ours.
+func (d Document) put(sp split, t Trust, subjects []string) (with Document, diff []string) {
+	want := t.statement(subjects)
 	if len(sp.ours) == 1 && sp.ours[0].key() == want.key() {
 		return d, nil
 	}

@@ -269,3 +269,41 @@ func TestSubjectsAreThoseThatOurStatementsLetIn(t *testing.T) {
 		}
 	}
 }
+
+// Whoever is trusted already stays so, in whatever form somebody wrote that; only what is about the wanted subjects alone is set right.
+func TestIncludingTakesNoTrustAway(t *testing.T) {
+	mine := strings.Replace(ourStatement, `"`+subA+`","`+subB+`"`, `"`+subA+`"`, 1)
+	other := strings.Replace(mine, subA, "system:serviceaccount:ns:c", 1)
+	both := strings.Replace(ourStatement, subB, "system:serviceaccount:ns:c", 1)
+	loose := strings.Replace(other, "StringEquals", "StringLike", 1)
+	open := `{"Effect":"Allow","Principal":{"Federated":"` + newARN + `"},"Action":"sts:AssumeRoleWithWebIdentity"}`
+	elsewhere := strings.Replace(other, `"openshift","sts.amazonaws.com"`, `"vault"`, 1)
+	for _, tt := range []struct{ name, have, want string }{
+		{"nobody", policyOf(adminStatement), policyOf(adminStatement, mine)},
+		{"the wanted one", policyOf(mine), policyOf(mine)},
+		{"one more", policyOf(ourStatement, adminStatement), policyOf(ourStatement, adminStatement)},
+		{"another", policyOf(other, adminStatement), policyOf(both, adminStatement)},
+		{"in two statements", policyOf(mine, other), policyOf(both)},
+		{"by a pattern", policyOf(loose), policyOf(loose, mine)},
+		{"everybody", policyOf(open), policyOf(open, mine)},
+		{"the wanted one, for any audience", policyOf(strings.Replace(mine, `"new.example.com/a:aud":["openshift","sts.amazonaws.com"],`, "", 1)), policyOf(mine)},
+		{"another audience alone", policyOf(elsewhere), policyOf(both)},
+		{"another audience beside", policyOf(elsewhere, mine), policyOf(elsewhere, mine)},
+	} {
+		have, err := Parse(tt.have)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, _ := have.Including(newTrust(), []string{subA})
+		want, err := Parse(tt.want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.EqualFunc(got.statements, want.statements, func(a, b statement) bool { return a.key() == b.key() }) {
+			t.Errorf("%s: %s, want %s", tt.name, asJSON(got), tt.want)
+		}
+		if again, diff := got.Including(newTrust(), []string{subA}); len(diff) > 0 {
+			t.Errorf("%s: a second time %q to %s", tt.name, diff, asJSON(again))
+		}
+	}
+}

@@ -64,9 +64,10 @@ func newCmdCreateRole(factory *cli.Factory) *cobra.Command {
 		Example: "  keypost aws create-role --role-name backup --service-account backup/agent \\\n" +
 			"    --policy-arn arn:aws:iam::aws:policy/AmazonS3ReadOnlyAccess --issuer-url https://oidc.example.com/prod-a",
 	}, func(ctx context.Context, r *run) error { return f.create(ctx, r) })
-	fs := f.define(cmd, "region", "account", "diff", "issuer-url", "user-tags", "adopt", "tighten", "permissions-boundary-arn", "dev")
+	fs := f.define(cmd, "region", "account", "diff", "issuer-url", "user-tags", "adopt", "prune", "tighten", "permissions-boundary-arn", "dev")
 	fs.Lookup("region").Usage += " (needed outside the commercial partition)"
 	fs.Lookup("user-tags").Usage = "tags for the role, as KEY=VALUE,…"
+	fs.Lookup("prune").Usage = "let no other service account of the issuer assume it, also if an earlier run let it"
 	fs.Lookup("adopt").Usage = "take over a role that is not tagged as ours"
 	fs.Lookup("dev").Usage = "a development issuer of keypostd --dev, for an emulator of AWS: its URL may have a port"
 	f.clientIDs(fs, "sts.amazonaws.com")
@@ -81,7 +82,7 @@ func newCmdCreateRole(factory *cli.Factory) *cobra.Command {
 }
 
 func (f *roleFlags) create(ctx context.Context, r *run) error {
-	o := aws.RoleOptions{Options: f.Options, For: "--role-name", PolicyARNs: f.policyARNs, Boundary: f.requested.Boundary}
+	o := aws.RoleOptions{Options: f.Options, For: "--role-name", PolicyARNs: f.policyARNs, Boundary: f.requested.Boundary, Prune: f.requested.Prune}
 	var err error
 	if o.ServiceAccounts, err = cloudcmd.ServiceAccounts(f.accounts); err != nil {
 		return err

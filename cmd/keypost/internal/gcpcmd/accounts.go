@@ -54,9 +54,10 @@ func newCmdCreateAccount(factory *cli.Factory) *cobra.Command {
 		Example: "  keypost gcp create-service-account --account-id backup --service-account openshift-adp/velero --role roles/compute.storageAdmin \\\n" +
 			"    --project my-project --workload-identity-pool prod-a --workload-identity-provider prod-a",
 	}, func(ctx context.Context, r *run) error { return f.create(ctx, r) })
-	fs := f.define(cmd, "project", "workload-identity-pool", "workload-identity-provider", "diff", "adopt", "issuer-url", "dev")
+	fs := f.define(cmd, "project", "workload-identity-pool", "workload-identity-provider", "diff", "adopt", "prune", "issuer-url", "dev")
 	fs.Lookup("issuer-url").Usage = "the issuer URL that the provider must have"
 	fs.Lookup("dev").Usage = "a development issuer of keypostd --dev: its URL may have a port"
+	fs.Lookup("prune").Usage = "let no other service account of the pool impersonate it, also if an earlier run let it"
 	fs.Lookup("adopt").Usage = "take over a service account that keypost did not make"
 	fs.StringVar(&f.Name, "account-id", "", "ID of the Google service account, before the @")
 	fs.StringArrayVar(&f.accounts, "service-account", nil, "NAMESPACE/NAME of a Kubernetes service account that may impersonate it (repeatable)")
@@ -67,7 +68,7 @@ func newCmdCreateAccount(factory *cli.Factory) *cobra.Command {
 }
 
 func (f *accountFlags) create(ctx context.Context, r *run) error {
-	o := gcp.WorkloadOptions{Options: f.Options, For: "--account-id", Roles: f.roles}
+	o := gcp.WorkloadOptions{Options: f.Options, For: "--account-id", Roles: f.roles, Prune: f.requested.Prune}
 	var err error
 	if o.ServiceAccounts, err = cloudcmd.ServiceAccounts(f.accounts); err != nil {
 		return err

@@ -171,12 +171,19 @@ func (p Policy) WithUsers(pool string, subjects []string) (want Policy, diff, lo
 		}
 		return ours
 	})
-	for _, m := range wanted {
+	want, added := want.PlusUsers(pool, subjects)
+	return want, append(diff, added...), lost
+}
+
+// PlusUsers returns the policy of an account with these subjects of a pool among its users, and a line for each that is new. Nobody goes.
+func (p Policy) PlusUsers(pool string, subjects []string) (want Policy, diff []string) {
+	want = p
+	for _, s := range subjects {
 		var more []string
-		want, more = want.with(UserRole, m)
+		want, more = want.with(UserRole, Subjects(pool)+s)
 		diff = append(diff, more...)
 	}
-	return want, diff, lost
+	return want, diff
 }
 
 // tokenRole lets its members make tokens of a service account, without a pool (https://cloud.google.com/iam/docs/service-account-permissions).
