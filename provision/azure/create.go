@@ -176,6 +176,9 @@ func CreateIdentities(ctx context.Context, o IdentitiesOptions) (IdentitiesCreat
 	if err := o.check(set.identities); err != nil {
 		return IdentitiesCreated{}, err
 	}
+	if err := r.CheckDir(o.IssuerURL, o.Adopt); err != nil {
+		return IdentitiesCreated{}, err
+	}
 	if o.Mode == install.DryRun {
 		r.Lines(set.skipped)
 		return IdentitiesCreated{}, r.WriteFiles(r.secrets(set)...)

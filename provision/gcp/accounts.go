@@ -39,7 +39,11 @@ func CreateAccounts(ctx context.Context, o Options, q RequestedAccounts) (Accoun
 		return AccountsCreated{}, err
 	}
 	r.Lines(set.skipped)
-	if err := r.checkProvider(ctx, componentAudience); err != nil {
+	issuerURL, err := r.checkProvider(ctx, componentAudience)
+	if err == nil {
+		err = r.CheckDir(issuerURL, o.Adopt)
+	}
+	if err != nil {
 		return AccountsCreated{}, err
 	}
 	p, err := r.client.Plan(ctx, wanted)
@@ -61,17 +65,17 @@ func CreateAccounts(ctx context.Context, o Options, q RequestedAccounts) (Accoun
 	return made, nil
 }
 
-// checkProvider returns an error unless the provider of the run is there, and the issuer's that is meant. It warns if the provider takes
-// no tokens for an audience, unless that is empty.
-func (r *run) checkProvider(ctx context.Context, audience string) error {
+// checkProvider returns the issuer URL of the run's provider. It returns an error unless that is there, and the issuer's that is meant. It
+// warns if the provider takes no tokens for an audience, unless that is empty.
+func (r *run) checkProvider(ctx context.Context, audience string) (issuerURL string, err error) {
 	p := r.o.provider(nil)
 	there, err := r.client.Provider(ctx, p.Pool, p.ID)
 	if err != nil {
-		return &install.Error{Problem: install.ProviderUnread, Provider: p.ID, Err: err}
+		return "", &install.Error{Problem: install.ProviderUnread, Provider: p.ID, Err: err}
 	}
 	name := r.project.ProviderName(p.Pool, p.ID)
 	if r.IssuerURL != "" && there.IssuerURL != r.IssuerURL {
-		return install.Refuse(install.ForeignProvider, "the provider %s is for the issuer %s, not for %s", name, there.IssuerURL, r.IssuerURL)
+		return "", install.Refuse(install.ForeignProvider, "the provider %s is for the issuer %s, not for %s", name, there.IssuerURL, r.IssuerURL)
 	}
 	if takes := there.Audiences; audience != "" && !slices.Contains(takes, audience) {
 		list := strings.Join(takes, ", ")
@@ -81,7 +85,7 @@ func (r *run) checkProvider(ctx context.Context, audience string) error {
 		r.Warn("the provider %s takes no tokens for the audience %s (it takes %s), so that Google refuses those of components that ask for it",
 			name, audience, list)
 	}
-	return nil
+	return there.IssuerURL, nil
 }
 
 // WorkloadOptions say which service account to make for a workload of any cluster.
@@ -115,7 +119,7 @@ func CreateWorkload(ctx context.Context, o WorkloadOptions) (WorkloadCreated, er
 	if err := r.identify(ctx); err != nil {
 		return WorkloadCreated{}, err
 	}
-	if err := r.checkProvider(ctx, ""); err != nil {
+	if _, err := r.checkProvider(ctx, ""); err != nil {
 		return WorkloadCreated{}, err
 	}
 	p, err := r.client.Plan(ctx, wanted)

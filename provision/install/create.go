@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/provision/ccoctl"
 	"github.com/keypost/keypost/provision/plan"
@@ -147,7 +146,7 @@ type creation struct {
 
 // check reads what is on this machine and in the store, and checks all of it before the first call and the first write.
 func (c *creation) check(ctx context.Context) error {
-	err := c.checkDir()
+	err := c.CheckDir(c.IssuerURL, c.o.Adopt)
 	if err != nil {
 		return err
 	}
@@ -206,18 +205,6 @@ func (c *creation) checkStored() error {
 		}
 	}
 	return nil
-}
-
-// checkDir returns an error if the output directory is another cluster's: its manifests would be replaced one by one, and an installer
-// that takes them from there would give that cluster what is this one's. Their names do not say whose they are, and the issuer URL does.
-func (c *creation) checkDir() error {
-	had := ccoctl.IssuerIn(c.Dir)
-	if had == "" || had == c.IssuerURL || c.o.Adopt {
-		return nil
-	}
-	file := path(c.Dir, ccoctl.AuthenticationFile("").Name)
-	return &Error{Problem: OthersDir, File: file, Err: fmt.Errorf("%s has the issuer URL %s, so that the manifests of its cluster would be replaced by those for %s",
-		file, text.OneLine(had, 300), c.IssuerURL)}
 }
 
 // dryRun writes what Create would make in the cloud, for its own command line. As with ccoctl the key pair is real, and stays.

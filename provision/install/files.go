@@ -3,12 +3,27 @@ package install
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"time"
 
+	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/issuer"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/provision/ccoctl"
 )
+
+// CheckDir returns an error if the output directory is another cluster's than that of an issuer URL, unless it is adopted: its manifests
+// would be replaced one by one, and an installer that takes them from there would give that cluster what is this one's. Their names do
+// not say whose they are, and the issuer URL does. An empty issuer URL is not known, and nobody's directory is anybody's.
+func (r *Run) CheckDir(issuerURL string, adopt bool) error {
+	had := ccoctl.IssuerIn(r.Dir)
+	if had == "" || had == issuerURL || issuerURL == "" || adopt {
+		return nil
+	}
+	file := path(r.Dir, ccoctl.AuthenticationFile("").Name)
+	return &Error{Problem: OthersDir, File: file, Err: fmt.Errorf("%s has the issuer URL %s, so that the manifests of its cluster would be replaced by those for %s",
+		file, text.OneLine(had, 300), issuerURL)}
+}
 
 // WriteFiles writes files into the output directory, all or none, and reports where they are.
 func (r *Run) WriteFiles(files ...ccoctl.File) error {
