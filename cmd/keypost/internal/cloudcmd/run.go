@@ -218,8 +218,9 @@ func (r *Run) SayStillPublished(i install.StillPublished) {
 		}
 		r.Notice("  %s", remove)
 	case !i.Asked:
-		r.Notice("if a key store publishes %s, its keys still are; when nothing trusts them any more:", i.URL)
-		remove := cli.Command{"issuer", "remove", i.URL, "--confirm-url", i.URL, "--why", "REASON"}
+		r.Notice("if a key store publishes %s, its keys still are; when nothing trusts them any more and no cluster signs with them,", i.URL)
+		r.Notice("this withdraws them for good (--force, as a key may be active):")
+		remove := cli.Command{"issuer", "remove", i.URL, "--confirm-url", i.URL, "--why", "REASON", "--force"}
 		if !strings.Contains(r.Line(remove), " --store ") {
 			remove = append(remove, "--store", "STORE")
 		}

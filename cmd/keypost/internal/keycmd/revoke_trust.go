@@ -26,8 +26,10 @@ func stillTrusting(s keystore.KeySet, at time.Time, seen keystore.Cache) []strin
 		}
 		lines = append(lines, trustOf(party, s.Issuers()[0].String(), cli.Stamp(s.CopiesOf(party, at, seen)))...)
 	}
+	if s.Policy().Reach != keystore.ReachCopies { // else nobody reads the documents, through a cache or without
+		lines = append(lines, "caches in front of keypostd: purge them, also of copies that are stale; a purge that only marks copies stale ends nothing")
+	}
 	return append(lines,
-		"caches in front of keypostd: purge them, also of copies that are stale; a purge that only marks copies stale ends nothing",
 		"the cluster's own kube-apiservers, without end, in this order; on OpenShift the key stands in ConfigMap bound-sa-token-signing-certs of openshift-kube-apiserver:",
 		"  1. on each control-plane node the replacement's public key beside the old one in --service-account-key-file; restart every kube-apiserver",
 		"  2. the replacement as --service-account-signing-key-file, and as --service-account-private-key-file of kube-controller-manager; restart them all",

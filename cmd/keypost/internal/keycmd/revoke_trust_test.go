@@ -30,6 +30,10 @@ func TestStillTrusting(t *testing.T) {
 	if i := slices.IndexFunc(lines, starts("any other")); i < 0 || !strings.Contains(lines[i], unadvised) {
 		t.Errorf("nothing is said of all others in:\n%s", strings.Join(lines, "\n"))
 	}
+	const caches = "caches in front of keypostd"
+	if !slices.ContainsFunc(lines, starts(caches+":")) {
+		t.Errorf("nothing is said of caches in:\n%s", strings.Join(lines, "\n"))
+	}
 	declared, err := s.SetPolicy(storetest.Change(time.Hour), keystore.Policy{RelyingParties: []string{"vault", "snowflake"}})
 	if err != nil {
 		t.Fatal(err)
@@ -37,5 +41,14 @@ func TestStillTrusting(t *testing.T) {
 	lines = stillTrusting(declared, at, keystore.Cache{})
 	if !slices.ContainsFunc(lines, starts("vault")) || !slices.ContainsFunc(lines, starts("snowflake")) || slices.ContainsFunc(lines, starts("aws")) || slices.ContainsFunc(lines, starts("any other")) {
 		t.Errorf("of vault and snowflake, which are declared:\n%s", strings.Join(lines, "\n"))
+	}
+	const upload = "gcp-upload:projects/123456789012/locations/global/workloadIdentityPools/prod-a/providers/prod-a"
+	copies, err := s.SetPolicy(storetest.Change(time.Hour), keystore.Policy{RelyingParties: []string{upload}, Reach: keystore.ReachCopies})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines = stillTrusting(copies, at, keystore.Cache{})
+	if !slices.ContainsFunc(lines, starts(upload)) || slices.ContainsFunc(lines, starts(caches+":")) {
+		t.Errorf("where nobody reads the documents:\n%s", strings.Join(lines, "\n"))
 	}
 }
