@@ -104,7 +104,7 @@ func (f *migrateFlags) run(ctx context.Context, r *run) error {
 // hinted adds to an error of a migration what to do about it.
 func (f *migrateFlags) hinted(r *run, err error) error {
 	if e, closed := errors.AsType[*keystore.NotYetError](err); closed && e.Gate == keystore.GateSigning {
-		return cli.WithHint(err, "switch the cluster; how is printed by %s", f.again(r, false))
+		return cli.WithHint(err, "switch the cluster; how is printed by %s", f.move.Again(r.Run, false))
 	}
 	if e, is := errors.AsType[*install.Error](err); is && e.Problem == install.LostAudience {
 		return cli.WithHint(err, "add %s; or, if no pod needs it, take it away first: %s", cli.Quoted("--client-id", e.Audience),
@@ -142,7 +142,7 @@ func (f *migrateFlags) sayNext(r *run, done aws.Migrated) error {
 		r.Notice("kubelet renews those of running pods within that time; restart what read its token only once.")
 	}
 	r.Notice("Then, as often as it takes:")
-	r.Notice("  %s", f.again(r, true))
+	r.Notice("  %s", f.move.Again(r.Run, true))
 	r.SayLifetime(done.KeySet)
 	return nil
 }
@@ -153,19 +153,6 @@ func (f *migrateFlags) sayFirstRound(r *run) {
 	r.Notice("  %s", cli.Quoted("--service-account-issuer="+f.move.Old, "--service-account-issuer="+f.IssuerURL))
 	r.Notice("(and with both issuers in --api-audiences, if that is set), so that none refuses the tokens that another has just")
 	r.Notice("signed. Once the last one has restarted, restart every kube-apiserver with the order switched:")
-}
-
-// again returns the command for another run of the same move, which ends it with finish.
-func (f *migrateFlags) again(r *run, finish bool) cli.Command {
-	c := cli.Command{"aws", "migrate"}
-	if finish {
-		c = append(c, "--finish")
-	}
-	c = append(append(c, "--name", f.Name), r.Again("name", "finish", "diff", "dry-run")[2:]...)
-	if f.move.Cluster.Kubeconfig == "" {
-		c = append(c, "--kubeconfig", "FILE")
-	}
-	return c
 }
 
 // isCloudFront reports whether a URL is that of a distribution, as ccoctl's --create-private-s3-bucket makes it.

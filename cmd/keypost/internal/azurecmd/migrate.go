@@ -90,7 +90,8 @@ func (f *migrateFlags) sayNext(r *run, set keystore.KeySet) error {
 	r.Notice("kubelet renews those of running pods within that time; restart what read its token only once. With kubeadm and")
 	r.Notice("others, restart every kube-apiserver first with %s, then with the order switched.",
 		cli.Quoted("--service-account-issuer="+f.move.Old, "--service-account-issuer="+f.IssuerURL))
-	r.Notice("Then, as often as it takes, the same command with --finish")
+	r.Notice("Then, as often as it takes:")
+	r.Notice("  %s", f.move.Again(r.Run, true))
 	r.SayLifetime(set)
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -102,6 +103,20 @@ func (m *Migration) Hinted(err error) error {
 		}
 	}
 	return err
+}
+
+// Again returns the command for another run of the same move, which ends it with finish.
+func (m *Migration) Again(r *Run, finish bool) cli.Command {
+	again := r.Again("name", "finish", "diff", "dry-run")
+	c := slices.Clone(again[:2]) // the cloud's name and migrate
+	if finish {
+		c = append(c, "--finish")
+	}
+	c = append(append(c, "--name", r.flags.To.Name), again[2:]...)
+	if m.Cluster.Kubeconfig == "" {
+		c = append(c, "--kubeconfig", "FILE")
+	}
+	return c
 }
 
 // SayGate prints what the end of a move would wait for; nil is nothing.
