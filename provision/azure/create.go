@@ -39,7 +39,7 @@ func Create(ctx context.Context, o CreateOptions) (Created, error) {
 			return Created{}, err
 		}
 	}
-	if err := c.checkStored(ctx); err != nil {
+	if _, err := c.checkStored(ctx); err != nil {
 		return Created{}, err
 	}
 	made, err := c.Create(ctx, install.CreateOptions{
@@ -73,40 +73,51 @@ func (c *creation) Check(key keystore.VerificationKey) error {
 	return errors.Join(c.o.check(c.set.identities), checkPart("issuer URL", c.IssuerURL), checkKey(key))
 }
 
-// checkStored checks the keys that are published under the issuer URL already, before anybody is called.
-func (r *run) checkStored(ctx context.Context) error {
+// checkIssuer is checkStored for identities of an issuer that is published. It warns of one that no key set has: Azure takes any URL for a
+// federated credential, so that a mistyped one would be trusted by whoever gets that name.
+func (r *run) checkIssuer(ctx context.Context) error {
+	published, err := r.checkStored(ctx)
+	if err == nil && !published && r.Mode != install.DryRun && r.Store.Open != nil {
+		r.Warn("no key set of %s has the issuer URL %s, which the identities are to trust: see that it is spelled right, and whose it is", r.Store.Name, r.IssuerURL)
+	}
+	return err
+}
+
+// checkStored checks the keys that are published under the issuer URL already, before anybody is called, and reports whether a key set
+// has that URL.
+func (r *run) checkStored(ctx context.Context) (published bool, err error) {
 	if r.Mode == install.DryRun || r.IssuerURL == "" {
-		return nil
+		return false, nil
 	}
 	if r.Store.Open == nil {
 		r.Warn("the algorithm of the cluster's keys was not checked, as no store was given (--store): Entra takes tokens signed with RS256 alone")
-		return nil
+		return false, nil
 	}
 	defer r.During("still reading the key store")()
 	st, err := r.Store.Open(ctx)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return false, nil
 	}
 	if err != nil {
-		return err
+		return false, err
 	}
 	all, err := catalog.ReadAll(ctx, st)
 	if err != nil {
-		return err
+		return false, err
 	}
 	set, published := all.InUse(r.IssuerURL)
 	if !published {
-		return nil
+		return false, nil
 	}
 	for _, k := range set.Keys() {
 		if k.State == keystore.Retired {
 			continue
 		}
 		if err := checkKey(k.VerificationKey); err != nil {
-			return err
+			return true, err
 		}
 	}
-	return nil
+	return true, nil
 }
 
 func (c *creation) Identify(ctx context.Context) error {
@@ -183,7 +194,7 @@ func CreateIdentities(ctx context.Context, o IdentitiesOptions) (IdentitiesCreat
 		r.Lines(set.skipped)
 		return IdentitiesCreated{}, r.WriteFiles(r.secrets(set)...)
 	}
-	if err := r.checkStored(ctx); err != nil {
+	if err := r.checkIssuer(ctx); err != nil {
 		return IdentitiesCreated{}, err
 	}
 	if err := r.identify(ctx); err != nil {

@@ -35,7 +35,7 @@ func CreateIdentity(ctx context.Context, o WorkloadOptions) (WorkloadCreated, er
 	if err := o.check([]identity{i}); err != nil {
 		return WorkloadCreated{}, err
 	}
-	if err := r.checkStored(ctx); err != nil {
+	if err := r.checkIssuer(ctx); err != nil {
 		return WorkloadCreated{}, err
 	}
 	if err := r.identify(ctx); err != nil {
