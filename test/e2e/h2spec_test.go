@@ -22,9 +22,10 @@ import (
 )
 
 // netHTTPFails are the cases of h2spec v2.2.1 that a plain server of net/http fails (Go 1.26): the first four always, the
-// others now and then, because two of its goroutines race. keypostd serves with net/http and can do nothing about them;
-// none lets a client ask for anything that it could not ask for otherwise.
-var netHTTPFails = []string{"http2/4.2#3", "http2/6.5.3#1", "http2/8.1.2.2#1", "http2/8.1.2.2#2", "http2/6.9.1#3", "http2/8.1.2.6#1"}
+// others now and then, because two of its goroutines race (8.1.2.6 on a loaded machine: #1 and #2 about 15 times each of
+// 150). keypostd serves with net/http and can do nothing about them; none lets a client ask for anything that it could not
+// ask for otherwise.
+var netHTTPFails = []string{"http2/4.2#3", "http2/6.5.3#1", "http2/8.1.2.2#1", "http2/8.1.2.2#2", "http2/6.9.1#3", "http2/8.1.2.6#1", "http2/8.1.2.6#2"}
 
 // h2specCases is how many cases h2spec has at least; fewer would mean that it did not get to ask.
 const h2specCases = 140
