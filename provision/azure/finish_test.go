@@ -1,17 +1,13 @@
 package azure_test
 
 import (
-	"context"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/provision/azure"
-	"github.com/keypost/keypost/provision/install"
 	"github.com/keypost/keypost/test/fakeazure"
-	"github.com/keypost/keypost/test/keys"
 )
 
 // A credential for the old issuer goes only where the new issuer has its like: the same subject, for the same audience. Nobody asks
@@ -19,16 +15,8 @@ import (
 func TestFinishNeedsTheLikeOfEachCredential(t *testing.T) {
 	const old = "https://prod-a.blob.core.windows.net/prod-a"
 	w := newWorld(t, fakeazure.Options{})
-	before := w.identities(t, usual()...)
-	before.IssuerURL = old
-	_, err := azure.CreateIdentities(t.Context(), before)
-	must(t, err)
-	key, err := keystore.NewPublic(keys.NewRSA()().Public())
-	must(t, err)
-	o := azure.MigrateOptions{Options: w.options(), Move: install.Move{Old: old, OldKeys: func(context.Context) ([]keystore.VerificationKey, error) {
-		return []keystore.VerificationKey{key}, nil
-	}}}
-	_, err = azure.Migrate(t.Context(), o)
+	o := w.moved(t, old)
+	_, err := azure.Migrate(t.Context(), o)
 	must(t, err)
 	all := w.State().Credentials
 	at := slices.IndexFunc(all, func(c fakeazure.Credential) bool {

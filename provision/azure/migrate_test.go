@@ -19,15 +19,7 @@ import (
 func TestMigrate(t *testing.T) {
 	const old = "https://prod-a.blob.core.windows.net/prod-a"
 	w := newWorld(t, fakeazure.Options{VaryCase: true})
-	before := w.identities(t, usual()...)
-	before.IssuerURL = old
-	_, err := azure.CreateIdentities(t.Context(), before)
-	must(t, err)
-	key, err := keystore.NewPublic(keys.NewRSA()().Public())
-	must(t, err)
-	o := azure.MigrateOptions{Options: w.options(), Move: install.Move{Old: old, OldKeys: func(context.Context) ([]keystore.VerificationKey, error) {
-		return []keystore.VerificationKey{key}, nil
-	}}}
+	o := w.moved(t, old)
 	w.arm(t, "PUT", strings.TrimSuffix(w.State().Identities[0].ID, w.State().Identities[0].Name)+"prod-a-alone", "2024-11-30",
 		`{"location":"centralus","tags":{"openshift.io_cloud-credential-operator_prod-a":"owned"}}`)
 	w.writes()
@@ -75,15 +67,7 @@ func TestSwitchIsForgotten(t *testing.T) {
 		since = "2020-01-01T00:00:00Z"
 	)
 	w := newWorld(t, fakeazure.Options{VaryCase: true})
-	before := w.identities(t, usual()...)
-	before.IssuerURL = old
-	_, err := azure.CreateIdentities(t.Context(), before)
-	must(t, err)
-	key, err := keystore.NewPublic(keys.NewRSA()().Public())
-	must(t, err)
-	o := azure.MigrateOptions{Options: w.options(), Move: install.Move{Old: old, OldKeys: func(context.Context) ([]keystore.VerificationKey, error) {
-		return []keystore.VerificationKey{key}, nil
-	}}}
+	o := w.moved(t, old)
 	others := azure.MovedAtTag("prod-b", old)
 	record := func() {
 		w.arm(t, "PATCH", group, "2021-04-01", fmt.Sprintf(`{"tags":{"openshift.io_cloud-credential-operator_prod-a":"owned",%q:%q,%q:%q}}`,
@@ -98,7 +82,7 @@ func TestSwitchIsForgotten(t *testing.T) {
 		}
 	}
 	record()
-	_, err = azure.Migrate(t.Context(), o)
+	_, err := azure.Migrate(t.Context(), o)
 	must(t, err)
 	forgotten("a move that begins anew")
 	for _, c := range w.State().Credentials {
@@ -119,18 +103,10 @@ func TestTheRecordOfASwitchAsksWhoseTheGroupIs(t *testing.T) {
 		group = "/subscriptions/" + subscription + "/resourceGroups/prod-a-oidc"
 	)
 	w := newWorld(t, fakeazure.Options{})
-	before := w.identities(t, usual()...)
-	before.IssuerURL = old
-	_, err := azure.CreateIdentities(t.Context(), before)
-	must(t, err)
-	key, err := keystore.NewPublic(keys.NewRSA()().Public())
-	must(t, err)
-	o := azure.MigrateOptions{Options: w.options(), Move: install.Move{Old: old, OldKeys: func(context.Context) ([]keystore.VerificationKey, error) {
-		return []keystore.VerificationKey{key}, nil
-	}}}
+	o := w.moved(t, old)
 	w.arm(t, "PATCH", group, "2021-04-01", fmt.Sprintf(`{"tags":{"openshift.io_cloud-credential-operator_prod-b":"owned",%q:"2020-01-01T00:00:00Z"}}`, azure.MovedAtTag("prod-a", old)))
 	w.writes()
-	_, err = azure.Migrate(t.Context(), o)
+	_, err := azure.Migrate(t.Context(), o)
 	if !is(azure.NotOwned)(err) || !strings.Contains(err.Error(), "resource group prod-a-oidc belongs to prod-b, and does not bear the tag openshift.io_cloud-credential-operator_prod-a=owned") {
 		t.Errorf("error %v", err)
 	}
@@ -149,19 +125,11 @@ func TestTheRecordOfASwitchLeavesOtherTags(t *testing.T) {
 	)
 	for _, kind := range []string{"meanwhile", "{}", "null", "", "no answer to the write"} {
 		w := newWorld(t, fakeazure.Options{})
-		before := w.identities(t, usual()...)
-		before.IssuerURL = old
-		_, err := azure.CreateIdentities(t.Context(), before)
-		must(t, err)
-		key, err := keystore.NewPublic(keys.NewRSA()().Public())
-		must(t, err)
+		o := w.moved(t, old)
 		tags := func(more string) {
 			w.arm(t, "PATCH", group, "2021-04-01", fmt.Sprintf(`{"tags":{%q:"owned","cost-center":"42",%q:"2020-01-01T00:00:00Z"%s}}`, own, azure.MovedAtTag("prod-a", old), more))
 		}
 		tags("")
-		o := azure.MigrateOptions{Options: w.options(), Move: install.Move{Old: old, OldKeys: func(context.Context) ([]keystore.VerificationKey, error) {
-			return []keystore.VerificationKey{key}, nil
-		}}}
 		reads := 0
 		o.Transport = bent{w.Client(), func(r *http.Request, resp *http.Response) {
 			if r.Method == http.MethodPatch && kind == "no answer to the write" {
@@ -180,7 +148,7 @@ func TestTheRecordOfASwitchLeavesOtherTags(t *testing.T) {
 				rewrite(t, resp, func(string) string { return kind })
 			}
 		}}
-		_, err = azure.Migrate(t.Context(), o)
+		_, err := azure.Migrate(t.Context(), o)
 		if refused := kind != "meanwhile"; (err != nil) != refused || refused && !strings.Contains(err.Error(), "has no ID") {
 			t.Errorf("%q: %v", kind, err)
 		}

@@ -10,11 +10,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/provision/azure"
 	"github.com/keypost/keypost/provision/azure/arm"
 	"github.com/keypost/keypost/provision/cloud"
+	"github.com/keypost/keypost/provision/install"
 	"github.com/keypost/keypost/provision/plan"
 	"github.com/keypost/keypost/test/fakeazure"
+	"github.com/keypost/keypost/test/keys"
 	"github.com/keypost/keypost/test/scene"
 )
 
@@ -103,6 +106,20 @@ func (w *world) create(t *testing.T, list ...request) azure.CreateOptions {
 func (w *world) identities(t *testing.T, list ...request) azure.IdentitiesOptions {
 	t.Helper()
 	return azure.IdentitiesOptions{Options: w.options(), Identities: w.requests(t, list...)}
+}
+
+// moved makes the usual identities for the issuer old, and returns the options that move them to the scene's.
+func (w *world) moved(t *testing.T, old string) azure.MigrateOptions {
+	t.Helper()
+	before := w.identities(t, usual()...)
+	before.IssuerURL = old
+	_, err := azure.CreateIdentities(t.Context(), before)
+	must(t, err)
+	key, err := keystore.NewPublic(keys.NewRSA()().Public())
+	must(t, err)
+	return azure.MigrateOptions{Options: w.options(), Move: install.Move{Old: old, OldKeys: func(context.Context) ([]keystore.VerificationKey, error) {
+		return []keystore.VerificationKey{key}, nil
+	}}}
 }
 
 // writes returns the calls that wrote since the last time.
