@@ -3,13 +3,17 @@
 package chart
 
 import (
+	"bytes"
 	"crypto/x509"
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"sigs.k8s.io/yaml"
 
 	"github.com/keypost/keypost/test/authority"
 )
@@ -33,6 +37,34 @@ func TestKubeconform(t *testing.T) {
 			"-schema-location", schemas+"/{{.ResourceKind}}{{.KindSuffix}}.json",
 			"-skip", "CustomResourceDefinition,ServiceMonitor,PrometheusRule,Certificate,TLSRoute,HTTPRoute,Route")
 	})
+}
+
+// The CronJob of provision/gcp is of Kubernetes, runs a command that keypost has, and names the chart's watch.
+func TestDocumentedCronJob(t *testing.T) {
+	text, err := os.ReadFile("../../provision/gcp/README.md")
+	must(t, err)
+	block := regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$").FindSubmatch(text)
+	if block == nil {
+		t.Fatal("no manifest was found")
+	}
+	output(t, bytes.NewReader(block[1]), tool(t, "kubeconform"), "-strict", "-schema-location", writeSchemas(t)+"/{{.ResourceKind}}{{.KindSuffix}}.json")
+	var job object
+	must(t, yaml.UnmarshalStrict(block[1], &job))
+	pod := []string{"spec", "jobTemplate", "spec", "template", "spec"}
+	var args []string
+	for _, c := range job.objects(append(pod, "containers")...) {
+		for _, arg := range c.at("args").([]any) {
+			args = append(args, arg.(string))
+		}
+	}
+	if said := output(t, nil, filepath.Join(tool(t, "bin"), "keypost"), append(args, "--help")...); !strings.Contains(said, "keypost gcp sync-keys") {
+		t.Errorf("%q is %s", args, said)
+	}
+	chart, err := os.ReadFile(chartDir + "/README.md")
+	must(t, err)
+	if watch := job.str(append(pod, "serviceAccountName")...); !strings.Contains(string(chart), " deployment/"+watch+" ") {
+		t.Errorf("the chart has no %s", watch)
+	}
 }
 
 // writeSchemas turns the OpenAPI document into JSON schemas, one per kind, that allow no unknown member.
@@ -84,19 +116,49 @@ func TestWorkflows(t *testing.T) {
 	output(t, nil, tool(t, "actionlint"), files...)
 }
 
-// Units are held to a score of systemd's own, 0 (best) to 100.
+// Units are held to a score of systemd's own, 0 (best) to 100, also with the lines that they offer in comments. A timer is held with
+// the unit that it runs.
 func TestUnits(t *testing.T) {
-	for unit, program := range map[string]string{"keypostd/systemd/keypostd.service": "keypostd", "keypost/systemd/keypost-mirror.service": "keypost", "keypost/systemd/keypost-watch.service": "keypost"} {
-		t.Run(filepath.Base(unit), func(t *testing.T) {
-			text, err := os.ReadFile("../../cmd/" + unit)
-			must(t, err)
-			file := filepath.Join(t.TempDir(), filepath.Base(unit))
-			must(t, os.WriteFile(file, []byte(strings.ReplaceAll(string(text), "/usr/local/bin/", tool(t, "bin")+"/")), 0o600))
-			if out, errs, err := try(nil, tool(t, "systemd"), "verify", "--recursive-errors=no", file); err != nil || errs != "" {
-				t.Errorf("%s: %v: %s%s", program, err, errs, out)
-			}
-			output(t, nil, tool(t, "systemd"), "security", "--offline=true", "--threshold=20", file)
-		})
+	files, err := filepath.Glob("../../cmd/*/systemd/*.service")
+	must(t, err)
+	if len(files) != 4 {
+		t.Errorf("units %q", files)
+	}
+	offered := regexp.MustCompile(`(?m)^#([A-Z]\w+=)`)
+	for _, unit := range files {
+		text, err := os.ReadFile(unit)
+		must(t, err)
+		variants := map[string]string{"": string(text)}
+		if offered.Match(text) {
+			variants[" with what it offers"] = offered.ReplaceAllString(string(text), "$1")
+		}
+		for which, text := range variants {
+			t.Run(filepath.Base(unit)+which, func(t *testing.T) {
+				file := filepath.Join(t.TempDir(), filepath.Base(unit))
+				must(t, os.WriteFile(file, []byte(strings.ReplaceAll(text, "/usr/local/bin/", tool(t, "bin")+"/")), 0o600))
+				unitsAreRight(t, file)
+				if timer, err := os.ReadFile(strings.TrimSuffix(unit, ".service") + ".timer"); err == nil {
+					beside := strings.TrimSuffix(file, ".service") + ".timer"
+					must(t, os.WriteFile(beside, timer, 0o600))
+					unitsAreRight(t, beside)
+				}
+				output(t, nil, tool(t, "systemd"), "security", "--offline=true", "--threshold=20", file)
+			})
+		}
+	}
+	timers, err := filepath.Glob("../../cmd/*/systemd/*.timer")
+	must(t, err)
+	for _, timer := range timers {
+		if unit := strings.TrimSuffix(timer, ".timer") + ".service"; !slices.Contains(files, unit) {
+			t.Errorf("%s runs nothing", timer)
+		}
+	}
+}
+
+func unitsAreRight(t *testing.T, file string) {
+	t.Helper()
+	if out, errs, err := try(nil, tool(t, "systemd"), "verify", "--recursive-errors=no", file); err != nil || errs != "" {
+		t.Errorf("%s: %v: %s%s", filepath.Base(file), err, errs, out)
 	}
 }
 
@@ -115,7 +177,7 @@ func TestReleaseIsReproducible(t *testing.T) {
 		t.Errorf("archives:\n%s", first)
 	}
 	for archive, want := range map[string][]string{
-		"keypost_*_linux_amd64.tar.gz": {"keypost", "LICENSE", "systemd/keypost-mirror.service", "man/man1/keypost.1"}, "keypostd_*_linux_amd64.tar.gz": {"keypostd", "systemd/keypostd.service", "man/man8/keypostd.8"},
+		"keypost_*_linux_amd64.tar.gz": {"keypost", "LICENSE", "systemd/keypost-mirror.service", "systemd/keypost-sync-keys.service", "systemd/keypost-sync-keys.timer", "man/man1/keypost.1"}, "keypostd_*_linux_amd64.tar.gz": {"keypostd", "systemd/keypostd.service", "man/man8/keypostd.8"},
 	} {
 		has := strings.Split(output(t, nil, "sh", "-c", "tar -tzf "+dir+"/dist/"+archive), "\n")
 		for _, file := range want {
