@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/keypost/keypost/provision/gcp/iam"
 	"github.com/keypost/keypost/provision/install"
 	"github.com/keypost/keypost/provision/plan"
 )
@@ -27,7 +28,7 @@ func CreateAccounts(ctx context.Context, o Options, q RequestedAccounts) (Accoun
 		r.Lines(set.skipped)
 		return AccountsCreated{}, err
 	}
-	wanted := Wanted{Accounts: &set.wanted}
+	wanted := iam.Wanted{Accounts: &set.wanted}
 	if err := wanted.Check(); err != nil {
 		return AccountsCreated{}, err
 	}
@@ -100,7 +101,7 @@ type WorkloadOptions struct {
 // WorkloadCreated is a service account for a workload.
 type WorkloadCreated struct {
 	Preview  *plan.Preview // with mode Preview; the rest is zero then
-	Project  Project
+	Project  iam.Project
 	Email    string
 	Audience string // what a credential configuration names as its audience
 }
@@ -108,11 +109,11 @@ type WorkloadCreated struct {
 // CreateWorkload makes a service account that pods of some Kubernetes service accounts may impersonate. The provider must exist.
 func CreateWorkload(ctx context.Context, o WorkloadOptions) (WorkloadCreated, error) {
 	r := newRun(o.Options)
-	account := Account{ID: o.Name, DisplayName: o.Name, For: o.For, Roles: o.Roles}
+	account := iam.Account{ID: o.Name, DisplayName: o.Name, For: o.For, Roles: o.Roles}
 	for _, a := range o.ServiceAccounts {
 		account.Subjects = append(account.Subjects, a.Subject())
 	}
-	wanted := Wanted{Accounts: &Accounts{Owner: OwnedByKeypost(), Pool: o.PoolID, List: []Account{account}, Adopt: o.Adopt, Shared: !o.Prune}}
+	wanted := iam.Wanted{Accounts: &iam.Accounts{Owner: iam.OwnedByKeypost(), Pool: o.PoolID, List: []iam.Account{account}, Adopt: o.Adopt, Shared: !o.Prune}}
 	if err := wanted.Check(); err != nil {
 		return WorkloadCreated{}, err
 	}

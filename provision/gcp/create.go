@@ -7,6 +7,7 @@ import (
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/provision/ccoctl"
+	"github.com/keypost/keypost/provision/gcp/iam"
 	"github.com/keypost/keypost/provision/install"
 	"github.com/keypost/keypost/provision/plan"
 )
@@ -39,7 +40,7 @@ func Create(ctx context.Context, o CreateOptions) (Created, error) {
 		}
 	}
 	options := install.CreateOptions{
-		PublicKey: o.PublicKey, Stored: o.Stored, Identities: c.all, Notes: c.set.skipped, Party: "Google", Parallel: Parallel,
+		PublicKey: o.PublicKey, Stored: o.Stored, Identities: c.all, Notes: c.set.skipped, Party: "Google", Parallel: iam.Parallel,
 		Adopt:        o.Adopt,
 		TrustPlanned: true, // the provider is in every plan
 	}
@@ -69,7 +70,7 @@ type creation struct {
 	set  requestSet
 	jwks []byte // to upload; nil while the key is not known, and where Google fetches it
 
-	replace Replace // what jwks may change of a copy that is there
+	replace iam.Replace // what jwks may change of a copy that is there
 }
 
 // takeKeys takes the keys to upload, unless the store has an older key set than the one that was uploaded last.
@@ -82,8 +83,8 @@ func (c *creation) takeKeys(ctx context.Context, stored keystore.KeySet, jwks []
 	return err
 }
 
-func (c *creation) wanted() Wanted {
-	w := Wanted{Provider: c.o.provider(c.jwks)}
+func (c *creation) wanted() iam.Wanted {
+	w := iam.Wanted{Provider: c.o.provider(c.jwks)}
 	w.Provider.Replace = c.replace
 	if c.all {
 		w.Pool, w.Accounts = c.o.pool(), &c.set.wanted

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/keypost/keypost/provision/credrequest"
-	"github.com/keypost/keypost/provision/gcp/internal/rest"
+	"github.com/keypost/keypost/provision/gcp/iam"
 	"github.com/keypost/keypost/provision/install"
 	"github.com/keypost/keypost/provision/plan"
 )
@@ -26,7 +26,7 @@ type Deleted struct {
 // Delete deletes the accounts of an installation with their bindings, and its pool with the provider.
 func Delete(ctx context.Context, o DeleteOptions) (Deleted, error) {
 	r := newRun(o.Options)
-	d := Deletion{Name: o.Name, Pool: o.PoolID, CustomRoles: o.CustomRoles}
+	d := iam.Deletion{Name: o.Name, Pool: o.PoolID, CustomRoles: o.CustomRoles}
 	if o.Requests != "" {
 		var skipped []string
 		var err error
@@ -35,13 +35,13 @@ func Delete(ctx context.Context, o DeleteOptions) (Deleted, error) {
 		}
 		r.Lines(skipped)
 	}
-	if err := (Wanted{Pool: o.pool()}).Check(); err != nil {
+	if err := (iam.Wanted{Pool: o.pool()}).Check(); err != nil {
 		return Deleted{}, err
 	}
 	if err := r.identify(ctx); err != nil {
 		return Deleted{}, err
 	}
-	issuers := r.client.issuers(ctx, r.project, o.pool().ID)
+	issuers := r.client.Issuers(ctx, o.pool().ID)
 	p, err := r.client.PlanDelete(ctx, d)
 	if err != nil {
 		return Deleted{}, err
@@ -75,22 +75,6 @@ func requestNames(dir string) (names, skipped []string, err error) {
 		}
 		skipped = slices.DeleteFunc(skipped, func(line string) bool { return !slices.Contains(lines, line) })
 	}
-	return minus(names, nil), skipped, nil
-}
-
-// issuers returns those that the providers of a pool trust, of which a moved cluster has had two; none if the pool is gone, or cannot be
-// read, which whoever deletes it finds out.
-func (c *Client) issuers(ctx context.Context, p Project, pool string) []string {
-	k := providerCall(p.PoolName(pool)+"/providers", "ListWorkloadIdentityPoolProviders", "list")
-	all, err := rest.List[providerState](ctx, c.rest, k, "workloadIdentityPoolProviders")
-	if err != nil {
-		return nil
-	}
-	var urls []string
-	for _, have := range all {
-		if have.OIDC != nil && have.State != deleted {
-			urls = append(urls, have.OIDC.Issuer)
-		}
-	}
-	return minus(urls, nil)
+	slices.Sort(names)
+	return slices.Compact(names), skipped, nil
 }

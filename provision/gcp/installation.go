@@ -1,3 +1,6 @@
+// Package gcp makes, re-runs, moves and deletes an installation in Google Cloud: what package install makes in any cloud, with a workload
+// identity pool, a provider and service accounts. It promises that nothing is changed in another project than the one that is meant, and
+// that no provider is made before Google finds the issuer's keys, or is given them.
 package gcp
 
 import (
@@ -10,6 +13,7 @@ import (
 
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/provision/cloud"
+	"github.com/keypost/keypost/provision/gcp/iam"
 	"github.com/keypost/keypost/provision/install"
 	"github.com/keypost/keypost/provision/plan"
 )
@@ -18,7 +22,7 @@ import (
 type Options struct {
 	install.Options
 
-	Transport http.RoundTripper // as in [Access]
+	Transport http.RoundTripper // as in [iam.Access]
 
 	Project    string // ID or number of the only project in which anything may be changed
 	PoolID     string // empty for Name
@@ -32,19 +36,19 @@ type Options struct {
 	// CheckUpload, with Upload, returns an error if the keys of a stored key set may not be uploaded to the copy that a policy calls
 	// party, as they are older than what that holds, and else what of that they may replace. A key set that is still to be made is the
 	// zero one. Nil asks nobody.
-	CheckUpload func(ctx context.Context, stored keystore.KeySet, party string) (Replace, error)
+	CheckUpload func(ctx context.Context, stored keystore.KeySet, party string) (iam.Replace, error)
 
 	Adopt bool // take over what neither keypost nor ccoctl made, and a provider that trusts another issuer
 }
 
-func (o Options) pool() *Pool {
-	return &Pool{ID: cmp.Or(o.PoolID, o.Name), Adopt: o.Adopt, Owner: OwnedBy(o.Name)}
+func (o Options) pool() *iam.Pool {
+	return &iam.Pool{ID: cmp.Or(o.PoolID, o.Name), Adopt: o.Adopt, Owner: iam.OwnedBy(o.Name)}
 }
 
-func (o Options) provider(jwks []byte) *Provider {
-	p := &Provider{
+func (o Options) provider(jwks []byte) *iam.Provider {
+	p := &iam.Provider{
 		Pool: o.pool().ID, ID: cmp.Or(o.ProviderID, o.Name), IssuerURL: o.IssuerURL, Audiences: o.Audiences, Usual: o.Usual, Condition: o.Condition,
-		Adopt: o.Adopt, Owner: OwnedBy(o.Name), UsualKeys: o.UsualKeys, Show: o.Mode == install.Preview,
+		Adopt: o.Adopt, Owner: iam.OwnedBy(o.Name), UsualKeys: o.UsualKeys, Show: o.Mode == install.Preview,
 	}
 	if o.Upload {
 		p.JWKS = jwks
@@ -58,9 +62,9 @@ const usualUniverse = "googleapis.com"
 // run is one run of a verb.
 type run struct {
 	*install.Run
-	o       Options // has those of Run
-	client  *Client // nil until identify
-	project Project // zero until identify
+	o       Options     // has those of Run
+	client  *iam.Client // nil until identify
+	project iam.Project // zero until identify
 }
 
 func newRun(o Options) *run {
@@ -71,7 +75,7 @@ func newRun(o Options) *run {
 
 // identify asks Google which project the credentials see, and reports where everything is going to be.
 func (r *run) identify(ctx context.Context) error {
-	client, err := Open(ctx, Access{Project: r.o.Project, Transport: r.o.Transport, OnWait: func(w cloud.Wait) {
+	client, err := iam.Open(ctx, iam.Access{Project: r.o.Project, Transport: r.o.Transport, OnWait: func(w cloud.Wait) {
 		r.Still(time.Now(), "still waiting for Google Cloud: %s", w)
 	}})
 	if err != nil {
@@ -95,7 +99,7 @@ func (r *run) identify(ctx context.Context) error {
 
 // carryOut makes the changes of a plan, or returns them as a preview.
 func (r *run) carryOut(ctx context.Context, p plan.Plan) (*plan.Preview, error) {
-	return r.CarryOut(ctx, p, Parallel)
+	return r.CarryOut(ctx, p, iam.Parallel)
 }
 
 // audience returns what a credential configuration of the run names as its audience.
@@ -111,7 +115,7 @@ func (r *run) copyParty() string {
 }
 
 // checkUpload asks [Options.CheckUpload] about the copy that the provider holds.
-func (r *run) checkUpload(ctx context.Context, stored keystore.KeySet) (Replace, error) {
+func (r *run) checkUpload(ctx context.Context, stored keystore.KeySet) (iam.Replace, error) {
 	if r.o.CheckUpload == nil {
 		return "", nil
 	}
@@ -127,7 +131,7 @@ func (r *run) nameCopy() {
 
 // CreatePool makes a workload identity pool, for [Create] to make a provider in. With mode Preview it returns what it would do.
 func CreatePool(ctx context.Context, o Options) (*plan.Preview, error) {
-	r, wanted := newRun(o), Wanted{Pool: o.pool()}
+	r, wanted := newRun(o), iam.Wanted{Pool: o.pool()}
 	if err := wanted.Check(); err != nil {
 		return nil, err
 	}

@@ -3,8 +3,6 @@ package gcp
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/base32"
 	"errors"
 	"fmt"
 	"slices"
@@ -12,7 +10,7 @@ import (
 
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/pubkey"
-	"github.com/keypost/keypost/provision/gcp/internal/allow"
+	"github.com/keypost/keypost/provision/gcp/iam"
 	"github.com/keypost/keypost/provision/gcp/internal/rest"
 	"github.com/keypost/keypost/provision/install"
 	"github.com/keypost/keypost/provision/plan"
@@ -33,13 +31,13 @@ type Migrated struct {
 	Preview  *plan.Preview // with mode Preview; everything else is zero then
 	KeySet   keystore.KeySet
 	Copy     string // as in [Created]
-	Project  Project
+	Project  iam.Project
 	Pool     string // ID
 	From, To string // IDs of the old provider and of the new one
 
-	Components []Component // whose Secrets were written, and name the new provider
-	Named      []Component // whose requests name the old provider themselves, so that nothing was written for them
-	Users      []PoolUser  // that no request names, and whose credential files keypost does not know
+	Components []Component    // whose Secrets were written, and name the new provider
+	Named      []Component    // whose requests name the old provider themselves, so that nothing was written for them
+	Users      []iam.PoolUser // that no request names, and whose credential files keypost does not know
 }
 
 // Component reads a credential file from a Secret.
@@ -50,14 +48,6 @@ type Component struct {
 	File            string // path of the Secret's manifest; empty if none was written
 	Email           string // of the Google service account
 	ServiceAccounts []string
-}
-
-// PoolUser is who else may be reached from the pool.
-type PoolUser struct {
-	Email           string // of the Google service account; empty for roles that the project's policy gives to subjects themselves
-	Workload        bool   // it was made by [CreateWorkload]
-	ServiceAccounts []install.ServiceAccount
-	Sets            []string // members that stand for other subjects, or for many
 }
 
 // Migrate publishes the keys of the old issuer under the new one, makes a provider for that in the pool of the old one, and
@@ -98,7 +88,7 @@ func Migrate(ctx context.Context, o MigrateOptions) (Migrated, error) {
 	if err := m.PublishMoved(ctx, keys); err != nil {
 		return Migrated{}, err
 	}
-	if err := m.Apply(ctx, p, Parallel); err != nil {
+	if err := m.Apply(ctx, p, iam.Parallel); err != nil {
 		return Migrated{}, err
 	}
 	return m.result(ctx, keys.Stored)
@@ -111,16 +101,15 @@ type migration struct {
 	set    requestSet
 	dir    string // of the requests
 	fromID string
-	from   *providerState // the old provider
-	to     Provider
+	from   iam.Provider // the old provider
+	to     iam.Provider
 }
 
 // newMigration checks what is wanted before anybody is called, then reads the provider by which the cluster lives.
 func newMigration(ctx context.Context, o MigrateOptions) (*migration, error) {
 	o.From = cmp.Or(o.From, o.Name)
 	if o.ProviderID == "" {
-		sum := sha256.Sum256([]byte(o.IssuerURL))
-		o.ProviderID = cut(o.Name, 26) + "-" + strings.ToLower(base32.StdEncoding.EncodeToString(sum[:])[:5])
+		o.ProviderID = iam.SecondProviderID(o.Name, o.IssuerURL)
 	}
 	m := &migration{run: newRun(o.Options), Move: o.Move, fromID: o.From, dir: o.Accounts.Dir}
 	var err error
@@ -131,7 +120,7 @@ func newMigration(ctx context.Context, o MigrateOptions) (*migration, error) {
 	m.set.wanted.All = false // what the pool has beside them is told in the result
 	m.to = *o.provider(nil)
 	m.to.Audiences = []string{componentAudience} // until those of the old one are read
-	checks := []error{Wanted{Pool: o.pool(), Provider: &m.to, Accounts: &m.set.wanted}.Check(), CheckPoolID(providerThing, o.From)}
+	checks := []error{iam.Wanted{Pool: o.pool(), Provider: &m.to, Accounts: &m.set.wanted}.Check(), iam.CheckPoolID("workload identity provider", o.From)}
 	if o.From == o.ProviderID {
 		checks = append(checks, fmt.Errorf("the old provider and the new one are both %s: a provider takes one issuer", o.From))
 	}
@@ -155,27 +144,15 @@ func newMigration(ctx context.Context, o MigrateOptions) (*migration, error) {
 // readOld reads the provider by which the cluster lives. The new one takes the same tokens, but for their issuer: audiences,
 // attributes and condition are the old one's.
 func (m *migration) readOld(ctx context.Context) error {
-	name := m.project.ProviderName(m.to.Pool, m.fromID)
-	have, err := m.client.readProvider(ctx, m.project, m.to.Pool, m.fromID)
-	switch {
-	case err != nil:
+	old, err := m.client.Predecessor(ctx, m.to.Pool, m.fromID, m.Old)
+	if err != nil {
 		return err
-	case have == nil || have.State == deleted || have.OIDC == nil:
-		return rest.Problemf(NothingToMove, "no cluster lives by the %s %s: it is not there, is deleted or not for OIDC", providerThing, name)
-	case have.OIDC.Issuer != m.Old:
-		return rest.Problemf(NothingToMove, "the %s %s trusts the issuer %s, and not %s", providerThing, name, have.OIDC.Issuer, m.Old)
-	case have.Mapping[subjectAttribute] != subjectMapping:
-		return fmt.Errorf("the %s %s maps %s to %s, and not to %s: what is bound to the subjects would not be found by the new one", providerThing, name,
-			subjectAttribute, have.Mapping[subjectAttribute], subjectMapping)
-	case strings.Contains(have.Condition, m.Old):
-		return fmt.Errorf("the %s %s has the attribute condition %s, which names the old issuer and would refuse the new one's tokens: change it first",
-			providerThing, name, have.Condition)
-	case have.OIDC.JWKS != "" && m.o.UsualKeys:
+	}
+	if old.JWKS != nil && m.o.UsualKeys {
 		return fmt.Errorf("provider %s has a copy of the keys; say --key-storage-method pool-jwk-file for another copy, or --key-storage-method "+
 			"public-bucket to have Google fetch them from %s", m.fromID, m.IssuerURL)
 	}
-	m.from, m.to.Mapping, m.to.Condition = have, have.Mapping, have.Condition
-	m.to.Audiences = m.project.accepted(m.to.Pool, m.fromID, have)
+	m.from, m.to.Mapping, m.to.Condition, m.to.Audiences = old, old.Mapping, old.Condition, old.Audiences
 	m.OldKeys = m.oldKeys(m.OldKeys)
 	return nil
 }
@@ -185,27 +162,27 @@ func (m *migration) readOld(ctx context.Context) error {
 func (m *migration) oldKeys(read func(context.Context) ([]keystore.VerificationKey, error)) func(context.Context) ([]keystore.VerificationKey, error) {
 	return func(ctx context.Context) ([]keystore.VerificationKey, error) {
 		keys, err := read(ctx)
-		if err == nil || m.from.OIDC.JWKS == "" {
+		if err == nil || m.from.JWKS == nil {
 			return keys, err
 		}
 		m.Line("Taking the keys that provider %s has a copy of (%v)", m.fromID, err)
-		return pubkey.Parse("provider "+m.fromID, []byte(m.from.OIDC.JWKS))
+		return pubkey.Parse("provider "+m.fromID, m.from.JWKS)
 	}
 }
 
 // plan plans the new provider. The accounts must be as the requests ask for: without its binding no component would get on with
 // either provider.
 func (m *migration) plan(ctx context.Context) (plan.Plan, error) {
-	p, err := m.client.Plan(ctx, Wanted{Provider: &m.to})
+	p, err := m.client.Plan(ctx, iam.Wanted{Provider: &m.to})
 	if err != nil {
 		return plan.Plan{}, err
 	}
-	accounts, err := m.client.Plan(ctx, Wanted{Accounts: &m.set.wanted})
+	accounts, err := m.client.Plan(ctx, iam.Wanted{Accounts: &m.set.wanted})
 	if err != nil {
 		return plan.Plan{}, err
 	}
 	if !accounts.Empty() {
-		return plan.Plan{}, rest.Problemf(AccountsDiffer, "the service accounts of %s are not what the CredentialsRequests in %s ask for (%s): are they those of the "+
+		return plan.Plan{}, rest.Problemf(iam.AccountsDiffer, "the service accounts of %s are not what the CredentialsRequests in %s ask for (%s): are they those of the "+
 			"release that the cluster runs?", m.Name, m.dir, accounts.Stages[0][0].Change)
 	}
 	m.set.emails = accounts.Emails
@@ -234,57 +211,8 @@ func (m *migration) result(ctx context.Context, set keystore.KeySet) (Migrated, 
 		}
 	}
 	var err error
-	if done.Users, err = m.client.poolUsers(ctx, m.project, m.to.Pool, m.set.emails); err != nil {
+	if done.Users, err = m.client.PoolUsers(ctx, m.to.Pool, m.set.emails); err != nil {
 		return Migrated{}, err
 	}
 	return done, m.WriteFiles(written...)
-}
-
-// poolUsers returns who can be reached from a pool but for the accounts that are known: by the policies of the project's accounts,
-// and by its own. Other projects have policies of their own.
-func (c *Client) poolUsers(ctx context.Context, p Project, pool string, known []string) ([]PoolUser, error) {
-	accounts, err := c.readAccounts(ctx, p)
-	if err != nil {
-		return nil, err
-	}
-	accounts = slices.DeleteFunc(accounts, func(a accountState) bool { return slices.Contains(known, a.Email) })
-	policies, err := c.readPolicies(ctx, p, accounts)
-	if err != nil {
-		return nil, err
-	}
-	project, err := c.readProjectPolicy(ctx, p)
-	if err != nil {
-		return nil, err
-	}
-	var users []PoolUser
-	add := func(u PoolUser, of *allow.Policy) {
-		if of != nil && u.take(p, pool, *of) {
-			users = append(users, u)
-		}
-	}
-	for _, a := range accounts {
-		add(PoolUser{Email: a.Email, Workload: OwnedByKeypost().owns(a.Description)}, policies[a.Email])
-	}
-	slices.SortFunc(users, func(a, b PoolUser) int { return strings.Compare(a.Email, b.Email) })
-	add(PoolUser{}, &project)
-	return users, nil
-}
-
-// take adds those of a policy's members that are of a pool, and reports whether there are any.
-func (u *PoolUser) take(p Project, pool string, of allow.Policy) bool {
-	for _, b := range of.Bindings {
-		for _, m := range b.Members {
-			if _, name, _ := strings.Cut(m, "://iam.googleapis.com/"); !strings.HasPrefix(name, p.PoolName(pool)+"/") {
-				continue
-			}
-			subject := strings.TrimPrefix(m, p.subjects(pool))
-			namespace, name, _ := strings.Cut(strings.TrimPrefix(subject, "system:serviceaccount:"), ":")
-			if a := (install.ServiceAccount{Namespace: namespace, Name: name}); checkSubject(subject) != nil {
-				u.Sets = append(u.Sets, m)
-			} else if !slices.Contains(u.ServiceAccounts, a) {
-				u.ServiceAccounts = append(u.ServiceAccounts, a)
-			}
-		}
-	}
-	return len(u.ServiceAccounts)+len(u.Sets) > 0
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/provision/gcp"
+	"github.com/keypost/keypost/provision/gcp/iam"
 	"github.com/keypost/keypost/provision/install"
 	"github.com/keypost/keypost/test/fakegcp"
 	"github.com/keypost/keypost/test/scene"
@@ -25,9 +26,9 @@ func (s *site) move(t *testing.T, key keystore.VerificationKey) gcp.MigrateOptio
 	o := s.options()
 	o.IssuerURL, o.Dir = bucket, filepath.Join(s.Dir, "old")
 	accounts := s.requests(t, usual()...)
-	w := gcp.Wanted{Pool: &gcp.Pool{ID: "prod-a", Owner: gcp.OwnedBy("prod-a")}, Provider: &gcp.Provider{Pool: "prod-a", ID: "prod-a", IssuerURL: bucket,
-		Audiences: []string{"openshift", "sts.googleapis.com"}, Owner: gcp.OwnedBy("prod-a")}}
-	mustApply(t, s.world, w)
+	w := iam.Wanted{Pool: &iam.Pool{ID: "prod-a", Owner: iam.OwnedBy("prod-a")}, Provider: &iam.Provider{Pool: "prod-a", ID: "prod-a", IssuerURL: bucket,
+		Audiences: []string{"openshift", "sts.googleapis.com"}, Owner: iam.OwnedBy("prod-a")}}
+	s.apply(t, w)
 	_, err := gcp.CreateAccounts(t.Context(), o, accounts)
 	check(t, err)
 	s.Reported()
@@ -44,7 +45,7 @@ func (s *site) provider(t *testing.T, mask string, value any) {
 	if nested {
 		body[name] = map[string]any{inner: value}
 	}
-	s.do(t, "PATCH", "my-project/locations/global/workloadIdentityPools/prod-a/providers/prod-a?updateMask="+mask, body)
+	s.Do(t, "PATCH", "my-project/locations/global/workloadIdentityPools/prod-a/providers/prod-a?updateMask="+mask, body)
 }
 
 // second is the provider that was made beside the old one.
@@ -66,9 +67,9 @@ func TestMigrate(t *testing.T) {
 	const condition = "assertion.sub != 'system:serviceaccount:default:default'"
 	s.provider(t, "attributeCondition", condition)
 	s.provider(t, "attributeMapping", map[string]string{"google.subject": "assertion.sub", "attribute.issued": "assertion.sub"})
-	w := gcp.Wanted{Accounts: &gcp.Accounts{Owner: gcp.OwnedByKeypost(), Pool: "prod-a", List: []gcp.Account{
+	w := iam.Wanted{Accounts: &iam.Accounts{Owner: iam.OwnedByKeypost(), Pool: "prod-a", List: []iam.Account{
 		{ID: "backup", Roles: []string{"roles/viewer"}, Subjects: []string{"system:serviceaccount:backup:velero"}}}}}
-	mustApply(t, s.world, w)
+	s.apply(t, w)
 	before := s.State()
 
 	done, err := gcp.Migrate(t.Context(), o)
@@ -97,7 +98,7 @@ func TestMigrate(t *testing.T) {
 		t.Errorf("the Secret of who brings an account: %v", err)
 	}
 	if len(done.Users) != 1 || !done.Users[0].Workload || !strings.HasPrefix(done.Users[0].Email, "backup@") ||
-		fmt.Sprint(done.Users[0].ServiceAccounts) != fmt.Sprint([]install.ServiceAccount{{Namespace: "backup", Name: "velero"}}) {
+		fmt.Sprint(done.Users[0].ServiceAccounts) != fmt.Sprint([]string{"backup/velero"}) {
 		t.Errorf("users %+v", done.Users)
 	}
 	after := s.State()
@@ -115,7 +116,7 @@ func TestMigrate(t *testing.T) {
 	}
 	s.ResetCalls()
 	again("nothing to do", false)
-	if n := writes(s.world); n > 0 {
+	if n := s.Writes(); n > 0 {
 		t.Errorf("it wrote %d times", n)
 	}
 	s.provider(t, "oidc.allowedAudiences", []string{"openshift"}) // the old one's, which the second is to take alone
@@ -138,7 +139,7 @@ func TestMigrateKeepsTheProvidersOwnName(t *testing.T) {
 	var b strings.Builder
 	check(t, shown.Preview.Write(&b))
 	scene.Held(t, b.String(), "+ create key set prod-a ("+issuerOfSite+")", "+ audience "+broughtProvider, "+ audience https:"+broughtProvider)
-	if n := writes(s.world); n > 1 {
+	if n := s.Writes(); n > 1 {
 		t.Errorf("a preview wrote %d times", n-1)
 	}
 }
@@ -148,7 +149,7 @@ func TestMigrateRefuses(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		change  func(t *testing.T, s *site, o *gcp.MigrateOptions)
-		problem gcp.Problem
+		problem iam.Problem
 		says    string
 	}{
 		{"a condition on the old issuer", func(t *testing.T, s *site, _ *gcp.MigrateOptions) {
@@ -157,19 +158,19 @@ func TestMigrateRefuses(t *testing.T) {
 		{"another mapping of subjects", func(t *testing.T, s *site, _ *gcp.MigrateOptions) {
 			s.provider(t, "attributeMapping", map[string]string{"google.subject": "assertion.aud"})
 		}, 0, "maps google.subject to assertion.aud, and not to assertion.sub"},
-		{"another old issuer", func(_ *testing.T, _ *site, o *gcp.MigrateOptions) { o.Old += "-x" }, gcp.NothingToMove, "trusts the issuer " + bucket + ", and not " + bucket + "-x"},
-		{"no old provider", func(_ *testing.T, _ *site, o *gcp.MigrateOptions) { o.From = "other" }, gcp.NothingToMove, "it is not there, is deleted or not for OIDC"},
+		{"another old issuer", func(_ *testing.T, _ *site, o *gcp.MigrateOptions) { o.Old += "-x" }, iam.NothingToMove, "trusts the issuer " + bucket + ", and not " + bucket + "-x"},
+		{"no old provider", func(_ *testing.T, _ *site, o *gcp.MigrateOptions) { o.From = "other" }, iam.NothingToMove, "it is not there, is deleted or not for OIDC"},
 		{"a deleted one", func(t *testing.T, s *site, _ *gcp.MigrateOptions) {
-			s.do(t, "DELETE", "my-project/locations/global/workloadIdentityPools/prod-a/providers/prod-a", nil)
-		}, gcp.NothingToMove, "it is not there, is deleted or not for OIDC"},
+			s.Do(t, "DELETE", "my-project/locations/global/workloadIdentityPools/prod-a/providers/prod-a", nil)
+		}, iam.NothingToMove, "it is not there, is deleted or not for OIDC"},
 		{"the same provider", func(_ *testing.T, _ *site, o *gcp.MigrateOptions) { o.ProviderID = "prod-a" }, 0, "are both prod-a: a provider takes one issuer"},
 		{"a copy of the keys without a word about it", func(t *testing.T, s *site, o *gcp.MigrateOptions) {
-			s.provider(t, "oidc.jwksJson", `{"keys":[`+fmt.Sprintf(rsaKey, "k1")+`]}`)
+			s.provider(t, "oidc.jwksJson", `{"keys":[{"kty":"RSA","alg":"RS256","use":"sig","kid":"k1","n":"AQAB","e":"AQAB"}]}`)
 			o.UsualKeys = true
 		}, 0, "provider prod-a has a copy of the keys; say --key-storage-method pool-jwk-file for another copy"},
 		{"an account that is missing", func(t *testing.T, s *site, _ *gcp.MigrateOptions) {
-			s.do(t, "DELETE", "my-project/serviceAccounts/"+s.emailOf(t, "ccm"), nil)
-		}, gcp.AccountsDiffer, "the service accounts of prod-a are not what the CredentialsRequests in"},
+			s.Do(t, "DELETE", "my-project/serviceAccounts/"+s.emailOf(t, "ccm"), nil)
+		}, iam.AccountsDiffer, "the service accounts of prod-a are not what the CredentialsRequests in"},
 		{"a store whose address is wrong", func(_ *testing.T, _ *site, o *gcp.MigrateOptions) {
 			o.Store.Check = func() error { return errors.New("no such scheme") }
 		}, 0, "no such scheme"},
@@ -182,7 +183,7 @@ func TestMigrateRefuses(t *testing.T) {
 			if _, err := gcp.Migrate(t.Context(), o); err == nil || problemOf(err) != tt.problem || !strings.Contains(err.Error(), tt.says) {
 				t.Errorf("error %v of problem %d", err, problemOf(err))
 			}
-			if n := writes(s.world); n > 0 {
+			if n := s.Writes(); n > 0 {
 				t.Errorf("it wrote %d times", n)
 			}
 			if list, err := s.Store.List(t.Context()); len(list) > 0 || err != nil {

@@ -6,6 +6,7 @@ import (
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/provision/ccoctl"
 	"github.com/keypost/keypost/provision/credrequest"
+	"github.com/keypost/keypost/provision/gcp/iam"
 	"github.com/keypost/keypost/provision/install"
 )
 
@@ -20,7 +21,7 @@ type RequestedAccounts struct {
 type requestSet struct {
 	requests []credrequest.Request
 	skipped  []string
-	wanted   Accounts
+	wanted   iam.Accounts
 	emails   []string // of wanted.List, once they are planned
 }
 
@@ -30,8 +31,8 @@ func readRequests(o Options, q RequestedAccounts) (requestSet, error) {
 	if err != nil {
 		return requestSet{}, fmt.Errorf("read CredentialsRequests: %w", err)
 	}
-	set := requestSet{requests: requests, skipped: skipped, wanted: Accounts{
-		Owner: OwnedBy(o.Name), Pool: o.pool().ID, All: q.Prune || o.Mode == install.Preview, Prune: q.Prune, Adopt: o.Adopt,
+	set := requestSet{requests: requests, skipped: skipped, wanted: iam.Accounts{
+		Owner: iam.OwnedBy(o.Name), Pool: o.pool().ID, All: q.Prune || o.Mode == install.Preview, Prune: q.Prune, Adopt: o.Adopt,
 	}}
 	for _, request := range requests {
 		if !request.HasIdentity() {
@@ -46,8 +47,8 @@ func readRequests(o Options, q RequestedAccounts) (requestSet, error) {
 }
 
 // requestedAccount returns ccoctl's account for a CredentialsRequest. Its users are in the namespace of its Secret.
-func requestedAccount(q credrequest.Request) Account {
-	a := Account{
+func requestedAccount(q credrequest.Request) iam.Account {
+	a := iam.Account{
 		Request: q.Name, For: fmt.Sprintf("CredentialsRequest %s (%s)", q, q.File), Roles: q.GCP.PredefinedRoles, Permissions: q.GCP.Permissions,
 	}
 	for _, name := range q.ServiceAccounts {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/provision/ccoctl"
+	"github.com/keypost/keypost/provision/gcp/iam"
 	"github.com/keypost/keypost/provision/gcp/internal/allow"
 )
 
@@ -60,11 +61,11 @@ func (r *run) accountFiles(set requestSet) []ccoctl.File {
 
 // accountScripts returns the scripts of the i-th account; number is its CredentialsRequest's. The project's number is asked of
 // gcloud when they run.
-func (r *run) accountScripts(number, i int, wanted Accounts) []ccoctl.File {
+func (r *run) accountScripts(number, i int, wanted iam.Accounts) []ccoctl.File {
 	project, a := text.Quoted(r.o.Project), wanted.List[i]
-	display := wanted.display(a)
+	display := wanted.DisplayName(a)
 	account, role, bindings, config := ccoctl.GCPAccountScripts(number, display)
-	email := Project{ID: r.o.Project}.Email(wanted.id(a))
+	email := iam.Project{ID: r.o.Project}.Email(wanted.ID(a))
 	member := text.Quoted("serviceAccount:" + email)
 	const ask = `project=$(gcloud projects describe %s --format='value(projectId)')
 number=$(gcloud projects describe %[1]s --format='value(projectNumber)')`
@@ -77,7 +78,7 @@ number=$(gcloud projects describe %[1]s --format='value(projectNumber)')`
 	}
 	if body := wanted.RoleJSON(i, r.o.Project); body != nil {
 		files = append(files, script(role, "to create IAM custom role for "+display, post("projects/"+r.o.Project+"/roles", body)))
-		add(`projects add-iam-policy-binding "$project"`, member, `"projects/$project/roles/`+roleID(r.o.Project, a.requested())+`"`)
+		add(`projects add-iam-policy-binding "$project"`, member, `"projects/$project/roles/`+a.RoleID(r.o.Project)+`"`)
 	}
 	for _, name := range a.Roles {
 		add(`projects add-iam-policy-binding "$project"`, member, text.Quoted(name))

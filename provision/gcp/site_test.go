@@ -4,6 +4,7 @@ import (
 	"crypto/elliptic"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,7 +14,9 @@ import (
 
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/provision/gcp"
+	"github.com/keypost/keypost/provision/gcp/iam"
 	"github.com/keypost/keypost/provision/install"
+	"github.com/keypost/keypost/provision/plan"
 	"github.com/keypost/keypost/test/fakegcp"
 	"github.com/keypost/keypost/test/keys"
 	"github.com/keypost/keypost/test/scene"
@@ -21,21 +24,31 @@ import (
 
 // site is all that an installation needs: a project and a scene. Time passes there.
 type site struct {
-	*world
+	*fakegcp.Direct
 	*scene.Scene
 }
 
 func newSite(t *testing.T) *site {
 	t.Helper()
-	s := &site{&world{Server: fakegcp.New(fakegcp.Options{})}, scene.New(t)}
+	s := &site{fakegcp.NewDirect(fakegcp.Options{}), scene.New(t)}
 	key, err := s.Credentials()
 	check(t, err)
 	t.Setenv("GOOGLE_CREDENTIALS", key)
 	return s
 }
 
+// apply makes what is wanted of the project alone.
+func (s *site) apply(t *testing.T, w iam.Wanted) {
+	t.Helper()
+	client, err := iam.Open(t.Context(), iam.Access{Project: "my-project", Transport: s.Direct})
+	check(t, err)
+	p, err := client.Plan(t.Context(), w)
+	check(t, err)
+	check(t, p.Apply(t.Context(), iam.Parallel, func(plan.Action, []string, error) {}))
+}
+
 func (s *site) options() gcp.Options {
-	return gcp.Options{Options: s.Options("gcp"), Transport: s.world, Project: "my-project", Audiences: []string{"openshift"}}
+	return gcp.Options{Options: s.Options("gcp"), Transport: s.Direct, Project: "my-project", Audiences: []string{"openshift"}}
 }
 
 // request is a CredentialsRequest: its service accounts, and what the provider's spec holds beside its kind.
@@ -142,7 +155,8 @@ func TestSecretsNameTheirAccounts(t *testing.T) {
 func TestDeletionReadsEveryFeatureSet(t *testing.T) {
 	s := newSite(t)
 	for _, name := range []string{"always", "default", "preview", "other"} {
-		ccoctlAccount(t, s.world, "prod-a-"+name+"-x5b68", "prod-a-"+name, "", "")
+		s.Do(t, "POST", "my-project/serviceAccounts", map[string]any{"accountId": "prod-a-" + name + "-x5b68", "serviceAccount": map[string]string{
+			"displayName": "prod-a-" + name, "description": "Created By OpenShift ccoctl for service account prod-a-" + name}})
 	}
 	const admin = "predefinedRoles: [roles/storage.admin]"
 	requests := s.requests(t, request{name: "always", accounts: "a", provider: admin},
@@ -181,7 +195,7 @@ func TestStoredKeysAreChecked(t *testing.T) {
 		for _, mode := range []install.Mode{install.Preview, install.Apply} {
 			s := newSite(t)
 			s.StoreKeys(t, rs256, es384, state)
-			mustApply(t, s.world, gcp.Wanted{Pool: &gcp.Pool{ID: "prod-a", Owner: gcp.OwnedBy("prod-a")}})
+			s.apply(t, iam.Wanted{Pool: &iam.Pool{ID: "prod-a", Owner: iam.OwnedBy("prod-a")}})
 			s.ResetCalls()
 			o := gcp.CreateOptions{Options: s.options(), Stored: true}
 			o.Mode = mode
@@ -221,4 +235,18 @@ func TestScriptsNameAccountsAsGoogleDoes(t *testing.T) {
 			t.Errorf("%s: the scripts have %q", project, emails)
 		}
 	}
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func problemOf(err error) iam.Problem {
+	if e, is := errors.AsType[*iam.Error](err); is {
+		return e.Problem
+	}
+	return 0
 }

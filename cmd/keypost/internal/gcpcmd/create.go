@@ -14,6 +14,7 @@ import (
 	"github.com/keypost/keypost/issuer/upload"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/provision/gcp"
+	"github.com/keypost/keypost/provision/gcp/iam"
 )
 
 // run is one run of a command.
@@ -119,16 +120,16 @@ func (r *run) create(ctx context.Context, accounts *gcp.RequestedAccounts) error
 
 // checkUpload refuses to upload the keys of a store that is behind what Google was given, as sync-keys does, and says what else may be
 // replaced by them.
-func (r *run) checkUpload(ctx context.Context, stored keystore.KeySet, party string) (gcp.Replace, error) {
+func (r *run) checkUpload(ctx context.Context, stored keystore.KeySet, party string) (iam.Replace, error) {
 	if r.Observations == "" {
 		if stored.Name() != "" && slices.Contains(stored.Policy().Uploads(), party) {
 			r.Warn("nothing names the place where gcp sync-keys records (--observations), so whether this store is behind what was uploaded is not known")
 		}
-		return gcp.ReplaceNothing, nil
+		return iam.ReplaceNothing, nil
 	}
 	records, err := r.OpenObservations(ctx)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && stored.Name() == "" { // nothing was recorded yet
-		return gcp.ReplaceAdding, nil
+		return iam.ReplaceAdding, nil
 	}
 	if err != nil {
 		return "", err
@@ -140,7 +141,7 @@ func (r *run) checkUpload(ctx context.Context, stored keystore.KeySet, party str
 		return "", err
 	}
 	if !upload.Compared(ctx, records, stored.Name(), party) {
-		return gcp.ReplaceAdding, nil
+		return iam.ReplaceAdding, nil
 	}
 	return "", nil
 }

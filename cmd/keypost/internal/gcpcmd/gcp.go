@@ -15,6 +15,7 @@ import (
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/cmd/keypost/internal/cloudcmd"
 	"github.com/keypost/keypost/provision/gcp"
+	"github.com/keypost/keypost/provision/gcp/iam"
 )
 
 // NewCmdGCP returns the commands of ccoctl gcp, with ccoctl's flags, files and log lines, and three of our own.
@@ -118,14 +119,14 @@ var (
 func (f *flags) check(cmd *cobra.Command) error {
 	all := cmd.Name() == "create-all"
 	pool := all || cmd.Name() == "create-workload-identity-pool" || cmd.Name() == "create-workload-identity-provider"
-	if err := gcp.CheckName(f.Name, pool, all || cmd.Name() == "create-service-accounts"); err != nil {
+	if err := iam.CheckName(f.Name, pool, all || cmd.Name() == "create-service-accounts"); err != nil {
 		return cli.Usagef("--name %w", err)
 	}
 	for _, id := range []struct{ flag, value string }{{"workload-identity-pool", f.PoolID}, {"workload-identity-provider", f.ProviderID}} {
 		if flag := cmd.Flags().Lookup(id.flag); flag == nil || !flag.Changed {
 			continue
 		}
-		if err := gcp.CheckPoolID(strings.ReplaceAll(id.flag, "-", " "), id.value); err != nil {
+		if err := iam.CheckPoolID(strings.ReplaceAll(id.flag, "-", " "), id.value); err != nil {
 			return cli.Usage(err)
 		}
 	}

@@ -5,7 +5,7 @@ import (
 	"errors"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
-	"github.com/keypost/keypost/provision/gcp"
+	"github.com/keypost/keypost/provision/gcp/iam"
 	"github.com/keypost/keypost/provision/install"
 )
 
@@ -15,28 +15,28 @@ func (r *run) hinted(err error) error {
 		return err
 	}
 	hint := func(format string, args ...any) error { return cli.WithHint(err, format, args...) }
-	if e, is := errors.AsType[*gcp.Error](err); is {
+	if e, is := errors.AsType[*iam.Error](err); is {
 		switch e.Problem {
-		case gcp.NoCredentials:
+		case iam.NoCredentials:
 			return hint("set GOOGLE_CREDENTIALS to the key file of a service account, or: gcloud auth application-default login")
-		case gcp.WrongProject:
+		case iam.WrongProject:
 			return hint("choose other credentials (GOOGLE_CREDENTIALS), or another --project")
-		case gcp.NotOwned:
+		case iam.NotOwned:
 			if !r.adopts { // delete; migrate has hints of its own
 				return hint("once nobody needs that provider, delete it, and run this again: gcloud iam workload-identity-pools providers delete PROVIDER --location global "+
 					"--workload-identity-pool %s --project %s", cli.Quoted(r.Name), cli.Quoted(r.Project))
 			}
 			return hint("take it over with --adopt, or use another name")
-		case gcp.OtherIssuer:
+		case iam.OtherIssuer:
 			return hint("for another cluster use another --name; once nothing needs the old issuer, --adopt changes it; a live cluster is moved by %s",
 				cli.Command{"gcp", "migrate", "--name", r.Name, "--project", r.Project, "--from-issuer-url", "OLD", "--issuer-url", r.IssuerURL,
 					"--credentials-requests-dir", cmp.Or(r.requested.Dir, "DIR")})
-		case gcp.UnknownCopy:
+		case iam.UnknownCopy:
 			if r.Observations == "" {
 				return hint("say where gcp sync-keys records (--observations URL); without such a place, and if this store is the newest: --adopt")
 			}
 			return hint("is it this store that has the newest keys of %s (--store)? If so: --adopt", r.IssuerURL)
-		case gcp.PoolUnusable:
+		case iam.PoolUnusable:
 			return hint("which pools there are: gcloud iam workload-identity-pools list --location global --project %s; to make this one or bring it back: %s", cli.Quoted(r.Project), cli.Command{"gcp", "create-workload-identity-pool", "--name", r.PoolID, "--project", r.Project})
 		}
 		return err

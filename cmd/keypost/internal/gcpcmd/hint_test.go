@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
-	"github.com/keypost/keypost/provision/gcp"
+	"github.com/keypost/keypost/provision/gcp/iam"
 )
 
 // migrate has no --adopt: what is somebody else's is left alone, or taken over by the command that has it.
@@ -14,7 +14,7 @@ func TestMigrateAdvisesNoFlagThatItLacks(t *testing.T) {
 	f := &migrateFlags{}
 	f.Name, f.Project, f.requested.Dir, f.from = "prod-a", "my-project", "requests", "old"
 	f.cloud.To = &f.Options.Options
-	e, is := errors.AsType[*cli.HintedError](f.hinted(&gcp.Error{Problem: gcp.NotOwned, Err: errors.New("it is somebody else's")}))
+	e, is := errors.AsType[*cli.HintedError](f.hinted(&iam.Error{Problem: iam.NotOwned, Err: errors.New("it is somebody else's")}))
 	if !is {
 		t.Fatal("no hint")
 	}

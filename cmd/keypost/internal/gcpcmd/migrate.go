@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/keypost/keypost/cmd/keypost/internal/cloudcmd"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/provision/gcp"
+	"github.com/keypost/keypost/provision/gcp/iam"
 )
 
 // migrateFlags are those of gcp migrate.
@@ -72,17 +74,17 @@ func (f *migrateFlags) run(ctx context.Context, r *run) error {
 
 // hinted adds to an error of a migration what to do about it.
 func (f *migrateFlags) hinted(err error) error {
-	if e, is := errors.AsType[*gcp.Error](err); is {
+	if e, is := errors.AsType[*iam.Error](err); is {
 		switch e.Problem {
-		case gcp.NotOwned:
+		case iam.NotOwned:
 			return cli.WithHint(err, "for a provider, name another one: --workload-identity-provider ID; accounts and roles of this cluster are taken over by: %s",
 				append(f.createAccounts(cmp.Or(f.from, f.Name), f.cloud.Path(".")), "--adopt"))
-		case gcp.UnknownCopy: // there is no --adopt here
+		case iam.UnknownCopy: // there is no --adopt here
 			return cli.WithHint(err, "say where gcp sync-keys records (--observations URL), and the store that has the newest keys (--store); if this is the newest: %s",
 				cli.Command{"gcp", "sync-keys", f.IssuerURL, "--adopt"})
-		case gcp.NothingToMove:
+		case iam.NothingToMove:
 			return cli.WithHint(err, "is the provider another one (--from-workload-identity-provider, --workload-identity-pool), or has the cluster been moved?")
-		case gcp.AccountsDiffer:
+		case iam.AccountsDiffer:
 			return cli.WithHint(err, "to see what differs: %s", append(f.createAccounts(cmp.Or(f.from, f.Name), f.cloud.Path(".")), "--diff"))
 		}
 	}
@@ -177,10 +179,7 @@ func (f *migrateFlags) componentSteps(m *migration, done gcp.Migrated) {
 func (f *migrateFlags) userSteps(r *run, m *migration, done gcp.Migrated) {
 	audience := done.Project.Audience(done.Pool, done.To)
 	for _, u := range done.Users {
-		s := moveStep{Kind: "other", Account: u.Email}
-		for _, a := range u.ServiceAccounts {
-			s.Users = append(s.Users, a.Namespace+"/"+a.Name)
-		}
+		s := moveStep{Kind: "other", Account: u.Email, Users: slices.Clone(u.ServiceAccounts)}
 		who := strings.Join(append(s.Users, u.Sets...), ", ")
 		whose := "the service account " + u.Email
 		if u.Email == "" {

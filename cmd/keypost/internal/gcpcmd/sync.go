@@ -13,7 +13,7 @@ import (
 	"github.com/keypost/keypost/cmd/keypost/internal/copycmd"
 	"github.com/keypost/keypost/issuer/upload"
 	"github.com/keypost/keypost/provision/cloud"
-	"github.com/keypost/keypost/provision/gcp"
+	"github.com/keypost/keypost/provision/gcp/iam"
 )
 
 // NewCmdSyncKeys returns sync-keys: the published keys to providers that Google was given keys for.
@@ -28,14 +28,14 @@ type providers struct {
 }
 
 func (o providers) open(ctx context.Context, to copycmd.Target) (upload.Copy, error) {
-	id, err := gcp.ParseProvider(to.Place)
+	id, err := iam.ParseProvider(to.Place)
 	if err != nil {
 		return nil, err
 	}
 	p := o.projects[id.Project]
 	if p == nil {
 		p = &project{}
-		p.client, err = gcp.Open(ctx, gcp.Access{
+		p.client, err = iam.Open(ctx, iam.Access{
 			Project: id.Project, Transport: &p.dates, OnWait: func(w cloud.Wait) { o.Notice("%v", w) },
 		})
 		if err != nil {
@@ -48,14 +48,14 @@ func (o providers) open(ctx context.Context, to copycmd.Target) (upload.Copy, er
 
 // project is one that is open, and what its clock says.
 type project struct {
-	client *gcp.Client
+	client *iam.Client
 	dates  dates
 }
 
 // provider implements [upload.Copy].
 type provider struct {
 	project *project
-	id      gcp.ProviderID
+	id      iam.ProviderID
 	to      copycmd.Target
 	notice  func(format string, args ...any)
 	told    bool   // that it, or its pool, is disabled
@@ -63,10 +63,10 @@ type provider struct {
 }
 
 func (p *provider) Upload(ctx context.Context, jwks []byte) error {
-	_, err := p.project.client.UploadKeys(ctx, gcp.Provider{
-		Pool: p.id.Pool, ID: p.id.Provider, IssuerURL: p.issuer, JWKS: jwks, Owner: gcp.OwnedBy(string(p.to.KeySet)), Adopt: p.to.Adopt,
+	_, err := p.project.client.UploadKeys(ctx, iam.Provider{
+		Pool: p.id.Pool, ID: p.id.Provider, IssuerURL: p.issuer, JWKS: jwks, Owner: iam.OwnedBy(string(p.to.KeySet)), Adopt: p.to.Adopt,
 	})
-	if e, is := errors.AsType[*gcp.Error](err); is && e.Problem == gcp.NotOwned {
+	if e, is := errors.AsType[*iam.Error](err); is && e.Problem == iam.NotOwned {
 		return cli.WithHint(err, "if this provider is for the issuer of key set %q all the same, say so each time: %s", p.to.KeySet,
 			cli.Command{"gcp", "sync-keys", string(p.to.KeySet), "--adopt"})
 	}

@@ -1,4 +1,4 @@
-package gcp
+package iam
 
 import (
 	"errors"
@@ -102,16 +102,16 @@ func (a Accounts) check() []error {
 	for _, w := range a.List {
 		for _, err := range w.check(a) {
 			if err != nil {
-				errs = append(errs, fmt.Errorf("service account %s%s: %w", a.display(w), w.reason(), err))
+				errs = append(errs, fmt.Errorf("service account %s%s: %w", a.DisplayName(w), w.reason(), err))
 			}
 		}
-		err := collision(ids, a.id(w), "account", w)
+		err := collision(ids, a.ID(w), "account", w)
 		if err == nil { // by its display name an account of ccoctl's is found: both would have it
-			err = collision(displays, a.display(w), "display name", w)
+			err = collision(displays, a.DisplayName(w), "display name", w)
 		}
 		errs = append(errs, err)
 		if len(w.Permissions) > 0 {
-			errs = append(errs, collision(roles, roleID("", w.requested()), "custom role", w))
+			errs = append(errs, collision(roles, w.RoleID(""), "custom role", w))
 		}
 	}
 	return errs
@@ -143,10 +143,10 @@ func (w Account) reason() string {
 
 func (w Account) check(a Accounts) []error {
 	var errs []error
-	if id := a.id(w); !accountForm.MatchString(id) {
+	if id := a.ID(w); !accountForm.MatchString(id) {
 		errs = append(errs, fmt.Errorf("its ID %q must have 6 to 30 lower-case letters, digits or hyphens, begin with a letter and not end in a hyphen", id))
 	}
-	if n := len(a.display(w)); n > displayLimit {
+	if n := len(a.DisplayName(w)); n > displayLimit {
 		errs = append(errs, fmt.Errorf("its display name has %d bytes: Google allows %d", n, displayLimit))
 	}
 	if len(w.Subjects) == 0 {

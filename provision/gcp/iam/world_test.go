@@ -1,23 +1,17 @@
-package gcp_test
+package iam_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/keypost/keypost/provision/cloud"
-	"github.com/keypost/keypost/provision/gcp"
+	"github.com/keypost/keypost/provision/gcp/iam"
 	"github.com/keypost/keypost/provision/plan"
 	"github.com/keypost/keypost/test/fakegcp"
 )
@@ -27,107 +21,32 @@ const (
 	subject   = "system:serviceaccount:ns-a:operator"
 )
 
-// world is a project in Google Cloud, and a way to it that time does not pass on.
-type world struct {
-	*fakegcp.Server
-	dead atomic.Bool // nothing gets through any more
-}
+// world is a project in Google Cloud.
+type world struct{ *fakegcp.Direct }
 
 // inWorld runs f with a project, in time that passes only when everybody waits.
 func inWorld(t *testing.T, o fakegcp.Options, f func(t *testing.T, w *world)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) { f(t, &world{Server: fakegcp.New(o)}) })
+	synctest.Test(t, func(t *testing.T) { f(t, &world{fakegcp.NewDirect(o)}) })
 }
 
-// RoundTrip answers without a network.
-func (w *world) RoundTrip(r *http.Request) (res *http.Response, err error) {
-	if w.dead.Load() {
-		return nil, errors.New("dead")
-	}
-	defer func() {
-		v := recover()
-		cut, is := v.(error)
-		switch {
-		case is && errors.Is(cut, http.ErrAbortHandler):
-			res, err = nil, io.ErrUnexpectedEOF
-		case v != nil:
-			panic(v)
-		case w.dead.Load():
-			res, err = nil, errors.New("died")
-		}
-	}()
-	r = r.Clone(r.Context())
-	if r.Body == nil {
-		r.Body = http.NoBody
-	}
-	r.Host = r.URL.Host
-	rec := httptest.NewRecorder()
-	w.ServeHTTP(rec, r)
-	return rec.Result(), nil
-}
-
-func (w *world) client() *gcp.Client {
-	return gcp.OpenWith(fakegcp.AccessToken, gcp.Access{Project: "my-project", Transport: w})
-}
-
-// do makes a call as somebody else with the same rights.
-func (w *world) do(t *testing.T, method, path string, body any) map[string]any {
-	t.Helper()
-	host := "iam"
-	if !strings.Contains(path, "/") || strings.HasPrefix(path, "my-project:") {
-		host = "cloudresourcemanager"
-	}
-	b, err := json.Marshal(body)
-	check(t, err)
-	r, err := http.NewRequestWithContext(t.Context(), method, "https://"+host+".googleapis.com/v1/projects/"+path, strings.NewReader(string(b)))
-	check(t, err)
-	r.Header.Set("Authorization", "Bearer "+fakegcp.AccessToken)
-	res, err := (&http.Client{Transport: w}).Do(r)
-	check(t, err)
-	data, err := io.ReadAll(res.Body)
-	check(t, err)
-	if res.StatusCode != http.StatusOK {
-		t.Fatalf("%s %s: %s: %s", method, path, res.Status, data)
-	}
-	out := map[string]any{}
-	check(t, json.Unmarshal(data, &out))
-	if name, _ := out["name"].(string); strings.Contains(name, "/operations/") && out["done"] != true {
-		time.Sleep(time.Second)
-		return w.do(t, "GET", strings.TrimPrefix(name, "projects/"), nil)
-	}
-	return out
+func (w *world) client() *iam.Client {
+	return iam.OpenWith(fakegcp.AccessToken, iam.Access{Project: "my-project", Transport: w})
 }
 
 // project changes the project's policy as somebody else does.
 func (w *world) project(t *testing.T, change func(p *fakegcp.Policy)) {
 	t.Helper()
-	w.policy(t, "my-project", change)
-}
-
-// policy changes a policy as somebody else does.
-func (w *world) policy(t *testing.T, of string, change func(p *fakegcp.Policy)) {
-	t.Helper()
-	get := of + ":getIamPolicy"
-	body := any(map[string]any{"options": map[string]int{"requestedPolicyVersion": 3}})
-	if of != "my-project" {
-		get, body = get+"?options.requestedPolicyVersion=3", struct{}{}
-	}
-	b, err := json.Marshal(w.do(t, "POST", get, body))
-	check(t, err)
-	var p fakegcp.Policy
-	check(t, json.Unmarshal(b, &p))
-	change(&p)
-	p.Version = 3
-	w.do(t, "POST", of+":setIamPolicy", map[string]any{"policy": p})
+	w.ChangePolicy(t, "my-project", change)
 }
 
 // installation is what a cluster of a name wants.
-func installation(name string) gcp.Wanted {
-	owner := gcp.OwnedBy(name)
-	return gcp.Wanted{
-		Pool:     &gcp.Pool{ID: name, Owner: owner},
-		Provider: &gcp.Provider{Pool: name, ID: name, IssuerURL: "https://oidc.example.com/" + name, Audiences: []string{"openshift"}, Owner: owner},
-		Accounts: &gcp.Accounts{Owner: owner, Pool: name, All: true, List: []gcp.Account{
+func installation(name string) iam.Wanted {
+	owner := iam.OwnedBy(name)
+	return iam.Wanted{
+		Pool:     &iam.Pool{ID: name, Owner: owner},
+		Provider: &iam.Provider{Pool: name, ID: name, IssuerURL: "https://oidc.example.com/" + name, Audiences: []string{"openshift"}, Owner: owner},
+		Accounts: &iam.Accounts{Owner: owner, Pool: name, All: true, List: []iam.Account{
 			{Request: "openshift-image-registry-gcs", Roles: []string{"roles/storage.admin"}, Subjects: []string{subject, "system:serviceaccount:ns-a:node"}},
 			{Request: "openshift-ingress-gcp", Permissions: []string{"dns.changes.create", "dns.changes.get"}, Subjects: []string{"system:serviceaccount:ns-b:ingress"}},
 			{Request: "openshift-gcp-ccm", Roles: []string{"roles/compute.viewer"}, Permissions: []string{"compute.zones.list"},
@@ -137,7 +56,7 @@ func installation(name string) gcp.Wanted {
 }
 
 // apply makes what is wanted, and returns the lines.
-func apply(ctx context.Context, c *gcp.Client, w gcp.Wanted) ([]string, error) {
+func apply(ctx context.Context, c *iam.Client, w iam.Wanted) ([]string, error) {
 	p, err := c.Plan(ctx, w)
 	if err != nil {
 		return nil, err
@@ -147,11 +66,11 @@ func apply(ctx context.Context, c *gcp.Client, w gcp.Wanted) ([]string, error) {
 
 func carryOut(ctx context.Context, p plan.Plan) ([]string, error) {
 	var lines []string
-	err := p.Apply(ctx, gcp.Parallel, func(_ plan.Action, l []string, _ error) { lines = append(lines, l...) })
+	err := p.Apply(ctx, iam.Parallel, func(_ plan.Action, l []string, _ error) { lines = append(lines, l...) })
 	return lines, err
 }
 
-func mustApply(t *testing.T, w *world, want gcp.Wanted) []string {
+func mustApply(t *testing.T, w *world, want iam.Wanted) []string {
 	t.Helper()
 	check(t, want.Check())
 	lines, err := apply(t.Context(), w.client(), want)
@@ -160,7 +79,7 @@ func mustApply(t *testing.T, w *world, want gcp.Wanted) []string {
 }
 
 // preview is the plan for people.
-func preview(t *testing.T, w *world, want gcp.Wanted) string {
+func preview(t *testing.T, w *world, want iam.Wanted) string {
 	t.Helper()
 	p, err := w.client().Plan(t.Context(), want)
 	check(t, err)
@@ -175,7 +94,7 @@ func shown(t *testing.T, p plan.Plan) string {
 }
 
 // finished fails the test unless nothing is left to do, and no write is made to find that out.
-func finished(t *testing.T, w *world, want gcp.Wanted) {
+func finished(t *testing.T, w *world, want iam.Wanted) {
 	t.Helper()
 	w.ResetCalls()
 	p, err := w.client().Plan(t.Context(), want)
@@ -185,19 +104,9 @@ func finished(t *testing.T, w *world, want gcp.Wanted) {
 	}
 	_, err = carryOut(t.Context(), p.Plan)
 	check(t, err)
-	if n := writes(w); n > 0 {
+	if n := w.Writes(); n > 0 {
 		t.Errorf("%d writes where nothing was to do", n)
 	}
-}
-
-func writes(w *world) int {
-	n := 0
-	for _, c := range w.Calls() {
-		if c.Write {
-			n++
-		}
-	}
-	return n
 }
 
 // state is what a project has, without what is different in every run.
@@ -250,8 +159,8 @@ func contains(t *testing.T, text string, parts ...string) {
 	}
 }
 
-func problemOf(err error) gcp.Problem {
-	if e, is := errors.AsType[*gcp.Error](err); is {
+func problemOf(err error) iam.Problem {
+	if e, is := errors.AsType[*iam.Error](err); is {
 		return e.Problem
 	}
 	return 0

@@ -1,4 +1,4 @@
-package gcp
+package iam
 
 import (
 	"bytes"
@@ -29,8 +29,8 @@ func (a Accounts) RoleJSON(i int, projectID string) []byte {
 	if len(w.Permissions) == 0 {
 		return nil
 	}
-	r := customRole{title: roleTitle(projectID, w.requested()), description: ccoctlText(a.display(w)), permissions: w.Permissions}
-	return readable(r.body(roleID(projectID, w.requested())))
+	r := customRole{title: roleTitle(projectID, w.requested()), description: ccoctlText(a.DisplayName(w)), permissions: w.Permissions}
+	return readable(r.body(w.RoleID(projectID)))
 }
 
 func readable(v any) []byte {

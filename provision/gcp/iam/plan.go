@@ -1,4 +1,4 @@
-package gcp
+package iam
 
 import (
 	"context"
@@ -132,7 +132,7 @@ func (c *Client) read(ctx context.Context, p Project, w Wanted) (*snapshot, erro
 func (a Accounts) candidates(p Project, accounts []accountState) []accountState {
 	emails := map[string]bool{}
 	for _, w := range a.List {
-		emails[p.Email(a.id(w))] = true
+		emails[p.Email(a.ID(w))] = true
 	}
 	var out []accountState
 	for _, have := range accounts {

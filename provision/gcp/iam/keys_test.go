@@ -1,4 +1,4 @@
-package gcp_test
+package iam_test
 
 import (
 	"encoding/json"
@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/keypost/keypost/provision/gcp"
+	"github.com/keypost/keypost/provision/gcp/iam"
 	"github.com/keypost/keypost/test/fakegcp"
 )
 
@@ -43,7 +43,7 @@ func TestUpload(t *testing.T) {
 		lines := strings.Join(mustApply(t, w, want), "\n")
 		contains(t, lines, "workload identity provider demo updated with new JWK set")
 		for i, changed := range []bool{true, false} {
-			is, err := c.UploadKeys(t.Context(), gcp.Provider{Pool: "demo", ID: "demo", IssuerURL: issuerURL, Owner: gcp.OwnedBy("demo"), JWKS: jwks(ecKey, "e1")})
+			is, err := c.UploadKeys(t.Context(), iam.Provider{Pool: "demo", ID: "demo", IssuerURL: issuerURL, Owner: iam.OwnedBy("demo"), JWKS: jwks(ecKey, "e1")})
 			if err != nil || is != changed {
 				t.Errorf("upload %d: %t, %v", i, is, err)
 			}
@@ -73,7 +73,7 @@ func TestUpload(t *testing.T) {
 		if have, err := c.UploadedKeys(t.Context(), "demo", "demo"); err != nil || have.JWKS != nil {
 			t.Errorf("keys %s, %v", have.JWKS, err)
 		}
-		if _, err := c.UploadKeys(t.Context(), gcp.Provider{Pool: "demo", ID: "demo", IssuerURL: issuerURL, Owner: gcp.OwnedBy("demo"), JWKS: jwks(rsaKey, "k1")}); err == nil || !strings.Contains(err.Error(), "has no uploaded keys") {
+		if _, err := c.UploadKeys(t.Context(), iam.Provider{Pool: "demo", ID: "demo", IssuerURL: issuerURL, Owner: iam.OwnedBy("demo"), JWKS: jwks(rsaKey, "k1")}); err == nil || !strings.Contains(err.Error(), "has no uploaded keys") {
 			t.Errorf("error %v", err)
 		}
 	})
@@ -102,14 +102,14 @@ func TestUploadGoesToItsOwnProvider(t *testing.T) {
 			want := installation("demo")
 			want.Accounts, want.Provider.JWKS = nil, jwks(rsaKey, "k1")
 			mustApply(t, w, want)
-			w.do(t, "PATCH", poolPath+"/providers/demo?updateMask=description", map[string]any{"description": tt.description})
+			w.Do(t, "PATCH", poolPath+"/providers/demo?updateMask=description", map[string]any{"description": tt.description})
 			before := state(w)
-			_, err := w.client().UploadKeys(t.Context(), gcp.Provider{Pool: "demo", ID: "demo", IssuerURL: issuerURL, Owner: gcp.OwnedBy(tt.owner), Adopt: tt.adopt, JWKS: jwks(rsaKey, "k2")})
+			_, err := w.client().UploadKeys(t.Context(), iam.Provider{Pool: "demo", ID: "demo", IssuerURL: issuerURL, Owner: iam.OwnedBy(tt.owner), Adopt: tt.adopt, JWKS: jwks(rsaKey, "k2")})
 			if tt.want == "" {
 				check(t, err)
 				return
 			}
-			if err == nil || !strings.Contains(err.Error(), tt.want) || problemOf(err) != gcp.NotOwned || state(w) != before {
+			if err == nil || !strings.Contains(err.Error(), tt.want) || problemOf(err) != iam.NotOwned || state(w) != before {
 				t.Errorf("%q: %v\n%s", tt.description, err, state(w))
 			}
 		})
@@ -122,10 +122,10 @@ func TestUploadGoesToTheIssuerThatWasRead(t *testing.T) {
 		want := installation("demo")
 		want.Accounts, want.Provider.JWKS = nil, jwks(rsaKey, "k1")
 		mustApply(t, w, want)
-		w.do(t, "PATCH", poolPath+"/providers/demo?updateMask=oidc.issuerUri", map[string]any{"oidc": map[string]any{"issuerUri": "https://victim.example.com"}})
+		w.Do(t, "PATCH", poolPath+"/providers/demo?updateMask=oidc.issuerUri", map[string]any{"oidc": map[string]any{"issuerUri": "https://victim.example.com"}})
 		before := state(w)
 		want.Provider.JWKS = jwks(rsaKey, "k2")
-		if _, err := w.client().UploadKeys(t.Context(), *want.Provider); problemOf(err) != gcp.OtherIssuer || !strings.Contains(err.Error(), "trusts the issuer https://victim.example.com by now") {
+		if _, err := w.client().UploadKeys(t.Context(), *want.Provider); problemOf(err) != iam.OtherIssuer || !strings.Contains(err.Error(), "trusts the issuer https://victim.example.com by now") {
 			t.Errorf("error %v", err)
 		}
 		if after := state(w); after != before {
@@ -135,7 +135,7 @@ func TestUploadGoesToTheIssuerThatWasRead(t *testing.T) {
 }
 
 func TestUploadRefuses(t *testing.T) {
-	c := gcp.OpenWith("x", gcp.Access{Project: "p", Transport: roundTripper(nil)}) // nobody is called
+	c := iam.OpenWith("x", iam.Access{Project: "p", Transport: roundTripper(nil)}) // nobody is called
 	for _, tt := range []struct{ jwks, want string }{
 		{`secret`, "the keys to upload are no JWKS"},
 		{`{}`, "0 keys to upload: Google takes 1 to 8"},
@@ -146,7 +146,7 @@ func TestUploadRefuses(t *testing.T) {
 		{`{"keys":[{"kty":"EC","kid":"k","crv":"P-384","x":"AQAB","y":"AQAB"}]}`, "key k to upload: Google takes keys for RS256 and ES256 only"},
 		{`{"keys":[{"kty":"OKP","kid":"k","crv":"Ed25519","x":"AQAB"}]}`, "key k to upload: Google takes keys for RS256 and ES256 only"},
 	} {
-		if _, err := c.UploadKeys(t.Context(), gcp.Provider{Pool: "pool", ID: "prov", Owner: gcp.OwnedBy("demo"), JWKS: []byte(tt.jwks)}); err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "secret") {
+		if _, err := c.UploadKeys(t.Context(), iam.Provider{Pool: "pool", ID: "prov", Owner: iam.OwnedBy("demo"), JWKS: []byte(tt.jwks)}); err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: %v, want %q", tt.jwks, err, tt.want)
 		}
 	}
@@ -169,12 +169,12 @@ func TestUnusableProvider(t *testing.T) {
 		mustApply(t, w, pool)
 		says("there is no workload identity provider demo")
 		mustApply(t, w, want)
-		w.do(t, "PATCH", poolPath+"/providers/demo?updateMask=disabled", map[string]any{"disabled": true})
+		w.Do(t, "PATCH", poolPath+"/providers/demo?updateMask=disabled", map[string]any{"disabled": true})
 		says("workload identity provider demo is disabled")
 		if have, err := c.UploadedKeys(t.Context(), "demo", "demo"); err != nil || !have.Disabled {
 			t.Errorf("keys of a disabled provider: %+v, %v", have, err)
 		}
-		w.do(t, "DELETE", poolPath, nil)
+		w.Do(t, "DELETE", poolPath, nil)
 		says("workload identity pool demo is deleted")
 		if _, err := c.UploadedKeys(t.Context(), "demo", "demo"); err == nil {
 			t.Error("keys of what is deleted")
@@ -184,12 +184,12 @@ func TestUnusableProvider(t *testing.T) {
 
 func TestProviderID(t *testing.T) {
 	const name = "projects/123456789012/locations/global/workloadIdentityPools/pool/providers/prov"
-	id, err := gcp.ParseProvider(name)
-	if err != nil || id != (gcp.ProviderID{Project: "123456789012", Pool: "pool", Provider: "prov"}) || id.String() != name {
+	id, err := iam.ParseProvider(name)
+	if err != nil || id != (iam.ProviderID{Project: "123456789012", Pool: "pool", Provider: "prov"}) || id.String() != name {
 		t.Errorf("%+v, %v", id, err)
 	}
 	for _, bad := range []string{"", "//iam.googleapis.com/" + name, name + "/x", strings.Replace(name, "global", "eu", 1), strings.Replace(name, "pool/", "p/", 1)} {
-		if _, err := gcp.ParseProvider(bad); err == nil {
+		if _, err := iam.ParseProvider(bad); err == nil {
 			t.Errorf("%q is read", bad)
 		}
 	}

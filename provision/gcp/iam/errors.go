@@ -1,4 +1,4 @@
-package gcp
+package iam
 
 import (
 	"github.com/keypost/keypost/provision/cloud"

@@ -1,4 +1,4 @@
-package gcp
+package iam
 
 import (
 	"context"
@@ -37,12 +37,12 @@ type customRole struct {
 	others      []string // members of the project's policy that have it, beside the accounts that are to have it
 }
 
-// roleID returns the ID that ccoctl gives to the role of a CredentialsRequest.
-func roleID(projectID, request string) string {
+// RoleID returns the ID of the custom role of an account in a project, as ccoctl makes it.
+func (w Account) RoleID(projectID string) string {
 	plain := func(s string, limit int) string {
 		return cut(regexp.MustCompile(`[^a-zA-Z0-9]`).ReplaceAllString(s, ""), limit)
 	}
-	return plain(projectID, 32) + "_" + plain(request, 31)
+	return plain(projectID, 32) + "_" + plain(w.requested(), 31)
 }
 
 // roleTitle returns the title by which ccoctl finds that role.

@@ -1,4 +1,4 @@
-// Package gcp registers an issuer with Google Cloud: a workload identity pool with a provider, the service accounts whose
+// Package iam registers an issuer with Google Cloud: a workload identity pool with a provider, the service accounts whose
 // part workloads play, and their roles. A Plan method of [Client] reads the project and returns a plan, which changes nothing
 // until it is applied.
 //
@@ -8,7 +8,7 @@
 //   - The project's policy is written once by a plan, by its etag, in version 3.
 //   - Every call that writes is shown in the plan, and reported when it is made.
 //   - A run may be stopped anywhere and started again.
-package gcp
+package iam
 
 import (
 	"fmt"

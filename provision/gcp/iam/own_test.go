@@ -1,4 +1,4 @@
-package gcp_test
+package iam_test
 
 import (
 	"fmt"
@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/keypost/keypost/provision/gcp"
+	"github.com/keypost/keypost/provision/gcp/iam"
 	"github.com/keypost/keypost/test/fakegcp"
 )
 
@@ -15,12 +15,12 @@ const ccoctlText = "Created By OpenShift ccoctl"
 // ccoctlAccount makes an account as ccoctl does, with a random part in its ID.
 func ccoctlAccount(t *testing.T, w *world, id, display, pool, sub string) {
 	t.Helper()
-	w.do(t, "POST", "my-project/serviceAccounts", map[string]any{"accountId": id, "serviceAccount": map[string]string{
+	w.Do(t, "POST", "my-project/serviceAccounts", map[string]any{"accountId": id, "serviceAccount": map[string]string{
 		"displayName": display, "description": ccoctlText + " for service account " + display}})
 	if pool == "" {
 		return
 	}
-	w.policy(t, "my-project/serviceAccounts/"+id+"@my-project.iam.gserviceaccount.com", func(p *fakegcp.Policy) {
+	w.ChangePolicy(t, "my-project/serviceAccounts/"+id+"@my-project.iam.gserviceaccount.com", func(p *fakegcp.Policy) {
 		p.Bindings = append(p.Bindings, fakegcp.Binding{Role: "roles/iam.workloadIdentityUser",
 			Members: []string{"principal://iam.googleapis.com/projects/123456789012/locations/global/workloadIdentityPools/" + pool + "/subject/" + sub}})
 	})
@@ -30,7 +30,7 @@ func ccoctlAccount(t *testing.T, w *world, id, display, pool, sub string) {
 func TestAfterCcoctl(t *testing.T) {
 	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
 		want := installation("demo")
-		w.do(t, "POST", "my-project/locations/global/workloadIdentityPools?workloadIdentityPoolId=demo", map[string]any{"displayName": "demo", "description": ccoctlText})
+		w.Do(t, "POST", "my-project/locations/global/workloadIdentityPools?workloadIdentityPoolId=demo", map[string]any{"displayName": "demo", "description": ccoctlText})
 		ccoctlAccount(t, w, "demo-openshift-i-x5b68", "demo-openshift-image-registry-gcs", "demo", subject)
 		ccoctlAccount(t, w, "demo-openshift-i-aaaaa", "demo-openshift-ingress-gcp", "other", "x") // of an installation "demo-openshift" with a request "ingress-gcp"
 		mustApply(t, w, want)
@@ -44,7 +44,7 @@ func TestAfterCcoctl(t *testing.T) {
 		ccoctlAccount(t, w, "demo-old-bbbbb", "demo-old", "demo", "y")
 		ccoctlAccount(t, w, "demo-unused-ccccc", "demo-unused", "", "")
 		contains(t, preview(t, w, want), "? service account demo-old (demo-old-bbbbb@my-project.iam.gserviceaccount.com) is there, and nobody asked for it; --prune deletes it")
-		d, err := w.client().PlanDelete(t.Context(), gcp.Deletion{Name: "demo"})
+		d, err := w.client().PlanDelete(t.Context(), iam.Deletion{Name: "demo"})
 		check(t, err)
 		text := shown(t, d)
 		contains(t, text, "- delete IAM service account demo-openshift-i-x5b68@", "- delete IAM service account demo-old-bbbbb@",
@@ -52,7 +52,7 @@ func TestAfterCcoctl(t *testing.T) {
 		if strings.Contains(text, "aaaaa") {
 			t.Errorf("an account that another pool uses is named in\n%s", text)
 		}
-		d, err = w.client().PlanDelete(t.Context(), gcp.Deletion{Name: "demo", Requests: []string{"unused"}})
+		d, err = w.client().PlanDelete(t.Context(), iam.Deletion{Name: "demo", Requests: []string{"unused"}})
 		check(t, err)
 		contains(t, shown(t, d), "- delete IAM service account demo-unused-ccccc@")
 	})
@@ -63,35 +63,35 @@ func TestAdoption(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		made  func(t *testing.T, w *world)
-		adopt func(w *gcp.Wanted)
+		adopt func(w *iam.Wanted)
 		said  string
 		after string
 	}{
 		{"pool", func(t *testing.T, w *world) {
-			w.do(t, "POST", "my-project/locations/global/workloadIdentityPools?workloadIdentityPoolId=demo", map[string]any{"description": "mine"})
-		}, func(w *gcp.Wanted) { w.Pool.Adopt = true }, "workload identity pool demo is somebody else's", `"mine; installation demo"`},
+			w.Do(t, "POST", "my-project/locations/global/workloadIdentityPools?workloadIdentityPoolId=demo", map[string]any{"description": "mine"})
+		}, func(w *iam.Wanted) { w.Pool.Adopt = true }, "workload identity pool demo is somebody else's", `"mine; installation demo"`},
 		{"pool, for no installation", func(t *testing.T, w *world) {
-			w.do(t, "POST", "my-project/locations/global/workloadIdentityPools?workloadIdentityPoolId=demo", map[string]any{"description": "of x; installation y"})
-		}, func(w *gcp.Wanted) { w.Pool.Adopt, w.Pool.Owner = true, gcp.Owner{} }, "it belongs to the installation y", `"` + ccoctlText + `, which took it over: of x, of y"`},
+			w.Do(t, "POST", "my-project/locations/global/workloadIdentityPools?workloadIdentityPoolId=demo", map[string]any{"description": "of x; installation y"})
+		}, func(w *iam.Wanted) { w.Pool.Adopt, w.Pool.Owner = true, iam.Owner{} }, "it belongs to the installation y", `"` + ccoctlText + `, which took it over: of x, of y"`},
 		{"another installation's pool", func(t *testing.T, w *world) {
-			w.do(t, "POST", "my-project/locations/global/workloadIdentityPools?workloadIdentityPoolId=demo",
+			w.Do(t, "POST", "my-project/locations/global/workloadIdentityPools?workloadIdentityPoolId=demo",
 				map[string]any{"description": ccoctlText + "; installation demo2"})
-		}, func(w *gcp.Wanted) { w.Pool.Adopt = true }, "workload identity pool demo is somebody else's: it belongs to the installation demo2", `; installation demo"`},
+		}, func(w *iam.Wanted) { w.Pool.Adopt = true }, "workload identity pool demo is somebody else's: it belongs to the installation demo2", `; installation demo"`},
 		{"provider", func(t *testing.T, w *world) {
-			w.do(t, "POST", "my-project/locations/global/workloadIdentityPools?workloadIdentityPoolId=demo", map[string]any{"description": ccoctlText})
-			w.do(t, "POST", poolPath+"/providers?workloadIdentityPoolProviderId=demo", map[string]any{"description": "mine",
+			w.Do(t, "POST", "my-project/locations/global/workloadIdentityPools?workloadIdentityPoolId=demo", map[string]any{"description": ccoctlText})
+			w.Do(t, "POST", poolPath+"/providers?workloadIdentityPoolProviderId=demo", map[string]any{"description": "mine",
 				"oidc": map[string]any{"issuerUri": "https://x.example.com"}, "attributeMapping": map[string]string{"google.subject": "assertion.sub"}})
-		}, func(w *gcp.Wanted) { w.Provider.Adopt = true }, "workload identity provider demo is somebody else's", `"mine; installation demo"`},
+		}, func(w *iam.Wanted) { w.Provider.Adopt = true }, "workload identity provider demo is somebody else's", `"mine; installation demo"`},
 		{"role", func(t *testing.T, w *world) {
-			w.do(t, "POST", "my-project/roles", map[string]any{"roleId": "myproject_openshiftingressgcp", "role": map[string]any{"title": "t", "description": "mine"}})
-		}, func(w *gcp.Wanted) { w.Accounts.Adopt = true }, "IAM custom role projects/my-project/roles/myproject_openshiftingressgcp is somebody else's", ccoctlText + ", which took it over: mine"},
+			w.Do(t, "POST", "my-project/roles", map[string]any{"roleId": "myproject_openshiftingressgcp", "role": map[string]any{"title": "t", "description": "mine"}})
+		}, func(w *iam.Wanted) { w.Accounts.Adopt = true }, "IAM custom role projects/my-project/roles/myproject_openshiftingressgcp is somebody else's", ccoctlText + ", which took it over: mine"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
 				tt.made(t, w)
 				before, want := state(w), installation("demo")
 				_, err := apply(t.Context(), w.client(), want)
-				if problemOf(err) != gcp.NotOwned || !strings.Contains(err.Error(), tt.said) {
+				if problemOf(err) != iam.NotOwned || !strings.Contains(err.Error(), tt.said) {
 					t.Errorf("error %v, want %q", err, tt.said)
 				}
 				if after := state(w); after != before {
@@ -111,8 +111,8 @@ func TestAccountAdoption(t *testing.T) {
 	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
 		want := installation("demo")
 		id, _, _ := strings.Cut(email(t, w, want, 0), "@")
-		w.do(t, "POST", "my-project/serviceAccounts", map[string]any{"accountId": id, "serviceAccount": map[string]string{"displayName": "mine", "description": "d"}})
-		if _, err := apply(t.Context(), w.client(), want); problemOf(err) != gcp.NotOwned {
+		w.Do(t, "POST", "my-project/serviceAccounts", map[string]any{"accountId": id, "serviceAccount": map[string]string{"displayName": "mine", "description": "d"}})
+		if _, err := apply(t.Context(), w.client(), want); problemOf(err) != iam.NotOwned {
 			t.Errorf("error %v", err)
 		}
 		want.Accounts.Adopt = true
@@ -127,7 +127,7 @@ func TestPrune(t *testing.T) {
 	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
 		mustApply(t, w, installation("demo"))
 		mustApply(t, w, installation("demo2"))
-		w.do(t, "POST", "my-project/serviceAccounts", map[string]any{"accountId": "workload", "serviceAccount": map[string]string{"displayName": "demo-w", "description": "x"}})
+		w.Do(t, "POST", "my-project/serviceAccounts", map[string]any{"accountId": "workload", "serviceAccount": map[string]string{"displayName": "demo-w", "description": "x"}})
 		less := installation("demo")
 		less.Accounts.List = less.Accounts.List[1:]
 		less.Accounts.List[0].Permissions = []string{"dns.changes.create"}
@@ -169,14 +169,14 @@ func TestPruneRole(t *testing.T) {
 func TestWorkload(t *testing.T) {
 	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
 		mustApply(t, w, installation("demo"))
-		want := gcp.Wanted{Accounts: &gcp.Accounts{Owner: gcp.OwnedByKeypost(), Pool: "demo", List: []gcp.Account{
+		want := iam.Wanted{Accounts: &iam.Accounts{Owner: iam.OwnedByKeypost(), Pool: "demo", List: []iam.Account{
 			{ID: "oadp-velero", Roles: []string{"roles/storage.objectAdmin"}, Permissions: []string{"compute.disks.get"}, Subjects: []string{"system:serviceaccount:openshift-adp:velero"}}}}}
 		mustApply(t, w, want)
 		finished(t, w, want)
 		finished(t, w, installation("demo")) // it is none of the cluster's
 		elsewhere, accounts := want, *want.Accounts
 		elsewhere.Accounts, accounts.Pool = &accounts, "other" // a second cluster's, which would get the roles of the first
-		if _, err := w.client().Plan(t.Context(), elsewhere); problemOf(err) != gcp.NotOwned || !strings.Contains(err.Error(), "workloadIdentityPools/demo: give this workload an account of its own") {
+		if _, err := w.client().Plan(t.Context(), elsewhere); problemOf(err) != iam.NotOwned || !strings.Contains(err.Error(), "workloadIdentityPools/demo: give this workload an account of its own") {
 			t.Errorf("the same account for another cluster: %v", err)
 		}
 		w.project(t, func(p *fakegcp.Policy) {
@@ -184,7 +184,7 @@ func TestWorkload(t *testing.T) {
 		})
 		contains(t, preview(t, w, want), "? service account oadp-velero@my-project.iam.gserviceaccount.com has the role roles/viewer, which nobody asked for; if nothing needs it: "+
 			"gcloud projects remove-iam-policy-binding my-project --member serviceAccount:oadp-velero@my-project.iam.gserviceaccount.com --role roles/viewer --condition None")
-		d, err := w.client().PlanDelete(t.Context(), gcp.Deletion{Name: "demo", CustomRoles: true})
+		d, err := w.client().PlanDelete(t.Context(), iam.Deletion{Name: "demo", CustomRoles: true})
 		check(t, err)
 		contains(t, shown(t, d), "note: service account oadp-velero@my-project.iam.gserviceaccount.com is for a workload: it stays")
 		_, err = carryOut(t.Context(), d)
@@ -199,14 +199,14 @@ func TestWorkloadNamedAsAComponentOfCcoctls(t *testing.T) {
 	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
 		ccoctlAccount(t, w, "demo-openshift-i-x5b68", "demo-registry", "demo", subject)
 		before := strings.Split(state(w), "\n")
-		workload := func(id string) gcp.Wanted {
-			return gcp.Wanted{Accounts: &gcp.Accounts{Owner: gcp.OwnedByKeypost(), Pool: "demo", List: []gcp.Account{
+		workload := func(id string) iam.Wanted {
+			return iam.Wanted{Accounts: &iam.Accounts{Owner: iam.OwnedByKeypost(), Pool: "demo", List: []iam.Account{
 				{ID: id, DisplayName: id, Roles: []string{"roles/viewer"}, Subjects: []string{"system:serviceaccount:ns-z:x"}}}}}
 		}
 		mustApply(t, w, workload("demo-registry"))
 		contains(t, state(w), append(before, "account demo-registry@")...)
 		finished(t, w, workload("demo-registry"))
-		if _, err := w.client().Plan(t.Context(), workload("demo-openshift-i-x5b68")); problemOf(err) != gcp.NotOwned ||
+		if _, err := w.client().Plan(t.Context(), workload("demo-openshift-i-x5b68")); problemOf(err) != iam.NotOwned ||
 			!strings.Contains(err.Error(), "its description does not say for which installation it was made") {
 			t.Errorf("the ID of the component's account: %v", err)
 		}
@@ -217,8 +217,8 @@ func TestWorkloadNamedAsAComponentOfCcoctls(t *testing.T) {
 // in one account the first would lose its subject and its role to the second.
 func TestRequestsOfOneDisplayName(t *testing.T) {
 	long := strings.Repeat("openshift-", 5)[:49]
-	want := func(name, role, sub string) gcp.Wanted {
-		return gcp.Wanted{Accounts: &gcp.Accounts{Owner: gcp.OwnedBy("demo"), Pool: "demo", List: []gcp.Account{{Request: long + name, Roles: []string{role}, Subjects: []string{sub}}}}}
+	want := func(name, role, sub string) iam.Wanted {
+		return iam.Wanted{Accounts: &iam.Accounts{Owner: iam.OwnedBy("demo"), Pool: "demo", List: []iam.Account{{Request: long + name, Roles: []string{role}, Subjects: []string{sub}}}}}
 	}
 	one, two := want("-one", "roles/storage.admin", subject), want("-two", "roles/viewer", "system:serviceaccount:ns-b:two")
 	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
@@ -238,15 +238,15 @@ func TestPoolOfOthers(t *testing.T) {
 		// A stranger's, one that ccoctl made for another installation, and one that keypost did.
 		for i, description := range []string{"", "Created By OpenShift ccoctl", "Created By OpenShift ccoctl; installation prod-b"} {
 			id := fmt.Sprintf("other-%d", i)
-			w.do(t, "POST", poolPath+"/providers?workloadIdentityPoolProviderId="+id, map[string]any{"oidc": map[string]any{"issuerUri": "https://x.example.com"},
+			w.Do(t, "POST", poolPath+"/providers?workloadIdentityPoolProviderId="+id, map[string]any{"oidc": map[string]any{"issuerUri": "https://x.example.com"},
 				"attributeMapping": map[string]string{"google.subject": "assertion.sub"}, "description": description})
-			if _, err := w.client().PlanDelete(t.Context(), gcp.Deletion{Name: "demo"}); problemOf(err) != gcp.NotOwned || !strings.Contains(err.Error(), "/providers/"+id) {
+			if _, err := w.client().PlanDelete(t.Context(), iam.Deletion{Name: "demo"}); problemOf(err) != iam.NotOwned || !strings.Contains(err.Error(), "/providers/"+id) {
 				t.Errorf("%q: error %v", description, err)
 			}
-			w.do(t, "DELETE", poolPath+"/providers/"+id, nil)
+			w.Do(t, "DELETE", poolPath+"/providers/"+id, nil)
 		}
-		w.do(t, "PATCH", poolPath+"?updateMask=description", map[string]any{"description": "mine"})
-		d, err := w.client().PlanDelete(t.Context(), gcp.Deletion{Name: "demo"})
+		w.Do(t, "PATCH", poolPath+"?updateMask=description", map[string]any{"description": "mine"})
+		d, err := w.client().PlanDelete(t.Context(), iam.Deletion{Name: "demo"})
 		check(t, err)
 		if text := shown(t, d); strings.Contains(text, "- delete workload identity pool") || !strings.Contains(text, "note: workload identity pool demo is somebody else's") {
 			t.Errorf("plan\n%s", text)
@@ -264,7 +264,7 @@ func TestUsualAudience(t *testing.T) {
 		mustApply(t, w, want)
 		contains(t, state(w), "Audiences:[x openshift]")
 		contains(t, preview(t, w, want), "nothing to change", "note: provider demo takes tokens for the audience x too")
-		w.do(t, "PATCH", poolPath+"/providers/demo?updateMask=attributeCondition", map[string]any{"attributeCondition": "assertion.sub != 'x'"})
+		w.Do(t, "PATCH", poolPath+"/providers/demo?updateMask=attributeCondition", map[string]any{"attributeCondition": "assertion.sub != 'x'"})
 		contains(t, preview(t, w, want), "nothing to change", "note: provider demo has an attribute condition that nobody asked for, and that stays")
 		want.Provider.Condition = "assertion.sub != 'y'"
 		contains(t, preview(t, w, want), "- attribute condition assertion.sub != 'x'", "+ attribute condition assertion.sub != 'y'")
@@ -284,7 +284,7 @@ func TestOwnNameAsAudience(t *testing.T) {
 	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
 		want := installation("demo")
 		mustApply(t, w, want)
-		w.do(t, "PATCH", poolPath+"/providers/demo?updateMask=oidc.allowedAudiences", map[string]any{"oidc": map[string]any{"allowedAudiences": []string{}}})
+		w.Do(t, "PATCH", poolPath+"/providers/demo?updateMask=oidc.allowedAudiences", map[string]any{"oidc": map[string]any{"allowedAudiences": []string{}}})
 		contains(t, preview(t, w, want), "- audience "+own, "- audience https:"+own, "+ audience openshift")
 		want.Provider.Usual = true
 		contains(t, preview(t, w, want), "+ audience openshift", "takes tokens for the audience "+own+", https:"+own+" too; that stays")
@@ -301,7 +301,7 @@ func TestDiscoveryElsewhere(t *testing.T) {
 		mustApply(t, w, want)
 		before := state(w)
 		leads := func(to string) {
-			w.do(t, "PATCH", poolPath+"/providers/demo?updateMask=oidc.discoveryUri", map[string]any{"oidc": map[string]any{"discoveryUri": to}})
+			w.Do(t, "PATCH", poolPath+"/providers/demo?updateMask=oidc.discoveryUri", map[string]any{"oidc": map[string]any{"discoveryUri": to}})
 		}
 		leads("https://oidc.example.com/.well-known/stranger/demo")
 		contains(t, preview(t, w, want), "- discovery document https://oidc.example.com/.well-known/stranger/demo", "+ discovery document "+issuerURL+"/.well-known/openid-configuration")
@@ -326,13 +326,13 @@ func TestDeletionChangedMeanwhile(t *testing.T) {
 		{"another account has the role", func(t *testing.T, w *world, _ string) { mustApply(t, w, installation("demo2")) },
 			"delete IAM custom role projects/my-project/roles/myproject_openshiftgcpccm: serviceAccount:demo2-openshift-g-", "role projects/my-project/roles/myproject_openshiftgcpccm"},
 		{"somebody took the account over", func(t *testing.T, w *world, email string) {
-			w.do(t, "PATCH", "my-project/serviceAccounts/"+email, map[string]any{"serviceAccount": map[string]string{"description": "mine"}, "updateMask": "description"})
+			w.Do(t, "PATCH", "my-project/serviceAccounts/"+email, map[string]any{"serviceAccount": map[string]string{"description": "mine"}, "updateMask": "description"})
 		}, "its description has changed meanwhile; make the plan again", "account demo-openshift-i-"},
 		{"somebody took the pool over", func(t *testing.T, w *world, _ string) {
-			w.do(t, "PATCH", poolPath+"?updateMask=description", map[string]any{"description": "mine"})
+			w.Do(t, "PATCH", poolPath+"?updateMask=description", map[string]any{"description": "mine"})
 		}, "its description has changed meanwhile; make the plan again", "workloadIdentityPools/demo ACTIVE"},
 		{"somebody made a provider in the pool", func(t *testing.T, w *world, _ string) {
-			w.do(t, "POST", poolPath+"/providers?workloadIdentityPoolProviderId=theirs", map[string]any{"oidc": map[string]any{"issuerUri": "https://x.example.com"},
+			w.Do(t, "POST", poolPath+"/providers?workloadIdentityPoolProviderId=theirs", map[string]any{"oidc": map[string]any{"issuerUri": "https://x.example.com"},
 				"attributeMapping": map[string]string{"google.subject": "assertion.sub"}, "description": "mine"})
 		}, "has a provider that is somebody else's, and that would go with it", "providers/theirs ACTIVE"},
 	} {
@@ -340,7 +340,7 @@ func TestDeletionChangedMeanwhile(t *testing.T) {
 			inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
 				mustApply(t, w, installation("demo"))
 				email := email(t, w, installation("demo"), 0)
-				d, err := w.client().PlanDelete(t.Context(), gcp.Deletion{Name: "demo", CustomRoles: true})
+				d, err := w.client().PlanDelete(t.Context(), iam.Deletion{Name: "demo", CustomRoles: true})
 				check(t, err)
 				tt.change(t, w, email)
 				if _, err = carryOut(t.Context(), d); err == nil || !strings.Contains(err.Error(), tt.said) {
@@ -359,7 +359,7 @@ func TestDeletionChangedMeanwhile(t *testing.T) {
 func TestBlockedRole(t *testing.T) {
 	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
 		mustApply(t, w, installation("demo"))
-		w.do(t, "DELETE", "my-project/roles/myproject_openshiftgcpccm", nil)
+		w.Do(t, "DELETE", "my-project/roles/myproject_openshiftgcpccm", nil)
 		time.Sleep(8 * 24 * time.Hour)
 		start := time.Now()
 		_, err := apply(t.Context(), w.client(), installation("demo"))
@@ -377,11 +377,11 @@ func TestDeleteLeavesRolesOfOthers(t *testing.T) {
 	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
 		want := installation("demo")
 		mustApply(t, w, want)
-		w.do(t, "POST", "my-project/roles", map[string]any{"roleId": "theirs", "role": map[string]any{"title": "theirs", "description": "a stranger's", "includedPermissions": []string{"dns.changes.get"}}})
+		w.Do(t, "POST", "my-project/roles", map[string]any{"roleId": "theirs", "role": map[string]any{"title": "theirs", "description": "a stranger's", "includedPermissions": []string{"dns.changes.get"}}})
 		w.project(t, func(p *fakegcp.Policy) {
 			p.Bindings = append(p.Bindings, fakegcp.Binding{Role: "projects/my-project/roles/theirs", Members: []string{"serviceAccount:" + email(t, w, want, 0)}})
 		})
-		d, err := w.client().PlanDelete(t.Context(), gcp.Deletion{Name: "demo", CustomRoles: true})
+		d, err := w.client().PlanDelete(t.Context(), iam.Deletion{Name: "demo", CustomRoles: true})
 		check(t, err)
 		text := shown(t, d)
 		contains(t, text, "- delete IAM custom role projects/my-project/roles/myproject_openshiftingressgcp")

@@ -1,4 +1,4 @@
-package gcp_test
+package iam_test
 
 import (
 	"slices"
@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/keypost/keypost/provision/gcp"
+	"github.com/keypost/keypost/provision/gcp/iam"
 	"github.com/keypost/keypost/test/fakegcp"
 )
 
@@ -15,19 +15,19 @@ const oldIssuer = "https://old.example.com/demo"
 // trustOld makes the provider trust another issuer, as that of another cluster of the name does.
 func trustOld(t *testing.T, w *world) {
 	t.Helper()
-	w.do(t, "PATCH", poolPath+"/providers/demo?updateMask=oidc.issuerUri", map[string]any{"oidc": map[string]any{"issuerUri": oldIssuer}})
+	w.Do(t, "PATCH", poolPath+"/providers/demo?updateMask=oidc.issuerUri", map[string]any{"oidc": map[string]any{"issuerUri": oldIssuer}})
 	settle(w)
 }
 
 // refused fails the test unless what is wanted is refused for a problem, and nothing written.
-func refused(t *testing.T, w *world, want gcp.Wanted, problem gcp.Problem) string {
+func refused(t *testing.T, w *world, want iam.Wanted, problem iam.Problem) string {
 	t.Helper()
 	w.ResetCalls()
 	_, err := apply(t.Context(), w.client(), want)
 	if problemOf(err) != problem {
 		t.Fatalf("error %v, want problem %v", err, problem)
 	}
-	if n := writes(w); n > 0 {
+	if n := w.Writes(); n > 0 {
 		t.Errorf("%d writes before %v", n, err)
 	}
 	return err.Error()
@@ -35,15 +35,15 @@ func refused(t *testing.T, w *world, want gcp.Wanted, problem gcp.Problem) strin
 
 // A provider that trusts another issuer has not drifted: a cluster may live by it.
 func TestOtherIssuer(t *testing.T) {
-	whole := func(w gcp.Wanted) gcp.Wanted { return w }
-	alone := func(w gcp.Wanted) gcp.Wanted { return gcp.Wanted{Provider: w.Provider} }
-	for _, part := range []func(gcp.Wanted) gcp.Wanted{whole, alone} {
+	whole := func(w iam.Wanted) iam.Wanted { return w }
+	alone := func(w iam.Wanted) iam.Wanted { return iam.Wanted{Provider: w.Provider} }
+	for _, part := range []func(iam.Wanted) iam.Wanted{whole, alone} {
 		inWorld(t, fakegcp.Options{OperationDelay: time.Second}, func(t *testing.T, w *world) {
 			mustApply(t, w, installation("demo"))
 			before := state(w)
 			trustOld(t, w)
 			want := part(installation("demo"))
-			contains(t, refused(t, w, want, gcp.OtherIssuer), "workload identity provider demo trusts the issuer "+oldIssuer+", and not "+issuerURL+" as asked",
+			contains(t, refused(t, w, want, iam.OtherIssuer), "workload identity provider demo trusts the issuer "+oldIssuer+", and not "+issuerURL+" as asked",
 				"every workload of that cluster would lose access")
 			want.Provider.Show = true
 			contains(t, preview(t, w, want), "- issuer "+oldIssuer, "+ issuer "+issuerURL,
@@ -70,7 +70,7 @@ func TestOtherIssuerOfWhatWasDeleted(t *testing.T) {
 				mustApply(t, w, installation("demo"))
 				before := state(w)
 				trustOld(t, w)
-				w.do(t, "DELETE", gone, nil)
+				w.Do(t, "DELETE", gone, nil)
 				if text := preview(t, w, installation("demo")); strings.Contains(text, "loses access") || !strings.Contains(text, "- issuer "+oldIssuer) {
 					t.Errorf("%s, revive=%t:\n%s", gone, revive, text)
 				}
@@ -106,10 +106,10 @@ func TestOtherIssuerBeforeTheOrganisation(t *testing.T) {
 		old := installation("demo")
 		old.Provider.IssuerURL = oldIssuer
 		mustApply(t, w, old)
-		refused(t, w, installation("demo"), gcp.OtherIssuer)
+		refused(t, w, installation("demo"), iam.OtherIssuer)
 		want := installation("demo")
 		want.Provider.Adopt = true
-		refused(t, w, want, gcp.IssuerRefused)
+		refused(t, w, want, iam.IssuerRefused)
 	})
 }
 
@@ -127,22 +127,22 @@ func TestProviderNeedsItsPool(t *testing.T) {
 		for _, made := range []bool{false, true} { // the provider, before
 			inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
 				all := installation("demo")
-				pool, alone := gcp.Wanted{Pool: all.Pool}, gcp.Wanted{Provider: all.Provider}
+				pool, alone := iam.Wanted{Pool: all.Pool}, iam.Wanted{Provider: all.Provider}
 				if tt.method != "" {
 					mustApply(t, w, pool)
 					if made {
 						mustApply(t, w, alone)
 					}
-					w.do(t, tt.method, tt.path, tt.body)
+					w.Do(t, tt.method, tt.path, tt.body)
 					settle(w)
 				}
-				if got := refused(t, w, alone, gcp.PoolUnusable); got != tt.want {
+				if got := refused(t, w, alone, iam.PoolUnusable); got != tt.want {
 					t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
 				}
 				mustApply(t, w, pool) // as the hint says
 				settle(w)
 				mustApply(t, w, alone)
-				finished(t, w, gcp.Wanted{Pool: all.Pool, Provider: all.Provider})
+				finished(t, w, iam.Wanted{Pool: all.Pool, Provider: all.Provider})
 				if i := slices.IndexFunc(w.State().Providers, func(p fakegcp.Provider) bool { return p.State == "ACTIVE" }); i != 0 {
 					t.Errorf("%s: there is\n%s", tt.name, state(w))
 				}

@@ -1,4 +1,4 @@
-package gcp
+package iam
 
 import (
 	"context"
@@ -196,4 +196,25 @@ func (d Deletion) checkProviders(providers []namedProvider) error {
 		}
 	}
 	return nil
+}
+
+// Issuers returns those that the providers of a pool trust, of which a moved cluster has had two; none if the pool is gone, or cannot be
+// read, which whoever deletes it finds out.
+func (c *Client) Issuers(ctx context.Context, pool string) []string {
+	p, err := c.Project(ctx)
+	if err != nil {
+		return nil
+	}
+	k := providerCall(p.PoolName(pool)+"/providers", "ListWorkloadIdentityPoolProviders", "list")
+	all, err := rest.List[providerState](ctx, c.rest, k, "workloadIdentityPoolProviders")
+	if err != nil {
+		return nil
+	}
+	var urls []string
+	for _, have := range all {
+		if have.OIDC != nil && have.State != deleted {
+			urls = append(urls, have.OIDC.Issuer)
+		}
+	}
+	return minus(urls, nil)
 }

@@ -1,9 +1,7 @@
-package gcp
+package iam
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/base32"
 	"fmt"
 	"regexp"
 	"slices"
@@ -35,18 +33,17 @@ type accountState struct {
 // accountForm admits IDs of accounts (https://cloud.google.com/iam/docs/service-accounts-create).
 var accountForm = regexp.MustCompile(`^[a-z][a-z0-9-]{4,28}[a-z0-9]$`)
 
-// id returns the ID of an account: ccoctl's form, with a hash in place of what is random there. So a creation whose answer was
+// ID returns the ID of an account: ccoctl's form, with a hash in place of what is random there. So a creation whose answer was
 // lost is found again, and leaves no orphan.
-func (a Accounts) id(w Account) string {
+func (a Accounts) ID(w Account) string {
 	if w.ID != "" {
 		return w.ID
 	}
-	sum := sha256.Sum256([]byte(a.Owner.name + "/" + w.Request))
-	return cut(a.Owner.name, 12) + "-" + cut(w.Request, 11) + "-" + strings.ToLower(base32.StdEncoding.EncodeToString(sum[:])[:5])
+	return cut(a.Owner.name, 12) + "-" + cut(w.Request, 11) + "-" + hashed(a.Owner.name+"/"+w.Request)
 }
 
-// display returns the display name by which ccoctl finds an account.
-func (a Accounts) display(w Account) string {
+// DisplayName returns the display name by which ccoctl finds an account.
+func (a Accounts) DisplayName(w Account) string {
 	switch {
 	case w.DisplayName != "":
 		return w.DisplayName
@@ -79,7 +76,7 @@ func (a Accounts) ours(have accountState, w Account) bool {
 // ofCcoctl reports whether ccoctl made an account under the display name that is asked for. ccoctl makes accounts for the components
 // of clusters alone: a workload, whose name anybody may choose, has none of them.
 func (a Accounts) ofCcoctl(have accountState, w Account) bool {
-	display := a.display(w)
+	display := a.DisplayName(w)
 	return a.Owner.name != "" && have.DisplayName == display && have.Description == ccoctlText(display)
 }
 
@@ -124,7 +121,7 @@ func (n *newcomer) patient(s cloud.Step) cloud.Step {
 func (a Accounts) identify(p Project, s *snapshot) []identity {
 	var out []identity
 	for _, w := range a.List {
-		i := identity{Account: w, of: a, email: p.Email(a.id(w)), display: a.display(w)}
+		i := identity{Account: w, of: a, email: p.Email(a.ID(w)), display: a.DisplayName(w)}
 		if s.account(i.email) == nil {
 			for _, have := range s.accounts {
 				if a.ofCcoctl(have, w) && p.names(have.Email) && !s.foreign(have.Email, p.PoolName(a.Pool)) {
@@ -134,7 +131,7 @@ func (a Accounts) identify(p Project, s *snapshot) []identity {
 			}
 		}
 		if len(w.Permissions) > 0 {
-			r := customRole{name: "projects/" + p.ID + "/roles/" + roleID(p.ID, w.requested()), title: roleTitle(p.ID, w.requested()),
+			r := customRole{name: "projects/" + p.ID + "/roles/" + w.RoleID(p.ID), title: roleTitle(p.ID, w.requested()),
 				description: ccoctlText(i.display), permissions: slices.Sorted(slices.Values(w.Permissions)), adopt: a.Adopt, prune: a.Prune}
 			if have := findRole(s.roles, r.name, r.title); have != nil {
 				r.name = have.Name
@@ -330,8 +327,8 @@ func (c *Client) firstPolicyStep(p Project, i identity, line string) cloud.Step 
 
 // body is what makes an account.
 func (a Accounts) body(w Account) map[string]any {
-	display := a.display(w)
-	return map[string]any{"accountId": a.id(w), "serviceAccount": map[string]string{
+	display := a.DisplayName(w)
+	return map[string]any{"accountId": a.ID(w), "serviceAccount": map[string]string{
 		"displayName": display, "description": a.Owner.describe(ccoctlText(display))}}
 }
 

@@ -1,4 +1,4 @@
-package gcp_test
+package iam_test
 
 import (
 	"encoding/json"
@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/keypost/keypost/provision/gcp"
+	"github.com/keypost/keypost/provision/gcp/iam"
 	"github.com/keypost/keypost/test/fakegcp"
 )
 
@@ -30,8 +30,8 @@ func (b bent) RoundTrip(r *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-func (b bent) client() *gcp.Client {
-	return gcp.OpenWith(fakegcp.AccessToken, gcp.Access{Project: "my-project", Transport: b})
+func (b bent) client() *iam.Client {
+	return iam.OpenWith(fakegcp.AccessToken, iam.Access{Project: "my-project", Transport: b})
 }
 
 // An answer that is no policy would be written back as the whole policy.
@@ -44,7 +44,7 @@ func TestAnEmptyPolicyIsNotWritten(t *testing.T) {
 					p.Bindings = append(p.Bindings, fakegcp.Binding{Role: "roles/owner", Members: []string{"user:boss@example.com"}})
 				}
 				w.project(t, owner)
-				w.policy(t, "my-project/serviceAccounts/demo-openshift-i-ixn3w@my-project.iam.gserviceaccount.com", owner)
+				w.ChangePolicy(t, "my-project/serviceAccounts/demo-openshift-i-ixn3w@my-project.iam.gserviceaccount.com", owner)
 				before := state(w)
 				c := bent{w, func(r *http.Request) string {
 					if strings.HasSuffix(r.URL.Path, of) {
@@ -105,14 +105,14 @@ func TestAnswersOfAnotherProject(t *testing.T) {
 	} {
 		inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
 			b := bent{w, func(*http.Request) string { return tt.said }}
-			if p, err := gcp.OpenWith(fakegcp.AccessToken, gcp.Access{Project: tt.asked, Transport: b}).Project(t.Context()); problemOf(err) != gcp.WrongProject {
+			if p, err := iam.OpenWith(fakegcp.AccessToken, iam.Access{Project: tt.asked, Transport: b}).Project(t.Context()); problemOf(err) != iam.WrongProject {
 				t.Errorf("%s, asked for %s: %+v, %v", tt.said, tt.asked, p, err)
 			}
 		})
 	}
 	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
 		want := installation("demo")
-		account := func(project, email string) *gcp.Client {
+		account := func(project, email string) *iam.Client {
 			return bent{w, func(r *http.Request) string {
 				if !strings.HasSuffix(r.URL.Path, "/serviceAccounts") || r.Method != http.MethodGet {
 					return ""
@@ -120,7 +120,7 @@ func TestAnswersOfAnotherProject(t *testing.T) {
 				return fmt.Sprintf(`{"accounts":[{"projectId":%q,"email":%q,"uniqueId":"1","displayName":"demo-openshift-image-registry-gcs","description":"Created By OpenShift ccoctl for service account demo-openshift-image-registry-gcs"}]}`, project, email)
 			}}.client()
 		}
-		if _, err := account("evil-project", "evil-1@evil-project.iam.gserviceaccount.com").Plan(t.Context(), want); problemOf(err) != gcp.WrongProject || !strings.Contains(err.Error(), `one of project "evil-project"`) {
+		if _, err := account("evil-project", "evil-1@evil-project.iam.gserviceaccount.com").Plan(t.Context(), want); problemOf(err) != iam.WrongProject || !strings.Contains(err.Error(), `one of project "evil-project"`) {
 			t.Errorf("an account of another project: %v", err)
 		}
 		for _, email := range []string{"evil-1@evil-project.iam.gserviceaccount.com", `x","audience":"evil@my-project.iam.gserviceaccount.com`} {
@@ -145,7 +145,7 @@ func TestAnErrorIsNoEmptyList(t *testing.T) {
 					}
 					return ""
 				}}.client()
-				if _, err := c.PlanDelete(t.Context(), gcp.Deletion{Name: "demo", CustomRoles: true}); err == nil || !strings.Contains(err.Error(), "the answer is no") {
+				if _, err := c.PlanDelete(t.Context(), iam.Deletion{Name: "demo", CustomRoles: true}); err == nil || !strings.Contains(err.Error(), "the answer is no") {
 					t.Errorf("%s %s: error %v", list, said, err)
 				}
 			})
@@ -184,7 +184,7 @@ func TestUploadedKeysOfAPoolThatTakesNoToken(t *testing.T) {
 		want := installation("demo")
 		want.Accounts, want.Provider.JWKS = nil, jwks(rsaKey, "k1")
 		mustApply(t, w, want)
-		trouble := func(c *gcp.Client) string {
+		trouble := func(c *iam.Client) string {
 			u, err := c.UploadedKeys(t.Context(), "demo", "demo")
 			check(t, err)
 			return u.Pool
@@ -192,7 +192,7 @@ func TestUploadedKeysOfAPoolThatTakesNoToken(t *testing.T) {
 		if got := trouble(w.client()); got != "" {
 			t.Errorf("of a good pool: %q", got)
 		}
-		w.do(t, "PATCH", "my-project/locations/global/workloadIdentityPools/demo?updateMask=disabled", map[string]any{"disabled": true})
+		w.Do(t, "PATCH", "my-project/locations/global/workloadIdentityPools/demo?updateMask=disabled", map[string]any{"disabled": true})
 		if got := trouble(w.client()); got != "is disabled" {
 			t.Errorf("of a disabled pool: %q", got)
 		}
@@ -213,7 +213,7 @@ func TestUploadedKeysOfAPoolThatTakesNoToken(t *testing.T) {
 			}
 			return res, err
 		})
-		if got := trouble(gcp.OpenWith(fakegcp.AccessToken, gcp.Access{Project: "my-project", Transport: denied})); got != "" {
+		if got := trouble(iam.OpenWith(fakegcp.AccessToken, iam.Access{Project: "my-project", Transport: denied})); got != "" {
 			t.Errorf("of a pool that nobody may read: %q", got)
 		}
 	})

@@ -1,4 +1,4 @@
-package gcp_test
+package iam_test
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/keypost/keypost/provision/gcp"
+	"github.com/keypost/keypost/provision/gcp/iam"
 	"github.com/keypost/keypost/test/fakegcp"
 )
 
@@ -70,44 +70,44 @@ func TestDrift(t *testing.T) {
 		shown  []string
 	}{
 		{"pool disabled", func(t *testing.T, w *world, _ string) {
-			w.do(t, "PATCH", pool+"?updateMask=disabled", map[string]any{"disabled": true})
+			w.Do(t, "PATCH", pool+"?updateMask=disabled", map[string]any{"disabled": true})
 		}, []string{"~ update workload identity pool demo", "- disabled"}},
-		{"pool deleted", func(t *testing.T, w *world, _ string) { w.do(t, "DELETE", pool, nil) },
+		{"pool deleted", func(t *testing.T, w *world, _ string) { w.Do(t, "DELETE", pool, nil) },
 			[]string{"~ update workload identity pool demo", "+ brought back: it was deleted", "~ update workload identity provider"}},
 		{"provider disabled", func(t *testing.T, w *world, _ string) {
-			w.do(t, "PATCH", provider+"?updateMask=disabled", map[string]any{"disabled": true})
+			w.Do(t, "PATCH", provider+"?updateMask=disabled", map[string]any{"disabled": true})
 		}, []string{"~ update workload identity provider", "- disabled"}},
-		{"provider deleted", func(t *testing.T, w *world, _ string) { w.do(t, "DELETE", provider, nil) }, []string{"+ brought back: it was deleted"}},
+		{"provider deleted", func(t *testing.T, w *world, _ string) { w.Do(t, "DELETE", provider, nil) }, []string{"+ brought back: it was deleted"}},
 		{"provider deleted and changed", func(t *testing.T, w *world, _ string) {
-			w.do(t, "PATCH", provider+"?updateMask=oidc.allowedAudiences", map[string]any{"oidc": map[string]any{"allowedAudiences": []string{"x"}}})
-			w.do(t, "DELETE", provider, nil)
+			w.Do(t, "PATCH", provider+"?updateMask=oidc.allowedAudiences", map[string]any{"oidc": map[string]any{"allowedAudiences": []string{"x"}}})
+			w.Do(t, "DELETE", provider, nil)
 		}, []string{"+ brought back: it was deleted", "- audience x", "+ audience openshift"}},
 		{"audiences", func(t *testing.T, w *world, _ string) {
-			w.do(t, "PATCH", provider+"?updateMask=oidc.allowedAudiences", map[string]any{"oidc": map[string]any{"allowedAudiences": []string{"x"}}})
+			w.Do(t, "PATCH", provider+"?updateMask=oidc.allowedAudiences", map[string]any{"oidc": map[string]any{"allowedAudiences": []string{"x"}}})
 		}, []string{"- audience x", "+ audience openshift"}},
 		{"mapping", func(t *testing.T, w *world, _ string) {
-			w.do(t, "PATCH", provider+"?updateMask=attributeMapping", map[string]any{"attributeMapping": map[string]string{"google.subject": "assertion.aud"}})
+			w.Do(t, "PATCH", provider+"?updateMask=attributeMapping", map[string]any{"attributeMapping": map[string]string{"google.subject": "assertion.aud"}})
 		}, []string{"- google.subject = assertion.aud", "+ google.subject = assertion.sub"}},
 		{"upload", func(t *testing.T, w *world, _ string) {
-			w.do(t, "PATCH", provider+"?updateMask=oidc.jwksJson", map[string]any{"oidc": map[string]any{"jwksJson": `{"keys":[{"kty":"RSA","kid":"k1","n":"AQAB","e":"AQAB"}]}`}})
+			w.Do(t, "PATCH", provider+"?updateMask=oidc.jwksJson", map[string]any{"oidc": map[string]any{"jwksJson": `{"keys":[{"kty":"RSA","kid":"k1","n":"AQAB","e":"AQAB"}]}`}})
 		}, []string{"- uploaded key k1", "+ keys as published by https://oidc.example.com/demo", "warning: Google fetches the keys"}},
 		{"account deleted", func(t *testing.T, w *world, email string) {
-			w.do(t, "DELETE", "my-project/serviceAccounts/"+email, nil)
+			w.Do(t, "DELETE", "my-project/serviceAccounts/"+email, nil)
 		},
 			[]string{"+ create IAM service account", "- roles/storage.admin for deleted:serviceAccount:", "+ roles/storage.admin for serviceAccount:"}},
 		{"account disabled", func(t *testing.T, w *world, email string) {
-			w.do(t, "POST", "my-project/serviceAccounts/"+email+":disable", struct{}{})
+			w.Do(t, "POST", "my-project/serviceAccounts/"+email+":disable", struct{}{})
 		}, []string{"~ update IAM service account", "- disabled"}},
 		{"account renamed", func(t *testing.T, w *world, email string) {
-			w.do(t, "PATCH", "my-project/serviceAccounts/"+email, map[string]any{"serviceAccount": map[string]string{"displayName": "x"}, "updateMask": "displayName"})
+			w.Do(t, "PATCH", "my-project/serviceAccounts/"+email, map[string]any{"serviceAccount": map[string]string{"displayName": "x"}, "updateMask": "displayName"})
 		}, []string{"- display name x", "+ display name demo-openshift-image-registry-gcs"}},
 		{"a subject too few and one too many", func(t *testing.T, w *world, email string) {
-			w.policy(t, "my-project/serviceAccounts/"+email, func(p *fakegcp.Policy) {
+			w.ChangePolicy(t, "my-project/serviceAccounts/"+email, func(p *fakegcp.Policy) {
 				p.Bindings[0].Members = []string{strings.Replace(p.Bindings[0].Members[0], subject, "system:serviceaccount:ns-a:gone", 1)}
 			})
 		}, []string{"subject/system:serviceaccount:ns-a:gone", "+ roles/iam.workloadIdentityUser for principal://", "can no longer be used by system:serviceaccount:ns-a:gone"}},
 		{"every subject of the pool", func(t *testing.T, w *world, email string) {
-			w.policy(t, "my-project/serviceAccounts/"+email, func(p *fakegcp.Policy) {
+			w.ChangePolicy(t, "my-project/serviceAccounts/"+email, func(p *fakegcp.Policy) {
 				pool, _, _ := strings.Cut(p.Bindings[0].Members[0], "/subject/")
 				p.Bindings[0].Members = append(p.Bindings[0].Members, strings.Replace(pool, "principal://", "principalSet://", 1)+"/*")
 			})
@@ -118,16 +118,16 @@ func TestDrift(t *testing.T) {
 				p.Bindings[i].Role = "roles/owner"
 			})
 		}, []string{"- roles/owner for serviceAccount:", "+ roles/storage.admin for serviceAccount:"}},
-		{"role deleted", func(t *testing.T, w *world, _ string) { w.do(t, "DELETE", role, nil) }, []string{"~ update IAM custom role", "+ brought back: it was deleted"}},
+		{"role deleted", func(t *testing.T, w *world, _ string) { w.Do(t, "DELETE", role, nil) }, []string{"~ update IAM custom role", "+ brought back: it was deleted"}},
 		{"role deleted after it shrank", func(t *testing.T, w *world, _ string) {
-			w.do(t, "PATCH", role+"?updateMask=includedPermissions", map[string]any{"includedPermissions": []string{"dns.changes.create"}})
-			w.do(t, "DELETE", role, nil)
+			w.Do(t, "PATCH", role+"?updateMask=includedPermissions", map[string]any{"includedPermissions": []string{"dns.changes.create"}})
+			w.Do(t, "DELETE", role, nil)
 		}, []string{"+ brought back: it was deleted", "+ permission dns.changes.get"}},
 		{"role without effect", func(t *testing.T, w *world, _ string) {
-			w.do(t, "PATCH", role+"?updateMask=stage", map[string]any{"stage": "DISABLED"})
+			w.Do(t, "PATCH", role+"?updateMask=stage", map[string]any{"stage": "DISABLED"})
 		}, []string{"- stage DISABLED", "+ stage GA"}},
 		{"role too small", func(t *testing.T, w *world, _ string) {
-			w.do(t, "PATCH", role+"?updateMask=includedPermissions", map[string]any{"includedPermissions": []string{"dns.changes.create"}})
+			w.Do(t, "PATCH", role+"?updateMask=includedPermissions", map[string]any{"includedPermissions": []string{"dns.changes.create"}})
 		}, []string{"+ permission dns.changes.get"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -160,7 +160,7 @@ func TestPoolRevivesProviders(t *testing.T) {
 		inWorld(t, fakegcp.Options{ReviveProviders: revive, OperationDelay: time.Second}, func(t *testing.T, w *world) {
 			mustApply(t, w, installation("demo"))
 			before := state(w)
-			w.do(t, "DELETE", poolPath, nil)
+			w.Do(t, "DELETE", poolPath, nil)
 			contains(t, strings.Join(mustApply(t, w, installation("demo")), "\n"), "Workload identity pool demo was deleted, undeleting it")
 			if after := state(w); after != before {
 				t.Errorf("revive=%t: there is\n%s\nwant\n%s", revive, after, before)
@@ -182,7 +182,7 @@ func TestPoolThatBringsOtherProviders(t *testing.T) {
 		if text := preview(t, w, installation("demo")); strings.Contains(text, "come back") {
 			t.Errorf("of a pool that is there:\n%s", text)
 		}
-		w.do(t, "DELETE", poolPath, nil)
+		w.Do(t, "DELETE", poolPath, nil)
 		text := preview(t, w, installation("demo"))
 		contains(t, text, "warning: with pool demo its provider demo-abcde may come back, which takes tokens of the issuer "+oldIssuer+" by the keys that were uploaded to it, "+
 			"also those that were revoked since: stolen; if nobody needs it: gcloud iam workload-identity-pools providers delete demo-abcde --workload-identity-pool demo --location global --project my-project")
@@ -200,7 +200,7 @@ func TestPoolThatBringsOtherProviders(t *testing.T) {
 func settle(*world) { time.Sleep(time.Hour) }
 
 // email is that of the i-th account.
-func email(t *testing.T, w *world, want gcp.Wanted, i int) string {
+func email(t *testing.T, w *world, want iam.Wanted, i int) string {
 	t.Helper()
 	p, err := w.client().Plan(t.Context(), want)
 	check(t, err)
@@ -223,7 +223,7 @@ func TestStrangersSurvive(t *testing.T) {
 		w.project(t, func(p *fakegcp.Policy) {
 			p.Bindings = append(p.Bindings, fakegcp.Binding{Role: "roles/viewer", Members: []string{"serviceAccount:" + mail}, Condition: condition})
 		})
-		w.policy(t, "my-project/serviceAccounts/"+mail, func(p *fakegcp.Policy) {
+		w.ChangePolicy(t, "my-project/serviceAccounts/"+mail, func(p *fakegcp.Policy) {
 			p.Bindings = append(p.Bindings, fakegcp.Binding{Role: "roles/iam.serviceAccountTokenCreator", Members: []string{"user:d@example.com"}},
 				fakegcp.Binding{Role: "roles/iam.workloadIdentityUser",
 					Members: []string{"principal://iam.googleapis.com/projects/1/locations/global/workloadIdentityPools/other/subject/x"}},
@@ -290,7 +290,7 @@ func TestKilledAtEveryCall(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			w.OnCall(func(at int, _ fakegcp.Call) {
 				if at == n {
-					w.dead.Store(true)
+					w.Cut()
 					cancel()
 				}
 			})
@@ -299,7 +299,7 @@ func TestKilledAtEveryCall(t *testing.T) {
 				t.Errorf("killed at call %d: no error", n)
 			}
 			w.OnCall(nil)
-			w.dead.Store(false)
+			w.Mend()
 			mustApply(t, w, installation("demo"))
 			if after := state(w); after != reference {
 				t.Errorf("killed at call %d, there is\n%s\nwant\n%s", n, after, reference)
@@ -356,7 +356,7 @@ func TestSlowCloud(t *testing.T) {
 			return fakegcp.Fault{}
 		})
 		var told []string
-		c := gcp.OpenWith(fakegcp.AccessToken, gcp.Access{Project: "my-project", Transport: w, OnWait: waits(&told)})
+		c := iam.OpenWith(fakegcp.AccessToken, iam.Access{Project: "my-project", Transport: w, OnWait: waits(&told)})
 		_, err := apply(t.Context(), c, installation("demo"))
 		check(t, err)
 		w.Fault(nil)
@@ -395,7 +395,7 @@ func TestNewAccountIsDenied(t *testing.T) {
 				return fakegcp.Fault{}
 			})
 			_, err := apply(t.Context(), w.client(), installation("demo"))
-			if (err != nil) != tt.denied || tt.denied && problemOf(err) != gcp.Denied || time.Since(start) > 2*time.Minute {
+			if (err != nil) != tt.denied || tt.denied && problemOf(err) != iam.Denied || time.Since(start) > 2*time.Minute {
 				t.Errorf("%s denied for %s: %v after %s", tt.action, tt.lasts, err, time.Since(start))
 			}
 			w.Fault(nil)
@@ -415,7 +415,7 @@ func TestTwoClusters(t *testing.T) {
 		finished(t, w, two)
 		both := state(w)
 		contains(t, both, "roles/myproject_openshiftingressgcp [serviceAccount:demo-x-opens-openshift-i-")
-		p, err := w.client().PlanDelete(t.Context(), gcp.Deletion{Name: "demo-x", CustomRoles: true})
+		p, err := w.client().PlanDelete(t.Context(), iam.Deletion{Name: "demo-x", CustomRoles: true})
 		check(t, err)
 		contains(t, shown(t, p), "note: IAM custom role my-project-openshift-ingress-gcp stays: serviceAccount:demo-x-opens-openshift-i-")
 		if state(w) != both {
@@ -425,10 +425,10 @@ func TestTwoClusters(t *testing.T) {
 		check(t, err)
 		contains(t, strings.Join(lines, "\n"), "IAM service account demo-x-openshift-ingress-gcp deleted", "Workload identity pool demo-x deleted")
 		finished(t, w, two)
-		if again, err := w.client().PlanDelete(t.Context(), gcp.Deletion{Name: "demo-x", CustomRoles: true}); err != nil || !again.Empty() {
+		if again, err := w.client().PlanDelete(t.Context(), iam.Deletion{Name: "demo-x", CustomRoles: true}); err != nil || !again.Empty() {
 			t.Errorf("a second deletion: %v\n%s", err, shown(t, again))
 		}
-		p, err = w.client().PlanDelete(t.Context(), gcp.Deletion{Name: "demo-x-openshift", CustomRoles: true})
+		p, err = w.client().PlanDelete(t.Context(), iam.Deletion{Name: "demo-x-openshift", CustomRoles: true})
 		check(t, err)
 		_, err = carryOut(t.Context(), p)
 		check(t, err)
@@ -447,7 +447,7 @@ func TestTwoClusters(t *testing.T) {
 // A stop at any call of a deletion, and then another: the same end.
 func TestDeletionKilledAtEveryCall(t *testing.T) {
 	remove := func(ctx context.Context, w *world) error {
-		p, err := w.client().PlanDelete(ctx, gcp.Deletion{Name: "demo", CustomRoles: true})
+		p, err := w.client().PlanDelete(ctx, iam.Deletion{Name: "demo", CustomRoles: true})
 		if err != nil {
 			return err
 		}
@@ -466,7 +466,7 @@ func TestDeletionKilledAtEveryCall(t *testing.T) {
 			defer cancel()
 			w.OnCall(func(at int, _ fakegcp.Call) {
 				if at == n {
-					w.dead.Store(true)
+					w.Cut()
 					cancel()
 				}
 			})
@@ -477,7 +477,7 @@ func TestDeletionKilledAtEveryCall(t *testing.T) {
 				return
 			}
 			w.OnCall(nil)
-			w.dead.Store(false)
+			w.Mend()
 			check(t, remove(t.Context(), w))
 			if after := state(w); after != reference {
 				t.Errorf("killed at call %d, there is\n%s\nwant\n%s", n, after, reference)
@@ -501,7 +501,7 @@ func TestLeastPermissions(t *testing.T) {
 		if _, err := apply(t.Context(), w.client(), installation("demo")); err != nil {
 			return err
 		}
-		p, err := w.client().PlanDelete(t.Context(), gcp.Deletion{Name: "demo", CustomRoles: true})
+		p, err := w.client().PlanDelete(t.Context(), iam.Deletion{Name: "demo", CustomRoles: true})
 		if err != nil {
 			return err
 		}
@@ -512,10 +512,10 @@ func TestLeastPermissions(t *testing.T) {
 	for i, missing := range least {
 		inWorld(t, fakegcp.Options{Permissions: slices.Delete(slices.Clone(least), i, i+1)}, func(t *testing.T, w *world) {
 			err := run(t, w)
-			if missing == "resourcemanager.projects.get" && problemOf(err) == gcp.WrongProject {
+			if missing == "resourcemanager.projects.get" && problemOf(err) == iam.WrongProject {
 				return
 			}
-			if problemOf(err) != gcp.Denied || !strings.Contains(err.Error(), "the caller lacks the permission "+missing) {
+			if problemOf(err) != iam.Denied || !strings.Contains(err.Error(), "the caller lacks the permission "+missing) {
 				t.Errorf("without %s: %v", missing, err)
 			}
 		})

@@ -1,4 +1,4 @@
-package gcp_test
+package iam_test
 
 import (
 	"net"
@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/keypost/keypost/provision/gcp"
+	"github.com/keypost/keypost/provision/gcp/iam"
 	"github.com/keypost/keypost/test/fakegcp"
 )
 
@@ -22,27 +22,27 @@ func TestRefusals(t *testing.T) {
 		name    string
 		options fakegcp.Options
 		fault   func(c fakegcp.Call) fakegcp.Fault
-		problem gcp.Problem
+		problem iam.Problem
 		said    []string
 		writes  int // that take effect
 	}{
 		{name: "issuer that the organisation does not let in", options: fakegcp.Options{AllowedIssuers: []string{"https://storage.googleapis.com/demo-oidc"}},
-			problem: gcp.IssuerRefused, said: []string{"constraints/iam.workloadIdentityPoolProviders", "https://oidc.example.com/demo", "administrator", "nothing was changed"}},
+			problem: iam.IssuerRefused, said: []string{"constraints/iam.workloadIdentityPoolProviders", "https://oidc.example.com/demo", "administrator", "nothing was changed"}},
 		{name: "the same, where the policy may not be read", options: fakegcp.Options{AllowedIssuers: []string{"https://x.example.com"}},
 			fault: func(c fakegcp.Call) fakegcp.Fault {
 				if c.Action == "GetEffectiveOrgPolicy" {
 					return fakegcp.Fail(http.StatusForbidden, "PERMISSION_DENIED", "The caller does not have permission")
 				}
 				return fakegcp.Fault{}
-			}, problem: gcp.IssuerRefused, said: []string{"its administrator must add the issuer URL", "Org Policy violated for value: 'https://oidc.example.com/demo'"}, writes: 1},
+			}, problem: iam.IssuerRefused, said: []string{"its administrator must add the issuer URL", "Org Policy violated for value: 'https://oidc.example.com/demo'"}, writes: 1},
 		{name: "API that is not enabled", fault: of("ListServiceAccounts", fakegcp.Fail(http.StatusForbidden, "PERMISSION_DENIED", disabled)),
-			problem: gcp.ServiceOff, said: []string{"iam.googleapis.com is not enabled in project my-project", "gcloud services enable iam.googleapis.com --project my-project"}},
+			problem: iam.ServiceOff, said: []string{"iam.googleapis.com is not enabled in project my-project", "gcloud services enable iam.googleapis.com --project my-project"}},
 		{name: "permission", fault: of("ListRoles", fakegcp.Fail(http.StatusForbidden, "PERMISSION_DENIED", "You don't have it.")),
-			problem: gcp.Denied, said: []string{"the caller lacks the permission iam.roles.list, which iam:ListRoles needs (Google says: You don't have it"}},
-		{name: "account quota", options: fakegcp.Options{AccountLimit: 2}, problem: gcp.QuotaUsed,
+			problem: iam.Denied, said: []string{"the caller lacks the permission iam.roles.list, which iam:ListRoles needs (Google says: You don't have it"}},
+		{name: "account quota", options: fakegcp.Options{AccountLimit: 2}, problem: iam.QuotaUsed,
 			said: []string{"Maximum number of service accounts on project reached", "console.cloud.google.com/iam-admin/quotas"}, writes: 8},
 		{name: "credentials", fault: of("GetProject", fakegcp.Fail(http.StatusUnauthorized, "UNAUTHENTICATED", "Request had invalid authentication credentials.")),
-			problem: gcp.NoCredentials, said: []string{"Google does not take the credentials of the caller"}},
+			problem: iam.NoCredentials, said: []string{"Google does not take the credentials of the caller"}},
 		{name: "a predefined role that does not exist", fault: of("SetProjectIamPolicy", fakegcp.Fail(http.StatusBadRequest, "INVALID_ARGUMENT",
 			"Role (roles/storage.admin) does not exist in the resource's hierarchy.")), said: []string{"Role (roles/storage.admin) does not exist"}, writes: 10},
 		{name: "what is no answer of Google's", fault: of("GetProject", fakegcp.Fail(http.StatusTeapot, "", "")), said: []string{"the answer is 418"}},
@@ -86,23 +86,23 @@ func of(action string, f fakegcp.Fault) func(fakegcp.Call) fakegcp.Fault {
 func TestProject(t *testing.T) {
 	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
 		for _, name := range []string{"my-project", "123456789012"} {
-			p, err := gcp.OpenWith(fakegcp.AccessToken, gcp.Access{Project: name, Transport: w}).Project(t.Context())
+			p, err := iam.OpenWith(fakegcp.AccessToken, iam.Access{Project: name, Transport: w}).Project(t.Context())
 			if err != nil || p.ID != "my-project" || p.Number != "123456789012" || p.Universe != "googleapis.com" {
 				t.Errorf("%s: %+v, %v", name, p, err)
 			}
 		}
-		if _, err := gcp.OpenWith(fakegcp.AccessToken, gcp.Access{Project: "other", Transport: w}).Project(t.Context()); problemOf(err) != gcp.WrongProject {
+		if _, err := iam.OpenWith(fakegcp.AccessToken, iam.Access{Project: "other", Transport: w}).Project(t.Context()); problemOf(err) != iam.WrongProject {
 			t.Errorf("another project: %v", err)
 		}
 		elsewhere := roundTripper(func(r *http.Request) (*http.Response, error) { // a proxy that answers for all
 			r.URL.Path = "/v1/projects/my-project"
 			return w.RoundTrip(r)
 		})
-		_, err := gcp.OpenWith(fakegcp.AccessToken, gcp.Access{Project: "other", Transport: elsewhere}).Project(t.Context())
-		if problemOf(err) != gcp.WrongProject || !strings.Contains(err.Error(), `Google answered with project "my-project"`) {
+		_, err := iam.OpenWith(fakegcp.AccessToken, iam.Access{Project: "other", Transport: elsewhere}).Project(t.Context())
+		if problemOf(err) != iam.WrongProject || !strings.Contains(err.Error(), `Google answered with project "my-project"`) {
 			t.Errorf("another project answers: %v", err)
 		}
-		p := gcp.Project{ID: "example.com:p"}
+		p := iam.Project{ID: "example.com:p"}
 		if got := p.Email("a-b"); got != "a-b@p.example.com.iam.gserviceaccount.com" {
 			t.Errorf("email %s", got)
 		}
@@ -117,8 +117,8 @@ func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { retur
 func TestHints(t *testing.T) {
 	for _, tt := range []struct {
 		after   time.Duration
-		problem gcp.Problem
-	}{{20 * time.Second, 0}, {86401 * time.Second, gcp.QuotaUsed}} {
+		problem iam.Problem
+	}{{20 * time.Second, 0}, {86401 * time.Second, iam.QuotaUsed}} {
 		inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
 			start, n := time.Now(), 0
 			w.Fault(func(c fakegcp.Call) fakegcp.Fault {
@@ -148,7 +148,7 @@ func TestUnreachable(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			start := time.Now()
-			c := gcp.OpenWith("x", gcp.Access{Project: "p", Transport: roundTripper(func(*http.Request) (*http.Response, error) { return nil, tt.err })})
+			c := iam.OpenWith("x", iam.Access{Project: "p", Transport: roundTripper(func(*http.Request) (*http.Response, error) { return nil, tt.err })})
 			_, err := c.Project(t.Context())
 			if err == nil || !strings.Contains(err.Error(), tt.said) || time.Since(start) > tt.most || time.Since(start) < time.Second {
 				t.Errorf("%v after %s", err, time.Since(start))
@@ -195,9 +195,9 @@ func TestOpen(t *testing.T) {
 			if tt.env["HOME"] != "" {
 				t.Setenv("HOME", tt.env["HOME"])
 			}
-			c, err := gcp.Open(t.Context(), gcp.Access{Project: "my-project", Transport: s.Client().Transport})
+			c, err := iam.Open(t.Context(), iam.Access{Project: "my-project", Transport: s.Client().Transport})
 			if tt.err != "" {
-				if problemOf(err) != gcp.NoCredentials || !strings.Contains(err.Error(), tt.err) || strings.Contains(err.Error(), "secret") {
+				if problemOf(err) != iam.NoCredentials || !strings.Contains(err.Error(), tt.err) || strings.Contains(err.Error(), "secret") {
 					t.Errorf("error %v, want %q", err, tt.err)
 				}
 				return
@@ -220,7 +220,7 @@ func TestOpen(t *testing.T) {
 				t.Setenv("GOOGLE_CLOUD_QUOTA_PROJECT", want)
 			}
 			sent := ""
-			c, err := gcp.Open(t.Context(), gcp.Access{Project: "my-project", Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+			c, err := iam.Open(t.Context(), iam.Access{Project: "my-project", Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
 				sent = r.Header.Get("X-Goog-User-Project")
 				return s.Client().Transport.RoundTrip(r)
 			})})
@@ -233,9 +233,9 @@ func TestOpen(t *testing.T) {
 	t.Run("revoked", func(t *testing.T) {
 		t.Setenv("GOOGLE_CREDENTIALS", key)
 		s.Fault(of("KeyToken", fakegcp.Fail(http.StatusBadRequest, "invalid_grant", "Invalid JWT Signature.")))
-		c, err := gcp.Open(t.Context(), gcp.Access{Project: "my-project", Transport: s.Client().Transport})
+		c, err := iam.Open(t.Context(), iam.Access{Project: "my-project", Transport: s.Client().Transport})
 		check(t, err)
-		if _, err := c.Project(t.Context()); problemOf(err) != gcp.NoCredentials || !strings.Contains(err.Error(), "give no access token") {
+		if _, err := c.Project(t.Context()); problemOf(err) != iam.NoCredentials || !strings.Contains(err.Error(), "give no access token") {
 			t.Errorf("error %v", err)
 		}
 	})
@@ -249,7 +249,7 @@ func TestATokenEndpointLeadsNowhere(t *testing.T) {
 	check(t, err)
 	t.Setenv("GOOGLE_CREDENTIALS", key)
 	led := 0
-	c, err := gcp.Open(t.Context(), gcp.Access{Project: "my-project", Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+	c, err := iam.Open(t.Context(), iam.Access{Project: "my-project", Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
 		if r.URL.Host == "elsewhere.example.net" {
 			led++
 		}
@@ -257,7 +257,7 @@ func TestATokenEndpointLeadsNowhere(t *testing.T) {
 			Body: http.NoBody, Request: r}, nil
 	})})
 	check(t, err)
-	if _, err := c.Project(t.Context()); problemOf(err) != gcp.NoCredentials || led > 0 {
+	if _, err := c.Project(t.Context()); problemOf(err) != iam.NoCredentials || led > 0 {
 		t.Errorf("%d requests elsewhere: %v", led, err)
 	}
 }

@@ -1,4 +1,4 @@
-package gcp_test
+package iam_test
 
 import (
 	"bytes"
@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/keypost/keypost/provision/gcp"
+	"github.com/keypost/keypost/provision/gcp/iam"
 	"github.com/keypost/keypost/test/fakegcp"
 )
 
@@ -18,20 +18,20 @@ func TestCheckIsExact(t *testing.T) {
 	x := func(n int) string { return strings.Repeat("x", n) }
 	for _, tt := range []struct {
 		name        string
-		change      func(w *gcp.Wanted, n int)
+		change      func(w *iam.Wanted, n int)
 		least, most int
 	}{
-		{"letters of a pool's name", func(w *gcp.Wanted, n int) { w.Pool.ID = x(n) }, 4, 32},
-		{"letters of a provider's name", func(w *gcp.Wanted, n int) { w.Provider.ID = x(n) }, 4, 32},
-		{"letters of an installation's name", func(w *gcp.Wanted, n int) { w.Accounts.Owner = gcp.OwnedBy(x(n)) }, 1, 32},
-		{"letters of an account's ID", func(w *gcp.Wanted, n int) { w.Accounts.List[0].ID = x(n) }, 6, 30},
-		{"bytes of a display name", func(w *gcp.Wanted, n int) { w.Accounts.List[0].DisplayName = x(n) }, 1, 100},
-		{"characters of an audience", func(w *gcp.Wanted, n int) { w.Provider.Audiences = []string{strings.Repeat("ö", n)} }, 1, 256},
-		{"characters of a condition", func(w *gcp.Wanted, n int) { w.Provider.Condition = x(n) }, 1, 4096},
-		{"permissions", func(w *gcp.Wanted, n int) {
+		{"letters of a pool's name", func(w *iam.Wanted, n int) { w.Pool.ID = x(n) }, 4, 32},
+		{"letters of a provider's name", func(w *iam.Wanted, n int) { w.Provider.ID = x(n) }, 4, 32},
+		{"letters of an installation's name", func(w *iam.Wanted, n int) { w.Accounts.Owner = iam.OwnedBy(x(n)) }, 1, 32},
+		{"letters of an account's ID", func(w *iam.Wanted, n int) { w.Accounts.List[0].ID = x(n) }, 6, 30},
+		{"bytes of a display name", func(w *iam.Wanted, n int) { w.Accounts.List[0].DisplayName = x(n) }, 1, 100},
+		{"characters of an audience", func(w *iam.Wanted, n int) { w.Provider.Audiences = []string{strings.Repeat("ö", n)} }, 1, 256},
+		{"characters of a condition", func(w *iam.Wanted, n int) { w.Provider.Condition = x(n) }, 1, 4096},
+		{"permissions", func(w *iam.Wanted, n int) {
 			w.Accounts.List[1].Permissions = slices.Repeat([]string{"dns.changes.get"}, n)
 		}, 1, 3000},
-		{"keys to upload", func(w *gcp.Wanted, n int) {
+		{"keys to upload", func(w *iam.Wanted, n int) {
 			w.Provider.JWKS = jwks(rsaKey, strings.Split(strings.TrimSuffix(strings.Repeat("k,", n), ","), ",")...)
 		}, 1, 8},
 	} {
@@ -66,8 +66,8 @@ func TestRoomIsUsedUp(t *testing.T) {
 			full(t, w, 1500-room)
 			w.ResetCalls()
 			_, err := apply(t.Context(), w.client(), installation("demo"))
-			if (err == nil) != (room == 4) || err != nil && (!strings.Contains(err.Error(), "would have 1501 members: Google allows 1500") || writes(w) > 0) {
-				t.Errorf("room for %d: %v after %d writes", room, err, writes(w))
+			if (err == nil) != (room == 4) || err != nil && (!strings.Contains(err.Error(), "would have 1501 members: Google allows 1500") || w.Writes() > 0) {
+				t.Errorf("room for %d: %v after %d writes", room, err, w.Writes())
 			}
 		})
 	}
@@ -99,7 +99,7 @@ func TestOrganisationsPolicy(t *testing.T) {
 		`{"listPolicy":{"allowedValues":["is:https://x","is:` + issuerURL + `"]}}`: true,
 	} {
 		inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
-			c := gcp.OpenWith(fakegcp.AccessToken, gcp.Access{Project: "my-project", Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+			c := iam.OpenWith(fakegcp.AccessToken, iam.Access{Project: "my-project", Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
 				resp, err := w.RoundTrip(r)
 				if err == nil && strings.HasSuffix(r.URL.Path, ":getEffectiveOrgPolicy") {
 					resp.StatusCode, resp.Status = http.StatusOK, "200 OK"
@@ -109,8 +109,8 @@ func TestOrganisationsPolicy(t *testing.T) {
 				return resp, err
 			})})
 			_, err := apply(t.Context(), c, installation("demo"))
-			if (err == nil) != allowed || !allowed && (problemOf(err) != gcp.IssuerRefused || writes(w) > 0) {
-				t.Errorf("%s: %v after %d writes", said, err, writes(w))
+			if (err == nil) != allowed || !allowed && (problemOf(err) != iam.IssuerRefused || w.Writes() > 0) {
+				t.Errorf("%s: %v after %d writes", said, err, w.Writes())
 			}
 		})
 	}
@@ -121,16 +121,16 @@ func TestRolesAreChangedByTheirEtag(t *testing.T) {
 	const role = "my-project/roles/myproject_openshiftingressgcp"
 	for _, tt := range []struct {
 		method string
-		do     func(t *testing.T, c *gcp.Client)
+		do     func(t *testing.T, c *iam.Client)
 		kept   bool // what the other has added
 	}{
-		{"grow", func(t *testing.T, c *gcp.Client) {
+		{"grow", func(t *testing.T, c *iam.Client) {
 			more := installation("demo")
 			more.Accounts.List[1].Permissions = append(slices.Clone(more.Accounts.List[1].Permissions), "dns.managedZones.get")
 			_, err := apply(t.Context(), c, more)
 			check(t, err)
 		}, true},
-		{"shrink", func(t *testing.T, c *gcp.Client) {
+		{"shrink", func(t *testing.T, c *iam.Client) {
 			less := installation("demo")
 			less.Accounts.Prune, less.Accounts.List[1].Permissions = true, []string{"dns.changes.create"}
 			_, err := apply(t.Context(), c, less)
@@ -141,10 +141,10 @@ func TestRolesAreChangedByTheirEtag(t *testing.T) {
 			mustApply(t, w, installation("demo"))
 			w.ResetCalls()
 			once := false
-			tt.do(t, gcp.OpenWith(fakegcp.AccessToken, gcp.Access{Project: "my-project", Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+			tt.do(t, iam.OpenWith(fakegcp.AccessToken, iam.Access{Project: "my-project", Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
 				if r.Method != http.MethodGet && strings.HasSuffix(r.URL.Path, role) && !once {
 					once = true
-					w.do(t, "PATCH", role+"?updateMask=includedPermissions", map[string]any{"includedPermissions": []string{"dns.changes.create", "dns.changes.get", "dns.changes.list"}})
+					w.Do(t, "PATCH", role+"?updateMask=includedPermissions", map[string]any{"includedPermissions": []string{"dns.changes.create", "dns.changes.get", "dns.changes.list"}})
 				}
 				return w.RoundTrip(r)
 			})}))
@@ -167,7 +167,7 @@ func TestWhatARunMakesADeletionFinds(t *testing.T) {
 		})
 		return strings.Join(lines, "\n")
 	}
-	named := func(name string, requests ...string) gcp.Wanted {
+	named := func(name string, requests ...string) iam.Wanted {
 		w := installation(name)
 		for i, q := range requests {
 			w.Accounts.List[i].Request = q
@@ -180,15 +180,15 @@ func TestWhatARunMakesADeletionFinds(t *testing.T) {
 				w.project(t, func(p *fakegcp.Policy) {
 					p.Bindings = append(p.Bindings, fakegcp.Binding{Role: "roles/viewer", Members: []string{"user:a@example.com"}})
 				})
-				w.do(t, "POST", "my-project/serviceAccounts", map[string]any{"accountId": "stranger", "serviceAccount": map[string]string{"displayName": name + "-" + requests[0], "description": "x"}})
-				w.do(t, "POST", "my-project/roles", map[string]any{"roleId": "theirs", "role": map[string]any{"title": "theirs", "includedPermissions": []string{"dns.changes.get"}}})
+				w.Do(t, "POST", "my-project/serviceAccounts", map[string]any{"accountId": "stranger", "serviceAccount": map[string]string{"displayName": name + "-" + requests[0], "description": "x"}})
+				w.Do(t, "POST", "my-project/roles", map[string]any{"roleId": "theirs", "role": map[string]any{"title": "theirs", "includedPermissions": []string{"dns.changes.get"}}})
 				longer := named(name+"-x", "other-1", "other-2", "other-3")
 				mustApply(t, w, longer)
 				before := there(w)
 				want := named(name, requests...)
 				mustApply(t, w, want)
 				finished(t, w, want)
-				p, err := w.client().PlanDelete(t.Context(), gcp.Deletion{Name: name, CustomRoles: true})
+				p, err := w.client().PlanDelete(t.Context(), iam.Deletion{Name: name, CustomRoles: true})
 				check(t, err)
 				_, err = carryOut(t.Context(), p)
 				check(t, err)

@@ -1,0 +1,86 @@
+package iam_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/keypost/keypost/provision/gcp/iam"
+)
+
+// Google's rules are kept before the first call.
+func TestCheck(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		change func(w *iam.Wanted)
+		want   string // empty: it is well
+	}{
+		{"all well", func(*iam.Wanted) {}, ""},
+		{"short pool", func(w *iam.Wanted) { w.Pool.ID = "abc" }, `the name of the workload identity pool, "abc", must have 4 to 32`},
+		{"capitals", func(w *iam.Wanted) { w.Provider.ID = "Demo" }, `the name of the workload identity provider, "Demo"`},
+		{"Google's own", func(w *iam.Wanted) { w.Provider.Pool = "gcp-x" }, "not begin with gcp-"},
+		{"no audience", func(w *iam.Wanted) { w.Provider.Audiences = nil }, "0 audiences: a provider has 1 to 10"},
+		{"eleven audiences", func(w *iam.Wanted) { w.Provider.Audiences = strings.Split("a b c d e f g h i j k", " ") }, "11 audiences"},
+		{"ten audiences and one twice", func(w *iam.Wanted) { w.Provider.Audiences = strings.Split("a b c d e f g h i j j", " ") }, ""},
+		{"long audience", func(w *iam.Wanted) { w.Provider.Audiences = []string{strings.Repeat("a", 257)} }, "has 257 characters: Google allows 1 to 256"},
+		{"plain HTTP", func(w *iam.Wanted) { w.Provider.IssuerURL = "http://x" }, `issuer URL "http://x": Google asks that it begin with https://`},
+		{"query", func(w *iam.Wanted) { w.Provider.IssuerURL = "https://x?y" }, "no user, query or fragment"},
+		{"long condition", func(w *iam.Wanted) { w.Provider.Condition = strings.Repeat("a", 4097) }, "4097 characters: Google allows 4096"},
+		{"keys", func(w *iam.Wanted) { w.Provider.JWKS = []byte("x") }, "the keys to upload are no JWKS"},
+		{"no owner", func(w *iam.Wanted) { w.Accounts.Owner = iam.Owner{} }, "have no owner"},
+		{"name with a mark", func(w *iam.Wanted) { w.Accounts.Owner = iam.OwnedBy("demo; installation x") }, "the installation's name"},
+		{"no subjects", func(w *iam.Wanted) { w.Accounts.List[0].Subjects = nil }, "no service account of the cluster is named"},
+		{"subject of 127 bytes", func(w *iam.Wanted) {
+			w.Accounts.List[0].Subjects = []string{"system:serviceaccount:" + strings.Repeat("n", 52) + ":" + strings.Repeat("a", 52)}
+		}, ""},
+		{"subject of 128 bytes", func(w *iam.Wanted) {
+			w.Accounts.List[0].For = "CredentialsRequest a/b (c.yaml)"
+			w.Accounts.List[0].Subjects = []string{"system:serviceaccount:" + strings.Repeat("n", 52) + ":" + strings.Repeat("a", 53)}
+		}, "has 128 bytes, and Google refuses the tokens of those with more than 127"},
+		{"no subject", func(w *iam.Wanted) { w.Accounts.List[0].Subjects = []string{"ns:name"} }, `"ns:name" is not a service account's subject`},
+		{"no role", func(w *iam.Wanted) { w.Accounts.List[0].Roles = []string{"owner"} }, `"owner" is not the name of a role`},
+		{"no permission", func(w *iam.Wanted) { w.Accounts.List[0].Permissions = []string{"compute.*"} }, `"compute.*" is not a permission`},
+		{"ID", func(w *iam.Wanted) { w.Accounts.List[0].ID = "1abcdef" }, `its ID "1abcdef" must have 6 to 30`},
+		{"installation that begins with a digit", func(w *iam.Wanted) { w.Accounts.Owner = iam.OwnedBy("1abc") }, "begin with a letter"},
+		{"twice", func(w *iam.Wanted) { w.Accounts.List[1].Request = w.Accounts.List[0].Request }, "come to the same account"},
+		{"display names that are cut to one", func(w *iam.Wanted) {
+			w.Accounts.List[0].Request, w.Accounts.List[1].Request = strings.Repeat("r", 49)+"-one", strings.Repeat("r", 49)+"-two"
+		}, "come to the same display name demo-rrr"},
+		{"roles of one name", func(w *iam.Wanted) {
+			w.Accounts.List[1].Request, w.Accounts.List[2].Request = "a-bc", "ab-c"
+		}, "come to the same custom role abc"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := installation("demo")
+			tt.change(&w)
+			err := w.Check()
+			if (err != nil) != (tt.want != "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("error %v, want %q", err, tt.want)
+			}
+		})
+	}
+}
+
+// A dry run has the bodies that a run would send.
+func TestDryRun(t *testing.T) {
+	w := installation("demo")
+	provider, err := w.Provider.CreateJSON()
+	check(t, err)
+	for _, tt := range []struct {
+		data []byte
+		want []string
+	}{
+		{w.Pool.CreateJSON(), []string{`"displayName": "demo"`, `"description": "Created By OpenShift ccoctl; installation demo"`}},
+		{provider, []string{`"issuerUri": "https://oidc.example.com/demo"`, `"google.subject": "assertion.sub"`}},
+		{w.Accounts.CreateJSON(2), []string{`"accountId": "demo-openshift-g-`, `"displayName": "demo-openshift-gcp-ccm"`}},
+		{w.Accounts.RoleJSON(2, "my-project"), []string{`"roleId": "myproject_openshiftgcpccm"`, `"compute.zones.list"`}},
+	} {
+		if !json.Valid(tt.data) {
+			t.Errorf("%s is no JSON", tt.data)
+		}
+		contains(t, string(tt.data), tt.want...)
+	}
+	if w.Accounts.RoleJSON(0, "my-project") != nil {
+		t.Error("a role without permissions")
+	}
+}
