@@ -71,6 +71,7 @@ func (d *Direct) Do(t testing.TB, method, path string, body any) map[string]any 
 	res, err := (&http.Client{Transport: d}).Do(r)
 	check(t, err)
 	data, err := io.ReadAll(res.Body)
+	_ = res.Body.Close() // it is in memory
 	check(t, err)
 	if res.StatusCode != http.StatusOK {
 		t.Fatalf("%s %s: %s: %s", method, path, res.Status, data)
