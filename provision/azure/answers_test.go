@@ -242,7 +242,7 @@ func TestAnAssignmentWithAnotherIDIsRefused(t *testing.T) {
 func TestAnEmptyAnswerIsNoIdentity(t *testing.T) {
 	for _, answer := range []string{"{}", "null", ""} {
 		w := newWorld(t, fakeazure.Options{})
-		o := azure.WorkloadOptions{Options: w.options(), Roles: []string{"Contributor"}}
+		o := azure.WorkloadOptions{Options: w.elsewhere(), Roles: []string{"Contributor"}}
 		o.Name, o.OIDCGroup, o.InstallGroup = "loki", "obs", ""
 		o.Transport = bent{w.Client(), func(r *http.Request, resp *http.Response) {
 			if r.Method == http.MethodPut && strings.HasSuffix(r.URL.Path, "userAssignedIdentities/loki") {

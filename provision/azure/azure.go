@@ -49,7 +49,7 @@ type Options struct {
 	Audience string            // of tokens
 	Usual    bool              // Audience is a default, and federated credentials that exist may have another
 	Tags     map[string]string // for all that is made, beside the owner's
-	Adopt    bool              // take over what is not tagged as ours, and identities that trust another issuer
+	Adopt    bool              // take over what is not tagged as ours, and identities that trust another issuer; trust one that is unknown to the store
 	Prune    bool              // delete identities whose CredentialsRequest is gone, and assignments that this run does not ask for
 	Keep     bool              // delete no assignment
 	Parallel int               // how many things are changed at once; 0 for the usual number
@@ -63,10 +63,11 @@ func (o Options) groupID(name string) string {
 // run is one run of a verb.
 type run struct {
 	*install.Run
-	o      Options // has those of Run
-	owner  owner
-	client *client // nil until identify
-	tenant string  // empty until identify
+	o       Options // has those of Run
+	owner   owner
+	client  *client // nil until identify
+	tenant  string  // empty until identify
+	unknown bool    // no key set of the store has the issuer URL
 }
 
 func newRun(o Options) *run {

@@ -73,13 +73,10 @@ func (c *creation) Check(key keystore.VerificationKey) error {
 	return errors.Join(c.o.check(c.set.identities), checkPart("issuer URL", c.IssuerURL), checkKey(key))
 }
 
-// checkIssuer is checkStored for identities of an issuer that is published. It warns of one that no key set has: Azure takes any URL for a
-// federated credential, so that a mistyped one would be trusted by whoever gets that name.
+// checkIssuer is checkStored for identities of an issuer that is published already, by whomever.
 func (r *run) checkIssuer(ctx context.Context) error {
 	published, err := r.checkStored(ctx)
-	if err == nil && !published && r.Mode != install.DryRun && r.Store.Open != nil {
-		r.Warn("no key set of %s has the issuer URL %s, which the identities are to trust: see that it is spelled right, and whose it is", r.Store.Name, r.IssuerURL)
-	}
+	r.unknown = !published && r.Store.Open != nil
 	return err
 }
 

@@ -257,6 +257,29 @@ func (r *run) refuseIssuer(all []leaving) error {
 		"of that cluster would lose access", identityThing, all[0].identity, old, r.IssuerURL, more, old)
 }
 
+// checkUnknown warns of an issuer URL that no key set of the store has. It returns an error if none of the identities trusts it yet and
+// some are to, unless it is to be adopted or is only shown: Azure takes any URL for a federated credential, and whoever gets the name
+// of one that was mistyped would be trusted.
+func (r *run) checkUnknown(w *world, put int) (warnings []string, err error) {
+	if !r.unknown {
+		return nil, nil
+	}
+	says := fmt.Sprintf("no key set of %s has the issuer URL %s, which the identities are to trust: see that it is spelled right, and whose it is",
+		r.Store.Name, r.IssuerURL)
+	for _, h := range w.hanging {
+		if slices.ContainsFunc(h.credentials, func(c credential) bool { return c.issuer == r.IssuerURL }) {
+			put = 0
+		}
+	}
+	switch {
+	case put > 0 && !r.o.Adopt && r.Mode != install.Preview:
+		return nil, problem(UnknownIssuer, "%s", says)
+	case put > 0 && !r.o.Adopt:
+		says += "; without --adopt this is refused"
+	}
+	return []string{says}, nil
+}
+
 // losses warns of what a change of the issuer takes away.
 func (r *run) losses(l leaving) []string {
 	var warnings []string

@@ -9,6 +9,7 @@ import (
 	"github.com/keypost/keypost/provision/install"
 	"github.com/keypost/keypost/provision/plan"
 	"github.com/keypost/keypost/test/fakeazure"
+	"github.com/keypost/keypost/test/keys"
 	"github.com/keypost/keypost/test/scene"
 )
 
@@ -92,7 +93,7 @@ func TestBothIssuersStay(t *testing.T) {
 // What create-identity makes may be used from several clusters: one for another issuer stands beside the first.
 func TestWorkloadOfTwoIssuers(t *testing.T) {
 	w := newWorld(t, fakeazure.Options{VaryCase: true})
-	o := azure.WorkloadOptions{Options: w.options(), For: "--name", ServiceAccounts: []install.ServiceAccount{{Namespace: "logging", Name: "loki"}},
+	o := azure.WorkloadOptions{Options: w.elsewhere(), For: "--name", ServiceAccounts: []install.ServiceAccount{{Namespace: "logging", Name: "loki"}},
 		Roles: []string{"Reader"}}
 	o.Name, o.OIDCGroup, o.InstallGroup = "loki", "observability", ""
 	for _, url := range []string{issuerURL, "https://oidc.example.com/new"} {
@@ -114,7 +115,7 @@ func TestWorkloadsShareAnIdentity(t *testing.T) {
 	w := newWorld(t, fakeazure.Options{VaryCase: true})
 	run := func(prune bool, mode install.Mode, namespace, name string) *plan.Preview {
 		t.Helper()
-		o := azure.WorkloadOptions{Options: w.options(), For: "--name", ServiceAccounts: []install.ServiceAccount{{Namespace: namespace, Name: name}},
+		o := azure.WorkloadOptions{Options: w.elsewhere(), For: "--name", ServiceAccounts: []install.ServiceAccount{{Namespace: namespace, Name: name}},
 			Roles: []string{"Reader"}}
 		o.Name, o.OIDCGroup, o.InstallGroup, o.Prune, o.Mode = "loki", "observability", "", prune, mode
 		made, err := azure.CreateIdentity(t.Context(), o)
@@ -146,5 +147,56 @@ func TestWorkloadsShareAnIdentity(t *testing.T) {
 	run(true, install.Apply, "staging", "loki")
 	if got := subjects(); !slices.Equal(got, []string{same}) {
 		t.Errorf("after --prune it takes tokens of %q", got)
+	}
+}
+
+// Azure takes any URL for a federated credential. One that no key set of the store has is refused before the first write, unless it
+// is to be adopted, or an identity of the run trusts it already.
+func TestAnIssuerUnknownToTheStoreIsRefused(t *testing.T) {
+	const says = "no key set of the store has the issuer URL " + issuerURL + ", which the identities are to trust"
+	release := func(w *world, o azure.Options) (*plan.Preview, error) {
+		made, err := azure.CreateIdentities(t.Context(), azure.IdentitiesOptions{Options: o, Identities: w.requests(t, usual()...)})
+		return made.Preview, err
+	}
+	workload := func(_ *world, o azure.Options) (*plan.Preview, error) {
+		o.Name, o.OIDCGroup, o.InstallGroup, o.Dir = "loki", "observability", "", ""
+		made, err := azure.CreateIdentity(t.Context(), azure.WorkloadOptions{Options: o, For: "--name", Roles: []string{"Reader"},
+			ServiceAccounts: []install.ServiceAccount{{Namespace: "logging", Name: "loki"}}})
+		return made.Preview, err
+	}
+	for name, run := range map[string]func(*world, azure.Options) (*plan.Preview, error){"a release": release, "a workload": workload} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, fakeazure.Options{})
+			o := w.options()
+			for range 2 {
+				_, err := run(w, o)
+				if wrote := w.writes(); !is(azure.UnknownIssuer)(err) || !strings.Contains(err.Error(), says) || len(wrote) > 0 {
+					t.Fatalf("error %v, and it wrote %q", err, wrote)
+				}
+			}
+			o.Mode = install.Preview
+			shown, err := run(w, o)
+			must(t, err)
+			scene.Held(t, preview(shown), says+": see that it is spelled right, and whose it is; without --adopt this is refused")
+			o.Mode, o.Adopt = install.Apply, true
+			_, err = run(w, o)
+			must(t, err)
+			scene.Held(t, w.Reported(), says+": see that it is spelled right")
+			o.Adopt = false
+			_, err = run(w, o) // a timer's next run
+			must(t, err)
+			o.IssuerURL += "-nowhere"
+			if _, err := run(w, o); !is(azure.UnknownIssuer)(err) && !is(azure.OtherIssuer)(err) {
+				t.Errorf("another issuer that nobody has: %v", err)
+			}
+			o.IssuerURL = strings.TrimSuffix(o.IssuerURL, "-nowhere")
+			w.publish(t, keys.NewRSA()())
+			w.Reported()
+			_, err = run(w, o)
+			must(t, err)
+			if said := w.Reported(); strings.Contains(said, "no key set of") {
+				t.Errorf("a key set has it, and it says %q", said)
+			}
+		})
 	}
 }

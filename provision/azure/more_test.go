@@ -94,7 +94,7 @@ func TestLeastPermissions(t *testing.T) {
 // An identity for any workload, which the deletion of an installation leaves alone.
 func TestWorkload(t *testing.T) {
 	w := newWorld(t, fakeazure.Options{})
-	o := azure.WorkloadOptions{Options: w.options(), For: "--name", ServiceAccounts: []install.ServiceAccount{{Namespace: "logging", Name: "loki"}},
+	o := azure.WorkloadOptions{Options: w.elsewhere(), For: "--name", ServiceAccounts: []install.ServiceAccount{{Namespace: "logging", Name: "loki"}},
 		Roles: []string{"Storage Blob Data Contributor"}, Actions: []string{"Microsoft.Compute/disks/read"}}
 	o.Name, o.OIDCGroup, o.InstallGroup, o.Audience = "loki", "observability", "", "api://AzureADTokenExchange"
 	o.Mode = install.Preview
@@ -161,7 +161,7 @@ func TestOwnIdentityAndDryRun(t *testing.T) {
 func TestWorkloadsOfOneName(t *testing.T) {
 	w := newWorld(t, fakeazure.Options{VaryCase: true})
 	workload := func(group string) azure.WorkloadOptions {
-		o := azure.WorkloadOptions{Options: w.options(), For: "--name", ServiceAccounts: []install.ServiceAccount{{Namespace: "logging", Name: "loki"}},
+		o := azure.WorkloadOptions{Options: w.elsewhere(), For: "--name", ServiceAccounts: []install.ServiceAccount{{Namespace: "logging", Name: "loki"}},
 			Actions: []string{"Microsoft.Compute/disks/read"}}
 		o.Name, o.OIDCGroup, o.InstallGroup = "loki", group, ""
 		return o

@@ -173,6 +173,7 @@ func (r *run) planIdentities(w *world, wanted []identity) (plan.Plan, error) {
 	var made, assigned, trusted, removed plan.Stage
 	var all plan.Plan
 	var left []leaving
+	put := 0
 	for _, i := range wanted {
 		identity, err := r.client.planIdentity(r.home(), i.name, w.identity(i.name))
 		if err != nil {
@@ -206,14 +207,19 @@ func (r *run) planIdentities(w *world, wanted []identity) (plan.Plan, error) {
 		for _, subject := range about.lost {
 			all.Warnings = append(all.Warnings, fmt.Sprintf("identity %s no longer takes tokens of %s", i.name, subject))
 		}
+		put += len(about.put)
 		left = append(left, leaving{i.name, about.leaves})
 		all.Warnings = append(all.Warnings, r.losses(left[len(left)-1])...)
 	}
 	if err := r.refuseIssuer(left); err != nil {
 		return plan.Plan{}, err
 	}
+	unknown, err := r.checkUnknown(w, put)
+	if err != nil {
+		return plan.Plan{}, err
+	}
 	planned := plan.Of(all.Notes, made, longestFirst(assigned, trusted), removed)
-	planned.Warnings, planned.Extra = all.Warnings, all.Extra
+	planned.Warnings, planned.Extra = append(unknown, all.Warnings...), all.Extra
 	return planned, nil
 }
 

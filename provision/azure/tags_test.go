@@ -60,7 +60,7 @@ func TestATagOfOtherLettersIsNotOurs(t *testing.T) {
 		"openshift.io_cloud-credential-operator_kasse ":     false,
 	} {
 		w := newWorld(t, fakeazure.Options{})
-		o := w.options()
+		o := w.elsewhere()
 		o.Name = "kasse"
 		_, err := azure.CreateIdentities(t.Context(), azure.IdentitiesOptions{Options: o, Identities: w.requests(t, usual()...)})
 		must(t, err)

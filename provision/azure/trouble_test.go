@@ -1,6 +1,7 @@
 package azure_test
 
 import (
+	"crypto"
 	"crypto/elliptic"
 	"slices"
 	"strings"
@@ -139,7 +140,7 @@ func TestRefusals(t *testing.T) {
 			x.w.arm(t, "PUT", scope+"/resourceGroups/prod-a-oidc", "2021-04-01", `{"location":"centralus","tags":{"openshift.io_cloud-credential-operator_prod-a":"owned"}}`)
 			x.w.arm(t, "PUT", identity, "2024-11-30", `{"location":"centralus","tags":{"openshift.io_cloud-credential-operator_b":"owned"}}`)
 		}, is: is(azure.NotOwned), says: "prod-a-ns-storage-creds belongs to b"},
-		{name: "keys that Entra refuses", silent: true, prepare: func(t *testing.T, x *tried) { x.w.publishEC(t) }, is: is(azure.WrongAlgorithm), says: "RS256 alone"},
+		{name: "keys that Entra refuses", silent: true, prepare: func(t *testing.T, x *tried) { x.o.Store = x.w.KeyStore(); x.w.publish(t, keys.EC(elliptic.P256(), 1)) }, is: is(azure.WrongAlgorithm), says: "RS256 alone"},
 		{name: "no requests", silent: true, prepare: func(t *testing.T, x *tried) { x.o.Identities = x.w.requests(t) }, says: "has no CredentialsRequest for Azure"},
 		{name: "a cloud that is not there", prepare: func(_ *testing.T, x *tried) { x.o.Cloud = "AzureGermanCloud" }, silent: true, says: `"AzureGermanCloud" is none of`},
 		{name: "a wrong name", prepare: func(_ *testing.T, x *tried) { x.o.Name = "prod.a" }, silent: true, says: `"prod.a-ns-`},
@@ -164,10 +165,10 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// publishEC publishes a key that signs with ES256 under the issuer URL.
-func (w *world) publishEC(t *testing.T) {
+// publish publishes a key under the issuer URL.
+func (w *world) publish(t *testing.T, pair crypto.Signer) {
 	t.Helper()
-	key, err := keystore.NewPublic(keys.EC(elliptic.P256(), 1).Public())
+	key, err := keystore.NewPublic(pair.Public())
 	must(t, err)
 	url, err := keystore.ParseIssuerURL(issuerURL, true)
 	must(t, err)

@@ -103,9 +103,16 @@ func (w *world) create(t *testing.T, list ...request) azure.CreateOptions {
 	return azure.CreateOptions{Options: w.options(), Identities: &requests}
 }
 
+// elsewhere are options for identities of an issuer that no store here publishes.
+func (w *world) elsewhere() azure.Options {
+	o := w.options()
+	o.Store = install.KeyStore{}
+	return o
+}
+
 func (w *world) identities(t *testing.T, list ...request) azure.IdentitiesOptions {
 	t.Helper()
-	return azure.IdentitiesOptions{Options: w.options(), Identities: w.requests(t, list...)}
+	return azure.IdentitiesOptions{Options: w.elsewhere(), Identities: w.requests(t, list...)}
 }
 
 // moved makes the usual identities for the issuer old, and returns the options that move them to the scene's.

@@ -60,7 +60,7 @@ func newAzureMove(t *testing.T) (*move, *movingIdentity) {
 	must(t, os.WriteFile(file, both, 0o600))
 	m.env = append(m.env, "SSL_CERT_FILE="+file, "NO_PROXY="+strings.Join(append(slices.Clone(m.plane.hosts), ".keypost.test", containerHost), ","))
 	m.args = []string{"azure", "migrate", "--name", "prod-a", "--subscription-id", setting(m.env, "AZURE_SUBSCRIPTION_ID")}
-	in := &movingIdentity{entraWorkload{newTokenFile(t), directory, m.server.provisionAzure(t, m.env, containerIssuer)}}
+	in := &movingIdentity{entraWorkload{newTokenFile(t), directory, m.server.provisionAzure(t, append(m.env, "KEYPOST_STORE="), containerIssuer)}}
 	m.movingCloud = in
 	return m, in
 }

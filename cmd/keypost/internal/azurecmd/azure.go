@@ -112,6 +112,9 @@ func identityNames() []string {
 // adoptedIssuer is what --adopt does, too, where a release's identities are made.
 const adoptedIssuer = ", and change the issuer that identities trust"
 
+// adoptedUnknown is what --adopt does, too, where identities are made for an issuer that is published already.
+const adoptedUnknown = "; trust an issuer URL that no key set of the store has"
+
 // check returns an error for flags of Azure's that are wrong by themselves.
 func (f *flags) check(cmd *cobra.Command) error {
 	for _, id := range []struct{ flag, value string }{{"subscription-id", f.Subscription}, {"tenant-id", f.Tenant}} {

@@ -95,7 +95,7 @@ func newCmdCreateIdentities(factory *cli.Factory) *cobra.Command {
 	fs := f.define(cmd, append(identityNames(), "name", "region", "subscription-id", "tenant-id", "output-dir", "dry-run", "diff", "issuer-url", "user-tags", "adopt",
 		"oidc-resource-group-name", "cloud", "dev")...)
 	fs.Lookup("issuer-url").Usage = "the issuer URL that the identities trust"
-	fs.Lookup("adopt").Usage += adoptedIssuer
+	fs.Lookup("adopt").Usage += adoptedIssuer + adoptedUnknown
 	cloudcmd.Required(cmd, "name", "region", "subscription-id", "issuer-url", "credentials-requests-dir")
 	return cmd
 }

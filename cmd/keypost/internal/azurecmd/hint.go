@@ -47,6 +47,9 @@ func (r *run) hinted(err error) error {
 		case azure.OtherGroup:
 			return hint("name the resource group that the identities were made in: --oidc-resource-group-name GROUP; what shows the " +
 				"assignments of a role whose identity is gone: az role assignment list --all --role NAME")
+		case azure.UnknownIssuer:
+			return hint("see the issuer URLs that there are: %s; where another store publishes it, give that one as --store, or none; --adopt trusts it all the same",
+				cli.Command{"issuer", "list"})
 		case azure.OthersInGroup:
 			return hint("leave --delete-oidc-resource-group out")
 		}

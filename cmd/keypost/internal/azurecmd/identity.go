@@ -33,7 +33,7 @@ func newCmdCreateIdentity(factory *cli.Factory) *cobra.Command {
 	fs := f.define(cmd, "region", "subscription-id", "tenant-id", "diff", "issuer-url", "user-tags", "adopt", "prune", "audience", "cloud", "dev")
 	fs.Lookup("issuer-url").Usage = "the issuer URL that the identity trusts"
 	fs.Lookup("user-tags").Usage = "tags for the identity, as KEY=VALUE,…"
-	fs.Lookup("adopt").Usage = "take over an identity that is not tagged as ours"
+	fs.Lookup("adopt").Usage = "take over an identity that is not tagged as ours" + adoptedUnknown
 	fs.Lookup("prune").Usage = "take away the roles that an earlier run assigned and this one does not ask for, and the identity from every other service account of the issuer"
 	fs.StringVar(&f.Name, "name", "", "name of the identity, and of its custom role")
 	fs.StringVar(&f.OIDCGroup, "resource-group", "", "resource group of the identity; it is made if it is not there")

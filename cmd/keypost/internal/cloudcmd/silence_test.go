@@ -375,7 +375,7 @@ func TestAzureIsNeverSilentForLong(t *testing.T) {
 		},
 		"migrate": func(t *testing.T, w *slowWorld) error {
 			before := options(w, w.fast)
-			before.IssuerURL, before.Report = oldURL, nil
+			before.IssuerURL, before.Report, before.Store = oldURL, nil, install.KeyStore{}
 			before.Dir = t.TempDir()
 			_, err := azure.CreateIdentities(t.Context(), azure.IdentitiesOptions{Options: before, Identities: identities(t, w)})
 			check(t, err)
