@@ -39,6 +39,7 @@ func shells() map[string]shell {
 func TestCompletion(t *testing.T) {
 	for name, sh := range shells() {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel() // shells are waited for
 			dir := t.TempDir()
 			keypost(t, dir, "key", "generate", "--type", "p256", "--out", "signer")
 			for _, issuer := range []string{"prod-a", "test-a"} {
@@ -73,6 +74,7 @@ func TestCompletion(t *testing.T) {
 func TestHostileValues(t *testing.T) {
 	for name, sh := range shells() {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel() // shells are waited for
 			dir := t.TempDir()
 			for i, kid := range []string{"`touch${IFS}pwned`", "$(touch${IFS}pwned)", "x;touch${IFS}pwned;"} {
 				set := fmt.Sprintf("set%d", i)
@@ -110,9 +112,10 @@ func TestSilentStore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = listener.Close() }()
+	t.Cleanup(func() { _ = listener.Close() })
 	for name, sh := range shells() {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel() // shells are waited for
 			term := open(t, t.TempDir(), sh, "s3://bucket/prefix?region=eu-central-1&endpoint=http://"+listener.Addr().String())
 			const clear = "\x15" // Ctrl-U: the command itself is not run
 			term.send("keypost issuer show pr\t" + clear + "echo code=" + sh.code + "\r")
