@@ -28,6 +28,7 @@ const (
 	byCA        = "a certificate is issued by its CA; issuer/verify TestSetups makes the change"
 	byToken     = "a new token, from whoever may ask the cluster for one; issuer/verify TestSetups and provision/awsiam TestSetUps do"
 	byURL       = "the issuer gets another URL, and the cluster another flag"
+	byProvider  = "testdata/gcp_disabled.txtar executes the command as gcp sync-keys prints it, which knows the provider"
 	byLook      = "nothing is repaired: it says how to look again"
 	byAccount   = "settings of an AWS account, or of a pod"
 )
@@ -55,9 +56,10 @@ func byHand() map[string]string {
 		byToken: "token-malformed token-too-long token-numbers token-issuer-slash token-issuer-case token-issuer-legacy token-issuer-other token-kid-missing " +
 			"token-times-missing token-expired token-expired-just-now token-not-yet token-future token-lifetime token-aud-missing token-aud-cluster token-aud-unusual " +
 			"token-aud-many token-sub-missing token-sub-gcp token-sub-long",
-		byURL:     "url-slash url-case url-port url-form",
-		byLook:    "store-withdrawn store-other-url not-compared token-unchecked cluster-key-unchecked aws-transient aws-rejected-claim aws-refused",
-		byAccount: "aws-unread aws-credentials aws-forbidden aws-pod-unset aws-pod-token-unread aws-action-denied aws-role-missing aws-role-path aws-sts-unreachable aws-sts-region aws-session",
+		byURL:      "url-slash url-case url-port url-form",
+		byProvider: "copy-refused",
+		byLook:     "store-withdrawn store-other-url not-compared token-unchecked cluster-key-unchecked aws-transient aws-rejected-claim aws-refused",
+		byAccount:  "aws-unread aws-credentials aws-forbidden aws-pod-unset aws-pod-token-unread aws-action-denied aws-role-missing aws-role-path aws-sts-unreachable aws-sts-region aws-session",
 	}
 }
 
@@ -91,7 +93,7 @@ func TestRepairs(t *testing.T) {
 			t.Errorf("the repair of %s is executed, or is not, for %q: give one script or one reason", c.Code, how[c.Code])
 			continue
 		}
-		if changes := changing(c.Repair); changes != "" && !slices.Contains([]string{byGate, byCluster, byDecision, byOutside}, how[c.Code][0]) && !strings.HasSuffix(how[c.Code][0], ".txtar") {
+		if changes := changing(c.Repair); changes != "" && !slices.Contains([]string{byGate, byCluster, byDecision, byOutside, byProvider}, how[c.Code][0]) && !strings.HasSuffix(how[c.Code][0], ".txtar") {
 			t.Errorf("%s prints %q: execute it in a script, or say why not", c.Code, changes)
 		}
 		delete(how, c.Code)

@@ -30,7 +30,7 @@ type Copy interface {
 	// issuer by then than Read said last.
 	Upload(ctx context.Context, jwks []byte) error
 	// Read returns what the control plane says that the relying party holds. One that holds none, as it fetches by itself, is an
-	// error: nothing that is uploaded would count there.
+	// error: nothing that is uploaded would count there. So is one that is gone, a [*RefusedError].
 	Read(ctx context.Context) (Reading, error)
 }
 
@@ -39,7 +39,18 @@ type Reading struct {
 	JWKS   []byte
 	Issuer string    // whose tokens the relying party checks with these keys, as it says
 	Date   time.Time // by the clock of who answered, at about the time of the answer; zero if it does not say
+	// Refused is why the relying party takes no token whatever keys it has, as it is disabled; nil if it takes some. Its keys count all
+	// the same: they are what it goes by once it is enabled.
+	Refused error
 }
+
+// RefusedError reports a relying party that takes no token of the key set, whatever keys it has: it is gone, disabled, or another
+// issuer's. No upload changes that.
+type RefusedError struct{ Err error }
+
+func (e *RefusedError) Error() string { return e.Err.Error() }
+
+func (e *RefusedError) Unwrap() error { return e.Err }
 
 // MaxKeys bounds the keys of an upload: Google takes no more (google.iam.v1.WorkloadIdentityPoolProvider.Oidc, jwks_json).
 const MaxKeys = keystore.MaxRotating
@@ -63,6 +74,7 @@ type Result struct {
 	Unreadable string           // SHA-256, in hex, of what it had in a form that no gate reads, which may be strangers too; empty if it had not
 	Adopted    bool             // it was another's until now, whose keys the strangers are
 	ClockGap   string           // why the record does not count, as a sentence; empty if the clocks agree
+	Refused    error            // as [Reading.Refused]
 }
 
 // attempts bounds how often an upload starts again since the key set was changed meanwhile.
@@ -96,7 +108,7 @@ func (u *run) sync(ctx context.Context, n keystore.Name) error {
 		}
 		if !u.Force {
 			if err := CheckBehind(ctx, u.Records, s, u.party); err != nil {
-				return errors.Join(err, u.failed(ctx, n, err.Error()))
+				return errors.Join(err, u.failed(ctx, n, err))
 			}
 		}
 		u.Set = s
@@ -204,9 +216,9 @@ func (u *run) once(ctx context.Context, s keystore.KeySet) error {
 		return err
 	}
 	// A run that is killed now leaves a reading that may not be true any more, and says so.
-	began := u.failed(ctx, s.Name(), fmt.Sprintf("%s began to upload generation %d, and nobody has read the copy back since", cmp.Or(u.By, "somebody unnamed"), s.Generation()))
+	began := u.failed(ctx, s.Name(), fmt.Errorf("%s began to upload generation %d, and nobody has read the copy back since", cmp.Or(u.By, "somebody unnamed"), s.Generation()))
 	if err := u.to.Upload(ctx, jwks); err != nil {
-		return errors.Join(err, began, u.failed(ctx, s.Name(), err.Error()))
+		return errors.Join(err, began, u.failed(ctx, s.Name(), err))
 	}
 	u.Uploaded = true
 	if same, err = u.read(ctx, s, u.now()); err != nil { // else it was recorded, and nothing is left to say
@@ -224,10 +236,10 @@ func (u *run) read(ctx context.Context, s keystore.KeySet, uploaded time.Time) (
 	reading, err := u.to.Read(ctx)
 	// Before anything is written: at another issuer's place our keys would make its tokens refused, and ours accepted as its own.
 	if err == nil && !slices.ContainsFunc(s.Issuers(), func(i keystore.IssuerURL) bool { return i.String() == reading.Issuer }) {
-		err = fmt.Errorf("it takes tokens of the issuer %s, which is none of key set %q; correct the name in its policy, or the provider", text.OneLine(reading.Issuer, 300), s.Name())
+		err = &RefusedError{fmt.Errorf("it takes tokens of the issuer %s, which is none of key set %q; correct the name in its policy, or the provider", text.OneLine(reading.Issuer, 300), s.Name())}
 	}
 	if err != nil {
-		return false, errors.Join(err, u.failed(ctx, s.Name(), err.Error()))
+		return false, errors.Join(err, u.failed(ctx, s.Name(), err))
 	}
 	at := u.now()
 	held, err := pubkey.Parse("the upload", reading.JWKS)
@@ -249,17 +261,23 @@ func (u *run) read(ctx context.Context, s keystore.KeySet, uploaded time.Time) (
 	u.Read, u.ClockGap = at, look.ClockGap()
 	if e := behind(r, s); e != nil { // somebody has compared the copy with a newer version since this run asked
 		e.Uploaded = !uploaded.IsZero()
-		return false, errors.Join(e, u.failed(ctx, s.Name(), e.Error()))
+		return false, errors.Join(e, u.failed(ctx, s.Name(), e))
+	}
+	if u.Refused = reading.Refused; u.Refused != nil {
+		if err := u.failed(ctx, s.Name(), &RefusedError{u.Refused}); err != nil {
+			return false, &unrecordedError{err, sameKeys(s, held)}
+		}
 	}
 	return sameKeys(s, held), nil
 }
 
-// failed records that the copy could not be brought up to date, unless somebody ended this run.
-func (u *run) failed(ctx context.Context, n keystore.Name, why string) error {
+// failed records why the copy could not be brought up to date, or takes no token, unless somebody ended this run.
+func (u *run) failed(ctx context.Context, n keystore.Name, why error) error {
 	if ctx.Err() != nil {
 		return nil
 	}
-	return u.Records.AddFailure(ctx, n, observation.Place{Issuer: u.party}, observation.Failed{At: u.now(), By: u.By, Why: text.OneLine(why, 300)})
+	_, refused := errors.AsType[*RefusedError](why)
+	return u.Records.AddFailure(ctx, n, observation.Place{Issuer: u.party}, observation.Failed{At: u.now(), By: u.By, Why: text.OneLine(why.Error(), 300), Refused: refused})
 }
 
 // findStrangers notes which of the keys that l has are somebody else's. Nobody but the owner of the store uploads to a copy that was

@@ -32,6 +32,7 @@ type fake struct {
 	deaf     bool   // takes an upload and keeps what it has
 	lost     error  // of an upload that has happened
 	unread   error  // of reading
+	refused  error  // why no token is taken
 	onUpload func() // before it
 	onRead   func() // after it, before whoever reads has the answer
 	ahead    time.Duration
@@ -50,7 +51,7 @@ func (f *fake) Upload(_ context.Context, jwks []byte) error {
 }
 
 func (f *fake) Read(context.Context) (Reading, error) {
-	r := Reading{JWKS: f.jwks, Issuer: cmp.Or(f.issuer, own)}
+	r := Reading{JWKS: f.jwks, Issuer: cmp.Or(f.issuer, own), Refused: f.refused}
 	if f.ahead != 0 {
 		r.Date = f.now().Add(-f.ahead)
 	}
@@ -377,6 +378,36 @@ func TestAFailedReadingIsTold(t *testing.T) {
 	f.unread = nil
 	if _, err := w.sync(f); err != nil || w.copy().Problem() != "" {
 		t.Errorf("after a success: %v, %s", err, w.copy().Problem())
+	}
+}
+
+// TestWhoTakesNoTokenIsTold: a provider that is disabled is brought up to date, and one that is gone or another issuer's is not.
+func TestWhoTakesNoTokenIsTold(t *testing.T) {
+	w := newWorld(t, named())
+	w.add()
+	f := &fake{refused: errors.New("it is disabled")}
+	r, err := w.sync(f)
+	if err != nil || !r.Uploaded || !errors.Is(r.Refused, f.refused) || r.Read.IsZero() {
+		t.Errorf("disabled: %+v, %v", r, err)
+	}
+	if c := w.copy(); !c.Refused() || c.State != observation.CopyCurrent || !strings.Contains(c.Problem(), "takes no token, as was seen at ") || !strings.Contains(c.Problem(), "it is disabled") {
+		t.Errorf("disabled: %+v", c)
+	}
+	f.refused = nil
+	if r, err := w.sync(f); err != nil || r.Refused != nil || w.copy().Problem() != "" {
+		t.Errorf("enabled: %+v, %v, %s", r, err, w.copy().Problem())
+	}
+	f.unread = errors.New("no answer")
+	if _, err := w.sync(f); err == nil || w.copy().Refused() {
+		t.Errorf("without an answer: %v, %s", err, w.copy().Problem())
+	}
+	f.unread = &RefusedError{errors.New("it is deleted")}
+	if _, err := w.sync(f); err == nil || !w.copy().Refused() {
+		t.Errorf("deleted: %v, %s", err, w.copy().Problem())
+	}
+	f.unread, f.issuer = nil, "https://oidc.example.com/prod-b"
+	if _, err := w.sync(f); err == nil || !w.copy().Refused() {
+		t.Errorf("another issuer's: %v, %s", err, w.copy().Problem())
 	}
 }
 

@@ -31,6 +31,8 @@ func (v *visitor) checkCopies(ctx context.Context) {
 	for _, c := range observation.Copies(set, records) {
 		code := map[observation.CopyState]string{observation.CopyUnread: "copy-unread", observation.CopyBehind: "copy-behind", observation.CopyAhead: "copy-ahead"}[c.State]
 		switch {
+		case c.Refused():
+			v.Fail("copy-refused", "%s", withFailure(c))
 		case code == "" && c.Failed != nil:
 			unknown("copy-unread", "%s", c.Failure())
 		case code == "" && c.Stale(time.Now()):
@@ -52,6 +54,9 @@ func (v *visitor) checkCopies(ctx context.Context) {
 func withFailure(c observation.Copy) string {
 	if c.Failed == nil {
 		return c.Difference()
+	}
+	if c.State == observation.CopyCurrent {
+		return c.Failure()
 	}
 	return c.Difference() + "; " + c.Failure()
 }

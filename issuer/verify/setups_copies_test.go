@@ -104,6 +104,12 @@ func copySetups() []setup {
 				r.Failed = &observation.Failed{At: time.Now(), Why: "there is no such provider"}
 			})
 		}, synced},
+		{"an upload at a provider that is disabled", "copy-refused", "", func(t *testing.T, w *world) {
+			synced(t, w)
+			w.recorded(t, func(r *observation.Record) {
+				r.Failed = &observation.Failed{At: time.Now(), Why: "the provider is disabled", Refused: true}
+			})
+		}, synced},
 		{"nobody says where readings are recorded", "copies-unknown", finding.Warn, func(t *testing.T, w *world) {
 			w.holds(t, public(t, w.signer))
 			w.options.Uploads = nil

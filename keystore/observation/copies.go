@@ -103,10 +103,17 @@ func Known(s keystore.KeySet, k Key) bool {
 		})
 }
 
-// Failure says that the last try to upload or to read back came to no reading, as a part of a sentence; empty if it did not.
+// Refused reports whether the relying party was seen, the last time, to take no token of the key set, whatever keys it has.
+func (c Copy) Refused() bool { return c.Failed != nil && c.Failed.Refused }
+
+// Failure says that the last try to upload or to read back came to no reading, or that no token is taken whatever was read, as a part
+// of a sentence; empty if neither is so.
 func (c Copy) Failure() string {
 	if c.Failed == nil {
 		return ""
+	}
+	if c.Failed.Refused {
+		return fmt.Sprintf("who holds the copy %s takes no token, as was seen at %s: %s", text.OneLine(c.Upload, 300), c.Failed.At.UTC().Format(time.RFC3339), text.OneLine(c.Failed.Why, 300))
 	}
 	return fmt.Sprintf("the last try to bring the copy %s up to date came to no reading, at %s: %s", text.OneLine(c.Upload, 300), c.Failed.At.UTC().Format(time.RFC3339), text.OneLine(c.Failed.Why, 300))
 }

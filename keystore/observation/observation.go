@@ -190,11 +190,13 @@ func (s Stranger) String() string {
 	return text.OneLine(string(s.ID), 100)
 }
 
-// Failed is a try to bring an upload up to date that came to no reading, or has come to none yet.
+// Failed is a try to bring an upload up to date that came to no reading, or has come to none yet; or after which the relying party
+// takes no token all the same.
 type Failed struct {
-	At  time.Time `json:"at"`
-	By  string    `json:"by"`
-	Why string    `json:"why"` // as a sentence
+	At      time.Time `json:"at"`
+	By      string    `json:"by"`
+	Why     string    `json:"why"`               // as a sentence
+	Refused bool      `json:"refused,omitempty"` // the relying party takes no token of the key set, whatever keys it has
 }
 
 // Seen is a key that every answer had since the end of a complete look.

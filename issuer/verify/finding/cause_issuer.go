@@ -259,6 +259,8 @@ func copyCauses() []Cause {
 		{"copy-intruded", "copies", "a relying party held an upload with a key that the store never had", nil, "whoever uploaded it could make tokens of their own that were accepted there",
 			"find out in the cloud's audit log who changed the provider and what was done with such tokens, and take the right to change it away; told for 31 days after the key was read last"},
 		{"copy-unread", "copies", "nothing was read back of an upload that the policy names, or not the last time", nil, "nobody knows which keys the relying party goes by, and gates stay closed", sync},
+		{"copy-refused", "copies", "a relying party that holds an upload takes no token at all", nil, "it is disabled, deleted or another issuer's, and every token is refused there",
+			"enable it or bring it back, with the published keys: keypost gcp create-workload-identity-provider --name PROVIDER --project PROJECT --workload-identity-pool POOL --issuer-url URL --key-storage-method pool-jwk-file; then keypost gcp sync-keys ISSUER, which also says what it is"},
 		{"copies-unknown", "copies", "what was read back of uploads is not known here", nil, "", "name the place where readings are recorded: keypost verify ISSUER --observations URL"},
 	}
 }

@@ -35,7 +35,7 @@ const (
 	CopyBehind                  = CopyTrouble(observation.CopyBehind) // it lacks a published key
 	CopyAhead                   = CopyTrouble(observation.CopyAhead)  // it has a key that is not published
 	CopyUnread                  = CopyTrouble(observation.CopyUnread) // nothing was ever read back
-	CopyStale       CopyTrouble = "stale"                             // nobody has read it back for a day, or the last try failed
+	CopyStale       CopyTrouble = "stale"                             // nobody has read it back for a day, or the last try failed, or no token is taken there
 	CopyIntruded    CopyTrouble = "intruded"                          // it had of late a key that the store never had
 	CopyNotCompared CopyTrouble = "not_compared"                      // what was read back could not be read here
 )

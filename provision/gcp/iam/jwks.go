@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/keystore"
@@ -202,13 +203,22 @@ func (c *Client) readUploaded(ctx context.Context, pool, provider string) (*prov
 		return nil, err
 	}
 	if have != nil && have.State == deleted {
-		return nil, fmt.Errorf("%s %s of pool %s is deleted: it takes no token, and has the keys of before if somebody brings it back; take it out "+
-			"of the policy only when Google keeps it no longer (%s)", providerThing, provider, pool, have.Expires)
+		return nil, rest.Problemf(NoProvider, "%s %s of pool %s is deleted: it takes no token, and has the keys of before if somebody brings it back; take it out "+
+			"of the policy only when Google keeps it no longer (%s)", providerThing, provider, pool, wholeSeconds(have.Expires))
 	}
 	if have == nil || have.OIDC == nil {
-		return nil, fmt.Errorf("there is no %s %s for OIDC in pool %s of project %s", providerThing, provider, pool, p.ID)
+		return nil, rest.Problemf(NoProvider, "there is no %s %s for OIDC in pool %s of project %s", providerThing, provider, pool, p.ID)
 	}
 	return have, nil
+}
+
+// wholeSeconds leaves out what nobody reads of a time; what is no time stays.
+func wholeSeconds(when string) string {
+	t, err := time.Parse(time.RFC3339, when)
+	if err != nil {
+		return when
+	}
+	return t.UTC().Format(time.RFC3339)
 }
 
 // UploadKeys gives a provider exactly the keys w.JWKS, and reads them back until they are there. It reports whether it had to write.

@@ -25,12 +25,15 @@ type Cloud struct {
 	Name string // for people
 	// Open returns a copy. It calls nobody that a mistyped place would call.
 	Open func(ctx context.Context, to Target) (upload.Copy, error)
+	// Revive returns the command after which a relying party that takes no token of the key set takes them; nil if there is none.
+	Revive func(to Target) cli.Command
 }
 
 // Target is a copy that a key set's policy names.
 type Target struct {
 	Place  string
 	KeySet keystore.Name
+	Issuer keystore.IssuerURL
 	Adopt  bool // it is to hold the keys also where it is marked as another's, or as nobody's
 }
 
@@ -50,7 +53,8 @@ func NewCmdSync(f *cli.Factory, cloud Cloud) *cobra.Command {
 		"(issuer set --relying-party " + cloud.Kind + "-upload:PLACE), read what it holds, upload the published keys unless they are there, read them\n" +
 		"back, and record that as an observation: gates wait for it. Run it after each change of the keys, or by a timer every\n" +
 		fmt.Sprintf("few minutes, since a gate asks for a reading of the last %.0f. Keys that a copy has and the store never had are named\n"+
-			"and replaced, as is a JWKS in a form that is not read, and the exit code is 1.", keystore.ObservationFresh.Minutes())
+			"and replaced, as is a JWKS in a form that is not read, and the exit code is 1; so it is, after the upload, for a copy of who\n"+
+			"takes no token at all, since it is disabled.", keystore.ObservationFresh.Minutes())
 	cmd.Example = "  keypost " + cloud.Kind + " sync-keys prod-a --store file:///srv/keysets --observations file:///srv/observations\n" +
 		"  keypost " + cloud.Kind + " sync-keys --all --store file:///srv/keysets --observations file:///srv/observations"
 	f.ObservationsFlag(cmd.Flags())
@@ -74,6 +78,7 @@ type synced struct {
 	ReadAt    time.Time        `json:"readAt,omitzero"`
 	Strangers []keystore.KeyID `json:"strangers,omitempty"`        // keys that it had and the store never had
 	Unread    string           `json:"unreadableSHA256,omitempty"` // of a JWKS that it had in a form that is not read
+	Refused   string           `json:"refused,omitempty"`          // why no token is taken there, whatever keys it has
 	Error     string           `json:"error,omitempty"`
 }
 
@@ -228,13 +233,18 @@ func (o *syncOptions) sync(ctx context.Context, u upload.Uploader, w work) (sync
 		row.Error = err.Error()
 		return row, err
 	}
-	c, err := o.cloud.Open(ctx, Target{Place: place, KeySet: w.set.Name(), Adopt: o.adopt})
+	to := Target{Place: place, KeySet: w.set.Name(), Issuer: w.set.Issuers()[0], Adopt: o.adopt}
+	c, err := o.cloud.Open(ctx, to)
 	if err != nil {
 		c = unopened{err}
 	}
 	r, err := u.Sync(ctx, w.set.Name(), w.party, c)
 	if _, is := errors.AsType[*upload.BehindError](err); is {
 		err = cli.WithHint(err, NewestHint, append(cli.SyncCommandOf(o.cloud.Kind, w.set.Name()), "--force"))
+	}
+	if _, is := errors.AsType[*upload.RefusedError](err); is {
+		row.Refused = err.Error()
+		err = o.revived(err, to)
 	}
 	row.Uploaded, row.ReadAt, row.Strangers, row.Unread = r.Uploaded, cli.NotBefore(r.Read), r.Strangers, r.Unreadable
 	if err != nil {
@@ -251,7 +261,20 @@ func (o *syncOptions) sync(ctx context.Context, u upload.Uploader, w work) (sync
 			row.Keys = append(row.Keys, k.ID())
 		}
 	}
+	if r.Refused != nil {
+		row.Refused = r.Refused.Error()
+		err = errors.Join(err, o.revived(r.Refused, to))
+	}
 	return row, errors.Join(err, o.strangers(w.party, r))
+}
+
+// revived adds to an error about a relying party that takes no token what changes that, unless it says so itself.
+func (o *syncOptions) revived(err error, to Target) error {
+	c := o.cloud.Revive(to)
+	if _, is := errors.AsType[*cli.HintedError](err); is || c == nil {
+		return err
+	}
+	return cli.WithHint(err, "to have it take tokens of key set %q again: %s", to.KeySet, c)
 }
 
 // strangers tells of keys that a copy had and the store never had. It returns an error unless the copy was another's until now.

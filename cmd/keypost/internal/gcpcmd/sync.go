@@ -3,6 +3,7 @@ package gcpcmd
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"sync"
 	"time"
@@ -18,7 +19,7 @@ import (
 
 // NewCmdSyncKeys returns sync-keys: the published keys to providers that Google was given keys for.
 func NewCmdSyncKeys(f *cli.Factory) *cobra.Command {
-	return copycmd.NewCmdSync(f, copycmd.Cloud{Kind: "gcp", Name: "Google Cloud", Open: providers{f, map[string]*project{}}.open})
+	return copycmd.NewCmdSync(f, copycmd.Cloud{Kind: "gcp", Name: "Google Cloud", Open: providers{f, map[string]*project{}}.open, Revive: revive})
 }
 
 // providers opens providers, and each project once for all of its.
@@ -43,7 +44,17 @@ func (o providers) open(ctx context.Context, to copycmd.Target) (upload.Copy, er
 		}
 		o.projects[id.Project] = p
 	}
-	return &provider{project: p, id: id, to: to, notice: o.Notice}, nil
+	return &provider{project: p, id: id, to: to}, nil
+}
+
+// revive returns the command that makes a provider anew, brings it back or enables it, with a copy of the keys.
+func revive(to copycmd.Target) cli.Command {
+	id, err := iam.ParseProvider(to.Place)
+	if err != nil {
+		return nil
+	}
+	return cli.Command{"gcp", "create-workload-identity-provider", "--name", id.Provider, "--project", id.Project, "--workload-identity-pool", id.Pool,
+		"--issuer-url", to.Issuer.String(), "--key-storage-method", poolJWKFile}
 }
 
 // project is one that is open, and what its clock says.
@@ -57,8 +68,6 @@ type provider struct {
 	project *project
 	id      iam.ProviderID
 	to      copycmd.Target
-	notice  func(format string, args ...any)
-	told    bool   // that it, or its pool, is disabled
 	issuer  string // that it was for when it was read last: who uploads has seen that it is the key set's
 }
 
@@ -75,23 +84,25 @@ func (p *provider) Upload(ctx context.Context, jwks []byte) error {
 
 func (p *provider) Read(ctx context.Context) (upload.Reading, error) {
 	held, err := p.project.client.UploadedKeys(ctx, p.id.Pool, p.id.Provider)
+	if e, is := errors.AsType[*iam.Error](err); is && e.Problem == iam.NoProvider {
+		return upload.Reading{}, &upload.RefusedError{Err: err}
+	}
 	if err != nil {
 		return upload.Reading{}, err
 	}
-	if !p.told {
-		if held.Disabled {
-			p.notice("%s is disabled: it takes no token, whatever keys it has, until it is enabled", p.id)
-		}
-		if held.Pool != "" {
-			p.notice("the pool of %s %s: none of its providers takes a token, whatever keys they have, until that is undone", p.id, held.Pool)
-		}
-		p.told = true
+	var refused error
+	switch {
+	case held.Pool != "":
+		refused = cli.WithHint(fmt.Errorf("the pool of %s %s: none of its providers takes a token, whatever keys they have, until that is undone", p.id, held.Pool),
+			"to bring the pool back: %s", cli.Command{"gcp", "create-workload-identity-pool", "--name", p.id.Pool, "--project", p.id.Project})
+	case held.Disabled:
+		refused = fmt.Errorf("%s is disabled: it takes no token, whatever keys it has, until it is enabled", p.id)
 	}
 	p.issuer = held.Issuer
 	if held.JWKS == nil {
 		return upload.Reading{}, errors.New("this provider holds no keys: Google fetches those that the issuer publishes; declare the relying party gcp in its place, or give the provider a first upload (--key-storage-method pool-jwk-file)")
 	}
-	return upload.Reading{JWKS: held.JWKS, Issuer: held.Issuer, Date: p.project.dates.now()}, nil
+	return upload.Reading{JWKS: held.JWKS, Issuer: held.Issuer, Date: p.project.dates.now(), Refused: refused}, nil
 }
 
 // dates is a transport that remembers what the clock of who answered said last, so that a wrong clock of this machine opens no gate.

@@ -82,7 +82,7 @@ func describe() descs {
 		slowest:  desc("keypost_watch_slowest_answer_seconds", "How long the slowest whole answer took, over a new connection, in the latest look with one; left out before the first."),
 		expires:  desc("keypost_watch_certificate_not_after_timestamp_seconds", "When the first certificate expires of the verified chains without their roots, in the latest look with one; left out before the first."),
 		copyFailing: ofCopy("keypost_watch_copy_failing", "1 while a copy that a relying party holds is not known to have the published keys and no other: as it was read back last it "+
-			"lacks one (behind) or has another (ahead), it was never read back (unread), or not for a day or not the last time (stale), it had in the last 31 days a key that the store never had (intruded), or what was read back cannot be read by the watch (not_compared).", "reason"),
+			"lacks one (behind) or has another (ahead), it was never read back (unread), or not for a day or not the last time, or who holds it takes no token at all (stale), it had in the last 31 days a key that the store never had (intruded), or what was read back cannot be read by the watch (not_compared).", "reason"),
 		copyRead: ofCopy("keypost_watch_copy_last_read_timestamp_seconds", "When a copy that a relying party holds was read back last, by whoever uploads to it; 0 for never."),
 	}
 }
