@@ -16,6 +16,7 @@ import (
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/filestore"
 	"github.com/keypost/keypost/keystore/observation"
+	"github.com/keypost/keypost/keystore/pubkey"
 	"github.com/keypost/keypost/keystore/storetest"
 )
 
@@ -497,6 +498,58 @@ func TestStrangers(t *testing.T) {
 		w.at = w.at.Add(30 * 24 * time.Hour)
 		if r, err := w.sync(f); err != nil || len(r.Strangers) > 0 || (w.copy().Intrusion() != "") != told {
 			t.Errorf("at %s: %+v, %v, %q", w.at, r, err, w.copy().Intrusion())
+		}
+	}
+}
+
+// TestWhatAdoptingExcuses: strangers' keys in a copy that never had one of ours, where it is said that the copy is to be adopted. Without
+// that word, beside a key of ours, and where an earlier version has recorded a key of ours, they are an intrusion.
+func TestWhatAdoptingExcuses(t *testing.T) {
+	other, theirs := newWorld(t, named()), &fake{}
+	if _, err := other.sync(theirs); err != nil {
+		t.Fatal(err)
+	}
+	of := func(s keystore.KeySet) []byte {
+		jwks, err := issuer.RenderJWKS(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return jwks
+	}
+	both := func(s keystore.KeySet) []byte {
+		return []byte(strings.TrimSuffix(string(of(s)), "]}") + "," + strings.TrimPrefix(string(theirs.jwks), `{"keys":[`))
+	}
+	alone := func(keystore.KeySet) []byte { return theirs.jwks }
+	for _, tt := range []struct {
+		name           string
+		adopt, earlier bool
+		holds          func(s keystore.KeySet) []byte
+		excused        bool
+	}{
+		{"adopted", true, false, alone, true},
+		{"nobody said so", false, false, alone, false},
+		{"beside a key of ours", true, false, both, false},
+		{"an earlier version has seen a key of ours", true, true, alone, false},
+	} {
+		w := newWorld(t, named())
+		s, _, err := w.st.Load(t.Context(), "prod-a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if tt.earlier { // which recorded no time at which the copy was ours
+			held, err := pubkey.Parse("the copy", of(s))
+			if err != nil {
+				t.Fatal(err)
+			}
+			look := observation.ReadBack(w.at.Add(-time.Hour), observation.Upload{By: "earlier", Generation: s.Generation()}, held)
+			if _, err := w.u.Records.Add(t.Context(), "prod-a", observation.Place{Issuer: party}, look); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.u.Adopt = tt.adopt
+		r, err := w.sync(&fake{jwks: tt.holds(s)})
+		if err != nil || !r.Uploaded || len(r.Strangers) != 1 || r.Adopted != tt.excused || (w.copy().Intrusion() == "") != tt.excused {
+			t.Errorf("%s: %+v, %v, %q", tt.name, r, err, w.copy().Intrusion())
 		}
 	}
 }

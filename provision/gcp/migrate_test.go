@@ -144,6 +144,21 @@ func TestMigrateKeepsTheProvidersOwnName(t *testing.T) {
 	}
 }
 
+// The new provider has the same name in every run, and in every version: with another one there would be a third provider. A name of any
+// length that an installation may have leads to one that Google takes.
+func TestMigrateNamesTheNewProvider(t *testing.T) {
+	s := newSite(t)
+	for name, id := range map[string]string{"prod-a": "prod-a-7prly", "prod-" + strings.Repeat("a", 27): "prod-" + strings.Repeat("a", 21) + "-7prly"} {
+		o := gcp.MigrateOptions{Options: s.options(), Accounts: s.requests(t, usual()...), Move: install.Move{Old: bucket}, From: id}
+		o.Name = name
+		o.Store.Check = func() error { return errors.New("nobody is to be called") }
+		_, err := gcp.Migrate(t.Context(), o)
+		if want := "the old provider and the new one are both " + id + ": a provider takes one issuer\nnobody is to be called"; err == nil || err.Error() != want {
+			t.Errorf("%s: error %v, want %s", name, err, want)
+		}
+	}
+}
+
 // What moves nothing, or would move what then works no more, is refused before anything is published or written.
 func TestMigrateRefuses(t *testing.T) {
 	for _, tt := range []struct {

@@ -94,6 +94,22 @@ func TestAnAmbiguousUploadIsReplaced(t *testing.T) {
 	})
 }
 
+// A provider that shows no attribute mapping gets the one that is needed.
+func TestAProviderWithoutAMapping(t *testing.T) {
+	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
+		mustApply(t, w, installation("demo"))
+		c := bent{w, func(r *http.Request) string {
+			if r.Method != http.MethodGet || !strings.HasSuffix(r.URL.Path, "/providers/demo") {
+				return ""
+			}
+			return `{"state":"ACTIVE","description":"Created By OpenShift ccoctl; installation demo","oidc":{"issuerUri":"` + issuerURL + `","allowedAudiences":["openshift"]}}`
+		}}.client()
+		p, err := c.Plan(t.Context(), installation("demo"))
+		check(t, err)
+		contains(t, shown(t, p.Plan), "~ update workload identity provider", "+ google.subject = assertion.sub")
+	})
+}
+
 // An answer about another project names nothing that goes into a path, a policy or a Secret.
 func TestAnswersOfAnotherProject(t *testing.T) {
 	for _, tt := range []struct{ asked, said string }{

@@ -1,6 +1,9 @@
 package iam
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 // Limits are of bytes, and what is cut stays text: half a letter becomes U+FFFD in JSON, which is longer.
 func TestCut(t *testing.T) {
@@ -11,6 +14,39 @@ func TestCut(t *testing.T) {
 	}{{"", 3, ""}, {"abc", 3, "abc"}, {"abcd", 3, "abc"}, {"aéé", 4, "aé"}, {"aéé", 5, "aéé"}} {
 		if got := cut(tt.s, tt.limit); got != tt.want {
 			t.Errorf("%q cut to %d bytes is %q, want %q", tt.s, tt.limit, got, tt.want)
+		}
+	}
+}
+
+// By these names ccoctl finds what it has made, and Google takes no longer ones.
+func TestNamesAreCutAsCcoctlsAre(t *testing.T) {
+	p, r := strings.Repeat("p", 60), strings.Repeat("r", 60)
+	for _, tt := range []struct{ got, want string }{
+		{displayName(p, r), p[:50] + "-" + r[:49]}, {displayName(p[:50], r[:49]), p[:50] + "-" + r[:49]},
+		{roleTitle(p, r), p[:50] + "-" + r[:49]}, {roleTitle(p[:50], r[:49]), p[:50] + "-" + r[:49]},
+		{Account{Request: r}.RoleID(p), p[:32] + "_" + r[:31]}, {Account{Request: "openshift-a.b"}.RoleID("my-project"), "myproject_openshiftab"},
+	} {
+		if tt.got != tt.want {
+			t.Errorf("%q, want %q", tt.got, tt.want)
+		}
+	}
+}
+
+// Whatever a description says, its new owner takes it afterwards, no other installation does, and Google has room for it. What it said stays
+// as far as there is room.
+func TestDescribe(t *testing.T) {
+	for _, o := range []Owner{OwnedBy("demo"), OwnedByKeypost(), {}} {
+		for _, said := range []string{"", "é", made, made + "; installation other", "; installation other", "x; installation other; installation other"} {
+			for n := range 300 {
+				text := cut(said+strings.Repeat("x", n), 256) // as long as any that Google shows
+				got := o.describe(text)
+				if len(got) > 256 || !o.takes(got) || o.describe(got) != got || OwnedBy("other").owns(got) {
+					t.Fatalf("%+v: of %q it makes %q", o, text, got)
+				}
+				if len(text) > 250 && len(got) != 256 && got != text || o.suffix != "" && len(text)+len(o.suffix) <= 256 && got != text+o.suffix {
+					t.Fatalf("%+v: of %q it keeps %q", o, text, got)
+				}
+			}
 		}
 	}
 }

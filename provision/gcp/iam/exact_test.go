@@ -85,6 +85,32 @@ func TestRoomIsUsedUp(t *testing.T) {
 	})
 }
 
+// More accounts than a project usually may have are told of before they are made, and not once they are there.
+func TestAccountQuotaIsTold(t *testing.T) {
+	inWorld(t, fakegcp.Options{AccountLimit: 200}, func(t *testing.T, w *world) {
+		other := func(i int) {
+			w.Do(t, "POST", "my-project/serviceAccounts", map[string]any{"accountId": fmt.Sprintf("other-%d", i), "serviceAccount": map[string]string{"displayName": "x"}})
+		}
+		told := func() bool {
+			return strings.Contains(preview(t, w, installation("demo")), "note: the project will have 101 service accounts: Google allows 100, unless the quota was raised")
+		}
+		for i := range 97 { // an installation takes three
+			other(i)
+		}
+		if text := preview(t, w, installation("demo")); strings.Contains(text, "Google allows 100") {
+			t.Errorf("of the hundredth account it says\n%s", text)
+		}
+		other(97)
+		if !told() {
+			t.Error("of 101 accounts it says nothing")
+		}
+		mustApply(t, w, installation("demo"))
+		if told() {
+			t.Error("it tells of 101 accounts that are there")
+		}
+	})
+}
+
 // Whatever the organisation's policy says about an issuer is kept to before the first write.
 func TestOrganisationsPolicy(t *testing.T) {
 	for said, allowed := range map[string]bool{

@@ -179,6 +179,10 @@ func TestWorkload(t *testing.T) {
 		if _, err := w.client().Plan(t.Context(), elsewhere); problemOf(err) != iam.NotOwned || !strings.Contains(err.Error(), "workloadIdentityPools/demo: give this workload an account of its own") {
 			t.Errorf("the same account for another cluster: %v", err)
 		}
+		accounts.Adopt = true
+		p, err := w.client().Plan(t.Context(), elsewhere)
+		check(t, err)
+		contains(t, shown(t, p.Plan), "workloadIdentityPools/other/subject/", "can be used from projects/123456789012/locations/global/workloadIdentityPools/demo too, which stays")
 		w.project(t, func(p *fakegcp.Policy) {
 			p.Bindings = append(p.Bindings, fakegcp.Binding{Role: "roles/viewer", Members: []string{"serviceAccount:oadp-velero@my-project.iam.gserviceaccount.com"}})
 		})
@@ -250,6 +254,24 @@ func TestPoolOfOthers(t *testing.T) {
 		check(t, err)
 		if text := shown(t, d); strings.Contains(text, "- delete workload identity pool") || !strings.Contains(text, "note: workload identity pool demo is somebody else's") {
 			t.Errorf("plan\n%s", text)
+		}
+	})
+}
+
+// What was deleted is brought back, and is not said to be there already.
+func TestWhatWasDeletedIsNotThereAlready(t *testing.T) {
+	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
+		mustApply(t, w, installation("demo"))
+		for _, tt := range []struct{ gone, stays, note string }{
+			{poolPath + "/providers/demo", "note: Workload identity pool demo already exists", "note: Workload identity provider demo already exists"},
+			{poolPath, "note: Existing IAM service account", "note: Workload identity pool demo already exists"},
+		} {
+			w.Do(t, "DELETE", tt.gone, nil)
+			text := preview(t, w, installation("demo"))
+			contains(t, text, tt.stays, "+ brought back: it was deleted")
+			if strings.Contains(text, tt.note) {
+				t.Errorf("%s was deleted:\n%s", tt.gone, text)
+			}
 		}
 	})
 }
