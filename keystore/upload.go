@@ -186,7 +186,7 @@ func (s KeySet) held(read Uploads, now time.Time, keys ...Key) (h holding) {
 		shown := text.OneLine(party, 300)
 		r, was := read.Of(party)
 		if !was {
-			lacking = append(lacking, shown+", of which nothing was read back yet")
+			lacking = append(lacking, shown+", of which no reading is known here")
 			continue
 		}
 		if off := r.clock(now); off != "" && h.clock == "" {

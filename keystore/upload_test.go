@@ -118,8 +118,8 @@ func TestPromoteWaitsForCopies(t *testing.T) {
 			gate Gate
 			says string
 		}{
-			{"nothing was read back", ask(later), GateCopies, oneUpload + ", of which nothing was read back yet and " + otherUpload},
-			{"of one nothing was read back", ask(later, againAt(one, later)), GateCopies, otherUpload + ", of which nothing was read back yet"},
+			{"nothing was read back", ask(later), GateCopies, oneUpload + ", of which no reading is known here and " + otherUpload},
+			{"of one nothing was read back", ask(later, againAt(one, later)), GateCopies, otherUpload + ", of which no reading is known here"},
 			{"one lacks the key", ask(later, againAt(one, later), readBack(otherUpload, later, testKey(0))), GateCopies, otherUpload + ", read back at " + stamp(later) + ", without " + string(subject.ID())},
 			{"one has another key under the kid", ask(later, againAt(one, later), readBack(otherUpload, later, must(testKey(5).WithID(subject.ID(), "")))), GateCopies, "without " + string(subject.ID())},
 			{"a second too early", ask(later.Add(-time.Second), againAt(one, later), againAt(other, later)), GateCopies, "possible from " + stamp(later) + " (upload 1h + clocks 2m)"},
@@ -190,7 +190,7 @@ func TestRemoveWaitsForCopies(t *testing.T) {
 	long := t0.Add(-24 * time.Hour)
 	behind, ready := readBack(oneUpload, long, testKey(0)), readBack(oneUpload, long, testKey(0), subject)
 	for _, tt := range []struct{ name, got, want string }{
-		{"a forgotten copy", remove(expired), "nothing was read back"},
+		{"a forgotten copy", remove(expired), "no reading is known"},
 		{"a copy that is behind, long before the tokens have expired", remove(t0, againAt(behind, t0)), "without " + string(subject.ID())},
 		{"a copy that is behind", remove(expired, againAt(behind, expired)), "without " + string(subject.ID())},
 		{"tokens are left", remove(expired.Add(-time.Second), againAt(ready, expired)), "tokens that it signed may still be valid"},

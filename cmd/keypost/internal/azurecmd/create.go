@@ -63,7 +63,7 @@ func (r *run) create(ctx context.Context, identities *azure.RequestedIdentities)
 		return err
 	}
 	if r.cloud.DryRun {
-		r.SayUnpublished()
+		r.SayUnpublished(r.cloud.Party)
 	} else {
 		if identities != nil {
 			r.Notice("install-config.yaml needs credentialsMode: Manual, and platform.azure.resourceGroupName: %s", r.InstallGroup)

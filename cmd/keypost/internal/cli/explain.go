@@ -169,7 +169,7 @@ func (f *Factory) observeHint(err error, s keystore.KeySet) error {
 		others = ", and there likewise: " + strings.Join(from[1:], ", ")
 	}
 	if f.Observations == "" {
-		return WithHint(err, "%s%s; then give this command the same --observations", append(c, "--observations", defaultObservations), others)
+		return WithHint(err, "%s%s; then give this command the same --observations", append(c, "--observations", UnknownPlace), others)
 	}
 	return WithHint(err, "%s%s", c, others)
 }

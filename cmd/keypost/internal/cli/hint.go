@@ -80,7 +80,7 @@ func (f *Factory) Line(c Command) string {
 		words = append(words, flagWords(flag)...)
 	}
 	if next.Name() == syncKeys && f.Observations == "" && !slices.Contains(words, "--observations") { // without, it only says what is missing
-		words = append(words, "--observations", defaultObservations)
+		words = append(words, "--observations", UnknownPlace)
 	}
 	return Quoted(argumentsApart(words, next)...)
 }
@@ -103,8 +103,9 @@ func argumentsApart(words []string, cmd *cobra.Command) []string {
 	return slices.Concat(words[:first], words[end:], []string{"--"}, words[first:end])
 }
 
-// defaultObservations is where a printed command records looks, if nothing says where.
-const defaultObservations = "file://./observations"
+// UnknownPlace stands in a printed command for the place of observations where nothing says which it is: one that nobody chose would begin
+// a second record.
+const UnknownPlace = "URL"
 
 // carried returns the flags of a command that the next one needs as well. How an issuer is reached counts for commands that look at
 // one: elsewhere flags of these names mean something else.

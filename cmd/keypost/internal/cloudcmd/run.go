@@ -155,10 +155,10 @@ func (r *Run) Result(v any) error {
 	return r.Print(v, nil)
 }
 
-// SayUnpublished prints, after the files of a dry run, what no script of them does.
-func (r *Run) SayUnpublished() {
+// SayUnpublished prints, after the files of a dry run, what no script of them does. party is how the policy is to name the cloud.
+func (r *Run) SayUnpublished(party string) {
 	c := cli.Command{"issuer", "add", r.flags.To.Name, "--url", r.flags.To.IssuerURL, "--public-key-file", cmp.Or(r.flags.PublicKeyFile, r.flags.Path(ccoctl.PublicKeyName)),
-		"--relying-party", r.flags.Party}
+		"--relying-party", party}
 	if r.flags.To.Dev {
 		c = append(c, "--dev")
 	}
@@ -173,8 +173,8 @@ func (r *Run) SayLifetime(s keystore.KeySet) {
 	}
 }
 
-// SayInstall prints what to do with what was made.
-func (r *Run) SayInstall(made install.Created) {
+// SayInstall prints what to do with what was made. more are flags that verify needs beside those of this run.
+func (r *Run) SayInstall(made install.Created, more ...string) {
 	r.Notice("next, with the directory that openshift-install create manifests has filled:")
 	r.Notice("  cp %s/* INSTALL-DIR/%s/", cli.Quoted(r.flags.Path(ccoctl.ManifestsDir)), ccoctl.ManifestsDir)
 	if made.PrivateKey == "" {
@@ -183,7 +183,7 @@ func (r *Run) SayInstall(made install.Created) {
 		r.Notice("  cp -a %s INSTALL-DIR/", cli.Quoted(r.flags.Path(ccoctl.TLSDir)))
 	}
 	r.Notice("then openshift-install create cluster; and once it signs tokens:")
-	r.Notice("  %s", r.flags.Verification(made.KeySet.Name()))
+	r.Notice("  %s", append(r.flags.Verification(made.KeySet.Name()), more...))
 }
 
 // Deleted prints what a deletion would do, or which issuers are still published after it.

@@ -1,6 +1,7 @@
 package gcpcmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -98,14 +99,15 @@ func (r *run) create(ctx context.Context, accounts *gcp.RequestedAccounts) error
 	case end:
 		return err
 	case r.cloud.DryRun:
-		r.SayUnpublished()
+		r.SayUnpublished(cmp.Or(r.unmadeCopy(), r.cloud.Party))
+		r.sayUnrecorded()
 	default:
-		if accounts != nil {
-			r.SayInstall(made.Created)
-		}
-		r.SayLifetime(made.KeySet)
-		r.sayCopy(made.KeySet, made.Copy)
 		r.record(ctx, made.KeySet, made.Copy)
+		r.sayCopy(made.KeySet, made.Copy)
+		r.SayLifetime(made.KeySet)
+		if accounts != nil {
+			r.SayInstall(made.Created, r.readings(made.Copy)...)
+		}
 	}
 	return r.Result(struct {
 		Issuer   string        `json:"issuer"`
@@ -173,33 +175,64 @@ func (r *run) record(ctx context.Context, set keystore.KeySet, party string) {
 	}
 }
 
-// sayCopy prints what is to be done about a copy that Google has been given, if it was.
+// unmadeCopy returns the copy that the scripts of a dry run give Google, as a policy names it once the project's number is put in; empty
+// where Google fetches the keys.
+func (r *run) unmadeCopy() string {
+	if !r.Upload {
+		return ""
+	}
+	return r.cloud.Party + "-upload:" + iam.Project{Number: "NUMBER"}.ProviderName(cmp.Or(r.PoolID, r.Name), cmp.Or(r.ProviderID, r.Name))
+}
+
+// sayUnrecorded prints what a dry run leaves to do about the copy that its scripts give Google.
+func (r *run) sayUnrecorded() {
+	party := r.unmadeCopy()
+	if party == "" {
+		return
+	}
+	r.Notice("  (NUMBER: gcloud projects describe %s --format=%s)", cli.Quoted(r.Project), cli.Quoted("value(projectNumber)"))
+	r.Notice("if the key set is there already, name the copy beside the relying parties that it has, in the place of %s: %s", r.cloud.Party,
+		cli.Command{"issuer", "set", r.Name, "--relying-party", party})
+	r.Notice("if nobody else reads what is published, say so, or gates and verify look at the issuer URL too: %s", cli.Command{"issuer", "set", r.Name, "--reach", "copies"})
+	r.Notice("after the scripts, after every change of the keys, and before the cluster signs with a new one, or every token is refused:")
+	r.Notice("  %s", cli.Command{"gcp", "sync-keys", r.Name})
+}
+
+// readings returns the flag by which verify finds what was read back of a copy, if there is one and no flag of this run names the place.
+func (r *run) readings(place string) []string {
+	if place == "" || r.Observations != "" {
+		return nil
+	}
+	return []string{"--observations", cli.UnknownPlace}
+}
+
+// sayCopy prints what is to be done about a copy that Google has been given, if it was, in the order in which it works: a copy that no
+// policy names is not uploaded to, and one that was not read back is no proof for verify.
 func (r *run) sayCopy(set keystore.KeySet, place string) {
 	if place == "" {
 		return
 	}
-	r.Notice("Google has a copy of the keys of %s, and does not look at the issuer; after every change of the keys, and before the", set.Name())
-	r.Notice("cluster signs with a new one, bring it up to date, or every token is refused:")
 	policy, sync := set.Policy(), cli.Command{"gcp", "sync-keys", string(set.Name())}
 	if string(set.Name()) != r.Name { // the provider's description names the installation, whose key set has its name else
 		sync = append(sync, "--adopt")
 	}
-	if !slices.Contains(policy.RelyingParties, place) {
+	parties, named := policy.RelyingParties, slices.Contains(policy.RelyingParties, place)
+	r.Notice("Google has a copy of the keys of %s, and does not look at the issuer.", set.Name())
+	if named {
+		r.Notice("No key is promoted or removed before it was read back: the policy of %s names the copy.", set.Name())
+	} else {
 		c := cli.Command{"issuer", "set", string(set.Name())}
-		for _, p := range append(slices.Clone(policy.RelyingParties), place) {
-			if p != r.cloud.Party { // it has the copy alone
-				c = append(c, "--relying-party", p)
-			}
+		parties = append(slices.DeleteFunc(slices.Clone(parties), func(p string) bool { return p == r.cloud.Party }), place) // it has the copy alone
+		for _, p := range parties {
+			c = append(c, "--relying-party", p)
 		}
-		r.Notice("name the copy first, once, so that no key is promoted or removed before that:")
+		r.Notice("Name the copy first, once, so that no key is promoted or removed before it was read back:")
 		r.Notice("  %s", c)
-		r.Notice("  %s", sync)
-		return
 	}
-	r.Notice("  %s", sync)
-	r.Notice("No key is promoted or removed before that: the policy of %s names the copy.", set.Name())
-	if len(policy.Uploads()) == len(policy.RelyingParties) && policy.Reach == "" && !policy.Private {
-		r.Notice("If nobody else reads what is published, say so, or gates ask for looks at the issuer URL too:")
+	if !slices.ContainsFunc(parties, func(p string) bool { return !keystore.IsUpload(p) }) && policy.Reach == "" && !policy.Private {
+		r.Notice("If nobody else reads what is published, say so, or gates and verify look at the issuer URL too:")
 		r.Notice("  %s", cli.Command{"issuer", "set", string(set.Name()), "--reach", "copies"})
 	}
+	r.Notice("Now, after every change of the keys, and before the cluster signs with a new one, bring the copy up to date, or every token is refused:")
+	r.Notice("  %s", sync)
 }

@@ -89,8 +89,8 @@ func (opts *verifyOptions) ours(words []string, line string, f finding.Finding, 
 	if looks {
 		words = append(words, opts.shieldFlags(words, t)...)
 	}
-	if slices.Contains(words, "--wait") && opts.f.Observations == "" { // it looks itself, and makes a directory that is missing
-		add("--observations", "file://./observations")
+	if slices.Contains(words, "--wait") && opts.f.Observations == "" { // it looks itself, and records that
+		add("--observations", cli.UnknownPlace)
 	}
 	if slices.Contains(words, "--store") {
 		return cli.Quoted(words...)

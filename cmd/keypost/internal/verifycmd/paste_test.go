@@ -44,7 +44,7 @@ func TestPasted(t *testing.T) {
 		{"x", "publish it (keypost key add ISSUER --kubeconfig FILE) under its name", "publish it (keypost key add prod-a --kubeconfig kube.conf --context c1 --store 'file:///srv/key sets') under its name"},
 		{"x", "keypost key add https://a --kubeconfig 'it'\\''s'", "keypost key add https://a --kubeconfig 'it'\\''s' --context c1 --store 'file:///srv/key sets'"},
 		{"x", "compare with keypost verify NAME --store STORE", "compare with keypost verify prod-a --store STORE --ca-file 'my ca.pem' --dev"},
-		{"x", "wait: keypost key promote ISSUER KID --wait", "wait: keypost key promote prod-a KID --wait --ca-file 'my ca.pem' --observations file://./observations --store 'file:///srv/key sets'"},
+		{"x", "wait: keypost key promote ISSUER KID --wait", "wait: keypost key promote prod-a KID --wait --ca-file 'my ca.pem' --observations URL --store 'file:///srv/key sets'"},
 		{"x", "a key: keypost key generate --out DIR, then another", "a key: keypost key generate --out DIR, then another"},
 		{"x", "make it: keypost aws create-role", "make it: keypost aws create-role"},
 		{"origin-silent", "look: keypost verify NAME --connect HOST:PORT; start it", "look: keypost verify prod-a --connect 192.0.2.1:443 --ca-file 'my ca.pem' --dev --store 'file:///srv/key sets'; start it"},
