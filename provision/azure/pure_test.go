@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/provision/azure/arm"
 	"github.com/keypost/keypost/test/keys"
 )
 
@@ -66,6 +67,42 @@ func TestAssignmentsAreComparedWithoutCase(t *testing.T) {
 	}
 }
 
+// What nobody asks for and a run may take away: whatever is at the installation's own scopes, and elsewhere in the subscription what
+// keypost assigned once. Outside of it nothing goes, under whatever name.
+func TestSurplusAssignments(t *testing.T) {
+	const s = "11111111-2222-3333-4444-555555555555"
+	c := &client{Client: &arm.Client{Subscription: s}}
+	for _, tt := range []struct {
+		scope      string
+		made, goes bool // made by keypost
+	}{
+		{"/subscriptions/" + s + "/resourceGroups/A", false, true},
+		{"/subscriptions/" + s + "/resourcegroups/a", true, true},
+		{"/subscriptions/" + s + "/resourceGroups/dns", true, true},
+		{"/subscriptions/" + s + "/resourceGroups/dns", false, false},
+		{"/subscriptions/" + s, true, true},
+		{"/subscriptions/" + s, false, false},
+		{"/subscriptions/" + s + "6/resourceGroups/a", true, false},
+		{"/subscriptions/00000000-2222-3333-4444-555555555555/resourceGroups/a", true, false},
+		{"/providers/Microsoft.Management/managementGroups/all", true, false},
+		{"/", true, false},
+	} {
+		a := assignmentState{scope: tt.scope, role: "/r/1", principal: "p", name: "aaaaaaaa-0000-4000-8000-000000000001"}
+		if tt.made {
+			a.name = assignmentName(a)
+		}
+		t.Run(fmt.Sprint(tt.scope, tt.made), func(t *testing.T) {
+			scopes := []string{"/subscriptions/" + s + "/resourceGroups/a"}
+			for _, q := range []taking{{scopes: scopes, all: true}, {scopes: scopes}, {scopes: scopes, all: true, none: true}} {
+				lost, extra := c.surplus(identity{name: "i"}, []assignmentState{a}, q)
+				if goes := tt.goes && q.all && !q.none; (len(lost) == 1) != goes || (len(extra) == 1) != (tt.goes && !goes) {
+					t.Errorf("%+v: lost %v, extra %q", q, lost, extra)
+				}
+			}
+		})
+	}
+}
+
 // What is there leads to what is wanted: by issuer and subject, letter by letter.
 func TestCompareCredentials(t *testing.T) {
 	c := func(name, issuer, subject, audience string) credential {
@@ -101,6 +138,8 @@ func TestCompareCredentials(t *testing.T) {
 		{name: "its name is that of another one that is wanted", have: []credential{c("a", ours, "s-b", "openshift")},
 			want: []credential{c("a", ours, "s-a", "openshift"), c("b", ours, "s-b", "openshift")}, put: otherCredentialName("a", ours+" s-a") + "=s-a"},
 		{name: "as many as Azure allows", have: full[1:], want: []credential{c("a", ours, "s-a", "openshift")}, put: "a=s-a", others: 1},
+		{name: "as many, and one of them written anew", have: append(full[1:len(full):len(full)], c("a", ours+"/", "s-a", "openshift")),
+			want: []credential{c("a", ours, "s-a", "openshift")}, put: "a=s-a!", others: 1, lost: "s-a of " + ours + "/"},
 		{name: "more than Azure allows", have: full, want: []credential{c("a", ours, "s-a", "openshift")}, put: "a=s-a", others: 1, err: "21 federated credentials"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
