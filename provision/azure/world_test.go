@@ -122,6 +122,12 @@ func (w *world) moved(t *testing.T, old string) azure.MigrateOptions {
 	before.IssuerURL = old
 	_, err := azure.CreateIdentities(t.Context(), before)
 	must(t, err)
+	return w.move(t, old)
+}
+
+// move returns what moves an installation away from an issuer.
+func (w *world) move(t *testing.T, old string) azure.MigrateOptions {
+	t.Helper()
 	key, err := keystore.NewPublic(keys.NewRSA()().Public())
 	must(t, err)
 	return azure.MigrateOptions{Options: w.options(), Move: install.Move{Old: old, OldKeys: func(context.Context) ([]keystore.VerificationKey, error) {
