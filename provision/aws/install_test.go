@@ -198,6 +198,31 @@ func TestRolesAndDelete(t *testing.T) {
 	w.delete(t, all, "app")
 }
 
+// Secrets of roles are not written over another cluster's, nor where a link leads, and nobody is asked.
+func TestRolesInAnothersDirectory(t *testing.T) {
+	w := newWorld(t)
+	w.WriteKeys(t)
+	all := w.create(t, "a")
+	made, err := aws.Create(t.Context(), all)
+	must(t, err)
+	w.ResetCalls()
+	for _, m := range []install.Mode{install.Apply, install.Preview, install.DryRun} {
+		roles := aws.RolesOptions{Options: all.Options, ProviderARN: strings.Replace(made.ProviderARN, "/prod-a", "/prod-b", 1), Roles: *w.requests(t, "a")}
+		roles.Name, roles.Mode = "prod-b", m
+		if _, err := aws.CreateRoles(t.Context(), roles); !is(install.OthersDir)(err) {
+			t.Errorf("mode %d: another cluster's directory: %v", m, err)
+		}
+		roles.Dir = t.TempDir()
+		must(t, os.Symlink(w.Out(), filepath.Join(roles.Dir, "manifests")))
+		if _, err := aws.CreateRoles(t.Context(), roles); err == nil || !strings.Contains(err.Error(), "manifests in it is no directory") {
+			t.Errorf("mode %d: a link: %v", m, err)
+		}
+	}
+	if calls := w.Calls(); len(calls) > 0 {
+		t.Errorf("calls %v", calls)
+	}
+}
+
 func (w *world) delete(t *testing.T, all aws.CreateOptions, stays string) {
 	t.Helper()
 	o := aws.DeleteOptions{Options: all.Options}

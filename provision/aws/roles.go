@@ -39,6 +39,9 @@ func CreateRoles(ctx context.Context, o RolesOptions) (RolesCreated, error) {
 	if err := awsiam.Check(awsiam.Provider{}, trust, set.roles); err != nil {
 		return RolesCreated{}, err
 	}
+	if err := r.CheckDir(o.Adopt, issuerURL); err != nil {
+		return RolesCreated{}, err
+	}
 	if o.Mode == install.DryRun {
 		r.Lines(set.skipped)
 		return RolesCreated{}, r.WriteFiles(r.dryRunFiles(set, trust)...)

@@ -184,7 +184,7 @@ func CreateIdentities(ctx context.Context, o IdentitiesOptions) (IdentitiesCreat
 	if err := o.check(set.identities); err != nil {
 		return IdentitiesCreated{}, err
 	}
-	if err := r.CheckDir(o.IssuerURL, o.Adopt); err != nil {
+	if err := r.CheckDir(o.Adopt, o.IssuerURL); err != nil {
 		return IdentitiesCreated{}, err
 	}
 	if o.Mode == install.DryRun {

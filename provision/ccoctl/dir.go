@@ -38,7 +38,7 @@ func OpenDir(path string, subs ...string) (*Dir, error) {
 
 func (d *Dir) open() error {
 	if err := os.Mkdir(d.path, 0o700); errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("its parent does not exist; make it first (mkdir -p %s)", text.Quoted(filepath.Dir(d.path)))
+		return d.noParent()
 	} else if err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
@@ -51,14 +51,71 @@ func (d *Dir) open() error {
 		if err := root.Mkdir(sub, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
-		// A symbolic link would let its owner choose where manifests and keys go, and replace them there.
-		if info, err := root.Lstat(sub); err != nil {
+		if err := checkSub(root, sub); err != nil {
 			return err
-		} else if !info.IsDir() {
-			return fmt.Errorf("%s in it is no directory; move it away", sub)
 		}
 	}
 	return d.removeLeftovers(root)
+}
+
+// checkSub returns an error for what is in the place of a directory and is none. A symbolic link would let its owner choose where
+// manifests and keys go, and replace them there.
+func checkSub(root *os.Root, sub string) error {
+	if info, err := root.Lstat(sub); err != nil {
+		return err
+	} else if !info.IsDir() {
+		return fmt.Errorf("%s in it is no directory; move it away", sub)
+	}
+	return nil
+}
+
+// CheckDir returns the error with which [OpenDir] or [Dir.Write] would refuse the output directory at path, its manifests or its
+// signing key, and changes nothing: who makes things in a cloud first would then have them, and not the files that name them.
+func CheckDir(path string) error {
+	d := &Dir{path: filepath.Clean(path), subs: []string{ManifestsDir, TLSDir}}
+	if err := d.check(); err != nil {
+		return fmt.Errorf("output directory %s: %w", d.path, err)
+	}
+	return nil
+}
+
+func (d *Dir) check() error {
+	if _, err := os.Lstat(d.path); errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Stat(filepath.Dir(d.path)); errors.Is(err, fs.ErrNotExist) {
+			return d.noParent()
+		}
+		return nil
+	}
+	root, err := os.OpenRoot(d.path)
+	if err != nil {
+		return err
+	}
+	defer root.Close() //nolint:errcheck // read only
+	for _, sub := range d.subs {
+		if err := checkSub(root, sub); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	names := []string{SigningKeyName, AuthenticationFile("").Name, AzureWebhookFile("").Name}
+	there, err := fs.ReadDir(root.FS(), ManifestsDir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, e := range there {
+		if strings.HasSuffix(e.Name(), secretSuffix) && !strings.HasPrefix(e.Name(), ".") {
+			names = append(names, ManifestsDir+"/"+e.Name())
+		}
+	}
+	for _, name := range names {
+		if err := d.checkName(root, name); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func (d *Dir) noParent() error {
+	return fmt.Errorf("its parent does not exist; make it first (mkdir -p %s)", text.Quoted(filepath.Dir(d.path)))
 }
 
 func (d *Dir) removeLeftovers(root *os.Root) error {

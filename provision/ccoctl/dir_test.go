@@ -2,6 +2,7 @@ package ccoctl_test
 
 import (
 	"encoding/base64"
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -246,10 +247,56 @@ func TestOpenDirRefuses(t *testing.T) {
 			check(t, tt.make(dir))
 			before := tree(t, dir)
 			_, err := ccoctl.OpenDir(filepath.Join(dir, tt.path), ccoctl.ManifestsDir)
-			if err == nil || !strings.Contains(err.Error(), tt.want) || !strings.HasPrefix(err.Error(), "output directory "+dir) {
-				t.Errorf("error %v, want %q", err, tt.want)
+			for _, err := range []error{err, ccoctl.CheckDir(filepath.Join(dir, tt.path))} {
+				if err == nil || !strings.Contains(err.Error(), tt.want) || !strings.HasPrefix(err.Error(), "output directory "+dir) {
+					t.Errorf("error %v, want %q", err, tt.want)
+				}
 			}
 			if after := tree(t, dir); !slices.Equal(before, after) {
+				t.Errorf("it made %v of %v", after, before)
+			}
+		})
+	}
+}
+
+// What would refuse a file once everything is made refuses it before, and nothing is made or taken away.
+func TestCheckDir(t *testing.T) {
+	link := func(name string) func(string) error {
+		return func(d string) error { return os.Symlink("elsewhere", filepath.Join(d, name)) }
+	}
+	secret := ccoctl.Secret{Namespace: "ns", Name: "a"}.File().Name
+	for _, tt := range []struct {
+		name string
+		make func(dir string) error
+		want string // empty if the directory is fine
+	}{
+		{"nothing", func(d string) error { return os.RemoveAll(d) }, ""},
+		{"an empty directory", func(string) error { return nil }, ""},
+		{"a link to a directory", func(d string) error { return errors.Join(os.Remove(d), os.Symlink(t.TempDir(), d)) }, ""},
+		{"manifests of others", link("manifests/99_mine.yaml"), ""},
+		{"a link into nowhere", func(d string) error { return errors.Join(os.RemoveAll(d), os.Symlink("no", d)) }, "no such file"},
+		{"a link in place of tls", link("tls"), "tls in it is no directory; move it away"},
+		{"a link in place of a Secret", link(secret), secret + ": it is a symbolic link; remove it"},
+		{"a directory in place of a Secret", func(d string) error { return os.Mkdir(filepath.Join(d, secret), 0o700) }, secret + ": it is no regular file"},
+		{"a link in place of the issuer", link(ccoctl.AuthenticationFile("").Name), "02-config.yaml: it is a symbolic link"},
+		{"a link in place of the webhook's Secret", link(ccoctl.AzureWebhookFile("").Name), "webhook-config.yaml: it is a symbolic link"},
+		{"a link in place of the signing key", func(d string) error { return errors.Join(os.Mkdir(d+"/tls", 0o700), link(ccoctl.SigningKeyName)(d)) },
+			"signing-key.key: it is a symbolic link"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			parent := t.TempDir()
+			dir := filepath.Join(parent, "out")
+			check(t, os.Mkdir(dir, 0o700))
+			if strings.Contains(tt.name, "Secret") || strings.Contains(tt.name, "manifests") || strings.Contains(tt.name, "issuer") {
+				check(t, os.Mkdir(dir+"/manifests", 0o700))
+			}
+			check(t, tt.make(dir))
+			before := tree(t, parent)
+			err := ccoctl.CheckDir(dir)
+			if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+				t.Errorf("error %v, want %q", err, tt.want)
+			}
+			if after := tree(t, parent); !slices.Equal(before, after) {
 				t.Errorf("it made %v of %v", after, before)
 			}
 		})

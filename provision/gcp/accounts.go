@@ -32,6 +32,9 @@ func CreateAccounts(ctx context.Context, o Options, q RequestedAccounts) (Accoun
 	if err := wanted.Check(); err != nil {
 		return AccountsCreated{}, err
 	}
+	if err := r.CheckDir(o.Adopt, o.IssuerURL); err != nil {
+		return AccountsCreated{}, err
+	}
 	if o.Mode == install.DryRun {
 		r.Lines(set.skipped)
 		return AccountsCreated{}, r.WriteFiles(r.accountFiles(set)...)
@@ -42,7 +45,7 @@ func CreateAccounts(ctx context.Context, o Options, q RequestedAccounts) (Accoun
 	r.Lines(set.skipped)
 	issuerURL, err := r.checkProvider(ctx, componentAudience)
 	if err == nil {
-		err = r.CheckDir(issuerURL, o.Adopt)
+		err = r.CheckDir(o.Adopt, issuerURL)
 	}
 	if err != nil {
 		return AccountsCreated{}, err

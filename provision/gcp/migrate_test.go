@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/provision/ccoctl"
 	"github.com/keypost/keypost/provision/gcp"
 	"github.com/keypost/keypost/provision/gcp/iam"
 	"github.com/keypost/keypost/provision/install"
@@ -186,6 +187,16 @@ func TestMigrateRefuses(t *testing.T) {
 		{"an account that is missing", func(t *testing.T, s *site, _ *gcp.MigrateOptions) {
 			s.Do(t, "DELETE", "my-project/serviceAccounts/"+s.emailOf(t, "ccm"), nil)
 		}, iam.AccountsDiffer, "the service accounts of prod-a are not what the CredentialsRequests in"},
+		{"another cluster's directory", func(t *testing.T, _ *site, o *gcp.MigrateOptions) {
+			o.Dir = t.TempDir()
+			check(t, os.Mkdir(filepath.Join(o.Dir, ccoctl.ManifestsDir), 0o700))
+			file := ccoctl.AuthenticationFile("https://oidc.example.com/foreign")
+			check(t, os.WriteFile(filepath.Join(o.Dir, file.Name), file.Data, 0o600))
+		}, 0, "has the issuer URL https://oidc.example.com/foreign, so that the manifests of its cluster would be replaced by those for https://oidc.example.com/prod-a"},
+		{"a link in place of the manifests", func(t *testing.T, _ *site, o *gcp.MigrateOptions) {
+			o.Dir = t.TempDir()
+			check(t, os.Symlink(t.TempDir(), filepath.Join(o.Dir, ccoctl.ManifestsDir)))
+		}, 0, "manifests in it is no directory; move it away"},
 		{"a store whose address is wrong", func(_ *testing.T, _ *site, o *gcp.MigrateOptions) {
 			o.Store.Check = func() error { return errors.New("no such scheme") }
 		}, 0, "no such scheme"},

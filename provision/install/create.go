@@ -146,7 +146,7 @@ type creation struct {
 
 // check reads what is on this machine and in the store, and checks all of it before the first call and the first write.
 func (c *creation) check(ctx context.Context) error {
-	err := c.CheckDir(c.IssuerURL, c.o.Adopt)
+	err := c.CheckDir(c.o.Adopt, c.IssuerURL)
 	if err != nil {
 		return err
 	}

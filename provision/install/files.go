@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/keypost/keypost/internal/text"
@@ -12,17 +13,21 @@ import (
 	"github.com/keypost/keypost/provision/ccoctl"
 )
 
-// CheckDir returns an error if the output directory is another cluster's than that of an issuer URL, unless it is adopted: its manifests
-// would be replaced one by one, and an installer that takes them from there would give that cluster what is this one's. Their names do
-// not say whose they are, and the issuer URL does. An empty issuer URL is not known, and nobody's directory is anybody's.
-func (r *Run) CheckDir(issuerURL string, adopt bool) error {
+// CheckDir returns an error if no files can be written into the output directory, or if it is another cluster's than that of an issuer
+// URL (of the last one, in a move from others), unless it is adopted: its manifests would be replaced one by one, and an installer that
+// takes them from there would give that cluster what is this one's. Their names do not say whose they are, and the issuer URL does. An
+// empty issuer URL is not known, and nobody's directory is anybody's. Every verb that writes files calls it before it changes anything.
+func (r *Run) CheckDir(adopt bool, issuerURLs ...string) error {
+	if err := ccoctl.CheckDir(r.Dir); err != nil {
+		return err
+	}
 	had := ccoctl.IssuerIn(r.Dir)
-	if had == "" || had == issuerURL || issuerURL == "" || adopt {
+	if had == "" || adopt || slices.Contains(issuerURLs, had) || slices.Contains(issuerURLs, "") {
 		return nil
 	}
 	file := path(r.Dir, ccoctl.AuthenticationFile("").Name)
 	return &Error{Problem: OthersDir, File: file, Err: fmt.Errorf("%s has the issuer URL %s, so that the manifests of its cluster would be replaced by those for %s",
-		file, text.OneLine(had, 300), issuerURL)}
+		file, text.OneLine(had, 300), issuerURLs[len(issuerURLs)-1])}
 }
 
 // WriteFiles writes files into the output directory, all or none, and reports where they are.

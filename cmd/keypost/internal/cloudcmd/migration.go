@@ -98,6 +98,8 @@ func (m *Migration) Hinted(err error) error {
 			return cli.WithHint(err, "where it cannot be reached from here, give a copy of its JWKS: --jwks FILE")
 		case install.KeyNotPublished:
 			return cli.WithHint(err, "if the cluster signs with it: %s", cli.Command{"key", "add", string(e.KeySet), "--jwks", m.Old})
+		case install.OthersDir:
+			return cli.WithHint(err, "choose another --output-dir for the Secrets of this cluster")
 		case install.WrongCluster:
 			return cli.WithHint(err, "is this the right cluster? See --kubeconfig and --context")
 		}
