@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v2"
@@ -102,7 +103,8 @@ func Read(cloud Cloud, name string, data []byte, techPreview bool) (requests []R
 
 // documents decodes a stream of YAML documents, or one of JSON values. A key that is written twice in one mapping is an
 // error: which of the two counts differs from reader to reader, and either may be the one that was meant. A key that a
-// merge (<<) brings may be written again: that is what merges are for.
+// merge (<<) brings may be written again: that is what merges are for. What is written counts (https://yaml.org/type/merge.html), and
+// where the decoder takes what is merged, as it does with a merge below, the document is refused.
 func documents(data []byte) ([]any, error) {
 	if parts := jsonStream(data); parts != nil {
 		var docs []any
@@ -115,7 +117,8 @@ func documents(data []byte) ([]any, error) {
 		}
 		return docs, nil
 	}
-	values, keys := yaml.NewDecoder(bytes.NewReader(data)), yaml.NewDecoder(bytes.NewReader(data))
+	values, keys, strict := yaml.NewDecoder(bytes.NewReader(data)), yaml.NewDecoder(bytes.NewReader(data)), yaml.NewDecoder(bytes.NewReader(data))
+	strict.SetStrict(true)
 	var docs []any
 	for {
 		var doc any
@@ -126,10 +129,16 @@ func documents(data []byte) ([]any, error) {
 		if err != nil {
 			return nil, fmt.Errorf("document %d is not readable as YAML: %s", len(docs)+1, printable(err.Error()))
 		}
+		var again any
+		twice := setTwiceOf(strict.Decode(&again))
 		var written yaml.MapSlice // has every key that is written, and those of a merge nowhere
 		if err := keys.Decode(&written); err == nil {
 			if key := writtenTwice(written); key != "" {
 				return nil, fmt.Errorf("document %d is not readable as YAML: key %q is written twice in one mapping", len(docs)+1, printable(key))
+			}
+			if key := twice.overMerged(doc, written); key != "" {
+				return nil, fmt.Errorf("document %d is read differently by readers of YAML: key %q is written and merged (<<) in one mapping; write the "+
+					"merge first, or leave one of them out", len(docs)+1, printable(key))
 			}
 		}
 		docs = append(docs, doc)
@@ -176,6 +185,63 @@ func writtenTwice(v any) string {
 		}
 	}
 	return ""
+}
+
+// setTwice has what a strict decoder says of each key that a mapping gets twice: both written, or one merged.
+type setTwice map[string]bool
+
+func setTwiceOf(err error) setTwice {
+	t := setTwice{}
+	if all, is := errors.AsType[*yaml.TypeError](err); is {
+		for _, e := range all.Errors {
+			_, said, _ := strings.Cut(e, ": ") // behind the line's number
+			t[said] = true
+		}
+	}
+	return t
+}
+
+func (t setTwice) has(key any) bool {
+	return len(t) > 0 && t[fmt.Sprintf("key %#v already set in map", key)]
+}
+
+// overMerged returns a key that is written in a mapping, at any depth, and whose value was read from a merge; else "". What was
+// written is known without its own merges, so that a mapping that was perhaps replaced must have nothing beside it.
+func (t setTwice) overMerged(read, written any) string {
+	switch w := written.(type) {
+	case yaml.MapSlice:
+		mapping, _ := read.(map[any]any)
+		for _, item := range w {
+			have := mapping[item.Key]
+			if t.has(item.Key) && !same(have, item.Value) {
+				return fmt.Sprint(item.Key)
+			}
+			if key := t.overMerged(have, item.Value); key != "" {
+				return key
+			}
+		}
+	case []any:
+		list, _ := read.([]any)
+		for i, e := range w[:min(len(w), len(list))] {
+			if key := t.overMerged(list[i], e); key != "" {
+				return key
+			}
+		}
+	}
+	return ""
+}
+
+// same reports whether a value that was read is what was written, without any merge.
+func same(read, written any) bool {
+	switch w := written.(type) {
+	case yaml.MapSlice:
+		mapping, is := read.(map[any]any)
+		return is && len(mapping) == len(w) && !slices.ContainsFunc(w, func(item yaml.MapItem) bool { return !same(mapping[item.Key], item.Value) })
+	case []any:
+		list, is := read.([]any)
+		return is && slices.EqualFunc(list, w, same)
+	}
+	return fmt.Sprintf("%T %v", read, read) == fmt.Sprintf("%T %v", written, written)
 }
 
 // unique returns an error for requests with the same name of a Secret manifest, which joins namespace and name with a
