@@ -187,7 +187,7 @@ func retries(pending *cloud.Pending) policy.RetryOptions {
 		MaxRetries: 10, RetryDelay: 200 * time.Millisecond, MaxRetryDelay: longestPause, TryTimeout: attemptTime,
 		ShouldRetry: func(r *http.Response, err error) bool {
 			_, untrusted := errors.AsType[*tls.CertificateVerificationError](err)
-			if untrusted || errors.Is(err, errTooLong) || errors.Is(err, errElsewhere) || err == nil && !transient(r.StatusCode) {
+			if untrusted || errors.Is(err, errTooLong) || errors.Is(err, errListTooLong) || errors.Is(err, errElsewhere) || err == nil && !transient(r.StatusCode) {
 				return false
 			}
 			if err == nil {
@@ -223,14 +223,20 @@ func PagesOf[P any](c *Client, name string, pager *runtime.Pager[P]) Pages[P] {
 }
 
 // All returns the items of all pages, as state makes them. A page without a list, or with an item that is null, is an error: what
-// stands between here and Azure may answer {}, and who took that for an empty list would delete or write over what is there.
+// stands between here and Azure may answer {}, and who took that for an empty list would delete or write over what is there. So is a
+// list that does not end in pages, bytes or time.
 func All[P, V, T any](ctx context.Context, p Pages[P], items func(P) []*V, state func(V) T) ([]T, error) {
 	var list []T
+	bounded, cancel := context.WithTimeout(context.WithValue(ctx, listKey{}, &listBytes{listLimit}), listTime)
+	defer cancel()
 	for n := 0; p.pager.More(); n++ {
 		if n == pageLimit {
 			return nil, fmt.Errorf("%s: the list has more than %d pages, so it does not end", p.name, pageLimit)
 		}
-		page, err := Send(ctx, p.client, p.name, p.pager.NextPage)
+		page, err := Send(bounded, p.client, p.name, p.pager.NextPage)
+		if err != nil && bounded.Err() != nil && ctx.Err() == nil {
+			return nil, fmt.Errorf("%s: the list has not ended after %v, on page %d: see what is between here and Azure", p.name, listTime, n+1)
+		}
 		if err != nil {
 			return nil, err
 		}

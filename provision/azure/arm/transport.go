@@ -12,11 +12,25 @@ import (
 
 const (
 	answerLimit = 32 << 20 // bytes; a page of full roles has some megabytes
-	pageLimit   = 2000     // of one list; a subscription has at most some thousand assignments
+
+	// Of one list. A subscription has at most 4,000 assignments, a tenant 5,000 roles of its own, of some KiB each
+	// (https://learn.microsoft.com/azure/role-based-access-control/troubleshoot-limits): tens of pages, which take seconds.
+	pageLimit = 2000
+	listLimit = 64 << 20     // bytes
+	listTime  = 3 * callTime // three of its pages may be as slow as a call may be
 )
 
 // errTooLong is what reading an answer ends with that has more than answerLimit.
 var errTooLong = errors.New("the answer has more than 32 MiB, so it is not Azure's: see what is between here and Azure")
+
+// errListTooLong is what reading a list ends with that has more than listLimit on its pages.
+var errListTooLong = errors.New("the list has more than 64 MiB, so it is not Azure's: see what is between here and Azure")
+
+// listBytes is how many bytes more the pages of a list may have. It is a value of the context of its calls: an answer's bytes are
+// known to the transport alone, which the SDK hands nothing else.
+type listBytes struct{ left int64 }
+
+type listKey struct{}
 
 // bounded is a transport whose answers end: the SDK reads each into memory, however long it is.
 type bounded struct{ to Transport }
@@ -24,7 +38,8 @@ type bounded struct{ to Transport }
 func (b bounded) Do(req *http.Request) (*http.Response, error) {
 	resp, err := b.to.Do(req)
 	if resp != nil && resp.Body != nil {
-		resp.Body = &limited{resp.Body, answerLimit}
+		list, _ := req.Context().Value(listKey{}).(*listBytes)
+		resp.Body = &limited{resp.Body, answerLimit, list}
 	}
 	return resp, err
 }
@@ -52,12 +67,18 @@ func (g guarded) Do(req *http.Request) (*http.Response, error) {
 type limited struct {
 	io.ReadCloser
 	left int64
+	list *listBytes // nil for what is no page of a list
 }
 
 func (l *limited) Read(p []byte) (int, error) {
 	n, err := l.ReadCloser.Read(p[:min(int64(len(p)), l.left+1)])
 	if l.left -= int64(n); l.left < 0 {
 		return 0, errTooLong
+	}
+	if l.list != nil {
+		if l.list.left -= int64(n); l.list.left < 0 {
+			return 0, errListTooLong
+		}
 	}
 	return n, err
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/keypost/keypost/provision/gcp/iam"
 	"github.com/keypost/keypost/test/fakegcp"
@@ -190,6 +191,18 @@ func TestAnswersThatDoNotEnd(t *testing.T) {
 		item := `{"accounts":[{"projectId":"my-project","email":"` + strings.Repeat("x", 22<<20) + `"}],"nextPageToken":"%d"}`
 		if err := long(func(page int) string { return fmt.Sprintf(item, page) }); err == nil || !strings.Contains(err.Error(), "the list has more than 64 MiB") || asked != 3 {
 			t.Errorf("a list, asked %d times: %v", asked, err)
+		}
+		padded := `{"padding":"` + strings.Repeat("x", 22<<20) + `","nextPageToken":"%d"}`
+		if err := long(func(page int) string { return fmt.Sprintf(padded, page) }); err == nil || !strings.Contains(err.Error(), "the list has more than 64 MiB") || asked != 3 {
+			t.Errorf("a list of nothing, asked %d times: %v", asked, err)
+		}
+		began := time.Now()
+		err := long(func(page int) string {
+			time.Sleep(20 * time.Second)
+			return fmt.Sprintf(`{"nextPageToken":"%d"}`, page)
+		})
+		if took := time.Since(began); err == nil || !strings.Contains(err.Error(), "the list has not ended after 15m0s, on page 4") || took > 16*time.Minute {
+			t.Errorf("a slow list, asked %d times in %v: %v", asked, took, err)
 		}
 	})
 }

@@ -26,6 +26,7 @@ const (
 	lastPause   = 20 * time.Second // ten attempts span more than the minute in which a quota is counted
 	answerLimit = 32 << 20         // bytes; a page of 1,000 full roles has some megabytes
 	listLimit   = 64 << 20         // bytes of all pages; 10,000 accounts have some ten megabytes
+	listTime    = 3 * callTime     // all pages; 100 of them take a minute or two, and where a quota is used up, some minutes more
 )
 
 // errTooLong is of an answer that is not read to its end. Another one would be as long.
@@ -176,20 +177,28 @@ const mostPages = 1000
 func List[T any](ctx context.Context, c *Client, k Call, items string) ([]T, error) {
 	var all []T
 	pages, size := 0, 0
+	bounded, cancel := context.WithTimeout(ctx, listTime)
+	defer cancel()
 	query := url.Values{}
 	for name, values := range k.Query {
 		query[name] = values
 	}
 	for k.Query = query; ; {
 		var page map[string]json.RawMessage
-		if err := c.Ask(ctx, k, &page); err != nil {
+		if err := c.Ask(bounded, k, &page); err != nil {
+			if bounded.Err() != nil && ctx.Err() == nil {
+				return nil, fmt.Errorf("%s: the list has not ended after %v, on page %d: see what is between here and Google", k, listTime, pages+1)
+			}
 			return nil, err
 		}
 		// An empty list is {} in Google's answers; an error in the place of a list is none.
 		if _, failed := page["error"]; failed || page == nil {
 			return nil, fmt.Errorf("%s: the answer is no list, but an error or nothing: see what is between here and Google", k)
 		}
-		if size += len(page[items]); size > listLimit {
+		for _, field := range page {
+			size += len(field)
+		}
+		if size > listLimit {
 			return nil, fmt.Errorf("%s: the list has more than %d MiB, which no project's has: see what is between here and Google", k, listLimit>>20)
 		}
 		var part []T
