@@ -174,6 +174,9 @@ func (c *creation) check(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if !c.o.Stored {
+		c.sayNoStore(&c.set)
+	}
 	if c.o.Copy == nil {
 		if err := c.set.checkReadable(); err != nil {
 			return err

@@ -47,6 +47,9 @@ func (r *Run) MovedKeys(ctx context.Context, m Move, audiences []string) (*Publi
 	done = r.During("still reading the key store")
 	err = p.lookUp(ctx, r.Store)
 	done()
+	if err == nil {
+		r.sayNoStore(p)
+	}
 	if err != nil || !p.Found() {
 		return p, err
 	}

@@ -28,6 +28,8 @@ type Publication struct {
 	// nothing. A run makes it only when no relying party can find the URL without its keys.
 	Trusted time.Time
 
+	NoStore bool // there is no key store yet: publishing makes it
+
 	Settled bool // the cloud trusts the URL already, and the run sends no relying party there
 	Copied  bool // relying parties are given a copy of the keys: nobody has to reach the URL
 	Moved   bool // the keys are those of a live cluster that moves here: another key set may publish them
@@ -119,6 +121,7 @@ func (p *Publication) lookUp(ctx context.Context, store KeyStore) error {
 	st, err := store.Open(ctx)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
+		p.NoStore = true
 		return p.checkNew()
 	case err != nil:
 		return err
@@ -127,6 +130,19 @@ func (p *Publication) lookUp(ctx context.Context, store KeyStore) error {
 		return err
 	}
 	return p.checkNew()
+}
+
+// sayNoStore reports, before anything else is done, that the key store is to be made: one that was mistyped would be made as well, and
+// nothing that serves another store would ever publish its keys.
+func (r *Run) sayNoStore(p *Publication) {
+	if !p.NoStore {
+		return
+	}
+	does := "a new one is made"
+	if r.Mode == Preview {
+		does = "a new one would be made"
+	}
+	r.Line("There is no key store at %s yet: %s", r.Store.Name, does)
 }
 
 // checkNew returns an error if no key set can be made of p. Its keys may still have to be generated.

@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"io/fs"
+	"slices"
 	"strings"
 	"time"
 
@@ -201,16 +202,23 @@ func (f *Factory) AtGate(err error, s keystore.KeySet) error {
 
 const syncKeys = "sync-keys"
 
-// SyncCommand returns the command that uploads the published keys to whom the policy names, and reads them back; nil where this
-// keypost uploads to none of them.
-func SyncCommand(s keystore.KeySet) Command {
+// SyncCommands returns the commands that upload the published keys to whom the policy names, and read them back: one for each kind
+// of copy; none where this keypost uploads to none of them.
+func SyncCommands(s keystore.KeySet) Commands { return syncCommands(s, SyncCommandOf) }
+
+func syncCommands(s keystore.KeySet, of func(kind string, n keystore.Name) Command) (all Commands) {
+	var kinds []string
 	for _, party := range s.Policy().Uploads() {
 		kind, _ := keystore.UploadKind(party)
-		if c := SyncCommandOf(kind, s.Name()); c != nil {
-			return c
+		if slices.Contains(kinds, kind) {
+			continue
+		}
+		kinds = append(kinds, kind)
+		if c := of(kind, s.Name()); c != nil {
+			all = append(all, c)
 		}
 	}
-	return nil
+	return all
 }
 
 // SyncCommandOf returns the command that uploads to the relying parties of a kind. There is one for each of [keystore.UploadKinds], and
@@ -225,14 +233,14 @@ func SyncCommandOf(kind string, n keystore.Name) Command {
 
 // SayCopies prints, after a change of the published keys, how the copies that relying parties hold follow.
 func (f *Factory) SayCopies(s keystore.KeySet) {
-	if c := SyncCommand(s); c != nil {
+	if c := SyncCommands(s); c != nil {
 		f.Notice("what relying parties hold (%s) is as before, until: %s", text.Count(len(s.Policy().Uploads()), "copy", "copies"), c)
 	}
 }
 
 // copiesHint adds to the error of a gate that an upload opens how to upload, and when.
 func (f *Factory) copiesHint(err error, s keystore.KeySet) error {
-	c := SyncCommand(s)
+	c := SyncCommands(s)
 	e, _ := errors.AsType[*keystore.NotYetError](err)
 	switch {
 	case c == nil:
@@ -255,8 +263,6 @@ func GateCommand(e *keystore.NotYetError, s keystore.KeySet) Command {
 		return Command{"issuer", "set", string(s.Name()), "--edge-hold", "DURATION"}
 	case keystore.GateUndeclared:
 		return Command{"issuer", "set", string(s.Name()), "--token-lifetime", "DURATION"}
-	case keystore.GateCopies:
-		return SyncCommand(s)
 	case keystore.GateSigning:
 		return retire(e.Key)
 	case keystore.GateActiveKeys:

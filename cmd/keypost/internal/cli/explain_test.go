@@ -41,6 +41,7 @@ func TestSyncCommandGoesByTheKindOfTheCopy(t *testing.T) {
 		t.Errorf("%q uploads to a kind that nobody knows", c)
 	}
 	const copied, newer = "gcp-upload:projects/123/locations/global/workloadIdentityPools/prod-a/providers/prod-a", "vault-upload:auth/jwt"
+	const other = "gcp-upload:projects/123/locations/global/workloadIdentityPools/prod-b/providers/prod-b"
 	url, err := keystore.ParseIssuerURL("https://oidc.example.com/prod-a", false)
 	if err != nil {
 		t.Fatal(err)
@@ -52,14 +53,25 @@ func TestSyncCommandGoesByTheKindOfTheCopy(t *testing.T) {
 	for _, tt := range []struct {
 		parties []string
 		want    string
-	}{{[]string{"aws"}, ""}, {[]string{newer}, ""}, {[]string{newer, copied}, "gcp sync-keys prod-a"}, {[]string{copied}, "gcp sync-keys prod-a"}} {
+		both    string // where this keypost uploads to both kinds
+	}{
+		{[]string{"aws"}, "", ""},
+		{[]string{newer}, "", "keypost vault sync-keys prod-a"},
+		{[]string{newer, copied}, "keypost gcp sync-keys prod-a", "keypost vault sync-keys prod-a, and keypost gcp sync-keys prod-a"},
+		{[]string{copied, other}, "keypost gcp sync-keys prod-a", "keypost gcp sync-keys prod-a"},
+	} {
 		set, err := keystore.New(keystore.Change{At: time.Now(), By: "me"}, keystore.Spec{Name: "prod-a", Issuers: []keystore.IssuerURL{url},
 			Keys: []keystore.VerificationKey{key}, Policy: keystore.Policy{RelyingParties: tt.parties}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := strings.Join(SyncCommand(set), " "); got != tt.want {
+		f := &Factory{}
+		if got := f.Lines(SyncCommands(set)); got != tt.want {
 			t.Errorf("%q: %q, want %q", tt.parties, got, tt.want)
+		}
+		both := func(kind string, n keystore.Name) Command { return Command{kind, "sync-keys", string(n)} }
+		if got := f.format("%s", syncCommands(set, both)); got != tt.both {
+			t.Errorf("%q, with two kinds that this keypost uploads to: %q, want %q", tt.parties, got, tt.both)
 		}
 	}
 }

@@ -33,6 +33,9 @@ func WithHint(err error, format string, args ...any) error {
 // Command is a command of ours that somebody may want to type next: the words after "keypost". Its arguments come before its flags.
 type Command []string
 
+// Commands are printed one after another.
+type Commands []Command
+
 // Verify returns the command that compares what is served with the store, by the name of the key set. CAFile and connect
 // may be empty.
 func Verify(n keystore.Name, dev bool, caFile, connect string) Command {
@@ -49,12 +52,15 @@ func Verify(n keystore.Name, dev bool, caFile, connect string) Command {
 	return c
 }
 
-// format is fmt.Sprintf, with every [Command] among args printed as Line does.
+// format is fmt.Sprintf, with every [Command] among args printed as Line does, and [Commands] joined.
 func (f *Factory) format(format string, args ...any) string {
 	args = slices.Clone(args)
 	for i, arg := range args {
-		if c, is := arg.(Command); is {
+		switch c := arg.(type) {
+		case Command:
 			args[i] = f.Line(c)
+		case Commands:
+			args[i] = f.Lines(c)
 		}
 	}
 	return fmt.Sprintf(format, args...)
@@ -83,6 +89,15 @@ func (f *Factory) Line(c Command) string {
 		words = append(words, "--observations", UnknownPlace)
 	}
 	return Quoted(argumentsApart(words, next)...)
+}
+
+// Lines returns what Line does of each command, as one clause.
+func (f *Factory) Lines(all Commands) string {
+	var lines []string
+	for _, c := range all {
+		lines = append(lines, f.Line(c))
+	}
+	return strings.Join(lines, ", and ")
 }
 
 // argumentsApart returns the words of a command with its arguments behind "--" if one of them begins with a hyphen.

@@ -209,7 +209,7 @@ func (o *syncOptions) checkDoubt(ctx context.Context, records *observation.Store
 	if r, err := records.Load(ctx, w.set.Name(), observation.Place{Issuer: w.party}); err == nil && !r.Ours.IsZero() {
 		return nil
 	}
-	return cli.WithHint(w.doubt, "mend or remove that document; or, if the copy is this key set's: %s", append(cli.SyncCommand(w.set), "--adopt"))
+	return cli.WithHint(w.doubt, "mend or remove that document; or, if the copy is this key set's: %s", append(cli.SyncCommandOf(o.cloud.Kind, w.set.Name()), "--adopt"))
 }
 
 // rival returns an error if another key set claims an issuer URL of w's, or its copy.

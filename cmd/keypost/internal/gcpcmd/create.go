@@ -137,9 +137,7 @@ func (r *run) checkUpload(ctx context.Context, stored keystore.KeySet, party str
 		return "", err
 	}
 	if err := upload.CheckBehind(ctx, records, stored, party); err != nil {
-		if c := cli.SyncCommand(stored); c != nil {
-			err = cli.WithHint(err, copycmd.NewestHint, append(c, "--force"))
-		}
+		err = cli.WithHint(err, copycmd.NewestHint, append(cli.SyncCommandOf(r.cloud.Party, stored.Name()), "--force"))
 		return "", err
 	}
 	if !upload.Compared(ctx, records, stored.Name(), party) {

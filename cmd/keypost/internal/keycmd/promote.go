@@ -116,8 +116,8 @@ func (o *promoteOptions) awaitGate(ctx context.Context, args []string) error {
 			return o.AtGate(err, s)
 		case looked || e.Gate == keystore.GateCaches || e.Gate == keystore.GateCopies:
 			o.Notice("waiting: %v", e)
-			if c := cli.SyncCommand(s); c != nil && e.Gate == keystore.GateCopies {
-				o.Notice("this waits until somebody has uploaded and read back: %s", o.Line(c))
+			if c := cli.SyncCommands(s); c != nil && e.Gate == keystore.GateCopies {
+				o.Notice("this waits until somebody has uploaded and read back: %s", o.Lines(c))
 			}
 			if err := cli.Pause(ctx, cli.PauseFor(e, lookSoon)); err != nil {
 				return err

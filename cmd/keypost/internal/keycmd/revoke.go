@@ -89,7 +89,7 @@ func (o *revokeOptions) run(ctx context.Context, args []string) error {
 	for _, t := range stillTrusting(c.before, now, seen) {
 		o.Notice("  %s", t)
 	}
-	if sync := cli.SyncCommand(c.after); sync != nil && len(c.after.Keys()) > 0 { // nobody takes an upload without a key
+	if sync := cli.SyncCommands(c.after); sync != nil && len(c.after.Keys()) > 0 { // nobody takes an upload without a key
 		o.Notice("  to upload them now: %s", sync)
 	}
 	for _, k := range c.before.Keys() {

@@ -31,7 +31,7 @@ func (o *revokeOptions) awaitGone(ctx context.Context, s keystore.KeySet, networ
 	uploads := len(s.Policy().Uploads()) > 0
 	if uploads && o.Observations == "" {
 		return cli.WithHint(errors.New("the key is revoked, and whether relying parties that hold a copy still have it is not known: nothing names the place where readings are recorded"),
-			"run this again with --observations URL, the same as of: %s", cli.SyncCommand(s))
+			"run this again with --observations URL, the same as of: %s", cli.SyncCommands(s))
 	}
 	if uploads && len(s.Keys()) == 0 {
 		return fmt.Errorf("the key is revoked; key set %q publishes none now, and nobody takes an upload without one: disable or delete each provider that holds a copy (%s)", s.Name(), text.List(s.Policy().Uploads(), 3))
@@ -106,7 +106,8 @@ func (o *revokeOptions) uploaded(ctx context.Context, s keystore.KeySet) (left [
 		default:
 			continue
 		}
-		if sync := cli.SyncCommand(s); sync != nil {
+		kind, _ := keystore.UploadKind(c.Upload)
+		if sync := cli.SyncCommandOf(kind, s.Name()); sync != nil {
 			why += " (" + o.Line(sync) + ")"
 		}
 		left = append(left, why)

@@ -233,8 +233,8 @@ func (o *stepOptions) step(ctx context.Context, d rotation.Driver, r *running) {
 	if line := strings.TrimSuffix(r.Waiting+"; "+r.ByHand, "; "); line != r.said {
 		o.Notice("%s: %s", r.set.Name(), line)
 		r.said, r.began = line, time.Now()
-		if c := cli.SyncCommand(r.set); c != nil && r.Gate == keystore.GateCopies {
-			o.Notice("hint: %s", o.Line(c))
+		if c := cli.SyncCommands(r.set); c != nil && r.Gate == keystore.GateCopies {
+			o.Notice("hint: %s", o.Lines(c))
 		}
 	}
 	if g := r.Gate; g == keystore.GateSigning && d.Cluster == nil || g == keystore.GateUndeclared || g == keystore.GateEdge {
