@@ -38,11 +38,13 @@ type Options struct {
 	// zero one. Nil asks nobody.
 	CheckUpload func(ctx context.Context, stored keystore.KeySet, party string) (iam.Replace, error)
 
+	Revival func(id iam.ProviderID, of iam.Registered) string // as in [iam.Pool]
+
 	Adopt bool // take over what neither keypost nor ccoctl made, and a provider that trusts another issuer
 }
 
 func (o Options) pool() *iam.Pool {
-	return &iam.Pool{ID: cmp.Or(o.PoolID, o.Name), Adopt: o.Adopt, Owner: iam.OwnedBy(o.Name)}
+	return &iam.Pool{ID: cmp.Or(o.PoolID, o.Name), Adopt: o.Adopt, Owner: iam.OwnedBy(o.Name), Revival: o.Revival}
 }
 
 func (o Options) provider(jwks []byte) *iam.Provider {

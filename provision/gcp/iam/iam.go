@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/provision/gcp/internal/allow"
 	"github.com/keypost/keypost/provision/gcp/internal/rest"
 )
@@ -95,6 +96,14 @@ func (o Owner) takesNamed(id, description string) bool {
 	return o.owns(description) || id == o.name && o.takes(description)
 }
 
+// installationOf returns the name of the installation that a description says a thing was made for; empty if it does not.
+func installationOf(description string) string {
+	if _, name, found := strings.Cut(description, installationSuffix); found && keystore.IsPoolID(name) {
+		return name
+	}
+	return ""
+}
+
 // describe returns a description that the owner takes. What it said before stays, as far as there is room.
 func (o Owner) describe(text string) string {
 	switch {
@@ -122,6 +131,9 @@ type Pool struct {
 	ID    string
 	Owner Owner // the zero one leaves open for which installation it is, as ccoctl does
 	Adopt bool  // take over a pool that is somebody else's
+
+	// Revival returns the command line that brings back a provider that an installation has in the pool; nil for gcloud's.
+	Revival func(id ProviderID, of Registered) string
 }
 
 // Provider is an OIDC provider of a pool as it should be: there, enabled, not deleted.

@@ -184,8 +184,14 @@ func TestPoolThatBringsOtherProviders(t *testing.T) {
 		}
 		w.Do(t, "DELETE", poolPath, nil)
 		text := preview(t, w, installation("demo"))
-		contains(t, text, "warning: with pool demo its provider demo-abcde may come back, which takes tokens of the issuer "+oldIssuer+" by the keys that were uploaded to it, "+
-			"also those that were revoked since: stolen; if nobody needs it: gcloud iam workload-identity-pools providers delete demo-abcde --workload-identity-pool demo --location global --project my-project")
+		contains(t, text, "warning: with pool demo its provider demo-abcde may come back, or stay deleted, which takes tokens of the issuer "+oldIssuer+" by the keys that were uploaded to it, "+
+			"also those that were revoked since: stolen; if somebody needs it: gcloud iam workload-identity-pools providers undelete demo-abcde --workload-identity-pool demo --location global --project my-project; "+
+			"if nobody does: gcloud iam workload-identity-pools providers delete demo-abcde --workload-identity-pool demo --location global --project my-project")
+		named := installation("demo")
+		named.Pool.Revival = func(id iam.ProviderID, of iam.Registered) string {
+			return fmt.Sprintf("<%s of %s: %s, copy %t>", id, of.Installation, of.IssuerURL, of.Uploaded)
+		}
+		contains(t, preview(t, w, named), "if somebody needs it: <projects/my-project/locations/global/workloadIdentityPools/demo/providers/demo-abcde of demo: "+oldIssuer+", copy true>; ")
 		if strings.Contains(text, "its provider demo may") {
 			t.Errorf("the one that is wanted is named in\n%s", text)
 		}

@@ -287,9 +287,15 @@ func TestUsualAudience(t *testing.T) {
 		contains(t, state(w), "Audiences:[x openshift]")
 		contains(t, preview(t, w, want), "nothing to change", "note: provider demo takes tokens for the audience x too")
 		w.Do(t, "PATCH", poolPath+"/providers/demo?updateMask=attributeCondition", map[string]any{"attributeCondition": "assertion.sub != 'x'"})
-		contains(t, preview(t, w, want), "nothing to change", "note: provider demo has an attribute condition that nobody asked for, and that stays")
+		contains(t, preview(t, w, want), "? provider demo has an attribute condition that nobody asked for, and that stays: Google refuses tokens that do not fulfil assertion.sub != 'x'; ")
+		mustApply(t, w, want)
+		contains(t, state(w), "assertion.sub != 'x'")
 		want.Provider.Condition = "assertion.sub != 'y'"
 		contains(t, preview(t, w, want), "- attribute condition assertion.sub != 'x'", "+ attribute condition assertion.sub != 'y'")
+		want.Provider.Condition = "true"
+		mustApply(t, w, want)
+		want.Provider.Condition = ""
+		contains(t, preview(t, w, want), "nothing to change")
 		want.Provider.Audiences = strings.Fields("a b c d e f g h i j")
 		if _, err := w.client().Plan(t.Context(), want); err == nil || !strings.Contains(err.Error(), "provider demo would take 12 audiences, and Google allows 10") {
 			t.Errorf("error %v", err)

@@ -114,14 +114,14 @@ func (c *Client) poolSteps(p Project, w Pool, have *poolState) ([]cloud.Step, er
 	return steps, nil
 }
 
-// comeBack returns warnings of the providers that may come back with a deleted pool, beside the one that is wanted, which is compared.
-// Google does not say whether they do. A copy of keys that one holds is what it was: a key that was revoked since is in it. What cannot
-// be listed holds nothing up.
+// comeBack returns warnings of the providers that may come back with a deleted pool, or stay deleted, beside the one that is wanted, which
+// is compared: Google does not say which. They are not brought back unasked: a copy of keys that one holds is what it was, and a key that
+// was revoked since is in it. What cannot be listed holds nothing up.
 func (c *Client) comeBack(ctx context.Context, p Project, w Wanted) []string {
 	providers, err := c.readProviders(ctx, p, w.Pool.ID, true)
 	if err != nil {
 		return []string{fmt.Sprintf("pool %s was deleted, and its providers may come back with it, with the keys that they had; see which there are (%v): %s", w.Pool.ID, err,
-			text.Quoted("gcloud", "iam", "workload-identity-pools", "providers", "list", "--workload-identity-pool", w.Pool.ID, "--location", "global", "--project", p.ID))}
+			gcloudProviders(p, w.Pool.ID, "list"))}
 	}
 	var out []string
 	for _, v := range providers {
@@ -136,10 +136,24 @@ func (c *Client) comeBack(ctx context.Context, p Project, w Wanted) []string {
 				takes += " by the keys that were uploaded to it, also those that were revoked since: " + text.List(kids, 8)
 			}
 		}
-		out = append(out, fmt.Sprintf("with pool %s its provider %s may come back, which takes %s; if nobody needs it: %s", w.Pool.ID, id, takes,
-			text.Quoted("gcloud", "iam", "workload-identity-pools", "providers", "delete", id, "--workload-identity-pool", w.Pool.ID, "--location", "global", "--project", p.ID)))
+		out = append(out, fmt.Sprintf("with pool %s its provider %s may come back, or stay deleted, which takes %s; if somebody needs it: %s; if nobody does: %s",
+			w.Pool.ID, id, takes, w.Pool.revival(p, v), gcloudProviders(p, w.Pool.ID, "delete", id)))
 	}
 	return out
+}
+
+// revival returns the command after which a provider of the pool takes tokens.
+func (w Pool) revival(p Project, v namedProvider) string {
+	id, of := ProviderID{Project: p.ID, Pool: w.ID, Provider: path.Base(v.Name)}, v.registered()
+	if w.Revival == nil || of.Installation == "" || of.IssuerURL == "" { // somebody else's
+		return gcloudProviders(p, w.ID, "undelete", id.Provider)
+	}
+	return w.Revival(id, of)
+}
+
+func gcloudProviders(p Project, pool string, verb ...string) string {
+	words := append([]string{"gcloud", "iam", "workload-identity-pools", "providers"}, verb...)
+	return text.Quoted(append(words, "--workload-identity-pool", pool, "--location", "global", "--project", p.ID)...)
 }
 
 func (w Pool) body() map[string]any {

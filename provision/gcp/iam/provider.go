@@ -21,6 +21,9 @@ const (
 	subjectMapping   = "assertion.sub"
 )
 
+// everyToken is the condition that every token fulfils, which is none.
+const everyToken = "true"
+
 // providerState is a provider as IAM shows it.
 type providerState struct {
 	Description string            `json:"description"`
@@ -79,7 +82,7 @@ func (c *Client) planProvider(p Project, wanted Wanted, s *snapshot) (plan.Plan,
 		return d.steps, err
 	})
 	planned := plan.Of(d.notes, cloud.OrFound(stage, found))
-	planned.Warnings = d.warnings
+	planned.Warnings, planned.Extra = d.warnings, d.extra
 	return planned, nil
 }
 
@@ -193,8 +196,9 @@ func (d *decision) compareTrust(p Project, w Provider, have *providerState, set 
 	switch {
 	case w.Condition != "" && w.Condition != have.Condition:
 		set.add("attributeCondition", w.Condition, replaced("attribute condition ", have.Condition, w.Condition)...)
-	case w.Condition == "" && have.Condition != "":
-		d.notes = append(d.notes, fmt.Sprintf("provider %s has an attribute condition that nobody asked for, and that stays: %s", w.ID, have.Condition))
+	case w.Condition == "" && have.Condition != "" && have.Condition != everyToken: // it may be what keeps somebody out
+		d.extra = append(d.extra, fmt.Sprintf("provider %s has an attribute condition that nobody asked for, and that stays: Google refuses tokens that do not fulfil %s; "+
+			"ask for it with --attribute-condition, or for none: --attribute-condition %s", w.ID, have.Condition, everyToken))
 	}
 	return nil
 }
@@ -349,10 +353,22 @@ type Registered struct {
 	IssuerURL string
 	Audiences []string // none: its own full name
 	Uploaded  bool     // it has a copy of the keys, and Google does not fetch them
+
+	Installation string // for which it was made; empty if its description does not say
 }
 
+// UnusableError reports a provider that takes no token.
+type UnusableError struct {
+	Provider Registered // as far as Google still knows it
+	Err      error
+}
+
+func (e *UnusableError) Error() string { return e.Err.Error() }
+
+func (e *UnusableError) Unwrap() error { return e.Err }
+
 // Provider returns an existing provider of the project, to make accounts for it. The error says what is wrong with one that is
-// missing, deleted or disabled, or whose pool is.
+// missing, deleted or disabled, an [*UnusableError], or whose pool is.
 func (c *Client) Provider(ctx context.Context, pool, provider string) (Registered, error) {
 	p, err := c.Project(ctx)
 	if err != nil {
@@ -372,13 +388,22 @@ func (c *Client) Provider(ctx context.Context, pool, provider string) (Registere
 	if have == nil {
 		have = &providerState{}
 	}
+	there := have.registered()
 	if err := usable(providerThing, provider, have.State, have.Disabled); err != nil {
-		return Registered{}, err
+		return Registered{}, &UnusableError{there, err}
 	}
 	if have.OIDC == nil {
 		return Registered{}, fmt.Errorf("%s %s of pool %s is not for OIDC", providerThing, provider, pool)
 	}
-	return Registered{IssuerURL: have.OIDC.Issuer, Audiences: have.OIDC.Audiences, Uploaded: have.OIDC.JWKS != ""}, nil
+	return there, nil
+}
+
+func (s *providerState) registered() Registered {
+	r := Registered{Installation: installationOf(s.Description)}
+	if s.OIDC != nil {
+		r.IssuerURL, r.Audiences, r.Uploaded = s.OIDC.Issuer, s.OIDC.Audiences, s.OIDC.JWKS != ""
+	}
+	return r
 }
 
 // usable returns an error for a pool or a provider that cannot be used; one without a state is not there.

@@ -59,7 +59,8 @@ func newCmdCreateProvider(factory *cli.Factory) *cobra.Command {
 		f.cloud.UseOwnPublicKey()
 		return r.create(ctx, nil)
 	})
-	f.installation(factory, cmd, "workload-identity-pool", "prune")
+	f.installation(factory, cmd, "workload-identity-pool", "workload-identity-provider", "prune")
+	cmd.Flags().Lookup("workload-identity-provider").Usage += " (default NAME)"
 	cmd.Flags().Lookup("prune").Usage = "take from the provider the audiences that --allowed-audience does not name"
 	cloudcmd.Required(cmd, "workload-identity-pool")
 	return cmd

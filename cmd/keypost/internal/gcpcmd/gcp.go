@@ -53,6 +53,7 @@ func (f *flags) command(factory *cli.Factory, c cobra.Command, do func(ctx conte
 		f.UsualKeys = !cmd.Flags().Changed("key-storage-method")
 		r := &run{begun, f, cmd.Flags().Lookup("adopt") != nil}
 		f.CheckUpload = r.checkUpload
+		f.Revival = func(id iam.ProviderID, of iam.Registered) string { return r.Line(revival(id, of)) }
 		if f.region != "" {
 			r.Warn("--region %s is not needed: keypostd serves the documents, so that there is no bucket to put anywhere", f.region)
 		}
@@ -74,7 +75,7 @@ func (f *flags) define(cmd *cobra.Command, names ...string) *pflag.FlagSet {
 	all.StringVar(&f.storage, "key-storage-method", publicBucket,
 		"how Google gets the keys: "+publicBucket+" (it fetches them from the issuer URL) or "+poolJWKFile+" (it is given a copy)")
 	all.StringArrayVar(&f.Audiences, "allowed-audience", []string{"openshift"}, "audience of tokens that the provider takes (repeatable); what a provider that is there takes beside it stays, unless --prune is given")
-	all.StringVar(&f.Condition, "attribute-condition", "", "CEL expression that a token must fulfil")
+	all.StringVar(&f.Condition, "attribute-condition", "", "CEL expression that a token must fulfil; without it that of a provider that is there stays, and true lets every token in")
 	all.BoolVar(&f.Adopt, "adopt", false, "take over what neither keypost nor ccoctl made")
 	all.BoolVar(&f.Dev, "dev", false, "a development issuer of keypostd --dev: its URL may have a port, and waits are short")
 	all.StringVar(&f.requested.Dir, "credentials-requests-dir", "", "directory with CredentialsRequests (oc adm release extract --credentials-requests)")

@@ -49,12 +49,35 @@ func (r *run) hinted(err error) error {
 	case install.NoRequests:
 		return hint("to fill one: oc adm release extract --credentials-requests --cloud=gcp --to=DIR")
 	case install.ProviderUnread:
-		return hint("to make the provider: %s", cli.Command{"gcp", "create-workload-identity-provider", "--name", r.ProviderID,
-			"--project", r.Project, "--workload-identity-pool", r.PoolID, "--issuer-url", cmp.Or(r.IssuerURL, "URL")})
+		id := iam.ProviderID{Project: r.Project, Pool: r.PoolID, Provider: r.ProviderID}
+		if e, is := errors.AsType[*iam.UnusableError](err); is && e.Provider.IssuerURL != "" {
+			e.Provider.IssuerURL = cmp.Or(r.IssuerURL, e.Provider.IssuerURL)
+			return hint("to bring it back: %s", revival(id, e.Provider))
+		}
+		return hint("to make the provider: %s", makingProvider(id, id.Provider, cmp.Or(r.IssuerURL, "URL")))
 	case install.OnlyCopies:
 		return hint("have Google hold a copy: --key-storage-method %s", poolJWKFile)
 	case install.ForeignProvider:
 		return hint("choose the pool and the provider of this cluster, or leave --issuer-url out")
 	}
 	return r.cloud.Hinted(err)
+}
+
+// makingProvider returns the command that makes a provider for an installation.
+func makingProvider(id iam.ProviderID, installation, issuerURL string) cli.Command {
+	c := cli.Command{"gcp", "create-workload-identity-provider", "--name", installation, "--project", id.Project, "--workload-identity-pool", id.Pool}
+	if id.Provider != installation {
+		c = append(c, "--workload-identity-provider", id.Provider)
+	}
+	return append(c, "--issuer-url", issuerURL)
+}
+
+// revival returns the command that brings back a provider that was there, or enables it. Its directory is one of its own: another may
+// have the manifests of another issuer, such as the one from which a cluster has moved, or another cluster's key.
+func revival(id iam.ProviderID, of iam.Registered) cli.Command {
+	c := makingProvider(id, cmp.Or(of.Installation, id.Provider), of.IssuerURL)
+	if of.Uploaded {
+		c = append(c, "--key-storage-method", poolJWKFile)
+	}
+	return append(c, "--output-dir", id.Provider)
 }

@@ -53,8 +53,11 @@ func revive(to copycmd.Target) cli.Command {
 	if err != nil {
 		return nil
 	}
-	return cli.Command{"gcp", "create-workload-identity-provider", "--name", id.Provider, "--project", id.Project, "--workload-identity-pool", id.Pool,
-		"--issuer-url", to.Issuer.String(), "--key-storage-method", poolJWKFile}
+	of := iam.Registered{IssuerURL: to.Issuer.String(), Uploaded: true}
+	if !to.Adopt { // else it is for whom its description names, which is not known of one that is gone
+		of.Installation = string(to.KeySet)
+	}
+	return revival(id, of)
 }
 
 // project is one that is open, and what its clock says.
