@@ -189,7 +189,9 @@ func TestARoleIsMadeChangedDeletedAndRevived(t *testing.T) {
 	}
 
 	bindProject(t, s, name)
-	if got := must(roles.Delete(name).Do())(t); !got.Deleted {
+	_, err = roles.Delete(name).Etag(r.Etag).Do()
+	refused(t, err, http.StatusConflict, "There were concurrent policy changes.")
+	if got := must(roles.Delete(name).Etag(changed.Etag).Do())(t); !got.Deleted {
 		t.Error("it is not deleted")
 	}
 	_, err = roles.Delete(name).Do()

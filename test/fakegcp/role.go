@@ -168,6 +168,7 @@ func (q *request) keepRole(r Role) Role {
 	return r
 }
 
+// deleteRole honours an etag (https://cloud.google.com/iam/docs/reference/rest/v1/projects.roles/delete).
 func deleteRole(q *request) (any, error) {
 	r, err := q.role()
 	if err != nil {
@@ -175,6 +176,9 @@ func deleteRole(q *request) (any, error) {
 	}
 	if r.Deleted {
 		return nil, precondition("The role named %s has been marked for deletion.", r.Name)
+	}
+	if etag := q.query.Get("etag"); etag != "" && etag != r.Etag {
+		return nil, concurrent()
 	}
 	r.Deleted, r.DeletedAt = true, q.now
 	return q.keepRole(r), nil
