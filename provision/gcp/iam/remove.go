@@ -144,6 +144,9 @@ func (c *Client) deleteRole(p Project, r roleState, known []string) plan.Stage {
 		if err != nil || have == nil || have.Deleted {
 			return nil, err
 		}
+		if !strings.HasPrefix(have.Description, made) {
+			return nil, fmt.Errorf("its description has changed meanwhile; make the plan again")
+		}
 		now, err := c.readProjectPolicy(ctx, p)
 		if err != nil {
 			return nil, err

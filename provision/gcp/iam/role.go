@@ -182,9 +182,10 @@ func (c *Client) growSteps(r customRole, have *roleState) ([]cloud.Step, error) 
 	return steps, nil
 }
 
-// shrinkSteps returns the step after which the role has nothing but what is asked for.
+// shrinkSteps returns the step after which the role has nothing but what is asked for. One that is deleted is back by then, with all that
+// it had.
 func (c *Client) shrinkSteps(r customRole, have *roleState) []cloud.Step {
-	if have == nil || have.Deleted {
+	if have == nil {
 		return nil
 	}
 	surplus := minus(have.Permissions, r.permissions)

@@ -37,6 +37,118 @@ func TestARoleIsBroughtBack(t *testing.T) {
 	})
 }
 
+// A role that is brought back and pruned loses what nobody asks for in the same run, which the preview shows; one that somebody else has
+// too keeps it.
+func TestARoleIsBroughtBackAndPruned(t *testing.T) {
+	for _, shared := range []bool{false, true} {
+		inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
+			want := installation("demo")
+			mustApply(t, w, want)
+			if shared {
+				w.project(t, func(p *fakegcp.Policy) {
+					p.Bindings = append(p.Bindings, fakegcp.Binding{Role: "projects/" + ingressRole, Members: []string{"user:a@example.com"}})
+				})
+			}
+			w.Do(t, "PATCH", ingressRole+"?updateMask=includedPermissions", map[string]any{"includedPermissions": []string{"dns.changes.get", "dns.managedZones.delete"}})
+			w.Do(t, "DELETE", ingressRole, nil)
+			want.Accounts.Prune = true
+			text := preview(t, w, want)
+			contains(t, text, "brought back", "+ permission dns.changes.create")
+			if strings.Contains(text, "- permission dns.managedZones.delete") == shared {
+				t.Errorf("shared %t: plan\n%s", shared, text)
+			}
+			mustApply(t, w, want)
+			if strings.Contains(state(w), "dns.managedZones.delete") != shared {
+				t.Errorf("shared %t: there is\n%s", shared, state(w))
+			}
+			contains(t, state(w), "dns.changes.create")
+			finished(t, w, want)
+		})
+	}
+}
+
+// A deletion takes the roles that its accounts have, and those of its requests: no other role of ccoctl's that nobody has, none of
+// somebody else's making, and none that is deleted already.
+func TestADeletionTakesItsOwnRoles(t *testing.T) {
+	role := func(t *testing.T, w *world, id, title, description string) {
+		t.Helper()
+		w.Do(t, "POST", "my-project/roles", map[string]any{"roleId": id, "role": map[string]any{"title": title, "description": description,
+			"includedPermissions": []string{"dns.changes.get"}}})
+	}
+	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
+		mustApply(t, w, installation("demo"))
+		role(t, w, "others", "my-project-others", ccoctlText)
+		role(t, w, "asked", "my-project-asked", ccoctlText)
+		role(t, w, "strangers", "my-project-strangers", "of another team")
+		role(t, w, "gone", "my-project-gone", ccoctlText)
+		w.project(t, func(p *fakegcp.Policy) { // a stranger's role, and one that is gone, which an account of ours has
+			for i, b := range p.Bindings {
+				if b.Role == "projects/"+ingressRole {
+					p.Bindings = append(p.Bindings, fakegcp.Binding{Role: "projects/my-project/roles/strangers", Members: p.Bindings[i].Members},
+						fakegcp.Binding{Role: "projects/my-project/roles/gone", Members: p.Bindings[i].Members})
+					return
+				}
+			}
+			t.Error("nobody has the role")
+		})
+		w.Do(t, "DELETE", "my-project/roles/gone", nil)
+		p, err := w.client().PlanDelete(t.Context(), iam.Deletion{Name: "demo", CustomRoles: true, Requests: []string{"asked", "strangers", "gone"}})
+		check(t, err)
+		var gone []string
+		for line := range strings.Lines(shown(t, p)) {
+			if _, name, is := strings.Cut(line, "delete IAM custom role projects/my-project/roles/"); is {
+				gone = append(gone, strings.TrimSpace(name))
+			}
+		}
+		slices.Sort(gone)
+		if strings.Join(gone, " ") != "asked myproject_openshiftgcpccm myproject_openshiftingressgcp" {
+			t.Errorf("it deletes %q", gone)
+		}
+		_, err = carryOut(t.Context(), p)
+		check(t, err)
+		contains(t, state(w), `roles/others "my-project-others"`)
+	})
+}
+
+// A role that somebody has made their own since the plan, or that somebody has by then, is not deleted; one that is gone holds nothing up.
+func TestADeletionAsksAgainWhoseARoleIs(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		do      func(t *testing.T, w *world)
+		refused string
+	}{
+		{"its description", func(t *testing.T, w *world) {
+			w.Do(t, "PATCH", ingressRole+"?updateMask=description", map[string]any{"description": "of another team"})
+		}, "its description has changed meanwhile; make the plan again"},
+		{"its members", func(t *testing.T, w *world) {
+			w.project(t, func(p *fakegcp.Policy) {
+				p.Bindings = append(p.Bindings, fakegcp.Binding{Role: "projects/" + ingressRole, Members: []string{"user:a@example.com"}})
+			})
+		}, "user:a@example.com has it by now; make the plan again"},
+		{"gone", func(t *testing.T, w *world) { w.Do(t, "DELETE", ingressRole, nil) }, ""},
+	} {
+		inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
+			mustApply(t, w, installation("demo"))
+			p, err := w.client().PlanDelete(t.Context(), iam.Deletion{Name: "demo", CustomRoles: true})
+			check(t, err)
+			tt.do(t, w)
+			_, err = carryOut(t.Context(), p)
+			if tt.refused == "" {
+				check(t, err)
+				return
+			}
+			if err == nil || !strings.Contains(err.Error(), tt.refused) {
+				t.Errorf("%s: %v", tt.name, err)
+			}
+			for line := range strings.Lines(state(w)) {
+				if strings.Contains(line, "role projects/"+ingressRole) && !strings.Contains(line, "deleted=false") {
+					t.Errorf("%s: there is %s", tt.name, line)
+				}
+			}
+		})
+	}
+}
+
 // Of two roles that may be meant, one that is deleted is not brought back.
 func TestARoleThatIsThereComesFirst(t *testing.T) {
 	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
