@@ -185,7 +185,11 @@ func List[T any](ctx context.Context, c *Client, k Call, items string) ([]T, err
 	}
 	for k.Query = query; ; {
 		var page map[string]json.RawMessage
-		if err := c.Ask(bounded, k, &page); err != nil {
+		err := bounded.Err() // an answer may win against it
+		if err == nil {
+			err = c.Ask(bounded, k, &page)
+		}
+		if err != nil {
 			if bounded.Err() != nil && ctx.Err() == nil {
 				return nil, fmt.Errorf("%s: the list has not ended after %v, on page %d: see what is between here and Google", k, listTime, pages+1)
 			}
