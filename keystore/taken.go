@@ -19,6 +19,12 @@ func Algorithms(party string) []string {
 	return nil
 }
 
+// Takes reports whether a relying party takes tokens that are signed with a key.
+func Takes(party string, k VerificationKey) bool {
+	takes := Algorithms(party)
+	return takes == nil || slices.Contains(takes, k.Alg())
+}
+
 // NotTakenError reports a key whose tokens a declared relying party refuses.
 type NotTakenError struct {
 	Key   KeyID
@@ -35,7 +41,7 @@ func (e *NotTakenError) Error() string {
 func (p Policy) NotTaken(keys ...VerificationKey) (refused []*NotTakenError) {
 	for _, k := range keys {
 		for _, party := range p.Parties() {
-			if takes := Algorithms(party); takes != nil && !slices.Contains(takes, k.Alg()) {
+			if !Takes(party, k) {
 				refused = append(refused, &NotTakenError{k.ID(), k.Alg(), party})
 			}
 		}

@@ -51,7 +51,7 @@ func (v *visit) checkJWKS(d discovery) []jwksDocument {
 // maxUpload is how many keys a JWKS may have that is uploaded to a GCP workload identity pool.
 //
 // Source: https://cloud.google.com/iam/docs/workload-identity-federation-with-kubernetes
-const maxUpload = 8
+const maxUpload = keystore.MaxRotating
 
 type jwk map[string]json.RawMessage
 
@@ -225,11 +225,11 @@ func takenType(k jwk) bool {
 
 // checkTaken reports what the declared relying parties do not take of a key that is sound.
 func (v *visit) checkTaken(name string, k keystore.VerificationKey) {
-	if v.declared(finding.Entra) && !slices.Contains(keystore.Algorithms(finding.Entra), k.Alg()) {
+	if v.declared(finding.Entra) && !keystore.Takes(finding.Entra, k) {
 		v.Fail("key-ec-entra", "%s is for %s, and the key set declares entra", name, k.Alg())
 		v.about(k)
 	}
-	if v.declared(finding.GCP) && !slices.Contains(keystore.Algorithms(finding.GCP), k.Alg()) {
+	if v.declared(finding.GCP) && !keystore.Takes(finding.GCP, k) {
 		v.Fail("key-alg-gcp", "%s is for %s, and the key set declares gcp", name, k.Alg())
 		v.about(k)
 	}

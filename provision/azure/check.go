@@ -162,10 +162,9 @@ func checkTags(tags map[string]string) []error {
 	return errs
 }
 
-// checkKey refuses a key whose tokens Entra does not take
-// (https://learn.microsoft.com/entra/workload-id/workload-identity-federation-considerations).
+// checkKey refuses a key whose tokens Entra does not take.
 func checkKey(k keystore.VerificationKey) error {
-	if k.ID() == "" || k.Alg() == "RS256" {
+	if k.ID() == "" || keystore.Takes("entra", k) {
 		return nil
 	}
 	return problem(WrongAlgorithm, "the cluster would sign with key %s and %s, and Entra takes tokens signed with RS256 alone: Azure would refuse every one of them",

@@ -101,8 +101,8 @@ func (c *creation) Check(key keystore.VerificationKey) error {
 
 // checkKey returns an error for a key whose tokens Google refuses; the zero key is one that is still to be made.
 func checkKey(key keystore.VerificationKey) error {
-	if alg := key.Alg(); key.ID() != "" && alg != "RS256" && alg != "ES256" { // https://cloud.google.com/iam/docs/workload-identity-federation
-		return fmt.Errorf("the cluster's key %s is for %s, and Google takes tokens signed with RS256 or ES256 alone", key.ID(), alg)
+	if key.ID() != "" && !keystore.Takes("gcp", key) {
+		return fmt.Errorf("the cluster's key %s is for %s, and Google takes tokens signed with RS256 or ES256 alone", key.ID(), key.Alg())
 	}
 	return nil
 }

@@ -18,7 +18,7 @@ import (
 )
 
 // uploadLimit is how many keys a provider takes (google.iam.v1, Oidc.jwks_json).
-const uploadLimit = 8
+const uploadLimit = keystore.MaxRotating
 
 // jwk is a verification key with the members that an upload may have; Google refuses all others.
 type jwk struct {
