@@ -119,28 +119,21 @@ func (c *client) planAssignments(i identity, have []assignmentState, t taking) (
 			return c.addSteps(i, nil), nil
 		}
 		have, err := read(ctx)
-		if err != nil {
-			return nil, err
-		}
-		return c.addSteps(i, have), nil
+		return c.addSteps(i, have), err
 	})
 	lost, extra := c.surplus(i, have, t)
 	said.Extra = extra
 	for _, a := range lost {
 		if !contains(t.scopes, a.scope) { // perhaps a flag was forgotten
-			said.Warnings = append(said.Warnings, fmt.Sprintf("identity %s no longer has the role %s at %s", i.name, last(a.role), a.scope))
+			said.Warnings = append(said.Warnings, fmt.Sprintf("identity %s no longer has the role %s at %s", i.name, c.roleName(a.role), a.scope))
 		}
 	}
-	remove = c.stage(change, c.removeSteps(i.name, lost), func(ctx context.Context) ([]cloud.Step, error) {
-		have, err := read(ctx)
-		if err != nil {
-			return nil, err
-		}
+	remove = c.stage(change, c.removeSteps(lost), then(read, func(have []assignmentState) ([]cloud.Step, error) {
 		lost, _ := c.surplus(i, have, t)
-		return c.removeSteps(i.name, lost), nil
-	})
+		return c.removeSteps(lost), nil
+	}))
 	for _, w := range c.wantedAssignments(i) {
-		if hasAssignment(have, w.assignmentState) {
+		if binds(have, w.assignmentState) {
 			said.Notes = append(said.Notes, fmt.Sprintf("Found existing role assignment %s for user-assigned managed identity with principal ID %s at scope %s", w.roleName, w.principal, w.scope))
 		}
 	}
@@ -159,20 +152,16 @@ func (c *client) assignmentsOf(ctx context.Context, identity string) ([]assignme
 	return c.assignmentsTo(ctx, s.principal)
 }
 
-func hasAssignment(list []assignmentState, a assignmentState) bool {
-	for _, have := range list {
-		if have.key() == a.key() {
-			return true
-		}
-	}
-	return false
+// binds reports whether a list has an assignment of the same, which is what there is or what is wanted.
+func binds[A interface{ key() string }](list []A, a assignmentState) bool {
+	return slices.ContainsFunc(list, func(b A) bool { return b.key() == a.key() })
 }
 
 // addSteps returns the steps that make what is missing.
 func (c *client) addSteps(i identity, have []assignmentState) []cloud.Step {
 	var steps []cloud.Step
 	for _, w := range c.wantedAssignments(i) {
-		if hasAssignment(have, w.assignmentState) {
+		if binds(have, w.assignmentState) {
 			continue
 		}
 		principal := w.principal
@@ -218,14 +207,14 @@ type taking struct {
 func (c *client) surplus(i identity, have []assignmentState, t taking) (lost []assignmentState, extra []string) {
 	wanted := c.wantedAssignments(i)
 	for _, a := range have {
-		if wants(wanted, a) || !c.within(a.scope) || !contains(t.scopes, a.scope) && !a.ours() {
+		if binds(wanted, a) || !c.within(a.scope) || !contains(t.scopes, a.scope) && !a.ours() {
 			continue
 		}
 		if t.all && !t.none {
 			lost = append(lost, a)
 			continue
 		}
-		line := fmt.Sprintf("identity %s has the role %s at %s, which nobody asked for", i.name, nameOf(wanted, a), a.scope)
+		line := fmt.Sprintf("identity %s has the role %s at %s, which nobody asked for", i.name, c.roleName(a.role), a.scope)
 		if !t.none {
 			line += "; --prune takes it away"
 		}
@@ -234,32 +223,14 @@ func (c *client) surplus(i identity, have []assignmentState, t taking) (lost []a
 	return lost, extra
 }
 
-// nameOf returns the name of an assignment's role where it is wanted elsewhere, else the last part of its ID.
-func nameOf(wanted []wantedAssignment, a assignmentState) string {
-	for _, w := range wanted {
-		if last(w.role) == last(a.role) {
-			return w.roleName
-		}
-	}
-	return last(a.role)
-}
-
-func wants(wanted []wantedAssignment, a assignmentState) bool {
-	for _, w := range wanted {
-		if w.key() == a.key() {
-			return true
-		}
-	}
-	return false
-}
-
-// removeSteps returns the steps that delete assignments of an identity.
-func (c *client) removeSteps(identity string, lost []assignmentState) []cloud.Step {
+// removeSteps returns the steps that delete assignments.
+func (c *client) removeSteps(lost []assignmentState) []cloud.Step {
 	var steps []cloud.Step
 	for _, a := range lost {
+		role := c.roleName(a.role)
 		steps = append(steps, cloud.Step{
-			Key: a.key(), Diff: []string{fmt.Sprintf("- role %s at %s", last(a.role), a.scope)},
-			Line: fmt.Sprintf("Deleted role assignment for role %s with user-assigned managed identity principal ID %s at scope %s", identity, a.principal, a.scope),
+			Key: a.key(), Diff: []string{fmt.Sprintf("- role %s at %s", role, a.scope)},
+			Line: fmt.Sprintf("Deleted role assignment for role %s with user-assigned managed identity principal ID %s at scope %s", role, a.principal, a.scope),
 			Call: func(ctx context.Context) (cloud.Answer, error) {
 				_, err := arm.Send(ctx, c.Client, "Microsoft.Authorization/roleAssignments/delete", func(ctx context.Context) (armauthorization.RoleAssignmentsClientDeleteByIDResponse, error) {
 					return c.Assignments.DeleteByID(ctx, strings.TrimPrefix(a.id, "/"), nil)
@@ -280,19 +251,16 @@ func (c *client) planDeleteAssignments(identity string, have []assignmentState) 
 				in = append(in, a)
 			} else {
 				notes = append(notes, fmt.Sprintf("The role %s of identity %s at %s stays, as it is outside of subscription %s; what deletes it: az role assignment delete --ids %s",
-					last(a.role), identity, a.scope, c.Subscription, a.id))
+					c.roleName(a.role), identity, a.scope, c.Subscription, a.id))
 			}
 		}
 		return in, notes
 	}
 	change := plan.Change{Verb: plan.Delete, Thing: assignmentThing, Name: identity}
 	in, notes := inside(have)
-	return c.stage(change, c.removeSteps(identity, in), func(ctx context.Context) ([]cloud.Step, error) {
-		have, err := c.assignmentsOf(ctx, identity)
-		if err != nil {
-			return nil, err
-		}
+	read := func(ctx context.Context) ([]assignmentState, error) { return c.assignmentsOf(ctx, identity) }
+	return c.stage(change, c.removeSteps(in), then(read, func(have []assignmentState) ([]cloud.Step, error) {
 		in, _ := inside(have)
-		return c.removeSteps(identity, in), nil
-	}), notes
+		return c.removeSteps(in), nil
+	})), notes
 }

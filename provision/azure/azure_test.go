@@ -215,7 +215,7 @@ func TestOthersThingsSurvive(t *testing.T) {
 	if wrote := w.writes(); len(wrote) > 0 {
 		t.Errorf("it wrote %q", wrote)
 	}
-	scene.Held(t, w.Reported(), "warning identity "+us.Name+" has the role b24988ac-6180-42a0-ab88-20f7382dd24c at ", "--prune takes it away")
+	scene.Held(t, w.Reported(), "warning identity "+us.Name+" has the role Contributor at ", "--prune takes it away")
 	o.Prune = true
 	_, err = azure.CreateIdentities(t.Context(), o)
 	must(t, err)

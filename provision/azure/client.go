@@ -1,6 +1,7 @@
 package azure
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strings"
@@ -20,12 +21,13 @@ type client struct {
 	seen map[string]identityState // by name in lower case: as Azure last showed it
 	made map[string]bool          // by name in lower case: identities that this run has made
 	role map[string]string        // by name in lower case: the IDs of roles
+	name map[string]string        // by GUID: the names of roles
 	bare map[string]bool          // by kind and name in lower case: identities made by this run, on which nothing hangs yet
 }
 
 func open(o Options, onWait func(cloud.Wait)) (*client, error) {
 	c, err := arm.Open(arm.Account{Endpoint: o.Endpoint, Subscription: o.Subscription, Tenant: o.Tenant}, onWait)
-	return &client{Client: c, seen: map[string]identityState{}, made: map[string]bool{}, role: map[string]string{}, bare: map[string]bool{}}, err
+	return &client{Client: c, seen: map[string]identityState{}, made: map[string]bool{}, role: map[string]string{}, name: map[string]string{}, bare: map[string]bool{}}, err
 }
 
 // errRate is why a call about federated credentials waits.
@@ -53,6 +55,37 @@ func stage(api cloud.API, change plan.Change, steps []cloud.Step, read cloud.Rem
 		s[i].Verb = verb
 	}
 	return s
+}
+
+// thing is one that a run makes or brings up to date: a group, an identity or a custom role.
+type thing[S any] struct {
+	kind, name string
+	read       func(context.Context) (*S, error)   // nil if it is not there
+	steps      func(have *S) ([]cloud.Step, error) // from what is there
+}
+
+// planThing plans to make a thing, or to change what was read of it.
+func planThing[S any](api cloud.API, t thing[S], have *S) (plan.Plan, error) {
+	steps, err := t.steps(have)
+	if err != nil {
+		return plan.Plan{}, err
+	}
+	change := plan.Change{Verb: plan.Update, Thing: t.kind, Name: t.name}
+	if have == nil {
+		change.Verb = plan.Create
+	}
+	return plan.Of(nil, stage(api, change, steps, then(t.read, t.steps))), nil
+}
+
+// then returns the steps from what is read.
+func then[S any](read func(context.Context) (S, error), steps func(S) ([]cloud.Step, error)) cloud.Remaining {
+	return func(ctx context.Context) ([]cloud.Step, error) {
+		have, err := read(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return steps(have)
+	}
 }
 
 // confirmed returns the steps that read returns, and then none as soon as each of these was accepted.
@@ -145,6 +178,13 @@ func (c *client) learnRole(name, id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.role[strings.ToLower(name)] = id
+}
+
+// roleName returns the name of a role by its ID; the GUID if Azure does not show one.
+func (c *client) roleName(id string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return cmp.Or(c.name[last(id)], last(id))
 }
 
 // each calls f for every element of a list at once, as far as calls may be under way, and joins the errors.

@@ -7,7 +7,6 @@ import (
 
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/keystore"
-	"github.com/keypost/keypost/keystore/catalog"
 	"github.com/keypost/keypost/provision/ccoctl"
 	"github.com/keypost/keypost/provision/install"
 	"github.com/keypost/keypost/provision/plan"
@@ -38,9 +37,6 @@ func Create(ctx context.Context, o CreateOptions) (Created, error) {
 			c.Lines(c.set.skipped)
 			return Created{}, err
 		}
-	}
-	if _, err := c.checkStored(ctx); err != nil {
-		return Created{}, err
 	}
 	made, err := c.Create(ctx, install.CreateOptions{
 		PublicKey: o.PublicKey, Stored: o.Stored, Identities: c.wanted, Notes: c.set.skipped, Party: "Azure", Parallel: o.parallel(),
@@ -73,48 +69,27 @@ func (c *creation) Check(key keystore.VerificationKey) error {
 	return errors.Join(c.o.check(c.set.identities), checkPart("issuer URL", c.IssuerURL), checkKey(key))
 }
 
-// checkIssuer is checkStored for identities of an issuer that is published already, by whomever.
+// checkIssuer looks, before anybody is called, for the key set of an issuer that is published already, and checks its keys.
 func (r *run) checkIssuer(ctx context.Context) error {
-	published, err := r.checkStored(ctx)
-	r.unknown = !published && r.Store.Open != nil
-	return err
-}
-
-// checkStored checks the keys that are published under the issuer URL already, before anybody is called, and reports whether a key set
-// has that URL.
-func (r *run) checkStored(ctx context.Context) (published bool, err error) {
-	if r.Mode == install.DryRun || r.IssuerURL == "" {
-		return false, nil
-	}
 	if r.Store.Open == nil {
 		r.Warn("the algorithm of the cluster's keys was not checked, as no store was given (--store): Entra takes tokens signed with RS256 alone")
-		return false, nil
+		return nil
 	}
-	defer r.During("still reading the key store")()
-	st, err := r.Store.Open(ctx)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
+	stored, err := r.ReadStore(ctx)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
-	if err != nil {
-		return false, err
-	}
-	all, err := catalog.ReadAll(ctx, st)
-	if err != nil {
-		return false, err
-	}
-	set, published := all.InUse(r.IssuerURL)
-	if !published {
-		return false, nil
-	}
+	set, published := stored.InUse(r.IssuerURL)
+	r.unknown = !published
 	for _, k := range set.Keys() {
 		if k.State == keystore.Retired {
 			continue
 		}
 		if err := checkKey(k.VerificationKey); err != nil {
-			return true, err
+			return err
 		}
 	}
-	return true, nil
+	return nil
 }
 
 func (c *creation) Identify(ctx context.Context) error {

@@ -160,7 +160,7 @@ func place(have, want []credential, w credential, shared bool) replacement {
 		w.name = have[at].name
 		return replacement{w, &have[at]}
 	}
-	w.name = otherCredentialName(w.name, w.issuer+" "+w.subject)
+	w.name = suffixed(w.name, w.issuer+" "+w.subject)
 	if at := slices.IndexFunc(have, func(h credential) bool { return strings.EqualFold(h.name, w.name) }); at >= 0 {
 		return replacement{w, &have[at]}
 	}

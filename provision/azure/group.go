@@ -52,47 +52,27 @@ func (c *client) readGroup(ctx context.Context, name string) (*groupState, error
 	return &s, nil
 }
 
-// group is a resource group as it should be.
-type group struct {
-	name, location string
-	owner          owner
-	tags           map[string]string // beside the owner's
-	adopt          bool
+// planGroup plans to make the group h, or to tag it.
+func (c *client) planGroup(h home, have *groupState) (plan.Plan, error) {
+	p, err := planThing(c.API, thing[groupState]{groupThing, h.group,
+		func(ctx context.Context) (*groupState, error) { return c.readGroup(ctx, h.group) },
+		func(have *groupState) ([]cloud.Step, error) { return c.groupSteps(h, have) }}, have)
+	if have != nil {
+		p.Notes = []string{"Found existing resource group " + have.id}
+	}
+	return p, err
 }
 
-// planGroup plans to make a group, or to tag it.
-func (c *client) planGroup(g group, have *groupState) (plan.Plan, error) {
-	steps, err := c.groupSteps(g, have)
-	if err != nil {
-		return plan.Plan{}, err
-	}
-	change := plan.Change{Verb: plan.Update, Thing: groupThing, Name: g.name}
-	var notes []string
-	if have == nil {
-		change.Verb = plan.Create
-	} else {
-		notes = []string{"Found existing resource group " + have.id}
-	}
-	return plan.Of(notes, c.stage(change, steps, func(ctx context.Context) ([]cloud.Step, error) {
-		have, err := c.readGroup(ctx, g.name)
-		if err != nil {
-			return nil, err
-		}
-		return c.groupSteps(g, have)
-	})), nil
-}
-
-// groupSteps returns the steps from have to g.
-func (c *client) groupSteps(g group, have *groupState) ([]cloud.Step, error) {
-	want := g.owner.tags(g.tags)
-	id := "/subscriptions/" + c.Subscription + "/resourceGroups/" + g.name
+// groupSteps returns the steps from have to the group h.
+func (c *client) groupSteps(h home, have *groupState) ([]cloud.Step, error) {
+	want, id := h.owner.tags(h.tags), c.scope()+"/resourceGroups/"+h.group
 	if have == nil {
 		_, diff := missingTags(nil, want)
-		return []cloud.Step{{Key: "put", Line: "Created resource group " + id, Diff: append([]string{"+ region " + g.location}, diff...),
+		return []cloud.Step{{Key: "put", Line: "Created resource group " + id, Diff: append([]string{"+ region " + h.location}, diff...),
 			Call: func(ctx context.Context) (cloud.Answer, error) {
 				_, err := arm.Send(ctx, c.Client, "Microsoft.Resources/subscriptions/resourceGroups/write",
 					func(ctx context.Context) (armresources.ResourceGroupsClientCreateOrUpdateResponse, error) {
-						return c.Groups.CreateOrUpdate(ctx, g.name, armresources.ResourceGroup{Location: &g.location, Tags: arm.Pointers(want)}, nil)
+						return c.Groups.CreateOrUpdate(ctx, h.group, armresources.ResourceGroup{Location: &h.location, Tags: arm.Pointers(want)}, nil)
 					})
 				return arm.Answer(err)
 			}}}, nil
@@ -100,19 +80,13 @@ func (c *client) groupSteps(g group, have *groupState) ([]cloud.Step, error) {
 	switch {
 	case have.deleting:
 		return nil, fmt.Errorf("resource group %s is being deleted: run it again once it is gone", have.name)
-	case location(have.location) != location(g.location):
+	case location(have.location) != location(h.location):
 		return nil, fmt.Errorf("resource group %s is in the region %s, and a group does not move to %s: choose that region, or another group",
-			have.name, have.location, g.location)
-	case !g.owner.owns(have.tags) && !g.adopt:
-		return nil, g.owner.refuse(groupThing+" "+have.name, have.tags)
+			have.name, have.location, h.location)
+	case !h.owner.owns(have.tags) && !h.adopt:
+		return nil, h.owner.refuse(groupThing+" "+have.name, have.tags)
 	}
-	missing, diff := missingTags(have.tags, want)
-	if len(diff) == 0 {
-		return nil, nil
-	}
-	return []cloud.Step{{Key: "tag", Line: "Updated tags of resource group " + have.id, Diff: diff, Call: func(ctx context.Context) (cloud.Answer, error) {
-		return c.patchTags(ctx, id, armresources.TagsPatchOperationMerge, missing)
-	}}}, nil
+	return c.tagSteps(id, "Updated tags of resource group "+have.id, have.tags, want), nil
 }
 
 // content is something in a resource group.

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/msi/armmsi"
-	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources"
 
 	"github.com/keypost/keypost/provision/azure/arm"
 	"github.com/keypost/keypost/provision/cloud"
@@ -88,7 +87,7 @@ func (c *client) readIdentity(ctx context.Context, group, name string) (*identit
 	return &s, nil
 }
 
-// home is where identities are, and whose they are.
+// home is a resource group with what is in it, and whose that is.
 type home struct {
 	group, location string
 	owner           owner
@@ -98,24 +97,13 @@ type home struct {
 
 // planIdentity plans to make an identity, or to tag it.
 func (c *client) planIdentity(h home, name string, have *identityState) (plan.Plan, error) {
-	steps, err := c.identitySteps(h, name, have)
-	if err != nil {
-		return plan.Plan{}, err
+	p, err := planThing(c.API, thing[identityState]{identityThing, name,
+		func(ctx context.Context) (*identityState, error) { return c.readIdentity(ctx, h.group, name) },
+		func(have *identityState) ([]cloud.Step, error) { return c.identitySteps(h, name, have) }}, have)
+	if have != nil {
+		p.Notes = []string{"Found existing user-assigned managed identity " + have.id}
 	}
-	change := plan.Change{Verb: plan.Update, Thing: identityThing, Name: name}
-	var notes []string
-	if have == nil {
-		change.Verb = plan.Create
-	} else {
-		notes = []string{"Found existing user-assigned managed identity " + have.id}
-	}
-	return plan.Of(notes, c.stage(change, steps, func(ctx context.Context) ([]cloud.Step, error) {
-		have, err := c.readIdentity(ctx, h.group, name)
-		if err != nil {
-			return nil, err
-		}
-		return c.identitySteps(h, name, have)
-	})), nil
+	return p, err
 }
 
 // identitySteps returns the steps from have to an identity of this name. Its region stays: it matters to nobody but Azure.
@@ -146,17 +134,11 @@ func (c *client) identitySteps(h home, name string, have *identityState) ([]clou
 	if !h.owner.owns(have.tags) && !h.adopt {
 		return nil, h.owner.refuse(identityThing+" "+name, have.tags)
 	}
-	missing, diff := missingTags(have.tags, want)
-	if len(diff) == 0 {
-		return nil, nil
-	}
-	return []cloud.Step{{Key: "tag", Line: "Updated user-assigned managed identity " + have.id, Diff: diff, Call: func(ctx context.Context) (cloud.Answer, error) {
-		return c.patchTags(ctx, c.identityID(h.group, name), armresources.TagsPatchOperationMerge, missing)
-	}}}, nil
+	return c.tagSteps(c.identityID(h.group, name), "Updated user-assigned managed identity "+have.id, have.tags, want), nil
 }
 
 func (c *client) identityID(group, name string) string {
-	return "/subscriptions/" + c.Subscription + "/resourceGroups/" + group + "/providers/Microsoft.ManagedIdentity/userAssignedIdentities/" + name
+	return c.scope() + "/resourceGroups/" + group + "/providers/Microsoft.ManagedIdentity/userAssignedIdentities/" + name
 }
 
 // planDeleteIdentity plans to delete an identity with its federated credentials.
@@ -177,11 +159,6 @@ func (c *client) planDeleteIdentity(h home, have identityState) plan.Stage {
 			}}}, nil
 	}
 	first, _ := steps(&have) // it is the owner's
-	return c.stage(plan.Change{Verb: plan.Delete, Thing: identityThing, Name: have.name}, first, func(ctx context.Context) ([]cloud.Step, error) {
-		have, err := c.readIdentity(ctx, h.group, have.name)
-		if err != nil {
-			return nil, err
-		}
-		return steps(have)
-	})
+	read := func(ctx context.Context) (*identityState, error) { return c.readIdentity(ctx, h.group, have.name) }
+	return c.stage(plan.Change{Verb: plan.Delete, Thing: identityThing, Name: have.name}, first, then(read, steps))
 }

@@ -177,14 +177,10 @@ func (r *run) changeCredentials(m moving, steps func([]credential) ([]cloud.Step
 	if err != nil {
 		return nil, err
 	}
-	change := plan.Change{Verb: plan.Update, Thing: credentialsThing, Name: m.name}
-	return r.client.stage(change, first, func(ctx context.Context) ([]cloud.Step, error) {
-		have, err := r.client.readCredentials(ctx, r.o.OIDCGroup, m.name)
-		if err != nil {
-			return nil, err
-		}
-		return steps(have)
-	}), nil
+	read := func(ctx context.Context) ([]credential, error) {
+		return r.client.readCredentials(ctx, r.o.OIDCGroup, m.name)
+	}
+	return r.client.stage(plan.Change{Verb: plan.Update, Thing: credentialsThing, Name: m.name}, first, then(read, steps)), nil
 }
 
 // FinishMigration takes the old issuer's credentials away, once no token of it can be in use. Before that, the error is the

@@ -417,3 +417,58 @@ func TestAnswersAreBounded(t *testing.T) {
 		}
 	}
 }
+
+// Whatever is said of an assignment names its role as Azure does, also one that this run does not ask for.
+func TestRolesAreNamed(t *testing.T) {
+	const reader, contributor = "acdd72a7-3385-48ef-bd42-f606fba81ae7", "b24988ac-6180-42a0-ab88-20f7382dd24c"
+	w := newWorld(t, fakeazure.Options{VaryCase: true})
+	o := azure.WorkloadOptions{Options: w.elsewhere(), For: "--name", Roles: []string{"Reader"},
+		ServiceAccounts: []install.ServiceAccount{{Namespace: "logging", Name: "loki"}}}
+	o.Name, o.OIDCGroup, o.InstallGroup = "loki", "observability", ""
+	_, err := azure.CreateIdentity(t.Context(), o)
+	must(t, err)
+	o.Roles, o.Mode = []string{"Contributor"}, install.Preview
+	shown, err := azure.CreateIdentity(t.Context(), o)
+	must(t, err)
+	scene.Held(t, preview(shown.Preview), "identity loki has the role Reader at /")
+	o.Prune = true
+	shown, err = azure.CreateIdentity(t.Context(), o)
+	must(t, err)
+	scene.Held(t, preview(shown.Preview), "- role Reader at /", "identity loki no longer has the role Reader at /")
+	o.Mode = install.Apply
+	w.Reported()
+	_, err = azure.CreateIdentity(t.Context(), o)
+	must(t, err)
+	said := w.Reported()
+	scene.Held(t, said, "Deleted role assignment for role Reader with user-assigned managed identity principal ID ")
+
+	_, err = azure.CreateIdentities(t.Context(), w.identities(t, usual()...))
+	must(t, err)
+	w.Reported()
+	_, err = azure.Delete(t.Context(), azure.DeleteOptions{Options: w.options()})
+	must(t, err)
+	said += w.Reported()
+	scene.Held(t, said, "Deleted role assignment for role Contributor with")
+	scene.Held(t, said, "Deleted role assignment for role prod-a-ns-storage-creds with")
+	if strings.Contains(said, reader) || strings.Contains(said, contributor) {
+		t.Errorf("it names the ID of a role:\n%s", said)
+	}
+}
+
+// A role that is gone has no name: it is called by its ID, and goes all the same.
+func TestARoleThatIsGoneIsNamedByItsID(t *testing.T) {
+	w := newWorld(t, fakeazure.Options{})
+	o := w.identities(t, usual()...)
+	_, err := azure.CreateIdentities(t.Context(), o)
+	must(t, err)
+	w.Fault(func(c fakeazure.Call) fakeazure.Fault {
+		if c.Action == "GetDefinition" {
+			return fakeazure.Fail(404, "RoleDefinitionDoesNotExist", "gone")
+		}
+		return fakeazure.Fault{}
+	})
+	w.Reported()
+	_, err = azure.Delete(t.Context(), azure.DeleteOptions{Options: w.options()})
+	must(t, err)
+	scene.Held(t, w.Reported(), "Deleted role assignment for role b24988ac-6180-42a0-ab88-20f7382dd24c with")
+}

@@ -33,9 +33,6 @@ func credentialName(account string) string {
 	return suffixed(account, account)
 }
 
-// otherCredentialName returns the name of a second credential of the same account, for another issuer.
-func otherCredentialName(name, issuer string) string { return suffixed(name, issuer) }
-
 // suffixed returns a name that Azure takes, with a hash in its end.
 func suffixed(name, hashed string) string {
 	sum := sha256.Sum256([]byte(hashed))

@@ -106,6 +106,17 @@ func missingTags(have, want map[string]string) (missing map[string]string, diff 
 	return missing, diff
 }
 
+// tagSteps returns the step that gives a group or an identity, by its ID, the tags that it lacks; none if it lacks none.
+func (c *client) tagSteps(id, line string, have, want map[string]string) []cloud.Step {
+	missing, diff := missingTags(have, want)
+	if len(diff) == 0 {
+		return nil
+	}
+	return []cloud.Step{{Key: "tag", Line: line, Diff: diff, Call: func(ctx context.Context) (cloud.Answer, error) {
+		return c.patchTags(ctx, id, armresources.TagsPatchOperationMerge, missing)
+	}}}
+}
+
 // patchTags merges tags into those of a group or an identity, by its ID, or deletes them there. The other tags stay, also those that
 // somebody else writes at the same time: a PATCH of the thing itself would replace them all
 // (https://learn.microsoft.com/rest/api/resources/tags/update-at-scope).

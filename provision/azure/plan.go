@@ -89,10 +89,7 @@ func (r *run) readIdentities(ctx context.Context, group *errgroup.Group, w *worl
 		roles = append(roles, i.roles...)
 	}
 	for _, name := range distinct(roles) {
-		group.Go(func() error {
-			_, err := r.client.existingRole(ctx, name)
-			return err
-		})
+		group.Go(func() error { return r.client.findExisting(ctx, name) })
 	}
 }
 
@@ -106,8 +103,10 @@ func (r *run) readHanging(ctx context.Context, w *world, there []identity) error
 			return err
 		})
 		group.Go(func() (err error) {
-			h.assignments, err = r.client.assignmentsOf(ctx, i.name)
-			return err
+			if h.assignments, err = r.client.assignmentsOf(ctx, i.name); err != nil {
+				return err
+			}
+			return r.client.nameRoles(ctx, h.assignments)
 		})
 		return h, group.Wait()
 	})
@@ -134,7 +133,9 @@ func (r *run) planGroups(w *world) (plan.Plan, error) {
 	var all plan.Plan
 	var stage plan.Stage
 	for _, name := range present([]string{r.o.OIDCGroup, r.o.InstallGroup}) {
-		p, err := r.client.planGroup(group{name: name, location: r.o.Region, owner: r.owner, tags: r.o.Tags, adopt: r.o.Adopt}, w.group(name))
+		h := r.home()
+		h.group = name
+		p, err := r.client.planGroup(h, w.group(name))
 		if err != nil {
 			return plan.Plan{}, err
 		}
@@ -303,6 +304,9 @@ func (r *run) planRemoval(ctx context.Context, identities []identityState, roles
 	for _, s := range identities {
 		r.client.learn(s)
 		own, err := r.client.boundTo(all, s.principal)
+		if err == nil {
+			err = r.client.nameRoles(ctx, own)
+		}
 		if err != nil {
 			return plan.Plan{}, err
 		}

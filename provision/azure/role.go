@@ -23,7 +23,8 @@ type roleState struct {
 	denied                      []string // what is taken out of these, which nobody asks for
 }
 
-func stateOfRole(d armauthorization.RoleDefinition) roleState {
+// stateOfRole also remembers the role's name.
+func (c *client) stateOfRole(d armauthorization.RoleDefinition) roleState {
 	s := roleState{id: arm.Deref(d.ID), guid: last(arm.Deref(d.ID))}
 	if p := d.Properties; p != nil {
 		s.name, s.description, s.scopes = arm.Deref(p.RoleName), arm.Deref(p.Description), arm.Values(p.AssignableScopes)
@@ -32,6 +33,9 @@ func stateOfRole(d armauthorization.RoleDefinition) roleState {
 			s.denied = append(append(s.denied, arm.Values(m.NotActions)...), arm.Values(m.NotDataActions)...)
 		}
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.name[s.guid] = s.name
 	return s
 }
 
@@ -41,7 +45,23 @@ func (c *client) readRoles(ctx context.Context, filter string) ([]roleState, err
 	return arm.All(ctx, arm.PagesOf(c.Client, "Microsoft.Authorization/roleDefinitions/read",
 		c.Definitions.NewListPager(c.scope(), options)), func(p armauthorization.RoleDefinitionsClientListResponse) []*armauthorization.RoleDefinition {
 		return p.Value
-	}, stateOfRole)
+	}, c.stateOfRole)
+}
+
+// nameRoles makes the names of the roles in a list of assignments known, for what is said of them. One that is gone has none.
+func (c *client) nameRoles(ctx context.Context, list []assignmentState) error {
+	for _, a := range list {
+		if guid := last(a.role); c.roleName(a.role) == guid && arm.IsGUID(guid) {
+			d, err := arm.Send(ctx, c.Client, "Microsoft.Authorization/roleDefinitions/read", func(ctx context.Context) (armauthorization.RoleDefinitionsClientGetResponse, error) {
+				return c.Definitions.Get(ctx, c.scope(), guid, nil)
+			})
+			if err != nil && !arm.IsMissing(err) {
+				return err
+			}
+			c.stateOfRole(d.RoleDefinition)
+		}
+	}
+	return nil
 }
 
 // roleAPI is Azure for custom roles: the name of one that was deleted is free again after a minute, that of another
@@ -53,9 +73,6 @@ func (c *client) roleAPI() cloud.API {
 }
 
 func (c *client) scope() string { return "/subscriptions/" + c.Subscription }
-
-// byName is the filter for roles of one name.
-func byName(name string) string { return "roleName eq '" + strings.ReplaceAll(name, "'", "''") + "'" }
 
 // customRoles is the filter for roles that Azure does not bring.
 const customRoles = "type eq 'CustomRole'"
@@ -70,18 +87,23 @@ func findRole(roles []roleState, name string) *roleState {
 	return nil
 }
 
-// existingRole finds a role that somebody else has made, mostly Azure.
-func (c *client) existingRole(ctx context.Context, name string) (string, error) {
-	roles, err := c.readRoles(ctx, byName(name))
-	if err != nil {
-		return "", err
-	}
-	found := findRole(roles, name)
-	if found == nil {
-		return "", fmt.Errorf("subscription %s knows no role %q: its name is asked for, and neither a display name in another language nor an ID", c.Subscription, name)
+// readRole returns nil for a role that is not there.
+func (c *client) readRole(ctx context.Context, name string) (*roleState, error) {
+	roles, err := c.readRoles(ctx, "roleName eq '"+strings.ReplaceAll(name, "'", "''")+"'")
+	return findRole(roles, name), err
+}
+
+// findExisting finds a role that somebody else has made, mostly Azure.
+func (c *client) findExisting(ctx context.Context, name string) error {
+	found, err := c.readRole(ctx, name)
+	switch {
+	case err != nil:
+		return err
+	case found == nil:
+		return fmt.Errorf("subscription %s knows no role %q: its name is asked for, and neither a display name in another language nor an ID", c.Subscription, name)
 	}
 	c.learnRole(name, found.id)
-	return found.id, nil
+	return nil
 }
 
 // planRole plans the custom role of an identity.
@@ -89,24 +111,13 @@ func (c *client) planRole(h home, i identity, have *roleState) (plan.Plan, error
 	if !i.custom() {
 		return plan.Plan{}, nil
 	}
-	steps, err := c.roleSteps(h, i, have)
-	if err != nil {
-		return plan.Plan{}, err
+	p, err := planThing(c.roleAPI(), thing[roleState]{roleThing, i.name,
+		func(ctx context.Context) (*roleState, error) { return c.readRole(ctx, i.name) },
+		func(have *roleState) ([]cloud.Step, error) { return c.roleSteps(h, i, have) }}, have)
+	if have != nil {
+		p.Notes = []string{fmt.Sprintf("Found existing customRole %s %s", i.name, have.id)}
 	}
-	change := plan.Change{Verb: plan.Update, Thing: roleThing, Name: i.name}
-	var notes []string
-	if have == nil {
-		change.Verb = plan.Create
-	} else {
-		notes = []string{fmt.Sprintf("Found existing customRole %s %s", i.name, have.id)}
-	}
-	return plan.Of(notes, stage(c.roleAPI(), change, steps, func(ctx context.Context) ([]cloud.Step, error) {
-		roles, err := c.readRoles(ctx, byName(i.name))
-		if err != nil {
-			return nil, err
-		}
-		return c.roleSteps(h, i, findRole(roles, i.name))
-	})), nil
+	return p, err
 }
 
 // roleSteps returns the steps from have to the custom role of i. A PUT replaces the whole role, which is written only if it
@@ -195,11 +206,6 @@ func (c *client) planDeleteRole(o owner, have roleState) plan.Stage {
 		}}}, nil
 	}
 	first, _ := steps(&have) // it is the owner's
-	return c.stage(plan.Change{Verb: plan.Delete, Thing: roleThing, Name: have.name}, first, func(ctx context.Context) ([]cloud.Step, error) {
-		roles, err := c.readRoles(ctx, byName(have.name))
-		if err != nil {
-			return nil, err
-		}
-		return steps(findRole(roles, have.name))
-	})
+	read := func(ctx context.Context) (*roleState, error) { return c.readRole(ctx, have.name) }
+	return c.stage(plan.Change{Verb: plan.Delete, Thing: roleThing, Name: have.name}, first, then(read, steps))
 }

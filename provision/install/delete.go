@@ -32,15 +32,20 @@ func (r *Run) publishedBy(ctx context.Context, url string) (s keystore.KeySet, a
 	if r.Store.Open == nil {
 		return s, false
 	}
-	defer r.During("still reading the key store")()
-	st, err := r.Store.Open(ctx)
-	if err != nil {
-		return s, false
-	}
-	c, err := catalog.ReadAll(ctx, st)
+	c, err := r.ReadStore(ctx)
 	if err != nil {
 		return s, false
 	}
 	s, found := c.InUse(url)
 	return s, found || len(c.Unread) == 0
+}
+
+// ReadStore reads the store that was given. The error of one that is not there is [fs.ErrNotExist].
+func (r *Run) ReadStore(ctx context.Context) (catalog.Contents, error) {
+	defer r.During("still reading the key store")()
+	st, err := r.Store.Open(ctx)
+	if err != nil {
+		return catalog.Contents{}, err
+	}
+	return catalog.ReadAll(ctx, st)
 }

@@ -12,7 +12,7 @@ type Error struct {
 	KeySet   keystore.Name // with NotServed, OnlyCopies, OthersKey, KeyNeeded and KeyNotPublished
 	File     string        // with HalfKeyPair: the public key. With OthersDir: the manifest with the other issuer URL. With OthersKey and Withdrawn: the source of the key. With KeyNotPublished: the source of the missing key
 	Spent    bool          // with Withdrawn: the key of File was published there before, so that it can never be again
-	Provider string        // its ARN, with ProviderUnread, UnknownAudience and LostAudience
+	Provider string        // its ARN or, in another cloud, its ID, with ProviderUnread, UnknownAudience and LostAudience
 	Audience string        // with UnknownAudience and LostAudience
 	Err      error
 }
@@ -31,7 +31,7 @@ const (
 	KeyPairMismatch                    // the key files are not the two halves of one key
 	OtherSigningKey                    // another cluster's signing key is in the place from which the installer takes it
 	NoRequests                         // a directory has no CredentialsRequest; a cluster without roles does not start
-	ForeignProvider                    // the provider is of another account or partition than the credentials
+	ForeignProvider                    // the provider is of another account or partition than the credentials, or for another issuer
 	ProviderUnread                     // the provider cannot be read; perhaps it is not there
 	UnknownAudience                    // the provider takes no tokens for an audience
 	LostAudience                       // the old issuer's provider takes an audience that the new one's would not
