@@ -1,0 +1,118 @@
+package gcp_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/provision/gcp"
+	"github.com/keypost/keypost/provision/gcp/iam"
+	"github.com/keypost/keypost/provision/install"
+	"github.com/keypost/keypost/test/fakegcp"
+	"github.com/keypost/keypost/test/keys"
+)
+
+// copyOfSite is what a policy calls the copy of the keys that the provider of the site holds.
+var copyOfSite = "gcp-upload:" + strings.TrimPrefix(broughtProvider, "//iam.googleapis.com/")
+
+// strange is the JWKS of a key that no store of a test has.
+func strange(t *testing.T) string {
+	t.Helper()
+	key, err := keystore.NewPublic(keys.NewRSA()().Public())
+	check(t, err)
+	jwks, err := (&install.Publication{Name: "strange", URL: bucket, Keys: []keystore.VerificationKey{key}, Dev: true}).JWKS()
+	check(t, err)
+	return string(jwks)
+}
+
+// only returns the one provider of the site.
+func (s *site) only(t *testing.T) fakegcp.Provider {
+	t.Helper()
+	all := s.State().Providers
+	if len(all) != 1 {
+		t.Fatalf("there are %d providers: %+v", len(all), all)
+	}
+	return all[0]
+}
+
+// A new key set's policy names the copy where Google has one, and Google where that fetches the keys; the result names the copy likewise.
+func TestTheCopyIsNamedWhereThereIsOne(t *testing.T) {
+	for _, upload := range []bool{false, true} {
+		s := newSite(t)
+		s.WriteKeys(t)
+		made := s.install(t, func(o *gcp.CreateOptions) { o.Upload = upload })
+		want := map[bool]string{false: "gcp", true: copyOfSite}[upload]
+		set, _, err := s.Store.Load(t.Context(), "prod-a")
+		check(t, err)
+		if got := set.Policy().RelyingParties; !slices.Equal(got, []string{want}) {
+			t.Errorf("upload %t: the policy names %q, want %s", upload, got, want)
+		}
+		if (made.Copy == copyOfSite) != upload || !upload && made.Copy != "" {
+			t.Errorf("upload %t: the copy is %q", upload, made.Copy)
+		}
+		if held := s.only(t).OIDC.JWKS; (held != "") != upload {
+			t.Errorf("upload %t: the provider holds %q", upload, held)
+		}
+	}
+}
+
+// Whether the keys may be uploaded is asked once, of what was stored before the run changed anything, and of nobody where Google fetches them.
+func TestAnUploadIsCheckedOnce(t *testing.T) {
+	for _, upload := range []bool{false, true} {
+		s := newSite(t)
+		s.WriteKeys(t)
+		var asked []string
+		ask := func(o *gcp.CreateOptions) {
+			o.Upload = upload
+			o.CheckUpload = func(_ context.Context, stored keystore.KeySet, party string) (iam.Replace, error) {
+				asked = append(asked, string(stored.Name())+" for "+party)
+				return "", nil
+			}
+		}
+		s.install(t, ask)
+		s.install(t, ask)
+		var want []string
+		if upload {
+			want = []string{" for " + copyOfSite, "prod-a for " + copyOfSite}
+		}
+		if !slices.Equal(asked, want) {
+			t.Errorf("upload %t: asked about %q", upload, asked)
+		}
+	}
+}
+
+// Of a copy with other keys a run replaces what the check lets it, and one that may not goes no further; nor does one whose check says no.
+func TestACopyIsReplacedAsTheCheckSays(t *testing.T) {
+	older := errors.New("the store is behind")
+	for _, tt := range []struct {
+		replace iam.Replace
+		err     error
+		want    iam.Problem
+	}{
+		{"", nil, 0},
+		{iam.ReplaceAdding, nil, iam.UnknownCopy},
+		{iam.ReplaceNothing, nil, iam.UnknownCopy},
+		{"", older, 0},
+	} {
+		s := newSite(t)
+		key := s.WriteKeys(t)
+		s.install(t, func(o *gcp.CreateOptions) { o.Upload = true })
+		s.provider(t, "oidc.jwksJson", strange(t))
+		s.ResetCalls()
+		accounts := s.requests(t, usual()...)
+		o := gcp.CreateOptions{Options: s.options(), Accounts: &accounts}
+		o.Upload = true
+		o.CheckUpload = func(context.Context, keystore.KeySet, string) (iam.Replace, error) { return tt.replace, tt.err }
+		_, err := gcp.Create(t.Context(), o)
+		refused := tt.err != nil || tt.want != 0
+		if (err != nil) != refused || problemOf(err) != tt.want || tt.err != nil && !errors.Is(err, tt.err) || refused && s.Writes() > 0 {
+			t.Errorf("%q, %v: %v after %d writes", tt.replace, tt.err, err, s.Writes())
+		}
+		if held := s.only(t).OIDC.JWKS; strings.Contains(held, string(key.ID())) == refused {
+			t.Errorf("%q, %v: the provider holds %s", tt.replace, tt.err, held)
+		}
+	}
+}
