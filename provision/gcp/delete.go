@@ -3,6 +3,7 @@ package gcp
 import (
 	"context"
 	"slices"
+	"strings"
 
 	"github.com/keypost/keypost/provision/credrequest"
 	"github.com/keypost/keypost/provision/gcp/iam"
@@ -19,8 +20,10 @@ type DeleteOptions struct {
 
 // Deleted is what [Delete] did.
 type Deleted struct {
-	Preview *plan.Preview // with mode Preview; Issuers is empty then
+	Preview *plan.Preview // with mode Preview; the others are empty then
 	Issuers []install.StillPublished
+	Copies  []install.StillNamed // key sets whose policy names copies that providers of the pool held
+	Unasked bool                 // such copies are gone, and the key store, which may have policies that name them, could not be asked
 }
 
 // Delete deletes the accounts of an installation with their bindings, and its pool with the provider.
@@ -41,7 +44,10 @@ func Delete(ctx context.Context, o DeleteOptions) (Deleted, error) {
 	if err := r.identify(ctx); err != nil {
 		return Deleted{}, err
 	}
-	issuers := r.client.Issuers(ctx, o.pool().ID)
+	trusted, err := r.client.Trusted(ctx, d)
+	if err != nil {
+		return Deleted{}, err
+	}
 	p, err := r.client.PlanDelete(ctx, d)
 	if err != nil {
 		return Deleted{}, err
@@ -51,9 +57,13 @@ func Delete(ctx context.Context, o DeleteOptions) (Deleted, error) {
 	}
 	if p.Empty() {
 		r.Line("Nothing in project %s belongs to %s", r.project.ID, o.Name)
+	}
+	if trusted.Stays {
 		return Deleted{}, nil
 	}
-	return Deleted{Issuers: r.StillPublished(ctx, issuers)}, nil
+	of := "gcp-upload:" + r.project.ProviderName(o.pool().ID, "")
+	copies, asked := r.StillNamed(ctx, func(party string) bool { return strings.HasPrefix(party, of) })
+	return Deleted{Issuers: r.StillPublished(ctx, trusted.Issuers), Copies: copies, Unasked: trusted.Copies && !asked}, nil
 }
 
 // requestNames returns the names of the CredentialsRequests in a directory that ask for an account, whatever feature set they are for:

@@ -1,6 +1,7 @@
 package iam
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path"
@@ -201,23 +202,37 @@ func (d Deletion) checkProviders(providers []namedProvider) error {
 	return nil
 }
 
-// Issuers returns those that the providers of a pool trust, of which a moved cluster has had two; none if the pool is gone, or cannot be
-// read, which whoever deletes it finds out.
-func (c *Client) Issuers(ctx context.Context, pool string) []string {
+// Trusted is what goes with a pool, as whoever publishes keys for it has to know.
+type Trusted struct {
+	Issuers []string // that its providers trust, of which a moved cluster has had two
+	Copies  bool     // a provider holds keys that were uploaded
+	Stays   bool     // the pool is somebody else's, and nothing goes
+}
+
+// Trusted returns what goes with the pool of d: nothing if that is gone.
+func (c *Client) Trusted(ctx context.Context, d Deletion) (t Trusted, err error) {
 	p, err := c.Project(ctx)
 	if err != nil {
-		return nil
+		return t, err
 	}
-	k := providerCall(p.PoolName(pool)+"/providers", "ListWorkloadIdentityPoolProviders", "list")
-	all, err := rest.List[providerState](ctx, c.rest, k, "workloadIdentityPoolProviders")
+	pool := cmp.Or(d.Pool, d.Name)
+	have, err := c.readPool(ctx, p, pool)
+	if err != nil || have == nil || have.State == deleted {
+		return t, err
+	}
+	if !OwnedBy(d.Name).takes(have.Description) {
+		return Trusted{Stays: true}, nil
+	}
+	all, err := c.readProviders(ctx, p, pool, false)
 	if err != nil {
-		return nil
+		return t, err
 	}
-	var urls []string
 	for _, have := range all {
 		if have.OIDC != nil && have.State != deleted {
-			urls = append(urls, have.OIDC.Issuer)
+			t.Issuers = append(t.Issuers, have.OIDC.Issuer)
+			t.Copies = t.Copies || have.OIDC.JWKS != ""
 		}
 	}
-	return minus(urls, nil)
+	t.Issuers = minus(t.Issuers, nil)
+	return t, nil
 }

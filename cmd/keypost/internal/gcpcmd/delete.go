@@ -2,6 +2,7 @@ package gcpcmd
 
 import (
 	"context"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -21,7 +22,8 @@ func newCmdDelete(factory *cli.Factory) *cobra.Command {
 			"identity pool with its providers. Google keeps deleted pools for 30 days: create-all brings the pool and the provider NAME\n" +
 			"back, and names other providers, such as that of migrate, with the command that brings each back. Accounts of\n" +
 			"create-service-account, custom roles, and whatever belongs to another name, stay.\n\n" +
-			"The key store stays as it is, and so does a bucket of ccoctl's.",
+			"The key store stays as it is, and so does a bucket of ccoctl's. Where a policy names a copy of the keys that went with the\n" +
+			"pool, sync-keys fails from then on: the command that takes it out of the policy is printed.",
 	}, func(ctx context.Context, r *run) error { return r.delete(ctx, customRoles) })
 	fs := f.define(cmd, "name", "project", "credentials-requests-dir", "dry-run")
 	fs.Lookup("dry-run").Usage = "print what would be changed and deleted, and do nothing"
@@ -36,5 +38,35 @@ func (r *run) delete(ctx context.Context, customRoles bool) error {
 		r.Mode = install.Preview
 	}
 	deleted, err := gcp.Delete(ctx, gcp.DeleteOptions{Options: r.Options, Requests: r.requested.Dir, CustomRoles: customRoles})
+	r.End()
+	r.sayGone(deleted)
 	return r.Deleted(deleted.Preview, deleted.Issuers, err)
+}
+
+// sayGone prints what takes the copies that went with the pool out of the policies that name them.
+func (r *run) sayGone(deleted gcp.Deleted) {
+	const then = "or gcp sync-keys fails from now on"
+	if deleted.Unasked {
+		c := r.Again()
+		if !strings.Contains(r.Line(c), " --store ") {
+			c = append(c, "--store", "STORE")
+		}
+		r.Notice("the copies of the keys went with the pool; what takes them out of the policies of a key store, %s, is printed by", then)
+		r.Notice("  %s", c)
+	}
+	for _, n := range deleted.Copies {
+		name := string(n.KeySet.Name())
+		c := cli.Command{"issuer", "set", name}
+		for _, party := range n.Policy.RelyingParties {
+			c = append(c, "--relying-party", party)
+		}
+		if len(n.Policy.RelyingParties) == 0 {
+			c = append(c, "--relying-party", "")
+		}
+		if n.Policy.Reach != n.KeySet.Policy().Reach {
+			c = append(c, "--reach", map[bool]string{false: "public", true: "private"}[n.Policy.Private])
+		}
+		r.Notice("the copy of the keys of %s went with the pool; unless create-all is to bring it back, take it out of the policy, %s:", name, then)
+		r.Notice("  %s", c)
+	}
 }

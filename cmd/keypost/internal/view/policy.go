@@ -48,7 +48,7 @@ func (f *PolicyFlags) Register(fs *pflag.FlagSet) {
 	for i, l := range lifetimes() {
 		fs.DurationVar(&f.lifetimes[i], l.flag, 0, l.usage)
 	}
-	fs.StringSliceVar(&f.relyingParties, "relying-party", nil, "who reads the documents: aws, gcp, entra, vault, kube-apiserver or another name; or who holds an upload of the JWKS: gcp-upload:PROVIDER, by its full name, projects/NUMBER/… (repeatable; the whole list)")
+	fs.StringSliceVar(&f.relyingParties, "relying-party", nil, "who reads the documents: aws, gcp, entra, vault, kube-apiserver or another name; or who holds an upload of the JWKS: gcp-upload:PROVIDER, by its full name, projects/NUMBER/… (repeatable; the whole list, '' for none)")
 	var known []string
 	for _, names := range knownParties {
 		known = append(known, names[0])
