@@ -2,6 +2,7 @@ package iam_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -69,6 +70,32 @@ func TestRoomIsUsedUp(t *testing.T) {
 			if (err == nil) != (room == 4) || err != nil && (!strings.Contains(err.Error(), "would have 1501 members: Google allows 1500") || w.Writes() > 0) {
 				t.Errorf("room for %d: %v after %d writes", room, err, w.Writes())
 			}
+		})
+	}
+	for _, others := range []int{1497, 1600} { // with the four of the installation it is more than Google allows
+		inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
+			mustApply(t, w, installation("demo"))
+			c := bent{w, func(r *http.Request) string {
+				if !strings.HasSuffix(r.URL.Path, "/my-project:getIamPolicy") {
+					return ""
+				}
+				have := w.State().Project
+				have.Bindings = append(slices.Clone(have.Bindings), fakegcp.Binding{Role: "roles/viewer", Members: slices.Repeat([]string{"user:u@example.com"}, others)})
+				answer, err := json.Marshal(have)
+				check(t, err)
+				return string(answer)
+			}}.client()
+			p, err := c.PlanDelete(t.Context(), iam.Deletion{Name: "demo"})
+			check(t, err)
+			contains(t, shown(t, p), "- roles/storage.admin for serviceAccount:")
+			more := installation("demo")
+			more.Accounts.List[0].Roles = append(more.Accounts.List[0].Roles, "roles/editor")
+			if _, err := c.Plan(t.Context(), more); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("would have %d members: Google allows 1500", others+5)) {
+				t.Errorf("beside %d others: %v", others, err)
+			}
+			more.Accounts.List[0].Roles = []string{"roles/editor"} // as many as before
+			_, err = c.Plan(t.Context(), more)
+			check(t, err)
 		})
 	}
 	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {

@@ -1,6 +1,8 @@
 package iam_test
 
 import (
+	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -58,6 +60,33 @@ func TestOtherIssuer(t *testing.T) {
 				t.Errorf("afterwards there is\n%s\nwant\n%s", after, before)
 			}
 			finished(t, w, installation("demo"))
+		})
+	}
+}
+
+// What goes with a pool is what somebody lives by: each issuer once, and no issuer and no copy of a provider that is deleted, or that is for no
+// OIDC.
+func TestWhatGoesWithAPool(t *testing.T) {
+	const list = `{"workloadIdentityPoolProviders":[{"state":"DELETED","oidc":{"issuerUri":"https://gone","jwksJson":"{}"}},{"state":"ACTIVE","oidc":{"issuerUri":"https://b"}},
+		{"state":"ACTIVE","aws":{}},{"state":"ACTIVE","disabled":true,"oidc":{"issuerUri":"https://a"}},{"state":"ACTIVE","oidc":{"issuerUri":"https://b"}}`
+	for said, want := range map[string]string{
+		`{}`:        "[] false",
+		list + `]}`: "[https://b https://a] false",
+		list + `,{"state":"ACTIVE","oidc":{"issuerUri":"https://c","jwksJson":"{}"}}]}`: "[https://b https://a https://c] true",
+	} {
+		inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
+			mustApply(t, w, installation("demo"))
+			c := bent{w, func(r *http.Request) string {
+				if !strings.HasSuffix(r.URL.Path, "/providers") {
+					return ""
+				}
+				return said
+			}}.client()
+			got, err := c.Trusted(t.Context(), iam.Deletion{Name: "demo"})
+			check(t, err)
+			if fmt.Sprint(got.Issuers, got.Copies) != want || got.Stays {
+				t.Errorf("%s: %+v, want %s", said, got, want)
+			}
 		})
 	}
 }

@@ -105,7 +105,10 @@ func lostKeys(want, held string) (lost []string) {
 	x, errX := pubkey.Parse("the keys to upload", []byte(want))
 	y, errY := pubkey.Parse("the upload", []byte(held))
 	if errX != nil || errY != nil {
-		return keyIDs([]byte(held)) // in a form that no gate takes: whose they are is not known
+		if lost = keyIDs([]byte(held)); len(lost) == 0 {
+			return []string{"in a form that nobody can read"}
+		}
+		return lost // in a form that no gate takes: whose they are is not known
 	}
 	has := prints(x)
 	for i, key := range y {

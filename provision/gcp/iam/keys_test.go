@@ -3,6 +3,7 @@ package iam_test
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -144,11 +145,64 @@ func TestUploadRefuses(t *testing.T) {
 		{`{"keys":[{"kty":"RSA","n":"AQAB","e":"AQAB"}]}`, "no ID (kid)"},
 		{`{"keys":[{"kty":"RSA","kid":"k","n":"AQAB","e":"AQAB","alg":"PS256"}]}`, "key k to upload: Google takes keys for RS256 and ES256 only"},
 		{`{"keys":[{"kty":"EC","kid":"k","crv":"P-384","x":"AQAB","y":"AQAB"}]}`, "key k to upload: Google takes keys for RS256 and ES256 only"},
+		{`{"keys":[{"kty":"EC","kid":"k","crv":"P-256","x":"AQAB","y":"AQAB","alg":"ES384"}]}`, "key k to upload: Google takes keys for RS256 and ES256 only"},
+		{`{"keys":[{"kty":"EC","kid":"k","crv":"P-256","x":"AQAB","alg":"ES256"}]}`, "key k to upload: Google takes keys for RS256 and ES256 only"},
+		{`{"keys":[{"kty":"RSA","kid":"k","n":"AQAB","e":"AQAB","alg":"ES256"}]}`, "key k to upload: Google takes keys for RS256 and ES256 only"},
+		{`{"keys":[{"kty":"RSA","kid":"k","n":"AQAB"}]}`, "key k to upload: Google takes keys for RS256 and ES256 only"},
 		{`{"keys":[{"kty":"OKP","kid":"k","crv":"Ed25519","x":"AQAB"}]}`, "key k to upload: Google takes keys for RS256 and ES256 only"},
 	} {
 		if _, err := c.UploadKeys(t.Context(), iam.Provider{Pool: "pool", ID: "prov", Owner: iam.OwnedBy("demo"), JWKS: []byte(tt.jwks)}); err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: %v, want %q", tt.jwks, err, tt.want)
 		}
+	}
+}
+
+// A key need not say its algorithm where its kind says it.
+func TestUploadTakesKeysWithoutAlgorithm(t *testing.T) {
+	for _, form := range []string{rsaKey, ecKey} {
+		for _, alg := range []string{`"alg":"RS256",`, `"alg":"ES256",`} {
+			w := installation("demo")
+			w.Provider.JWKS = jwks(strings.Replace(form, alg, "", 1), "k1")
+			check(t, w.Check())
+		}
+	}
+}
+
+// Of a copy of which nothing was recorded no key is taken away: of one that no gate can read, none that may be there.
+func TestAnUnknownCopyIsOnlyAddedTo(t *testing.T) {
+	const key = `{"kty":"EC","alg":"ES256","use":"sig","kid":%q,"crv":"P-256","x":"MKBCTNIcKUSDii11ySs3526iDZ8AiTo7Tu6KPAqv7D4","y":"4Etl6SRW2YiLUrN5vfvVHuhp7x8PxltmWWlbbM4IFyM"}`
+	jwks := func(form, kid string) string { return `{"keys":[` + fmt.Sprintf(form, kid) + `]}` }
+	one := jwks(key, "k1")
+	for _, tt := range []struct{ want, held, lost string }{
+		{one, one, ""},
+		{jwks(key, "k2"), one, "(k1)"},
+		{one, jwks(rsaKey, "k1"), "(k1)"}, // weak, so that no gate takes it
+		{jwks(rsaKey, "k1"), one, "(k1)"}, // whose material is not known to be the same
+		{one, one[:len(one)-1] + `,"keys":[` + fmt.Sprintf(key, "k2") + `]}`, "(k2)"}, // of two lists one counts, nobody knows which
+		{one, one[:len(one)-1] + `,"keys":[]}`, "(in a form that nobody can read)"},
+		{one, `{"keys":[{"kid":5}]}`, "(in a form that nobody can read)"},
+		{one, `secret`, "(in a form that nobody can read)"},
+	} {
+		inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
+			want := installation("demo")
+			want.Accounts, want.Provider.JWKS = nil, []byte(one)
+			mustApply(t, w, want)
+			w.ResetCalls()
+			c := bent{w, func(r *http.Request) string {
+				if r.Method != http.MethodGet || !strings.HasSuffix(r.URL.Path, "/providers/demo") {
+					return ""
+				}
+				answer, err := json.Marshal(map[string]any{"state": "ACTIVE", "description": ccoctlText + "; installation demo",
+					"oidc": map[string]any{"issuerUri": issuerURL, "allowedAudiences": []string{"openshift"}, "jwksJson": tt.held}})
+				check(t, err)
+				return string(answer)
+			}}.client()
+			want.Provider.JWKS, want.Provider.Replace = []byte(tt.want), iam.ReplaceAdding
+			_, err := c.Plan(t.Context(), want)
+			if (problemOf(err) == iam.UnknownCopy) != (tt.lost != "") || err != nil && (!strings.Contains(err.Error(), tt.lost) || strings.Contains(err.Error(), "secret")) {
+				t.Errorf("%s instead of %s: %v, want %q", tt.want, tt.held, err, tt.lost)
+			}
+		})
 	}
 }
 
