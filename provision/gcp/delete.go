@@ -61,7 +61,7 @@ func Delete(ctx context.Context, o DeleteOptions) (Deleted, error) {
 	if trusted.Stays {
 		return Deleted{}, nil
 	}
-	of := "gcp-upload:" + r.project.ProviderName(o.pool().ID, "")
+	of := copyParty(r.project.ProviderName(o.pool().ID, ""))
 	copies, asked := r.StillNamed(ctx, func(party string) bool { return strings.HasPrefix(party, of) })
 	return Deleted{Issuers: r.StillPublished(ctx, trusted.Issuers), Copies: copies, Unasked: trusted.Copies && !asked}, nil
 }

@@ -113,8 +113,10 @@ func (r *run) audience() string {
 // copyParty returns what a key set's policy calls the copy of the keys that the provider holds.
 func (r *run) copyParty() string {
 	p := r.o.provider(nil)
-	return "gcp-upload:" + r.project.ProviderName(p.Pool, p.ID)
+	return copyParty(r.project.ProviderName(p.Pool, p.ID))
 }
+
+func copyParty(provider string) string { return "gcp-upload:" + provider }
 
 // checkUpload asks [Options.CheckUpload] about the copy that the provider holds.
 func (r *run) checkUpload(ctx context.Context, stored keystore.KeySet) (iam.Replace, error) {

@@ -35,9 +35,10 @@ type Migrated struct {
 	Pool     string // ID
 	From, To string // IDs of the old provider and of the new one
 
-	Components []Component    // whose Secrets were written, and name the new provider
-	Named      []Component    // whose requests name the old provider themselves, so that nothing was written for them
-	Users      []iam.PoolUser // that no request names, and whose credential files keypost does not know
+	Components []Component          // whose Secrets were written, and name the new provider
+	Named      []Component          // whose requests name the old provider themselves, so that nothing was written for them
+	OldCopies  []install.StillNamed // key sets whose policy names the copy of the keys that the old provider holds
+	Users      []iam.PoolUser       // that no request names, and whose credential files keypost does not know
 }
 
 // Component reads a credential file from a Secret.
@@ -211,6 +212,8 @@ func (m *migration) result(ctx context.Context, set keystore.KeySet) (Migrated, 
 			done.Named = append(done.Named, c)
 		}
 	}
+	old := copyParty(m.project.ProviderName(m.to.Pool, m.fromID))
+	done.OldCopies, _ = m.StillNamed(ctx, func(party string) bool { return party == old })
 	var err error
 	if done.Users, err = m.client.PoolUsers(ctx, m.to.Pool, m.set.emails); err != nil {
 		return Migrated{}, err

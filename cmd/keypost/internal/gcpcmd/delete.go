@@ -56,17 +56,22 @@ func (r *run) sayGone(deleted gcp.Deleted) {
 	}
 	for _, n := range deleted.Copies {
 		name := string(n.KeySet.Name())
-		c := cli.Command{"issuer", "set", name}
-		for _, party := range n.Policy.RelyingParties {
-			c = append(c, "--relying-party", party)
-		}
-		if len(n.Policy.RelyingParties) == 0 {
-			c = append(c, "--relying-party", "")
-		}
-		if n.Policy.Reach != n.KeySet.Policy().Reach {
-			c = append(c, "--reach", map[bool]string{false: "public", true: "private"}[n.Policy.Private])
-		}
 		r.Notice("the copy of the keys of %s went with the pool; unless create-all is to bring it back, take it out of the policy, %s:", name, then)
-		r.Notice("  %s", c)
+		r.Notice("  %s", withoutCopies(n))
 	}
+}
+
+// withoutCopies returns the command that takes copies out of a key set's policy.
+func withoutCopies(n install.StillNamed) cli.Command {
+	c := cli.Command{"issuer", "set", string(n.KeySet.Name())}
+	for _, party := range n.Policy.RelyingParties {
+		c = append(c, "--relying-party", party)
+	}
+	if len(n.Policy.RelyingParties) == 0 {
+		c = append(c, "--relying-party", "")
+	}
+	if n.Policy.Reach != n.KeySet.Policy().Reach {
+		c = append(c, "--reach", map[bool]string{false: "public", true: "private"}[n.Policy.Private])
+	}
+	return c
 }

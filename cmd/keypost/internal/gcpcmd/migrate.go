@@ -206,10 +206,14 @@ func (f *migrateFlags) endSteps(r *run, m *migration, done gcp.Migrated) {
 		return cli.Quoted(append(append([]string{"gcloud", "iam", "workload-identity-pools", "providers"}, words...),
 			"--workload-identity-pool", done.Pool, "--location", "global", "--project", done.Project.ID)...)
 	}
+	end := []string{gcloud("update-oidc", done.From, "--disabled")}
+	for _, n := range done.OldCopies { // no upload to a provider that is disabled ends well
+		end = append(end, r.Line(withoutCopies(n)))
+	}
 	m.add(moveStep{Kind: "end", Do: fmt.Sprintf("When every step above is done, and the longest token of %s has expired since: disable the old provider, which "+
 		"can be undone (providers update-oidc --no-disabled), and once nothing has missed it, delete it. Projects other than %s, folders and "+
 		"organizations have policies of their own that may name the pool; nobody has looked there.", m.From, done.Project.ID),
-		Commands: []string{gcloud("update-oidc", done.From, "--disabled"), gcloud("delete", done.From)}})
+		Commands: append(end, gcloud("delete", done.From))})
 	old := f.cloud.Path("old")
 	m.Back = []moveStep{
 		{Kind: "switch", Do: "Switch the issuer back.", Commands: []string{cloudcmd.SwitchOpenShift(m.From)}},
