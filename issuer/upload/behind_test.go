@@ -149,6 +149,50 @@ func TestWhatIsRecordedBeforeTheUploadCounts(t *testing.T) {
 	}
 }
 
+// A backup that was put back and changed is refused also where the newest version is recorded only after this run has asked: it neither
+// uploads nor takes the place of the newest, which goes on.
+func TestABackupThatRunsBesideTheNewest(t *testing.T) {
+	w, c := newWorld(t, named()), &fake{jwks: []byte(`{"keys":[]}`)}
+	id := w.add()
+	restored, _, err := w.st.Load(t.Context(), "prod-a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.sync(c); err != nil {
+		t.Fatal(err)
+	}
+	backup := w.u
+	store := storetest.NewMemStore(t).Store
+	backup.Store = store
+	if err := keystore.Create(t.Context(), store, restored); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		k := storetest.Key(t)
+		add := func(s keystore.KeySet) (keystore.KeySet, error) { return s.Add(storetest.Change(0), k) }
+		if _, err := keystore.Update(t.Context(), store, "prod-a", add); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.revoke(id)
+	c.onRead = func() {
+		c.onRead = nil
+		if _, err := w.sync(c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r, err := backup.Sync(t.Context(), "prod-a", party, c)
+	if e, is := errors.AsType[*BehindError](err); !is || e.Revived != id || e.Uploaded || r.Uploaded || strings.Contains(string(c.jwks), string(id)) {
+		t.Errorf("%v, uploaded %t, it holds %s", err, r.Uploaded, c.jwks)
+	}
+	if newest := w.record().NewestCompared(); newest.Generation != restored.Generation()+1 {
+		t.Errorf("generation %d is recorded as the newest", newest.Generation)
+	}
+	if _, err := w.sync(c); err != nil || w.copy().Problem() != "" {
+		t.Errorf("from the newest: %v, %s", err, w.copy().Problem())
+	}
+}
+
 // A colleague whose clock is behind records the newest version too, although their reading is not the latest by its date.
 func TestANewerVersionCountsWhateverItsClockSays(t *testing.T) {
 	w, c := newWorld(t, named()), &fake{jwks: []byte(`{"keys":[]}`)}

@@ -54,12 +54,21 @@ type Compared struct {
 	Generation int64  `json:"generation"`
 	Digest     string `json:"digest,omitempty"` // [keystore.KeySet.Digest], in hex; empty = not known
 	Gone       []Key  `json:"gone,omitempty"`   // the keys that have left it, the latest mostGone, oldest first; without a fingerprint where that is not known
+
+	published []keystore.VerificationKey // only of a look that is recorded now
 }
 
 // ComparedWith returns how a record keeps s.
 func ComparedWith(s keystore.KeySet) *Compared {
 	digest := s.Digest()
-	return &Compared{Generation: s.Generation(), Digest: hex.EncodeToString(digest[:]), Gone: latestGone(s.Gone())}
+	return &Compared{Generation: s.Generation(), Digest: hex.EncodeToString(digest[:]), Gone: latestGone(s.Gone()), published: published(s)}
+}
+
+func published(s keystore.KeySet) (keys []keystore.VerificationKey) {
+	for _, k := range s.Keys() {
+		keys = append(keys, k.VerificationKey)
+	}
+	return keys
 }
 
 func latestGone(lines []keystore.Gone) (keys []Key) {
@@ -71,9 +80,11 @@ func latestGone(lines []keystore.Gone) (keys []Key) {
 }
 
 // Revived returns a key that s publishes and that is gone from c, and whether there is one.
-func (c Compared) Revived(s keystore.KeySet) (keystore.KeyID, bool) {
-	for _, k := range s.Keys() {
-		if slices.ContainsFunc(c.Gone, func(g Key) bool { return keystore.Gone{ID: g.ID, Fingerprint: g.Fingerprint}.Bars(k.VerificationKey) }) {
+func (c Compared) Revived(s keystore.KeySet) (keystore.KeyID, bool) { return c.revived(published(s)) }
+
+func (c Compared) revived(keys []keystore.VerificationKey) (keystore.KeyID, bool) {
+	for _, k := range keys {
+		if slices.ContainsFunc(c.Gone, func(g Key) bool { return keystore.Gone{ID: g.ID, Fingerprint: g.Fingerprint}.Bars(k) }) {
 			return k.ID(), true
 		}
 	}
@@ -314,14 +325,21 @@ func (r Record) NewestCompared() *Compared {
 }
 
 // newestWith returns the newest version after another look. It never goes back, whatever the look's clock says, unless that is forced:
-// the look may be of somebody whose store is behind.
+// the look may be of somebody whose store is behind. So is one that was put back and changed since, however often: it publishes a key that
+// is gone from the newest, which alone still tells.
 func (r Record) newestWith(l Look) *Compared {
 	was := r.NewestCompared()
 	if l.Upload == nil || l.Upload.Compared == nil {
 		return was
 	}
 	is := l.Upload.Compared
-	if was == nil || l.Upload.Forced || is.Generation > was.Generation || is.Generation == was.Generation && was.Digest == "" {
+	if was == nil || l.Upload.Forced {
+		return is
+	}
+	if _, revives := was.revived(is.published); revives {
+		return was
+	}
+	if is.Generation > was.Generation || is.Generation == was.Generation && was.Digest == "" {
 		return is
 	}
 	return was

@@ -483,6 +483,34 @@ func TestTheNewestVersionCompared(t *testing.T) {
 	}
 }
 
+// A version with a key that is gone from the newest does not become the newest, whatever its generation, unless that is forced.
+func TestAVersionThatRevivesAKeyIsNotTheNewest(t *testing.T) {
+	k := storetest.Key(t)
+	restored := storetest.KeySet(t, "prod-a", storetest.Key(t), k)
+	revoked, err := restored.Revoke(storetest.Change(time.Hour), k.ID(), keystore.RevokeOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := Record{}
+	for i, tt := range []struct {
+		set        keystore.KeySet
+		generation int64 // which the store counts
+		forced     bool
+		newest     int64
+	}{
+		{revoked, 4, false, 4},
+		{restored, 6, false, 4},
+		{revoked, 5, false, 5},
+		{restored, 6, true, 6},
+	} {
+		c, l := ComparedWith(tt.set), lookAt(i, nil)
+		c.Generation, l.Upload = tt.generation, &Upload{Compared: c, Forced: tt.forced}
+		if r = r.With(l); r.NewestCompared().Generation != tt.newest {
+			t.Errorf("look %d: generation %d is the newest, want %d", i, r.NewestCompared().Generation, tt.newest)
+		}
+	}
+}
+
 func TestWhatIsKeptOfAVersion(t *testing.T) {
 	s := storetest.KeySet(t, "prod-a", storetest.Key(t))
 	k := storetest.Key(t)
