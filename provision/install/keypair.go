@@ -4,9 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 
+	"github.com/keypost/keypost/internal/regular"
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/pubkey"
@@ -54,7 +54,7 @@ func path(dir, name string) string { return filepath.Join(dir, filepath.FromSlas
 // findKeyPair looks for the pair of an earlier run.
 func findKeyPair(dir string) (keyPair, error) {
 	k := keyPair{private: path(dir, ccoctl.PrivateKeyName), public: path(dir, ccoctl.PublicKeyName)}
-	public, publicErr := os.ReadFile(k.public)
+	public, publicErr := regular.Read(k.public, pubkey.MaxSize)
 	if publicErr != nil && !errors.Is(publicErr, fs.ErrNotExist) {
 		return k, publicErr
 	}
