@@ -7,7 +7,7 @@
 //   - Of a policy, only members that stand for our own accounts, or for subjects of our own pool, change; conditions stay.
 //   - The project's policy is written once by a plan, by its etag, in version 3.
 //   - Every call that writes is shown in the plan, and reported when it is made.
-//   - A run may be stopped anywhere and started again.
+//   - A run may be stopped anywhere and started again; after one that stopped as it brought a provider back, it may take Adopt.
 package iam
 
 import (

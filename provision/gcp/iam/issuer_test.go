@@ -113,6 +113,60 @@ func TestOtherIssuerOfWhatWasDeleted(t *testing.T) {
 	}
 }
 
+// A run that is stopped between the undelete and the change after it leaves what was deleted, with the keys that were revoked since, and
+// nothing there tells that from a provider by which a cluster lives. It was said before the first write, and the error says it where there is
+// one; the next run refuses what could be a live one's, and ends it with Adopt.
+func TestStoppedRevival(t *testing.T) {
+	for _, replace := range []iam.Replace{"", iam.ReplaceAdding, iam.ReplaceNothing} {
+		for _, other := range []bool{false, true} {
+			for _, gone := range []string{poolPath, poolPath + "/providers/demo"} {
+				for _, revive := range []bool{false, true} {
+					inWorld(t, fakegcp.Options{ReviveProviders: revive}, func(t *testing.T, w *world) {
+						want := installation("demo")
+						want.Accounts, want.Provider.JWKS = nil, jwks(rsaKey, "revoked", "k1")
+						mustApply(t, w, want)
+						if other {
+							trustOld(t, w)
+						}
+						w.Do(t, "DELETE", gone, nil)
+						want.Provider.JWKS, want.Provider.Replace = jwks(rsaKey, "k1"), replace
+						takes := "which takes tokens of the issuer " + issuerURL
+						if other {
+							takes = "which takes tokens of the issuer " + oldIssuer
+						}
+						takes += " by the keys that were uploaded to it, also those that were revoked since: revoked and k1"
+						contains(t, preview(t, w, want), "warning: provider demo comes back as it was, and until the call after that it "+strings.TrimPrefix(takes, "which "))
+						w.Fault(of("PatchWorkloadIdentityPoolProvider", fakegcp.Fail(http.StatusForbidden, "PERMISSION_DENIED", "The caller does not have permission")))
+						_, err := apply(t.Context(), w.client(), want)
+						if problemOf(err) != iam.Denied || !strings.Contains(err.Error(), "provider demo may be back as it was, "+takes) {
+							t.Errorf("error %v", err)
+						}
+						w.Fault(nil)
+						settle(w)
+						switch {
+						case other:
+							refused(t, w, want, iam.OtherIssuer)
+						case replace != "":
+							refused(t, w, want, iam.UnknownCopy)
+						}
+						want.Provider.Adopt = other || replace != ""
+						if text := preview(t, w, want); strings.Contains(text, "comes back") {
+							t.Errorf("of what is there:\n%s", text)
+						}
+						mustApply(t, w, want)
+						settle(w)
+						want.Provider.Adopt = false
+						finished(t, w, want)
+						if text := state(w); strings.Contains(text, "revoked") || strings.Contains(text, oldIssuer) || strings.Contains(text, "DELETED") {
+							t.Errorf("there is\n%s", text)
+						}
+					})
+				}
+			}
+		}
+	}
+}
+
 // Another installation that came between a plan and its writes keeps its issuer.
 func TestOtherIssuerMeanwhile(t *testing.T) {
 	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {

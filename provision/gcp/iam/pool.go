@@ -129,15 +129,8 @@ func (c *Client) comeBack(ctx context.Context, p Project, w Wanted) []string {
 		if w.Provider != nil && id == w.Provider.ID && w.Pool.ID == w.Provider.Pool {
 			continue
 		}
-		takes := "tokens"
-		if v.OIDC != nil {
-			takes = "tokens of the issuer " + v.OIDC.Issuer
-			if kids := keyIDs([]byte(v.OIDC.JWKS)); len(kids) > 0 {
-				takes += " by the keys that were uploaded to it, also those that were revoked since: " + text.List(kids, 8)
-			}
-		}
 		out = append(out, fmt.Sprintf("with pool %s its provider %s may come back, or stay deleted, which takes %s; if somebody needs it: %s; if nobody does: %s",
-			w.Pool.ID, id, takes, w.Pool.revival(p, v), gcloudProviders(p, w.Pool.ID, "delete", id)))
+			w.Pool.ID, id, v.takes(), w.Pool.revival(p, v), gcloudProviders(p, w.Pool.ID, "delete", id)))
 	}
 	return out
 }

@@ -81,9 +81,26 @@ func (c *Client) planProvider(p Project, wanted Wanted, s *snapshot) (plan.Plan,
 		d, err := c.decideProvider(p, w, have)
 		return d.steps, err
 	})
+	if w.vacant && have != nil && have.OIDC != nil {
+		sayBack(stage, w.ID, have)
+	}
 	planned := plan.Of(d.notes, cloud.OrFound(stage, found))
 	planned.Warnings, planned.Extra = d.warnings, d.extra
 	return planned, nil
+}
+
+// sayBack makes an error of the actions of a stage, which bring a provider back, say that it may be there as it was: an undelete
+// changes nothing, and nothing says that Google changes a provider that is deleted.
+func sayBack(stage plan.Stage, id string, was *providerState) {
+	for i, a := range stage {
+		stage[i].Do = func(ctx context.Context) ([]string, error) {
+			lines, err := a.Do(ctx)
+			if err != nil {
+				err = fmt.Errorf("%w; provider %s may be back as it was, which takes %s: run this again, or delete the provider", err, id, was.takes())
+			}
+			return lines, err
+		}
+	}
 }
 
 // decision holds the steps from what is there to what is wanted, and what the reader should know.
@@ -131,6 +148,10 @@ func (c *Client) decideProvider(p Project, w Provider, have *providerState) (dec
 		return decision{}, err
 	}
 	if len(set.mask) > 0 {
+		if w.vacant && !have.Disabled {
+			d.warnings = append(d.warnings, fmt.Sprintf("provider %s comes back as it was, and until the call after that it takes %s; if this run is stopped in between, run it again: "+
+				"where that is refused, the refusal says how to go on", w.ID, have.takes()))
+		}
 		line := fmt.Sprintf("workload identity provider %s updated", w.ID)
 		if keys {
 			line += " with new JWK set"
@@ -396,6 +417,18 @@ func (c *Client) Provider(ctx context.Context, pool, provider string) (Registere
 		return Registered{}, fmt.Errorf("%s %s of pool %s is not for OIDC", providerThing, provider, pool)
 	}
 	return there, nil
+}
+
+// takes says what tokens a provider takes when it is there and enabled.
+func (s *providerState) takes() string {
+	if s.OIDC == nil {
+		return "tokens"
+	}
+	takes := "tokens of the issuer " + s.OIDC.Issuer
+	if kids := keyIDs([]byte(s.OIDC.JWKS)); len(kids) > 0 {
+		takes += " by the keys that were uploaded to it, also those that were revoked since: " + text.List(kids, 8)
+	}
+	return takes
 }
 
 func (s *providerState) registered() Registered {

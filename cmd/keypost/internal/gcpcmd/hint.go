@@ -28,14 +28,14 @@ func (r *run) hinted(err error) error {
 			}
 			return hint("take it over with --adopt, or use another name")
 		case iam.OtherIssuer:
-			return hint("for another cluster use another --name; once nothing needs the old issuer, --adopt changes it; a live cluster is moved by %s",
+			return hint("for another cluster use another --name; once nothing needs the old issuer, --adopt changes it, also where a run was stopped that brought this provider back; a live cluster is moved by %s",
 				cli.Command{"gcp", "migrate", "--name", r.Name, "--project", r.Project, "--from-issuer-url", "OLD", "--issuer-url", r.IssuerURL,
 					"--credentials-requests-dir", cmp.Or(r.requested.Dir, "DIR")})
 		case iam.UnknownCopy:
 			if r.Observations == "" {
-				return hint("say where gcp sync-keys records (--observations URL); without such a place, and if this store is the newest: --adopt")
+				return hint("say where gcp sync-keys records (--observations URL); without such a place, and if this store is the newest: --adopt, which also ends a run that was stopped while it brought this provider back")
 			}
-			return hint("is it this store that has the newest keys of %s (--store)? If so: --adopt", r.IssuerURL)
+			return hint("is it this store that has the newest keys of %s (--store)? If so: --adopt, which also ends a run that was stopped while it brought this provider back", r.IssuerURL)
 		case iam.PoolUnusable:
 			return hint("which pools there are: gcloud iam workload-identity-pools list --location global --project %s; to make this one or bring it back: %s", cli.Quoted(r.Project), cli.Command{"gcp", "create-workload-identity-pool", "--name", r.PoolID, "--project", r.Project})
 		}

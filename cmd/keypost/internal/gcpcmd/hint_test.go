@@ -24,3 +24,18 @@ func TestMigrateAdvisesNoFlagThatItLacks(t *testing.T) {
 		t.Errorf("it advises %s", hint)
 	}
 }
+
+// A provider of the new name that trusts another issuer may be what a stopped run brought back: the command that has --adopt ends that.
+func TestMigrateNamesWhatGivesItsProviderTheIssuer(t *testing.T) {
+	f := &migrateFlags{}
+	f.Name, f.Project, f.IssuerURL, f.Upload = "prod-a", "my-project", "https://oidc.internal/prod-a", true
+	e, is := errors.AsType[*cli.HintedError](f.hinted(&iam.Error{Problem: iam.OtherIssuer, Err: errors.New("it trusts another issuer")}))
+	if !is {
+		t.Fatal("no hint")
+	}
+	const want = "keypost gcp create-workload-identity-provider --name prod-a --project my-project --workload-identity-pool prod-a --workload-identity-provider prod-a-fiuic " +
+		"--issuer-url https://oidc.internal/prod-a --key-storage-method pool-jwk-file --output-dir prod-a-fiuic --adopt"
+	if hint := e.Hint(&cli.Factory{}); !strings.Contains(hint, want) {
+		t.Errorf("it advises %s", hint)
+	}
+}
