@@ -204,6 +204,9 @@ func TestFields(t *testing.T) {
 			`a.yaml: document 1 is read differently by readers of YAML: key "policyCondition"`},
 		{"merges of one key", "effect: Allow\n", "<<: [{effect: Allow}, {effect: Deny}]\n", ""},
 		{"one key twice, deep down", "effect: Allow", "effect: Allow\n      effect: Deny", `a.yaml: document 1 is not readable as YAML: key "effect" is written twice`},
+		{"a long key", "spec:\n", "later: {" + strings.Repeat("k", 1024) + ": 1}\nspec:\n", ""},
+		{"an alias of long text as a key", "spec:\n", "later: [&k " + strings.Repeat("k", 1025) + ", {*k : 1}]\nspec:\n",
+			`a.yaml: document 1 is not readable as YAML: key "` + strings.Repeat("k", 200) + `…" is longer than 1024 bytes`},
 		{"the provider's own version", "    kind: AWSProviderSpec", "    apiVersion: cloudcredential.openshift.io/v1\n    kind: AWSProviderSpec", ""},
 		{"another version of the provider", "    kind: AWSProviderSpec", "    apiVersion: cloudcredential.openshift.io/v2\n    kind: AWSProviderSpec",
 			in + `spec.providerSpec.apiVersion: "cloudcredential.openshift.io/v2" is a version that this program does not know`},
@@ -261,7 +264,7 @@ func TestReadDirRefusesTheLot(t *testing.T) {
 		{"one Secret asked for twice in one file", map[string]string{"a.yaml": valid + "---\n" + valid}, []string{"a.yaml (own/a) and a.yaml (own/a) ask for"}},
 		{"two Secrets whose manifests have one name", map[string]string{"a.yaml": named("x", "y-z"), "b.yaml": named("x-y", "z")},
 			[]string{"a.yaml (own/a) and b.yaml (own/a) ask for Secrets with one manifest name, x/y-z and x-y/z"}},
-		{"a flood", map[string]string{"a.yaml": strings.Repeat("#", 16<<20+1)}, []string{"DIR/a.yaml is larger than 16777216 bytes"}},
+		{"a flood", map[string]string{"a.yaml": strings.Repeat("#", 1<<20+1)}, []string{"DIR/a.yaml is larger than 1048576 bytes"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -313,6 +316,23 @@ func TestReadDirTakesFilesOnly(t *testing.T) {
 	}
 	if _, _, err := credrequest.ReadDir(credrequest.AWS, dir+"/missing", false); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a missing directory: %v", err)
+	}
+}
+
+// The largest file is read in a moment however deep its mappings are, with a key at each depth that is merged somewhere: comparing what
+// is below each of them anew takes longer than a test may.
+func TestReadDeepMerges(t *testing.T) {
+	const depth = 9000
+	wide := strings.Repeat("*s,", 100_000)
+	for name, tt := range map[string]struct{ deepest, want string }{
+		"nothing is merged there": {"[" + wide + "0]", ""},
+		"the deepest is merged":   {"{a: [" + wide + "0], <<: {a: x}}", `key "a" is written and merged (<<)`},
+	} {
+		text := "s: &s " + strings.Repeat("s", 1000) + "\nx: {<<: {a: 1}, a: 1}\na: " + strings.Repeat("{a: ", depth) + tt.deepest + strings.Repeat("}", depth) + "\n"
+		_, _, err := credrequest.Read(credrequest.GCP, "a.yaml", []byte(text), false)
+		if (err != nil) != (tt.want != "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: error %v, want %q", name, err, tt.want)
+		}
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v2"
@@ -17,8 +16,9 @@ import (
 	"github.com/keypost/keypost/internal/text"
 )
 
-// maxFile bounds a file of manifests, in bytes: far above what a release holds for all clouds together.
-const maxFile = 16 << 20
+// maxFile bounds a file of manifests, in bytes: several times what a release holds for all clouds together, and little enough for
+// the worst that can be written in it (aliases, merges, depth) to be read in seconds.
+const maxFile = 1 << 20
 
 // ReadDir reads the requests for a cloud of a directory in the order of file names, as ccoctl does: files named *.yaml and *.yml
 // (YAML or JSON, several documents each), no subdirectories. skipped has a line for each manifest and file that was
@@ -129,13 +129,16 @@ func documents(data []byte) ([]any, error) {
 		if err != nil {
 			return nil, fmt.Errorf("document %d is not readable as YAML: %s", len(docs)+1, printable(err.Error()))
 		}
-		var again any
-		twice := setTwiceOf(strict.Decode(&again))
 		var written yaml.MapSlice // has every key that is written, and those of a merge nowhere
-		if err := keys.Decode(&written); err == nil {
-			if key := writtenTwice(written); key != "" {
-				return nil, fmt.Errorf("document %d is not readable as YAML: key %q is written twice in one mapping", len(docs)+1, printable(key))
+		inOrder := keys.Decode(&written) == nil
+		if inOrder {
+			if wrong := wrongKey(written); wrong != "" {
+				return nil, fmt.Errorf("document %d is not readable as YAML: %s", len(docs)+1, wrong)
 			}
+		}
+		var again any
+		twice := setTwiceOf(strict.Decode(&again)) // whose error has each key that is set twice, as often as it is
+		if inOrder {
 			if key := twice.overMerged(doc, written); key != "" {
 				return nil, fmt.Errorf("document %d is read differently by readers of YAML: key %q is written and merged (<<) in one mapping; write the "+
 					"merge first, or leave one of them out", len(docs)+1, printable(key))
@@ -162,29 +165,45 @@ func jsonStream(data []byte) [][]byte {
 	}
 }
 
-// writtenTwice returns a key that a mapping, at any depth, has twice, or "".
-func writtenTwice(v any) string {
+// maxKey bounds a key, in bytes. YAML has it for keys without a question mark (https://yaml.org/spec/1.2.2/#742-flow-mappings), but an
+// alias may stand for any text, and be a key in each line.
+const maxKey = 1024
+
+// wrongKey says which key a mapping, at any depth, has twice, or has that is too long; else "".
+func wrongKey(v any) string {
 	switch v := v.(type) {
 	case yaml.MapSlice:
-		seen := map[string]bool{}
+		seen := map[any]bool{}
 		for _, item := range v {
-			key := fmt.Sprintf("%T %v", item.Key, item.Key)
+			key := scalar(item.Key)
 			if seen[key] {
-				return fmt.Sprint(item.Key)
+				return fmt.Sprintf("key %q is written twice in one mapping", printable(fmt.Sprint(item.Key)))
+			}
+			if s, is := item.Key.(string); is && len(s) > maxKey {
+				return fmt.Sprintf("key %q is longer than %d bytes", printable(s), maxKey)
 			}
 			seen[key] = true
-			if below := writtenTwice(item.Value); below != "" {
+			if below := wrongKey(item.Value); below != "" {
 				return below
 			}
 		}
 	case []any:
 		for _, e := range v {
-			if below := writtenTwice(e); below != "" {
+			if below := wrongKey(e); below != "" {
 				return below
 			}
 		}
 	}
 	return ""
+}
+
+// scalar returns something that is equal for equal scalars, and for nothing else. Text stays what it is: aliases may repeat a long one
+// in each line.
+func scalar(v any) any {
+	if _, is := v.(string); is {
+		return v
+	}
+	return [1]string{fmt.Sprintf("%T %v", v, v)} // no text, and what is not comparable (NaN, a list) has a form that is
 }
 
 // setTwice has what a strict decoder says of each key that a mapping gets twice: both written, or one merged.
@@ -202,46 +221,50 @@ func setTwiceOf(err error) setTwice {
 }
 
 func (t setTwice) has(key any) bool {
-	return len(t) > 0 && t[fmt.Sprintf("key %#v already set in map", key)]
+	return t[fmt.Sprintf("key %#v already set in map", key)]
 }
 
 // overMerged returns a key that is written in a mapping, at any depth, and whose value was read from a merge; else "". What was
 // written is known without its own merges, so that a mapping that was perhaps replaced must have nothing beside it.
 func (t setTwice) overMerged(read, written any) string {
-	switch w := written.(type) {
-	case yaml.MapSlice:
-		mapping, _ := read.(map[any]any)
-		for _, item := range w {
-			have := mapping[item.Key]
-			if t.has(item.Key) && !same(have, item.Value) {
-				return fmt.Sprint(item.Key)
-			}
-			if key := t.overMerged(have, item.Value); key != "" {
-				return key
-			}
-		}
-	case []any:
-		list, _ := read.([]any)
-		for i, e := range w[:min(len(w), len(list))] {
-			if key := t.overMerged(list[i], e); key != "" {
-				return key
-			}
-		}
+	if len(t) == 0 {
+		return ""
 	}
-	return ""
+	key, _ := t.compare(read, written)
+	return key
 }
 
-// same reports whether a value that was read is what was written, without any merge.
-func same(read, written any) bool {
+// compare returns what overMerged does, and whether the value that was read is what was written, without any merge. It takes
+// each part once: a file decides how deep its mappings are, and comparing them anew at each depth took minutes for one of 400 KB.
+func (t setTwice) compare(read, written any) (over string, same bool) {
 	switch w := written.(type) {
 	case yaml.MapSlice:
 		mapping, is := read.(map[any]any)
-		return is && len(mapping) == len(w) && !slices.ContainsFunc(w, func(item yaml.MapItem) bool { return !same(mapping[item.Key], item.Value) })
+		same = is && len(mapping) == len(w)
+		for _, item := range w {
+			below, as := t.compare(mapping[item.Key], item.Value)
+			if !as && t.has(item.Key) {
+				return fmt.Sprint(item.Key), false
+			}
+			if below != "" {
+				return below, false
+			}
+			same = same && as
+		}
+		return "", same
 	case []any:
 		list, is := read.([]any)
-		return is && slices.EqualFunc(list, w, same)
+		same = is && len(list) == len(w)
+		for i, e := range w[:min(len(w), len(list))] {
+			below, as := t.compare(list[i], e)
+			if below != "" {
+				return below, false
+			}
+			same = same && as
+		}
+		return "", same
 	}
-	return fmt.Sprintf("%T %v", read, read) == fmt.Sprintf("%T %v", written, written)
+	return "", scalar(read) == scalar(written)
 }
 
 // unique returns an error for requests with the same name of a Secret manifest, which joins namespace and name with a
