@@ -1,12 +1,16 @@
 package upload
 
 import (
+	"bytes"
+	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/filestore"
 	"github.com/keypost/keypost/keystore/observation"
 	"github.com/keypost/keypost/keystore/storetest"
 )
@@ -234,5 +238,90 @@ func TestAnUploadThatIsHeldUpIsRecorded(t *testing.T) {
 	w.u.Force = true
 	if _, err := w.sync(c); err != nil || w.copy().Failed != nil {
 		t.Errorf("forced: %v, %q", err, w.copy().Failure())
+	}
+}
+
+// broken is a place of records in which they are damaged, or that nobody reaches.
+type broken struct {
+	keystore.Backend
+	err error
+}
+
+func (b broken) Get(context.Context, keystore.Name) ([]byte, keystore.Revision, error) {
+	return []byte("x"), "1", b.err
+}
+
+// Who damages the record must not bring back a key that was revoked: of a store that may be behind no key is added to a copy.
+func TestARecordThatCannotBeLoadedAddsNoKey(t *testing.T) {
+	for want, b := range map[string]broken{
+		"it does not fit the form of an observation": {},
+		"permission denied":                          {err: errors.New("permission denied")},
+	} {
+		w := newWorld(t, named())
+		id, behind, c := w.revoked()
+		held := slices.Clone(c.jwks)
+		w.u.Records = observation.NewStore(b)
+		w.u.Store = old{behind}
+		r, err := w.sync(c)
+		e, is := errors.AsType[*UnknownError](err)
+		if !is || e.Key != id || r.Uploaded || c.uploads != 2 || !bytes.Equal(c.jwks, held) {
+			t.Errorf("%v, uploaded %t, it holds %s", err, r.Uploaded, c.jwks)
+		}
+		said := `what was recorded of the copy cannot be loaded, so whether key set "prod-a" is behind in this store is not known, and key ` + string(id) +
+			", which the copy lacks, may have been revoked, so nothing is uploaded"
+		if got := err.Error(); !strings.Contains(got, said) || !strings.Contains(got, want) || strings.Contains(got, "\n") {
+			t.Errorf("%s; want %s … %s", got, said, want)
+		}
+		w.u.Force = true
+		if _, err := w.sync(c); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(string(c.jwks), string(id)) {
+			t.Errorf("forced: %v, it holds %s", err, c.jwks)
+		}
+		w.u.Force, w.u.Store = false, w.st // which takes the key away, and adds none
+		if _, err := w.sync(c); err == nil || !strings.Contains(err.Error(), want) || !bytes.Equal(c.jwks, held) {
+			t.Errorf("a revocation: %v, it holds %s", err, c.jwks)
+		}
+		c.jwks = []byte(`{"keys":[]}`)
+		if _, err := w.sync(c); err == nil || !bytes.Equal(c.jwks, held) {
+			t.Errorf("a copy without keys: %v, it holds %s", err, c.jwks)
+		}
+		c.jwks = []byte(`{"keys":[{"kty":"unheard-of"}]}`)
+		if _, err := w.sync(c); err == nil || bytes.Equal(c.jwks, held) {
+			t.Errorf("a copy that is not read: %v, it holds %s", err, c.jwks)
+		}
+	}
+}
+
+// readOnly is a place of records that this run cannot write.
+type readOnly struct{ keystore.Backend }
+
+func (readOnly) Put(context.Context, keystore.Name, keystore.Revision, []byte) (keystore.Revision, error) {
+	return "", errors.New("no space left on device")
+}
+
+// A run that cannot record asks again before it uploads: somebody may have recorded the newest version since it asked first.
+func TestARunThatCannotRecordAsksAgain(t *testing.T) {
+	w, c := newWorld(t, named()), &fake{jwks: []byte(`{"keys":[]}`)}
+	b, err := filestore.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.u.Records = observation.NewStore(b)
+	id := w.add()
+	behind, _, err := w.st.Load(t.Context(), "prod-a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	slow := w.u
+	slow.Store, slow.Records = old{behind}, observation.NewStore(readOnly{b})
+	c.onRead = func() {
+		c.onRead = nil
+		w.revoke(id)
+		if _, err := w.sync(c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err = slow.Sync(t.Context(), "prod-a", party, c)
+	if _, is := errors.AsType[*BehindError](err); !is || strings.Contains(string(c.jwks), string(id)) {
+		t.Errorf("%v, it holds %s", err, c.jwks)
 	}
 }

@@ -150,8 +150,24 @@ func (e *BehindError) Error() string {
 	return said + "nothing is uploaded: use the store that has the newest"
 }
 
+// UnknownError reports that what was recorded of the copy cannot be loaded, so that nobody knows whether the store is behind it, and that
+// the upload would add a key. Somebody may have damaged the record to bring back one that was revoked.
+type UnknownError struct {
+	Set keystore.Name
+	Key keystore.KeyID // that would be added
+	Err error          // of loading
+}
+
+func (e *UnknownError) Error() string {
+	return fmt.Sprintf("what was recorded of the copy cannot be loaded, so whether key set %q is behind in this store is not known, and key %s, which the copy lacks, "+
+		"may have been revoked, so nothing is uploaded: mend the record, or remove it if this store has the newest (%v)", e.Set, text.OneLine(string(e.Key), 100), e.Err)
+}
+
+func (e *UnknownError) Unwrap() error { return e.Err }
+
 // CheckBehind returns a [*BehindError] if what was recorded of the copy that a policy names is of a later version than s: whoever
-// uploads the keys of s asks this first. What cannot be loaded is no obstacle: the copy does not wait for the place of the records.
+// uploads the keys of s asks this first. What cannot be loaded is no obstacle here: see [Compared], and
+// [UnknownError].
 func CheckBehind(ctx context.Context, records *observation.Store, s keystore.KeySet, party string) error {
 	r, err := records.Load(ctx, s.Name(), observation.Place{Issuer: party})
 	if err != nil {
@@ -180,10 +196,14 @@ func behind(r observation.Record, s keystore.KeySet) *BehindError {
 	return nil
 }
 
-// Compared reports whether it was recorded what a copy held, so that [CheckBehind] has something to go by.
-func Compared(ctx context.Context, records *observation.Store, n keystore.Name, party string) bool {
+// Compared reports whether it was recorded what a copy held, so that [CheckBehind] has something to go by. The error is of a record that
+// cannot be loaded.
+func Compared(ctx context.Context, records *observation.Store, n keystore.Name, party string) (bool, error) {
 	r, err := records.Load(ctx, n, observation.Place{Issuer: party})
-	return err == nil && r.NewestCompared() != nil
+	if errors.Is(err, keystore.ErrNotFound) {
+		return false, nil
+	}
+	return err == nil && r.NewestCompared() != nil, err
 }
 
 // uploadable returns an error unless the keys of s may be uploaded to a relying party.
@@ -209,8 +229,7 @@ func (u *run) once(ctx context.Context, s keystore.KeySet) error {
 	}
 	same, err := u.read(ctx, s, time.Time{})
 	if lost, is := errors.AsType[*unrecordedError](err); is && !lost.same {
-		// The copy does not wait for the place of the records: it may hold a key that was revoked. Nothing counts as read.
-		return errors.Join(err, u.to.Upload(ctx, jwks))
+		return u.unrecorded(ctx, s, jwks, lost)
 	}
 	if err != nil || same {
 		return err
@@ -228,6 +247,23 @@ func (u *run) once(ctx context.Context, s keystore.KeySet) error {
 		err = errors.New("what is read back after the upload are not the published keys; somebody else may have uploaded at the same time: try again")
 	}
 	return err
+}
+
+// unrecorded uploads after a reading that could not be recorded, and that counts for nothing. The copy does not wait for the place of the
+// records, since it may hold a key that was revoked; but where the record cannot be loaded it gets no key that it lacks, since that one may
+// have been.
+func (u *run) unrecorded(ctx context.Context, s keystore.KeySet, jwks []byte, lost *unrecordedError) error {
+	r, err := u.Records.Load(ctx, s.Name(), observation.Place{Issuer: u.party})
+	switch {
+	case u.Force || errors.Is(err, keystore.ErrNotFound):
+	case err != nil && lost.lacks != "":
+		return &UnknownError{s.Name(), lost.lacks, err}
+	case err == nil:
+		if e := behind(r, s); e != nil {
+			return errors.Join(lost, e)
+		}
+	}
+	return errors.Join(lost, u.to.Upload(ctx, jwks))
 }
 
 // read records what the relying party holds, and reports whether those are the published keys of s and no other. If s turns out to be
@@ -254,9 +290,16 @@ func (u *run) read(ctx context.Context, s keystore.KeySet, uploaded time.Time) (
 		ahead := observation.Offset(at.Sub(reading.Date).Truncate(time.Second))
 		look.ClockAhead = &ahead
 	}
+	unrecorded := func(err error) error {
+		lost := &unrecordedError{error: err, same: sameKeys(s, held)}
+		if !hasNoKey(reading.JWKS) {
+			lost.lacks = lacking(s, held)
+		}
+		return lost
+	}
 	r, err := u.Records.Add(ctx, s.Name(), observation.Place{Issuer: u.party}, look)
 	if err != nil {
-		return false, &unrecordedError{err, sameKeys(s, held)}
+		return false, unrecorded(err)
 	}
 	u.Read, u.ClockGap = at, look.ClockGap()
 	if e := behind(r, s); e != nil { // somebody has compared the copy with a newer version since this run asked
@@ -265,7 +308,7 @@ func (u *run) read(ctx context.Context, s keystore.KeySet, uploaded time.Time) (
 	}
 	if u.Refused = reading.Refused; u.Refused != nil {
 		if err := u.failed(ctx, s.Name(), &RefusedError{u.Refused}); err != nil {
-			return false, &unrecordedError{err, sameKeys(s, held)}
+			return false, unrecorded(err)
 		}
 	}
 	return sameKeys(s, held), nil
@@ -310,10 +353,21 @@ func hasNoKey(jwks []byte) bool {
 // unrecordedError is of a reading that could not be recorded.
 type unrecordedError struct {
 	error
-	same bool // what was read are the published keys
+	same  bool           // what was read are the published keys
+	lacks keystore.KeyID // a published key that a copy with keys did not have; empty if there is none
 }
 
 func (e *unrecordedError) Unwrap() error { return e.error }
+
+// lacking returns a published key of s that is not held, by kid and material; empty if there is none.
+func lacking(s keystore.KeySet, held []keystore.VerificationKey) keystore.KeyID {
+	for _, k := range s.Keys() {
+		if !slices.ContainsFunc(held, func(h keystore.VerificationKey) bool { return h.ID() == k.ID() && h.Fingerprint() == k.Fingerprint() }) {
+			return k.ID()
+		}
+	}
+	return ""
+}
 
 // sameKeys compares by kid, material and algorithm.
 func sameKeys(s keystore.KeySet, held []keystore.VerificationKey) bool {

@@ -60,13 +60,13 @@ func NewCmdSync(f *cli.Factory, cloud Cloud) *cobra.Command {
 	f.ObservationsFlag(cmd.Flags())
 	cmd.Flags().BoolVar(&o.all, "all", false, "every key set of the store whose policy names such a copy")
 	cmd.Flags().BoolVar(&o.adopt, "adopt", false, "upload also to a copy that is marked as another installation's, or as nobody's; not with --all")
-	cmd.Flags().BoolVar(&o.force, "force", false, "upload also where the store has an older key set than the one that was uploaded last; not with --all")
+	cmd.Flags().BoolVar(&o.force, "force", false, "upload also where the store has an older key set than the one that was uploaded last, or that is not known; not with --all")
 	cmd.MarkFlagsMutuallyExclusive("all", "adopt")
 	cmd.MarkFlagsMutuallyExclusive("all", "force")
 	return cmd
 }
 
-// NewestHint goes with an [upload.BehindError], and a command.
+// NewestHint goes with an [upload.BehindError] or an [upload.UnknownError], and a command.
 const NewestHint = "if this store is the newest all the same (the key set was made anew, or somebody wrote a reading that is not true): %s"
 
 // synced is what came of one copy, as scripts read it.
@@ -239,7 +239,7 @@ func (o *syncOptions) sync(ctx context.Context, u upload.Uploader, w work) (sync
 		c = unopened{err}
 	}
 	r, err := u.Sync(ctx, w.set.Name(), w.party, c)
-	if _, is := errors.AsType[*upload.BehindError](err); is {
+	if unsure(err) {
 		err = cli.WithHint(err, NewestHint, append(cli.SyncCommandOf(o.cloud.Kind, w.set.Name()), "--force"))
 	}
 	if _, is := errors.AsType[*upload.RefusedError](err); is {
@@ -266,6 +266,13 @@ func (o *syncOptions) sync(ctx context.Context, u upload.Uploader, w work) (sync
 		err = errors.Join(err, o.revived(r.Refused, to))
 	}
 	return row, errors.Join(err, o.strangers(w.party, r))
+}
+
+// unsure reports whether nothing was uploaded, or what was is wrong, since the store is behind the copy or may be.
+func unsure(err error) bool {
+	_, behind := errors.AsType[*upload.BehindError](err)
+	_, unknown := errors.AsType[*upload.UnknownError](err)
+	return behind || unknown
 }
 
 // revived adds to an error about a relying party that takes no token what changes that, unless it says so itself.

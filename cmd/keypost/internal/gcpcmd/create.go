@@ -141,7 +141,12 @@ func (r *run) checkUpload(ctx context.Context, stored keystore.KeySet, party str
 		err = cli.WithHint(err, copycmd.NewestHint, append(cli.SyncCommandOf(r.cloud.Party, stored.Name()), "--force"))
 		return "", err
 	}
-	if !upload.Compared(ctx, records, stored.Name(), party) {
+	compared, err := upload.Compared(ctx, records, stored.Name(), party)
+	if err != nil {
+		r.Warn("what gcp sync-keys recorded of the copy cannot be loaded, so whether this store is behind it is not known: %v", err)
+		return iam.ReplaceNothing, nil
+	}
+	if !compared {
 		return iam.ReplaceAdding, nil
 	}
 	return "", nil
