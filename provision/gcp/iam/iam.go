@@ -151,7 +151,8 @@ type Provider struct {
 	Adopt     bool              // take over a provider that is somebody else's, or that trusts another issuer
 	Show      bool              // plan also what is refused without Adopt for another issuer: such a plan is to be shown, and not to be applied
 
-	vacant bool // it was deleted when it was planned for: nobody lives by the issuer that it had
+	out    *sent // what this run has uploaded to it
+	vacant bool  // it was deleted when it was planned for: nobody lives by the issuer that it had
 }
 
 // Replace is what may change of a copy of the keys that a provider holds. The keys of a store that is behind bring back what was

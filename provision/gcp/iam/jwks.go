@@ -135,6 +135,33 @@ func sameMembers(a, b string) bool {
 	return okX && okY && slices.Equal(x, y)
 }
 
+// sent is what a run has uploaded to a provider, empty before.
+type sent struct{ jwks string }
+
+// by returns a step that uploads keys, and remembers that it did.
+func (s *sent) by(step cloud.Step, jwks string) cloud.Step {
+	call := step.Call
+	step.Call = func(ctx context.Context) (cloud.Answer, error) {
+		answer, err := call(ctx)
+		if answer == cloud.Accepted || answer == cloud.Perhaps {
+			s.jwks = jwks
+		}
+		return answer, err
+	}
+	return step
+}
+
+// strayed says of a provider that trusts another issuer that it has the keys that were uploaded to it, which is what comes of a change of its
+// issuer between the reading and the upload. The keys alone are written: the issuer with them would take back what somebody has changed. Empty if
+// nothing was uploaded: a cluster's own provider for another URL may have the same keys.
+func (s *sent) strayed(have *providerState) string {
+	if s == nil || s.jwks == "" || !sameKeys(s.jwks, have.OIDC.JWKS) {
+		return ""
+	}
+	return fmt.Sprintf("; it was given that issuer while these keys were uploaded, and has them now, so that whoever signs with them is taken for %s: "+
+		"give the provider that issuer's keys at once, or delete it", have.OIDC.Issuer)
+}
+
 // ProviderID names a provider of any project.
 type ProviderID struct{ Project, Pool, Provider string } // Project is an ID or a number
 
@@ -233,6 +260,7 @@ func (c *Client) UploadKeys(ctx context.Context, w Provider) (changed bool, err 
 	if err != nil {
 		return false, err
 	}
+	out := &sent{}
 	made, err := c.rest.API.Converge(ctx, func(ctx context.Context) ([]cloud.Step, error) {
 		p, err := c.Project(ctx)
 		if err != nil {
@@ -243,7 +271,8 @@ func (c *Client) UploadKeys(ctx context.Context, w Provider) (changed bool, err 
 			return nil, err
 		}
 		if have.OIDC.Issuer != w.IssuerURL { // it was another one when that was decided; our keys would count for its tokens
-			return nil, rest.Problemf(OtherIssuer, "%s %s trusts the issuer %s by now, and not %s, whose keys these are", providerThing, w.ID, have.OIDC.Issuer, w.IssuerURL)
+			return nil, rest.Problemf(OtherIssuer, "%s %s trusts the issuer %s by now, and not %s, whose keys these are%s", providerThing, w.ID, have.OIDC.Issuer, w.IssuerURL,
+				out.strayed(have))
 		}
 		if sameKeys(want, have.OIDC.JWKS) {
 			return nil, nil
@@ -256,7 +285,8 @@ func (c *Client) UploadKeys(ctx context.Context, w Provider) (changed bool, err 
 		}
 		set := patch{}
 		set.add("oidc.jwksJson", want)
-		return []cloud.Step{c.rest.ChangeStep(set.call(providerCall(p.ProviderName(w.Pool, w.ID), "PatchWorkloadIdentityPoolProvider", "update")), "uploaded")}, nil
+		step := c.rest.ChangeStep(set.call(providerCall(p.ProviderName(w.Pool, w.ID), "PatchWorkloadIdentityPoolProvider", "update")), "uploaded")
+		return []cloud.Step{out.by(step, want)}, nil
 	})
 	return len(made) > 0, err
 }

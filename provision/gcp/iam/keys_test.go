@@ -135,6 +135,45 @@ func TestUploadGoesToTheIssuerThatWasRead(t *testing.T) {
 	})
 }
 
+// One that is given to another issuer between the reading and the upload has our keys for that issuer's tokens, which is said: the issuer was
+// changed by somebody, and stays. Of one that had the same keys before nothing is said: it may be a live cluster's, for another URL.
+func TestKeysThatWentToAnotherIssuer(t *testing.T) {
+	const victim = "https://victim.example.com"
+	for _, late := range []bool{true, false} {
+		for _, how := range []string{"sync", "create"} {
+			inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
+				want := installation("demo")
+				want.Accounts, want.Provider.JWKS = nil, jwks(rsaKey, "k1")
+				mustApply(t, w, want)
+				if late {
+					want.Provider.JWKS = jwks(rsaKey, "k1", "k2")
+				}
+				given := false
+				c := iam.OpenWith(fakegcp.AccessToken, iam.Access{Project: "my-project", Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+					if (r.Method == http.MethodPatch) == late && !given {
+						given = true
+						w.Do(t, "PATCH", poolPath+"/providers/demo?updateMask=oidc.issuerUri", map[string]any{"oidc": map[string]any{"issuerUri": victim}})
+					}
+					return w.RoundTrip(r)
+				})})
+				var err error
+				if how == "sync" {
+					_, err = c.UploadKeys(t.Context(), *want.Provider)
+				} else {
+					_, err = apply(t.Context(), c, want)
+				}
+				const says = "and has them now, so that whoever signs with them is taken for " + victim + ": give the provider that issuer's keys at once, or delete it"
+				if problemOf(err) != iam.OtherIssuer || strings.Contains(err.Error(), says) != late {
+					t.Errorf("%s, late=%t: error %v", how, late, err)
+				}
+				if p := w.State().Providers[0]; p.OIDC.Issuer != victim || strings.Contains(p.OIDC.JWKS, "k2") != late {
+					t.Errorf("%s, late=%t: it has %+v", how, late, p.OIDC)
+				}
+			})
+		}
+	}
+}
+
 func TestUploadRefuses(t *testing.T) {
 	c := iam.OpenWith("x", iam.Access{Project: "p", Transport: roundTripper(nil)}) // nobody is called
 	for _, tt := range []struct{ jwks, want string }{

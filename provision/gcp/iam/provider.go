@@ -58,6 +58,7 @@ func (c *Client) planProvider(p Project, wanted Wanted, s *snapshot) (plan.Plan,
 			return plan.Plan{}, err
 		}
 	}
+	w.out = &sent{}
 	w.vacant = have != nil && have.State == deleted || s.pool != nil && s.pool.State == deleted
 	d, err := c.decideProvider(p, w, have)
 	if err == nil {
@@ -124,7 +125,7 @@ func (c *Client) decideProvider(p Project, w Provider, have *providerState) (dec
 	}
 	if have.OIDC.Issuer != w.IssuerURL && !w.Adopt && !w.Show && !w.vacant {
 		return decision{}, rest.Problemf(OtherIssuer, "%s %s trusts the issuer %s, and not %s as asked: changed, it would take no token of %s any more, "+
-			"and every workload of that cluster would lose access", providerThing, w.ID, have.OIDC.Issuer, w.IssuerURL, have.OIDC.Issuer)
+			"and every workload of that cluster would lose access%s", providerThing, w.ID, have.OIDC.Issuer, w.IssuerURL, have.OIDC.Issuer, w.out.strayed(have))
 	}
 	var d decision
 	if have.State == deleted {
@@ -156,7 +157,12 @@ func (c *Client) decideProvider(p Project, w Provider, have *providerState) (dec
 		if keys {
 			line += " with new JWK set"
 		}
-		d.steps = append(d.steps, c.rest.ChangeStep(set.call(providerCall(p.ProviderName(w.Pool, w.ID), "PatchWorkloadIdentityPoolProvider", "update")), line, set.diff...))
+		step := c.rest.ChangeStep(set.call(providerCall(p.ProviderName(w.Pool, w.ID), "PatchWorkloadIdentityPoolProvider", "update")), line, set.diff...)
+		if keys {
+			jwks, _ := upload(w.JWKS) // it was asked before
+			step = w.out.by(step, jwks)
+		}
+		d.steps = append(d.steps, step)
 	}
 	return d, nil
 }
