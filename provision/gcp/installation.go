@@ -40,7 +40,10 @@ type Options struct {
 
 	Revival func(id iam.ProviderID, of iam.Registered) string // as in [iam.Pool]
 
-	Adopt bool // take over what neither keypost nor ccoctl made, and a provider that trusts another issuer
+	// Adopt takes over what neither keypost nor ccoctl made, a provider that trusts another issuer, and a directory with the manifests
+	// of another issuer. It also replaces a copy of keys that CheckUpload knows nothing newer of, though the store may be behind it; an
+	// error of CheckUpload stands.
+	Adopt bool
 }
 
 func (o Options) pool() *iam.Pool {

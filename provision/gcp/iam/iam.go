@@ -148,7 +148,7 @@ type Provider struct {
 	UsualKeys bool              // no JWKS is a default: a provider that has uploaded keys is refused
 	Replace   Replace           // what JWKS may change of a copy that is there, without Adopt
 	Owner     Owner             // as in Pool
-	Adopt     bool              // take over a provider that is somebody else's, or that trusts another issuer
+	Adopt     bool              // take over a provider that is somebody else's, or that trusts another issuer; and replace its copy of keys whatever Replace says
 	Show      bool              // plan also what is refused without Adopt for another issuer: such a plan is to be shown, and not to be applied
 
 	out    *sent // what this run has uploaded to it

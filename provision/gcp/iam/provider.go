@@ -296,11 +296,14 @@ func (d *decision) compareKeys(w Provider, have *providerState, set *patch) (boo
 		return false, err
 	}
 	kids := keyIDs([]byte(want))
-	if why := w.unknownCopy(want, have); why != "" {
-		if !w.Show {
-			return false, rest.Problemf(UnknownCopy, "%s: nothing was changed", why)
-		}
+	switch why, lost := w.unknownCopy(want, have), lostKeys(want, have.OIDC.JWKS); {
+	case why != "" && !w.Show:
+		return false, rest.Problemf(UnknownCopy, "%s: nothing was changed", why)
+	case why != "":
 		d.warnings = append(d.warnings, why+"; this is refused")
+	case w.Replace != "" && have.OIDC.JWKS != "" && len(lost) > 0: // no record tells of them afterwards
+		d.warnings = append(d.warnings, fmt.Sprintf("provider %s holds keys that the store does not publish (%s), and nothing says whose they are: they are taken away",
+			w.ID, text.List(lost, 3)))
 	}
 	diff := lines("- uploaded key ", minus(old, kids), "+ uploaded key ", minus(kids, old))
 	if have.OIDC.JWKS == "" {

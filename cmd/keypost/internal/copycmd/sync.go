@@ -284,8 +284,13 @@ func (o *syncOptions) revived(err error, to Target) error {
 	return cli.WithHint(err, "to have it take tokens of key set %q again: %s", to.KeySet, c)
 }
 
-// strangers tells of keys that a copy had and the store never had. It returns an error unless the copy was another's until now.
 func (o *syncOptions) strangers(party string, r upload.Result) error {
+	return Strangers(o.Factory, o.cloud.Name, party, r, "they are replaced")
+}
+
+// Strangers tells of keys that a copy in a cloud had and the store never had, and what became of them. It returns an error unless the
+// copy was another's until now.
+func Strangers(f *cli.Factory, cloud, party string, r upload.Result, then string) error {
 	var names []string
 	for _, id := range r.Strangers {
 		names = append(names, text.OneLine(string(id), 100))
@@ -293,14 +298,14 @@ func (o *syncOptions) strangers(party string, r upload.Result) error {
 	if r.Unreadable != "" {
 		names = append(names, observation.Stranger{Unreadable: r.Unreadable}.String())
 	}
-	switch had := fmt.Sprintf("%s had keys that the store never had: %s; they are replaced", party, text.List(names, 8)); {
+	switch had := fmt.Sprintf("%s had keys that the store never had: %s; %s", party, text.List(names, 8), then); {
 	case len(names) == 0:
 		return nil
 	case r.Adopted:
-		o.Warn("%s", had)
+		f.Warn("%s", had)
 		return nil
 	default:
-		return fmt.Errorf("%s; find out in the audit log of %s who changed the provider, and what was done with tokens of theirs", had, o.cloud.Name)
+		return fmt.Errorf("%s; find out in the audit log of %s who changed the provider, and what was done with tokens of theirs", had, cloud)
 	}
 }
 

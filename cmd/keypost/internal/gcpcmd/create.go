@@ -18,11 +18,20 @@ import (
 	"github.com/keypost/keypost/provision/gcp/iam"
 )
 
+// What became of a stranger's keys in a copy.
+const (
+	replaced  = "they are replaced"
+	leftThere = "this run has failed, and may have left them there"
+)
+
 // run is one run of a command.
 type run struct {
 	*cloudcmd.Run
 	*flags
 	adopts bool // the command has --adopt
+
+	looked string        // the copy that this run has read before it changed anything; empty if there was none to be recorded
+	before upload.Result // what that held
 }
 
 func newCmdCreatePool(factory *cli.Factory) *cobra.Command {
@@ -54,7 +63,8 @@ func newCmdCreateProvider(factory *cli.Factory) *cobra.Command {
 			"with the key, those that the store has under the issuer URL count (keypost issuer add --kubeconfig).\n\n" +
 			"With --key-storage-method pool-jwk-file Google is given a copy of the published keys and never calls the issuer, which\n" +
 			"may be out of its reach then. The copy is what it was when it was made: run this again whenever the keys change. A store\n" +
-			"that is behind what was recorded of the copy (--observations) is refused.",
+			"that is behind what was recorded of the copy (--observations) is refused; keys in the copy that it never had are named and\n" +
+			"replaced, and the exit code is 1.",
 	}, func(ctx context.Context, r *run) error {
 		f.cloud.UseOwnPublicKey()
 		return r.create(ctx, nil)
@@ -96,21 +106,22 @@ func (r *run) create(ctx context.Context, accounts *gcp.RequestedAccounts) error
 	}
 	o.Options = r.Options
 	made, err := gcp.Create(ctx, o)
+	var strangers error
 	switch end, err := r.Ended(made.Preview, err); {
 	case end:
-		return err
+		return errors.Join(err, r.strangers(r.looked, r.before, leftThere))
 	case r.cloud.DryRun:
 		r.SayUnpublished(cmp.Or(r.unmadeCopy(), r.cloud.Party))
 		r.sayUnrecorded()
 	default:
-		r.record(ctx, made.KeySet, made.Copy)
+		strangers = r.record(ctx, made.KeySet, made.Copy)
 		r.sayCopy(made.KeySet, made.Copy)
 		r.SayLifetime(made.KeySet)
 		if accounts != nil {
 			r.SayInstall(made.Created, r.readings(made.Copy)...)
 		}
 	}
-	return r.Result(struct {
+	return errors.Join(r.Result(struct {
 		Issuer   string        `json:"issuer"`
 		KeySet   keystore.Name `json:"keySet"`
 		Provider string        `json:"provider"` // its full name
@@ -118,11 +129,11 @@ func (r *run) create(ctx context.Context, accounts *gcp.RequestedAccounts) error
 		Secrets  int           `json:"secrets"`
 		Dir      string        `json:"outputDir"`
 		DryRun   bool          `json:"dryRun"`
-	}{r.IssuerURL, made.KeySet.Name(), made.Provider, made.Accounts, made.Secrets, r.cloud.Path("."), r.cloud.DryRun})
+	}{r.IssuerURL, made.KeySet.Name(), made.Provider, made.Accounts, made.Secrets, r.cloud.Path("."), r.cloud.DryRun}), strangers)
 }
 
 // checkUpload refuses to upload the keys of a store that is behind what Google was given, as sync-keys does, and says what else may be
-// replaced by them.
+// replaced by them. What the copy holds is recorded before that.
 func (r *run) checkUpload(ctx context.Context, stored keystore.KeySet, party string) (iam.Replace, error) {
 	if r.Observations == "" {
 		if stored.Name() != "" && slices.Contains(stored.Policy().Uploads(), party) {
@@ -138,8 +149,7 @@ func (r *run) checkUpload(ctx context.Context, stored keystore.KeySet, party str
 		return "", err
 	}
 	if err := upload.CheckBehind(ctx, records, stored, party); err != nil {
-		err = cli.WithHint(err, copycmd.NewestHint, append(cli.SyncCommandOf(r.cloud.Party, stored.Name()), "--force"))
-		return "", err
+		return "", r.older(err, stored.Name())
 	}
 	compared, err := upload.Compared(ctx, records, stored.Name(), party)
 	if err != nil {
@@ -149,14 +159,59 @@ func (r *run) checkUpload(ctx context.Context, stored keystore.KeySet, party str
 	if !compared {
 		return iam.ReplaceAdding, nil
 	}
-	return "", nil
+	return "", r.look(ctx, stored, party)
 }
 
-// record records what Google holds since this run, so that the next one can tell whether its store is behind.
-func (r *run) record(ctx context.Context, set keystore.KeySet, party string) {
-	if r.Observations == "" || !slices.Contains(set.Policy().Uploads(), party) {
-		return
+// look records what a copy holds, before this run replaces it: of keys that somebody else has uploaded nothing would be left. Of a copy of
+// which nothing was recorded yet nothing is to be recorded here: the next run would take the store's keys for newer.
+func (r *run) look(ctx context.Context, stored keystore.KeySet, party string) error {
+	if r.cloud.Diff || r.cloud.DryRun || !slices.Contains(stored.Policy().Uploads(), party) {
+		return nil
 	}
+	held, err := r.copy(ctx, stored.Name(), party)
+	if err != nil {
+		return err
+	}
+	seen, err := held.Read(ctx)
+	if _, gone := errors.AsType[*upload.RefusedError](err); gone || errors.Is(err, errNoKeys) {
+		return nil // the plan makes it, or brings it back
+	}
+	if err != nil {
+		return err
+	}
+	records, err := r.CreateObservations(ctx)
+	if err != nil {
+		return err
+	}
+	r.looked = party
+	r.before, err = upload.Uploader{Records: records, By: r.By, Adopt: r.Adopt}.Look(ctx, stored, party, seen)
+	if _, behind := errors.AsType[*upload.BehindError](err); behind {
+		return r.older(err, stored.Name())
+	}
+	if _, another := errors.AsType[*upload.RefusedError](err); err != nil && !another { // another issuer's is refused by the plan, or adopted
+		r.Warn("what %s held before this run could not be recorded: %v", party, err)
+	}
+	return nil
+}
+
+// older adds to the error about a store that is behind how to go on all the same.
+func (r *run) older(err error, set keystore.Name) error {
+	return cli.WithHint(err, copycmd.NewestHint, append(cli.SyncCommandOf(r.cloud.Party, set), "--force"))
+}
+
+// copy opens the copy of a key set's keys that a policy calls party.
+func (r *run) copy(ctx context.Context, set keystore.Name, party string) (upload.Copy, error) {
+	_, place := keystore.UploadKind(party)
+	return providers{r.Factory, map[string]*project{}}.open(ctx, copycmd.Target{Place: place, KeySet: set, Adopt: r.Adopt || string(set) != r.Name})
+}
+
+// record records what Google holds since this run, so that the next one can tell whether its store is behind. The error names the keys
+// that Google had and the store never had, as that of sync-keys does.
+func (r *run) record(ctx context.Context, set keystore.KeySet, party string) error {
+	if r.Observations == "" || !slices.Contains(set.Policy().Uploads(), party) {
+		return nil
+	}
+	var since upload.Result
 	err := func() error {
 		store, err := r.OpenStore(ctx)
 		if err != nil {
@@ -166,17 +221,28 @@ func (r *run) record(ctx context.Context, set keystore.KeySet, party string) {
 		if err != nil {
 			return err
 		}
-		_, place := keystore.UploadKind(party)
-		held, err := providers{r.Factory, map[string]*project{}}.open(ctx, copycmd.Target{Place: place, KeySet: set.Name(), Adopt: r.Adopt || string(set.Name()) != r.Name})
+		held, err := r.copy(ctx, set.Name(), party)
 		if err != nil {
 			return err
 		}
-		_, err = upload.Uploader{Store: store, Records: records, By: r.By, Adopt: r.Adopt}.Sync(ctx, set.Name(), party, held)
+		since, err = upload.Uploader{Store: store, Records: records, By: r.By, Adopt: r.Adopt}.Sync(ctx, set.Name(), party, held)
 		return err
 	}()
-	if err != nil {
+	switch {
+	case err != nil:
 		r.Warn("Google has the keys, and that could not be recorded: %v", err)
+	case since.ClockGap != "":
+		r.Warn("Google has the keys, and the reading of them does not count, since %s; set the one that is wrong, then: %s", since.ClockGap,
+			cli.SyncCommandOf(r.cloud.Party, set.Name()))
+	case since.Refused != nil:
+		r.Warn("Google has the keys, and takes no token: %v", since.Refused)
 	}
+	return errors.Join(r.strangers(party, r.before, replaced), r.strangers(party, since, replaced))
+}
+
+// strangers tells of keys that a copy had and the store never had.
+func (r *run) strangers(party string, had upload.Result, then string) error {
+	return copycmd.Strangers(r.Factory, "Google Cloud", party, had, then)
 }
 
 // unmadeCopy returns the copy that the scripts of a dry run give Google, as a policy names it once the project's number is put in; empty

@@ -51,7 +51,7 @@ func (f *flags) command(factory *cli.Factory, c cobra.Command, do func(ctx conte
 		defer begun.End()
 		f.Usual, f.Upload = !f.requested.Prune || !cmd.Flags().Changed("allowed-audience"), f.storage == poolJWKFile
 		f.UsualKeys = !cmd.Flags().Changed("key-storage-method")
-		r := &run{begun, f, cmd.Flags().Lookup("adopt") != nil}
+		r := &run{Run: begun, flags: f, adopts: cmd.Flags().Lookup("adopt") != nil}
 		f.CheckUpload = r.checkUpload
 		f.Revival = func(id iam.ProviderID, of iam.Registered) string { return r.Line(revival(id, of)) }
 		if f.region != "" {
@@ -98,7 +98,8 @@ func (f *flags) define(cmd *cobra.Command, names ...string) *pflag.FlagSet {
 func (f *flags) installation(factory *cli.Factory, cmd *cobra.Command, more ...string) {
 	f.define(cmd, append(append(cli.ShieldFiles(), "name", "project", "region", "output-dir", "dry-run", "diff", "issuer-url", "adopt", "public-key-file",
 		"key-storage-method", "allowed-audience", "attribute-condition", "ca-file", "connect", "dev", "why"), more...)...)
-	cmd.Flags().Lookup("adopt").Usage += ", and change the issuer that a provider trusts"
+	cmd.Flags().Lookup("adopt").Usage += ", change the issuer that a provider trusts, replace a copy of keys of which no record (--observations) says whether it is newer, " +
+		"and write over the manifests of another issuer in --output-dir"
 	f.cloud.DefinePolicy(cmd.Flags())
 	observationsFlag(factory, cmd.Flags())
 	cloudcmd.Required(cmd, "name", "project", "issuer-url")

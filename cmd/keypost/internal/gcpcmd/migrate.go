@@ -61,15 +61,15 @@ func (f *migrateFlags) run(ctx context.Context, r *run) error {
 	}
 	done, err := gcp.Migrate(ctx, gcp.MigrateOptions{Options: f.Options, Move: f.move.Reading(r.Factory), From: f.from, Accounts: f.requested})
 	if end, err := r.Ended(done.Preview, f.hinted(err)); end {
-		return err
+		return errors.Join(err, r.strangers(r.looked, r.before, leftThere))
 	}
+	strangers := r.record(ctx, done.KeySet, done.Copy) // before anything is printed, which may fail
 	if err := f.print(r, done); err != nil {
-		return err
+		return errors.Join(err, strangers)
 	}
 	r.SayLifetime(done.KeySet)
 	r.sayCopy(done.KeySet, done.Copy)
-	r.record(ctx, done.KeySet, done.Copy)
-	return nil
+	return strangers
 }
 
 // hinted adds to an error of a migration what to do about it.

@@ -85,6 +85,9 @@ func (p *provider) Upload(ctx context.Context, jwks []byte) error {
 	return err
 }
 
+// errNoKeys is of a provider that has no copy.
+var errNoKeys = errors.New("this provider holds no keys: Google fetches those that the issuer publishes; declare the relying party gcp in its place, or give the provider a first upload (--key-storage-method pool-jwk-file)")
+
 func (p *provider) Read(ctx context.Context) (upload.Reading, error) {
 	held, err := p.project.client.UploadedKeys(ctx, p.id.Pool, p.id.Provider)
 	if e, is := errors.AsType[*iam.Error](err); is && e.Problem == iam.NoProvider {
@@ -103,7 +106,7 @@ func (p *provider) Read(ctx context.Context) (upload.Reading, error) {
 	}
 	p.issuer = held.Issuer
 	if held.JWKS == nil {
-		return upload.Reading{}, errors.New("this provider holds no keys: Google fetches those that the issuer publishes; declare the relying party gcp in its place, or give the provider a first upload (--key-storage-method pool-jwk-file)")
+		return upload.Reading{}, errNoKeys
 	}
 	return upload.Reading{JWKS: held.JWKS, Issuer: held.Issuer, Date: p.project.dates.now(), Refused: refused}, nil
 }
