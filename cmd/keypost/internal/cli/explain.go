@@ -183,6 +183,8 @@ func (f *Factory) AtGate(err error, s keystore.KeySet) error {
 	}
 	key, _ := s.Key(e.Key)
 	switch {
+	case e.Step == "promote" && key.State == keystore.Next && !e.Opens.IsZero() && (e.Gate == keystore.GateCaches || e.Gate == keystore.GateCopies) && NoneActive(s):
+		return WithHint(err, "no key is active, so that waiting keeps no token valid; at once: %s; else try again at %s", PromoteForced(s, e.Key, "REASON"), Stamp(e.Opens))
 	case e.Gate == keystore.GateObserved || e.Gate == keystore.GateFresh:
 		return f.observeHint(err, s)
 	case absurd(e):
@@ -198,6 +200,16 @@ func (f *Factory) AtGate(err error, s keystore.KeySet) error {
 		return WithHint(err, "%s", c)
 	}
 	return err
+}
+
+// NoneActive reports whether a key set has no key with which a cluster may sign.
+func NoneActive(s keystore.KeySet) bool {
+	return !slices.ContainsFunc(s.Keys(), func(k keystore.Key) bool { return k.State == keystore.Active })
+}
+
+// PromoteForced returns the command that lets a next key sign however long its gate stays closed.
+func PromoteForced(s keystore.KeySet, id keystore.KeyID, why string) Command {
+	return Command{"key", "promote", string(s.Name()), string(id), "--force", "--why", why, "--confirm-kid", string(id)}
 }
 
 const syncKeys = "sync-keys"

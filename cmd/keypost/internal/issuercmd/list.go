@@ -166,6 +166,9 @@ func (r listRow) status() string {
 			return "ok, but " + problem
 		}
 	}
+	if r.Generation > 0 && r.Keys[keystore.Active] == 0 {
+		return "ok, but no key is active"
+	}
 	return "ok"
 }
 

@@ -92,6 +92,7 @@ func (o *revokeOptions) run(ctx context.Context, args []string) error {
 	if sync := cli.SyncCommands(c.after); sync != nil && len(c.after.Keys()) > 0 { // nobody takes an upload without a key
 		o.Notice("  to upload them now: %s", sync)
 	}
+	o.sayNext(ctx, c.after)
 	for _, k := range c.before.Keys() {
 		if _, left := c.after.GoneLine(k.VerificationKey); left && k.ID() != c.id {
 			o.Notice("key %s is the same key under another kid, and is revoked too", k.ID())
@@ -106,6 +107,30 @@ func (o *revokeOptions) run(ctx context.Context, args []string) error {
 		return nil
 	}
 	return o.awaitGone(ctx, c.after, network)
+}
+
+// sayNext says how a next key comes to sign where no key may any more. Its gate keeps tokens from being refused that an active key
+// could sign, and there is none.
+func (o *revokeOptions) sayNext(ctx context.Context, s keystore.KeySet) {
+	if !cli.NoneActive(s) {
+		return
+	}
+	for _, k := range s.Keys() {
+		if k.State != keystore.Next {
+			continue
+		}
+		promote := cli.PromoteForced(s, k.ID(), o.why)
+		if seen, err := observe.Recorded(ctx, o.Factory, s, k); err == nil {
+			if _, err := s.Promote(o.Change("", false), k.ID(), seen); err == nil {
+				promote = cli.Command{"key", "promote", string(s.Name()), string(k.ID())}
+			}
+		}
+		if cli.SyncCommands(s) != nil {
+			o.Notice("  once they are uploaded, to let the next key %s sign: %s", k.ID(), promote)
+		} else {
+			o.Notice("  to let the next key %s sign: %s", k.ID(), promote)
+		}
+	}
 }
 
 // seen returns the longest times that recorded answers gave to caches: an edge may have added to what the policy says.

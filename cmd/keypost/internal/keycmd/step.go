@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -111,7 +110,7 @@ func (o *step) warn(now time.Time) {
 
 // warnNoneActive warns of a key set of whose keys a cluster may sign with none.
 func warnNoneActive(f *cli.Factory, s keystore.KeySet) {
-	if !slices.ContainsFunc(s.Keys(), func(k keystore.Key) bool { return k.State == keystore.Active }) {
+	if cli.NoneActive(s) {
 		f.Warn("no key of %q is active any more", s.Name())
 	}
 }
