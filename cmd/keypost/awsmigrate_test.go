@@ -32,7 +32,7 @@ func TestMigrateScripts(t *testing.T) {
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"exits": exits, "serve": accounts{t}.serve, "kids": setKids, "keyset": writeKeySet, "order": inOrder,
 			"fakeaws": accounts{t}.start, "calls": calls, "account": printAccount, "iam": callIAM, "said": said,
-			"plane": startPlane, "signs": planeSigns, "past": setPast, "json": jsonObject,
+			"plane": startPlane, "signs": planeSigns, "past": setPast, "json": jsonObject, "hint": hint,
 		},
 		Setup: func(env *testscript.Env) error {
 			env.Values[accountKey{}] = &fakeAccount{}

@@ -11,6 +11,7 @@ type Error struct {
 	Problem  Problem
 	KeySet   keystore.Name // with NotServed, OnlyCopies, OthersKey, KeyNeeded and KeyNotPublished
 	File     string        // with HalfKeyPair: the public key. With OthersDir: the manifest with the other issuer URL. With OthersKey and Withdrawn: the source of the key. With KeyNotPublished: the source of the missing key
+	Free     keystore.Name // with Taken: a name for the issuer URL that no key set has, or had
 	Spent    bool          // with Withdrawn: the key of File was published there before, so that it can never be again
 	Provider string        // its ARN or, in another cloud, its ID, with ProviderUnread, UnknownAudience and LostAudience
 	Audience string        // with UnknownAudience and LostAudience

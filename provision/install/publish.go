@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/keypost/keypost/issuer"
@@ -81,7 +82,29 @@ func (p *Publication) find(ctx context.Context, r keystore.Reader) error {
 	case isUnread:
 		return Refuse(PerhapsTaken, "publish %s: %w", p.URL, err)
 	}
-	return Refuse(Taken, "publish %s under the name %q: %w", p.URL, p.Name, err)
+	return &Error{Problem: Taken, Free: freeName(c, p.Name, p.URL), Err: fmt.Errorf("publish %s under the name %q: %w", p.URL, p.Name, err)}
+}
+
+// freeName returns a name that no key set of the store has or had: that which the issuer URL ends in, or its host begins with, as servers
+// that serve many key sets under one pattern ask for it; or else one that begins as n does.
+func freeName(c catalog.Contents, n keystore.Name, issuerURL string) keystore.Name {
+	free := func(n keystore.Name) bool {
+		_, unread := c.Unread[n]
+		return !unread && !slices.ContainsFunc(c.Sets, func(s keystore.KeySet) bool { return s.Name() == n })
+	}
+	host, _, _ := strings.Cut(strings.TrimPrefix(issuerURL, "https://"), ".")
+	for _, n := range []string{issuerURL[strings.LastIndex(issuerURL, "/")+1:], host} {
+		if n := keystore.Name(n); n.Check() == nil && free(n) {
+			return n
+		}
+	}
+	const limit = 63 // characters of a name
+	for i := 2; ; i++ {
+		end := fmt.Sprintf("-%d", i)
+		if n := keystore.Name(strings.TrimRight(string(n[:min(len(n), limit-len(end))]), "-") + end); free(n) {
+			return n
+		}
+	}
 }
 
 // checkOwn returns an error if another key set publishes, or has revoked, a key of p that does not move here. Subjects are unique in one

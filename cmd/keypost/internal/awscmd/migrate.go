@@ -110,7 +110,7 @@ func (f *migrateFlags) hinted(r *run, err error) error {
 		return cli.WithHint(err, "add %s; or, if no pod needs it, take it away first: %s", cli.Quoted("--client-id", e.Audience),
 			webidentity.Command("remove-client-id-from-open-id-connect-provider", "--open-id-connect-provider-arn", e.Provider, "--client-id", e.Audience))
 	}
-	return f.move.Hinted(err)
+	return f.move.Hinted(&f.cloud, err)
 }
 
 // sayNext prints what switches the cluster, and what comes before and after.

@@ -74,7 +74,7 @@ func (f *migrateFlags) hinted(err error) error {
 		return cli.WithHint(err, "name the resource group that the identities of %s were made in (--oidc-resource-group-name); if it is this one, give it that tag: "+
 			"az tag update --operation Merge --resource-id %s --tags TAG", f.Name, cli.Quoted("/subscriptions/"+f.Subscription+"/resourceGroups/"+f.OIDCGroup))
 	}
-	return f.move.Hinted(err)
+	return f.move.Hinted(&f.cloud, err)
 }
 
 // sayNext prints what switches the cluster, and what comes before and after.

@@ -82,21 +82,13 @@ func (f *Flags) publicationHint(err error, e *install.Error) error {
 
 // withdrawnHint adds how a withdrawn URL is given out again: with a key that was never published there, and then this run once more.
 func (f *Flags) withdrawnHint(err error, e *install.Error) error {
-	const other = "or choose another --name and --issuer-url"
+	other := "or choose another --name and --issuer-url"
 	name := f.To.Name
 	if keystore.Name(name).Check() != nil {
 		name = "NAME"
 	}
 	add := cli.Command{"issuer", "add", name, "--url", f.To.IssuerURL, "--public-key-file", e.File, "--relying-party", f.Party, "--reuse-url", "--why", "REASON"}
-	if f.To.Dev {
-		add = append(add, "--dev")
-	}
-	if age := f.To.Policy.MaxAge; age != nil && *age != *view.NewPolicy(false).MaxAge {
-		add = append(add, "--max-age", age.String())
-	}
-	for _, origin := range f.To.Policy.Origins {
-		add = append(add, "--origin", origin)
-	}
+	add = append(add, f.newPolicy()...)
 	again := f.again()
 	_, missing := os.Stat(e.File)
 	switch moved := strings.HasPrefix(e.File, "https://"); {
@@ -104,6 +96,7 @@ func (f *Flags) withdrawnHint(err error, e *install.Error) error {
 		return cli.WithHint(err, "choose another --issuer-url")
 	case moved:
 		add[5], add[6] = "--jwks", e.File
+		other = "or choose another --issuer-url" // --name is the cluster's
 		return cli.WithHint(err, "to give it out again: %s && %s; "+other, add, again)
 	case !e.Spent && missing == nil:
 		return cli.WithHint(err, "to give it out again: %s && %s; "+other, add, again)
@@ -115,6 +108,21 @@ func (f *Flags) withdrawnHint(err error, e *install.Error) error {
 	}
 	add[6] = filepath.Join(dir, ccoctl.PublicKeyName)
 	return cli.WithHint(err, "to give it out again, with a new key: %s && %s && %s; "+other, f.newPair(dir), add, again)
+}
+
+// newPolicy returns the flags of issuer add for what this run says of a new issuer.
+func (f *Flags) newPolicy() []string {
+	var words []string
+	if f.To.Dev {
+		words = append(words, "--dev")
+	}
+	if age := f.To.Policy.MaxAge; age != nil && *age != *view.NewPolicy(false).MaxAge {
+		words = append(words, "--max-age", age.String())
+	}
+	for _, origin := range f.To.Policy.Origins {
+		words = append(words, "--origin", origin)
+	}
+	return words
 }
 
 // newPair returns the command that makes a key pair.

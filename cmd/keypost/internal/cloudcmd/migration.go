@@ -87,8 +87,8 @@ func (m *Migration) Reading(factory *cli.Factory) install.Move {
 	return move
 }
 
-// Hinted adds to an error of a move what to do about it. Any other is returned as it is.
-func (m *Migration) Hinted(err error) error {
+// Hinted adds to an error of a move what to do about it. Any other is returned as it is. f are the flags of the run.
+func (m *Migration) Hinted(f *Flags, err error) error {
 	if e, closed := errors.AsType[*keystore.NotYetError](err); closed && e.Gate == keystore.GateUndeclared {
 		return cli.WithHint(err, "give the longest expirationSeconds of any such token: --token-lifetime DURATION")
 	}
@@ -96,6 +96,12 @@ func (m *Migration) Hinted(err error) error {
 		switch e.Problem {
 		case install.OldKeysUnread:
 			return cli.WithHint(err, "where it cannot be reached from here, give a copy of its JWKS: --jwks FILE")
+		case install.Taken: // --name is the cluster's: with another, there is nothing to move
+			add := cli.Command{"issuer", "add", string(e.Free), "--url", f.To.IssuerURL, "--jwks", cmp.Or(m.jwks, m.Old), "--relying-party", f.Party}
+			if m.TokenLifetime > 0 {
+				add = append(add, "--token-lifetime", m.TokenLifetime.String())
+			}
+			return cli.WithHint(err, "publish the keys under another name, and run this again, which finds them by the URL: %s", append(add, f.newPolicy()...))
 		case install.KeyNotPublished:
 			return cli.WithHint(err, "if the cluster signs with it: %s", cli.Command{"key", "add", string(e.KeySet), "--jwks", m.Old})
 		case install.OthersDir:

@@ -57,7 +57,8 @@ func TestMigrationWithoutEnd(t *testing.T) {
 }
 
 func TestMigrationHints(t *testing.T) {
-	m := Migration{Move: install.Move{Old: "https://old.example.com"}}
+	m := Migration{Move: install.Move{Old: "https://old.example.com", TokenLifetime: 2 * time.Hour}}
+	f := &Flags{Party: "aws", To: &install.Options{IssuerURL: "https://new.example.com", Dev: true, Policy: keystore.Policy{Origins: []string{"o.example.com"}}}}
 	for _, tt := range []struct {
 		err  error
 		hint string
@@ -65,11 +66,13 @@ func TestMigrationHints(t *testing.T) {
 		{install.Refuse(install.OldKeysUnread, "x"), "--jwks FILE"},
 		{install.Refuse(install.WrongCluster, "x"), "--kubeconfig and --context"},
 		{&install.Error{Problem: install.KeyNotPublished, KeySet: "prod-a", Err: errors.New("x")}, "key add prod-a --jwks https://old.example.com"},
+		{&install.Error{Problem: install.Taken, Free: "prod-a-2", Err: errors.New("x")}, "issuer add prod-a-2 --url https://new.example.com --jwks https://old.example.com " +
+			"--relying-party aws --token-lifetime 2h0m0s --dev --origin o.example.com"},
 		{&keystore.NotYetError{Gate: keystore.GateUndeclared}, "--token-lifetime DURATION"},
 		{&keystore.NotYetError{Gate: keystore.GateSigning}, ""},
 		{install.Refuse(install.NoRequests, "x"), ""},
 	} {
-		hinted, is := errors.AsType[*cli.HintedError](m.Hinted(tt.err))
+		hinted, is := errors.AsType[*cli.HintedError](m.Hinted(f, tt.err))
 		if is != (tt.hint != "") || is && !strings.Contains(hinted.Hint(&cli.Factory{}), tt.hint) {
 			t.Errorf("%v: want the hint %q", tt.err, tt.hint)
 		}

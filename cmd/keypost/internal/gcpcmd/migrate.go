@@ -93,7 +93,7 @@ func (f *migrateFlags) hinted(err error) error {
 			return cli.WithHint(err, "to see what differs: %s", append(f.createAccounts(cmp.Or(f.from, f.Name), f.cloud.Path(".")), "--diff"))
 		}
 	}
-	return f.move.Hinted(err)
+	return f.move.Hinted(&f.cloud, err)
 }
 
 // createAccounts returns the command that compares the accounts, and writes the Secrets that name a provider.
