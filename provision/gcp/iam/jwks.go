@@ -182,18 +182,19 @@ func (p ProviderID) String() string {
 // Uploaded is what a provider checks tokens with: those of one issuer.
 type Uploaded struct {
 	JWKS     []byte // nil if Google fetches the keys of the issuer
-	Issuer   string
+	Provider Registered
 	Disabled bool   // it takes no token until it is enabled
 	Pool     string // why no provider of the pool takes a token, "is disabled"; empty if they do, or if nobody may read it
 }
 
-// UploadedKeys returns what was uploaded to a provider. One that is disabled has keys like any other: they count once it is enabled.
+// UploadedKeys returns what was uploaded to a provider. One that is disabled has keys like any other: they count once it is enabled. The
+// error about one that is deleted, and that Google still keeps, is an [*UnusableError].
 func (c *Client) UploadedKeys(ctx context.Context, pool, provider string) (Uploaded, error) {
 	have, err := c.readUploaded(ctx, pool, provider)
 	if err != nil {
 		return Uploaded{}, err
 	}
-	u := Uploaded{Issuer: have.OIDC.Issuer, Disabled: have.Disabled}
+	u := Uploaded{Provider: have.registered(), Disabled: have.Disabled}
 	if u.Pool, err = c.poolTrouble(ctx, pool); err != nil {
 		return Uploaded{}, err
 	}
@@ -233,8 +234,8 @@ func (c *Client) readUploaded(ctx context.Context, pool, provider string) (*prov
 		return nil, err
 	}
 	if have != nil && have.State == deleted {
-		return nil, rest.Problemf(NoProvider, "%s %s of pool %s is deleted: it takes no token, and has the keys of before if somebody brings it back; take it out "+
-			"of the policy only when Google keeps it no longer (%s)", providerThing, provider, pool, wholeSeconds(have.Expires))
+		return nil, &UnusableError{have.registered(), rest.Problemf(NoProvider, "%s %s of pool %s is deleted: it takes no token, and has the keys of before if somebody brings it back; take it out "+
+			"of the policy only when Google keeps it no longer (%s)", providerThing, provider, pool, wholeSeconds(have.Expires))}
 	}
 	if have == nil || have.OIDC == nil {
 		return nil, rest.Problemf(NoProvider, "there is no %s %s for OIDC in pool %s of project %s", providerThing, provider, pool, p.ID)

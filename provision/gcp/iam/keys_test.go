@@ -53,8 +53,8 @@ func TestUpload(t *testing.T) {
 		check(t, err)
 		var set struct{ Keys []map[string]string }
 		check(t, json.Unmarshal(have.JWKS, &set))
-		if len(set.Keys) != 1 || set.Keys[0]["kid"] != "e1" || set.Keys[0]["x5t"] != "" || have.Issuer != issuerURL {
-			t.Errorf("uploaded %s for %s", have.JWKS, have.Issuer)
+		if len(set.Keys) != 1 || set.Keys[0]["kid"] != "e1" || set.Keys[0]["x5t"] != "" || have.Provider.IssuerURL != issuerURL {
+			t.Errorf("uploaded %s for %s", have.JWKS, have.Provider.IssuerURL)
 		}
 		settle(w)
 		r, err := c.Provider(t.Context(), "demo", "demo")

@@ -385,6 +385,7 @@ type Registered struct {
 	Uploaded  bool     // it has a copy of the keys, and Google does not fetch them
 
 	Installation string // for which it was made; empty if its description does not say
+	Foreign      bool   // it does not say either that ccoctl made it: only --adopt changes it
 }
 
 // UnusableError reports a provider that takes no token.
@@ -442,6 +443,7 @@ func (s *providerState) takes() string {
 
 func (s *providerState) registered() Registered {
 	r := Registered{Installation: installationOf(s.Description)}
+	r.Foreign = r.Installation == "" && !Owner{}.takes(s.Description)
 	if s.OIDC != nil {
 		r.IssuerURL, r.Audiences, r.Uploaded = s.OIDC.Issuer, s.OIDC.Audiences, s.OIDC.JWKS != ""
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -50,14 +51,11 @@ func (f *Factory) report(cmd *cobra.Command, err error) int {
 		f.Notice("keypost: %s", redacted(strings.TrimSuffix(message, ": "+Interruption{}.Error())))
 	}
 	typed := misused(err)
-	hint := ""
-	if h, ok := errors.AsType[*HintedError](explained(err)); ok {
-		hint = h.Hint(f)
+	hints := f.hints(explained(err))
+	if len(hints) == 0 && typed {
+		hints = []string{cmd.CommandPath() + " --help"}
 	}
-	if hint == "" && typed {
-		hint = cmd.CommandPath() + " --help"
-	}
-	if hint != "" {
+	for _, hint := range hints {
 		f.Notice("hint: %s", redacted(hint))
 	}
 	if interrupted {
@@ -73,6 +71,23 @@ func (f *Factory) report(cmd *cobra.Command, err error) int {
 		return e.ExitCode()
 	}
 	return ExitFailed
+}
+
+// hints returns what to do about an error: joined errors have a hint each, and what is said twice is said once.
+func (f *Factory) hints(err error) (all []string) {
+	switch e := any(err).(type) { // this one error, not what it wraps
+	case *HintedError:
+		if hint := e.Hint(f); hint != "" {
+			all = append(all, hint)
+		}
+	case interface{ Unwrap() error }:
+		all = f.hints(e.Unwrap())
+	case interface{ Unwrap() []error }:
+		for _, inner := range e.Unwrap() {
+			all = append(all, slices.DeleteFunc(f.hints(inner), func(hint string) bool { return slices.Contains(all, hint) })...)
+		}
+	}
+	return all
 }
 
 // messages returns an error's sentences: joined errors have one each. Line breaks in any other error are not ours.

@@ -25,6 +25,27 @@ func TestMessages(t *testing.T) {
 	}
 }
 
+// Each of joined errors says what to do about it, once.
+func TestHints(t *testing.T) {
+	f, plain := &Factory{}, errors.New("it failed")
+	one, two := WithHint(plain, "do %d", 1), WithHint(plain, "do %d", 2)
+	for _, tt := range []struct {
+		err  error
+		want []string
+	}{
+		{nil, nil},
+		{plain, nil},
+		{one, []string{"do 1"}},
+		{Usage(one), []string{"do 1"}},
+		{errors.Join(one, plain, fmt.Errorf("a: %w", errors.Join(plain, two)), fmt.Errorf("b: %w", one)), []string{"do 1", "do 2"}},
+		{WithHint(errors.Join(one, two), "do both"), []string{"do both"}},
+	} {
+		if got := f.hints(tt.err); !slices.Equal(got, tt.want) {
+			t.Errorf("hints(%v) = %q, want %q", tt.err, got, tt.want)
+		}
+	}
+}
+
 func TestRedacted(t *testing.T) {
 	for s, want := range map[string]string{
 		"store s3://user:pass@bucket/x is odd":    "store s3://…@bucket/x is odd",

@@ -31,10 +31,11 @@ type Cloud struct {
 
 // Target is a copy that a key set's policy names.
 type Target struct {
-	Place  string
-	KeySet keystore.Name
-	Issuer keystore.IssuerURL
-	Adopt  bool // it is to hold the keys also where it is marked as another's, or as nobody's
+	Place   string
+	KeySet  keystore.Name
+	Issuers []keystore.IssuerURL // the key set's; without them no command is printed
+	Policy  keystore.Policy      // the key set's
+	Adopt   bool                 // it is to hold the keys also where it is marked as another's, or as nobody's
 }
 
 type syncOptions struct {
@@ -233,7 +234,7 @@ func (o *syncOptions) sync(ctx context.Context, u upload.Uploader, w work) (sync
 		row.Error = err.Error()
 		return row, err
 	}
-	to := Target{Place: place, KeySet: w.set.Name(), Issuer: w.set.Issuers()[0], Adopt: o.adopt}
+	to := Target{Place: place, KeySet: w.set.Name(), Issuers: w.set.Issuers(), Policy: w.set.Policy(), Adopt: o.adopt}
 	c, err := o.cloud.Open(ctx, to)
 	if err != nil {
 		c = unopened{err}

@@ -79,5 +79,9 @@ func revival(id iam.ProviderID, of iam.Registered) cli.Command {
 	if of.Uploaded {
 		c = append(c, "--key-storage-method", poolJWKFile)
 	}
-	return append(c, "--output-dir", id.Provider)
+	c = append(c, "--output-dir", id.Provider)
+	if of.Foreign {
+		c = append(c, "--adopt")
+	}
+	return c
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -13,13 +14,15 @@ import (
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/cmd/keypost/internal/copycmd"
 	"github.com/keypost/keypost/issuer/upload"
+	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/provision/cloud"
 	"github.com/keypost/keypost/provision/gcp/iam"
 )
 
 // NewCmdSyncKeys returns sync-keys: the published keys to providers that Google was given keys for.
 func NewCmdSyncKeys(f *cli.Factory) *cobra.Command {
-	return copycmd.NewCmdSync(f, copycmd.Cloud{Kind: "gcp", Name: "Google Cloud", Open: providers{f, map[string]*project{}}.open, Revive: revive})
+	all := providers{f, map[string]*project{}}
+	return copycmd.NewCmdSync(f, copycmd.Cloud{Kind: "gcp", Name: "Google Cloud", Open: all.open, Revive: all.revive})
 }
 
 // providers opens providers, and each project once for all of its.
@@ -35,7 +38,7 @@ func (o providers) open(ctx context.Context, to copycmd.Target) (upload.Copy, er
 	}
 	p := o.projects[id.Project]
 	if p == nil {
-		p = &project{}
+		p = &project{seen: map[iam.ProviderID]iam.Registered{}}
 		p.client, err = iam.Open(ctx, iam.Access{
 			Project: id.Project, Transport: &p.dates, OnWait: func(w cloud.Wait) { o.Notice("%v", w) },
 		})
@@ -47,23 +50,45 @@ func (o providers) open(ctx context.Context, to copycmd.Target) (upload.Copy, er
 	return &provider{project: p, id: id, to: to}, nil
 }
 
-// revive returns the command that makes a provider anew, brings it back or enables it, with a copy of the keys.
-func revive(to copycmd.Target) cli.Command {
+func (o providers) revive(to copycmd.Target) cli.Command {
 	id, err := iam.ParseProvider(to.Place)
 	if err != nil {
 		return nil
 	}
-	of := iam.Registered{IssuerURL: to.Issuer.String(), Uploaded: true}
-	if !to.Adopt { // else it is for whom its description names, which is not known of one that is gone
-		of.Installation = string(to.KeySet)
+	of := iam.Registered{}
+	if p := o.projects[id.Project]; p != nil {
+		of = p.seen[id]
 	}
-	return revival(id, of)
+	return revive(id, to, of)
 }
 
-// project is one that is open, and what its clock says.
+// revive returns the command that makes a provider anew, brings it back or enables it, with a copy of the keys, for the installation that
+// its description names. One that trusts another issuer by now is changed with --adopt alone. It is nil where the issuer is not known.
+func revive(id iam.ProviderID, to copycmd.Target, of iam.Registered) cli.Command {
+	if len(to.Issuers) == 0 {
+		return nil
+	}
+	ours := func(i keystore.IssuerURL) bool { return i.String() == of.IssuerURL }
+	another := of.IssuerURL != "" && !slices.ContainsFunc(to.Issuers, ours)
+	if another || of.IssuerURL == "" {
+		of.IssuerURL = to.Issuers[0].String()
+	}
+	if of.Installation == "" && !to.Adopt && keystore.IsPoolID(string(to.KeySet)) { // with --adopt it is somebody else's, who is not known
+		of.Installation = string(to.KeySet)
+	}
+	of.Uploaded = true
+	c := revival(id, of)
+	if another && !of.Foreign {
+		c = append(c, "--adopt")
+	}
+	return c
+}
+
+// project is one that is open, what its clock says, and its providers as they were read last.
 type project struct {
 	client *iam.Client
 	dates  dates
+	seen   map[iam.ProviderID]iam.Registered
 }
 
 // provider implements [upload.Copy].
@@ -86,10 +111,13 @@ func (p *provider) Upload(ctx context.Context, jwks []byte) error {
 }
 
 // errNoKeys is of a provider that has no copy.
-var errNoKeys = errors.New("this provider holds no keys: Google fetches those that the issuer publishes; declare the relying party gcp in its place, or give the provider a first upload (--key-storage-method pool-jwk-file)")
+var errNoKeys = errors.New("this provider holds no keys: Google fetches those that the issuer publishes")
 
 func (p *provider) Read(ctx context.Context) (upload.Reading, error) {
 	held, err := p.project.client.UploadedKeys(ctx, p.id.Pool, p.id.Provider)
+	if e, is := errors.AsType[*iam.UnusableError](err); is {
+		p.project.seen[p.id] = e.Provider
+	}
 	if e, is := errors.AsType[*iam.Error](err); is && e.Problem == iam.NoProvider {
 		return upload.Reading{}, &upload.RefusedError{Err: err}
 	}
@@ -104,11 +132,26 @@ func (p *provider) Read(ctx context.Context) (upload.Reading, error) {
 	case held.Disabled:
 		refused = fmt.Errorf("%s is disabled: it takes no token, whatever keys it has, until it is enabled", p.id)
 	}
-	p.issuer = held.Issuer
+	p.issuer, p.project.seen[p.id] = held.Provider.IssuerURL, held.Provider
 	if held.JWKS == nil {
-		return upload.Reading{}, errNoKeys
+		first := revive(p.id, p.to, held.Provider)
+		if first == nil {
+			return upload.Reading{}, errNoKeys
+		}
+		return upload.Reading{}, cli.WithHint(errNoKeys, "if that is as it should be, say so: %s; or, to give it a first upload: %s", p.declared(), first)
 	}
-	return upload.Reading{JWKS: held.JWKS, Issuer: held.Issuer, Date: p.project.dates.now(), Refused: refused}, nil
+	return upload.Reading{JWKS: held.JWKS, Issuer: held.Provider.IssuerURL, Date: p.project.dates.now(), Refused: refused}, nil
+}
+
+// declared returns the command by which the key set's policy says that Google fetches the keys, and has no copy of them.
+func (p *provider) declared() cli.Command {
+	want := p.to.Policy
+	want.RelyingParties = slices.DeleteFunc(slices.Clone(want.RelyingParties), func(party string) bool {
+		kind, place := keystore.UploadKind(party)
+		return party == "gcp" || kind == "gcp" && place == p.to.Place
+	})
+	want.RelyingParties, want.Reach = append(want.RelyingParties, "gcp"), ""
+	return setting(p.to.KeySet, p.to.Policy, want)
 }
 
 // dates is a transport that remembers what the clock of who answered said last, so that a wrong clock of this machine opens no gate.
