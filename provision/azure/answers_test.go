@@ -199,6 +199,7 @@ func TestAnAssignmentWithAnotherIDIsRefused(t *testing.T) {
 			assigned + "NAME",
 		"another assignment": assigned + guid,
 		"above it":           assigned + "../../NAME",
+		"above its scope":    strings.Replace(assigned, "resourceGroups/prod-a", "resourceGroups/prod-a/../..", 1) + "NAME",
 		"none":               "",
 	} {
 		for _, prune := range []bool{false, true} {
@@ -207,7 +208,7 @@ func TestAnAssignmentWithAnotherIDIsRefused(t *testing.T) {
 				o := w.identities(t, usual()[1:]...)
 				_, err := azure.CreateIdentities(t.Context(), o)
 				must(t, err)
-				form := regexp.MustCompile(`"id":"[^"]*/roleAssignments/([^"]*)"`)
+				form, scopeForm := regexp.MustCompile(`"id":"[^"]*/roleAssignments/([^"]*)"`), regexp.MustCompile(`"scope":"[^"]*"`)
 				ctx, stop := context.WithCancel(t.Context())
 				defer stop()
 				transport := bent{w.Client(), func(r *http.Request, resp *http.Response) {
@@ -216,6 +217,9 @@ func TestAnAssignmentWithAnotherIDIsRefused(t *testing.T) {
 					}
 					if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/roleAssignments") {
 						rewrite(t, resp, func(s string) string {
+							if scope, _, there := strings.Cut(id, "/../../providers/"); there { // then the two agree
+								s = scopeForm.ReplaceAllString(s, `"scope":"`+scope+`/../.."`)
+							}
 							return form.ReplaceAllString(s, `"id":"`+strings.Replace(id, "NAME", "$1", 1)+`"`)
 						})
 					}

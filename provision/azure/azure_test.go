@@ -256,6 +256,16 @@ func TestDelete(t *testing.T) {
 		t.Errorf("it wrote %q all the same", wrote)
 	}
 	o.Group = false
+	w.Fault(func(c fakeazure.Call) fakeazure.Fault { // which issuers they trust is asked before anything goes
+		if strings.Contains(c.Action, "federatedIdentityCredentials/read") {
+			return fakeazure.Fail(403, "AuthorizationFailed", "no")
+		}
+		return fakeazure.Fault{}
+	})
+	if _, err := azure.Delete(t.Context(), o); err == nil || len(w.writes()) > 0 {
+		t.Errorf("issuers that cannot be read: %v", err)
+	}
+	w.Fault(nil)
 	_, err = azure.Delete(t.Context(), o)
 	must(t, err)
 	after := w.State()
