@@ -325,3 +325,58 @@ func TestARunThatCannotRecordAsksAgain(t *testing.T) {
 		t.Errorf("%v, it holds %s", err, c.jwks)
 	}
 }
+
+// A backup with a place for observations that is empty, by a mistyped URL, knows nothing of the keys that came since: nothing is
+// uploaded, however often it is tried.
+func TestAnOlderStoreWithoutRecordsIsNotUploaded(t *testing.T) {
+	w := newWorld(t, named())
+	_, backup, c := w.revoked()
+	replacement := w.add()
+	if _, err := w.sync(c); err != nil {
+		t.Fatal(err)
+	}
+	held := string(c.jwks)
+	older := w.u
+	older.Store, older.Records = old{backup}, observation.NewStore(storetest.NewMemory(t))
+	for range 2 {
+		r, err := older.Sync(t.Context(), "prod-a", party, c)
+		e, is := errors.AsType[*BehindError](err)
+		if !is || !slices.Equal(e.Unknown, []keystore.KeyID{replacement}) || r.Uploaded || string(c.jwks) != held {
+			t.Fatalf("uploaded %t, %v", r.Uploaded, err)
+		}
+	}
+	older.Force = true
+	if _, err := older.Sync(t.Context(), "prod-a", party, c); err != nil || string(c.jwks) == held {
+		t.Errorf("forced: %v", err)
+	}
+}
+
+// A revoked key that somebody puts back is told of, although the store has had it. One that is only now taken away is not.
+func TestARevokedKeyThatIsPutBackIsTold(t *testing.T) {
+	w, c := newWorld(t, named()), &fake{jwks: []byte(`{"keys":[]}`)}
+	id := w.add()
+	if _, err := w.sync(c); err != nil {
+		t.Fatal(err)
+	}
+	with := c.jwks
+	w.revoke(id)
+	w.at = w.at.Add(time.Hour)
+	if r, err := w.sync(c); err != nil || len(r.Back) > 0 || w.copy().Problem() != "" {
+		t.Fatalf("taken away: %v, back %q, %s", err, r.Back, w.copy().Problem())
+	}
+	c.jwks, w.at = with, w.at.Add(time.Hour)
+	r, err := w.sync(c)
+	if err != nil || !slices.Equal(r.Back, []keystore.KeyID{id}) || !r.Uploaded || strings.Contains(string(c.jwks), string(id)) {
+		t.Errorf("put back: %v, %+v", err, r)
+	}
+	want := string(id) + " (taken away before), which the store never had or has taken away"
+	for range 2 { // the next reading does not end it
+		if said := w.copy().Intrusion(); !strings.Contains(said, want) {
+			t.Errorf("the record says %q", said)
+		}
+		w.at = w.at.Add(time.Hour)
+		if r, err := w.sync(c); err != nil || len(r.Back) > 0 || r.Uploaded {
+			t.Errorf("then: %v, %+v", err, r)
+		}
+	}
+}

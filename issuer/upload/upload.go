@@ -71,6 +71,7 @@ type Result struct {
 	Uploaded   bool            // false if it held them already
 	Read       time.Time
 	Strangers  []keystore.KeyID // that it had and the store never had
+	Back       []keystore.KeyID // that it had again, although they were taken away before, as a revoked one is
 	Unreadable string           // SHA-256, in hex, of what it had in a form that no gate reads, which may be strangers too; empty if it had not
 	Adopted    bool             // it was another's until now, whose keys the strangers are
 	ClockGap   string           // why the record does not count, as a sentence; empty if the clocks agree
@@ -129,12 +130,17 @@ func (u *run) sync(ctx context.Context, n keystore.Name) error {
 // backup that was put back, whatever was changed in it since. What it still publishes may have been revoked.
 type BehindError struct {
 	Set              keystore.Name
-	Stored, Recorded int64          // generations
-	Revived          keystore.KeyID // a key that is published and was gone in the recorded version; empty if that is not known
-	Uploaded         bool           // its keys were uploaded before this was known, over newer ones that somebody else had uploaded meanwhile
+	Stored, Recorded int64            // generations
+	Revived          keystore.KeyID   // a key that is published and was gone in the recorded version; empty if that is not known
+	Unknown          []keystore.KeyID // keys that the copy has and the store never had, while nothing was recorded of the copy
+	Uploaded         bool             // its keys were uploaded before this was known, over newer ones that somebody else had uploaded meanwhile
 }
 
 func (e *BehindError) Error() string {
+	if len(e.Unknown) > 0 {
+		return fmt.Sprintf("nothing was recorded here of the copy, which has %s, and key set %q never had that in this store, so nothing is uploaded: "+
+			"use the store and the place for observations that have the newest", ids(e.Unknown), e.Set)
+	}
 	why := fmt.Sprintf("generation %d already", e.Recorded)
 	switch {
 	case e.Stored < e.Recorded:
@@ -164,6 +170,15 @@ func (e *UnknownError) Error() string {
 }
 
 func (e *UnknownError) Unwrap() error { return e.Err }
+
+// ids names keys in one line.
+func ids(all []keystore.KeyID) string {
+	var names []string
+	for _, id := range all {
+		names = append(names, text.OneLine(string(id), 100))
+	}
+	return text.List(names, 3)
+}
 
 // CheckBehind returns a [*BehindError] if what was recorded of the copy that a policy names is of a later version than s: whoever
 // uploads the keys of s asks this first. What cannot be loaded is no obstacle here: see [Compared], and
@@ -286,6 +301,9 @@ func (u *run) read(ctx context.Context, s keystore.KeySet, uploaded time.Time) (
 	look := observation.ReadBack(at, observation.Upload{By: u.By, Uploaded: uploaded, Digest: hex.EncodeToString(sum[:]), Generation: s.Generation(),
 		Unreadable: err != nil && !hasNoKey(reading.JWKS), Compared: observation.ComparedWith(s), Forced: u.Force}, held)
 	u.findStrangers(ctx, s, &look)
+	if e := u.unvouched(ctx, s, look); e != nil { // before it is recorded, which would vouch for the next run
+		return false, errors.Join(e, u.failed(ctx, s.Name(), e))
+	}
 	if !reading.Date.IsZero() {
 		ahead := observation.Offset(at.Sub(reading.Date).Truncate(time.Second))
 		look.ClockAhead = &ahead
@@ -333,15 +351,38 @@ func (u *run) findStrangers(ctx context.Context, s keystore.KeySet, l *observati
 		r, err := u.Records.Load(ctx, s.Name(), observation.Place{Issuer: u.party}) // without a record it was never ours
 		l.Upload.Adopted = err != nil || r.Ours.IsZero() && !slices.ContainsFunc(r.Latest.Keys, known)
 	}
-	for _, k := range strangers {
-		if !slices.Contains(u.Strangers, k.ID) {
-			u.Strangers = append(u.Strangers, k.ID)
-		}
+	u.Strangers = added(u.Strangers, strangers)
+	if r, err := u.Records.Load(ctx, s.Name(), observation.Place{Issuer: u.party}); err == nil && u.Read.IsZero() { // later readings may be of what this run did
+		l.Upload.Back = r.Back(s, l.Keys)
+		u.Back = added(u.Back, l.Upload.Back)
 	}
 	if l.Upload.Unreadable && u.Unreadable == "" {
 		u.Unreadable = l.Upload.Digest
 	}
 	u.Adopted = u.Adopted || l.Upload.Adopted
+}
+
+// unvouched returns an error if nothing was recorded of a copy that has keys which the store never had: the store may be older than
+// the copy, as a backup is, and its keys revoked since. Who has the newest store has its records too.
+func (u *run) unvouched(ctx context.Context, s keystore.KeySet, l observation.Look) error {
+	if u.Force || u.Adopt || len(l.Upload.Strangers) == 0 || !u.Read.IsZero() {
+		return nil
+	}
+	r, err := u.Records.Load(ctx, s.Name(), observation.Place{Issuer: u.party})
+	if err != nil && !errors.Is(err, keystore.ErrNotFound) || err == nil && r.NewestCompared() != nil {
+		return nil
+	}
+	return &BehindError{Set: s.Name(), Stored: s.Generation(), Unknown: added(nil, l.Upload.Strangers)}
+}
+
+// added returns the IDs with those of keys, once each.
+func added(ids []keystore.KeyID, keys []observation.Key) []keystore.KeyID {
+	for _, k := range keys {
+		if !slices.Contains(ids, k.ID) {
+			ids = append(ids, k.ID)
+		}
+	}
+	return ids
 }
 
 // hasNoKey reports whether a JWKS has no key for anybody who reads it.

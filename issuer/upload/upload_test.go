@@ -546,7 +546,7 @@ func TestWhatAdoptingExcuses(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		w.u.Adopt = tt.adopt
+		w.u.Adopt, w.u.Force = tt.adopt, !tt.adopt && !tt.earlier // without a record, keys that the store never had are refused else
 		r, err := w.sync(&fake{jwks: tt.holds(s)})
 		if err != nil || !r.Uploaded || len(r.Strangers) != 1 || r.Adopted != tt.excused || (w.copy().Intrusion() == "") != tt.excused {
 			t.Errorf("%s: %+v, %v, %q", tt.name, r, err, w.copy().Intrusion())

@@ -30,7 +30,7 @@ type Copy struct {
 	Lacks    []keystore.KeyID `json:"lacks,omitempty"`    // published keys
 	Extra    []Key            `json:"extra,omitempty"`    // keys that it has and that are not published
 	Failed   *Failed          `json:"failed,omitempty"`   // the last try to bring it up to date; nil = it was read back
-	Intruded []Stranger       `json:"intruded,omitempty"` // keys that it had of late and the store never had
+	Intruded []Stranger       `json:"intruded,omitempty"` // keys that it had of late and that somebody else put there
 	Broken   bool             `json:"broken"`             // tokens are refused or trusted by it that are not to be, or nobody knows
 }
 
@@ -54,7 +54,7 @@ func Copies(s keystore.KeySet, records []Record) (all []Copy) {
 				c.compare(s, r.Latest)
 			}
 			c.Failed = r.Failed
-			c.Intruded = slices.DeleteFunc(slices.Clone(r.Strangers), func(k Stranger) bool { return Known(s, k.Key) })
+			c.Intruded = slices.DeleteFunc(slices.Clone(r.Strangers), func(k Stranger) bool { return !k.Back && Known(s, k.Key) })
 		}
 		all = append(all, c)
 	}
@@ -118,7 +118,7 @@ func (c Copy) Failure() string {
 	return fmt.Sprintf("the last try to bring the copy %s up to date came to no reading, at %s: %s", text.OneLine(c.Upload, 300), c.Failed.At.UTC().Format(time.RFC3339), text.OneLine(c.Failed.Why, 300))
 }
 
-// Intrusion says which keys it had that the store never had, as a part of a sentence; empty if there were none of late.
+// Intrusion says which keys it had that somebody else put there, as a part of a sentence; empty if there were none of late.
 func (c Copy) Intrusion() string {
 	n := len(c.Intruded)
 	if n == 0 {
@@ -128,7 +128,11 @@ func (c Copy) Intrusion() string {
 	for _, s := range c.Intruded {
 		had = append(had, s.String())
 	}
-	return fmt.Sprintf("the copy %s had %s, which the store never had, last at %s: somebody else uploaded", text.OneLine(c.Upload, 300), text.List(had, 3), c.Intruded[n-1].At.UTC().Format(time.RFC3339))
+	why := "which the store never had"
+	if slices.ContainsFunc(c.Intruded, func(s Stranger) bool { return s.Back }) {
+		why += " or has taken away"
+	}
+	return fmt.Sprintf("the copy %s had %s, %s, last at %s: somebody else uploaded", text.OneLine(c.Upload, 300), text.List(had, 3), why, c.Intruded[n-1].At.UTC().Format(time.RFC3339))
 }
 
 // Problem says all that is wrong with the copy, as a part of a sentence; empty if nothing is.

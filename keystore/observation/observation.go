@@ -42,6 +42,7 @@ type Upload struct {
 	Digest     string    `json:"digest"`              // SHA-256 of what was read, in hex
 	Generation int64     `json:"generation"`          // of the key set that it was compared with
 	Strangers  []Key     `json:"-"`                   // of what was read, the keys that the store never had; a record has them by itself
+	Back       []Key     `json:"-"`                   // of what was read, the keys that are not published and had been taken away: see [Record.Back]
 	Ours       bool      `json:"-"`                   // some of what was read are keys that the store has or had
 	Adopted    bool      `json:"-"`                   // it was another's until now: what it had before is no intrusion
 	Unreadable bool      `json:"-"`                   // it has a form that no gate reads, so that whoever holds it may know other keys than ours
@@ -182,13 +183,15 @@ type Record struct {
 
 	Newest    *Compared  `json:"newest,omitempty"`    // the newest version of the key set that an upload was compared with, whatever the clocks said; nil = see NewestCompared
 	Ours      time.Time  `json:"ours,omitzero"`       // when an upload was read last with a key that the store has or had
-	Strangers []Stranger `json:"strangers,omitempty"` // keys that an upload had and the store never had, of late
+	Strangers []Stranger `json:"strangers,omitempty"` // keys that an upload had of late and that somebody else put there
 	Failed    *Failed    `json:"failed,omitempty"`    // the last try to upload or to read back; nil = it was read back
 }
 
-// Stranger is a key that an upload had and the store never had: somebody else may change what the relying party holds.
+// Stranger is a key that an upload had and the store never had, or that came back after it was taken away: somebody else may change what
+// the relying party holds.
 type Stranger struct {
 	Key
+	Back       bool      `json:"back,omitempty"`       // it is one of ours that was taken away before, such as one that was revoked
 	Unreadable string    `json:"unreadable,omitempty"` // instead of a key: SHA-256, in hex, of a JWKS in a form that no gate reads
 	At         time.Time `json:"at"`                   // when it was read last
 }
@@ -198,7 +201,25 @@ func (s Stranger) String() string {
 	if s.Unreadable != "" {
 		return "a JWKS in a form that is not read (SHA-256 " + text.OneLine(s.Unreadable, 64) + ")"
 	}
+	if s.Back {
+		return text.OneLine(string(s.ID), 100) + " (taken away before)"
+	}
 	return text.OneLine(string(s.ID), 100)
+}
+
+// Back returns those of the keys of an upload that are neither in s nor were there when it was read last: of a key that s has had, that
+// is one that somebody put back.
+func (r Record) Back(s keystore.KeySet, keys []Key) (back []Key) {
+	if r.Latest.Upload == nil || r.Latest.Upload.Unreadable {
+		return nil
+	}
+	for _, k := range keys {
+		published := slices.ContainsFunc(s.Keys(), func(h keystore.Key) bool { return h.ID() == k.ID && h.Fingerprint() == k.Fingerprint })
+		if !published && Known(s, k) && !slices.Contains(r.Latest.Keys, k) {
+			back = append(back, k)
+		}
+	}
+	return back
 }
 
 // Failed is a try to bring an upload up to date that came to no reading, or has come to none yet; or after which the relying party
@@ -384,6 +405,9 @@ func strangers(was []Stranger, l Look, at time.Time) []Stranger {
 	if u := l.Upload; u != nil {
 		for _, k := range u.Strangers {
 			seen = append(seen, Stranger{Key: k, At: at})
+		}
+		for _, k := range u.Back {
+			seen = append(seen, Stranger{Key: k, Back: true, At: at})
 		}
 		if u.Unreadable {
 			seen = append(seen, Stranger{Unreadable: u.Digest, At: at})

@@ -78,6 +78,7 @@ type synced struct {
 	Keys      []keystore.KeyID `json:"keys,omitempty"`
 	ReadAt    time.Time        `json:"readAt,omitzero"`
 	Strangers []keystore.KeyID `json:"strangers,omitempty"`        // keys that it had and the store never had
+	Back      []keystore.KeyID `json:"back,omitempty"`             // keys that it had again after they were taken away
 	Unread    string           `json:"unreadableSHA256,omitempty"` // of a JWKS that it had in a form that is not read
 	Refused   string           `json:"refused,omitempty"`          // why no token is taken there, whatever keys it has
 	Error     string           `json:"error,omitempty"`
@@ -247,7 +248,7 @@ func (o *syncOptions) sync(ctx context.Context, u upload.Uploader, w work) (sync
 		row.Refused = err.Error()
 		err = o.revived(err, to)
 	}
-	row.Uploaded, row.ReadAt, row.Strangers, row.Unread = r.Uploaded, cli.NotBefore(r.Read), r.Strangers, r.Unreadable
+	row.Uploaded, row.ReadAt, row.Strangers, row.Back, row.Unread = r.Uploaded, cli.NotBefore(r.Read), r.Strangers, r.Back, r.Unreadable
 	if err != nil {
 		row.Error = err.Error()
 		return row, err
@@ -294,12 +295,23 @@ func (o *syncOptions) strangers(party string, r upload.Result) error {
 func Strangers(f *cli.Factory, cloud, party string, r upload.Result, then string) error {
 	var names []string
 	for _, id := range r.Strangers {
-		names = append(names, text.OneLine(string(id), 100))
+		name := text.OneLine(string(id), 100)
+		if _, ours := r.Set.Key(id); ours {
+			name = "another key under the ID " + name + " of one that is published"
+		}
+		names = append(names, name)
+	}
+	for _, id := range r.Back {
+		names = append(names, text.OneLine(string(id), 100)+" (taken away before)")
 	}
 	if r.Unreadable != "" {
 		names = append(names, observation.Stranger{Unreadable: r.Unreadable}.String())
 	}
-	switch had := fmt.Sprintf("%s had keys that the store never had: %s; %s", party, text.List(names, 8), then); {
+	never := "the store never had"
+	if len(r.Back) > 0 {
+		never += " or has taken away"
+	}
+	switch had := fmt.Sprintf("%s had keys that %s: %s; %s", party, never, text.List(names, 8), then); {
 	case len(names) == 0:
 		return nil
 	case r.Adopted:
