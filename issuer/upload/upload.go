@@ -372,6 +372,7 @@ func (u *run) unvouched(ctx context.Context, s keystore.KeySet, l observation.Lo
 	if err != nil && !errors.Is(err, keystore.ErrNotFound) || err == nil && r.NewestCompared() != nil {
 		return nil
 	}
+	u.Strangers = nil // the error names them
 	return &BehindError{Set: s.Name(), Stored: s.Generation(), Unknown: added(nil, l.Upload.Strangers)}
 }
 
