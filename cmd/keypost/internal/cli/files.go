@@ -13,15 +13,23 @@ import (
 
 // ReadFile reads a file, or stdin for "-", of at most limit bytes.
 func (f *Factory) ReadFile(file string, limit int64) ([]byte, error) {
-	r := f.In
-	if file != "-" {
-		opened, err := os.Open(file)
-		if err != nil {
-			return nil, fmt.Errorf("read %s: %w", file, Reason(err))
-		}
-		defer func() { _ = opened.Close() }()
-		r = opened
+	if file == "-" {
+		return bounded(f.In, file, limit)
 	}
+	return readFile(file, limit)
+}
+
+// readFile reads a file of at most limit bytes that the user names. It may be a pipe: a shell makes one for <(command).
+func readFile(file string, limit int64) ([]byte, error) {
+	opened, err := os.Open(file)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", file, Reason(err))
+	}
+	defer func() { _ = opened.Close() }()
+	return bounded(opened, file, limit)
+}
+
+func bounded(r io.Reader, file string, limit int64) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(r, limit+1))
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", file, Reason(err))
@@ -40,12 +48,15 @@ func Reason(err error) error {
 	return err
 }
 
+// maxRoots bounds a file of CA certificates, in bytes: a machine's own has about 250 KB.
+const maxRoots = 8 << 20
+
 // ReadRoots reads the CA certificates of --ca-file; nil, the system's, without one.
 func ReadRoots(file string) (*x509.CertPool, error) {
 	if file == "" {
 		return nil, nil
 	}
-	data, err := os.ReadFile(file)
+	data, err := readFile(file, maxRoots)
 	if err != nil {
 		return nil, err
 	}

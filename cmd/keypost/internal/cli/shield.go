@@ -109,6 +109,9 @@ func (s *ShieldFlags) Lacking(words, others []string) (lacking []string) {
 // maxShieldFile bounds the file of a header, in bytes.
 const maxShieldFile = 16 << 10
 
+// maxShieldPEM bounds a client certificate with its chain, and its key, in bytes each.
+const maxShieldPEM = 1 << 20
+
 // Read reads the files. Connects is true with --connect: the shield is shown to that address then, and --origin says which origin
 // that is.
 func (s *ShieldFlags) Read(connects bool) (verify.Shield, error) {
@@ -143,11 +146,24 @@ func (s *ShieldFlags) ReadFor(origins []string, connects bool) (verify.Shield, e
 		return shield, Usagef("--origin-cert and --origin-key go together")
 	}
 	if s.cert != "" {
-		pair, err := tls.LoadX509KeyPair(s.cert, s.key)
+		pair, err := s.pair()
 		if err != nil {
 			return shield, fmt.Errorf("read the client certificate for origins: %w", err)
 		}
 		shield.Certificates = []tls.Certificate{pair}
 	}
 	return shield, nil
+}
+
+// pair reads the client certificate.
+func (s *ShieldFlags) pair() (tls.Certificate, error) {
+	cert, err := readFile(s.cert, maxShieldPEM)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	key, err := readFile(s.key, maxShieldPEM)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	return tls.X509KeyPair(cert, key)
 }

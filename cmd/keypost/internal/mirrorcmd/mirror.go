@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
+	"github.com/keypost/keypost/internal/regular"
 	"github.com/keypost/keypost/issuer"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/filestore"
@@ -284,9 +285,12 @@ func (m *mirroring) checkItself() {
 	}
 }
 
+// maxToken bounds the file of a token, in bytes.
+const maxToken = 1 << 20
+
 // tokenIssuer reads the iss of a token without trusting it; empty when there is none.
 func tokenIssuer(file string) string {
-	data, err := os.ReadFile(file)
+	data, err := regular.Read(file, maxToken)
 	if err != nil {
 		return ""
 	}

@@ -233,6 +233,11 @@ func TestTokenIssuer(t *testing.T) {
 	if got := tokenIssuer(filepath.Join(dir, "missing")); got != "" {
 		t.Errorf("no file: %q", got)
 	}
+	device := filepath.Join(dir, "device")
+	must(t, os.Symlink("/dev/zero", device))
+	if got := tokenIssuer(device); got != "" {
+		t.Errorf("a device: %q", got)
+	}
 }
 
 // A loop that reverts a document every second must not fill a disk with lines.
