@@ -257,7 +257,7 @@ func TestDelete(t *testing.T) {
 	}
 	o.Group = false
 	w.Fault(func(c fakeazure.Call) fakeazure.Fault { // which issuers they trust is asked before anything goes
-		if strings.Contains(c.Action, "federatedIdentityCredentials/read") {
+		if c.Action == "ListCredentials" {
 			return fakeazure.Fail(403, "AuthorizationFailed", "no")
 		}
 		return fakeazure.Fault{}
