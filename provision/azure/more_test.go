@@ -184,6 +184,17 @@ func TestWorkloadsOfOneName(t *testing.T) {
 	if _, err := azure.CreateIdentity(t.Context(), up); err == nil || !strings.Contains(err.Error(), "is not the ID of") {
 		t.Errorf("a way out of the subscription: %v", err)
 	}
+	lost := workload("a")
+	lost.Name = "tempo"
+	for _, at := range []string{"/resourceGroups/nope", "/resourcegroups/nope/providers/Microsoft.Storage/storageAccounts/chunks"} {
+		lost.Scopes = []string{"/subscriptions/" + subscription + "/resourceGroups/A", "/subscriptions/" + subscription + at}
+		for _, mode := range []install.Mode{install.Preview, install.Apply} {
+			lost.Mode = mode
+			if _, err := azure.CreateIdentity(t.Context(), lost); err == nil || !strings.Contains(err.Error(), "there is no resource group nope in subscription "+subscription) {
+				t.Errorf("a group that is not there: %v", err)
+			}
+		}
+	}
 	if wrote := w.writes(); len(wrote) > 0 {
 		t.Errorf("it wrote %q", wrote)
 	}

@@ -146,10 +146,15 @@ func (r *run) planGroups(w *world) (plan.Plan, error) {
 	}
 	for _, name := range present([]string{r.o.DNSGroup, r.o.NetworkGroup}) {
 		if w.group(name) == nil {
-			return plan.Plan{}, fmt.Errorf("there is no resource group %s in subscription %s, in which roles are to be assigned", name, r.o.Subscription)
+			return plan.Plan{}, r.noGroup(name)
 		}
 	}
 	return plan.Of(all.Notes, stage), nil
+}
+
+// noGroup is the error for a resource group that nobody makes here.
+func (r *run) noGroup(name string) error {
+	return fmt.Errorf("there is no resource group %s in subscription %s, in which roles are to be assigned", name, r.o.Subscription)
 }
 
 // planAll plans groups, identities and roles, what hangs on them, and at last what goes.

@@ -2,7 +2,9 @@ package azure
 
 import (
 	"context"
+	"strings"
 
+	"github.com/keypost/keypost/provision/azure/arm"
 	"github.com/keypost/keypost/provision/install"
 	"github.com/keypost/keypost/provision/plan"
 )
@@ -45,6 +47,9 @@ func CreateIdentity(ctx context.Context, o WorkloadOptions) (WorkloadCreated, er
 	if err != nil {
 		return WorkloadCreated{}, err
 	}
+	if err := r.checkScopeGroups(ctx, o.Scopes); err != nil {
+		return WorkloadCreated{}, err
+	}
 	p, err := r.planWorkload(w, i)
 	if err != nil {
 		return WorkloadCreated{}, err
@@ -68,6 +73,28 @@ func (r *run) planWorkload(w *world, i identity) (plan.Plan, error) {
 	}
 	things, err := r.planIdentities(w, []identity{i})
 	return groups.Then(things), err
+}
+
+// checkScopeGroups returns an error if a resource group in which roles are to be assigned is not there. An assignment there would be tried
+// for minutes, since one to a group that was made a moment ago fails in the same way. Who may not read a group may still assign roles in it.
+func (r *run) checkScopeGroups(ctx context.Context, scopes []string) error {
+	var names []string
+	for _, s := range scopes {
+		parts := strings.Split(s, "/") // "", subscriptions, ID, resourceGroups, NAME, …
+		if len(parts) > 4 && strings.EqualFold(parts[3], "resourceGroups") && !strings.EqualFold(parts[4], r.o.OIDCGroup) {
+			names = append(names, parts[4])
+		}
+	}
+	for _, name := range distinct(names) {
+		switch g, err := r.client.readGroup(ctx, name); {
+		case arm.IsDenied(err):
+		case err != nil:
+			return err
+		case g == nil:
+			return r.noGroup(name)
+		}
+	}
+	return nil
 }
 
 func (o WorkloadOptions) identity() identity {
