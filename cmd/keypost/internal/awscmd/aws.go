@@ -44,7 +44,7 @@ func (f *flags) command(factory *cli.Factory, c cobra.Command, do func(ctx conte
 func (f *flags) define(cmd *cobra.Command, names ...string) *pflag.FlagSet {
 	all := pflag.NewFlagSet("", pflag.ContinueOnError)
 	f.cloud.To, f.cloud.Party = &f.Options.Options, "aws"
-	f.cloud.Define(all, "the AWS CLI")
+	f.cloud.Define(all, "files to be applied with the AWS CLI")
 	all.StringVar(&f.Name, "name", "", "name of what is made: its tag, and the beginning of the roles' names")
 	all.StringVar(&f.Region, "region", "", "AWS region whose IAM endpoint is called")
 	all.StringVar(&f.Account, "account", "", "ID of the only AWS account in which anything may be changed")

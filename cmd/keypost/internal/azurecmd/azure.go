@@ -63,7 +63,7 @@ func (f *flags) command(factory *cli.Factory, c cobra.Command, do func(ctx conte
 func (f *flags) define(cmd *cobra.Command, names ...string) *pflag.FlagSet {
 	all := pflag.NewFlagSet("", pflag.ContinueOnError)
 	f.cloud.To, f.cloud.Party = &f.Options.Options, "entra"
-	f.cloud.Define(all, "the Azure CLI")
+	f.cloud.Define(all, "files alone, without the client IDs that Azure gives")
 	all.StringVar(&f.Name, "name", "", "name of what is made: its tag, and the beginning of the identities' names")
 	all.StringVar(&f.Region, "region", "", "Azure region of what is made")
 	all.StringVar(&f.Subscription, "subscription-id", "", "ID of the Azure subscription, the only one in which anything may be changed")

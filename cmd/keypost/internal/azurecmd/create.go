@@ -63,7 +63,8 @@ func (r *run) create(ctx context.Context, identities *azure.RequestedIdentities)
 		return err
 	}
 	if r.cloud.DryRun {
-		r.SayUnpublished(r.cloud.Party)
+		r.Notice("no key set was published, and nothing made in Azure, where no script is written; this does both, and fills in the client IDs: %s", r.Again("dry-run"))
+		r.Notice("where something else makes what is to be in Azure, the key set comes first: %s", r.Publishing(r.cloud.Party))
 	} else {
 		if identities != nil {
 			r.Notice("install-config.yaml needs credentialsMode: Manual, and platform.azure.resourceGroupName: %s", r.InstallGroup)

@@ -35,11 +35,11 @@ type Flags struct {
 	again                func(without ...string) cli.Command // the command of this run; set by Begin
 }
 
-// Define registers all of the flags but those of a new issuer's policy, for a command to take over those that it has. tool is
-// what applies the files of a dry run: "the AWS CLI".
-func (f *Flags) Define(all *pflag.FlagSet, tool string) {
+// Define registers all of the flags but those of a new issuer's policy, for a command to take over those that it has. files are
+// those of a dry run, with what they are for.
+func (f *Flags) Define(all *pflag.FlagSet, files string) {
 	all.StringVar(&f.To.Dir, "output-dir", "", "directory for the files (default the current one)")
-	all.BoolVar(&f.DryRun, "dry-run", false, "write files to be applied with "+tool+", and call nobody")
+	all.BoolVar(&f.DryRun, "dry-run", false, "write "+files+", and call nobody")
 	all.BoolVar(&f.Diff, "diff", false,
 		"print what would be changed, and what is there beyond what is wanted; change nothing, and exit 3 if there is any")
 	all.StringVar(&f.To.IssuerURL, "issuer-url", "", "the issuer URL, as in the tokens' iss")

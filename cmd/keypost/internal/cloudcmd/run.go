@@ -157,12 +157,17 @@ func (r *Run) Result(v any) error {
 
 // SayUnpublished prints, after the files of a dry run, what no script of them does. party is how the policy is to name the cloud.
 func (r *Run) SayUnpublished(party string) {
+	r.Notice("the scripts do not publish the key set; before they are run: %s", r.Publishing(party))
+}
+
+// Publishing returns the command that publishes what a dry run would have. party is how the policy is to name the cloud.
+func (r *Run) Publishing(party string) cli.Command {
 	c := cli.Command{"issuer", "add", r.flags.To.Name, "--url", r.flags.To.IssuerURL, "--public-key-file", cmp.Or(r.flags.PublicKeyFile, r.flags.Path(ccoctl.PublicKeyName)),
 		"--relying-party", party}
 	if r.flags.To.Dev {
 		c = append(c, "--dev")
 	}
-	r.Notice("the scripts do not publish the key set; before they are run: %s", c)
+	return c
 }
 
 // SayLifetime prints how to declare the lifetime of tokens in a key set that has none.

@@ -66,7 +66,7 @@ func (f *flags) command(factory *cli.Factory, c cobra.Command, do func(ctx conte
 func (f *flags) define(cmd *cobra.Command, names ...string) *pflag.FlagSet {
 	all := pflag.NewFlagSet("", pflag.ContinueOnError)
 	f.cloud.To, f.cloud.Party = &f.Options.Options, "gcp"
-	f.cloud.Define(all, "curl and gcloud")
+	f.cloud.Define(all, "files to be applied with curl and gcloud")
 	all.StringVar(&f.Name, "name", "", "name of what is made: the ID of pool and provider, and the beginning of the accounts' names")
 	all.StringVar(&f.Project, "project", "", "ID or number of the Google Cloud project, the only one in which anything may be changed")
 	all.StringVar(&f.region, "region", "", "accepted for scripts written for ccoctl; there is no bucket")
