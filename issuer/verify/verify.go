@@ -79,6 +79,7 @@ func Examine(ctx context.Context, o Options) Examination {
 	var visits []*visit
 	if v.known.Policy().Reach != keystore.ReachCopies || v.known.Withdrawn() {
 		visits = v.visits(ctx)
+		v.sayUnread()
 	} else if v.checkURL() {
 		e.Keys = v.checkUnread(ctx)
 	}
@@ -105,6 +106,22 @@ func (v *visitor) checkUnread(ctx context.Context) []keystore.VerificationKey {
 		v.Add(token.Issuer{URL: v.o.URL, Published: keys, Stored: stored, Now: v.o.Now}.Check(v.o.Token)...)
 	}
 	return keys
+}
+
+// sayUnread has what fails on the way to the documents say first how to leave them out, where each relying party that the policy names
+// holds a copy of the keys: none of them answers anything to that.
+func (v *visitor) sayUnread() {
+	p := v.known.Policy()
+	if v.known.Withdrawn() || len(p.RelyingParties) == 0 || len(p.Uploads()) < len(p.RelyingParties) {
+		return
+	}
+	for i := range v.Findings {
+		f := &v.Findings[i]
+		if f.Severity == finding.Fail && slices.Contains([]string{"reach", "addresses", "tls-chain", "tls-versions", "discovery", "jwks"}, f.Check) {
+			f.Answers = nil
+			f.Repair = "every relying party that the policy names holds a copy of the keys; if nobody reads the documents, say so: keypost issuer set NAME --reach copies; else " + f.Repair
+		}
+	}
 }
 
 // checkTokenSeen says so where a token was given and nobody could check it: no word would look like a good one.
