@@ -12,7 +12,7 @@ import (
 // way than [Uploader.Sync] looks first, since whose keys were there is not to be seen afterwards. After an error Result has the keys that
 // the store never had all the same, unless it is a [*RefusedError].
 func (u Uploader) Look(ctx context.Context, s keystore.KeySet, party string, seen Reading) (Result, error) {
-	r := run{Uploader: u, party: party, to: looked(seen)}
+	r := run{Uploader: u, to: looked(seen), Result: Result{Party: party}}
 	_, err := r.read(ctx, s, time.Time{})
 	return r.Result, err
 }

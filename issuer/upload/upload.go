@@ -67,6 +67,7 @@ type Uploader struct {
 
 // Result is what came of one upload.
 type Result struct {
+	Party      string          // what the policy calls who holds the copy
 	Set        keystore.KeySet // whose keys the relying party holds now
 	Uploaded   bool            // false if it held them already
 	Read       time.Time
@@ -85,7 +86,7 @@ const attempts = 5
 // and after. If the key set is changed meanwhile it goes on until that is what is held: of two that run side by side the later
 // one may have read the older version.
 func (u Uploader) Sync(ctx context.Context, n keystore.Name, party string, c Copy) (Result, error) {
-	r := run{Uploader: u, party: party, to: c}
+	r := run{Uploader: u, to: c, Result: Result{Party: party}}
 	err := r.sync(ctx, n)
 	return r.Result, err
 }
@@ -93,8 +94,7 @@ func (u Uploader) Sync(ctx context.Context, n keystore.Name, party string, c Cop
 // run is one upload.
 type run struct {
 	Uploader
-	party string
-	to    Copy
+	to Copy
 	Result
 }
 
@@ -102,20 +102,20 @@ func (u *run) sync(ctx context.Context, n keystore.Name) error {
 	for range attempts {
 		s, revision, err := u.Store.Load(ctx, n)
 		if err == nil {
-			err = uploadable(s, u.party)
+			err = uploadable(s, u.Party)
 		}
 		if err != nil {
 			return err
 		}
 		if !u.Force {
-			if err := CheckBehind(ctx, u.Records, s, u.party); err != nil {
+			if err := CheckBehind(ctx, u.Records, s, u.Party); err != nil {
 				return errors.Join(err, u.failed(ctx, n, err))
 			}
 		}
 		u.Set = s
 		failed := u.once(ctx, s)
 		if failed != nil {
-			failed = fmt.Errorf("%s: %w", text.OneLine(u.party, 300), failed)
+			failed = fmt.Errorf("%s: %w", text.OneLine(u.Party, 300), failed)
 		}
 		// After an error too: an upload that happened all the same has put the older keys over what another run had read back since.
 		_, now, err := u.Store.Load(ctx, n)
@@ -123,7 +123,7 @@ func (u *run) sync(ctx context.Context, n keystore.Name) error {
 			return errors.Join(failed, err)
 		}
 	}
-	return fmt.Errorf("%s: key set %q was changed again and again while its keys were uploaded; try again", text.OneLine(u.party, 300), n)
+	return fmt.Errorf("%s: key set %q was changed again and again while its keys were uploaded; try again", text.OneLine(u.Party, 300), n)
 }
 
 // BehindError reports that the store has an older key set than one that the copy was compared with: a replica that is behind, or a
@@ -268,7 +268,7 @@ func (u *run) once(ctx context.Context, s keystore.KeySet) error {
 // records, since it may hold a key that was revoked; but where the record cannot be loaded it gets no key that it lacks, since that one may
 // have been.
 func (u *run) unrecorded(ctx context.Context, s keystore.KeySet, jwks []byte, lost *unrecordedError) error {
-	r, err := u.Records.Load(ctx, s.Name(), observation.Place{Issuer: u.party})
+	r, err := u.Records.Load(ctx, s.Name(), observation.Place{Issuer: u.Party})
 	switch {
 	case u.Force || errors.Is(err, keystore.ErrNotFound):
 	case err != nil && lost.lacks != "":
@@ -315,7 +315,7 @@ func (u *run) read(ctx context.Context, s keystore.KeySet, uploaded time.Time) (
 		}
 		return lost
 	}
-	r, err := u.Records.Add(ctx, s.Name(), observation.Place{Issuer: u.party}, look)
+	r, err := u.Records.Add(ctx, s.Name(), observation.Place{Issuer: u.Party}, look)
 	if err != nil {
 		return false, unrecorded(err)
 	}
@@ -338,7 +338,7 @@ func (u *run) failed(ctx context.Context, n keystore.Name, why error) error {
 		return nil
 	}
 	_, refused := errors.AsType[*RefusedError](why)
-	return u.Records.AddFailure(ctx, n, observation.Place{Issuer: u.party}, observation.Failed{At: u.now(), By: u.By, Why: text.OneLine(why.Error(), 300), Refused: refused})
+	return u.Records.AddFailure(ctx, n, observation.Place{Issuer: u.Party}, observation.Failed{At: u.now(), By: u.By, Why: text.OneLine(why.Error(), 300), Refused: refused})
 }
 
 // findStrangers notes which of the keys that l has are somebody else's. Nobody but the owner of the store uploads to a copy that was
@@ -348,11 +348,11 @@ func (u *run) findStrangers(ctx context.Context, s keystore.KeySet, l *observati
 	strangers := slices.DeleteFunc(slices.Clone(l.Keys), known)
 	l.Upload.Strangers, l.Upload.Ours = strangers, len(strangers) < len(l.Keys)
 	if u.Adopt && !l.Upload.Ours {
-		r, err := u.Records.Load(ctx, s.Name(), observation.Place{Issuer: u.party}) // without a record it was never ours
+		r, err := u.Records.Load(ctx, s.Name(), observation.Place{Issuer: u.Party}) // without a record it was never ours
 		l.Upload.Adopted = err != nil || r.Ours.IsZero() && !slices.ContainsFunc(r.Latest.Keys, known)
 	}
 	u.Strangers = added(u.Strangers, strangers)
-	if r, err := u.Records.Load(ctx, s.Name(), observation.Place{Issuer: u.party}); err == nil && u.Read.IsZero() { // later readings may be of what this run did
+	if r, err := u.Records.Load(ctx, s.Name(), observation.Place{Issuer: u.Party}); err == nil && u.Read.IsZero() { // later readings may be of what this run did
 		l.Upload.Back = r.Back(s, l.Keys)
 		u.Back = added(u.Back, l.Upload.Back)
 	}
@@ -368,7 +368,7 @@ func (u *run) unvouched(ctx context.Context, s keystore.KeySet, l observation.Lo
 	if u.Force || u.Adopt || len(l.Upload.Strangers) == 0 || !u.Read.IsZero() {
 		return nil
 	}
-	r, err := u.Records.Load(ctx, s.Name(), observation.Place{Issuer: u.party})
+	r, err := u.Records.Load(ctx, s.Name(), observation.Place{Issuer: u.Party})
 	if err != nil && !errors.Is(err, keystore.ErrNotFound) || err == nil && r.NewestCompared() != nil {
 		return nil
 	}

@@ -251,7 +251,7 @@ func (o *syncOptions) sync(ctx context.Context, u upload.Uploader, w work) (sync
 	row.Uploaded, row.ReadAt, row.Strangers, row.Back, row.Unread = r.Uploaded, cli.NotBefore(r.Read), r.Strangers, r.Back, r.Unreadable
 	if err != nil {
 		row.Error = err.Error()
-		return row, errors.Join(err, o.strangers(w.party, r, "whether they are replaced is not known"))
+		return row, errors.Join(err, Strangers(o.Factory, o.cloud.Name, r, "whether they are replaced is not known"))
 	}
 	if r.ClockGap != "" {
 		err = fmt.Errorf("%s: the keys are there, and the reading does not count, since %s; set the one that is wrong, and run this again", w.party, r.ClockGap)
@@ -267,7 +267,7 @@ func (o *syncOptions) sync(ctx context.Context, u upload.Uploader, w work) (sync
 		row.Refused = r.Refused.Error()
 		err = errors.Join(err, o.revived(r.Refused, to))
 	}
-	return row, errors.Join(err, o.strangers(w.party, r, "they are replaced"))
+	return row, errors.Join(err, Strangers(o.Factory, o.cloud.Name, r, "they are replaced"))
 }
 
 // unsure reports whether nothing was uploaded, or what was is wrong, since the store is behind the copy or may be.
@@ -286,13 +286,9 @@ func (o *syncOptions) revived(err error, to Target) error {
 	return cli.WithHint(err, "to have it take tokens of key set %q again: %s", to.KeySet, c)
 }
 
-func (o *syncOptions) strangers(party string, r upload.Result, then string) error {
-	return Strangers(o.Factory, o.cloud.Name, party, r, then)
-}
-
 // Strangers tells of keys that a copy in a cloud had and the store never had, and what became of them. It returns an error unless the
 // copy was another's until now.
-func Strangers(f *cli.Factory, cloud, party string, r upload.Result, then string) error {
+func Strangers(f *cli.Factory, cloud string, r upload.Result, then string) error {
 	var names []string
 	for _, id := range r.Strangers {
 		name := text.OneLine(string(id), 100)
@@ -311,7 +307,7 @@ func Strangers(f *cli.Factory, cloud, party string, r upload.Result, then string
 	if len(r.Back) > 0 {
 		never += " or has taken away"
 	}
-	switch had := fmt.Sprintf("%s had keys that %s: %s; %s", party, never, text.List(names, 8), then); {
+	switch had := fmt.Sprintf("%s had keys that %s: %s; %s", r.Party, never, text.List(names, 8), then); {
 	case len(names) == 0:
 		return nil
 	case r.Adopted:

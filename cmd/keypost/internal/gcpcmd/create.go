@@ -30,8 +30,7 @@ type run struct {
 	*flags
 	adopts bool // the command has --adopt
 
-	looked string        // the copy that this run has read before it changed anything; empty if there was none to be recorded
-	before upload.Result // what that held
+	before upload.Result // what the copy held before this run changed anything; zero if there was none to be recorded
 }
 
 func newCmdCreatePool(factory *cli.Factory) *cobra.Command {
@@ -109,7 +108,7 @@ func (r *run) create(ctx context.Context, accounts *gcp.RequestedAccounts) error
 	var strangers error
 	switch end, err := r.Ended(made.Preview, err); {
 	case end:
-		return errors.Join(err, r.strangers(r.looked, r.before, leftThere))
+		return errors.Join(err, r.strangers(r.before, leftThere))
 	case r.cloud.DryRun:
 		r.SayUnpublished(cmp.Or(r.unmadeCopy(), r.cloud.Party))
 		r.sayUnrecorded()
@@ -183,7 +182,6 @@ func (r *run) look(ctx context.Context, stored keystore.KeySet, party string) er
 	if err != nil {
 		return err
 	}
-	r.looked = party
 	r.before, err = upload.Uploader{Records: records, By: r.By, Adopt: r.Adopt}.Look(ctx, stored, party, seen)
 	if _, behind := errors.AsType[*upload.BehindError](err); behind {
 		return r.older(err, stored.Name())
@@ -237,12 +235,12 @@ func (r *run) record(ctx context.Context, set keystore.KeySet, party string) err
 	case since.Refused != nil:
 		r.Warn("Google has the keys, and takes no token: %v", since.Refused)
 	}
-	return errors.Join(r.strangers(party, r.before, replaced), r.strangers(party, since, replaced))
+	return errors.Join(r.strangers(r.before, replaced), r.strangers(since, replaced))
 }
 
 // strangers tells of keys that a copy had and the store never had.
-func (r *run) strangers(party string, had upload.Result, then string) error {
-	return copycmd.Strangers(r.Factory, "Google Cloud", party, had, then)
+func (r *run) strangers(had upload.Result, then string) error {
+	return copycmd.Strangers(r.Factory, "Google Cloud", had, then)
 }
 
 // unmadeCopy returns the copy that the scripts of a dry run give Google, as a policy names it once the project's number is put in; empty

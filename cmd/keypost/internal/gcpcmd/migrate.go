@@ -61,7 +61,7 @@ func (f *migrateFlags) run(ctx context.Context, r *run) error {
 	}
 	done, err := gcp.Migrate(ctx, gcp.MigrateOptions{Options: f.Options, Move: f.move.Reading(r.Factory), From: f.from, Accounts: f.requested})
 	if end, err := r.Ended(done.Preview, f.hinted(err)); end {
-		return errors.Join(err, r.strangers(r.looked, r.before, leftThere))
+		return errors.Join(err, r.strangers(r.before, leftThere))
 	}
 	strangers := r.record(ctx, done.KeySet, done.Copy) // before anything is printed, which may fail
 	if err := f.print(r, done); err != nil {
