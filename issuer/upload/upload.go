@@ -300,9 +300,12 @@ func (u *run) read(ctx context.Context, s keystore.KeySet, uploaded time.Time) (
 	sum := sha256.Sum256(reading.JWKS)
 	look := observation.ReadBack(at, observation.Upload{By: u.By, Uploaded: uploaded, Digest: hex.EncodeToString(sum[:]), Generation: s.Generation(),
 		Unreadable: err != nil && !hasNoKey(reading.JWKS), Compared: observation.ComparedWith(s), Forced: u.Force}, held)
-	u.findStrangers(ctx, s, &look)
-	if e := u.unvouched(ctx, s, look); e != nil { // before it is recorded, which would vouch for the next run
-		return false, errors.Join(e, u.failed(ctx, s.Name(), e))
+	was, errWas := u.Records.Load(ctx, s.Name(), observation.Place{Issuer: u.Party})
+	u.findStrangers(s, &look, was)
+	if errWas == nil || errors.Is(errWas, keystore.ErrNotFound) { // else see [UnknownError]
+		if e := u.unvouched(s, look, was); e != nil { // before it is recorded, which would vouch for the next run
+			return false, errors.Join(e, u.failed(ctx, s.Name(), e))
+		}
 	}
 	if !reading.Date.IsZero() {
 		ahead := observation.Offset(at.Sub(reading.Date).Truncate(time.Second))
@@ -342,18 +345,16 @@ func (u *run) failed(ctx context.Context, n keystore.Name, why error) error {
 }
 
 // findStrangers notes which of the keys that l has are somebody else's. Nobody but the owner of the store uploads to a copy that was
-// ours once; one that is adopted has what it had.
-func (u *run) findStrangers(ctx context.Context, s keystore.KeySet, l *observation.Look) {
+// ours once; one that is adopted has what it had. was is the record before this reading, the zero one if there is none that can be loaded:
+// without a record it was never ours.
+func (u *run) findStrangers(s keystore.KeySet, l *observation.Look, was observation.Record) {
 	known := func(k observation.Key) bool { return observation.Known(s, k) }
 	strangers := slices.DeleteFunc(slices.Clone(l.Keys), known)
 	l.Upload.Strangers, l.Upload.Ours = strangers, len(strangers) < len(l.Keys)
-	if u.Adopt && !l.Upload.Ours {
-		r, err := u.Records.Load(ctx, s.Name(), observation.Place{Issuer: u.Party}) // without a record it was never ours
-		l.Upload.Adopted = err != nil || r.Ours.IsZero() && !slices.ContainsFunc(r.Latest.Keys, known)
-	}
+	l.Upload.Adopted = u.Adopt && !l.Upload.Ours && was.Ours.IsZero() && !slices.ContainsFunc(was.Latest.Keys, known)
 	u.Strangers = added(u.Strangers, strangers)
-	if r, err := u.Records.Load(ctx, s.Name(), observation.Place{Issuer: u.Party}); err == nil && u.Read.IsZero() { // later readings may be of what this run did
-		l.Upload.Back = r.Back(s, l.Keys)
+	if u.Read.IsZero() { // later readings may be of what this run did
+		l.Upload.Back = was.Back(s, l.Keys)
 		u.Back = added(u.Back, l.Upload.Back)
 	}
 	if l.Upload.Unreadable && u.Unreadable == "" {
@@ -364,12 +365,8 @@ func (u *run) findStrangers(ctx context.Context, s keystore.KeySet, l *observati
 
 // unvouched returns an error if nothing was recorded of a copy that has keys which the store never had: the store may be older than
 // the copy, as a backup is, and its keys revoked since. Who has the newest store has its records too.
-func (u *run) unvouched(ctx context.Context, s keystore.KeySet, l observation.Look) error {
-	if u.Force || u.Adopt || len(l.Upload.Strangers) == 0 || !u.Read.IsZero() {
-		return nil
-	}
-	r, err := u.Records.Load(ctx, s.Name(), observation.Place{Issuer: u.Party})
-	if err != nil && !errors.Is(err, keystore.ErrNotFound) || err == nil && r.NewestCompared() != nil {
+func (u *run) unvouched(s keystore.KeySet, l observation.Look, was observation.Record) error {
+	if u.Force || u.Adopt || len(l.Upload.Strangers) == 0 || !u.Read.IsZero() || was.NewestCompared() != nil {
 		return nil
 	}
 	u.Strangers = nil // the error names them
