@@ -289,13 +289,11 @@ func (r *run) sayCopy(set keystore.KeySet, place string) {
 	if named {
 		r.Notice("No key is promoted or removed before it was read back: the policy of %s names the copy.", set.Name())
 	} else {
-		c := cli.Command{"issuer", "set", string(set.Name())}
 		parties = append(slices.DeleteFunc(slices.Clone(parties), func(p string) bool { return p == r.cloud.Party }), place) // it has the copy alone
-		for _, p := range parties {
-			c = append(c, "--relying-party", p)
-		}
+		want := policy
+		want.RelyingParties = parties
 		r.Notice("Name the copy first, once, so that no key is promoted or removed before it was read back:")
-		r.Notice("  %s", c)
+		r.Notice("  %s", setting(set.Name(), policy, want))
 	}
 	if !slices.ContainsFunc(parties, func(p string) bool { return !keystore.IsUpload(p) }) && policy.Reach == "" && !policy.Private {
 		r.Notice("If nobody else reads what is published, say so, or gates and verify look at the issuer URL too:")
