@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -150,23 +151,25 @@ func TestCallsAreRecorded(t *testing.T) {
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	s := Start(t, Options{})
-	fault := Throttle(1500 * time.Millisecond)
-	s.Fault(func(Call) Fault { return fault })
+	var fault atomic.Pointer[Fault] // nothing orders a call whose connection was cut before what the test does next
+	goWrong := func(f Fault) { fault.Store(&f) }
+	goWrong(Throttle(1500 * time.Millisecond))
+	s.Fault(func(Call) Fault { return *fault.Load() })
 	if r := s.refused(t, "PUT", group, here, "429 SubscriptionRequestsThrottled"); r.header.Get("Retry-After") != "2" {
 		t.Error(r.header)
 	}
-	fault = Unavailable()
+	goWrong(Unavailable())
 	s.refused(t, "PUT", group, here, "503 ServiceUnavailable")
-	fault = Fail(409, "AnotherOperationInProgress", "later")
+	goWrong(Fail(409, "AnotherOperationInProgress", "later"))
 	s.refused(t, "PUT", group, here, "409 AnotherOperationInProgress later")
 	if len(s.State().Groups) != 0 {
 		t.Error("something happened")
 	}
-	fault = Fault{Lost: true}
+	goWrong(Fault{Lost: true})
 	if r := s.call(t, "PUT", group, here); r.status != 0 || len(s.State().Groups) != 1 {
 		t.Error("the reply came, or nothing happened", r)
 	}
-	fault = Fault{Late: 20 * time.Millisecond}
+	goWrong(Fault{Late: 20 * time.Millisecond})
 	start := time.Now()
 	if s.must(t, "PUT", group, here); time.Since(start) < 20*time.Millisecond {
 		t.Error("too soon")

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -170,37 +171,39 @@ func TestFaults(t *testing.T) {
 		_, err := poolsOf(t, s).Create(locations, &iam.WorkloadIdentityPool{}).WorkloadIdentityPoolId("prod-a").Do()
 		return err
 	}
-	fault := Throttle(7 * time.Second)
-	told := 0
-	s.Fault(func(c Call) Fault { return fault })
-	s.OnCall(func(n int, c Call) { told++ })
+	var fault atomic.Pointer[Fault] // nothing orders a call whose connection was cut before what the test does next
+	var told atomic.Int32
+	goWrong := func(f Fault) { fault.Store(&f) }
+	goWrong(Throttle(7 * time.Second))
+	s.Fault(func(c Call) Fault { return *fault.Load() })
+	s.OnCall(func(n int, c Call) { told.Add(1) })
 	details := refused(t, create(), http.StatusTooManyRequests, "Quota exceeded for quota metric")
 	if !strings.Contains(details, "RetryInfo") || !strings.Contains(details, "7s") || !strings.Contains(details, "RATE_LIMIT_EXCEEDED") {
 		t.Error(details)
 	}
-	fault = Fail(http.StatusForbidden, "PERMISSION_DENIED", "no")
+	goWrong(Fail(http.StatusForbidden, "PERMISSION_DENIED", "no"))
 	refused(t, create(), http.StatusForbidden, "no")
-	fault = Unavailable()
+	goWrong(Unavailable())
 	if status, body := s.do(t, "POST", "/v1/"+locations+"/workloadIdentityPools?workloadIdentityPoolId=prod-a", "{}", nil); status != http.StatusServiceUnavailable {
 		t.Error(status, body)
 	}
 	if len(s.State().Pools) != 0 {
 		t.Error("something happened")
 	}
-	fault = Fault{Lost: true}
+	goWrong(Fault{Lost: true})
 	if err := create(); !errors.Is(err, io.EOF) {
 		t.Error(err)
 	}
 	if len(s.State().Pools) != 1 {
 		t.Error("nothing happened")
 	}
-	fault = Fault{Late: 20 * time.Millisecond}
+	goWrong(Fault{Late: 20 * time.Millisecond})
 	start := time.Now()
 	refused(t, create(), http.StatusConflict, "")
-	if time.Since(start) < 20*time.Millisecond || told < 4 {
-		t.Error("too soon", told)
+	if time.Since(start) < 20*time.Millisecond || told.Load() < 4 {
+		t.Error("too soon", told.Load())
 	}
-	fault = Throttle(time.Second)
+	goWrong(Throttle(time.Second))
 	if status, body := exchangeForm(t, s, func(url.Values) {}); status != http.StatusTooManyRequests || !strings.Contains(body, `"quota_exceeded","error_description":"The request was throttled`) {
 		t.Error(status, body)
 	}
