@@ -263,7 +263,7 @@ func (r *run) sayUnrecorded() {
 		cli.Command{"issuer", "set", r.Name, "--relying-party", party})
 	r.Notice("if nobody else reads what is published, say so, or gates and verify look at the issuer URL too: %s", cli.Command{"issuer", "set", r.Name, "--reach", "copies"})
 	r.Notice("after the scripts, after every change of the keys, and before the cluster signs with a new one, or every token is refused:")
-	r.Notice("  %s", cli.Command{"gcp", "sync-keys", r.Name})
+	r.Notice("  %s", cli.SyncCommandOf(r.cloud.Party, keystore.Name(r.Name)))
 }
 
 // readings returns the flag by which verify finds what was read back of a copy, if there is one and no flag of this run names the place.
@@ -280,7 +280,7 @@ func (r *run) sayCopy(set keystore.KeySet, place string) {
 	if place == "" {
 		return
 	}
-	policy, sync := set.Policy(), cli.Command{"gcp", "sync-keys", string(set.Name())}
+	policy, sync := set.Policy(), cli.SyncCommandOf(r.cloud.Party, set.Name())
 	if string(set.Name()) != r.Name { // the provider's description names the installation, whose key set has its name else
 		sync = append(sync, "--adopt")
 	}

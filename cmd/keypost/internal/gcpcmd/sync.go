@@ -105,7 +105,7 @@ func (p *provider) Upload(ctx context.Context, jwks []byte) error {
 	})
 	if e, is := errors.AsType[*iam.Error](err); is && e.Problem == iam.NotOwned {
 		return cli.WithHint(err, "if this provider is for the issuer of key set %q all the same, say so each time: %s", p.to.KeySet,
-			cli.Command{"gcp", "sync-keys", string(p.to.KeySet), "--adopt"})
+			append(cli.SyncCommandOf("gcp", p.to.KeySet), "--adopt"))
 	}
 	return err
 }
