@@ -46,6 +46,14 @@ func (p Policy) Uploads() []string {
 	return slices.DeleteFunc(slices.Clone(p.RelyingParties), func(party string) bool { return !IsUpload(party) })
 }
 
+// WithUpload returns the policy with an upload in the place of the relying party that its kind is named after, which fetches nothing then.
+func (p Policy) WithUpload(upload string) Policy {
+	kind, _ := UploadKind(upload)
+	others := slices.DeleteFunc(slices.Clone(p.RelyingParties), func(party string) bool { return party == kind })
+	p.RelyingParties = append(others, upload)
+	return p
+}
+
 // Parties returns the relying parties, of which those that hold an upload have their kind's name: they judge a token as who fetches.
 func (p Policy) Parties() (all []string) {
 	for _, party := range p.RelyingParties {

@@ -32,6 +32,19 @@ func againAt(r ReadBack, at time.Time) ReadBack {
 	return r
 }
 
+func TestAnUploadTakesThePlaceOfWhoFetched(t *testing.T) {
+	for _, c := range []struct{ had, want []string }{
+		{nil, []string{oneUpload}},
+		{[]string{"aws", "gcp", "vault"}, []string{"aws", "vault", oneUpload}},
+		{[]string{otherUpload, "gcp", newerUpload}, []string{otherUpload, newerUpload, oneUpload}},
+	} {
+		before := slices.Clone(c.had)
+		if got := (Policy{RelyingParties: c.had}).WithUpload(oneUpload).RelyingParties; !slices.Equal(got, c.want) || !slices.Equal(c.had, before) {
+			t.Errorf("%q: %q, and it is %q", before, got, c.had)
+		}
+	}
+}
+
 func TestUploadsAreNamedInOneWay(t *testing.T) {
 	for name, refused := range map[string]string{
 		oneUpload:   "",

@@ -8,7 +8,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"slices"
 	"time"
 
 	"github.com/keypost/keypost/keystore"
@@ -132,8 +131,7 @@ func (r *run) checkUpload(ctx context.Context, stored keystore.KeySet) (iam.Repl
 // nameCopy has the policy of a new key set name the copy in Google's place, which fetches nothing then: gates wait for it. The policy
 // of a key set that is there is somebody's.
 func (r *run) nameCopy() {
-	parties := slices.DeleteFunc(slices.Clone(r.Policy.RelyingParties), func(p string) bool { return p == "gcp" })
-	r.Policy.RelyingParties = append(parties, r.copyParty())
+	r.Policy = r.Policy.WithUpload(r.copyParty())
 }
 
 // CreatePool makes a workload identity pool, for [Create] to make a provider in. With mode Preview it returns what it would do.

@@ -70,6 +70,21 @@ func NewCmdSync(f *cli.Factory, cloud Cloud) *cobra.Command {
 // NewestHint goes with an [upload.BehindError] or an [upload.UnknownError], and a command.
 const NewestHint = "if this store is the newest all the same (the key set was made anew, or somebody wrote a reading that is not true): %s"
 
+// Setting returns the command that changes the relying parties of a key set's policy, and its reach if that is no more that of copies.
+func Setting(n keystore.Name, had, want keystore.Policy) cli.Command {
+	c := cli.Command{"issuer", "set", string(n)}
+	for _, party := range want.RelyingParties {
+		c = append(c, "--relying-party", party)
+	}
+	if len(want.RelyingParties) == 0 {
+		c = append(c, "--relying-party", "")
+	}
+	if want.Reach != had.Reach {
+		c = append(c, "--reach", map[bool]string{false: "public", true: "private"}[want.Private])
+	}
+	return c
+}
+
 // synced is what came of one copy, as scripts read it.
 type synced struct {
 	KeySet    keystore.Name    `json:"keySet"`
@@ -150,12 +165,7 @@ func (o *syncOptions) list(sets []keystore.KeySet) (all []work, err error) {
 			return kind != o.cloud.Kind
 		})
 		if len(parties) == 0 && !o.all {
-			c := cli.Command{"issuer", "set", string(s.Name())} // the whole list, since it replaces the old one
-			for _, p := range append(slices.Clone(s.Policy().RelyingParties), o.cloud.Kind+"-upload:PLACE") {
-				if p != o.cloud.Kind { // it has the copy alone
-					c = append(c, "--relying-party", p)
-				}
-			}
+			c := Setting(s.Name(), s.Policy(), s.Policy().WithUpload(o.cloud.Kind+"-upload:PLACE"))
 			return nil, cli.WithHint(fmt.Errorf("the policy of key set %q names no copy of %s", s.Name(), o.cloud.Name), "name it beside the other relying parties: %s", c)
 		}
 		for _, party := range parties {

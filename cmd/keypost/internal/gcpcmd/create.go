@@ -284,18 +284,15 @@ func (r *run) sayCopy(set keystore.KeySet, place string) {
 	if string(set.Name()) != r.Name { // the provider's description names the installation, whose key set has its name else
 		sync = append(sync, "--adopt")
 	}
-	parties, named := policy.RelyingParties, slices.Contains(policy.RelyingParties, place)
 	r.Notice("Google has a copy of the keys of %s, and does not look at the issuer.", set.Name())
-	if named {
+	if slices.Contains(policy.RelyingParties, place) {
 		r.Notice("No key is promoted or removed before it was read back: the policy of %s names the copy.", set.Name())
 	} else {
-		parties = append(slices.DeleteFunc(slices.Clone(parties), func(p string) bool { return p == r.cloud.Party }), place) // it has the copy alone
-		want := policy
-		want.RelyingParties = parties
+		policy = policy.WithUpload(place)
 		r.Notice("Name the copy first, once, so that no key is promoted or removed before it was read back:")
-		r.Notice("  %s", setting(set.Name(), policy, want))
+		r.Notice("  %s", copycmd.Setting(set.Name(), set.Policy(), policy))
 	}
-	if !slices.ContainsFunc(parties, func(p string) bool { return !keystore.IsUpload(p) }) && policy.Reach == "" && !policy.Private {
+	if len(policy.Uploads()) == len(policy.RelyingParties) && policy.Reach == "" && !policy.Private {
 		r.Notice("If nobody else reads what is published, say so, or gates and verify look at the issuer URL too:")
 		r.Notice("  %s", cli.Command{"issuer", "set", string(set.Name()), "--reach", "copies"})
 	}

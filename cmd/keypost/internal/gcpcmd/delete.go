@@ -8,7 +8,7 @@ import (
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/cmd/keypost/internal/cloudcmd"
-	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/cmd/keypost/internal/copycmd"
 	"github.com/keypost/keypost/provision/gcp"
 	"github.com/keypost/keypost/provision/install"
 )
@@ -64,20 +64,5 @@ func (r *run) sayGone(deleted gcp.Deleted) {
 
 // withoutCopies returns the command that takes copies out of a key set's policy.
 func withoutCopies(n install.StillNamed) cli.Command {
-	return setting(n.KeySet.Name(), n.KeySet.Policy(), n.Policy)
-}
-
-// setting returns the command that changes the relying parties of a key set's policy, and its reach if that is no more that of copies.
-func setting(n keystore.Name, had, want keystore.Policy) cli.Command {
-	c := cli.Command{"issuer", "set", string(n)}
-	for _, party := range want.RelyingParties {
-		c = append(c, "--relying-party", party)
-	}
-	if len(want.RelyingParties) == 0 {
-		c = append(c, "--relying-party", "")
-	}
-	if want.Reach != had.Reach {
-		c = append(c, "--reach", map[bool]string{false: "public", true: "private"}[want.Private])
-	}
-	return c
+	return copycmd.Setting(n.KeySet.Name(), n.KeySet.Policy(), n.Policy)
 }

@@ -151,7 +151,7 @@ func (p *provider) declared() cli.Command {
 		return party == "gcp" || kind == "gcp" && place == p.to.Place
 	})
 	want.RelyingParties, want.Reach = append(want.RelyingParties, "gcp"), ""
-	return setting(p.to.KeySet, p.to.Policy, want)
+	return copycmd.Setting(p.to.KeySet, p.to.Policy, want)
 }
 
 // dates is a transport that remembers what the clock of who answered said last, so that a wrong clock of this machine opens no gate.
