@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -21,7 +22,7 @@ import (
 
 // Cloud is a cloud to which copies of one kind are uploaded.
 type Cloud struct {
-	Kind string // as in KIND-upload:PLACE
+	Kind string // as in KIND-upload:PLACE; the commands are those of [cli.SyncCommandOf]
 	Name string // for people
 	// Open returns a copy. It calls nobody that a mistyped place would call.
 	Open func(ctx context.Context, to Target) (upload.Copy, error)
@@ -56,8 +57,9 @@ func NewCmdSync(f *cli.Factory, cloud Cloud) *cobra.Command {
 		fmt.Sprintf("few minutes, since a gate asks for a reading of the last %.0f. Keys that a copy has and the store never had are named\n"+
 			"and replaced, as is a JWKS in a form that is not read, and the exit code is 1; so it is, after the upload, for a copy of who\n"+
 			"takes no token at all, since it is disabled.", keystore.ObservationFresh.Minutes())
-	cmd.Example = "  keypost " + cloud.Kind + " sync-keys prod-a --store file:///srv/keysets --observations file:///srv/observations\n" +
-		"  keypost " + cloud.Kind + " sync-keys --all --store file:///srv/keysets --observations file:///srv/observations"
+	const places = " --store file:///srv/keysets --observations file:///srv/observations"
+	line := "  keypost " + strings.Join(cli.SyncCommandOf(cloud.Kind, "prod-a"), " ")
+	cmd.Example = line + places + "\n" + strings.Replace(line, "prod-a", "--all", 1) + places
 	f.ObservationsFlag(cmd.Flags())
 	cmd.Flags().BoolVar(&o.all, "all", false, "every key set of the store whose policy names such a copy")
 	cmd.Flags().BoolVar(&o.adopt, "adopt", false, "upload also to a copy that is marked as another installation's, or as nobody's; not with --all")
