@@ -11,6 +11,7 @@ import (
 	"github.com/keypost/keypost/provision/azure"
 	"github.com/keypost/keypost/provision/install"
 	"github.com/keypost/keypost/test/fakeazure"
+	"github.com/keypost/keypost/test/fakecloud"
 	"github.com/keypost/keypost/test/scene"
 )
 
@@ -88,19 +89,8 @@ func TestStoppedAnywhereAndRunAgain(t *testing.T) {
 	want, calls := state(whole), len(whole.Calls())
 	for n := 1; n <= calls; n++ {
 		w := newWorld(t, fakeazure.Options{})
-		w.Fault(func(c fakeazure.Call) fakeazure.Fault {
-			switch {
-			case c.N == n && c.Service != "login":
-				f := fakeazure.Fail(400, "Killed", "here")
-				if c.Write {
-					f = fakeazure.Fault{Lost: true}
-				}
-				return f
-			case c.N > n && c.Service != "login":
-				return fakeazure.Fail(400, "Killed", "after it")
-			}
-			return fakeazure.Fault{}
-		})
+		w.Fault(fakecloud.KilledAt(n, dead()))
+
 		_, _ = azure.CreateIdentities(t.Context(), w.identities(t, usual()...))
 		w.Fault(nil)
 		_, err := azure.CreateIdentities(t.Context(), w.identities(t, usual()...))

@@ -13,6 +13,7 @@ import (
 	"github.com/keypost/keypost/provision/azure"
 	"github.com/keypost/keypost/provision/install"
 	"github.com/keypost/keypost/test/fakeazure"
+	"github.com/keypost/keypost/test/fakecloud"
 	"github.com/keypost/keypost/test/keys"
 	"github.com/keypost/keypost/test/scene"
 )
@@ -233,7 +234,7 @@ func TestMoveStoppedAnywhereAndRunAgain(t *testing.T) {
 	for n := 1; n <= calls; n++ {
 		w, o := begin()
 		group.Go(func() error {
-			w.Fault(killedAt(n))
+			w.Fault(fakecloud.KilledAt(n, dead()))
 			_, _ = azure.Migrate(t.Context(), o)
 			w.Fault(nil)
 			if _, err := azure.Migrate(t.Context(), o); err != nil {
@@ -262,15 +263,5 @@ func TestMoveStoppedAnywhereAndRunAgain(t *testing.T) {
 // last is the last part of an ID.
 func last(id string) string { return id[strings.LastIndexByte(id, '/')+1:] }
 
-// killedAt is what a client sees of Azure that dies with call n: what that writes is done.
-func killedAt(n int) func(fakeazure.Call) fakeazure.Fault {
-	return func(c fakeazure.Call) fakeazure.Fault {
-		switch {
-		case c.Service == "login" || c.N < n:
-			return fakeazure.Fault{}
-		case c.N == n && c.Write:
-			return fakeazure.Fault{Lost: true}
-		}
-		return fakeazure.Fail(http.StatusBadRequest, "Killed", "here")
-	}
-}
+// dead is Azure's answer to a client that was killed.
+func dead() fakeazure.Fault { return fakeazure.Fail(http.StatusBadRequest, "Killed", "here") }

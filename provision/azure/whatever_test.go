@@ -2,58 +2,42 @@ package azure_test
 
 import (
 	"fmt"
-	"math/rand/v2"
-	"os"
 	"slices"
-	"strconv"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/keypost/keypost/provision/azure"
 	"github.com/keypost/keypost/provision/install"
 	"github.com/keypost/keypost/test/fakeazure"
+	"github.com/keypost/keypost/test/scene"
 )
 
 // Whatever runs an installation had, killed at any call or throttled, its deletion leaves nothing of it, and all that a stranger has.
-// Every test takes other sequences; KEYPOST_SEED takes the one that failed.
 func TestWhateverRanADeletionFinds(t *testing.T) {
-	seeds := []uint64{rand.Uint64(), rand.Uint64(), rand.Uint64(), rand.Uint64()}
-	if text := os.Getenv("KEYPOST_SEED"); text != "" {
-		seed, err := strconv.ParseUint(text, 10, 64)
-		must(t, err)
-		seeds = []uint64{seed}
-	}
-	for _, seed := range seeds {
-		t.Run(fmt.Sprint("KEYPOST_SEED=", seed), func(t *testing.T) {
-			r := rand.New(rand.NewPCG(seed, 0))
-			h := newHistory(t, r)
-			before := h.w.State()
-			for range 2 + r.IntN(4) {
-				h.any(t)
-			}
-			h.delete(t)
-			h.compare(t, before, h.w.State())
-			if t.Failed() {
-				t.Logf("after these runs:\n%s", strings.Join(h.runs, "\n"))
-			}
-		})
-	}
+	scene.Histories(t, 4, func(t *testing.T, r *scene.History) {
+		h := newHistory(t, r)
+		before := h.w.State()
+		for range 2 + h.IntN(4) {
+			h.any(t)
+		}
+		h.delete(t)
+		h.compare(t, before, h.w.State())
+	})
 }
 
-// history is a random sequence of runs of one installation, beside strangers.
+// history is one of an installation, beside strangers.
 type history struct {
-	*rand.Rand
+	*scene.History
 	w      *world
 	shared bool // strangers have things in the group of its identities
 	move   azure.MigrateOptions
-	runs   []string // with what became of them
 }
 
-func newHistory(t *testing.T, r *rand.Rand) *history {
-	h := &history{Rand: r, shared: r.IntN(2) == 0}
+func newHistory(t *testing.T, r *scene.History) *history {
+	h := &history{History: r, shared: r.IntN(2) == 0}
 	h.w = newWorld(t, fakeazure.Options{VaryCase: r.IntN(2) == 0, PageSize: []int{1, 2, 100}[r.IntN(3)]})
+	r.Cloud, r.Throttle, r.Dead = &h.w.Record, fakeazure.Throttle(time.Second), dead()
 	h.move = h.w.move(t, "https://prod-a.blob.core.windows.net/prod-a")
 	h.strangers(t)
 	return h
@@ -106,58 +90,37 @@ func (h *history) any(t *testing.T) {
 	if h.IntN(2) == 0 {
 		o.DNSGroup = "dns"
 	}
-	fault := h.fault()
-	var err error
-	switch kind {
-	case "migrate":
-		_, err = azure.Migrate(t.Context(), h.move)
-	case "delete":
-		_, err = azure.Delete(t.Context(), azure.DeleteOptions{Options: h.w.options()})
-	default:
-		_, err = azure.CreateIdentities(t.Context(), o)
-		if err != nil && fault == "" {
-			t.Errorf("%s: %v", kind, err)
+	what := fmt.Sprintf("%s of %d requests, issuer %s, DNS group %q", kind, len(list), o.IssuerURL, o.DNSGroup)
+	fault, err := h.Run(what, 45, func() (err error) {
+		switch kind {
+		case "migrate":
+			_, err = azure.Migrate(t.Context(), h.move)
+		case "delete":
+			_, err = azure.Delete(t.Context(), azure.DeleteOptions{Options: h.w.options()})
+		default:
+			_, err = azure.CreateIdentities(t.Context(), o)
 		}
+		return err
+	})
+	if kind != "migrate" && kind != "delete" && err != nil && fault == "" {
+		t.Errorf("%s: %v", kind, err)
 	}
-	h.w.Fault(nil)
-	h.runs = append(h.runs, fmt.Sprintf("%s of %d requests, issuer %s, DNS group %q, %s: %v", kind, len(list), o.IssuerURL, o.DNSGroup, fault, err))
-}
-
-// fault has something go wrong with the next run, and says what.
-func (h *history) fault() string {
-	h.w.ResetCalls()
-	n := 1 + h.IntN(45)
-	switch h.IntN(4) {
-	case 0:
-		return ""
-	case 1:
-		var done atomic.Bool
-		h.w.Fault(func(c fakeazure.Call) fakeazure.Fault {
-			if c.N >= n && c.Service != "login" && done.CompareAndSwap(false, true) {
-				return fakeazure.Throttle(time.Second)
-			}
-			return fakeazure.Fault{}
-		})
-		return fmt.Sprint("throttled at call ", n)
-	}
-	h.w.Fault(killedAt(n))
-	return fmt.Sprint("killed at call ", n)
 }
 
 // delete deletes the installation: at first with a fault.
 func (h *history) delete(t *testing.T) {
 	t.Helper()
 	o := azure.DeleteOptions{Options: h.w.options(), Group: !h.shared}
-	fault := h.fault()
-	_, err := azure.Delete(t.Context(), o)
-	h.w.Fault(nil)
-	h.runs = append(h.runs, fmt.Sprintf("delete, %s: %v", fault, err))
-	_, err = azure.Delete(t.Context(), o)
-	must(t, err)
+	remove := func() error {
+		_, err := azure.Delete(t.Context(), o)
+		return err
+	}
+	_, _ = h.Run("delete", 45, remove)
+	must(t, remove())
 	if h.shared {
 		h.w.writes()
 		o.Group = true
-		if _, err := azure.Delete(t.Context(), o); !is(azure.OthersInGroup)(err) && !is(azure.NotOwned)(err) {
+		if err := remove(); !is(azure.OthersInGroup)(err) && !is(azure.NotOwned)(err) {
 			t.Errorf("strangers' group: %v", err)
 		}
 		if wrote := h.w.writes(); len(wrote) > 0 {

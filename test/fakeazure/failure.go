@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/keypost/keypost/test/fakecloud"
 )
 
 // failure is a refusal in Microsoft's words.
@@ -91,7 +93,7 @@ func throttled(r route, subscription string, after time.Duration) *failure {
 		message: fmt.Sprintf("Number of requests for subscription '%s' and operation '%s' exceeded the backend storage limit. "+
 			"Please try again after '%s' seconds.", subscription, strings.ToUpper(r.permission), seconds(after))}
 	switch {
-	case r.service == "login":
+	case r.service == fakecloud.Login:
 		f.code, f.oauth, f.message = "90055", "temporarily_unavailable", "The server is terminating the request because it received too many requests."
 	case r.limit != "":
 		f.code, f.message = "TooManyRequests", "The request is being throttled. Please try again later."

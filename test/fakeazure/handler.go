@@ -87,7 +87,7 @@ func (s *Server) find(r *http.Request) (route, map[string]string, bool) {
 		return blobRoute(r), map[string]string{"account": account}, true
 	}
 	for _, rt := range s.routes {
-		if rt.service == "login" && slices.Contains(managementHosts, host) || rt.service != "login" && slices.Contains(loginHosts, host) {
+		if rt.service == fakecloud.Login && slices.Contains(managementHosts, host) || rt.service != fakecloud.Login && slices.Contains(loginHosts, host) {
 			continue
 		}
 		if vars, ok := rt.match(r.Method, strings.TrimSuffix(r.URL.Path, "/")); ok {

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/keypost/keypost/test/fakecloud"
 )
 
 const (
@@ -18,12 +20,12 @@ const (
 
 func loginRoutes() []route {
 	get := func(action, path string, do func(*request) (answer, error)) route {
-		return route{service: "login", action: action, method: "GET", path: path, open: true, do: do}
+		return route{service: fakecloud.Login, action: action, method: "GET", path: path, open: true, do: do}
 	}
 	return []route{
 		get("DiscoverInstance", "/{tenant}/discovery/instance", discoverInstance),
 		get("GetConfiguration", "/{tenant}/v2.0/.well-known/openid-configuration", getConfiguration),
-		{service: "login", action: "GetToken", method: "POST", path: "/{tenant}/oauth2/v2.0/token", open: true, slow: getToken},
+		{service: fakecloud.Login, action: "GetToken", method: "POST", path: "/{tenant}/oauth2/v2.0/token", open: true, slow: getToken},
 	}
 }
 

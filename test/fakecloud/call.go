@@ -7,6 +7,7 @@ package fakecloud
 import (
 	"net/url"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -38,6 +39,34 @@ type Fault struct {
 
 // LoseReply makes the call and then cuts the connection, so that the client does not learn that it was made.
 func LoseReply() Fault { return Fault{Lost: true} }
+
+// Login is the service of calls by which a client learns who it is. They change nothing, and a client may make them at any time.
+const Login = "login"
+
+// KilledAt is what a client sees that dies with call n: what that writes is done, and whatever comes after it is answered as to one that
+// is dead. Logins are not.
+func KilledAt(n int, dead Fault) func(Call) Fault {
+	return func(c Call) Fault {
+		switch {
+		case c.Service == Login || c.N < n:
+			return Fault{}
+		case c.N == n && c.Write:
+			return LoseReply()
+		}
+		return dead
+	}
+}
+
+// OnceFrom has one call go wrong: the first from call n on that is no login.
+func OnceFrom(n int, fault Fault) func(Call) Fault {
+	var done atomic.Bool
+	return func(c Call) Fault {
+		if c.Service != Login && c.N >= n && done.CompareAndSwap(false, true) {
+			return fault
+		}
+		return Fault{}
+	}
+}
 
 // Record keeps the calls of a server and asks what is to go wrong with them. Its methods may be called side by side.
 type Record struct {

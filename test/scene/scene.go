@@ -1,5 +1,5 @@
 // Package scene is what an installation in a cloud finds around it, for the tests of installations: a store, a server that publishes
-// it, a directory for files, and somebody who notes what the installation tells.
+// it, a directory for files, and somebody who notes what the installation tells; and random histories of its runs.
 package scene
 
 import (
