@@ -22,17 +22,57 @@ func (w *world) revoke(id keystore.KeyID) {
 	})
 }
 
-// revoked uploads a key set with a key, and then without it, which is revoked. It returns the key, the version with it, and the copy.
-func (w *world) revoked() (keystore.KeyID, keystore.KeySet, *fake) {
+// empty is a copy without keys.
+func empty() *fake { return &fake{jwks: []byte(`{"keys":[]}`)} }
+
+func (w *world) load() keystore.KeySet {
 	w.t.Helper()
-	id, c := w.add(), &fake{jwks: []byte(`{"keys":[]}`)}
-	backup, _, err := w.st.Load(w.t.Context(), "prod-a")
+	s, _, err := w.st.Load(w.t.Context(), "prod-a")
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	return s
+}
+
+func (w *world) synced(c Copy) {
+	w.t.Helper()
 	if _, err := w.sync(c); err != nil {
 		w.t.Fatal(err)
 	}
+}
+
+// putBack has the store be one with a version that was the key set's before.
+func (w *world) putBack(version keystore.KeySet) {
+	w.t.Helper()
+	w.st = storetest.NewMemStore(w.t).Store
+	if err := keystore.Create(w.t.Context(), w.st, version); err != nil {
+		w.t.Fatal(err)
+	}
+	w.u.Store = w.st
+}
+
+// from is who uploads a version whatever has come after it, and records in the same place.
+func (w *world) from(version keystore.KeySet) *world {
+	behind := *w
+	behind.u.Store = old{version}
+	return &behind
+}
+
+// revoking is what a colleague does, once: they revoke a key, and upload what is left.
+func (w *world) revoking(id keystore.KeyID, c *fake) func() {
+	return func() {
+		c.onUpload, c.onRead = nil, nil
+		w.revoke(id)
+		w.synced(c)
+	}
+}
+
+// revoked uploads a key set with a key, and then without it, which is revoked. It returns the key, the version with it, and the copy.
+func (w *world) revoked() (keystore.KeyID, keystore.KeySet, *fake) {
+	w.t.Helper()
+	id, c := w.add(), empty()
+	backup := w.load()
+	w.synced(c)
 	w.revoke(id)
 	w.at = w.at.Add(time.Hour)
 	if _, err := w.sync(c); err != nil || strings.Contains(string(c.jwks), string(id)) {
@@ -49,11 +89,7 @@ func TestABackupThatWasChangedIsNotUploaded(t *testing.T) {
 	} {
 		w := newWorld(t, named())
 		id, restored, c := w.revoked()
-		w.st = storetest.NewMemStore(t).Store
-		if err := keystore.Create(t.Context(), w.st, restored); err != nil {
-			t.Fatal(err)
-		}
-		w.u.Store = w.st
+		w.putBack(restored)
 		for range changes {
 			w.add()
 		}
@@ -75,21 +111,12 @@ func TestABackupThatWasChangedIsNotUploaded(t *testing.T) {
 
 // Of two versions of one generation nobody knows which is the newer one, whether a key has left or not.
 func TestAnotherVersionOfOneGenerationIsNotUploaded(t *testing.T) {
-	w, c := newWorld(t, named()), &fake{jwks: []byte(`{"keys":[]}`)}
-	other, _, err := w.st.Load(t.Context(), "prod-a")
-	if err != nil {
-		t.Fatal(err)
-	}
+	w, c := newWorld(t, named()), empty()
+	other := w.load()
 	w.add()
-	if _, err := w.sync(c); err != nil {
-		t.Fatal(err)
-	}
-	w.st = storetest.NewMemStore(t).Store
-	if err := keystore.Create(t.Context(), w.st, other); err != nil {
-		t.Fatal(err)
-	}
+	w.synced(c)
+	w.putBack(other)
 	w.add()
-	w.u.Store = w.st
 	if _, err := w.sync(c); err == nil || !strings.Contains(err.Error(), "was compared with another version of that generation already, so nothing is uploaded") || c.uploads != 1 {
 		t.Errorf("%v, %d uploads", err, c.uploads)
 	}
@@ -98,23 +125,12 @@ func TestAnotherVersionOfOneGenerationIsNotUploaded(t *testing.T) {
 // A run of a store that is behind may be so slow that somebody uploads the newest version after it has asked. It says what it has
 // done, and leaves the record at the newest version.
 func TestASlowRunOfAStoreThatIsBehind(t *testing.T) {
-	w, c := newWorld(t, named()), &fake{jwks: []byte(`{"keys":[]}`)}
+	w, c := newWorld(t, named()), empty()
 	id := w.add()
-	behind, _, err := w.st.Load(t.Context(), "prod-a")
-	if err != nil {
-		t.Fatal(err)
-	}
-	colleague := func() {
-		c.onUpload, c.onRead = nil, nil
-		w.revoke(id)
-		if _, err := w.sync(c); err != nil {
-			t.Fatal(err)
-		}
-	}
-	slow := w.u
-	slow.Store = old{behind}
-	c.onUpload = colleague
-	r, err := slow.Sync(t.Context(), "prod-a", party, c)
+	behind := w.load()
+	slow := w.from(behind)
+	c.onUpload = w.revoking(id, c)
+	r, err := slow.sync(c)
 	e, is := errors.AsType[*BehindError](err)
 	if !is || !e.Uploaded || !r.Uploaded || !strings.Contains(err.Error(), "may have brought back a key that was revoked: upload from the store that has the newest, at once") {
 		t.Errorf("uploaded %t, %v", r.Uploaded, err)
@@ -122,7 +138,7 @@ func TestASlowRunOfAStoreThatIsBehind(t *testing.T) {
 	if said := w.copy().Failure(); !strings.Contains(said, "may have brought back a key") {
 		t.Errorf("the record says %q", said)
 	}
-	if _, err := slow.Sync(t.Context(), "prod-a", party, c); err == nil || w.record().NewestCompared().Generation != behind.Generation()+1 {
+	if _, err := slow.sync(c); err == nil || w.record().NewestCompared().Generation != behind.Generation()+1 {
 		t.Errorf("again: %v, recorded %+v", err, w.record().NewestCompared())
 	}
 	if _, err := w.sync(c); err != nil || strings.Contains(string(c.jwks), string(id)) || w.copy().Problem() != "" {
@@ -132,22 +148,11 @@ func TestASlowRunOfAStoreThatIsBehind(t *testing.T) {
 
 // What somebody records after this run has asked, and before it uploads, is seen.
 func TestWhatIsRecordedBeforeTheUploadCounts(t *testing.T) {
-	w, c := newWorld(t, named()), &fake{jwks: []byte(`{"keys":[]}`)}
+	w, c := newWorld(t, named()), empty()
 	id := w.add()
-	behind, _, err := w.st.Load(t.Context(), "prod-a")
-	if err != nil {
-		t.Fatal(err)
-	}
-	slow := w.u
-	slow.Store = old{behind}
-	c.onRead = func() {
-		c.onRead = nil
-		w.revoke(id)
-		if _, err := w.sync(c); err != nil {
-			t.Fatal(err)
-		}
-	}
-	_, err = slow.Sync(t.Context(), "prod-a", party, c)
+	behind := w.load()
+	c.onRead = w.revoking(id, c)
+	_, err := w.from(behind).sync(c)
 	if e, is := errors.AsType[*BehindError](err); !is || e.Uploaded || c.uploads != 1 || strings.Contains(string(c.jwks), string(id)) {
 		t.Errorf("%v, %d uploads, %s", err, c.uploads, c.jwks)
 	}
@@ -156,36 +161,21 @@ func TestWhatIsRecordedBeforeTheUploadCounts(t *testing.T) {
 // A backup that was put back and changed is refused also where the newest version is recorded only after this run has asked: it neither
 // uploads nor takes the place of the newest, which goes on.
 func TestABackupThatRunsBesideTheNewest(t *testing.T) {
-	w, c := newWorld(t, named()), &fake{jwks: []byte(`{"keys":[]}`)}
+	w, c := newWorld(t, named()), empty()
 	id := w.add()
-	restored, _, err := w.st.Load(t.Context(), "prod-a")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.sync(c); err != nil {
-		t.Fatal(err)
-	}
-	backup := w.u
-	store := storetest.NewMemStore(t).Store
-	backup.Store = store
-	if err := keystore.Create(t.Context(), store, restored); err != nil {
-		t.Fatal(err)
-	}
+	restored := w.load()
+	w.synced(c)
+	backup := *w
+	backup.putBack(restored)
 	for range 3 {
-		k := storetest.Key(t)
-		add := func(s keystore.KeySet) (keystore.KeySet, error) { return s.Add(storetest.Change(0), k) }
-		if _, err := keystore.Update(t.Context(), store, "prod-a", add); err != nil {
-			t.Fatal(err)
-		}
+		backup.add()
 	}
 	w.revoke(id)
 	c.onRead = func() {
 		c.onRead = nil
-		if _, err := w.sync(c); err != nil {
-			t.Fatal(err)
-		}
+		w.synced(c)
 	}
-	r, err := backup.Sync(t.Context(), "prod-a", party, c)
+	r, err := backup.sync(c)
 	if e, is := errors.AsType[*BehindError](err); !is || e.Revived != id || e.Uploaded || r.Uploaded || strings.Contains(string(c.jwks), string(id)) {
 		t.Errorf("%v, uploaded %t, it holds %s", err, r.Uploaded, c.jwks)
 	}
@@ -199,22 +189,15 @@ func TestABackupThatRunsBesideTheNewest(t *testing.T) {
 
 // A colleague whose clock is behind records the newest version too, although their reading is not the latest by its date.
 func TestANewerVersionCountsWhateverItsClockSays(t *testing.T) {
-	w, c := newWorld(t, named()), &fake{jwks: []byte(`{"keys":[]}`)}
+	w, c := newWorld(t, named()), empty()
 	id := w.add()
-	behind, _, err := w.st.Load(t.Context(), "prod-a")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.sync(c); err != nil {
-		t.Fatal(err)
-	}
+	behind := w.load()
+	w.synced(c)
 	w.revoke(id)
 	w.at = w.at.Add(-time.Minute)
-	if _, err := w.sync(c); err != nil {
-		t.Fatal(err)
-	}
+	w.synced(c)
 	w.u.Store, w.at = old{behind}, w.at.Add(time.Hour)
-	_, err = w.sync(c)
+	_, err := w.sync(c)
 	if _, is := errors.AsType[*BehindError](err); !is || strings.Contains(string(c.jwks), string(id)) {
 		t.Errorf("%v, it holds %s", err, c.jwks)
 	}
@@ -222,11 +205,9 @@ func TestANewerVersionCountsWhateverItsClockSays(t *testing.T) {
 
 // Who writes observations can hold up an upload, by a generation that is none: the failure is recorded, where an alert sees it.
 func TestAnUploadThatIsHeldUpIsRecorded(t *testing.T) {
-	w, c := newWorld(t, named()), &fake{jwks: []byte(`{"keys":[]}`)}
+	w, c := newWorld(t, named()), empty()
 	w.add()
-	if _, err := w.sync(c); err != nil {
-		t.Fatal(err)
-	}
+	w.synced(c)
 	look := observation.ReadBack(w.at.Add(time.Minute), observation.Upload{By: "somebody", Generation: 1 << 62, Compared: &observation.Compared{Generation: 1 << 62}}, nil)
 	if _, err := w.u.Records.Add(t.Context(), "prod-a", observation.Place{Issuer: party}, look); err != nil {
 		t.Fatal(err)
@@ -300,27 +281,18 @@ func (readOnly) Put(context.Context, keystore.Name, keystore.Revision, []byte) (
 
 // A run that cannot record asks again before it uploads: somebody may have recorded the newest version since it asked first.
 func TestARunThatCannotRecordAsksAgain(t *testing.T) {
-	w, c := newWorld(t, named()), &fake{jwks: []byte(`{"keys":[]}`)}
+	w, c := newWorld(t, named()), empty()
 	b, err := filestore.Open(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
 	w.u.Records = observation.NewStore(b)
 	id := w.add()
-	behind, _, err := w.st.Load(t.Context(), "prod-a")
-	if err != nil {
-		t.Fatal(err)
-	}
-	slow := w.u
-	slow.Store, slow.Records = old{behind}, observation.NewStore(readOnly{b})
-	c.onRead = func() {
-		c.onRead = nil
-		w.revoke(id)
-		if _, err := w.sync(c); err != nil {
-			t.Fatal(err)
-		}
-	}
-	_, err = slow.Sync(t.Context(), "prod-a", party, c)
+	behind := w.load()
+	slow := w.from(behind)
+	slow.u.Records = observation.NewStore(readOnly{b})
+	c.onRead = w.revoking(id, c)
+	_, err = slow.sync(c)
 	if _, is := errors.AsType[*BehindError](err); !is || strings.Contains(string(c.jwks), string(id)) {
 		t.Errorf("%v, it holds %s", err, c.jwks)
 	}
@@ -332,32 +304,28 @@ func TestAnOlderStoreWithoutRecordsIsNotUploaded(t *testing.T) {
 	w := newWorld(t, named())
 	_, backup, c := w.revoked()
 	replacement := w.add()
-	if _, err := w.sync(c); err != nil {
-		t.Fatal(err)
-	}
+	w.synced(c)
 	held := string(c.jwks)
-	older := w.u
-	older.Store, older.Records = old{backup}, observation.NewStore(storetest.NewMemory(t))
+	older := w.from(backup)
+	older.u.Records = observation.NewStore(storetest.NewMemory(t))
 	for range 2 {
-		r, err := older.Sync(t.Context(), "prod-a", party, c)
+		r, err := older.sync(c)
 		e, is := errors.AsType[*BehindError](err)
 		if !is || !slices.Equal(e.Unknown, []keystore.KeyID{replacement}) || r.Uploaded || string(c.jwks) != held {
 			t.Fatalf("uploaded %t, %v", r.Uploaded, err)
 		}
 	}
-	older.Force = true
-	if _, err := older.Sync(t.Context(), "prod-a", party, c); err != nil || string(c.jwks) == held {
+	older.u.Force = true
+	if _, err := older.sync(c); err != nil || string(c.jwks) == held {
 		t.Errorf("forced: %v", err)
 	}
 }
 
 // A revoked key that somebody puts back is told of, although the store has had it. One that is only now taken away is not.
 func TestARevokedKeyThatIsPutBackIsTold(t *testing.T) {
-	w, c := newWorld(t, named()), &fake{jwks: []byte(`{"keys":[]}`)}
+	w, c := newWorld(t, named()), empty()
 	id := w.add()
-	if _, err := w.sync(c); err != nil {
-		t.Fatal(err)
-	}
+	w.synced(c)
 	with := c.jwks
 	w.revoke(id)
 	w.at = w.at.Add(time.Hour)

@@ -28,9 +28,7 @@ func TestACopyOfAnotherKeyIsReplaced(t *testing.T) {
 	} {
 		w, c := newWorld(t, named()), &fake{}
 		w.change(func(s keystore.KeySet) (keystore.KeySet, error) { return s.Add(storetest.Change(0), rsa) })
-		if _, err := w.sync(c); err != nil {
-			t.Fatal(err)
-		}
+		w.synced(c)
 		right := prints(t, c.jwks)
 		c.jwks = changed(t, c.jwks, string(rsa.ID()), change)
 		r, err := w.sync(c)
@@ -59,9 +57,7 @@ func members(t *testing.T, k keystore.VerificationKey) map[string]string {
 	t.Helper()
 	w, c := newWorld(t, named()), &fake{}
 	w.change(func(s keystore.KeySet) (keystore.KeySet, error) { return s.Add(storetest.Change(0), k) })
-	if _, err := w.sync(c); err != nil {
-		t.Fatal(err)
-	}
+	w.synced(c)
 	var found map[string]string
 	changed(t, c.jwks, string(k.ID()), func(k map[string]string) { found = k })
 	return found
@@ -90,9 +86,7 @@ func TestWhatIsRecordedOfAnUpload(t *testing.T) {
 	w := newWorld(t, named())
 	c := &fake{jwks: []byte(`{"keys":[]}`), ahead: -30 * time.Second, now: func() time.Time { return w.at }}
 	for _, uploaded := range []time.Time{w.at, {}} {
-		if _, err := w.sync(c); err != nil {
-			t.Fatal(err)
-		}
+		w.synced(c)
 		latest := w.record().Latest
 		sum := sha256.Sum256(c.jwks)
 		if !latest.Upload.Uploaded.Equal(uploaded) || latest.Upload.Digest != hex.EncodeToString(sum[:]) {
@@ -119,9 +113,7 @@ func TestAsManyKeysAsAnUploadTakes(t *testing.T) {
 // What is right in the copy is not written again where it cannot be recorded.
 func TestWhatIsRightIsNotUploadedWithoutARecord(t *testing.T) {
 	w, c := newWorld(t, named()), &fake{}
-	if _, err := w.sync(c); err != nil {
-		t.Fatal(err)
-	}
+	w.synced(c)
 	w.u.Records = observation.NewStore(full{})
 	if _, err := w.sync(c); err == nil || !strings.Contains(err.Error(), "no space left") || c.uploads != 1 {
 		t.Errorf("%v, %d uploads; want the error and one", err, c.uploads)

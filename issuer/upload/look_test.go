@@ -12,11 +12,9 @@ import (
 
 // What a copy holds is recorded with the keys of strangers, and stays as it is; they are told of after somebody else has replaced them.
 func TestLookChangesNothing(t *testing.T) {
-	w, c := newWorld(t, named()), &fake{jwks: []byte(`{"keys":[]}`)}
+	w, c := newWorld(t, named()), empty()
 	w.add()
-	if _, err := w.sync(c); err != nil {
-		t.Fatal(err)
-	}
+	w.synced(c)
 	theirs := storetest.KeySet(t, "theirs")
 	key := storetest.Key(t)
 	theirs, err := theirs.Add(storetest.Change(0), key)
@@ -27,10 +25,7 @@ func TestLookChangesNothing(t *testing.T) {
 	if c.jwks, err = issuer.RenderJWKS(theirs); err != nil {
 		t.Fatal(err)
 	}
-	s, _, err := w.st.Load(t.Context(), "prod-a")
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := w.load()
 	uploads := c.uploads
 	r, err := w.u.Look(t.Context(), s, party, Reading{JWKS: c.jwks, Issuer: own})
 	if err != nil || !slices.Contains(r.Strangers, key.ID()) || r.Uploaded || c.uploads != uploads {
@@ -49,10 +44,7 @@ func TestLookChangesNothing(t *testing.T) {
 func TestLookAtAnotherIssuers(t *testing.T) {
 	w := newWorld(t, named())
 	w.add()
-	s, _, err := w.st.Load(t.Context(), "prod-a")
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := w.load()
 	jwks, err := issuer.RenderJWKS(s)
 	if err != nil {
 		t.Fatal(err)
