@@ -36,7 +36,7 @@ const (
 // byHand are the causes whose repairs no script executes, by the reason.
 func byHand() map[string]string {
 	return map[string]string{
-		byGate:     "cluster-key-next key-ec-entra key-alg-gcp key-type key-weak keys-too-many keys-too-many-gcp token-kid-unpublished token-kid-next kid-form",
+		byGate:     "active-none cluster-key-next key-ec-entra key-alg-gcp key-type key-weak keys-too-many keys-too-many-gcp token-kid-unpublished token-kid-next kid-form",
 		byCluster:  "token-kid-gone token-signature-wrong token-alg",
 		byDecision: "copy-intruded key-rogue key-swapped key-returned keys-unread jwks-uri-rogue history-broken key-certificate alg-changed cluster-key-swapped store-unread",
 		byOutside: "dns-hidden origin-unreachable origin-certificate origin-alone origin-shielded origin-refused origin-cert-refused replica-stale replica-broken cache-alone addresses-differ " +

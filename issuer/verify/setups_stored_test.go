@@ -86,6 +86,62 @@ func storedSetups() []setup {
 	}
 }
 
+// activeSetups are about key sets of whose keys a cluster may sign with none.
+func activeSetups() []setup {
+	signer := func(t *testing.T, w *world, step func(keystore.KeySet, keystore.KeyID) (keystore.KeySet, error)) {
+		t.Helper()
+		w.store(t, func(s keystore.KeySet) (keystore.KeySet, error) { return step(s, public(t, w.signer).ID()) })
+		w.heal(t)
+	}
+	revoked := func(t *testing.T, w *world) { w.revoke(t, stale, public(t, w.signer).ID()); w.heal(t) }
+	retired := func(t *testing.T, w *world) {
+		signer(t, w, func(s keystore.KeySet, id keystore.KeyID) (keystore.KeySet, error) {
+			return s.Retire(ago(stale), id, keystore.Evidence{})
+		})
+	}
+	promoted := func(t *testing.T, w *world) {
+		for _, k := range w.stored.Keys() {
+			w.store(t, func(s keystore.KeySet) (keystore.KeySet, error) {
+				return s.Promote(ago(fresh), k.ID(), keystore.Observed{})
+			})
+		}
+		w.heal(t)
+	}
+	next := func(then func(*testing.T, *world)) func(*testing.T, *world) {
+		return func(t *testing.T, w *world) {
+			w.storeKey(t, stale+time.Hour, newECKey(t))
+			then(t, w)
+		}
+	}
+	return []setup{
+		{"the signing key was revoked while its successor was next", "active-revoked", "", next(revoked), promoted},
+		{"the signing key was revoked after another was retired", "active-revoked", "", func(t *testing.T, w *world) {
+			old := newECKey(t)
+			w.storeKey(t, stale+2*time.Hour, old)
+			w.store(t, func(s keystore.KeySet) (keystore.KeySet, error) {
+				return s.Retire(ago(stale+time.Hour), public(t, old).ID(), keystore.Evidence{})
+			})
+			revoked(t, w)
+		}, promoted},
+		{"a cluster that has ended, whose key was retired", "active-none", finding.Warn, retired, promoted},
+		{"a cluster that has ended, one of whose keys was revoked before", "active-none", finding.Warn, func(t *testing.T, w *world) {
+			old := newECKey(t)
+			w.storeKey(t, stale+2*time.Hour, old)
+			w.store(t, func(s keystore.KeySet) (keystore.KeySet, error) {
+				return s.Promote(ago(stale+2*time.Hour), public(t, old).ID(), keystore.Observed{})
+			})
+			w.revoke(t, stale+time.Hour, public(t, old).ID())
+			retired(t, w)
+		}, promoted},
+		{"a key set that is not in use yet, with a next key alone", "active-none", finding.Warn, next(func(t *testing.T, w *world) {
+			retired(t, w)
+			signer(t, w, func(s keystore.KeySet, id keystore.KeyID) (keystore.KeySet, error) {
+				return s.Remove(ago(stale), id, keystore.Removal{})
+			})
+		}), promoted},
+	}
+}
+
 // storeSetups are about a comparison that cannot be made.
 func storeSetups() []setup {
 	given := func(err error) func(*testing.T, *world) {

@@ -95,6 +95,7 @@ func Examine(ctx context.Context, o Options) Examination {
 func (v *visitor) checkUnread(ctx context.Context) []keystore.VerificationKey {
 	stored := v.readStore(ctx)
 	v.checkHistory(stored)
+	v.checkActive(stored)
 	if stored == nil {
 		return nil
 	}
@@ -146,6 +147,7 @@ func (v *visitor) visits(ctx context.Context) []*visit {
 	}
 	stored := v.readStore(ctx) // after the answers: a key added in between is no stranger's
 	v.checkHistory(stored)
+	v.checkActive(stored)
 	v.checkPublic(looks, stored)
 	all := slices.Concat(looks, origins)
 	var visits []*visit

@@ -245,6 +245,10 @@ func storedCauses() []Cause {
 			"keypostd may reject the key set (see its log and keypost issuer list --admin URL), the mirror may be behind, or somebody else answers with an older document"},
 		{"key-not-published", "stored-keys", "a stored key is not published, and no cache shows itself", keyUnknown(), refused, behind},
 		{"key-not-yet", "stored-keys", "a stored key is not published everywhere yet", keyUnknown(), refused + " until then", "look again after that time"},
+		{"active-revoked", "active-key", "the key that signed was revoked, and no key is active", keyUnknown(), "the cluster may sign with no key, and what it signs is refused",
+			"let the next key sign, and have the cluster sign with it: keypost key promote ISSUER KID --force --why REASON --confirm-kid KID"},
+		{"active-none", "active-key", "no key is active", nil, "it is so before a cluster signs and once it has ended; tokens of retired keys are accepted until they expire",
+			"once the cluster is to sign with the next key: keypost key promote ISSUER KID"},
 		{"addresses-differ", "same-keys", "the addresses publish different keys", keyUnknown(), "", "a cache may hold an older copy, or somebody else answers at one of them: compare with the store (keypost verify NAME --store STORE)"},
 	}
 }

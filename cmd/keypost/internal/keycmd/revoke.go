@@ -120,10 +120,8 @@ func (o *revokeOptions) sayNext(ctx context.Context, s keystore.KeySet) {
 			continue
 		}
 		promote := cli.PromoteForced(s, k.ID(), o.why)
-		if seen, err := observe.Recorded(ctx, o.Factory, s, k); err == nil {
-			if _, err := s.Promote(o.Change("", false), k.ID(), seen); err == nil {
-				promote = cli.Command{"key", "promote", string(s.Name()), string(k.ID())}
-			}
+		if observe.MayPromote(ctx, o.Factory, s, k) {
+			promote = cli.Command{"key", "promote", string(s.Name()), string(k.ID())}
 		}
 		if cli.SyncCommands(s) != nil {
 			o.Notice("  once they are uploaded, to let the next key %s sign: %s", k.ID(), promote)

@@ -202,6 +202,16 @@ func Recorded(ctx context.Context, f *cli.Factory, s keystore.KeySet, k keystore
 	return observation.Of(observation.Key{ID: k.ID(), Fingerprint: k.Fingerprint()}, records, observation.Required(s)), nil
 }
 
+// MayPromote reports whether the gate of a key is open by what was recorded, so that no --force is needed to let it sign.
+func MayPromote(ctx context.Context, f *cli.Factory, s keystore.KeySet, k keystore.Key) bool {
+	seen, err := Recorded(ctx, f, s, k)
+	if err != nil {
+		return false
+	}
+	_, err = s.Promote(f.Change("", false), k.ID(), seen)
+	return err == nil
+}
+
 // Records returns every record of a key set; none where no place for observations is given, or it is not there yet.
 func Records(ctx context.Context, f *cli.Factory, s keystore.KeySet) ([]observation.Record, error) {
 	if f.Observations == "" {

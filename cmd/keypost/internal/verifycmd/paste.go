@@ -1,11 +1,13 @@
 package verifycmd
 
 import (
+	"context"
 	"maps"
 	"slices"
 	"strings"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
+	"github.com/keypost/keypost/cmd/keypost/internal/observe"
 	"github.com/keypost/keypost/issuer/verify"
 	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/issuer/verify/token"
@@ -96,6 +98,14 @@ func (opts *verifyOptions) ours(words []string, line string, f finding.Finding, 
 		return cli.Quoted(words...)
 	}
 	return opts.f.Line(words[1:])
+}
+
+// unforced returns a finding whose repair forces a gate without --force where the gate of its key is open by what was recorded.
+func (opts *verifyOptions) unforced(ctx context.Context, f finding.Finding, t target) finding.Finding {
+	if k, stored := t.set.Key(keystore.KeyID(f.Kid)); stored && f.Code == "active-revoked" && observe.MayPromote(ctx, opts.f, *t.set, k) {
+		f.Repair = strings.Replace(f.Repair, " --force --why REASON --confirm-kid KID", "", 1)
+	}
+	return f
 }
 
 // shieldFlags returns the flags of the shield that a command which looks at an issuer lacks: those of this run; and what a replica is

@@ -181,7 +181,7 @@ func (opts *verifyOptions) look(ctx context.Context, targets []target, causes []
 		}
 		r := verified{Issuer: target.URL, parties: target.declared()}
 		for _, f := range findings {
-			f.Repair = opts.pasted(f, target)
+			f.Repair = opts.pasted(opts.unforced(ctx, f, target), target)
 			r.Findings = append(r.Findings, asFinding(f))
 		}
 		results = append(results, r)

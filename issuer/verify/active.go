@@ -1,0 +1,72 @@
+package verify
+
+import (
+	"slices"
+	"time"
+
+	"github.com/keypost/keypost/issuer/verify/finding"
+	"github.com/keypost/keypost/keystore"
+)
+
+// checkActive reports a key set of whose keys a cluster may sign with none. After the signing key was revoked that is an outage; a key
+// set whose keys were retired has ended, and one that never had an active key is not in use yet.
+func (v *visitor) checkActive(stored *keystore.KeySet) {
+	if stored == nil {
+		return
+	}
+	keys := stored.Keys()
+	if slices.ContainsFunc(keys, func(k keystore.Key) bool { return k.State == keystore.Active }) {
+		return
+	}
+	next := slices.IndexFunc(keys, func(k keystore.Key) bool { return k.State == keystore.Next })
+	last, revoked := revokedLast(*stored)
+	switch {
+	case revoked && next >= 0:
+		v.FailWith("active-revoked", promoteUploaded(*stored),
+			"no key of key set %q is active: %s, which signed, was revoked at %s, and %s is next", stored.Name(), last.ID, stamp(last.At), keys[next].ID())
+	case revoked:
+		v.FailWith("active-revoked", "publish a new key, and look again, which says how to let it sign: keypost key add ISSUER --public-key-file FILE",
+			"no key of key set %q is active: %s, which signed, was revoked at %s, and none is next", stored.Name(), last.ID, stamp(last.At))
+	case next >= 0:
+		v.Warn("active-none", "no key of key set %q is active: %s is next", stored.Name(), keys[next].ID())
+	case len(keys) > 0:
+		v.WarnWith("active-none", ended, "no key of key set %q is active: each is retired", stored.Name())
+	default:
+		v.WarnWith("active-none", ended, "no key of key set %q is active: it has none", stored.Name())
+	}
+	if next >= 0 {
+		v.About(string(keys[next].ID()))
+	}
+}
+
+const ended = "if the cluster is gone, withdraw the issuer: keypost issuer remove ISSUER --confirm-url URL --why REASON; if it signs still, see with what: keypost verify ISSUER --kubeconfig FILE"
+
+// promoteUploaded returns how the next key comes to sign: who goes by a copy would refuse its tokens without an upload.
+func promoteUploaded(set keystore.KeySet) string {
+	promote := finding.CauseOf("active-revoked").Repair
+	if len(set.Policy().Uploads()) == 0 {
+		return promote
+	}
+	return "upload the next key first: keypost gcp sync-keys ISSUER; then " + promote
+}
+
+// revokedLast returns the key that was revoked while it was active, unless a key has stopped to sign in order since.
+func revokedLast(set keystore.KeySet) (last keystore.Gone, revoked bool) {
+	var since time.Time // when a key was retired last
+	for _, k := range set.Keys() {
+		since = latest(since, k.RetiredAt)
+	}
+	for _, g := range set.Gone() {
+		if since = latest(since, g.RetiredAt); g.Why == keystore.Revoked && !g.PromotedAt.IsZero() && g.RetiredAt.IsZero() && !g.At.Before(last.At) {
+			last, revoked = g, true
+		}
+	}
+	return last, revoked && !since.After(last.At)
+}
+
+func latest(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
