@@ -187,10 +187,14 @@ func (c *client) putAssignment(ctx context.Context, a assignmentState) error {
 		return fmt.Errorf("the principal that is to have a role at %s is not known", a.scope)
 	}
 	kind := armauthorization.PrincipalTypeServicePrincipal
-	_, err := arm.Send(ctx, c.Client, "Microsoft.Authorization/roleAssignments/write", func(ctx context.Context) (armauthorization.RoleAssignmentsClientCreateResponse, error) {
+	const action = "Microsoft.Authorization/roleAssignments/write"
+	made, err := arm.Send(ctx, c.Client, action, func(ctx context.Context) (armauthorization.RoleAssignmentsClientCreateResponse, error) {
 		return c.Assignments.Create(ctx, strings.TrimPrefix(a.scope, "/"), assignmentName(a), armauthorization.RoleAssignmentCreateParameters{
 			Properties: &armauthorization.RoleAssignmentProperties{RoleDefinitionID: &a.role, PrincipalID: &a.principal, PrincipalType: &kind}}, nil)
 	})
+	if err == nil && stateOfAssignment(made.RoleAssignment).key() != a.key() {
+		err = arm.Without(action, fmt.Sprintf("the assignment of the role %s to principal %s at %s", c.roleName(a.role), a.principal, a.scope))
+	}
 	return err
 }
 

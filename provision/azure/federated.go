@@ -319,12 +319,18 @@ func (c *client) putCredential(ctx context.Context, group, identity string, w cr
 	if err := c.turn(ctx, c.Writes, credentialsAction+"write", identity); err != nil {
 		return err
 	}
-	_, err := arm.Send(ctx, c.Client, credentialsAction+"write",
+	put, err := arm.Send(ctx, c.Client, credentialsAction+"write",
 		func(ctx context.Context) (armmsi.FederatedIdentityCredentialsClientCreateOrUpdateResponse, error) {
 			return c.Credentials.CreateOrUpdate(ctx, group, identity, w.name, armmsi.FederatedIdentityCredential{
 				Properties: &armmsi.FederatedIdentityCredentialProperties{Issuer: &w.issuer, Subject: &w.subject, Audiences: []*string{&w.audience}}}, nil)
 		})
-	return err
+	if err != nil {
+		return err
+	}
+	if got := stateOfCredential(put.FederatedIdentityCredential); !strings.EqualFold(got.name, w.name) || got.issuer != w.issuer || got.subject != w.subject || got.audience != w.audience {
+		return arm.Without(credentialsAction+"write", fmt.Sprintf("the federated credential %s of identity %s", w.name, identity))
+	}
+	return nil
 }
 
 func (c *client) deleteSteps(group, identity string, remove []credential) []cloud.Step {

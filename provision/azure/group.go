@@ -70,10 +70,14 @@ func (c *client) groupSteps(h home, have *groupState) ([]cloud.Step, error) {
 		_, diff := missingTags(nil, want)
 		return []cloud.Step{{Key: "put", Line: "Created resource group " + id, Diff: append([]string{"+ region " + h.location}, diff...),
 			Call: func(ctx context.Context) (cloud.Answer, error) {
-				_, err := arm.Send(ctx, c.Client, "Microsoft.Resources/subscriptions/resourceGroups/write",
+				const action = "Microsoft.Resources/subscriptions/resourceGroups/write"
+				made, err := arm.Send(ctx, c.Client, action,
 					func(ctx context.Context) (armresources.ResourceGroupsClientCreateOrUpdateResponse, error) {
 						return c.Groups.CreateOrUpdate(ctx, h.group, armresources.ResourceGroup{Location: &h.location, Tags: arm.Pointers(want)}, nil)
 					})
+				if err == nil && !strings.EqualFold(arm.Deref(made.ID), id) {
+					err = arm.Without(action, "the resource group "+h.group)
+				}
 				return arm.Answer(err)
 			}}}, nil
 	}

@@ -113,13 +113,17 @@ func (c *client) identitySteps(h home, name string, have *identityState) ([]clou
 		_, diff := missingTags(nil, want)
 		id := c.identityID(h.group, name)
 		return []cloud.Step{{Key: "put", Line: "Created user-assigned managed identity " + id, Diff: diff, Call: func(ctx context.Context) (cloud.Answer, error) {
-			i, err := arm.Send(ctx, c.Client, "Microsoft.ManagedIdentity/userAssignedIdentities/write", func(ctx context.Context) (armmsi.UserAssignedIdentitiesClientCreateOrUpdateResponse, error) {
+			const action = "Microsoft.ManagedIdentity/userAssignedIdentities/write"
+			i, err := arm.Send(ctx, c.Client, action, func(ctx context.Context) (armmsi.UserAssignedIdentitiesClientCreateOrUpdateResponse, error) {
 				return c.Identities.CreateOrUpdate(ctx, h.group, name, armmsi.Identity{Location: &h.location, Tags: arm.Pointers(want)}, nil)
 			})
 			if err != nil {
 				return arm.Answer(err)
 			}
 			made := stateOf(i.Identity)
+			if !strings.EqualFold(made.name, name) {
+				return cloud.Refused, arm.Without(action, "the "+identityThing+" "+name)
+			}
 			made.name = name
 			if err := c.check(made); err != nil {
 				return cloud.Refused, err

@@ -171,11 +171,15 @@ func (c *client) putRole(r roleState, line string, diff []string) cloud.Step {
 		Permissions: []*armauthorization.Permission{{Actions: addresses(r.actions), DataActions: addresses(r.dataActions)}},
 	}}
 	return cloud.Step{Key: "put " + r.guid, Line: line, Diff: diff, Call: func(ctx context.Context) (cloud.Answer, error) {
-		_, err := arm.Send(ctx, c.Client, "Microsoft.Authorization/roleDefinitions/write", func(ctx context.Context) (armauthorization.RoleDefinitionsClientCreateOrUpdateResponse, error) {
+		const action = "Microsoft.Authorization/roleDefinitions/write"
+		put, err := arm.Send(ctx, c.Client, action, func(ctx context.Context) (armauthorization.RoleDefinitionsClientCreateOrUpdateResponse, error) {
 			return c.Definitions.CreateOrUpdate(ctx, c.scope(), r.guid, in, nil)
 		})
 		if arm.HasCode(err, "RoleDefinitionWithSameNameExists") { // or it was deleted a moment ago (OCPBUGS-63714)
 			return cloud.NotYet, problem(NameTaken, "another subscription of the tenant has a custom role %s, and such names are unique in a tenant (%w)", r.name, err)
+		}
+		if err == nil && !strings.EqualFold(last(arm.Deref(put.ID)), r.guid) {
+			err = arm.Without(action, "the "+roleThing+" "+r.name)
 		}
 		return arm.Answer(err)
 	}}

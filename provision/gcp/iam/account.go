@@ -231,12 +231,21 @@ func (i identity) used(p Project, own allow.Policy) (want allow.Policy, diff []s
 	return want, diff
 }
 
+// setPolicy returns the call that writes the account's own policy.
+func (i identity) setPolicy(p Project, want allow.Policy) rest.Call {
+	return setPolicy(accountPolicyCall(p, i.email, "setIamPolicy"), want, func(now allow.Policy) []string {
+		_, diff := i.used(p, now)
+		return diff
+	})
+}
+
 // decideAccount returns the steps from have, with its own policy, to i. A policy that is nil is read before it is written.
 func (c *Client) decideAccount(p Project, i identity, have *accountState, own *allow.Policy) (decision, error) {
 	var d decision
 	if have == nil {
 		k := accountCall(p, "", "CreateServiceAccount", "create")
 		k.Method, k.Path, k.Body = "POST", strings.TrimSuffix(k.Path, "/"), i.of.body(i.Account)
+		k.Lacks = rest.Named("email", p.Email(i.of.ID(i.Account)))
 		d.steps = append(d.steps, c.rest.Step(k, fmt.Sprintf("IAM service account %s created", i.display), "+ display name "+i.display))
 	} else if err := c.compareAccount(p, i, *have, &d); err != nil {
 		return decision{}, err
@@ -269,7 +278,7 @@ func (c *Client) decideAccount(p Project, i identity, have *accountState, own *a
 		d.warnings = append(d.warnings, fmt.Sprintf("service account %s can be used by somebody whom keypost did not let in, which stays: %s", i.email, grant))
 	}
 	if len(diff) > 0 {
-		d.steps = append(d.steps, i.fresh.patient(c.rest.Step(setPolicy(accountPolicyCall(p, i.email, "setIamPolicy"), want), line, diff...)))
+		d.steps = append(d.steps, i.fresh.patient(c.rest.Step(i.setPolicy(p, want), line, diff...)))
 	}
 	return d, nil
 }
@@ -295,6 +304,7 @@ func (c *Client) compareAccount(p Project, i identity, have accountState, d *dec
 		k := accountCall(p, i.email, "PatchServiceAccount", "update")
 		k.Method, k.Body = "PATCH", map[string]any{"serviceAccount": map[string]string{"displayName": i.display, "description": description},
 			"updateMask": "displayName,description"}
+		k.Lacks = rest.Named("displayName", i.display) // of others nothing is promised (PatchServiceAccountRequest, google.iam.admin.v1)
 		d.steps = append(d.steps, c.rest.Step(k, fmt.Sprintf("IAM service account %s updated", i.display), diff...))
 	}
 	if have.Disabled {
@@ -321,7 +331,7 @@ func (c *Client) firstPolicyStep(p Project, i identity, line string) cloud.Step 
 		if len(diff) == 0 {
 			return cloud.Accepted, nil
 		}
-		return c.rest.Step(setPolicy(accountPolicyCall(p, i.email, "setIamPolicy"), want), "").Call(ctx)
+		return c.rest.Step(i.setPolicy(p, want), "").Call(ctx)
 	}}
 }
 

@@ -52,7 +52,7 @@ func roleTitle(projectID, request string) string { return cut(projectID, 50) + "
 func cut(s string, limit int) string { return strings.ToValidUTF8(s[:min(len(s), limit)], "") }
 
 func roleCall(name, method, verb string) rest.Call {
-	return rest.Call{Service: rest.IAM, Name: method, Needs: "iam.roles." + verb, Path: name}
+	return rest.Call{Service: rest.IAM, Name: method, Needs: "iam.roles." + verb, Path: name, Lacks: rest.Named("name", name)}
 }
 
 // readRoles lists the project's roles with their permissions, deleted ones too. Every page is asked for in full, which ccoctl
@@ -162,8 +162,8 @@ func (c *Client) growSteps(r customRole, have *roleState) ([]cloud.Step, error) 
 	}
 	var steps []cloud.Step
 	if have.Deleted {
-		k := roleCall(r.name+":undelete", "UndeleteRole", "undelete")
-		k.Method, k.Body = "POST", map[string]string{"etag": have.Etag}
+		k := roleCall(r.name, "UndeleteRole", "undelete")
+		k.Method, k.Path, k.Body = "POST", k.Path+":undelete", map[string]string{"etag": have.Etag}
 		steps = append(steps, c.rest.Step(k, fmt.Sprintf("IAM custom role %s was deleted, undeleting it", r.title), undeleted))
 	}
 	if have.Stage == "DISABLED" { // such a role gives nobody anything
@@ -203,7 +203,7 @@ func (c *Client) shrinkSteps(r customRole, have *roleState) []cloud.Step {
 func (c *Client) createRoleStep(r customRole) cloud.Step {
 	parent, id, _ := strings.Cut(r.name, "/roles/")
 	k := roleCall(parent+"/roles", "CreateRole", "create")
-	k.Method, k.Body = "POST", r.body(id)
+	k.Method, k.Body, k.Lacks = "POST", r.body(id), rest.Named("name", r.name)
 	s := c.rest.Step(k, fmt.Sprintf("IAM custom role %s created", r.title), lines("", nil, "+ permission ", r.permissions)...)
 	call := s.Call
 	s.Call = func(ctx context.Context) (cloud.Answer, error) {

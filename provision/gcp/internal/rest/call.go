@@ -47,6 +47,10 @@ type Call struct {
 	Path    string // below /v1/
 	Query   url.Values
 	Body    any // nil for none
+
+	// Lacks returns what the answer to a write lacks of what Google's has, for messages; empty for nothing. It is nil where Google's has
+	// nothing, {}.
+	Lacks func(answer []byte) string
 }
 
 // String returns the method's name: "iam:CreateServiceAccount".
@@ -241,6 +245,9 @@ func (c *Client) change(ctx context.Context, k Call) (again bool, err error) {
 	if again, err = c.send(ctx, k, &op); err != nil {
 		return again, err
 	}
+	if !strings.Contains(op.Name, "/operations/") {
+		return again, k.without("an operation")
+	}
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
 	wait := c.API.Await(k.String() + ", which Google has begun")
@@ -252,9 +259,14 @@ func (c *Client) change(ctx context.Context, k Call) (again bool, err error) {
 			return again, c.explain(k, context.Cause(ctx))
 		}
 		get := Call{Service: IAM, Name: "GetOperation", Needs: k.Needs[:strings.LastIndexByte(k.Needs, '.')+1] + "get", Path: op.Name}
-		if err := c.Ask(ctx, get, &op); err != nil {
+		var now operation // what the one before said does not count any more
+		if err := c.Ask(ctx, get, &now); err != nil {
 			return true, unknownEnd{err}
 		}
+		if now.Name != op.Name {
+			return true, unknownEnd{get.without("the operation " + op.Name)}
+		}
+		op = now
 	}
 	if op.Error != nil {
 		return again, c.explain(k, op.Error.refusal())
@@ -272,6 +284,9 @@ func (c *Client) Step(k Call, line string, diff ...string) cloud.Step {
 	return cloud.Step{Key: k.key(), Line: line, Diff: diff, Call: func(ctx context.Context) (cloud.Answer, error) {
 		var out json.RawMessage
 		again, err := c.send(ctx, k, &out)
+		if err == nil {
+			err = k.written(out)
+		}
 		return answer(k, again, err)
 	}}
 }
