@@ -449,11 +449,43 @@ func TestWhatDoesNotCountAsAReading(t *testing.T) {
 	if r, err := w.sync(f); err != nil || !r.Uploaded || w.copy().Problem() != "" {
 		t.Errorf("%+v, %v, %s", r, err, w.copy().Problem())
 	}
-	ctx, end := context.WithCancel(t.Context())
-	f.unread = errors.New("interrupted")
-	end()
-	if _, err := w.u.Sync(ctx, "prod-a", party, f); err == nil || w.copy().Failed != nil {
-		t.Errorf("a run that somebody ended: %v, %s", err, w.copy().Failure())
+}
+
+// deafToTheEnd is a backend that goes on when whoever asks has been ended, as one does whose call is under way by then.
+type deafToTheEnd struct{ keystore.Backend }
+
+func (d deafToTheEnd) Get(ctx context.Context, n keystore.Name) ([]byte, keystore.Revision, error) {
+	return d.Backend.Get(context.WithoutCancel(ctx), n)
+}
+
+func (d deafToTheEnd) Put(ctx context.Context, n keystore.Name, old keystore.Revision, doc []byte) (keystore.Revision, error) {
+	return d.Backend.Put(context.WithoutCancel(ctx), n, old, doc)
+}
+
+// TestAnEndedRunIsNoFailure: what comes of a run that somebody ended says nothing of the copy, and `verify` is not to tell of it.
+func TestAnEndedRunIsNoFailure(t *testing.T) {
+	w := newWorld(t, named())
+	b, err := filestore.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.u.Records = observation.NewStore(deafToTheEnd{b})
+	f := &fake{}
+	if _, err := w.sync(f); err != nil {
+		t.Fatal(err)
+	}
+	f.unread = errors.New("it broke off")
+	for _, ended := range []bool{true, false} {
+		ctx, end := context.WithCancel(t.Context())
+		if ended {
+			f.onRead = end
+		}
+		_, err := w.u.Sync(ctx, "prod-a", party, f)
+		if err == nil || (w.copy().Failed == nil) != ended {
+			t.Errorf("ended %t: %v, %q", ended, err, w.copy().Failure())
+		}
+		f.onRead = nil
+		end()
 	}
 }
 
