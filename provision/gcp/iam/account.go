@@ -136,7 +136,8 @@ func (a Accounts) identify(p Project, s *snapshot) []identity {
 			if have := findRole(s.roles, r.name, r.title); have != nil {
 				r.name = have.Name
 			}
-			r.others = holders(s.project, r.name, []string{allow.Member(i.email)})
+			r.member = allow.Member(i.email)
+			r.others = holders(s.project, r.name, []string{r.member})
 			i.role = &r
 		}
 		out = append(out, i)

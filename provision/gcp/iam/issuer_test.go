@@ -113,6 +113,40 @@ func TestOtherIssuerOfWhatWasDeleted(t *testing.T) {
 	}
 }
 
+// Nobody lives by a provider of a deleted pool, also where the provider itself does not say that it is deleted: what its pool says counts.
+func TestOtherIssuerInADeletedPool(t *testing.T) {
+	for _, revive := range []bool{true, false} {
+		inWorld(t, fakegcp.Options{ReviveProviders: revive}, func(t *testing.T, w *world) {
+			want := installation("demo")
+			want.Accounts, want.Provider.JWKS = nil, jwks(rsaKey, "k1")
+			mustApply(t, w, want)
+			before := state(w)
+			want.Provider.JWKS = jwks(rsaKey, "revoked", "k1")
+			mustApply(t, w, want)
+			trustOld(t, w)
+			w.Do(t, "DELETE", poolPath, nil)
+			want.Provider.JWKS, want.Provider.Replace = jwks(rsaKey, "k1"), iam.ReplaceNothing
+			c := bent{w, func(r *http.Request) string {
+				if r.Method != http.MethodGet || !strings.HasSuffix(r.URL.Path, "/providers/demo") || !strings.Contains(state(w), "workloadIdentityPools/demo DELETED") {
+					return ""
+				}
+				return `{"state":"ACTIVE","description":"Created By OpenShift ccoctl; installation demo","attributeMapping":{"google.subject":"assertion.sub"},"oidc":{"issuerUri":"` + oldIssuer +
+					`","allowedAudiences":["openshift"],"jwksJson":` + fmt.Sprintf("%q", jwks(rsaKey, "revoked", "k1")) + `}}`
+			}}.client()
+			p, err := c.Plan(t.Context(), want)
+			check(t, err)
+			if text := shown(t, p.Plan); strings.Contains(text, "loses access") || !strings.Contains(text, "provider demo comes back as it was") {
+				t.Errorf("revive=%t:\n%s", revive, text)
+			}
+			_, err = carryOut(t.Context(), p.Plan)
+			check(t, err)
+			if after := state(w); after != before {
+				t.Errorf("revive=%t: there is\n%s\nwant\n%s", revive, after, before)
+			}
+		})
+	}
+}
+
 // A run that is stopped between the undelete and the change after it leaves what was deleted, with the keys that were revoked since, and
 // nothing there tells that from a provider by which a cluster lives. It was said before the first write, and the error says it where there is
 // one; the next run refuses what could be a live one's, and ends it with Adopt.

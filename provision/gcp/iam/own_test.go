@@ -165,6 +165,27 @@ func TestPruneRole(t *testing.T) {
 	})
 }
 
+// Who got the role since the plan was made keeps what it has.
+func TestPruneRoleThatSomebodyElseGot(t *testing.T) {
+	for _, member := range []string{"user:boss@example.com", "deleted:serviceAccount:old@my-project.iam.gserviceaccount.com?uid=1"} {
+		inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
+			mustApply(t, w, installation("demo"))
+			less := installation("demo")
+			less.Accounts.Prune, less.Accounts.List[1].Permissions = true, []string{"dns.changes.create"}
+			p, err := w.client().Plan(t.Context(), less)
+			check(t, err)
+			w.project(t, func(p *fakegcp.Policy) {
+				p.Bindings = append(p.Bindings, fakegcp.Binding{Role: "projects/" + ingressRole, Members: []string{member}})
+			})
+			_, err = carryOut(t.Context(), p.Plan)
+			if lives := strings.HasPrefix(member, "user:"); lives != (err != nil) || lives != strings.Contains(state(w), "dns.changes.get") ||
+				lives && !strings.Contains(err.Error(), member+" has it by now; make the plan again") {
+				t.Errorf("%s: %v, there is\n%s", member, err, state(w))
+			}
+		})
+	}
+}
+
 // An account for any workload outlives the cluster.
 func TestWorkload(t *testing.T) {
 	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {

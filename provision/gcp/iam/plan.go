@@ -216,7 +216,7 @@ func (c *Client) planAccounts(p Project, a Accounts, identities []identity, s *s
 			continue
 		}
 		h.Roles[i.email] = append(h.Roles[i.email], i.role.name)
-		r, err := c.planRole(*i.role, findRole(s.roles, i.role.name, i.role.title))
+		r, err := c.planRole(p, *i.role, findRole(s.roles, i.role.name, i.role.title))
 		if err != nil {
 			return plan.Plan{}, err
 		}

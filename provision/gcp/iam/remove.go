@@ -148,14 +148,7 @@ func (c *Client) deleteRole(p Project, r roleState, known []string) plan.Stage {
 		if !strings.HasPrefix(have.Description, made) {
 			return nil, fmt.Errorf("its description has changed meanwhile; make the plan again")
 		}
-		now, err := c.readProjectPolicy(ctx, p)
-		if err != nil {
-			return nil, err
-		}
-		if others := living(holders(now, r.Name, known)); len(others) > 0 {
-			return nil, fmt.Errorf("%s has it by now; make the plan again", text.List(others, 3))
-		}
-		return step(*have), nil
+		return step(*have), c.checkHolders(ctx, p, r.Name, known)
 	})
 }
 

@@ -34,7 +34,8 @@ type customRole struct {
 	permissions []string
 	adopt       bool     // as in Accounts
 	prune       bool     // permissions that nobody asked for are taken away, unless others have the role
-	others      []string // members of the project's policy that have it, beside the accounts that are to have it
+	member      string   // the account that is to have it, as policies name it
+	others      []string // members of the project's policy that have it beside
 }
 
 // RoleID returns the ID of the custom role of an account in a project, as ccoctl makes it.
@@ -92,7 +93,7 @@ type rolePlan struct {
 }
 
 // planRole plans the way from have to r.
-func (c *Client) planRole(r customRole, have *roleState) (rolePlan, error) {
+func (c *Client) planRole(p Project, r customRole, have *roleState) (rolePlan, error) {
 	decide := func(have *roleState) (grow, shrink []cloud.Step, err error) {
 		if grow, err = c.growSteps(r, have); err != nil || !r.prune || len(r.others) > 0 {
 			return grow, nil, err
@@ -114,7 +115,10 @@ func (c *Client) planRole(r customRole, have *roleState) (rolePlan, error) {
 	var out rolePlan
 	out.shrink = c.rest.API.Stage(change, shrink, func(ctx context.Context) ([]cloud.Step, error) {
 		_, shrink, err := read(ctx)
-		return shrink, err
+		if err != nil || len(shrink) == 0 {
+			return nil, err
+		}
+		return shrink, c.checkHolders(ctx, p, r.name, []string{r.member})
 	})
 	found := fmt.Sprintf("Existing IAM custom role %s found", r.title)
 	if have == nil {
@@ -130,6 +134,18 @@ func (c *Client) planRole(r customRole, have *roleState) (rolePlan, error) {
 		return grow, err
 	}), found)
 	return out, nil
+}
+
+// checkHolders returns an error if the project's policy gives a role to others by now than those that are known.
+func (c *Client) checkHolders(ctx context.Context, p Project, role string, known []string) error {
+	now, err := c.readProjectPolicy(ctx, p)
+	if err != nil {
+		return err
+	}
+	if others := living(holders(now, role, known)); len(others) > 0 {
+		return fmt.Errorf("%s has it by now; make the plan again", text.List(others, 3))
+	}
+	return nil
 }
 
 // note tells of permissions that stay though nobody asked for them.
