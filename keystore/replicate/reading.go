@@ -131,8 +131,9 @@ func (r *readings) load(ctx context.Context, names []keystore.Name) ([]document,
 		}
 	}
 	r.mu.Unlock()
-	r.end(r.begin(ctx, slow))
-	b := r.begin(ctx, some)
+	r.begin(ctx, &readingBatch{ended: true}, slow)
+	b := &readingBatch{}
+	r.begin(ctx, b, some)
 	read, err := b.wait(ctx)
 	r.end(b)
 	if err != nil {
@@ -175,11 +176,12 @@ func (b *readingBatch) rest() (read []document) {
 	return read
 }
 
-// begin begins to read those key sets whose reading is not under way.
-func (r *readings) begin(ctx context.Context, names []keystore.Name) *readingBatch {
+// begin begins to read those key sets whose reading is not under way, as a batch. Of a batch that nobody waits for, ended must be
+// true before: a quick reading would hand its document to nobody.
+func (r *readings) begin(ctx context.Context, b *readingBatch, names []keystore.Name) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	b := &readingBatch{due: map[keystore.Name]bool{}}
+	b.due = map[keystore.Name]bool{}
 	var due []keystore.Name
 	for _, n := range names {
 		if under := r.under[n]; under != nil {
@@ -198,7 +200,6 @@ func (r *readings) begin(ctx context.Context, names []keystore.Name) *readingBat
 	for range min(parallel, len(due)) {
 		go r.work(ctx, b)
 	}
-	return b
 }
 
 // end ends a batch: what is read from now on is late.
@@ -276,7 +277,7 @@ func (r *readings) note(ctx context.Context, one *reading, d document, slow bool
 	again := one.again
 	r.mu.Unlock()
 	if again && ctx.Err() == nil {
-		r.end(r.begin(ctx, []keystore.Name{d.name}))
+		r.begin(ctx, &readingBatch{ended: true}, []keystore.Name{d.name})
 	}
 }
 
