@@ -1,4 +1,4 @@
-// Package azure makes, re-runs and deletes an installation in Azure: what package install makes in any cloud, with user-assigned
+// Package azure makes, moves and deletes an installation in Azure: what package install makes in any cloud, with user-assigned
 // managed identities, their federated credentials, custom roles and role assignments. With package arm it is the only user of Azure's SDK.
 //
 // The package promises:
@@ -66,8 +66,8 @@ type run struct {
 	o       Options // has those of Run
 	owner   owner
 	client  *client // nil until identify
-	tenant  string  // empty until identify
-	unknown bool    // no key set of the store has the issuer URL
+	tenant  string  // empty until identify, and where the caller may not read the subscription
+	unknown bool    // checkIssuer asked the store, and none of its key sets has the issuer URL
 }
 
 func newRun(o Options) *run {

@@ -45,7 +45,7 @@ func Create(ctx context.Context, o CreateOptions) (Created, error) {
 	if err != nil || o.Mode != install.Apply {
 		return Created{Created: made, Tenant: c.tenant}, err
 	}
-	if !c.wanted { // else it is among the Secrets
+	if !c.wanted { // else this file is written with the Secrets
 		if err := c.WriteFiles(ccoctl.AzureWebhookFile(c.tenantID())); err != nil {
 			return Created{}, err
 		}

@@ -13,10 +13,11 @@ import (
 	"github.com/keypost/keypost/provision/ccoctl"
 )
 
-// CheckDir returns an error if no files can be written into the output directory, or if it is another cluster's than that of an issuer
-// URL (of the last one, in a move from others), unless it is adopted: its manifests would be replaced one by one, and an installer that
-// takes them from there would give that cluster what is this one's. Their names do not say whose they are, and the issuer URL does. An
-// empty issuer URL is not known, and nobody's directory is anybody's. Every verb that writes files calls it before it changes anything.
+// CheckDir returns an error if no files can be written into the output directory, or, without adopt, if the directory is another
+// cluster's: its manifests would be replaced one by one, and an installer that takes them from there would give that cluster what is this
+// one's. The names of the files do not say whose they are: the manifest that has the cluster's issuer URL does. The URL has to be one of
+// those given, of which the last is this cluster's, and those before it are what a move leaves. Without such a manifest the directory is
+// nobody's; and an empty URL among those given stands for any. Every verb that writes files calls it before it changes anything.
 func (r *Run) CheckDir(adopt bool, issuerURLs ...string) error {
 	if err := ccoctl.CheckDir(r.Dir); err != nil {
 		return err

@@ -7,9 +7,10 @@
 // begins each of its verbs with [NewRun], and uses of the run what it needs:
 //
 //   - To make an installation it is a [Cloud], for [Run.Create].
-//   - Any other verb makes a plan, and [Run.CarryOut] applies or returns it.
+//   - Any other verb makes a plan, which [Run.CarryOut] applies or returns as a preview.
 //   - [Run.WriteFiles] writes dry-run files and Secrets into the output directory.
-//   - Where trust in two issuers at once is possible, [Run.MovedKeys], [Run.PublishMoved] and [Run.MayFinish] move a live cluster.
+//   - To move a live cluster, [Run.PublishMoved] publishes the [Run.MovedKeys] under the new URL before [Run.Apply] makes the plan. Where
+//     one identity trusts both issuers meanwhile, [Run.MayFinish] says when its trust in the old one may go.
 package install
 
 import (

@@ -64,7 +64,7 @@ func (c *Client) readRoles(ctx context.Context, p Project) ([]roleState, error) 
 	return rest.List[roleState](ctx, c.rest, k, "roles")
 }
 
-// findRole returns the role with an ID, else that with ccoctl's title; of several, one that is not deleted; or nil.
+// findRole returns the role with an ID, else that with ccoctl's title: a deleted one only where no other has either. It is nil if none has.
 func findRole(roles []roleState, name, title string) *roleState {
 	var best *roleState
 	rank := 0
