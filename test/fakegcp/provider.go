@@ -209,7 +209,7 @@ func (q *request) checkProvider(p Provider) error {
 	if err := checkMapping(p.Mapping); err != nil {
 		return err
 	}
-	if len(p.Condition) > conditionLength {
+	if len([]rune(p.Condition)) > conditionLength {
 		return invalid("The attribute_condition is longer than %d characters.", conditionLength)
 	}
 	if p.Condition != "" {

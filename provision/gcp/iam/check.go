@@ -15,11 +15,11 @@ import (
 // Google's limits (google.iam.v1: WorkloadIdentityPoolProvider and its Oidc; https://cloud.google.com/iam/quotas).
 const (
 	audienceCount    = 10
-	audienceLimit    = 256 // characters
-	conditionLimit   = 4096
-	subjectLimit     = 127 // bytes, of google.subject; a longer one is refused only when a token is exchanged
+	audienceLimit    = 256  // characters
+	conditionLimit   = 4096 // characters
+	subjectLimit     = 127  // bytes, of google.subject; a longer one is refused only when a token is exchanged
 	permissionsLimit = 3000
-	displayLimit     = 100
+	displayLimit     = 100 // bytes
 )
 
 // Check returns an error if what is wanted breaks a rule of Google's: for names, lengths, audiences, the issuer URL, keys to
@@ -69,7 +69,7 @@ func (w Provider) check() []error {
 			errs = append(errs, fmt.Errorf("audience %q has %d characters: Google allows 1 to %d", a, n, audienceLimit))
 		}
 	}
-	if n := len(w.Condition); n > conditionLimit {
+	if n := utf8.RuneCountInString(w.Condition); n > conditionLimit {
 		errs = append(errs, fmt.Errorf("the attribute condition has %d characters: Google allows %d", n, conditionLimit))
 	}
 	if w.JWKS != nil {
