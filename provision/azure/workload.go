@@ -22,11 +22,10 @@ type WorkloadOptions struct {
 
 // WorkloadCreated is an identity for a workload.
 type WorkloadCreated struct {
-	Preview                    *plan.Preview // with mode Preview; everything else is empty then
-	ID                         string
-	ClientID, TenantID         string
-	SubscriptionID, Region     string
-	Issuer, Audience, Identity string
+	Preview                *plan.Preview // with mode Preview; everything else is empty then
+	ID, Audience           string
+	ClientID, TenantID     string
+	SubscriptionID, Region string
 }
 
 // CreateIdentity makes an identity that pods of some service accounts may use. keypost never deletes it.
@@ -59,7 +58,7 @@ func CreateIdentity(ctx context.Context, o WorkloadOptions) (WorkloadCreated, er
 	}
 	made := r.client.known(o.Name)
 	return WorkloadCreated{ID: r.client.identityID(o.OIDCGroup, o.Name), ClientID: made.client, TenantID: made.tenant, SubscriptionID: o.Subscription,
-		Region: o.Region, Issuer: o.IssuerURL, Audience: o.Audience, Identity: o.Name}, nil
+		Region: o.Region, Audience: o.Audience}, nil
 }
 
 // planWorkload plans the identity, and its group only if there is none: a group that is there may be anybody's.
