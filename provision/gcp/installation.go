@@ -27,11 +27,11 @@ type Options struct {
 	PoolID     string // empty for Name
 	ProviderID string // empty for Name
 
-	Audiences []string // that tokens may carry
-	Usual     bool     // Audiences are not the whole list: what an existing provider takes beside them stays
-	Condition string   // attribute condition of the provider, CEL; empty leaves what is there
-	Upload    bool     // give Google a copy of the keys, so that it never calls the issuer
-	UsualKeys bool     // without Upload: that is a default, and a provider that has a copy is refused
+	Audiences     []string // that tokens may carry
+	KeepAudiences bool     // what an existing provider takes beside Audiences stays
+	Condition     string   // attribute condition of the provider, CEL; empty leaves what is there
+	Upload        bool     // give Google a copy of the keys, so that it never calls the issuer
+	UsualKeys     bool     // without Upload: that is a default, and a provider that has a copy is refused
 	// CheckUpload, with Upload, returns an error if the keys of a stored key set may not be uploaded to the copy that a policy calls
 	// party, as they are older than what that holds, and else what of that they may replace. A key set that is still to be made is the
 	// zero one. Nil asks nobody.
@@ -51,7 +51,7 @@ func (o Options) pool() *iam.Pool {
 
 func (o Options) provider(jwks []byte) *iam.Provider {
 	p := &iam.Provider{
-		Pool: o.pool().ID, ID: cmp.Or(o.ProviderID, o.Name), IssuerURL: o.IssuerURL, Audiences: o.Audiences, Usual: o.Usual, Condition: o.Condition,
+		Pool: o.pool().ID, ID: cmp.Or(o.ProviderID, o.Name), IssuerURL: o.IssuerURL, Audiences: o.Audiences, KeepAudiences: o.KeepAudiences, Condition: o.Condition,
 		Adopt: o.Adopt, Owner: iam.OwnedBy(o.Name), UsualKeys: o.UsualKeys, Show: o.Mode == install.Preview,
 	}
 	if o.Upload {

@@ -61,7 +61,7 @@ func openGCP(b *bench, p premises) (cloud, error) {
 		return cloud{}, err
 	}
 	o := gcp.CreateOptions{
-		Options:  gcp.Options{Options: p.options(), Project: "my-project", Audiences: []string{"openshift"}, Usual: true},
+		Options:  gcp.Options{Options: p.options(), Project: "my-project", Audiences: []string{"openshift"}, KeepAudiences: true},
 		Accounts: &gcp.RequestedAccounts{Dir: p.requests},
 	}
 	c := cloud{record: &s.Record, close: func() { _ = ln.Close() }, create: func(ctx context.Context, oneByOne bool) error {

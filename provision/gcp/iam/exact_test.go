@@ -102,7 +102,7 @@ func TestRoomIsUsedUp(t *testing.T) {
 		want := installation("demo")
 		want.Accounts, want.Provider.Audiences = nil, strings.Fields("a b c d e f g h i")
 		mustApply(t, w, want)
-		want.Provider.Audiences, want.Provider.Usual = []string{"j"}, true
+		want.Provider.Audiences, want.Provider.KeepAudiences = []string{"j"}, true
 		mustApply(t, w, want)
 		contains(t, state(w), "Audiences:[a b c d e f g h i j]")
 		want.Provider.Audiences = []string{"k"}

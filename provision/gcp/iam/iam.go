@@ -138,18 +138,18 @@ type Pool struct {
 
 // Provider is an OIDC provider of a pool as it should be: there, enabled, not deleted.
 type Provider struct {
-	Pool, ID  string
-	IssuerURL string
-	Audiences []string          // that tokens may carry
-	Usual     bool              // Audiences are not the whole list: what an existing provider takes beside them stays
-	Condition string            // attribute condition, CEL; empty leaves what is there
-	Mapping   map[string]string // of attributes beside the subject; those that it does not name stay as they are
-	JWKS      []byte            // the keys to upload, so that Google never calls the issuer; nil: Google fetches them
-	UsualKeys bool              // no JWKS is a default: a provider that has uploaded keys is refused
-	Replace   Replace           // what JWKS may change of a copy that is there, without Adopt
-	Owner     Owner             // as in Pool
-	Adopt     bool              // take over a provider that is somebody else's, or that trusts another issuer; and replace its copy of keys whatever Replace says
-	Show      bool              // plan also what is refused without Adopt for another issuer: such a plan is to be shown, and not to be applied
+	Pool, ID      string
+	IssuerURL     string
+	Audiences     []string          // that tokens may carry
+	KeepAudiences bool              // what an existing provider takes beside Audiences stays
+	Condition     string            // attribute condition, CEL; empty leaves what is there
+	Mapping       map[string]string // of attributes beside the subject; those that it does not name stay as they are
+	JWKS          []byte            // the keys to upload, so that Google never calls the issuer; nil: Google fetches them
+	UsualKeys     bool              // no JWKS is a default: a provider that has uploaded keys is refused
+	Replace       Replace           // what JWKS may change of a copy that is there, without Adopt
+	Owner         Owner             // as in Pool
+	Adopt         bool              // take over a provider that is somebody else's, or that trusts another issuer; and replace its copy of keys whatever Replace says
+	Show          bool              // plan also what is refused without Adopt for another issuer: such a plan is to be shown, and not to be applied
 
 	out    *sent // what this run has uploaded to it
 	vacant bool  // it was deleted when it was planned for: nobody lives by the issuer that it had

@@ -298,12 +298,12 @@ func TestWhatWasDeletedIsNotThereAlready(t *testing.T) {
 }
 
 // A list that is not the whole one does not drive out other audiences, and does not grow beyond what Google allows.
-func TestUsualAudience(t *testing.T) {
+func TestAudiencesThatStay(t *testing.T) {
 	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
 		want := installation("demo")
 		want.Provider.Audiences = []string{"x"}
 		mustApply(t, w, want)
-		want.Provider.Audiences, want.Provider.Usual = []string{"openshift"}, true
+		want.Provider.Audiences, want.Provider.KeepAudiences = []string{"openshift"}, true
 		mustApply(t, w, want)
 		contains(t, state(w), "Audiences:[x openshift]")
 		contains(t, preview(t, w, want), "nothing to change", "note: provider demo takes tokens for the audience x too")
@@ -321,7 +321,7 @@ func TestUsualAudience(t *testing.T) {
 		if _, err := w.client().Plan(t.Context(), want); err == nil || !strings.Contains(err.Error(), "provider demo would take 12 audiences, and Google allows 10") {
 			t.Errorf("error %v", err)
 		}
-		want.Provider.Usual = false
+		want.Provider.KeepAudiences = false
 		mustApply(t, w, want)
 		contains(t, state(w), "Audiences:[a b c d e f g h i j]")
 	})
@@ -335,7 +335,7 @@ func TestOwnNameAsAudience(t *testing.T) {
 		mustApply(t, w, want)
 		w.Do(t, "PATCH", poolPath+"/providers/demo?updateMask=oidc.allowedAudiences", map[string]any{"oidc": map[string]any{"allowedAudiences": []string{}}})
 		contains(t, preview(t, w, want), "- audience "+own, "- audience https:"+own, "+ audience openshift")
-		want.Provider.Usual = true
+		want.Provider.KeepAudiences = true
 		contains(t, preview(t, w, want), "+ audience openshift", "takes tokens for the audience "+own+", https:"+own+" too; that stays")
 		mustApply(t, w, want)
 		contains(t, state(w), "Audiences:["+own+" https:"+own+" openshift]")

@@ -244,7 +244,7 @@ func (p Project) accepted(pool, provider string, have *providerState) []string {
 func (d *decision) compareAudiences(accepted []string, w Provider, set *patch) error {
 	audiences := w.Audiences
 	surplus := minus(accepted, w.Audiences)
-	if w.Usual && len(surplus) > 0 {
+	if w.KeepAudiences && len(surplus) > 0 {
 		audiences = append(slices.Clone(accepted), minus(w.Audiences, accepted)...)
 		d.notes = append(d.notes, fmt.Sprintf("provider %s takes tokens for the audience %s too; that stays, unless --prune is given with the whole list of --allowed-audience",
 			w.ID, strings.Join(surplus, ", ")))

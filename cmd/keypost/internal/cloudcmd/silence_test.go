@@ -314,7 +314,7 @@ func TestAWSIsNeverSilentForLong(t *testing.T) {
 func TestGCPIsNeverSilentForLong(t *testing.T) {
 	key := newKey(t)
 	options := func(w *slowWorld) gcp.Options {
-		return gcp.Options{Options: w.options(), Transport: w.cloud, Project: "my-project", Audiences: []string{"openshift"}, Usual: true}
+		return gcp.Options{Options: w.options(), Transport: w.cloud, Project: "my-project", Audiences: []string{"openshift"}, KeepAudiences: true}
 	}
 	accounts := func(t *testing.T, w *slowWorld) *gcp.RequestedAccounts {
 		return &gcp.RequestedAccounts{Dir: w.requests(t, "kind: GCPProviderSpec, permissions: [compute.zones.list], skipServiceCheck: true")}
