@@ -303,6 +303,7 @@ func TestCreateTellsOfAnUntrustedCA(t *testing.T) {
 	w.WriteKeys(t)
 	w.spread(t, map[string]http.HandlerFunc{"127.0.0.1": nil})
 	o := w.create(t, "a")
+	o.Dev, o.Policy.MaxAge = false, keystore.DurationPtr(5*time.Minute) // of a development server no time cures it
 	o.Site = w.Site
 	o.Site.RootCAs = nil
 	looks := 0

@@ -1,9 +1,13 @@
 package install
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"net"
+	"net/http"
 	"net/netip"
 	"os"
 	"slices"
@@ -385,6 +389,51 @@ func TestEvidenceNeverHurts(t *testing.T) {
 		v := e.judge()
 		if v.evident && len(used) > 0 || v.served && !v.evident && v.until.Before(published.Add(usual)) {
 			t.Fatalf("seed %d: %v: %+v", seed, used, v)
+		}
+	}
+}
+
+// A development issuer is waited for as long as time may help: a server that is not started yet, one that starts, a name that is not in
+// DNS yet; not a server with another certificate, without TLS, or without this key set after each listing of its directory.
+func TestOtherServer(t *testing.T) {
+	const address = "192.0.2.1:443"
+	none := func(err error) func(*sight) {
+		return func(l *sight) { l.Answers, l.Keys, l.failed = 0, nil, map[string]error{address: err} }
+	}
+	absent := func(l *sight) { l.Keys, l.failed = nil, map[string]error{address: errors.New("answers 404")} }
+	untrusted := &tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}
+	for _, tt := range []struct {
+		name         string
+		looks        []func(*sight) // two seconds apart
+		repeat       int            // of the last
+		public, afar bool
+		want         bool
+	}{
+		{name: "a certificate of another CA", looks: []func(*sight){none(untrusted)}, want: true},
+		{name: "a certificate for another host", looks: []func(*sight){none(&tls.CertificateVerificationError{Err: x509.HostnameError{}})}, want: true},
+		{name: "no TLS", looks: []func(*sight){none(tls.RecordHeaderError{Msg: "first record does not look like a TLS handshake"})}, want: true},
+		{name: "plain HTTP", looks: []func(*sight){none(fmt.Errorf("fetch: %w", http.ErrSchemeMismatch))}, want: true},
+		{name: "a certificate of another CA, of a public issuer", looks: []func(*sight){none(untrusted)}, public: true},
+		{name: "nothing listens", looks: []func(*sight){none(dialError(syscall.ECONNREFUSED))}, repeat: 100},
+		{name: "no such name", looks: []func(*sight){func(l *sight) { none(&net.DNSError{IsNotFound: true})(l); l.Addresses = nil }}, repeat: 100},
+		{name: "a server that serves nothing, for 16 seconds", looks: []func(*sight){none(errors.New("answers 503"))}, repeat: 8},
+		{name: "a server that serves nothing, for 18 seconds", looks: []func(*sight){none(errors.New("answers 503"))}, repeat: 9, want: true},
+		{name: "not there at the first look", looks: []func(*sight){absent}},
+		{name: "not there for 16 seconds", looks: []func(*sight){absent}, repeat: 8},
+		{name: "not there for 18 seconds", looks: []func(*sight){absent}, repeat: 9, want: true},
+		{name: "not there for 18 seconds, of a public issuer", looks: []func(*sight){absent}, repeat: 9, public: true},
+		{name: "not there for 18 seconds, of a store elsewhere", looks: []func(*sight){absent}, repeat: 9, afar: true},
+		{name: "started a moment ago", looks: []func(*sight){absent, none(dialError(syscall.ECONNREFUSED)), absent}, repeat: 8},
+	} {
+		s, key := keySet(t, !tt.public, keystore.Policy{})
+		e := evidence{set: s, keys: []keystore.VerificationKey{key}, inDir: !tt.afar}
+		for i := range len(tt.looks) + tt.repeat {
+			l := sightAt(key, time.Duration(i)*2*time.Second, false)
+			tt.looks[min(i, len(tt.looks)-1)](&l)
+			e.looks = append(e.looks, l)
+		}
+		if got := e.otherServer(e.looks[len(e.looks)-1]); got != tt.want {
+			t.Errorf("%s: %t", tt.name, got)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package install
 
 import (
 	"context"
+	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -186,6 +187,8 @@ func (r *Run) awaitSeen(ctx context.Context, t site, e *evidence) (verdict, erro
 			continue
 		case v.served:
 			return v, nil
+		case e.otherServer(l):
+			return verdict{}, &Error{Problem: OtherServer, KeySet: e.set.Name(), Err: fmt.Errorf("%s is stored, and what listens there is not the development server that reads this store: %w", t.url, e.problem(l))}
 		case now.After(deadline):
 			return verdict{}, &Error{Problem: NotServed, KeySet: e.set.Name(), Err: fmt.Errorf("%s is stored but after %v not served: %w", t.url,
 				(patience * usual).Round(time.Second), e.problem(l))}
@@ -201,6 +204,25 @@ func (r *Run) awaitSeen(ctx context.Context, t site, e *evidence) (verdict, erro
 			return verdict{}, err
 		}
 	}
+}
+
+// otherServer reports whether a development issuer is asked for at a server that will never have it: one with another certificate or
+// without TLS, or one that has not listed the directory by now.
+func (e evidence) otherServer(l sight) bool {
+	if !e.set.Dev() || l.proxied {
+		return false
+	}
+	problem := e.problem(l)
+	_, plain := errors.AsType[tls.RecordHeaderError](problem)
+	_, refused := errors.AsType[*tls.CertificateVerificationError](problem)
+	since := l.End
+	for _, before := range slices.Backward(e.looks) {
+		if before.Addresses == nil || len(before.Keys) > 0 || before.Answers == 0 && !slices.ContainsFunc(failures(before), answered) {
+			break
+		}
+		since = before.Start
+	}
+	return plain || errors.Is(problem, http.ErrSchemeMismatch) || refused || e.inDir && l.End.Sub(since) > keystore.MaxPoll+settling
 }
 
 // untrustedCA reports whether a look failed for the CA of a certificate, which no time cures.

@@ -25,6 +25,8 @@ func (f *Flags) Hinted(err error) error {
 	switch e.Problem {
 	case install.NotServed:
 		return hint("to see more: %s; when it is served, run the same command again", f.Verification(e.KeySet))
+	case install.OtherServer:
+		return hint("keypostd --dev DIR serves the key sets in DIR/keysets below https://localhost:PORT, with a certificate of the CA in DIR/ca.pem (--ca-file); start it there, and run the same command again; to see more: %s", f.Verification(e.KeySet))
 	case install.OnlyCopies:
 		return hint("if they can be read there, say so, and run this again: %s", cli.Command{"issuer", "set", string(e.KeySet), "--reach", "public"})
 	case install.OthersDir:
