@@ -32,6 +32,8 @@ type Copy struct {
 	Failed   *Failed          `json:"failed,omitempty"`   // the last try to bring it up to date; nil = it was read back
 	Intruded []Stranger       `json:"intruded,omitempty"` // keys that it had of late and that somebody else put there
 	Broken   bool             `json:"broken"`             // tokens are refused or trusted by it that are not to be, or nobody knows
+
+	others []Key // of Extra and Intruded, those under an ID that the key set has or had another key under
 }
 
 // readLately is how old a reading may be that speaks for a copy: whoever may write to the relying party may have changed it since, or
@@ -55,6 +57,9 @@ func Copies(s keystore.KeySet, records []Record) (all []Copy) {
 			}
 			c.Failed = r.Failed
 			c.Intruded = slices.DeleteFunc(slices.Clone(r.Strangers), func(k Stranger) bool { return !k.Back && Known(s, k.Key) })
+			for _, k := range c.Intruded {
+				c.note(s, k.Key)
+			}
 		}
 		all = append(all, c)
 	}
@@ -80,6 +85,7 @@ func (c *Copy) compare(s keystore.KeySet, l Look) {
 			continue
 		}
 		c.Extra = append(c.Extra, k)
+		c.note(s, k)
 		removed := func(g keystore.Gone) bool { // of which there is no token any more
 			f, known := g.Material()
 			return g.Why == keystore.Removed && g.ID == k.ID && known && f == k.Fingerprint
@@ -91,6 +97,15 @@ func (c *Copy) compare(s keystore.KeySet, l Look) {
 		c.State = CopyBehind
 	case len(c.Extra) > 0:
 		c.State = CopyAhead
+	}
+}
+
+// note keeps a key in mind that is another than that of s under its ID.
+func (c *Copy) note(s keystore.KeySet, k Key) {
+	used := slices.ContainsFunc(s.Keys(), func(h keystore.Key) bool { return h.ID() == k.ID }) ||
+		slices.ContainsFunc(s.Gone(), func(g keystore.Gone) bool { return g.ID == k.ID })
+	if used && !Known(s, k) {
+		c.others = append(c.others, k)
 	}
 }
 
@@ -126,7 +141,7 @@ func (c Copy) Intrusion() string {
 	}
 	var had []string
 	for _, s := range c.Intruded {
-		had = append(had, s.String())
+		had = append(had, c.named(s.Key, s.String()))
 	}
 	why := "which the store never had"
 	if slices.ContainsFunc(c.Intruded, func(s Stranger) bool { return s.Back }) {
@@ -152,16 +167,26 @@ func (c Copy) Difference() string {
 		if len(c.Extra) == 0 {
 			return fmt.Sprintf("the copy %s is behind: at %s it lacked %s", name, c.ReadAt.UTC().Format(time.RFC3339), ids(c.Lacks))
 		}
-		return fmt.Sprintf("the copy %s is behind: at %s it lacked %s, and had %s, not published", name, c.ReadAt.UTC().Format(time.RFC3339), ids(c.Lacks), ids(c.extra()))
+		return fmt.Sprintf("the copy %s is behind: at %s it lacked %s, and had %s, not published", name, c.ReadAt.UTC().Format(time.RFC3339), ids(c.Lacks), c.extra())
 	}
-	return fmt.Sprintf("the copy %s is ahead: at %s it had %s, not published", name, c.ReadAt.UTC().Format(time.RFC3339), ids(c.extra()))
+	return fmt.Sprintf("the copy %s is ahead: at %s it had %s, not published", name, c.ReadAt.UTC().Format(time.RFC3339), c.extra())
 }
 
-func (c Copy) extra() (all []keystore.KeyID) {
+// extra names some of the keys that are not published.
+func (c Copy) extra() string {
+	var words []string
 	for _, k := range c.Extra {
-		all = append(all, k.ID)
+		words = append(words, c.named(k, text.OneLine(string(k.ID), 100)))
 	}
-	return all
+	return text.List(words, 3)
+}
+
+// named returns the name of a key, or says that its ID is that of another one.
+func (c Copy) named(k Key, name string) string {
+	if slices.Contains(c.others, k) {
+		return "another key under the ID " + name
+	}
+	return name
 }
 
 // ids names some of the keys; a kid in a record is what somebody else may have chosen.

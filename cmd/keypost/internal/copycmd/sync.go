@@ -306,6 +306,8 @@ func Strangers(f *cli.Factory, cloud string, r upload.Result, then string) error
 		name := text.OneLine(string(id), 100)
 		if _, ours := r.Set.Key(id); ours {
 			name = "another key under the ID " + name + " of one that is published"
+		} else if slices.ContainsFunc(r.Set.Gone(), func(g keystore.Gone) bool { return g.ID == id }) {
+			name = "another key under the ID " + name + " of one that is gone"
 		}
 		names = append(names, name)
 	}
