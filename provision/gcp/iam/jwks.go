@@ -286,7 +286,7 @@ func (c *Client) UploadKeys(ctx context.Context, w Provider) (changed bool, err 
 		}
 		set := patch{}
 		set.add("oidc.jwksJson", want)
-		step := c.rest.ChangeStep(set.call(providerCall(p.ProviderName(w.Pool, w.ID), "PatchWorkloadIdentityPoolProvider", "update")), "uploaded")
+		step := c.rest.ChangeStep(c.patchProvider(p, w, have, set, func(now *providerState) bool { return sameKeys(want, now.OIDC.JWKS) }), "uploaded")
 		return []cloud.Step{out.by(step, want)}, nil
 	})
 	return len(made) > 0, err

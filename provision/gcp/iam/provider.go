@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -157,14 +158,43 @@ func (c *Client) decideProvider(p Project, w Provider, have *providerState) (dec
 		if keys {
 			line += " with new JWK set"
 		}
-		step := c.rest.ChangeStep(set.call(providerCall(p.ProviderName(w.Pool, w.ID), "PatchWorkloadIdentityPoolProvider", "update")), line, set.diff...)
+		jwks := ""
 		if keys {
-			jwks, _ := upload(w.JWKS) // it was asked before
+			jwks, _ = upload(w.JWKS) // it was asked before
+		}
+		step := c.rest.ChangeStep(c.patchProvider(p, w, have, set, func(now *providerState) bool {
+			next, err := c.decideProvider(p, w, now)
+			return keys && sameKeys(jwks, now.OIDC.JWKS) || err == nil && len(next.steps) == 0
+		}), line, set.diff...)
+		if keys {
 			step = w.out.by(step, jwks)
 		}
 		d.steps = append(d.steps, step)
 	}
 	return d, nil
+}
+
+// patchProvider returns the call that changes a provider, from which it was decided. Google may take it minutes later, and somebody else may
+// change the provider in between; the API has no etag for providers. So it is read before each further request: one that an earlier request has
+// changed, as made reports, is left, other keys end the change, and anything else is decided anew.
+func (c *Client) patchProvider(p Project, w Provider, from *providerState, set patch, made func(now *providerState) bool) rest.Call {
+	k := set.call(providerCall(p.ProviderName(w.Pool, w.ID), "PatchWorkloadIdentityPoolProvider", "update"))
+	k.Again = func(ctx context.Context) error {
+		now, err := c.readProvider(ctx, p, w.Pool, w.ID)
+		if err != nil || reflect.DeepEqual(now, from) {
+			return err
+		}
+		m := &rest.Meanwhile{Answer: cloud.NotYet, Err: fmt.Errorf("%s %s has changed since it was read", providerThing, w.ID)}
+		switch {
+		case now == nil || now.OIDC == nil || from.OIDC == nil:
+		case made(now):
+			m.Answer = cloud.Perhaps
+		case now.OIDC.JWKS != from.OIDC.JWKS:
+			m.Answer, m.Err = cloud.Refused, fmt.Errorf("somebody else has changed the uploaded keys of %s %s while Google did not take the change, so it was not made: run this again", providerThing, w.ID)
+		}
+		return m
+	}
+	return k
 }
 
 func (c *Client) createProvider(p Project, w Provider) (decision, error) {

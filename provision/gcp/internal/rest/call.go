@@ -51,7 +51,20 @@ type Call struct {
 	// Lacks returns what the answer to a write lacks of what Google's has, for messages; empty for nothing. It is nil where Google's has
 	// nothing, {}.
 	Lacks func(answer []byte) string
+
+	// Again is asked before each request of the call but the first: minutes may have passed since it was decided. An error, which may be a
+	// [*Meanwhile], ends the call. It is nil for a call that may be made whatever there is by then.
+	Again func(ctx context.Context) error
 }
+
+// Meanwhile ends a call that is not made again, since what it would change is not as it was.
+type Meanwhile struct {
+	Answer cloud.Answer // what this means for the change; not Accepted
+	Err    error        // as in [cloud.Step]
+}
+
+func (m *Meanwhile) Error() string { return m.Err.Error() }
+func (m *Meanwhile) Unwrap() error { return m.Err }
 
 // String returns the method's name: "iam:CreateServiceAccount".
 func (k Call) String() string { return k.Service + ":" + k.Name }
@@ -97,6 +110,11 @@ func (c *Client) send(ctx context.Context, k Call, out any) (again bool, err err
 		case <-time.After(pause):
 		case <-ctx.Done():
 			return wait.Again(), c.explain(k, context.Cause(ctx))
+		}
+		if k.Again != nil {
+			if err := k.Again(ctx); err != nil {
+				return wait.Again(), err
+			}
 		}
 	}
 }
@@ -305,6 +323,9 @@ func (c *Client) ChangeStep(k Call, line string, diff ...string) cloud.Step {
 func answer(k Call, again bool, err error) (cloud.Answer, error) {
 	refused, _ := errors.AsType[*apiError](err)
 	_, begun := errors.AsType[unknownEnd](err)
+	if m, is := errors.AsType[*Meanwhile](err); is {
+		return m.Answer, m.Err
+	}
 	switch {
 	case err == nil || k.Method == http.MethodDelete && IsMissing(err):
 		return cloud.Accepted, nil
