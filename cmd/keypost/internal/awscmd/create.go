@@ -43,18 +43,11 @@ func newCmdCreateAll(factory *cli.Factory) *cobra.Command {
 
 // create makes an installation; without roles, an identity provider alone.
 func (r *run) create(ctx context.Context, roles *aws.RequestedRoles) error {
-	o := aws.CreateOptions{Roles: roles}
-	var err error
-	if o.PublicKey, err = r.cloud.ReadPublicKey(r.Factory); err != nil {
+	key, err := r.cloud.ReadNew(r.Factory)
+	if err != nil {
 		return err
 	}
-	o.Stored = roles == nil && o.PublicKey == nil
-	if !r.cloud.DryRun {
-		if err := r.cloud.ReadIssuer(); err != nil {
-			return err
-		}
-	}
-	o.Options = r.Options
+	o := aws.CreateOptions{Options: r.Options, Roles: roles, PublicKey: key, Stored: roles == nil && key == nil}
 	if r.bucket {
 		r.Warn("--create-private-s3-bucket is not needed: keypostd serves the documents, so that there is no bucket to keep private")
 	}

@@ -46,18 +46,11 @@ func newCmdCreateAll(factory *cli.Factory) *cobra.Command {
 
 // create makes an installation; without identities, their resource group alone.
 func (r *run) create(ctx context.Context, identities *azure.RequestedIdentities) error {
-	o := azure.CreateOptions{Identities: identities}
-	var err error
-	if o.PublicKey, err = r.cloud.ReadPublicKey(r.Factory); err != nil {
+	key, err := r.cloud.ReadNew(r.Factory)
+	if err != nil {
 		return err
 	}
-	o.Stored = identities == nil && o.PublicKey == nil
-	if !r.cloud.DryRun {
-		if err := r.cloud.ReadIssuer(); err != nil {
-			return err
-		}
-	}
-	o.Options = r.Options
+	o := azure.CreateOptions{Options: r.Options, Identities: identities, PublicKey: key, Stored: identities == nil && key == nil}
 	made, err := azure.Create(ctx, o)
 	if end, err := r.Ended(made.Preview, err); end {
 		return err

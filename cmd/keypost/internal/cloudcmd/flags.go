@@ -142,8 +142,17 @@ func (f *Flags) UseOwnPublicKey() {
 	}
 }
 
-// ReadPublicKey returns the key of --public-key-file; nil without that flag.
-func (f *Flags) ReadPublicKey(factory *cli.Factory) (*install.PublicKey, error) {
+// ReadNew reads the flags for what a creation publishes. It returns the key of --public-key-file, nil without that flag. How it is
+// published is read too, except for a dry run, which publishes nothing.
+func (f *Flags) ReadNew(factory *cli.Factory) (*install.PublicKey, error) {
+	key, err := f.readPublicKey(factory)
+	if err == nil && !f.DryRun {
+		err = f.ReadIssuer()
+	}
+	return key, err
+}
+
+func (f *Flags) readPublicKey(factory *cli.Factory) (*install.PublicKey, error) {
 	if f.PublicKeyFile == "" {
 		return nil, nil
 	}

@@ -92,18 +92,11 @@ func newCmdCreateAll(factory *cli.Factory) *cobra.Command {
 
 // create makes an installation; without accounts, a provider alone.
 func (r *run) create(ctx context.Context, accounts *gcp.RequestedAccounts) error {
-	o := gcp.CreateOptions{Accounts: accounts}
-	var err error
-	if o.PublicKey, err = r.cloud.ReadPublicKey(r.Factory); err != nil {
+	key, err := r.cloud.ReadNew(r.Factory)
+	if err != nil {
 		return err
 	}
-	o.Stored = accounts == nil && o.PublicKey == nil
-	if !r.cloud.DryRun {
-		if err := r.cloud.ReadIssuer(); err != nil {
-			return err
-		}
-	}
-	o.Options = r.Options
+	o := gcp.CreateOptions{Options: r.Options, Accounts: accounts, PublicKey: key, Stored: accounts == nil && key == nil}
 	made, err := gcp.Create(ctx, o)
 	var strangers error
 	switch end, err := r.Ended(made.Preview, err); {
