@@ -2,7 +2,6 @@ package aws
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -156,12 +155,7 @@ func FinishMigration(ctx context.Context, o MigrateOptions) (Migrated, error) {
 	}
 	var done Migrated
 	if !p.Empty() {
-		err := m.MayFinish(ctx, m.Move, m.o.ClientIDs, switchRecord{m.client, m.account.ProviderARN(m.Old)})
-		closed, isClosed := errors.AsType[*keystore.NotYetError](err)
-		switch {
-		case isClosed && o.Mode == install.Preview:
-			done.Gate = closed
-		case err != nil:
+		if done.Gate, err = m.MayFinish(ctx, m.Move, m.o.ClientIDs, switchRecord{m.client, m.account.ProviderARN(m.Old)}); err != nil {
 			return Migrated{}, err
 		}
 	}

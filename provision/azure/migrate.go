@@ -196,12 +196,7 @@ func FinishMigration(ctx context.Context, o MigrateOptions) (Migrated, error) {
 	}
 	var done Migrated
 	if !p.Empty() {
-		err := r.MayFinish(ctx, o.Move, []string{o.Audience}, switchRecord{r, o.Old})
-		closed, isClosed := errors.AsType[*keystore.NotYetError](err)
-		switch {
-		case isClosed && o.Mode == install.Preview:
-			done.Gate = closed
-		case err != nil:
+		if done.Gate, err = r.MayFinish(ctx, o.Move, []string{o.Audience}, switchRecord{r, o.Old}); err != nil {
 			return Migrated{}, err
 		}
 	}

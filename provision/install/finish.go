@@ -2,6 +2,7 @@ package install
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -20,11 +21,19 @@ type SwitchRecord interface {
 	SetMovedAt(ctx context.Context, at time.Time) (lines []string, err error)
 }
 
-// MayFinish returns nil when no token of the old issuer can be in use: every kube-apiserver has been seen to sign as the new
+// MayFinish returns no error when no token of the old issuer can be in use: every kube-apiserver has been seen to sign as the new
 // one, and the longest token has expired since this was first seen. Until then the error is a [*keystore.NotYetError]: with
 // GateSigning while a kube-apiserver signs as the old issuer, with GateUndeclared while it is unknown how long tokens live.
-// The record is left as it is with mode [Preview].
-func (r *Run) MayFinish(ctx context.Context, m Move, audiences []string, record SwitchRecord) error {
+// With mode [Preview] that is returned as the gate, to be shown, and the record is left as it is.
+func (r *Run) MayFinish(ctx context.Context, m Move, audiences []string, record SwitchRecord) (gate *keystore.NotYetError, err error) {
+	err = r.mayFinish(ctx, m, audiences, record)
+	if closed, is := errors.AsType[*keystore.NotYetError](err); is && r.Mode == Preview {
+		return closed, nil
+	}
+	return nil, err
+}
+
+func (r *Run) mayFinish(ctx context.Context, m Move, audiences []string, record SwitchRecord) error {
 	since, err := record.MovedAt(ctx)
 	if err != nil {
 		return err

@@ -56,10 +56,16 @@ func TestTheTimeOfASwitch(t *testing.T) {
 			o := around.Options()
 			o.Mode, o.Store = tt.mode, install.KeyStore{}
 			kept := &record{at: tt.since}
-			err := install.NewRun(&o).MayFinish(t.Context(), install.Move{Old: oldIssuer, Cluster: plane.Access(t), TokenLifetime: time.Hour}, []string{"openshift"}, kept)
+			gate, err := install.NewRun(&o).MayFinish(t.Context(), install.Move{Old: oldIssuer, Cluster: plane.Access(t), TokenLifetime: time.Hour}, []string{"openshift"}, kept)
 			closed, _ := errors.AsType[*keystore.NotYetError](err)
-			if (err != nil) != (tt.gate != "") || tt.gate != "" && (closed == nil || closed.Gate != tt.gate) {
-				t.Errorf("error %v, want gate %q", err, tt.gate)
+			if (gate != nil) != (tt.gate != "" && tt.mode == install.Preview) {
+				t.Errorf("gate %v beside error %v", gate, err)
+			}
+			if gate != nil {
+				closed = gate
+			}
+			if (err != nil) != (tt.gate != "" && gate == nil) || tt.gate != "" && (closed == nil || closed.Gate != tt.gate) {
+				t.Errorf("error %v, gate %v, want gate %q", err, gate, tt.gate)
 			}
 			if tt.gate == keystore.GateTokens && closed != nil && closed.Terms[0].Duration != 3*time.Hour {
 				t.Errorf("it waits for %+v", closed.Terms)
