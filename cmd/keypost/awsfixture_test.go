@@ -50,21 +50,30 @@ func (a accounts) start(ts *testscript.TestScript, neg bool, args []string) {
 				o.Roots = x509.NewCertPool()
 				o.Roots.AppendCertsFromPEM([]byte(ts.ReadFile(ts.Getenv("CA"))))
 			}
-			address := "127.0.0.1:" + ts.Getenv("PORT")
-			o.Dial = func(ctx context.Context, network, _ string) (net.Conn, error) {
-				return (&net.Dialer{}).DialContext(ctx, network, address)
-			}
+			o.Dial = dialing("127.0.0.1:" + ts.Getenv("PORT"))
 		default:
 			o.Partition = args[0]
 		}
 	}
 	s := fakeaws.Start(a.t, o)
-	for _, kv := range s.Env() {
+	setenv(ts, s.Env()...)
+	ts.Setenv("AWS_ADDRESS", strings.TrimPrefix(s.URL, "http://"))
+	ts.Value(accountKey{}).(*fakeAccount).Server = s
+}
+
+// dialing leads every host name to an address.
+func dialing(address string) func(context.Context, string, string) (net.Conn, error) {
+	return func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, network, address)
+	}
+}
+
+// setenv sets variables of a script, given as NAME=VALUE.
+func setenv(ts *testscript.TestScript, env ...string) {
+	for _, kv := range env {
 		name, value, _ := strings.Cut(kv, "=")
 		ts.Setenv(name, value)
 	}
-	ts.Setenv("AWS_ADDRESS", strings.TrimPrefix(s.URL, "http://"))
-	ts.Value(accountKey{}).(*fakeAccount).Server = s
 }
 
 type fakeAccount struct{ *fakeaws.Server }
@@ -142,14 +151,20 @@ func linesOf() map[string]string {
 	}
 }
 
-// said holds the calls that wrote since the last time against what the last command printed: a line for each, and no
-// line for a call that was not made. said COUNT
+// said is compareLines of whatever writes: said COUNT
 func said(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: said COUNT")
 	}
-	s, text := accountOf(ts), ts.ReadFile("stderr")
-	counts, total := map[string]int{}, 0
+	if counts := compareLines(ts, accountOf(ts), args[0], linesOf()); len(counts) > 0 {
+		ts.Fatalf("no line is known for %v", counts)
+	}
+}
+
+// compareLines holds the calls that wrote since the last time, so many, against what the last command printed: a line for each, and no
+// line for a call that was not made. It returns how often others wrote than those whose lines are given, by action.
+func compareLines(ts *testscript.TestScript, s recorder, writes string, lines map[string]string) map[string]int {
+	text, counts, total := ts.ReadFile("stderr"), map[string]int{}, 0
 	for _, c := range s.Calls() {
 		if c.Write && c.Code == "" {
 			counts[c.Action]++
@@ -157,19 +172,17 @@ func said(ts *testscript.TestScript, neg bool, args []string) {
 		}
 	}
 	s.ResetCalls()
-	if strconv.Itoa(total) != args[0] {
-		ts.Fatalf("%d calls wrote, not %s: %v", total, args[0], counts)
+	if strconv.Itoa(total) != writes {
+		ts.Fatalf("%d calls wrote, not %s: %v", total, writes, counts)
 	}
-	for action, line := range linesOf() {
+	for action, line := range lines {
 		found := len(regexp.MustCompile(`(?m)^\d{4}/\d\d/\d\d \d\d:\d\d:\d\d `+line).FindAllString(text, -1))
 		if found != counts[action] {
 			ts.Fatalf("%d calls of %s and %d lines %q", counts[action], action, found, line)
 		}
 		delete(counts, action)
 	}
-	if len(counts) > 0 {
-		ts.Fatalf("no line is known for %v", counts)
-	}
+	return counts
 }
 
 // printAccount writes what the account holds to a file: account FILE. What differs in every run is left out.

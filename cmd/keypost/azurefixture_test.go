@@ -1,11 +1,9 @@
 package main
 
 import (
-	"context"
 	"crypto/x509"
 	"fmt"
 	"maps"
-	"net"
 	"os"
 	"path"
 	"strings"
@@ -30,15 +28,9 @@ func (a accounts) startAzure(ts *testscript.TestScript, neg bool, args []string)
 	if ts.Getenv("CA") != "" {
 		o.Roots.AppendCertsFromPEM([]byte(ts.ReadFile(ts.Getenv("CA"))))
 	}
-	address := "127.0.0.1:" + ts.Getenv("PORT")
-	o.Dial = func(ctx context.Context, network, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, network, address)
-	}
+	o.Dial = dialing("127.0.0.1:" + ts.Getenv("PORT"))
 	s := fakeazure.Start(a.t, o)
-	for _, kv := range append(s.Env(), s.Tunnel(a.t)...) {
-		name, value, _ := strings.Cut(kv, "=")
-		ts.Setenv(name, value)
-	}
+	setenv(ts, append(s.Env(), s.Tunnel(a.t)...)...)
 	ts.Value(azureKey{}).(*fakeSubscription).Server = s
 }
 

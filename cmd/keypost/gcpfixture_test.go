@@ -7,12 +7,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -61,17 +59,8 @@ func (a accounts) startGCP(ts *testscript.TestScript, neg bool, args []string) {
 		o.OperationDelay, o.AccountDelay = 300e6, 300e6
 	}
 	p := startProject(a.t, ts, o)
-	for _, kv := range p.env {
-		name, value, _ := strings.Cut(kv, "=")
-		ts.Setenv(name, value)
-	}
+	setenv(ts, p.env...)
 	ts.Value(projectKey{}).(*fakeProject).project = p
-}
-
-func dialing(address string) func(context.Context, string, string) (net.Conn, error) {
-	return func(ctx context.Context, network, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, network, address)
-	}
 }
 
 func projectOf(ts *testscript.TestScript) *project {
@@ -87,32 +76,7 @@ func gcalls(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) == 0 {
 		ts.Fatalf("usage: gcalls none|reads|ACTION=COUNT…")
 	}
-	p := projectOf(ts)
-	counts, writes := map[string]int{}, []string{}
-	for _, c := range p.Calls() {
-		counts[c.Action]++
-		if c.Write {
-			writes = append(writes, c.Action)
-		}
-	}
-	p.ResetCalls()
-	switch args[0] {
-	case "none":
-		if len(counts) > 0 {
-			ts.Fatalf("there were calls: %v", counts)
-		}
-	case "reads":
-		if len(writes) > 0 {
-			ts.Fatalf("there were writes: %v", writes)
-		}
-	default:
-		for _, arg := range args {
-			action, n, _ := strings.Cut(arg, "=")
-			if strconv.Itoa(counts[action]) != n {
-				ts.Fatalf("%d calls of %s, not %s (%v)", counts[action], action, n, counts)
-			}
-		}
-	}
+	compareCalls(ts, projectOf(ts), args)
 }
 
 // printProject writes what the project holds to a file: project FILE. What differs in every run is left out.
@@ -227,35 +191,17 @@ func exchange(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// gsaid holds the calls that wrote since the last time against what the last command printed: a line for each, and no line for a call
-// that was not made. gsaid COUNT
+// gsaid is compareLines of what makes things: gsaid COUNT
 func gsaid(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: gsaid COUNT")
 	}
-	p, text := projectOf(ts), ts.ReadFile("stderr")
-	counts, total := map[string]int{}, 0
-	for _, c := range p.Calls() {
-		if c.Write && c.Code == "" {
-			counts[c.Action]++
-			total++
-		}
-	}
-	p.ResetCalls()
-	if strconv.Itoa(total) != args[0] {
-		ts.Fatalf("%d calls wrote, not %s: %v", total, args[0], counts)
-	}
-	lines := map[string]string{
+	compareLines(ts, projectOf(ts), args[0], map[string]string{
 		"CreateWorkloadIdentityPool":         "Workload identity pool created with name ",
 		"CreateWorkloadIdentityPoolProvider": "workload identity provider created with name ",
 		"CreateServiceAccount":               "IAM service account .* created",
 		"CreateRole":                         "IAM custom role .* created",
-	}
-	for action, line := range lines {
-		if found := len(regexp.MustCompile(`(?m)^\d{4}/\d\d/\d\d \d\d:\d\d:\d\d `+line).FindAllString(text, -1)); found != counts[action] {
-			ts.Fatalf("%d calls of %s and %d lines %q", counts[action], action, found, line)
-		}
-	}
+	})
 }
 
 // gcpCluster is all that create-all needs in Google Cloud.
