@@ -51,7 +51,7 @@ func Delete(ctx context.Context, o DeleteOptions) (Deleted, error) {
 	if preview, err := r.carryOut(ctx, p); err != nil || preview != nil {
 		return Deleted{Preview: preview}, err
 	}
-	if p.Empty() {
+	if p.Empty() && len(identities) == 0 {
 		r.Line("Nothing in resource group %s bears the tag %s", o.OIDCGroup, r.owner.tag)
 	}
 	return Deleted{Issuers: r.StillPublished(ctx, issuers)}, nil

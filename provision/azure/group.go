@@ -131,8 +131,8 @@ func (c *client) deleteGroupSteps(ctx context.Context, name string, o owner) ([]
 	if !o.owns(have.tags) {
 		return nil, o.refuse(groupThing+" "+have.name, have.tags)
 	}
-	if names := owners(have.tags); len(names) > 1 {
-		return nil, problem(OthersInGroup, "resource group %s belongs to %s: it is not deleted for one of them", have.name, strings.Join(names, ", "))
+	if says := shared(groupThing+" "+have.name, have.tags); says != "" {
+		return nil, problem(OthersInGroup, "%s", says)
 	}
 	found, err := c.contents(ctx, name)
 	if err != nil {
@@ -142,6 +142,9 @@ func (c *client) deleteGroupSteps(ctx context.Context, name string, o owner) ([]
 		if !o.owns(f.tags) {
 			return nil, problem(OthersInGroup, "resource group %s has something that does not bear the tag %s, and would be deleted with it: %s %s",
 				have.name, o.tag, f.kind, f.name)
+		}
+		if says := shared(f.kind+" "+f.name, f.tags); says != "" {
+			return nil, problem(OthersInGroup, "resource group %s has something of somebody else in it, and would be deleted with it: %s", have.name, says)
 		}
 	}
 	return []cloud.Step{{Key: "delete", Line: "Deleted resource group " + have.name, Call: func(ctx context.Context) (cloud.Answer, error) {

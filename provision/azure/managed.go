@@ -2,6 +2,7 @@ package azure
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -154,6 +155,9 @@ func (c *client) planDeleteIdentity(h home, have identityState) plan.Stage {
 		if !h.owner.owns(have.tags) {
 			return nil, h.owner.refuse(identityThing+" "+have.name, have.tags)
 		}
+		if says := shared(identityThing+" "+have.name, have.tags); says != "" {
+			return nil, errors.New(says)
+		}
 		return []cloud.Step{{Key: "delete", Line: "Deleted Microsoft.ManagedIdentity/userAssignedIdentities " + have.id,
 			Call: func(ctx context.Context) (cloud.Answer, error) {
 				_, err := arm.Send(ctx, c.Client, "Microsoft.ManagedIdentity/userAssignedIdentities/delete", func(ctx context.Context) (armmsi.UserAssignedIdentitiesClientDeleteResponse, error) {
@@ -162,7 +166,7 @@ func (c *client) planDeleteIdentity(h home, have identityState) plan.Stage {
 				return arm.Gone(err)
 			}}}, nil
 	}
-	first, _ := steps(&have) // it is the owner's
+	first, _ := steps(&have) // it is the owner's alone
 	read := func(ctx context.Context) (*identityState, error) { return c.readIdentity(ctx, h.group, have.name) }
 	return c.stage(plan.Change{Verb: plan.Delete, Thing: identityThing, Name: have.name}, first, then(read, steps))
 }

@@ -59,6 +59,16 @@ func (o owner) refuse(thing string, tags map[string]string) error {
 	return problem(NotOwned, "%s", o.tag.Absent(thing, tags, strings.Join(owners(tags), ", ")))
 }
 
+// shared says that a thing with these tags belongs to several owners, as after --adopt, so that it goes with none of them; empty if it
+// does not.
+func shared(thing string, tags map[string]string) string {
+	names := owners(tags)
+	if len(names) < 2 {
+		return ""
+	}
+	return fmt.Sprintf("%s belongs to %s: it is not deleted for one of them", thing, strings.Join(names, ", "))
+}
+
 // owners returns the names of the owners that tags show.
 func owners(tags map[string]string) []string {
 	var names []string

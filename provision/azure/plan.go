@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/provision/install"
 	"github.com/keypost/keypost/provision/plan"
 )
@@ -273,7 +274,7 @@ func (r *run) planSurplus(ctx context.Context, w *world, wanted []identity) (pla
 	}
 	var p plan.Plan
 	for _, s := range gone {
-		if r.Mode == install.Preview {
+		if r.Mode == install.Preview && shared("", s.tags) == "" {
 			p.Extra = append(p.Extra, fmt.Sprintf("managed identity %s of %s is there, and nobody asked for it; --prune deletes it", s.name, r.Name))
 		}
 	}
@@ -287,10 +288,31 @@ func rolesNamed(roles []roleState, identities []identityState) []roleState {
 	})
 }
 
+// withoutShared returns identities of ours, and custom roles, without the identities that are somebody else's too and the roles under
+// their names, with a note for each that stays: whoever took it over goes on living by it.
+func (r *run) withoutShared(identities []identityState, roles []roleState) (ours []identityState, _ []roleState, notes []string) {
+	var others []identityState
+	for _, s := range identities {
+		says := shared(identityThing+" "+s.name, s.tags)
+		if says == "" {
+			ours = append(ours, s)
+			continue
+		}
+		others = append(others, s)
+		notes = append(notes, fmt.Sprintf("%s, and stays with its roles and federated credentials; what leaves it to the others: %s", says,
+			text.Quoted("az", "tag", "update", "--operation", "Delete", "--resource-id", r.client.identityID(r.o.OIDCGroup, s.name), "--tags", r.owner.tag.String())))
+	}
+	kept := rolesNamed(roles, others)
+	return ours, slices.DeleteFunc(slices.Clone(roles), func(role roleState) bool {
+		return slices.ContainsFunc(kept, func(k roleState) bool { return k.guid == role.guid })
+	}), notes
+}
+
 // planRemoval plans to delete identities and custom roles that are ours: what binds them first, then roles, then identities.
 func (r *run) planRemoval(ctx context.Context, identities []identityState, roles []roleState) (plan.Plan, error) {
+	identities, roles, notes := r.withoutShared(identities, roles)
 	if len(identities)+len(roles) == 0 {
-		return plan.Plan{}, nil
+		return plan.Of(notes), nil
 	}
 	for _, s := range identities {
 		if err := r.client.check(s); err != nil {
@@ -305,7 +327,6 @@ func (r *run) planRemoval(ctx context.Context, identities []identityState, roles
 		return plan.Plan{}, err
 	}
 	var unassign, unrole, remove plan.Stage
-	var notes []string
 	for _, s := range identities {
 		r.client.learn(s)
 		own, err := r.client.boundTo(all, s.principal)
