@@ -167,17 +167,26 @@ func (c *Client) readAccounts(ctx context.Context, p Project) ([]accountState, e
 
 func (c *Client) readAccount(ctx context.Context, p Project, account string) (*accountState, error) {
 	have, err := present[accountState](ctx, c, accountCall(p, account, "GetServiceAccount", "get"))
-	if err == nil && have != nil {
-		err = have.of(p)
+	if err != nil || have == nil {
+		return nil, err
 	}
-	return have, err
+	if have.Email != account && have.UniqueID != account {
+		return nil, rest.Problemf(WrongProject, "the service account %s was asked for, and the answer is about %q", account, have.Email)
+	}
+	return have, have.of(p)
 }
+
+// accountNames admits an email and a unique ID of an account, as far as paths are made of them: a slash would lead elsewhere.
+var accountNames = regexp.MustCompile(`^[^/]+@[^/]+ [0-9]+$`)
 
 // of returns an error for an account of another project than the one that was asked: its email would go into Secrets, and its
 // policy would be written.
 func (a accountState) of(p Project) error {
 	if a.ProjectID != p.ID {
 		return rest.Problemf(WrongProject, "project %s was asked for its service accounts, and the answer has one of project %q", p.ID, a.ProjectID)
+	}
+	if !accountNames.MatchString(a.Email + " " + a.UniqueID) {
+		return rest.Problemf(WrongProject, "project %s was asked for its service accounts, and the answer has one with the email %q and the unique ID %q", p.ID, a.Email, a.UniqueID)
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/keypost/keypost/provision/gcp/iam"
+	"github.com/keypost/keypost/provision/plan"
 	"github.com/keypost/keypost/test/fakegcp"
 )
 
@@ -145,6 +146,82 @@ func TestAnswersOfAnotherProject(t *testing.T) {
 			if err != nil || slices.Contains(p.Emails, email) {
 				t.Errorf("%s: %q, %v", email, p.Emails, err)
 			}
+		}
+	})
+}
+
+// A name in an answer is put into a path only if it is one of what was asked for: nothing is written elsewhere.
+func TestNamesOfAnAnswerLeadNowhereElse(t *testing.T) {
+	const role = "projects/my-project/roles/myproject_openshiftingressgcp"
+	const account = "demo-openshift-i-ixn3w@my-project.iam.gserviceaccount.com"
+	for _, tt := range []struct {
+		suffix, name, other string // in the answer to a GET whose path ends so, a name is another
+	}{
+		{"/roles", role, "projects/victim-project/roles/theirs"},
+		{"/roles", role, "organizations/42/roles/theirs"},
+		{"/roles", role, "projects/my-project/serviceAccounts/123"},
+		{"/roles", role, "projects/my-project/roles/../serviceAccounts/123"},
+		{"/roles", role, "projects/my-project/roles/.."},
+		{"/roles/myproject_openshiftingressgcp", role, "projects/my-project/roles/other"},
+		{"/serviceAccounts", `"email":"` + account, `"email":"../../victim-project/serviceAccounts/a@b`},
+		{"/serviceAccounts", `"uniqueId":"1`, `"uniqueId":"../../victim-project/serviceAccounts/1`},
+		{"/serviceAccounts/" + account, account, "another@my-project.iam.gserviceaccount.com"},
+	} {
+		for _, remove := range []bool{false, true} {
+			inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
+				mustApply(t, w, installation("demo"))
+				before := state(w)
+				if !remove { // something that is to be written
+					w.Do(t, "PATCH", ingressRole+"?updateMask=includedPermissions", map[string]any{"includedPermissions": []string{"dns.changes.get"}})
+					w.Do(t, "PATCH", "my-project/serviceAccounts/"+account, map[string]any{"serviceAccount": map[string]string{"displayName": "x"}, "updateMask": "displayName"})
+				}
+				var strayed []string
+				bentOnce := false
+				c := iam.OpenWith(fakegcp.AccessToken, iam.Access{Project: "my-project", Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+					if strings.Contains(r.URL.Path, "victim-project") || strings.Contains(r.URL.Path, "organizations") || strings.Contains(r.URL.Path, "..") ||
+						strings.HasSuffix(r.URL.Path, "/serviceAccounts/123") || r.Method != http.MethodGet && strings.Contains(r.URL.Path, "other") {
+						strayed = append(strayed, r.Method+" "+r.URL.Path)
+					}
+					res, err := w.RoundTrip(r)
+					if err != nil || r.Method != http.MethodGet || !strings.HasSuffix(r.URL.Path, tt.suffix) {
+						return res, err
+					}
+					data, err := io.ReadAll(res.Body)
+					said := strings.ReplaceAll(string(data), tt.name, tt.other)
+					bentOnce = bentOnce || said != string(data)
+					res.Body, res.ContentLength = io.NopCloser(strings.NewReader(said)), int64(len(said))
+					return res, err
+				})})
+				var err error
+				if remove {
+					var p plan.Plan
+					if p, err = c.PlanDelete(t.Context(), iam.Deletion{Name: "demo", CustomRoles: true}); err == nil {
+						_, err = carryOut(t.Context(), p)
+					}
+				} else {
+					_, err = apply(t.Context(), c, installation("demo"))
+				}
+				asked := bentOnce || !remove // a deletion reads accounts by their unique IDs
+				if asked && problemOf(err) != iam.WrongProject || len(strayed) > 0 {
+					t.Errorf("%s has %s, deletion %t: error %v, requests %q\nbefore\n%s", tt.suffix, tt.other, remove, err, strayed, before)
+				}
+			})
+		}
+	}
+	inWorld(t, fakegcp.Options{OperationDelay: time.Second}, func(t *testing.T, w *world) {
+		var strayed []string
+		c := iam.OpenWith(fakegcp.AccessToken, iam.Access{Project: "my-project", Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+			if strings.Contains(r.URL.Path, "elsewhere") {
+				strayed = append(strayed, r.URL.Path)
+			}
+			res, err := w.RoundTrip(r)
+			if err == nil && r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/workloadIdentityPools") {
+				res.Body = io.NopCloser(strings.NewReader(`{"name":"projects/elsewhere/secrets/x/operations/../versions/1"}`))
+			}
+			return res, err
+		})})
+		if _, err := apply(t.Context(), c, installation("demo")); err == nil || !strings.Contains(err.Error(), "an operation") || len(strayed) > 0 {
+			t.Errorf("an operation elsewhere: error %v, requests %q", err, strayed)
 		}
 	})
 }

@@ -141,7 +141,7 @@ func (c *Client) deleteRole(p Project, r roleState, known []string) plan.Stage {
 		return []cloud.Step{c.rest.Step(k, fmt.Sprintf("IAM custom role %s deleted", r.Title))}
 	}
 	return c.rest.API.Stage(plan.Change{Verb: plan.Delete, Thing: roleThing, Name: r.Name}, step(r), func(ctx context.Context) ([]cloud.Step, error) {
-		have, err := present[roleState](ctx, c, roleCall(r.Name, "GetRole", "get"))
+		have, err := c.readRole(ctx, r.Name)
 		if err != nil || have == nil || have.Deleted {
 			return nil, err
 		}

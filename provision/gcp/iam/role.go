@@ -61,20 +61,43 @@ func roleCall(name, method, verb string) rest.Call {
 func (c *Client) readRoles(ctx context.Context, p Project) ([]roleState, error) {
 	k := roleCall("projects/"+p.ID+"/roles", "ListRoles", "list")
 	k.Query = rest.Query("view", "FULL", "showDeleted", "true", "pageSize", "300")
-	return rest.List[roleState](ctx, c.rest, k, "roles")
+	all, err := rest.List[roleState](ctx, c.rest, k, "roles")
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range all {
+		if id, ours := strings.CutPrefix(r.Name, "projects/"+p.ID+"/roles/"); !ours || !roleForm.MatchString(id) {
+			return nil, rest.Problemf(WrongProject, "project %s was asked for its custom roles, and the answer has %q", p.ID, r.Name)
+		}
+	}
+	return all, nil
 }
 
-// findRole returns the role with an ID, else that with ccoctl's title: a deleted one only where no other has either. It is nil if none has.
+// roleForm admits IDs of custom roles (google.iam.admin.v1, CreateRoleRequest.role_id): by its name a role is changed and deleted, and
+// that of another project's would do so there.
+var roleForm = regexp.MustCompile(`^[A-Za-z0-9_.]{3,64}$`)
+
+// readRole returns nil for a role that is not there.
+func (c *Client) readRole(ctx context.Context, name string) (*roleState, error) {
+	have, err := present[roleState](ctx, c, roleCall(name, "GetRole", "get"))
+	if err == nil && have != nil && have.Name != name {
+		return nil, rest.Problemf(WrongProject, "the %s %s was asked for, and the answer is about %q", roleThing, name, have.Name)
+	}
+	return have, err
+}
+
+// findRole returns the role with ccoctl's title, else that with an ID, which several titles come to: a deleted one only where no other
+// has the same. It is nil if none has either.
 func findRole(roles []roleState, name, title string) *roleState {
 	var best *roleState
 	rank := 0
 	for i, r := range roles {
 		n := 0
 		if r.Title == title {
-			n = 1
+			n += 4
 		}
 		if r.Name == name {
-			n = 2
+			n++
 		}
 		if n > 0 && !r.Deleted {
 			n += 2
@@ -105,7 +128,7 @@ func (c *Client) planRole(p Project, r customRole, have *roleState) (rolePlan, e
 		return rolePlan{}, err
 	}
 	read := func(ctx context.Context) (grow, shrink []cloud.Step, err error) {
-		have, err := present[roleState](ctx, c, roleCall(r.name, "GetRole", "get"))
+		have, err := c.readRole(ctx, r.name)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -169,6 +192,12 @@ func (c *Client) growSteps(r customRole, have *roleState) ([]cloud.Step, error) 
 		return []cloud.Step{c.createRoleStep(r)}, nil
 	}
 	set := patch{}
+	if have.Title != r.title {
+		if !r.adopt { // its ID is cut and has no punctuation: openshiftingress-gcp would get what openshift-ingress-gcp may do
+			return nil, rest.Problemf(NotOwned, "%s %s is somebody else's: its title is %q, and this one's would be %q, which comes to the same ID", roleThing, r.name, have.Title, r.title)
+		}
+		set.add("title", r.title, replaced("title ", have.Title, r.title)...)
+	}
 	if !strings.HasPrefix(have.Description, made) {
 		if !r.adopt {
 			return nil, Owner{}.notOwned(roleThing, r.name, have.Description)
@@ -227,7 +256,7 @@ func (c *Client) createRoleStep(r customRole) cloud.Step {
 		if answer != cloud.NotYet || !rest.HasCode(err, "FAILED_PRECONDITION") {
 			return answer, err
 		}
-		have, readErr := present[roleState](ctx, c, roleCall(r.name, "GetRole", "get"))
+		have, readErr := c.readRole(ctx, r.name)
 		if readErr == nil && have == nil {
 			return cloud.Refused, fmt.Errorf("the ID %s is of a role that was deleted more than 7 days ago, and Google blocks it for 37: "+
 				"wait, or use another project: %w", id, err)

@@ -162,6 +162,44 @@ func TestARoleThatIsThereComesFirst(t *testing.T) {
 	})
 }
 
+// A request whose name comes to the ID of another one's role does not get what that one may do, in whichever run; unless the role is
+// adopted, which gives it this one's title.
+func TestAnIDThatTwoRequestsComeTo(t *testing.T) {
+	for _, name := range []string{"openshiftingress-gcp", "openshift-ingressgcp"} {
+		inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
+			mustApply(t, w, installation("demo"))
+			before := state(w)
+			hostile := installation("other")
+			hostile.Accounts.List = []iam.Account{{Request: name, Permissions: []string{"dns.changes.list"}, Subjects: []string{subject}}}
+			_, err := w.client().Plan(t.Context(), hostile)
+			want := "IAM custom role projects/" + ingressRole + ` is somebody else's: its title is "my-project-openshift-ingress-gcp", and this one's would be "my-project-` + name +
+				`", which comes to the same ID`
+			if problemOf(err) != iam.NotOwned || err.Error() != want {
+				t.Errorf("error %v\nwant %s", err, want)
+			}
+			if after := state(w); after != before {
+				t.Errorf("there is\n%s\nwas\n%s", after, before)
+			}
+			hostile.Accounts.Adopt = true
+			contains(t, preview(t, w, hostile), "- title my-project-openshift-ingress-gcp", "+ title my-project-"+name)
+			mustApply(t, w, hostile)
+			hostile.Accounts.Adopt = false
+			finished(t, w, hostile)
+		})
+	}
+}
+
+// A role that bears our title is ours, also where one that only has the ID comes first in the list.
+func TestATitleComesBeforeAnID(t *testing.T) {
+	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
+		mustApply(t, w, installation("demo"))
+		w.Do(t, "PATCH", ingressRole+"?updateMask=title", map[string]any{"title": "my-project-openshiftingress-gcp"})
+		w.Do(t, "POST", "my-project/roles", map[string]any{"roleId": "own", "role": map[string]any{"title": "my-project-openshift-ingress-gcp",
+			"description": ccoctlText, "includedPermissions": []string{"dns.changes.create", "dns.changes.get"}}})
+		contains(t, preview(t, w, installation("demo")), "+ projects/my-project/roles/own for serviceAccount:")
+	})
+}
+
 // That Google blocks the ID of a role is said where it is so, and of no other refusal.
 func TestOtherRefusalsAreNoBlockedRole(t *testing.T) {
 	aborted := fakegcp.Fail(http.StatusConflict, "ABORTED", "There were concurrent changes.")

@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -257,13 +258,16 @@ type operation struct {
 	Error *statusError `json:"error"`
 }
 
+// operationForm admits names of operations, which become paths.
+var operationForm = regexp.MustCompile(`^projects/[a-z0-9][a-z0-9.:-]*/locations/global/workloadIdentityPools/[A-Za-z0-9_-]+(/providers/[A-Za-z0-9_-]+)?/operations/[A-Za-z0-9_-]+$`)
+
 // change makes a call that answers with an operation, and waits for its end.
 func (c *Client) change(ctx context.Context, k Call) (again bool, err error) {
 	var op operation
 	if again, err = c.send(ctx, k, &op); err != nil {
 		return again, err
 	}
-	if !strings.Contains(op.Name, "/operations/") {
+	if !operationForm.MatchString(op.Name) {
 		return again, k.without("an operation")
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTime)
