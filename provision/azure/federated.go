@@ -306,11 +306,15 @@ func (c *client) putSteps(group, identity string, put []replacement) []cloud.Ste
 			diff = append(diff, fmt.Sprintf("- %s: %s of %s for %s", w.was.name, w.was.subject, w.was.issuer, w.was.audience))
 		}
 		diff = append(diff, fmt.Sprintf("+ %s: %s of %s for %s", w.name, w.subject, w.issuer, w.audience))
-		steps = append(steps, cloud.Step{Key: fmt.Sprint(w.credential), Diff: diff,
+		step := cloud.Step{Key: fmt.Sprint(w.credential), Diff: diff,
 			Line: fmt.Sprintf("%s federated identity credential %s", verb, c.credentialID(group, identity, w.name)),
 			Call: func(ctx context.Context) (cloud.Answer, error) {
 				return arm.Answer(c.putCredential(ctx, group, identity, w.credential))
-			}})
+			}}
+		if w.was != nil {
+			step = step.Changed(fmt.Sprintf("federated identity credential %s of %s", w.name, identity))
+		}
+		steps = append(steps, step)
 	}
 	return steps
 }

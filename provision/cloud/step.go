@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/provision/plan"
 )
 
@@ -16,7 +18,32 @@ type Step struct {
 	Key  string   // the same for calls with the same input
 	Diff []string // what it changes, a line each, as in [plan.Change]
 	Line string   // reports that it was made
+	Also string   // a line after it, which says what was changed; empty for none
 	Read bool     // other things are planned from what it makes, so that the change is made only once that shows
+}
+
+// said returns the lines that report the step.
+func (s Step) said() []string {
+	if s.Also == "" {
+		return []string{s.Line}
+	}
+	return []string{s.Line, s.Also}
+}
+
+// mostChanges are named in a line.
+const mostChanges = 8
+
+// Changed returns a step whose report names the lines of its diff, after a line that has words of its own.
+func (s Step) Changed(thing string) Step {
+	var changes []string
+	for _, change := range s.Diff[:min(len(s.Diff), mostChanges)] {
+		changes = append(changes, text.OneLine(change, 300))
+	}
+	if more := len(s.Diff) - len(changes); more > 0 {
+		changes = append(changes, fmt.Sprintf("and %d more", more))
+	}
+	s.Also = fmt.Sprintf("Changed of %s: %s", thing, strings.Join(changes, "; "))
+	return s
 }
 
 // Answer is what a cloud's answer to a call that writes means.
@@ -179,11 +206,11 @@ func (p *progress) take(ctx context.Context, steps []Step) (pending, err error) 
 		switch answer {
 		case Accepted:
 			p.answers[s.Key] = Accepted
-			p.lines = append(p.lines, s.Line)
+			p.lines = append(p.lines, s.said()...)
 		case Exists, Perhaps:
 			p.answers[s.Key] = answer
 			if answer == Perhaps {
-				p.existing = append(p.existing, s.Line)
+				p.existing = append(p.existing, s.said()...)
 			}
 			return nil, nil
 		case NotYet:

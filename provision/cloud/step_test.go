@@ -211,3 +211,30 @@ func TestOwnerTag(t *testing.T) {
 		t.Error("the zero tag is on something")
 	}
 }
+
+// What was changed stands in a line of its own, after that of the step, and is bounded: an attribute condition has up to 4,096 characters.
+func TestWhatWasChanged(t *testing.T) {
+	step := cloud.Step{Diff: []string{"- audience a", "+ audience b"}, Line: "provider p updated", Call: func(context.Context) (cloud.Answer, error) { return cloud.Accepted, nil }}
+	for name, tt := range map[string]struct {
+		step cloud.Step
+		want []string
+	}{
+		"as it is": {step, []string{"provider p updated"}},
+		"named":    {step.Changed("provider p"), []string{"provider p updated", "Changed of provider p: - audience a; + audience b"}},
+		"many": {func() cloud.Step {
+			s := step
+			s.Diff = slices.Repeat([]string{"+ a\nb"}, 10)
+			return s.Changed("provider p")
+		}(), []string{"provider p updated", "Changed of provider p: " + strings.Repeat("+ a b; ", 8) + "and 2 more"}},
+	} {
+		steps := []cloud.Step{tt.step}
+		lines, err := cloud.API{Name: "IAM", Consistency: time.Minute, CallTime: time.Minute}.Converge(t.Context(), func(context.Context) ([]cloud.Step, error) {
+			left := steps
+			steps = nil
+			return left, nil
+		})
+		if err != nil || !slices.Equal(lines, tt.want) {
+			t.Errorf("%s: %q, %v", name, lines, err)
+		}
+	}
+}

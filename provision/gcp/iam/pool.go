@@ -109,7 +109,7 @@ func (c *Client) poolSteps(p Project, w Pool, have *poolState) ([]cloud.Step, er
 	}
 	if len(set.mask) > 0 {
 		k := poolCall(p, w.ID, "PatchWorkloadIdentityPool", "update")
-		steps = append(steps, c.rest.ChangeStep(set.call(k), "Workload identity pool "+w.ID+" updated", set.diff...))
+		steps = append(steps, c.rest.ChangeStep(set.call(k), "Workload identity pool "+w.ID+" updated", set.diff...).Changed("workload identity pool "+w.ID))
 	}
 	return steps, nil
 }

@@ -165,7 +165,7 @@ func (c *Client) decideProvider(p Project, w Provider, have *providerState) (dec
 		step := c.rest.ChangeStep(c.patchProvider(p, w, have, set, func(now *providerState) bool {
 			next, err := c.decideProvider(p, w, now)
 			return keys && sameKeys(jwks, now.OIDC.JWKS) || err == nil && len(next.steps) == 0
-		}), line, set.diff...)
+		}), line, set.diff...).Changed("workload identity provider " + w.ID)
 		if keys {
 			step = w.out.by(step, jwks)
 		}

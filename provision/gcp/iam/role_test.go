@@ -237,7 +237,8 @@ func TestOtherAttributesStay(t *testing.T) {
 			"google.subject": "assertion.aud", "attribute.namespace": "assertion.namespace"}})
 		lines := mustApply(t, w, installation("demo"))
 		contains(t, state(w), "map[attribute.namespace:assertion.namespace google.subject:assertion.sub]")
-		if !slices.Equal(lines, []string{"workload identity provider demo updated"}) {
+		if !slices.Equal(lines, []string{"workload identity provider demo updated",
+			"Changed of workload identity provider demo: - google.subject = assertion.aud; + google.subject = assertion.sub"}) {
 			t.Errorf("lines %q", lines)
 		}
 	})
