@@ -275,3 +275,134 @@ func TestAnAnswerWithoutATenantIsRefused(t *testing.T) {
 		}
 	}
 }
+
+// A custom role is assigned, rewritten or deleted only if its ID is a role's, and of the role that the answer says.
+func TestARoleWithAnotherIDIsRefused(t *testing.T) {
+	const theirs, at = "12121212-1234-1234-1234-123456789012", "/subscriptions/" + subscription + "/providers/Microsoft.Authorization/roleDefinitions/"
+	form := regexp.MustCompile(`"id":"[^"]*/roleDefinitions/([^"]*)"`)
+	for name, id := range map[string]string{
+		"another role":          at + theirs,
+		"no role":               "/subscriptions/" + subscription + "/x/NAME",
+		"above it":              "..",
+		"above its scope":       "/subscriptions/" + subscription + "/.." + strings.TrimPrefix(at, "/subscriptions/"+subscription) + "NAME",
+		"above a group's scope": "/providers/Microsoft.Management/managementGroups/.." + strings.TrimPrefix(at, "/subscriptions/"+subscription) + "NAME",
+		"with more":             at + "NAME/..",
+		"none":                  "",
+	} {
+		for _, run := range []string{"create", "delete", "prune", "a role that exists"} {
+			t.Run(name+", "+run, func(t *testing.T) {
+				w := newWorld(t, fakeazure.Options{})
+				_, err := azure.CreateIdentities(t.Context(), w.identities(t, usual()[1:]...))
+				must(t, err)
+				w.arm(t, "PUT", at+theirs, "2022-04-01", `{"properties":{"roleName":"theirs","description":"of others","type":"CustomRole",
+					"assignableScopes":["/subscriptions/`+subscription+`"],"permissions":[{"actions":["Microsoft.Network/dnsZones/A/write"]}]}}`)
+				w.writes()
+				ctx, stop := context.WithCancel(t.Context())
+				defer stop()
+				transport := bent{w.Client(), func(r *http.Request, resp *http.Response) {
+					if r.Method == http.MethodPut || r.Method == http.MethodDelete {
+						stop() // it would look for minutes whether that shows
+					}
+					if reads("/roledefinitions")(r) {
+						rewrite(t, resp, func(s string) string {
+							return form.ReplaceAllString(s, `"id":"`+strings.ReplaceAll(id, "NAME", "$1")+`"`)
+						})
+					}
+				}}
+				switch run {
+				case "delete":
+					o := azure.DeleteOptions{Options: w.options()}
+					o.Transport = transport
+					_, err = azure.Delete(ctx, o)
+				default:
+					o := w.identities(t, map[string]request{
+						"create":             {"storage", "op", "permissions: [Microsoft.Compute/disks/write]"},
+						"prune":              {"new", "op", "permissions: [Microsoft.Compute/disks/read]"},
+						"a role that exists": {"registry", "registry", "roleBindings: [{role: Reader}]"},
+					}[run])
+					o.Transport, o.Prune = transport, run == "prune"
+					_, err = azure.CreateIdentities(ctx, o)
+				}
+				if wrote := w.writes(); err == nil || !strings.Contains(err.Error(), "in Azure's answer, which is none of a role with its name") || len(wrote) > 0 {
+					t.Errorf("%v, and it wrote %q", err, wrote)
+				}
+			})
+		}
+	}
+}
+
+// An ID in a command line that is printed is a word of it, whatever Azure allows in names and whoever gave them.
+func TestPrintedIDsAreQuoted(t *testing.T) {
+	const named = "12345678-1234-1234-1234-123456789012"
+	for _, tt := range []struct{ scope, principal string }{
+		{"/subscriptions/" + subscription + "/resourceGroups/rg(1)/providers/Microsoft.Sql/servers/s/databases/x;touch PWNED;$(id)", "12345678-1234-1234-1234-123456789abc"},
+		{"/providers/Microsoft.Management/managementGroups/a(b)", ""}, // of one of ours
+	} {
+		w := newWorld(t, fakeazure.Options{})
+		_, err := azure.CreateIdentities(t.Context(), w.identities(t, usual()[1]))
+		must(t, err)
+		s := w.State()
+		role, principal := s.Definitions[0].Name, tt.principal
+		if principal == "" {
+			principal = s.Identities[0].PrincipalID
+		}
+		id := tt.scope + "/providers/Microsoft.Authorization/roleAssignments/" + named
+		o := azure.DeleteOptions{Options: w.options()}
+		o.Transport = bent{w.Client(), func(r *http.Request, resp *http.Response) {
+			if reads("/roleassignments")(r) {
+				rewrite(t, resp, func(s string) string {
+					return strings.Replace(s, `"value":[`, fmt.Sprintf(`"value":[{"id":%q,"name":%q,"properties":{"scope":%q,"principalId":%q,
+						"roleDefinitionId":"/subscriptions/%s/providers/Microsoft.Authorization/roleDefinitions/%s"}},`, id, named, tt.scope, principal, subscription, role), 1)
+				})
+			}
+		}}
+		_, err = azure.Delete(t.Context(), o)
+		if said := fmt.Sprint(w.Reported(), err); !strings.Contains(said, "az role assignment delete --ids '"+id+"'") {
+			t.Errorf("%v:\n%s", err, said)
+		}
+	}
+}
+
+// A custom role whose name Unicode folds into ours is another one to Azure.
+func TestARoleOfOtherLettersIsNotOurs(t *testing.T) {
+	for name, ours := range map[string]bool{"PROD-A-ns-storage-CREDS": true, "prod-a-ns-ſtorage-creds": false} {
+		w := newWorld(t, fakeazure.Options{})
+		w.arm(t, "PUT", "/subscriptions/"+subscription+"/providers/Microsoft.Authorization/roleDefinitions/12121212-1234-1234-1234-123456789012", "2022-04-01",
+			`{"properties":{"roleName":"`+name+`","description":"Custom role for OpenShift. Owned by: prod-a","type":"CustomRole",
+			"assignableScopes":["/subscriptions/`+subscription+`"],"permissions":[{"actions":["Microsoft.Network/dnsZones/A/write"]}]}}`)
+		_, err := azure.CreateIdentities(t.Context(), w.identities(t, usual()[1]))
+		must(t, err)
+		if n := len(w.State().Definitions); (n == 1) != ours {
+			t.Errorf("%s: there are %d roles", name, n)
+		}
+	}
+}
+
+// The Secret of the webhook for pod identities has the tenant that all of them show their tokens to: no request may have it.
+func TestTheWebhooksSecretIsReserved(t *testing.T) {
+	const asks = `apiVersion: cloudcredential.openshift.io/v1
+kind: CredentialsRequest
+metadata: {name: evil, namespace: openshift-cloud-credential-operator}
+spec:
+  secretRef: {name: azure-credentials, namespace: openshift-cloud-credential-operator}
+  serviceAccountNames: [evil]
+  providerSpec: {apiVersion: cloudcredential.openshift.io/v1, kind: AzureProviderSpec`
+	for _, spec := range []string{
+		", permissions: [Microsoft.Compute/disks/read]}",
+		", azureClientID: 12345678-1234-1234-1234-123456789012, azureTenantID: 66666666-1234-1234-1234-123456789012, azureSubscriptionID: 12345678-1234-1234-1234-123456789012, azureRegion: centralus}",
+	} {
+		w := newWorld(t, fakeazure.Options{})
+		o := w.create(t, usual()...)
+		must(t, os.WriteFile(filepath.Join(o.Identities.Dir, "evil.yaml"), []byte(asks+spec), 0o600))
+		_, all := azure.Create(t.Context(), o)
+		_, alone := azure.CreateIdentities(t.Context(), azure.IdentitiesOptions{Options: w.elsewhere(), Identities: *o.Identities})
+		for _, err := range []error{all, alone} {
+			if err == nil || !strings.Contains(err.Error(), "asks for the Secret openshift-cloud-credential-operator/azure-credentials, which is that of OpenShift's webhook") {
+				t.Errorf("error %v", err)
+			}
+		}
+		if calls := len(w.Calls()); calls > 0 {
+			t.Errorf("%d calls", calls)
+		}
+	}
+}

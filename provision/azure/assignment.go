@@ -9,6 +9,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/authorization/armauthorization/v2"
 
+	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/provision/azure/arm"
 	"github.com/keypost/keypost/provision/cloud"
 	"github.com/keypost/keypost/provision/plan"
@@ -25,17 +26,17 @@ type assignmentState struct {
 
 // key is what an assignment binds: Azure takes no second one of the same, and gives IDs in varying letter case.
 func (a assignmentState) key() string {
-	return strings.ToLower(a.scope) + "\n" + last(a.role) + "\n" + strings.ToLower(a.principal)
+	return folded(a.scope) + "\n" + last(a.role) + "\n" + folded(a.principal)
 }
 
 // ours reports whether keypost made the assignment: its name is made of what it binds.
-func (a assignmentState) ours() bool { return strings.EqualFold(a.name, assignmentName(a)) }
+func (a assignmentState) ours() bool { return sameName(a.name, assignmentName(a)) }
 
 func assignmentName(a assignmentState) string { return guid("roleAssignments", a.key()) }
 
 // within reports whether a scope is in the subscription: inherited assignments, of a management group, are listed with its own.
 func (c *client) within(scope string) bool {
-	return strings.HasPrefix(strings.ToLower(scope)+"/", strings.ToLower(c.scope())+"/")
+	return strings.HasPrefix(folded(scope)+"/", folded(c.scope())+"/")
 }
 
 // assignmentsTo returns those that bind a principal directly: a filter "assignedTo", as ccoctl's, would also find what the groups
@@ -52,10 +53,10 @@ func (c *client) assignmentsTo(ctx context.Context, principal string) ([]assignm
 // boundTo returns the assignments of a principal. It refuses one of the subscription that has another ID than its scope and its name
 // make: what such an ID names would be deleted, whatever that is.
 func (c *client) boundTo(list []assignmentState, principal string) ([]assignmentState, error) {
-	own := slices.DeleteFunc(slices.Clone(list), func(a assignmentState) bool { return !strings.EqualFold(a.principal, principal) })
+	own := slices.DeleteFunc(slices.Clone(list), func(a assignmentState) bool { return !sameName(a.principal, principal) })
 	for _, a := range own {
 		id := a.scope + "/providers/Microsoft.Authorization/roleAssignments/" + a.name
-		sound := isScope(strings.ToLower(a.scope)) && arm.IsGUID(a.name) && strings.EqualFold(a.id, id)
+		sound := isScope(folded(a.scope)) && arm.IsGUID(a.name) && sameName(a.id, id)
 		if c.within(a.scope) && !sound {
 			return nil, fmt.Errorf("a role assignment of principal %s at %q has the ID %q in Azure's answer, which is none of an assignment there: see what is between here and Azure",
 				principal, a.scope, a.id)
@@ -246,6 +247,11 @@ func (c *client) removeSteps(lost []assignmentState) []cloud.Step {
 	return steps
 }
 
+// deletesAssignment returns the command line that deletes an assignment. Its ID has the names of others in it.
+func deletesAssignment(a assignmentState) string {
+	return text.Quoted("az", "role", "assignment", "delete", "--ids", a.id)
+}
+
 // planDeleteAssignments plans to delete whatever binds an identity directly, before the identity itself: Azure would keep it,
 // with a principal that is nobody. What is outside of the subscription stays, with a note.
 func (c *client) planDeleteAssignments(identity string, have []assignmentState) (plan.Stage, []string) {
@@ -254,8 +260,8 @@ func (c *client) planDeleteAssignments(identity string, have []assignmentState) 
 			if c.within(a.scope) {
 				in = append(in, a)
 			} else {
-				notes = append(notes, fmt.Sprintf("The role %s of identity %s at %s stays, as it is outside of subscription %s; what deletes it: az role assignment delete --ids %s",
-					c.roleName(a.role), identity, a.scope, c.Subscription, a.id))
+				notes = append(notes, fmt.Sprintf("The role %s of identity %s at %s stays, as it is outside of subscription %s; what deletes it: %s",
+					c.roleName(a.role), identity, a.scope, c.Subscription, deletesAssignment(a)))
 			}
 		}
 		return in, notes

@@ -16,7 +16,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/keypost/keypost/provision/azure/arm"
@@ -89,7 +88,7 @@ func (r *run) identify(ctx context.Context) error {
 	}
 	r.client.tenant = r.tenantID()
 	r.Place(fmt.Sprintf("Subscription %s, tenant %s", r.o.Subscription, cmp.Or(r.tenant, "unknown, as the caller may not read the subscription")))
-	if r.tenant != "" && r.o.Tenant != "" && !strings.EqualFold(r.o.Tenant, r.tenant) {
+	if r.tenant != "" && r.o.Tenant != "" && !sameName(r.o.Tenant, r.tenant) {
 		return problem(WrongTenant, "subscription %s is of tenant %s, not of %s; nothing was changed", r.o.Subscription, r.tenant, r.o.Tenant)
 	}
 	return nil

@@ -42,7 +42,7 @@ func (o Options) check(all []identity) error {
 	for _, i := range all {
 		errs = append(errs, i.check()...)
 		errs = append(errs, o.checkScopes(i)...)
-		key := strings.ToLower(i.name)
+		key := folded(i.name)
 		if other, taken := names[key]; taken {
 			errs = append(errs, fmt.Errorf("%s and %s lead to the same identity %s (Azure cuts names to %d characters, and takes upper and lower case "+
 				"for the same); a shorter name helps", other, i.request, i.name, identityNameLimit))
@@ -79,7 +79,7 @@ func (o Options) checkPlace() error {
 			add("the resource group %q: a name has 1 to 90 letters, digits, _, (, ), - and ., and does not end in a dot", g)
 		}
 	}
-	if o.OIDCGroup != "" && strings.EqualFold(o.OIDCGroup, o.InstallGroup) {
+	if o.OIDCGroup != "" && sameName(o.OIDCGroup, o.InstallGroup) {
 		add("the resource group %s cannot be both the identities' and the installation's: the installer wants an empty one, and "+
 			"destroying the cluster would delete the identities", o.OIDCGroup)
 	}
@@ -106,10 +106,10 @@ func (i identity) check() []error {
 		if !credentialForm.MatchString(c.name) {
 			add("no name for a federated credential can be made of service account %s", c.subject)
 		}
-		if other, taken := names[strings.ToLower(c.name)]; taken {
+		if other, taken := names[folded(c.name)]; taken {
 			add("the federated credentials of %s and %s would both be named %s", other, c.subject, c.name)
 		}
-		names[strings.ToLower(c.name)] = c.subject
+		names[folded(c.name)] = c.subject
 	}
 	return errs
 }
@@ -121,7 +121,7 @@ func (o Options) checkScopes(i identity) []error {
 		switch {
 		case !isScope(s):
 			errs = append(errs, fmt.Errorf("%s: the scope %q is not the ID of a subscription, a resource group or a resource", i.request, s))
-		case !strings.EqualFold(strings.Split(s, "/")[2], o.Subscription):
+		case !sameName(strings.Split(s, "/")[2], o.Subscription):
 			errs = append(errs, fmt.Errorf("%s: the scope %q is not in subscription %s, the only one in which anything may be changed", i.request, s, o.Subscription))
 		}
 	}

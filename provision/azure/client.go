@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"strings"
 	"sync"
 
 	"github.com/keypost/keypost/provision/azure/arm"
@@ -38,7 +37,7 @@ func (c *client) turn(ctx context.Context, p *arm.Pace, name, identity string) e
 	pending := c.API.Await(name)
 	defer pending.Stop()
 	pending.Because(errRate)
-	return p.Take(ctx, strings.ToLower(identity))
+	return p.Take(ctx, folded(identity))
 }
 
 // stage returns the action that makes a change, as [cloud.API.Stage] does. A PUT replaces what is there without a word, so that
@@ -120,7 +119,7 @@ func (c *client) known(name string) *identityState {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if s, is := c.seen[strings.ToLower(name)]; is {
+	if s, is := c.seen[folded(name)]; is {
 		return &s
 	}
 	return nil
@@ -129,7 +128,7 @@ func (c *client) known(name string) *identityState {
 func (c *client) learn(s identityState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.seen[strings.ToLower(s.name)] = s
+	c.seen[folded(s.name)] = s
 }
 
 // The kinds of what hangs on an identity.
@@ -144,9 +143,9 @@ func (c *client) learnNew(s identityState) {
 	c.learn(s)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.made[strings.ToLower(s.name)] = true
+	c.made[folded(s.name)] = true
 	for _, kind := range []string{hangsAssigned, hangsFederated} {
-		c.bare[kind+" "+strings.ToLower(s.name)] = true
+		c.bare[kind+" "+folded(s.name)] = true
 	}
 }
 
@@ -154,14 +153,14 @@ func (c *client) learnNew(s identityState) {
 func (c *client) isMade(identity string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.made[strings.ToLower(identity)]
+	return c.made[folded(identity)]
 }
 
 // isBare reports whether nothing of a kind hangs on an identity, as is known without reading; once, since then there is.
 func (c *client) isBare(kind, identity string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	key := kind + " " + strings.ToLower(identity)
+	key := kind + " " + folded(identity)
 	bare := c.bare[key]
 	delete(c.bare, key)
 	return bare
@@ -171,13 +170,13 @@ func (c *client) isBare(kind, identity string) bool {
 func (c *client) roleID(name string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.role[strings.ToLower(name)]
+	return c.role[folded(name)]
 }
 
 func (c *client) learnRole(name, id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.role[strings.ToLower(name)] = id
+	c.role[folded(name)] = id
 }
 
 // roleName returns the name of a role by its ID; the GUID if Azure does not show one.

@@ -89,14 +89,14 @@ func compareTo(have, want []credential, l leeway) (comparison, error) {
 			c.put = append(c.put, c.missing(have, want, w, l))
 		}
 		if at >= 0 {
-			used[strings.ToLower(have[at].name)] = true
+			used[folded(have[at].name)] = true
 		} else {
-			used[strings.ToLower(c.put[len(c.put)-1].name)] = true
+			used[folded(c.put[len(c.put)-1].name)] = true
 		}
 	}
 	for _, h := range have {
 		switch {
-		case used[strings.ToLower(h.name)]:
+		case used[folded(h.name)]:
 		case l.shared && len(want) > 0 && sameIssuer(h.issuer, want[0].issuer):
 			c.kept = append(c.kept, h)
 		case len(want) > 0 && sameIssuer(h.issuer, want[0].issuer):
@@ -151,7 +151,7 @@ func added(put []replacement) int {
 // place chooses the name of a credential that is to be made: its own, unless a credential for another issuer, or one that is
 // wanted as it is, has that, or with shared one for another subject.
 func place(have, want []credential, w credential, shared bool) replacement {
-	at := slices.IndexFunc(have, func(h credential) bool { return strings.EqualFold(h.name, w.name) })
+	at := slices.IndexFunc(have, func(h credential) bool { return sameName(h.name, w.name) })
 	if at < 0 {
 		return replacement{w, nil}
 	}
@@ -161,7 +161,7 @@ func place(have, want []credential, w credential, shared bool) replacement {
 		return replacement{w, &have[at]}
 	}
 	w.name = suffixed(w.name, w.issuer+" "+w.subject)
-	if at := slices.IndexFunc(have, func(h credential) bool { return strings.EqualFold(h.name, w.name) }); at >= 0 {
+	if at := slices.IndexFunc(have, func(h credential) bool { return sameName(h.name, w.name) }); at >= 0 {
 		return replacement{w, &have[at]}
 	}
 	return replacement{w, nil}
@@ -331,7 +331,7 @@ func (c *client) putCredential(ctx context.Context, group, identity string, w cr
 	if err != nil {
 		return err
 	}
-	if got := stateOfCredential(put.FederatedIdentityCredential); !strings.EqualFold(got.name, w.name) || got.issuer != w.issuer || got.subject != w.subject || got.audience != w.audience {
+	if got := stateOfCredential(put.FederatedIdentityCredential); !sameName(got.name, w.name) || got.issuer != w.issuer || got.subject != w.subject || got.audience != w.audience {
 		return arm.Without(credentialsAction+"write", fmt.Sprintf("the federated credential %s of identity %s", w.name, identity))
 	}
 	return nil

@@ -3,7 +3,6 @@ package azure
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
@@ -29,7 +28,7 @@ type groupState struct {
 func stateOfGroup(g armresources.ResourceGroup) groupState {
 	s := groupState{id: arm.Deref(g.ID), name: arm.Deref(g.Name), location: arm.Deref(g.Location), tags: arm.Tags(g.Tags)}
 	if g.Properties != nil {
-		s.deleting = strings.EqualFold(arm.Deref(g.Properties.ProvisioningState), "Deleting")
+		s.deleting = sameName(arm.Deref(g.Properties.ProvisioningState), "Deleting")
 	}
 	return s
 }
@@ -75,7 +74,7 @@ func (c *client) groupSteps(h home, have *groupState) ([]cloud.Step, error) {
 					func(ctx context.Context) (armresources.ResourceGroupsClientCreateOrUpdateResponse, error) {
 						return c.Groups.CreateOrUpdate(ctx, h.group, armresources.ResourceGroup{Location: &h.location, Tags: arm.Pointers(want)}, nil)
 					})
-				if err == nil && !strings.EqualFold(arm.Deref(made.ID), id) {
+				if err == nil && !sameName(arm.Deref(made.ID), id) {
 					err = arm.Without(action, "the resource group "+h.group)
 				}
 				return arm.Answer(err)

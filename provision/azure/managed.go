@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/msi/armmsi"
 
@@ -48,7 +47,7 @@ func (c *client) check(s identityState) error {
 	if err := s.check(); err != nil {
 		return err
 	}
-	if c.tenant != "" && !strings.EqualFold(s.tenant, c.tenant) {
+	if c.tenant != "" && !sameName(s.tenant, c.tenant) {
 		return fmt.Errorf("%s %s is of tenant %s in Azure's answer, and its subscription is of %s: see what is between here and Azure", identityThing, s.name, s.tenant, c.tenant)
 	}
 	return nil
@@ -81,7 +80,7 @@ func (c *client) readIdentity(ctx context.Context, group, name string) (*identit
 		return nil, err
 	}
 	s := stateOf(i.Identity)
-	if !strings.EqualFold(s.name, name) {
+	if !sameName(s.name, name) {
 		return nil, fmt.Errorf("the answer about %s %s is about %q: run this again", identityThing, name, s.name)
 	}
 	c.learn(s)
@@ -122,7 +121,7 @@ func (c *client) identitySteps(h home, name string, have *identityState) ([]clou
 				return arm.Answer(err)
 			}
 			made := stateOf(i.Identity)
-			if !strings.EqualFold(made.name, name) {
+			if !sameName(made.name, name) {
 				return cloud.Refused, arm.Without(action, "the "+identityThing+" "+name)
 			}
 			made.name = name

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources"
@@ -20,7 +19,7 @@ import (
 // away from an old issuer was first seen complete. Installations may share the group, and one may move again: the time of
 // another move would open the gate of this one at once.
 func movedAtTag(installation, old string) string {
-	return "keypost.dev_moved-at_" + suffixed(strings.ToLower(installation), strings.ToLower(installation)+"\n"+old)
+	return "keypost.dev_moved-at_" + suffixed(folded(installation), folded(installation)+"\n"+old)
 }
 
 // MigrateOptions say from which issuer a live cluster moves to which.

@@ -44,13 +44,13 @@ func suffixed(name, hashed string) string {
 // Azure gives IDs back in varying letter case. So a creation whose answer was lost is found again.
 func guid(parts ...string) string {
 	space := uuid.NewSHA1(uuid.NameSpaceURL, []byte("https://keypost.dev/azure"))
-	return uuid.NewSHA1(space, []byte(strings.ToLower(strings.Join(parts, "\n")))).String()
+	return uuid.NewSHA1(space, []byte(folded(strings.Join(parts, "\n")))).String()
 }
 
 // last returns the last part of an ID, in lower case: for roles and assignments the GUID, which is unique in the tenant.
 func last(id string) string {
-	return strings.ToLower(id[strings.LastIndexByte(id, '/')+1:])
+	return folded(id[strings.LastIndexByte(id, '/')+1:])
 }
 
 // location returns a region's name in the form in which regions are compared: some answers have "Central US" for "centralus".
-func location(s string) string { return strings.ToLower(strings.ReplaceAll(s, " ", "")) }
+func location(s string) string { return folded(strings.ReplaceAll(s, " ", "")) }

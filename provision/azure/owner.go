@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources"
 
@@ -37,7 +39,7 @@ func installation(name string) owner {
 // rewrite the role of another's.
 func workloads(group string) owner {
 	return owner{cloud.OwnerTag{Key: workloadTag, Value: ccoctl.Owned},
-		"Custom role for a workload. Made by keypost azure create-identity in resource group " + strings.ToLower(group)}
+		"Custom role for a workload. Made by keypost azure create-identity in resource group " + folded(group)}
 }
 
 // tags returns the owner's tag with others.
@@ -142,6 +144,16 @@ func (c *client) patchTags(ctx context.Context, id string, operation armresource
 	return arm.Answer(err)
 }
 
-// sameName reports whether two names of tags differ at most in letter case. Of what Unicode folds, an "ſ" is no "s", and the sign
-// of kelvins no "k": the tag is another one to Azure, and its thing somebody else's. Either is longer than the letter.
+// sameName reports whether two names or IDs differ at most in letter case. Of what Unicode folds, an "ſ" is no "s", and the sign
+// of kelvins no "k": the tag, the role or the group is another one to Azure, and its thing somebody else's. Either is longer than the letter.
 func sameName(a, b string) bool { return len(a) == len(b) && strings.EqualFold(a, b) }
+
+// folded returns a name in the form that it shares with those that are the same to sameName.
+func folded(s string) string {
+	return strings.Map(func(r rune) rune {
+		if lower := unicode.ToLower(r); utf8.RuneLen(lower) == utf8.RuneLen(r) {
+			return lower
+		}
+		return r
+	}, s)
+}

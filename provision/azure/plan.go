@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"golang.org/x/sync/errgroup"
 
@@ -32,7 +31,7 @@ type hanging struct {
 // group returns the one of a name, in whatever letter case; nil if it is not there.
 func (w *world) group(name string) *groupState {
 	for have, g := range w.groups {
-		if strings.EqualFold(have, name) {
+		if sameName(have, name) {
 			return g
 		}
 	}
@@ -42,7 +41,7 @@ func (w *world) group(name string) *groupState {
 // identity returns the one of a name; nil if it is not there.
 func (w *world) identity(name string) *identityState {
 	for _, s := range w.identities {
-		if strings.EqualFold(s.name, name) {
+		if sameName(s.name, name) {
 			return &s
 		}
 	}
@@ -115,7 +114,7 @@ func (r *run) readHanging(ctx context.Context, w *world, there []identity) error
 		return err
 	}
 	for i, h := range found {
-		w.hanging[strings.ToLower(there[i].name)] = h
+		w.hanging[folded(there[i].name)] = h
 	}
 	return nil
 }
@@ -186,11 +185,15 @@ func (r *run) planIdentities(w *world, wanted []identity) (plan.Plan, error) {
 		if err != nil {
 			return plan.Plan{}, err
 		}
-		role, err := r.client.planRole(r.home(), i, findRole(w.roles, i.name))
+		have, err := findRole(w.roles, i.name)
 		if err != nil {
 			return plan.Plan{}, err
 		}
-		h := w.hanging[strings.ToLower(i.name)]
+		role, err := r.client.planRole(r.home(), i, have)
+		if err != nil {
+			return plan.Plan{}, err
+		}
+		h := w.hanging[folded(i.name)]
 		assign, unassign, said := r.client.planAssignments(i, h.assignments, r.taking())
 		trust, distrust, about, err := r.planCredentials(i, h.credentials)
 		if err != nil {
@@ -265,7 +268,7 @@ func (r *run) taking() taking {
 func (r *run) planSurplus(ctx context.Context, w *world, wanted []identity) (plan.Plan, error) {
 	var gone []identityState
 	for _, s := range w.identities {
-		if r.owner.owns(s.tags) && !slices.ContainsFunc(wanted, func(i identity) bool { return strings.EqualFold(i.name, s.name) }) {
+		if r.owner.owns(s.tags) && !slices.ContainsFunc(wanted, func(i identity) bool { return sameName(i.name, s.name) }) {
 			gone = append(gone, s)
 		}
 	}
@@ -284,7 +287,7 @@ func (r *run) planSurplus(ctx context.Context, w *world, wanted []identity) (pla
 // rolesNamed returns the custom roles under the names of identities.
 func rolesNamed(roles []roleState, identities []identityState) []roleState {
 	return slices.DeleteFunc(slices.Clone(roles), func(role roleState) bool {
-		return !slices.ContainsFunc(identities, func(s identityState) bool { return strings.EqualFold(s.name, role.name) })
+		return !slices.ContainsFunc(identities, func(s identityState) bool { return sameName(s.name, role.name) })
 	})
 }
 
@@ -316,6 +319,11 @@ func (r *run) planRemoval(ctx context.Context, identities []identityState, roles
 	}
 	for _, s := range identities {
 		if err := r.client.check(s); err != nil {
+			return plan.Plan{}, err
+		}
+	}
+	for _, role := range roles {
+		if err := role.check(); err != nil && role.description == r.owner.description {
 			return plan.Plan{}, err
 		}
 	}
@@ -357,9 +365,9 @@ func (r *run) usedByOthers(roles []roleState, all []assignmentState, identities 
 		if role.description != r.owner.description {
 			continue
 		}
-		here := slices.ContainsFunc(identities, func(s identityState) bool { return strings.EqualFold(s.name, role.name) })
+		here := slices.ContainsFunc(identities, func(s identityState) bool { return sameName(s.name, role.name) })
 		for _, a := range all {
-			known := slices.ContainsFunc(identities, func(s identityState) bool { return strings.EqualFold(s.principal, a.principal) })
+			known := slices.ContainsFunc(identities, func(s identityState) bool { return sameName(s.principal, a.principal) })
 			switch {
 			case last(a.role) != role.guid || known:
 			case a.ours():
@@ -369,8 +377,8 @@ func (r *run) usedByOthers(roles []roleState, all []assignmentState, identities 
 				elsewhere = append(elsewhere, fmt.Errorf("%s %s is assigned to principal %s at %s, and its identity is not in resource group %s",
 					roleThing, role.name, a.principal, a.scope, r.o.OIDCGroup))
 			default:
-				others = append(others, fmt.Errorf("%s %s is also assigned to principal %s at %s, which keypost did not do; once nobody needs it: az role assignment delete --ids %s",
-					roleThing, role.name, a.principal, a.scope, a.id))
+				others = append(others, fmt.Errorf("%s %s is also assigned to principal %s at %s, which keypost did not do; once nobody needs it: %s",
+					roleThing, role.name, a.principal, a.scope, deletesAssignment(a)))
 			}
 		}
 	}

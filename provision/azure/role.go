@@ -3,6 +3,7 @@ package azure
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 
@@ -18,6 +19,7 @@ const roleThing = "custom role"
 // roleState is a role as Azure shows it.
 type roleState struct {
 	id, guid, name, description string
+	own                         string   // its name in the ID, as the answer has it beside
 	scopes                      []string // where it may be assigned
 	actions, dataActions        []string
 	denied                      []string // what is taken out of these, which nobody asks for
@@ -25,7 +27,7 @@ type roleState struct {
 
 // stateOfRole also remembers the role's name.
 func (c *client) stateOfRole(d armauthorization.RoleDefinition) roleState {
-	s := roleState{id: arm.Deref(d.ID), guid: last(arm.Deref(d.ID))}
+	s := roleState{id: arm.Deref(d.ID), guid: last(arm.Deref(d.ID)), own: arm.Deref(d.Name)}
 	if p := d.Properties; p != nil {
 		s.name, s.description, s.scopes = arm.Deref(p.RoleName), arm.Deref(p.Description), arm.Values(p.AssignableScopes)
 		for _, m := range p.Permissions {
@@ -37,6 +39,24 @@ func (c *client) stateOfRole(d armauthorization.RoleDefinition) roleState {
 	defer c.mu.Unlock()
 	c.name[s.guid] = s.name
 	return s
+}
+
+// roleDefinitions is what is between the scope and the GUID in the ID of a role.
+const roleDefinitions = "/providers/Microsoft.Authorization/roleDefinitions/"
+
+var managementGroupForm = regexp.MustCompile(`^(?i:/providers/Microsoft\.Management/managementGroups)/[A-Za-z0-9_().-]{1,90}$`)
+
+// check returns an error for a role with an ID that is none of a role, or is another's than the answer says: what such an ID names would
+// be assigned, rewritten or deleted, whatever that is. A role is known by its GUID in the whole tenant, and Azure puts before it the
+// scope that was asked, one where it may be assigned, or none.
+func (s roleState) check() error {
+	at := len(s.id) - len(s.guid) - len(roleDefinitions)
+	if at >= 0 && sameName(s.id[at:at+len(roleDefinitions)], roleDefinitions) && arm.IsGUID(s.guid) && sameName(s.guid, s.own) {
+		if scope := s.id[:at]; scope == "" || isScope(folded(scope)) || managementGroupForm.MatchString(scope) && !strings.HasSuffix(scope, "/..") && !strings.HasSuffix(scope, "/.") {
+			return nil
+		}
+	}
+	return fmt.Errorf("the role %q has the ID %q in Azure's answer, which is none of a role with its name %q: see what is between here and Azure", s.name, s.id, s.own)
 }
 
 // readRoles returns the roles of the subscription that a filter names.
@@ -78,19 +98,22 @@ func (c *client) scope() string { return "/subscriptions/" + c.Subscription }
 const customRoles = "type eq 'CustomRole'"
 
 // findRole returns the role of a name, which is unique in the tenant whatever its letter case; nil if it is not there.
-func findRole(roles []roleState, name string) *roleState {
+func findRole(roles []roleState, name string) (*roleState, error) {
 	for _, r := range roles {
-		if strings.EqualFold(r.name, name) {
-			return &r
+		if sameName(r.name, name) {
+			return &r, r.check()
 		}
 	}
-	return nil
+	return nil, nil
 }
 
 // readRole returns nil for a role that is not there.
 func (c *client) readRole(ctx context.Context, name string) (*roleState, error) {
 	roles, err := c.readRoles(ctx, "roleName eq '"+strings.ReplaceAll(name, "'", "''")+"'")
-	return findRole(roles, name), err
+	if err != nil {
+		return nil, err
+	}
+	return findRole(roles, name)
 }
 
 // findExisting finds a role that somebody else has made, mostly Azure.
@@ -125,7 +148,7 @@ func (c *client) planRole(h home, i identity, have *roleState) (plan.Plan, error
 func (c *client) roleSteps(h home, i identity, have *roleState) ([]cloud.Step, error) {
 	want := roleState{guid: guid(c.scope(), "roleDefinitions", i.name), name: i.name, description: h.owner.description,
 		scopes: []string{c.scope()}, actions: i.actions, dataActions: i.dataActions}
-	want.id = c.scope() + "/providers/Microsoft.Authorization/roleDefinitions/" + want.guid
+	want.id = c.scope() + roleDefinitions + want.guid
 	if have == nil {
 		c.learnRole(i.name, want.id)
 		return []cloud.Step{c.putRole(want, fmt.Sprintf("Created customRole %s %s", i.name, want.id), roleDiff(roleState{}, want))}, nil
@@ -178,7 +201,7 @@ func (c *client) putRole(r roleState, line string, diff []string) cloud.Step {
 		if arm.HasCode(err, "RoleDefinitionWithSameNameExists") { // or it was deleted a moment ago (OCPBUGS-63714)
 			return cloud.NotYet, problem(NameTaken, "another subscription of the tenant has a custom role %s, and such names are unique in a tenant (%w)", r.name, err)
 		}
-		if err == nil && !strings.EqualFold(last(arm.Deref(put.ID)), r.guid) {
+		if err == nil && !sameName(last(arm.Deref(put.ID)), r.guid) {
 			err = arm.Without(action, "the "+roleThing+" "+r.name)
 		}
 		return arm.Answer(err)

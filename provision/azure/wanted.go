@@ -3,7 +3,6 @@ package azure
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/provision/ccoctl"
@@ -63,6 +62,10 @@ func readIdentities(o Options, q RequestedIdentities) (identitySet, error) {
 	}
 	set := identitySet{requests: requests, skipped: skipped}
 	for _, request := range requests {
+		if request.SecretNamespace == ccoctl.AzureWebhookNamespace && request.SecretName == ccoctl.AzureWebhookSecret {
+			return identitySet{}, fmt.Errorf("CredentialsRequest %s (%s) asks for the Secret %s/%s, which is that of OpenShift's webhook for pod identities, with the tenant "+
+				"of all of them: remove it", request, request.File, request.SecretNamespace, request.SecretName)
+		}
 		if request.CloudTokenPath == tokenDir {
 			set.warnings = append(set.warnings, fmt.Sprintf("CredentialsRequest %s names the directory %s, where a token's file is expected; its Secret is written with that, as ccoctl writes it",
 				request, tokenDir))
@@ -129,7 +132,7 @@ func distinct(list []string) []string {
 
 // contains reports whether a list has s, whatever its letter case.
 func contains(list []string, s string) bool {
-	return slices.ContainsFunc(list, func(have string) bool { return strings.EqualFold(have, s) })
+	return slices.ContainsFunc(list, func(have string) bool { return sameName(have, s) })
 }
 
 // minus returns what list has and other lacks, whatever its letter case.

@@ -80,7 +80,7 @@ func (r *run) checkScopeGroups(ctx context.Context, scopes []string) error {
 	var names []string
 	for _, s := range scopes {
 		parts := strings.Split(s, "/") // "", subscriptions, ID, resourceGroups, NAME, …
-		if len(parts) > 4 && strings.EqualFold(parts[3], "resourceGroups") && !strings.EqualFold(parts[4], r.o.OIDCGroup) {
+		if len(parts) > 4 && sameName(parts[3], "resourceGroups") && !sameName(parts[4], r.o.OIDCGroup) {
 			names = append(names, parts[4])
 		}
 	}

@@ -35,6 +35,12 @@ type: Opaque`, s.ClientID, s.TenantID, s.Region, s.SubscriptionID, cmp.Or(s.Toke
 	return secretFile(s.Namespace, s.Name, text)
 }
 
+// The Secret of [AzureWebhookFile].
+const (
+	AzureWebhookNamespace = "openshift-cloud-credential-operator"
+	AzureWebhookSecret    = "azure-credentials" //nolint:gosec // a name
+)
+
 // AzureWebhookFile returns the manifest with the tenant's ID, without which OpenShift does not deploy its webhook for pod
 // identities in Azure.
 func AzureWebhookFile(tenantID string) File {
@@ -44,8 +50,8 @@ stringData:
   azure_tenant_id: ` + tenantID + `
 kind: Secret
 metadata:
-  name: azure-credentials
-  namespace: openshift-cloud-credential-operator
+  name: ` + AzureWebhookSecret + `
+  namespace: ` + AzureWebhookNamespace + `
 type: Opaque`)}
 }
 

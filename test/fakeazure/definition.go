@@ -59,6 +59,9 @@ func (d Definition) visible(scope string) bool {
 // roleName is the GUID at the end of a definition's ID, in lower case.
 func roleName(id string) string { return strings.ToLower(id[strings.LastIndexByte(id, '/')+1:]) }
 
+// sameName reports whether two names of roles are the same: ASCII's letter case does not count; what Unicode folds beside that is another letter.
+func sameName(a, b string) bool { return len(a) == len(b) && strings.EqualFold(a, b) }
+
 func noDefinition(name string) error {
 	return notFound("RoleDefinitionDoesNotExist", "The specified role definition with ID '%s' does not exist.", bare(name))
 }
@@ -97,7 +100,7 @@ func listDefinitions(q *request) (answer, error) {
 	for _, d := range fakecloud.Sorted(q.seen.definitions) {
 		name, byName := asked["roleName"]
 		kind, byKind := asked["type"]
-		if byName && !strings.EqualFold(name, d.RoleName) || byKind && strings.EqualFold(kind, "CustomRole") == d.builtIn || !d.visible(q.vars["scope"]) {
+		if byName && !sameName(name, d.RoleName) || byKind && strings.EqualFold(kind, "CustomRole") == d.builtIn || !d.visible(q.vars["scope"]) {
 			continue
 		}
 		items = append(items, d.json(q.vars["scope"]))
@@ -131,7 +134,7 @@ func putDefinition(q *request) (answer, error) {
 		return answer{}, fail(http.StatusForbidden, "BuiltInRoleDefinitionCannotBeUpdated", "The built-in role definition '%s' cannot be updated.", old.RoleName)
 	}
 	for other, o := range q.world.definitions {
-		if other != name && strings.EqualFold(o.RoleName, d.RoleName) {
+		if other != name && sameName(o.RoleName, d.RoleName) {
 			return answer{}, conflict("RoleDefinitionWithSameNameExists", "A custom role with the same name already exists in this directory. Use a different name")
 		}
 	}
