@@ -33,7 +33,7 @@ func TestNamesAreCutAsCcoctlsAre(t *testing.T) {
 }
 
 // Whatever a description says, its new owner takes it afterwards, no other installation does, and Google has room for it. What it said stays
-// as far as there is room.
+// as far as there is room, but for whose it was.
 func TestDescribe(t *testing.T) {
 	for _, o := range []Owner{OwnedBy("demo"), OwnedByKeypost(), {}} {
 		for _, said := range []string{"", "é", made, made + "; installation other", "; installation other", "x; installation other; installation other"} {
@@ -43,10 +43,38 @@ func TestDescribe(t *testing.T) {
 				if len(got) > 256 || !o.takes(got) || o.describe(got) != got || OwnedBy("other").owns(got) {
 					t.Fatalf("%+v: of %q it makes %q", o, text, got)
 				}
-				if len(text) > 250 && len(got) != 256 && got != text || o.suffix != "" && len(text)+len(o.suffix) <= 256 && got != text+o.suffix {
+				kept := text
+				if !o.owns(text) && o.suffix != "" {
+					kept = formerOwners.ReplaceAllString(text, "")
+				}
+				if len(kept) > 250 && len(got) != 256 && got != kept || o.suffix != "" && len(kept)+len(o.suffix) <= 256 && got != kept+o.suffix {
 					t.Fatalf("%+v: of %q it keeps %q", o, text, got)
 				}
 			}
 		}
+	}
+}
+
+// Who adopts a thing is put in the place of whose it was, so that the description says one owner, and there is always room for the next.
+func TestDescribeSaysOneOwner(t *testing.T) {
+	for _, tt := range []struct {
+		said string
+		by   Owner
+		want string
+	}{
+		{made + "; installation other", OwnedBy("demo"), made + "; installation demo"},
+		{made + "; installation a; installation other", OwnedBy("demo"), made + "; installation demo"}, // of an earlier version
+		{made + "; keypost, for a workload", OwnedBy("demo"), made + "; installation demo"},
+		{made + "; installation other", OwnedByKeypost(), made + "; keypost, for a workload"},
+		{"mine; installation of pipes", OwnedBy("demo"), "mine; installation of pipes; installation demo"},
+		{"mine; installation other, by hand", OwnedBy("demo"), "mine; installation other, by hand; installation demo"},
+	} {
+		got := tt.by.describe(tt.said)
+		if got != tt.want || tt.by.name != "" && installationOf(got) != tt.by.name {
+			t.Errorf("%q of %q is %q, of installation %q; want %q", tt.said, tt.by.suffix, got, installationOf(got), tt.want)
+		}
+	}
+	if got := installationOf(made + "; installation prod-a; installation prod-b"); got != "prod-b" {
+		t.Errorf("adopted twice, it is %q's", got)
 	}
 }

@@ -12,6 +12,7 @@ package iam
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/keypost/keypost/keystore"
@@ -74,11 +75,17 @@ type Owner struct{ name, suffix string }
 // installationSuffix comes before an installation's name at the end of descriptions.
 const installationSuffix = "; installation "
 
+// workloadSuffix is at the end of descriptions of what is for workloads.
+const workloadSuffix = "; keypost, for a workload"
+
+// formerOwners matches what owners have put to the end of a description. Earlier versions put each one's behind that of the one before.
+var formerOwners = regexp.MustCompile(`(` + installationSuffix + `[a-z0-9-]{1,32}|` + workloadSuffix + `)+$`)
+
 // OwnedBy returns the owner of what is made for the installation of this name.
 func OwnedBy(name string) Owner { return Owner{name: name, suffix: installationSuffix + name} }
 
 // OwnedByKeypost returns the owner of accounts for workloads of any cluster. No installation's deletion deletes them.
-func OwnedByKeypost() Owner { return Owner{suffix: "; keypost, for a workload"} }
+func OwnedByKeypost() Owner { return Owner{suffix: workloadSuffix} }
 
 // owns reports whether a description ends as the owner's do.
 func (o Owner) owns(description string) bool {
@@ -96,15 +103,24 @@ func (o Owner) takesNamed(id, description string) bool {
 	return o.owns(description) || id == o.name && o.takes(description)
 }
 
-// installationOf returns the name of the installation that a description says a thing was made for; empty if it does not.
+// installationOf returns the name of the installation that a description says a thing was made for, or that has adopted it last; empty if
+// it does not.
 func installationOf(description string) string {
-	if _, name, found := strings.Cut(description, installationSuffix); found && keystore.IsPoolID(name) {
+	if name := lastOf(description); keystore.IsPoolID(name) {
 		return name
 	}
 	return ""
 }
 
-// describe returns a description that the owner takes. What it said before stays, as far as there is room.
+// lastOf returns what a description has after the last word of an installation; empty without one.
+func lastOf(description string) string {
+	if i := strings.LastIndex(description, installationSuffix); i >= 0 {
+		return description[i+len(installationSuffix):]
+	}
+	return ""
+}
+
+// describe returns a description that the owner takes. What it said before stays, as far as there is room, but for whose it was.
 func (o Owner) describe(text string) string {
 	switch {
 	case o.owns(text), o.suffix == "" && o.takes(text):
@@ -112,13 +128,13 @@ func (o Owner) describe(text string) string {
 	case o.suffix == "":
 		return cut(made+", which took it over: "+strings.ReplaceAll(text, installationSuffix, ", of "), descriptionLimit)
 	}
-	return cut(text, descriptionLimit-len(o.suffix)) + o.suffix
+	return cut(formerOwners.ReplaceAllString(text, ""), descriptionLimit-len(o.suffix)) + o.suffix
 }
 
 // notOwned is the error for a thing that is somebody else's.
 func (o Owner) notOwned(thing, name, description string) error {
 	why := fmt.Sprintf("its description does not begin with %q", made)
-	if _, other, found := strings.Cut(description, installationSuffix); found {
+	if other := lastOf(description); other != "" {
 		why = "it belongs to the installation " + other
 	} else if strings.HasPrefix(description, made) {
 		why = "its description does not say for which installation it was made"

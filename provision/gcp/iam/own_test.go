@@ -106,6 +106,31 @@ func TestAdoption(t *testing.T) {
 	}
 }
 
+// What one installation adopts from another is its own, and not the other's, however often.
+func TestAdoptedBackAndForth(t *testing.T) {
+	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
+		for i := range 5 {
+			want, owner, other := installation("demo"), "prod-a", "prod-b"
+			if i%2 == 1 {
+				owner, other = other, owner
+			}
+			want.Accounts = nil
+			want.Pool.Owner, want.Provider.Owner = iam.OwnedBy(owner), iam.OwnedBy(owner)
+			want.Pool.Adopt, want.Provider.Adopt = true, true
+			mustApply(t, w, want)
+			got, err := w.client().Provider(t.Context(), "demo", "demo")
+			check(t, err)
+			if got.Installation != owner || got.Foreign {
+				t.Errorf("%s has adopted it, and it is of %q, foreign %t", owner, got.Installation, got.Foreign)
+			}
+			want.Pool.Owner, want.Pool.Adopt = iam.OwnedBy(other), false
+			if _, err := w.client().Plan(t.Context(), want); problemOf(err) != iam.NotOwned || !strings.HasSuffix(err.Error(), "it belongs to the installation "+owner) {
+				t.Errorf("the other one, %s: %v", other, err)
+			}
+		}
+	})
+}
+
 // An account at the very email that ours would have.
 func TestAccountAdoption(t *testing.T) {
 	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
