@@ -170,10 +170,17 @@ func (d *Dir) Write(files ...File) error {
 	return d.sync(root, files)
 }
 
+// longestName is of Linux (NAME_MAX) and macOS, in bytes. What stands before a Secret's name in a dry run's files is not known where requests
+// are read.
+const longestName = 255
+
 // checkName returns an error if no file of that name can be written.
 func (d *Dir) checkName(root *os.Root, name string) error {
 	if dir := path.Dir(name); dir != "." && !slices.Contains(d.subs, dir) || strings.HasPrefix(path.Base(name), ".") {
 		return errors.New("no file of the output directory has this name")
+	}
+	if n := len(path.Base(name)); n > longestName {
+		return fmt.Errorf("the name of the file has %d bytes, and file systems allow %d; use shorter names", n, longestName)
 	}
 	info, err := root.Lstat(name)
 	switch {

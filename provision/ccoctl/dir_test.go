@@ -358,6 +358,7 @@ func TestWriteIsAllOrNothing(t *testing.T) {
 		{"a place outside by way of one inside", func(string) error { return nil }, "manifests/../../b", "no file of the output directory"},
 		{"an absolute place", func(string) error { return nil }, "/tmp/b", "no file of the output directory"},
 		{"no name", func(string) error { return nil }, "", "no file of the output directory"},
+		{"a name that is too long", func(string) error { return nil }, strings.Repeat("b", 256), "the name of the file has 256 bytes, and file systems allow 255"},
 		{"a hidden file", func(string) error { return nil }, "manifests/.b", "no file of the output directory"},
 		{"a directory that has gone", func(d string) error {
 			return os.Rename(d+"/manifests", d+"/other")

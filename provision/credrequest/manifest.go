@@ -144,9 +144,19 @@ func (m *manifest) otherCloud(provider value, r Request) string {
 	return ""
 }
 
+// The name of a Secret's manifest is known before anything is made, and Kubernetes allows a name of 253 bytes: a file that cannot be
+// written would show only when the cloud has been changed.
+const (
+	secretEnd   = "-credentials.yaml" // what the name ends in, as ccoctl has it
+	longestFile = 255                 // bytes, of Linux (NAME_MAX) and macOS
+)
+
 func (m *manifest) fill(r *Request, spec, provider value) {
 	secret := m.at(spec, "secretRef")
 	r.SecretNamespace, r.SecretName = m.label(m.at(secret, "namespace")), m.name(m.at(secret, "name"))
+	if n := len(r.SecretNamespace + "-" + r.SecretName + secretEnd); n > longestFile {
+		m.fail("%s: the file of this Secret's manifest, NAMESPACE-NAME%s, would have a name of %d bytes, and file systems allow %d: shorten the name", secret.path, secretEnd, n, longestFile)
+	}
 	r.CloudTokenPath = m.matching(m.at(spec, "cloudTokenPath"), absolutePath.MatchString, "the absolute path of a file")
 	accounts := m.at(spec, "serviceAccountNames")
 	for _, v := range m.items(accounts) {
