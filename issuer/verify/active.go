@@ -50,23 +50,18 @@ func promoteUploaded(set keystore.KeySet) string {
 	return "upload the next key first: keypost gcp sync-keys ISSUER; then " + promote
 }
 
-// revokedLast returns the key that was revoked while it was active, unless a key has stopped to sign in order since.
+// revokedLast returns the key that was revoked while it was active, unless another one has stopped to sign in order since. Times have whole
+// seconds: what began to sign in that of the revocation, and signs no more, stopped after it.
 func revokedLast(set keystore.KeySet) (last keystore.Gone, revoked bool) {
-	var since time.Time // when a key was retired last
-	for _, k := range set.Keys() {
-		since = latest(since, k.RetiredAt)
-	}
 	for _, g := range set.Gone() {
-		if since = latest(since, g.RetiredAt); g.Why == keystore.Revoked && !g.PromotedAt.IsZero() && g.RetiredAt.IsZero() && !g.At.Before(last.At) {
+		if g.Why == keystore.Revoked && !g.PromotedAt.IsZero() && g.RetiredAt.IsZero() && !g.At.Before(last.At) {
 			last, revoked = g, true
 		}
 	}
-	return last, revoked && !since.After(last.At)
-}
-
-func latest(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
+	since := func(promoted, retired time.Time) bool {
+		return retired.After(last.At) || !retired.IsZero() && !promoted.Before(last.At)
 	}
-	return a
+	ended := slices.ContainsFunc(set.Keys(), func(k keystore.Key) bool { return since(k.PromotedAt, k.RetiredAt) }) ||
+		slices.ContainsFunc(set.Gone(), func(g keystore.Gone) bool { return since(g.PromotedAt, g.RetiredAt) })
+	return last, revoked && !ended
 }

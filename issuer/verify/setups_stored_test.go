@@ -133,6 +133,26 @@ func activeSetups() []setup {
 			w.revoke(t, stale+time.Hour, public(t, old).ID())
 			retired(t, w)
 		}, promoted},
+		{"a cluster that has ended in the second in which a key was revoked and another promoted", "active-none", finding.Warn, func(t *testing.T, w *world) {
+			old := w.signer
+			w.signer = newECKey(t)
+			w.storeKey(t, stale+time.Hour, w.signer)
+			at := ago(stale)
+			for _, step := range []func(keystore.KeySet) (keystore.KeySet, error){
+				func(s keystore.KeySet) (keystore.KeySet, error) {
+					return s.Revoke(at, public(t, old).ID(), keystore.RevokeOptions{})
+				},
+				func(s keystore.KeySet) (keystore.KeySet, error) {
+					return s.Promote(at, public(t, w.signer).ID(), keystore.Observed{})
+				},
+				func(s keystore.KeySet) (keystore.KeySet, error) {
+					return s.Retire(at, public(t, w.signer).ID(), keystore.Evidence{})
+				},
+			} {
+				w.store(t, step)
+			}
+			w.heal(t)
+		}, promoted},
 		{"a key set that is not in use yet, with a next key alone", "active-none", finding.Warn, next(func(t *testing.T, w *world) {
 			retired(t, w)
 			signer(t, w, func(s keystore.KeySet, id keystore.KeyID) (keystore.KeySet, error) {
