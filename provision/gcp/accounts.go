@@ -72,7 +72,7 @@ func CreateAccounts(ctx context.Context, o Options, q RequestedAccounts) (Accoun
 // checkProvider returns the issuer URL of the run's provider. It returns an error unless that is there, and the issuer's that is meant. It
 // warns if the provider takes no tokens for an audience, unless that is empty.
 func (r *run) checkProvider(ctx context.Context, audience string) (issuerURL string, err error) {
-	p := r.o.provider(nil)
+	p := r.o.provider(nil, "")
 	there, err := r.client.Provider(ctx, p.Pool, p.ID)
 	if err != nil {
 		return "", &install.Error{Problem: install.ProviderUnread, Provider: p.ID, Err: err}

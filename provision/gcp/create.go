@@ -51,7 +51,7 @@ func Create(ctx context.Context, o CreateOptions) (Created, error) {
 	if err != nil || o.Mode != install.Apply {
 		return Created{Created: made}, err
 	}
-	p := o.provider(nil)
+	p := o.provider(nil, "")
 	created := Created{Created: made, Provider: c.project.ProviderName(p.Pool, p.ID), Accounts: len(c.set.wanted.List), Secrets: len(c.set.requests)}
 	if o.Upload {
 		created.Copy = c.copyParty()
@@ -70,13 +70,14 @@ type creation struct {
 	set  requestSet
 	jwks []byte // to upload; nil while the key is not known, and where Google fetches it
 
-	replace iam.Replace // what jwks may change of a copy that is there
+	of      keystore.Name // whose keys jwks are; empty for a key set that is still to be made
+	replace iam.Replace   // what jwks may change of a copy that is there
 }
 
 // takeKeys takes the keys to upload, unless the store has an older key set than the one that was uploaded last.
 func (c *creation) takeKeys(ctx context.Context, stored keystore.KeySet, jwks []byte) (err error) {
 	first := c.jwks == nil
-	c.jwks = jwks
+	c.jwks, c.of = jwks, stored.Name()
 	if first {
 		c.replace, err = c.checkUpload(ctx, stored)
 	}
@@ -84,7 +85,7 @@ func (c *creation) takeKeys(ctx context.Context, stored keystore.KeySet, jwks []
 }
 
 func (c *creation) wanted() iam.Wanted {
-	w := iam.Wanted{Provider: c.o.provider(c.jwks)}
+	w := iam.Wanted{Provider: c.o.provider(c.jwks, c.of)}
 	w.Provider.Replace = c.replace
 	if c.all {
 		w.Pool, w.Accounts = c.o.pool(), &c.set.wanted

@@ -49,13 +49,14 @@ func (o Options) pool() *iam.Pool {
 	return &iam.Pool{ID: cmp.Or(o.PoolID, o.Name), Adopt: o.Adopt, Owner: iam.OwnedBy(o.Name), Revival: o.Revival}
 }
 
-func (o Options) provider(jwks []byte) *iam.Provider {
+// provider returns the provider that is wanted, with a copy of the keys of a key set if it is to have one; empty for the one of Name.
+func (o Options) provider(jwks []byte, of keystore.Name) *iam.Provider {
 	p := &iam.Provider{
 		Pool: o.pool().ID, ID: cmp.Or(o.ProviderID, o.Name), IssuerURL: o.IssuerURL, Audiences: o.Audiences, KeepAudiences: o.KeepAudiences, Condition: o.Condition,
 		Adopt: o.Adopt, Owner: iam.OwnedBy(o.Name), UsualKeys: o.UsualKeys, Show: o.Mode == install.Preview,
 	}
 	if o.Upload {
-		p.JWKS = jwks
+		p.JWKS, p.KeySet = jwks, string(of)
 	}
 	return p
 }
@@ -108,13 +109,13 @@ func (r *run) carryOut(ctx context.Context, p plan.Plan) (*plan.Preview, error) 
 
 // audience returns what a credential configuration of the run names as its audience.
 func (r *run) audience() string {
-	p := r.o.provider(nil)
+	p := r.o.provider(nil, "")
 	return r.project.Audience(p.Pool, p.ID)
 }
 
 // copyParty returns what a key set's policy calls the copy of the keys that the provider holds.
 func (r *run) copyParty() string {
-	p := r.o.provider(nil)
+	p := r.o.provider(nil, "")
 	return copyParty(r.project.ProviderName(p.Pool, p.ID))
 }
 

@@ -66,6 +66,7 @@ func Migrate(ctx context.Context, o MigrateOptions) (Migrated, error) {
 	}
 	if keys.Copied = o.Upload; keys.Copied {
 		if m.to.JWKS, err = keys.JWKS(); err == nil {
+			m.to.KeySet = string(keys.Stored.Name())
 			m.to.Replace, err = m.checkUpload(ctx, keys.Stored)
 		}
 		if err != nil {
@@ -119,7 +120,7 @@ func newMigration(ctx context.Context, o MigrateOptions) (*migration, error) {
 		return nil, err
 	}
 	m.set.wanted.All = false // what the pool has beside them is told in the result
-	m.to = *o.provider(nil)
+	m.to = *o.provider(nil, "")
 	m.to.Audiences = []string{componentAudience} // until those of the old one are read
 	checks := []error{iam.Wanted{Pool: o.pool(), Provider: &m.to, Accounts: &m.set.wanted}.Check(), iam.CheckPoolID("workload identity provider", o.From)}
 	if o.From == o.ProviderID {

@@ -35,7 +35,7 @@ func (r *run) poolScript() ccoctl.File {
 
 // providerScript returns the script that makes the provider.
 func (r *run) providerScript(jwks []byte) ccoctl.File {
-	p := r.o.provider(jwks)
+	p := r.o.provider(jwks, "")
 	path := fmt.Sprintf("projects/%s/locations/global/workloadIdentityPools/%s/providers?workloadIdentityPoolProviderId=%s", r.o.Project, p.Pool, p.ID)
 	body, _ := p.CreateJSON() // the keys to upload are one, and checked
 	return script(ccoctl.GCPProviderScript, "to create workload identity provider", post(path, body))
@@ -87,7 +87,7 @@ number=$(gcloud projects describe %[1]s --format='value(projectNumber)')`
 		add("iam service-accounts add-iam-policy-binding "+email, fmt.Sprintf(
 			`"principal://iam.googleapis.com/projects/$number/locations/global/workloadIdentityPools/%s/subject/%s"`, wanted.Pool, subject), allow.UserRole)
 	}
-	p := r.o.provider(nil)
+	p := r.o.provider(nil, "")
 	return append(files, script(bindings, "to add the policy bindings of "+display, bind...),
 		script(config, "to generate the credentials configuration of "+display, known, fmt.Sprintf(
 			`gcloud iam workload-identity-pools create-cred-config \

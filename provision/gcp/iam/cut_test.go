@@ -78,3 +78,38 @@ func TestDescribeSaysOneOwner(t *testing.T) {
 		t.Errorf("adopted twice, it is %q's", got)
 	}
 }
+
+// A provider has the keys of the key set that its description names, and else of that of the installation's name. Whatever the description
+// said before, and however it is cut, it names no other afterwards, and stays the installation's.
+func TestMarked(t *testing.T) {
+	o := OwnedBy("demo")
+	for _, said := range []string{"", "é", made, made + "; keys of evil", "; keys of evil; keys of evil", made + "; keys of evil; installation other", "; keys of evil; installation demo",
+		made + "; keys of other; installation demo", made + "; installation demo"} {
+		for _, keySet := range []string{"", "demo", "moved", strings.Repeat("m", 63)} {
+			for n := range 300 {
+				text := o.describe(cut(strings.Repeat("x", n)+said, 256))
+				got := o.marked(text, keySet)
+				holder := keySet
+				if holder == "" {
+					holder = "demo"
+				}
+				if len(got) > 256 || !o.owns(got) || o.marked(got, keySet) != got || installationOf(o.marked(o.describe(made), keySet)) != "demo" {
+					t.Fatalf("of %q it makes %q", text, got)
+				}
+				for _, name := range []string{"demo", "moved", "evil", "other", "xevil", strings.Repeat("m", 63)} {
+					if got := OwnedBy(name).holds("second", got); got != (name == holder) {
+						t.Fatalf("%q for %q: that %s holds its keys is %t", text, keySet, name, got)
+					}
+				}
+				if strings.Contains(got, "; keys of evil; installation demo") {
+					t.Fatalf("of %q it makes %q", text, got)
+				}
+			}
+		}
+	}
+	for text, want := range map[string]bool{made: true, made + "; keys of demo": true, "x; keys of demo": false, "; keys of demo; installation other": true} {
+		if o.holds("demo", text) != want {
+			t.Errorf("%q: %t", text, !want)
+		}
+	}
+}

@@ -131,11 +131,64 @@ func (o Owner) describe(text string) string {
 	return cut(formerOwners.ReplaceAllString(text, ""), descriptionLimit-len(o.suffix)) + o.suffix
 }
 
+// keysMark comes, in the description of a provider, before the name of the key set whose keys it holds a copy of, where that is not the one
+// of the installation's name; the installation comes after it, so that the provider stays that one's.
+const keysMark = "; keys of "
+
+// cutMark cuts the mark of a key set off the end of what comes before the installation in a description, and returns the key set's name.
+// It is empty where there is no such mark there: what reads like one elsewhere names nobody.
+func cutMark(text string) (before, keySet string) {
+	if i := strings.LastIndex(text, keysMark); i >= 0 {
+		if n := keystore.Name(text[i+len(keysMark):]); n.Check() == nil {
+			return text[:i], string(n)
+		}
+	}
+	return text, ""
+}
+
+// keySetOf returns the name of the key set that a provider's description marks; empty if it marks none.
+func keySetOf(description string) string {
+	_, keySet := cutMark(description[:max(0, strings.LastIndex(description, installationSuffix))])
+	return keySet
+}
+
+// holds reports whether a provider is to have the keys of the key set of the owner's name. Where its description names a key set, that one
+// alone: whoever writes the one of the installation's name has no say in it.
+func (o Owner) holds(id, description string) bool {
+	if keySet := keySetOf(description); keySet != "" {
+		return keySet == o.name
+	}
+	return o.takesNamed(id, description)
+}
+
+// marked returns a description of the owner's with the mark of the key set whose keys the provider is given, and no other; empty is the one
+// of the installation's name.
+func (o Owner) marked(description, keySet string) string {
+	if !o.owns(description) {
+		return description
+	}
+	end := o.suffix
+	if keySet != "" && keySet != o.name {
+		end = keysMark + keySet + end
+	}
+	text := strings.TrimSuffix(description, o.suffix)
+	for range 2 { // a mark of somebody else's may come to the end by the cut alone
+		for marked := "-"; marked != ""; {
+			text, marked = cutMark(text)
+		}
+		text = cut(text, descriptionLimit-len(end))
+	}
+	return text + end
+}
+
 // notOwned is the error for a thing that is somebody else's.
 func (o Owner) notOwned(thing, name, description string) error {
 	why := fmt.Sprintf("its description does not begin with %q", made)
 	if other := lastOf(description); other != "" {
 		why = "it belongs to the installation " + other
+		if keySet := keySetOf(description); keySet != "" {
+			why += ", with the keys of key set " + keySet
+		}
 	} else if strings.HasPrefix(description, made) {
 		why = "its description does not say for which installation it was made"
 	}
@@ -161,6 +214,7 @@ type Provider struct {
 	Condition     string            // attribute condition, CEL; empty leaves what is there
 	Mapping       map[string]string // of attributes beside the subject; those that it does not name stay as they are
 	JWKS          []byte            // the keys to upload, so that Google never calls the issuer; nil: Google fetches them
+	KeySet        string            // whose keys JWKS are, so that it may upload to the provider; empty for the one of the owner's name
 	UsualKeys     bool              // no JWKS is a default: a provider that has uploaded keys is refused
 	Replace       Replace           // what JWKS may change of a copy that is there, without Adopt
 	Owner         Owner             // as in Pool

@@ -254,8 +254,8 @@ func wholeSeconds(when string) string {
 
 // UploadKeys gives a provider exactly the keys w.JWKS, and reads them back until they are there. It reports whether it had to write.
 // Of w only JWKS, Pool, ID, IssuerURL, Owner and Adopt are looked at. A provider that is not the owner's, unless it is adopted, that
-// trusts another issuer, or whose keys Google fetches, is not changed: that is an error. One that ccoctl made is the owner's if it bears
-// the owner's name.
+// trusts another issuer, or whose keys Google fetches, is not changed: that is an error. Whose it is, its description says: the key set's
+// that it names, or else the installation's. One that ccoctl made is the owner's if it bears the owner's name.
 func (c *Client) UploadKeys(ctx context.Context, w Provider) (changed bool, err error) {
 	want, err := upload(w.JWKS)
 	if err != nil {
@@ -278,7 +278,7 @@ func (c *Client) UploadKeys(ctx context.Context, w Provider) (changed bool, err 
 		if sameKeys(want, have.OIDC.JWKS) {
 			return nil, nil
 		}
-		if !w.Adopt && !w.Owner.takesNamed(w.ID, have.Description) {
+		if !w.Adopt && !w.Owner.holds(w.ID, have.Description) {
 			return nil, w.Owner.notOwned(providerThing, w.ID, have.Description)
 		}
 		if have.OIDC.JWKS == "" {

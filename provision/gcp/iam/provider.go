@@ -135,8 +135,7 @@ func (c *Client) decideProvider(p Project, w Provider, have *providerState) (dec
 		d.steps = append(d.steps, c.rest.ChangeStep(k, fmt.Sprintf("Workload identity provider %s was deleted, undeleting it", w.ID), undeleted))
 	}
 	set := patch{}
-	if !ours {
-		text := w.Owner.describe(have.Description)
+	if text := w.describe(have.Description, ours); text != have.Description {
 		set.add("description", text, replaced("description ", have.Description, text)...)
 	}
 	if have.Disabled {
@@ -365,6 +364,21 @@ func (w Provider) unknownCopy(want string, have *providerState) string {
 	return ""
 }
 
+// describe returns what the description of a provider is to be that has one. One that is given a copy of keys says of which key set, so that
+// each later upload knows it for its own.
+func (w Provider) describe(text string, ours bool) string {
+	if !ours {
+		text = w.Owner.describe(text)
+	}
+	if w.JWKS == nil && ours || !w.Owner.takesNamed(w.ID, text) {
+		return text
+	}
+	if w.KeySet != "" && w.KeySet != w.Owner.name {
+		text = w.Owner.describe(text)
+	}
+	return w.Owner.marked(text, w.KeySet)
+}
+
 // body is what makes the provider. The error is about the keys to upload.
 func (w Provider) body() (map[string]any, error) {
 	oidc := map[string]any{"issuerUri": w.IssuerURL, "allowedAudiences": w.Audiences}
@@ -375,7 +389,7 @@ func (w Provider) body() (map[string]any, error) {
 		}
 		oidc["jwksJson"] = keys
 	}
-	body := map[string]any{"displayName": w.ID, "description": w.Owner.describe(made), "oidc": oidc,
+	body := map[string]any{"displayName": w.ID, "description": w.describe(made, false), "oidc": oidc,
 		"attributeMapping": w.mapping()}
 	if w.Condition != "" {
 		body["attributeCondition"] = w.Condition
@@ -415,6 +429,7 @@ type Registered struct {
 	Uploaded  bool     // it has a copy of the keys, and Google does not fetch them
 
 	Installation string // for which it was made; empty if its description does not say
+	KeySet       string // whose keys it has, where its description names one: it is another than that of the installation's name
 	Foreign      bool   // it does not say either that ccoctl made it: only --adopt changes it
 }
 
@@ -472,7 +487,7 @@ func (s *providerState) takes() string {
 }
 
 func (s *providerState) registered() Registered {
-	r := Registered{Installation: installationOf(s.Description)}
+	r := Registered{Installation: installationOf(s.Description), KeySet: keySetOf(s.Description)}
 	r.Foreign = r.Installation == "" && !Owner{}.takes(s.Description)
 	if s.OIDC != nil {
 		r.IssuerURL, r.Audiences, r.Uploaded = s.OIDC.Issuer, s.OIDC.Audiences, s.OIDC.JWKS != ""

@@ -274,9 +274,6 @@ func (r *run) sayCopy(set keystore.KeySet, place string) {
 		return
 	}
 	policy, sync := set.Policy(), cli.SyncCommandOf(r.cloud.Party, set.Name())
-	if string(set.Name()) != r.Name { // the provider's description names the installation, whose key set has its name else
-		sync = append(sync, "--adopt")
-	}
 	r.Notice("Google has a copy of the keys of %s, and does not look at the issuer.", set.Name())
 	if slices.Contains(policy.RelyingParties, place) {
 		r.Notice("No key is promoted or removed before it was read back: the policy of %s names the copy.", set.Name())

@@ -104,8 +104,12 @@ func (p *provider) Upload(ctx context.Context, jwks []byte) error {
 		Pool: p.id.Pool, ID: p.id.Provider, IssuerURL: p.issuer, JWKS: jwks, Owner: iam.OwnedBy(string(p.to.KeySet)), Adopt: p.to.Adopt,
 	})
 	if e, is := errors.AsType[*iam.Error](err); is && e.Problem == iam.NotOwned {
-		return cli.WithHint(err, "if this provider is for the issuer of key set %q all the same, say so each time: %s", p.to.KeySet,
-			append(cli.SyncCommandOf("gcp", p.to.KeySet), "--adopt"))
+		each := append(cli.SyncCommandOf("gcp", p.to.KeySet), "--adopt")
+		if of := p.project.seen[p.id]; of.KeySet == "" && of.Installation != "" && of.Installation != p.id.Provider { // as migrate made it
+			return cli.WithHint(err, "if this provider is for the issuer of key set %q all the same, say so each time: %s; or once, so that its description says it: %s",
+				p.to.KeySet, each, revival(p.id, of))
+		}
+		return cli.WithHint(err, "if this provider is for the issuer of key set %q all the same, say so each time: %s", p.to.KeySet, each)
 	}
 	return err
 }
