@@ -64,7 +64,7 @@ func Migrate(ctx context.Context, o MigrateOptions) (Migrated, error) {
 	if err != nil {
 		return Migrated{}, err
 	}
-	if keys.Copied = o.Upload; keys.Copied {
+	if keys.Copied {
 		if m.to.JWKS, err = keys.JWKS(); err == nil {
 			m.to.KeySet = string(keys.Stored.Name())
 			m.to.Replace, err = m.checkUpload(ctx, keys.Stored)
@@ -136,7 +136,7 @@ func newMigration(ctx context.Context, o MigrateOptions) (*migration, error) {
 	if err := m.identify(ctx); err != nil {
 		return nil, err
 	}
-	if o.Upload {
+	if m.Copied = o.Upload; m.Copied {
 		m.nameCopy()
 	}
 	m.Lines(m.set.skipped)

@@ -17,6 +17,7 @@ type Move struct {
 	Old           string                                                    // issuer URL that the cluster's tokens have before the move
 	OldKeys       func(context.Context) ([]keystore.VerificationKey, error) // reads the keys that Old publishes
 	Cluster       cluster.Access                                            // Kubeconfig is empty if the cluster cannot be asked
+	Copied        bool                                                      // as in [Publication]
 	TokenLifetime time.Duration                                             // the longest of a token for the cloud that is declared; 0 for none
 }
 
@@ -30,7 +31,7 @@ func (r *Run) MovedKeys(ctx context.Context, m Move, audiences []string) (*Publi
 		return nil, Refuse(OldKeysUnread, "read the keys of %s: %w", m.Old, err)
 	}
 	p := &Publication{
-		Name: keystore.Name(r.Name), URL: r.IssuerURL, Source: m.Old, Keys: found, Policy: r.Policy, Dev: r.Dev, Moved: true,
+		Name: keystore.Name(r.Name), URL: r.IssuerURL, Source: m.Old, Keys: found, Policy: r.Policy, Dev: r.Dev, Moved: true, Copied: m.Copied,
 		What: fmt.Sprintf(" with %s of %s", text.Count(len(found), "key", "keys"), m.Old),
 	}
 	if m.TokenLifetime > 0 {
@@ -53,8 +54,10 @@ func (r *Run) MovedKeys(ctx context.Context, m Move, audiences []string) (*Publi
 	if err != nil || !p.Found() {
 		return p, err
 	}
-	if err := p.checkReadable(); err != nil {
-		return nil, err
+	if !p.Copied {
+		if err := p.checkReadable(); err != nil {
+			return nil, err
+		}
 	}
 	return p, p.checkKeys(p.Stored)
 }
