@@ -127,9 +127,12 @@ func (p *Publication) checkOwn(c catalog.Contents) error {
 func (p *Publication) withdrawn(c catalog.Contents, err error) *Error {
 	e := &Error{Problem: Withdrawn, File: p.Source, Err: fmt.Errorf("publish %s under the name %q: %w", p.URL, p.Name, err)}
 	for _, s := range c.Sets {
-		before := slices.ContainsFunc(s.Issuers(), func(u keystore.IssuerURL) bool { return u.String() == p.URL })
+		if !slices.ContainsFunc(s.Issuers(), func(u keystore.IssuerURL) bool { return u.String() == p.URL }) {
+			continue
+		}
+		e.Copies = e.Copies || s.Policy().Reach == keystore.ReachCopies
 		for _, k := range p.Keys {
-			if before && slices.ContainsFunc(s.Remains(), func(g keystore.Gone) bool { return g.Bars(k) }) {
+			if slices.ContainsFunc(s.Remains(), func(g keystore.Gone) bool { return g.Bars(k) }) {
 				e.Spent = true
 				e.Err = fmt.Errorf("%w; the key of %s was published there, and a key that is gone never comes back", e.Err, p.Source)
 				return e

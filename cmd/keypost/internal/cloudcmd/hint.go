@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/cmd/keypost/internal/view"
@@ -45,7 +44,7 @@ func (f *Flags) Hinted(err error) error {
 // that cannot be read: whoever knows better publishes the URL first.
 func (f *Flags) publicationHint(err error, e *install.Error) error {
 	add := func(name string) cli.Command {
-		return cli.Command{"issuer", "add", name, "--url", f.To.IssuerURL, "--public-key-file", "FILE", "--relying-party", f.Party}
+		return append(cli.Command{"issuer", "add", name, "--url", f.To.IssuerURL, "--public-key-file", "FILE"}, f.relyingParty(false)...)
 	}
 	hint := func(format string, args ...any) error { return cli.WithHint(err, format, args...) }
 	switch e.Problem {
@@ -63,7 +62,7 @@ func (f *Flags) publicationHint(err error, e *install.Error) error {
 			"withdraw the key set (%s), and run this again",
 			cli.Command{"issuer", "remove", string(e.KeySet), "--confirm-url", f.To.IssuerURL, "--why", "REASON", "--force"})
 	case install.NoKey:
-		take := cli.Command{"issuer", "add", f.To.Name, "--url", f.To.IssuerURL, "--kubeconfig", "FILE", "--relying-party", f.Party}
+		take := append(cli.Command{"issuer", "add", f.To.Name, "--url", f.To.IssuerURL, "--kubeconfig", "FILE"}, f.relyingParty(false)...)
 		if f.To.Dev {
 			take = append(take, "--dev")
 		}
@@ -82,6 +81,18 @@ func (f *Flags) publicationHint(err error, e *install.Error) error {
 	return err
 }
 
+// relyingParty returns the flags of issuer add for who takes the tokens: where that is given a copy of the keys, the copy, for which no gate
+// waits until caches have forgotten documents that nobody there reads; with copies alone, since nobody can read them.
+func (f *Flags) relyingParty(copies bool) []string {
+	switch {
+	case f.Copy == nil:
+		return []string{"--relying-party", f.Party}
+	case copies:
+		return []string{"--relying-party", f.Copy(), "--reach", "copies"}
+	}
+	return []string{"--relying-party", f.Copy()}
+}
+
 // withdrawnHint adds how a withdrawn URL is given out again: with a key that was never published there, and then this run once more.
 func (f *Flags) withdrawnHint(err error, e *install.Error) error {
 	other := "or choose another --name and --issuer-url"
@@ -89,18 +100,10 @@ func (f *Flags) withdrawnHint(err error, e *install.Error) error {
 	if keystore.Name(name).Check() != nil {
 		name = "NAME"
 	}
-	add := cli.Command{"issuer", "add", name, "--url", f.To.IssuerURL, "--public-key-file", e.File, "--relying-party", f.Party, "--reuse-url", "--why", "REASON"}
-	add = append(add, f.newPolicy()...)
+	add := append(cli.Command{"issuer", "add", name, "--url", f.To.IssuerURL, "--public-key-file", e.File}, f.relyingParty(e.Copies)...)
+	add = append(append(add, "--reuse-url", "--why", "REASON"), f.newPolicy()...)
 	again := f.again()
-	_, missing := os.Stat(e.File)
-	switch moved := strings.HasPrefix(e.File, "https://"); {
-	case moved && e.Spent:
-		return cli.WithHint(err, "choose another --issuer-url")
-	case moved:
-		add[5], add[6] = "--jwks", e.File
-		other = "or choose another --issuer-url" // --name is the cluster's
-		return cli.WithHint(err, "to give it out again: %s && %s; "+other, add, again)
-	case !e.Spent && missing == nil:
+	if _, missing := os.Stat(e.File); !e.Spent && missing == nil {
 		return cli.WithHint(err, "to give it out again: %s && %s; "+other, add, again)
 	}
 	dir := f.To.Dir

@@ -22,7 +22,11 @@ type Migration struct {
 	install.Move      // without OldKeys, which is for Reading
 	Finish       bool // take the trust in the old issuer away
 
-	jwks string
+	// Held is the command line that prints the JWKS that the cloud holds a copy of for Old; empty if it holds none, as it fetches.
+	Held string
+
+	jwks   string
+	unread bool // Old could not be read, so that what goes on has the keys of that copy
 }
 
 // Define registers the flags, and has those that fs shares with other commands say which of the two issuers they are for. cloud is who
@@ -82,9 +86,30 @@ func (m *Migration) Reading(factory *cli.Factory) install.Move {
 	move.OldKeys = func(ctx context.Context) ([]keystore.VerificationKey, error) {
 		source := keysource.Flags{JWKS: cmp.Or(m.jwks, m.Old)}
 		found, err := source.Read(ctx, factory)
+		m.unread = err != nil
 		return found.Keys, err
 	}
 	return move
+}
+
+// oldKeys returns the words by which a command of ours takes the keys of Old, and what is to be typed before it.
+func (m *Migration) oldKeys() (before string, words []string) {
+	const file = "old.jwks"
+	if m.unread && m.Held != "" {
+		return m.Held + " > " + file + " && ", []string{"--jwks", file}
+	}
+	return "", []string{"--jwks", cmp.Or(m.jwks, m.Old)}
+}
+
+// publication returns the command that publishes the keys of Old under a name, with more flags, and what is to be typed before it.
+func (m *Migration) publication(f *Flags, name string, copies bool, more ...string) (before string, c cli.Command) {
+	before, words := m.oldKeys()
+	c = append(append(cli.Command{"issuer", "add", name, "--url", f.To.IssuerURL}, words...), f.relyingParty(m.unread || copies)...)
+	c = append(c, more...)
+	if m.TokenLifetime > 0 {
+		c = append(c, "--token-lifetime", m.TokenLifetime.String())
+	}
+	return before, append(c, f.newPolicy()...)
 }
 
 // Hinted adds to an error of a move what to do about it. Any other is returned as it is. f are the flags of the run.
@@ -97,13 +122,17 @@ func (m *Migration) Hinted(f *Flags, err error) error {
 		case install.OldKeysUnread:
 			return cli.WithHint(err, "where it cannot be reached from here, give a copy of its JWKS: --jwks FILE")
 		case install.Taken: // --name is the cluster's: with another, there is nothing to move
-			add := cli.Command{"issuer", "add", string(e.Free), "--url", f.To.IssuerURL, "--jwks", cmp.Or(m.jwks, m.Old), "--relying-party", f.Party}
-			if m.TokenLifetime > 0 {
-				add = append(add, "--token-lifetime", m.TokenLifetime.String())
+			before, add := m.publication(f, string(e.Free), false)
+			return cli.WithHint(err, "publish the keys under another name, and run this again, which finds them by the URL: %s%s", before, add)
+		case install.Withdrawn:
+			if e.Spent {
+				return cli.WithHint(err, "choose another --issuer-url")
 			}
-			return cli.WithHint(err, "publish the keys under another name, and run this again, which finds them by the URL: %s", append(add, f.newPolicy()...))
+			before, add := m.publication(f, f.To.Name, e.Copies, "--reuse-url", "--why", "REASON")
+			return cli.WithHint(err, "to give it out again: %s%s && %s; or choose another --issuer-url", before, add, f.again())
 		case install.KeyNotPublished:
-			return cli.WithHint(err, "if the cluster signs with it: %s", cli.Command{"key", "add", string(e.KeySet), "--jwks", m.Old})
+			before, words := m.oldKeys()
+			return cli.WithHint(err, "if the cluster signs with it: %s%s", before, append(cli.Command{"key", "add", string(e.KeySet)}, words...))
 		case install.OthersDir:
 			return cli.WithHint(err, "choose another --output-dir for the Secrets of this cluster")
 		case install.WrongCluster:

@@ -236,13 +236,32 @@ func (r *run) strangers(had upload.Result, then string) error {
 	return copycmd.Strangers(r.Factory, "Google Cloud", had, then)
 }
 
+// newCopy returns what the policy of a key set that is still to be made calls the copy that this run is to give Google. Where the project's
+// number cannot be asked, NUMBER stands for it.
+func (r *run) newCopy(ctx context.Context) string {
+	number := "NUMBER"
+	if projectNumber.MatchString(r.Project) {
+		number = r.Project
+	} else if c, err := iam.Open(ctx, iam.Access{Project: r.Project}); err == nil {
+		if p, err := c.Project(ctx); err == nil {
+			number = p.Number
+		}
+	}
+	return r.copyIn(number)
+}
+
+// copyIn returns the copy of a project with a number, as a policy names it.
+func (r *run) copyIn(number string) string {
+	return r.cloud.Party + "-upload:" + iam.Project{Number: number}.ProviderName(cmp.Or(r.PoolID, r.Name), cmp.Or(r.ProviderID, r.Name))
+}
+
 // unmadeCopy returns the copy that the scripts of a dry run give Google, as a policy names it once the project's number is put in; empty
 // where Google fetches the keys.
 func (r *run) unmadeCopy() string {
 	if !r.Upload {
 		return ""
 	}
-	return r.cloud.Party + "-upload:" + iam.Project{Number: "NUMBER"}.ProviderName(cmp.Or(r.PoolID, r.Name), cmp.Or(r.ProviderID, r.Name))
+	return r.copyIn("NUMBER")
 }
 
 // sayUnrecorded prints what a dry run leaves to do about the copy that its scripts give Google.

@@ -53,6 +53,9 @@ func (f *flags) command(factory *cli.Factory, c cobra.Command, do func(ctx conte
 		f.UsualKeys = !cmd.Flags().Changed("key-storage-method")
 		r := &run{Run: begun, flags: f, adopts: cmd.Flags().Lookup("adopt") != nil}
 		f.CheckUpload = r.checkUpload
+		if f.Upload {
+			f.cloud.Copy = func() string { return r.newCopy(cmd.Context()) }
+		}
 		f.Revival = func(id iam.ProviderID, of iam.Registered) string { return r.Line(revival(id, of)) }
 		if f.region != "" {
 			r.Warn("--region %s is not needed: keypostd serves the documents, so that there is no bucket to put anywhere", f.region)
