@@ -321,6 +321,56 @@ func TestAnOlderStoreWithoutRecordsIsNotUploaded(t *testing.T) {
 	}
 }
 
+// In a place where nothing was recorded, as one that was lost or mistyped, a store that was put back would bring back a key that was revoked,
+// and nothing shows that it is older: no key is added to a copy that has some, however often it is tried. What takes keys away goes on.
+func TestACopyOfWhichNothingWasRecordedIsNotAddedTo(t *testing.T) {
+	w := newWorld(t, named())
+	id, backup, c := w.revoked()
+	held := string(c.jwks)
+	older := w.from(backup)
+	older.u.Records, older.u.Place = observation.NewStore(storetest.NewMemory(t)), "file://./typo"
+	want := `nothing was recorded of the copy in file://./typo, so whether a key of key set "prod-a" was taken away from it is unknown, and key ` + string(id) +
+		", which the copy lacks, may have been revoked, so nothing is uploaded"
+	for _, adopt := range []bool{false, true, false} {
+		older.u.Adopt = adopt
+		r, err := older.sync(c)
+		e, is := errors.AsType[*UnrecordedError](err)
+		if !is || e.Key != id || r.Uploaded || string(c.jwks) != held || !strings.Contains(err.Error(), want) {
+			t.Fatalf("adopt %t: uploaded %t, %v", adopt, r.Uploaded, err)
+		}
+		if said := older.copy().Failure(); !strings.Contains(said, "nothing was recorded of the copy in file://./typo") || older.copy().State != observation.CopyUnread {
+			t.Errorf("the record says %q", said)
+		}
+	}
+	c.jwks = []byte(`{"keys":[{"kty":"unheard-of"}]}`)
+	if _, err := older.sync(c); err == nil || c.uploads != 2 {
+		t.Errorf("a copy that is not read: %v, %d uploads", err, c.uploads)
+	}
+	c.jwks = []byte(held)
+	older.u.Force = true
+	if _, err := older.sync(c); err != nil || !strings.Contains(string(c.jwks), string(id)) {
+		t.Errorf("forced: %v", err)
+	}
+
+	newest := *w
+	newest.u.Records = observation.NewStore(storetest.NewMemory(t))
+	if _, err := newest.sync(c); err != nil || string(c.jwks) != held {
+		t.Errorf("a revocation: %v, it holds %s", err, c.jwks)
+	}
+	newest.u.Records = observation.NewStore(storetest.NewMemory(t))
+	if r, err := newest.sync(c); err != nil || r.Uploaded {
+		t.Errorf("what is published: %v, uploaded %t", err, r.Uploaded)
+	}
+	newest.add() // what was read counts from then on
+	if r, err := newest.sync(c); err != nil || !r.Uploaded {
+		t.Errorf("a key that is added afterwards: %v, uploaded %t", err, r.Uploaded)
+	}
+	newest.u.Records = observation.NewStore(storetest.NewMemory(t))
+	if r, err := newest.sync(empty()); err != nil || !r.Uploaded {
+		t.Errorf("a new copy: %v, uploaded %t", err, r.Uploaded)
+	}
+}
+
 // A revoked key that somebody puts back is told of, although the store has had it. One that is only now taken away is not.
 func TestARevokedKeyThatIsPutBackIsTold(t *testing.T) {
 	w, c := newWorld(t, named()), empty()

@@ -59,10 +59,11 @@ const MaxKeys = keystore.MaxRotating
 type Uploader struct {
 	Store   keystore.Reader
 	Records *observation.Store
+	Place   string           // of Records, for people
 	By      string           // who it is, for the record
 	Now     func() time.Time // nil for the clock of this machine
 	Force   bool             // upload also what is older than a version that was compared, and take it for the newest
-	Adopt   bool             // a copy that never had a key of the key set was another's: what it has is no intrusion
+	Adopt   bool             // a copy that never had a key of the key set was another's: what it has is no intrusion, and is replaced
 }
 
 // Result is what came of one upload.
@@ -166,10 +167,23 @@ type UnknownError struct {
 
 func (e *UnknownError) Error() string {
 	return fmt.Sprintf("what was recorded of the copy cannot be loaded, so whether key set %q is behind in this store is not known, and key %s, which the copy lacks, "+
-		"may have been revoked, so nothing is uploaded: mend the record, or remove it if this store has the newest (%v)", e.Set, text.OneLine(string(e.Key), 100), e.Err)
+		"may have been revoked, so nothing is uploaded: mend the record, or remove it (%v)", e.Set, text.OneLine(string(e.Key), 100), e.Err)
 }
 
 func (e *UnknownError) Unwrap() error { return e.Err }
+
+// UnrecordedError reports that nothing was recorded of a copy that has keys, and that the upload would add one. Where the place of the records
+// is another than usual, or was lost, a store that is behind would bring back a key that was revoked.
+type UnrecordedError struct {
+	Set   keystore.Name
+	Key   keystore.KeyID // that would be added
+	Place string         // as [Uploader]
+}
+
+func (e *UnrecordedError) Error() string {
+	return fmt.Sprintf("nothing was recorded of the copy in %s, so whether a key of key set %q was taken away from it is unknown, and key %s, which the copy lacks, may have been revoked, so nothing is uploaded",
+		cmp.Or(e.Place, "this place for observations"), e.Set, text.OneLine(string(e.Key), 100))
+}
 
 // ids names keys in one line.
 func ids(all []keystore.KeyID) string {
@@ -194,21 +208,17 @@ func CheckBehind(ctx context.Context, records *observation.Store, s keystore.Key
 	return nil
 }
 
-// behind compares s with the newest version of a record. Two stores that were changed apart from each other may have one generation,
-// and one that was put back and changed since a later one: of these, keys that are gone tell.
+// behind compares s with the newest version of a record.
 func behind(r observation.Record, s keystore.KeySet) *BehindError {
-	newest := r.NewestCompared()
-	if newest == nil {
+	older := r.Older(s)
+	if older == nil {
 		return nil
 	}
-	e := &BehindError{Set: s.Name(), Stored: s.Generation(), Recorded: newest.Generation}
-	revived, is := newest.Revived(s)
-	e.Revived = revived
-	another := newest.Generation == s.Generation() && newest.Digest != "" && newest.Digest != observation.ComparedWith(s).Digest
-	if newest.Generation > s.Generation() || another || is {
-		return e
+	e := &BehindError{Set: s.Name(), Stored: older.Stored, Recorded: older.Recorded}
+	if len(older.Revived) > 0 {
+		e.Revived = older.Revived[0]
 	}
-	return nil
+	return e
 }
 
 // Compared reports whether it was recorded what a copy held, so that [CheckBehind] has something to go by. The error is of a record that
@@ -303,7 +313,7 @@ func (u *run) read(ctx context.Context, s keystore.KeySet, uploaded time.Time) (
 	was, errWas := u.Records.Load(ctx, s.Name(), observation.Place{Issuer: u.Party})
 	u.findStrangers(s, &look, was)
 	if errWas == nil || errors.Is(errWas, keystore.ErrNotFound) { // else see [UnknownError]
-		if e := u.unvouched(s, look, was); e != nil { // before it is recorded, which would vouch for the next run
+		if e := u.unvouched(s, look, was, lacking(s, held, reading.JWKS)); e != nil { // before it is recorded, which would vouch for the next run
 			return false, errors.Join(e, u.failed(ctx, s.Name(), e))
 		}
 	}
@@ -312,11 +322,7 @@ func (u *run) read(ctx context.Context, s keystore.KeySet, uploaded time.Time) (
 		look.ClockAhead = &ahead
 	}
 	unrecorded := func(err error) error {
-		lost := &unrecordedError{error: err, same: sameKeys(s, held)}
-		if !hasNoKey(reading.JWKS) {
-			lost.lacks = lacking(s, held)
-		}
-		return lost
+		return &unrecordedError{error: err, same: sameKeys(s, held), lacks: lacking(s, held, reading.JWKS)}
 	}
 	r, err := u.Records.Add(ctx, s.Name(), observation.Place{Issuer: u.Party}, look)
 	if err != nil {
@@ -363,14 +369,20 @@ func (u *run) findStrangers(s keystore.KeySet, l *observation.Look, was observat
 	u.Adopted = u.Adopted || l.Upload.Adopted
 }
 
-// unvouched returns an error if nothing was recorded of a copy that has keys which the store never had: the store may be older than
-// the copy, as a backup is, and its keys revoked since. Who has the newest store has its records too.
-func (u *run) unvouched(s keystore.KeySet, l observation.Look, was observation.Record) error {
-	if u.Force || u.Adopt || len(l.Upload.Strangers) == 0 || !u.Read.IsZero() || was.NewestCompared() != nil {
+// unvouched returns an error if nothing was recorded of a copy that has keys which the store never had, or that lacks a published one: the
+// store may be older than the copy, as a backup is, and its keys revoked since. Who has the newest store has its records too.
+func (u *run) unvouched(s keystore.KeySet, l observation.Look, was observation.Record, lacks keystore.KeyID) error {
+	if u.Force || !u.Read.IsZero() || was.NewestCompared() != nil {
 		return nil
 	}
-	u.Strangers = nil // the error names them
-	return &BehindError{Set: s.Name(), Stored: s.Generation(), Unknown: added(nil, l.Upload.Strangers)}
+	if len(l.Upload.Strangers) > 0 && !u.Adopt {
+		u.Strangers = nil // the error names them
+		return &BehindError{Set: s.Name(), Stored: s.Generation(), Unknown: added(nil, l.Upload.Strangers)}
+	}
+	if lacks != "" && !l.Upload.Adopted {
+		return &UnrecordedError{s.Name(), lacks, text.OneLine(u.Place, 300)}
+	}
+	return nil
 }
 
 // added returns the IDs with those of keys, once each.
@@ -398,8 +410,11 @@ type unrecordedError struct {
 
 func (e *unrecordedError) Unwrap() error { return e.error }
 
-// lacking returns a published key of s that is not held, by kid and material; empty if there is none.
-func lacking(s keystore.KeySet, held []keystore.VerificationKey) keystore.KeyID {
+// lacking returns a published key of s that is not among those held of a JWKS with keys, by kid and material; empty if there is none.
+func lacking(s keystore.KeySet, held []keystore.VerificationKey, jwks []byte) keystore.KeyID {
+	if hasNoKey(jwks) {
+		return ""
+	}
 	for _, k := range s.Keys() {
 		if !slices.ContainsFunc(held, func(h keystore.VerificationKey) bool { return h.ID() == k.ID() && h.Fingerprint() == k.Fingerprint() }) {
 			return k.ID()

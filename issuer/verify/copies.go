@@ -31,6 +31,8 @@ func (v *visitor) checkCopies(ctx context.Context) {
 	for _, c := range observation.Copies(set, records) {
 		code := map[observation.CopyState]string{observation.CopyUnread: "copy-unread", observation.CopyBehind: "copy-behind", observation.CopyAhead: "copy-ahead"}[c.State]
 		switch {
+		case c.Older != nil: // first, since the repair of all others is to upload
+			v.Fail("copy-newer", "%s", outdated(c))
 		case c.Refused():
 			v.Fail("copy-refused", "%s", withFailure(c))
 		case code == "" && c.Failed != nil:
@@ -48,6 +50,14 @@ func (v *visitor) checkCopies(ctx context.Context) {
 			v.Warn("copy-intruded", "%s", intruded) // what is wrong now failed above; this tells of what was possible until it was undone
 		}
 	}
+}
+
+// outdated says that the stored key set is older than what a copy was compared with, and how they differ.
+func outdated(c observation.Copy) string {
+	if c.State == observation.CopyCurrent {
+		return c.Outdated()
+	}
+	return c.Outdated() + "; " + c.Difference()
 }
 
 // withFailure says how a copy differs, and why that may have changed since.

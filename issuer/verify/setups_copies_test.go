@@ -92,6 +92,13 @@ func copySetups() []setup {
 			w.heal(t)
 			w.holds(t, public(t, w.signer), public(t, k))
 		}, synced},
+		{"an upload that was compared with a later version of the key set", "copy-newer", "", func(t *testing.T, w *world) {
+			w.holds(t, public(t, newECKey(t)))
+			w.recorded(t, func(r *observation.Record) {
+				k := public(t, w.signer)
+				r.Newest = &observation.Compared{Generation: 1 << 40, Gone: []observation.Key{{ID: k.ID(), Fingerprint: k.Fingerprint()}}}
+			})
+		}, synced},
 		{"an upload that had a key of somebody else until it was put right", "copy-intruded", finding.Warn, func(t *testing.T, w *world) {
 			synced(t, w)
 			w.recorded(t, func(r *observation.Record) {

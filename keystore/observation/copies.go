@@ -31,6 +31,7 @@ type Copy struct {
 	Extra    []Key            `json:"extra,omitempty"`    // keys that it has and that are not published
 	Failed   *Failed          `json:"failed,omitempty"`   // the last try to bring it up to date; nil = it was read back
 	Intruded []Stranger       `json:"intruded,omitempty"` // keys that it had of late and that somebody else put there
+	Older    *Older           `json:"older,omitempty"`    // the store is older than what the copy was compared with; nil = it is not
 	Broken   bool             `json:"broken"`             // tokens are refused or trusted by it that are not to be, or nobody knows
 
 	others []Key // of Extra and Intruded, those under an ID that the key set has or had another key under
@@ -55,7 +56,7 @@ func Copies(s keystore.KeySet, records []Record) (all []Copy) {
 			if !r.Latest.End.IsZero() {
 				c.compare(s, r.Latest)
 			}
-			c.Failed = r.Failed
+			c.Failed, c.Older = r.Failed, r.Older(s)
 			c.Intruded = slices.DeleteFunc(slices.Clone(r.Strangers), func(k Stranger) bool { return !k.Back && Known(s, k.Key) })
 			for _, k := range c.Intruded {
 				c.note(s, k.Key)
@@ -152,7 +153,24 @@ func (c Copy) Intrusion() string {
 
 // Problem says all that is wrong with the copy, as a part of a sentence; empty if nothing is.
 func (c Copy) Problem() string {
-	return strings.Join(slices.DeleteFunc([]string{c.Difference(), c.Failure(), c.Intrusion()}, func(s string) bool { return s == "" }), "; ")
+	return strings.Join(slices.DeleteFunc([]string{c.Outdated(), c.Difference(), c.Failure(), c.Intrusion()}, func(s string) bool { return s == "" }), "; ")
+}
+
+// Outdated says that the store is older than what the copy was compared with, as a part of a sentence; empty if it is not. To upload would
+// bring back what was revoked.
+func (c Copy) Outdated() string {
+	o := c.Older
+	if o == nil {
+		return ""
+	}
+	said := fmt.Sprintf("the store has generation %d of the key set, and the copy %s was compared with generation %d", o.Stored, text.OneLine(c.Upload, 300), o.Recorded)
+	switch {
+	case len(o.Revived) > 0:
+		return said + ", in which what is published here is gone: " + ids(o.Revived)
+	case o.Stored == o.Recorded:
+		return said + ", another version"
+	}
+	return said + " already"
 }
 
 // Difference says how what was read back last differs from what is published, as a part of a sentence; empty if it does not.

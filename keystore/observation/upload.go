@@ -54,16 +54,36 @@ func latestGone(lines []keystore.Gone) (keys []Key) {
 	return keys
 }
 
-// Revived returns a key that s publishes and that is gone from c, and whether there is one.
-func (c Compared) Revived(s keystore.KeySet) (keystore.KeyID, bool) { return c.revived(published(s)) }
-
-func (c Compared) revived(keys []keystore.VerificationKey) (keystore.KeyID, bool) {
+// revived returns those of the keys that are gone from c.
+func (c Compared) revived(keys []keystore.VerificationKey) (ids []keystore.KeyID) {
 	for _, k := range keys {
 		if slices.ContainsFunc(c.Gone, func(g Key) bool { return keystore.Gone{ID: g.ID, Fingerprint: g.Fingerprint}.Bars(k) }) {
-			return k.ID(), true
+			ids = append(ids, k.ID())
 		}
 	}
-	return "", false
+	return ids
+}
+
+// Older says how a stored key set is older than the newest version that an upload was compared with.
+type Older struct {
+	Stored   int64            `json:"storedGeneration"`
+	Recorded int64            `json:"recordedGeneration"`
+	Revived  []keystore.KeyID `json:"revived,omitempty"` // published keys that are gone from the recorded version
+}
+
+// Older returns how s is older than the newest version that an upload was compared with; nil if it is not. Two stores that were changed apart
+// from each other may have one generation, and one that was put back and changed since a later one: of these, keys that are gone tell.
+func (r Record) Older(s keystore.KeySet) *Older {
+	newest := r.NewestCompared()
+	if newest == nil {
+		return nil
+	}
+	o := Older{s.Generation(), newest.Generation, newest.revived(published(s))}
+	another := newest.Generation == s.Generation() && newest.Digest != "" && newest.Digest != ComparedWith(s).Digest
+	if newest.Generation > s.Generation() || another || len(o.Revived) > 0 {
+		return &o
+	}
+	return nil
 }
 
 // ReadBack returns the look that a JWKS read back at a time is. It is complete: a JWKS that is held has one place.
@@ -140,7 +160,7 @@ func (r Record) newestWith(l Look) *Compared {
 	if was == nil || l.Upload.Forced {
 		return is
 	}
-	if _, revives := was.revived(is.published); revives {
+	if len(was.revived(is.published)) > 0 {
 		return was
 	}
 	if is.Generation > was.Generation || is.Generation == was.Generation && was.Digest == "" {

@@ -93,7 +93,7 @@ func TestACopyIsReplacedAsTheCheckSays(t *testing.T) {
 		want    iam.Problem
 	}{
 		{"", nil, 0},
-		{iam.ReplaceAdding, nil, iam.UnknownCopy},
+		{iam.ReplaceUnrecorded, nil, iam.UnknownCopy},
 		{iam.ReplaceNothing, nil, iam.UnknownCopy},
 		{"", older, 0},
 	} {

@@ -258,6 +258,8 @@ func copyCauses() []Cause {
 	const sync = "upload the published keys and read them back: keypost gcp sync-keys ISSUER"
 	return []Cause{
 		{"copy-behind", "copies", "a relying party holds an upload that lacks a published key", []Answer{{GCP, "invalid_grant"}}, "tokens signed with it are refused there, and gates stay closed", sync},
+		{"copy-newer", "copies", "the store has an older key set than the one that an upload was compared with", nil, "a replica is behind or a backup was put back, and to upload its keys may bring back one that was revoked",
+			"do not upload: name the store that has the newest key set (keypost verify ISSUER --store STORE), or put that version back; only if this store is the newest all the same: keypost gcp sync-keys ISSUER --force"},
 		{"copy-ahead", "copies", "a relying party holds an upload with a key that is not published", nil, "tokens signed with it are accepted there",
 			sync + "; a key that nobody knows was uploaded by somebody else: find out who may change the provider"},
 		{"copy-intruded", "copies", "a relying party held an upload with a key that the store never had", nil, "whoever uploaded it could make tokens of their own that were accepted there",

@@ -231,8 +231,8 @@ type Replace string
 
 // The zero Replace is everything: the keys are known to be newer.
 const (
-	ReplaceAdding  Replace = "adding"  // keys are added, and none is taken away: nothing was recorded of the copy
-	ReplaceNothing Replace = "nothing" // nobody knows what was recorded of it
+	ReplaceUnrecorded Replace = "unrecorded" // nothing, as nothing was recorded of the copy
+	ReplaceNothing    Replace = "nothing"    // nothing, as nobody knows what was recorded of it
 )
 
 // Account is a service account as it should be, with its roles and those who may impersonate it.

@@ -151,7 +151,7 @@ func TestOtherIssuerInADeletedPool(t *testing.T) {
 // nothing there tells that from a provider by which a cluster lives. It was said before the first write, and the error says it where there is
 // one; the next run refuses what could be a live one's, and ends it with Adopt.
 func TestStoppedRevival(t *testing.T) {
-	for _, replace := range []iam.Replace{"", iam.ReplaceAdding, iam.ReplaceNothing} {
+	for _, replace := range []iam.Replace{"", iam.ReplaceUnrecorded, iam.ReplaceNothing} {
 		for _, other := range []bool{false, true} {
 			for _, gone := range []string{poolPath, poolPath + "/providers/demo"} {
 				for _, revive := range []bool{false, true} {

@@ -207,14 +207,18 @@ func TestUploadTakesKeysWithoutAlgorithm(t *testing.T) {
 	}
 }
 
-// Of a copy of which nothing was recorded no key is taken away: of one that no gate can read, none that may be there.
-func TestAnUnknownCopyIsOnlyAddedTo(t *testing.T) {
+// Of a copy of which nothing was recorded no key is taken away, of one that no gate can read none that may be there; and none is added to
+// it, which may have been revoked.
+func TestAnUnknownCopyIsLeft(t *testing.T) {
 	const key = `{"kty":"EC","alg":"ES256","use":"sig","kid":%q,"crv":"P-256","x":"MKBCTNIcKUSDii11ySs3526iDZ8AiTo7Tu6KPAqv7D4","y":"4Etl6SRW2YiLUrN5vfvVHuhp7x8PxltmWWlbbM4IFyM"}`
 	jwks := func(form, kid string) string { return `{"keys":[` + fmt.Sprintf(form, kid) + `]}` }
 	one := jwks(key, "k1")
+	two := strings.TrimSuffix(one, "]}") + "," + fmt.Sprintf(key, "k2") + "]}"
 	for _, tt := range []struct{ want, held, lost string }{
 		{one, one, ""},
 		{jwks(key, "k2"), one, "(k1)"},
+		{two, one, "without keys that the store publishes (k2)"},
+		{one, two, "(k2)"},
 		{one, jwks(rsaKey, "k1"), "(k1)"}, // weak, so that no gate takes it
 		{jwks(rsaKey, "k1"), one, "(k1)"}, // whose material is not known to be the same
 		{one, one[:len(one)-1] + `,"keys":[` + fmt.Sprintf(key, "k2") + `]}`, "(k2)"}, // of two lists one counts, nobody knows which
@@ -236,7 +240,7 @@ func TestAnUnknownCopyIsOnlyAddedTo(t *testing.T) {
 				check(t, err)
 				return string(answer)
 			}}.client()
-			want.Provider.JWKS, want.Provider.Replace = []byte(tt.want), iam.ReplaceAdding
+			want.Provider.JWKS, want.Provider.Replace = []byte(tt.want), iam.ReplaceUnrecorded
 			_, err := c.Plan(t.Context(), want)
 			if (problemOf(err) == iam.UnknownCopy) != (tt.lost != "") || err != nil && (!strings.Contains(err.Error(), tt.lost) || strings.Contains(err.Error(), "secret")) {
 				t.Errorf("%s instead of %s: %v, want %q", tt.want, tt.held, err, tt.lost)

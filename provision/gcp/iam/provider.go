@@ -355,10 +355,14 @@ func (w Provider) unknownCopy(want string, have *providerState) string {
 	switch w.Replace {
 	case ReplaceNothing:
 		return fmt.Sprintf("provider %s holds a copy of other keys than the store publishes, and nothing says whether the store is behind it: its keys may have been revoked since", w.ID)
-	case ReplaceAdding:
+	case ReplaceUnrecorded:
 		if lost := lostKeys(want, held); len(lost) > 0 {
 			return fmt.Sprintf("provider %s holds keys that the store does not publish (%s), and nothing was recorded of that copy: the store may be behind it, or another's",
 				w.ID, text.List(lost, 3))
+		}
+		if more := lostKeys(held, want); len(more) > 0 {
+			return fmt.Sprintf("provider %s holds a copy without keys that the store publishes (%s), and nothing was recorded of that copy: the store may be behind it, and they may have been revoked since",
+				w.ID, text.List(more, 3))
 		}
 	}
 	return ""

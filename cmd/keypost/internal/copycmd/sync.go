@@ -72,6 +72,9 @@ func NewCmdSync(f *cli.Factory, cloud Cloud) *cobra.Command {
 // NewestHint goes with an [upload.BehindError] or an [upload.UnknownError], and a command.
 const NewestHint = "if this store is the newest all the same (the key set was made anew, or somebody wrote a reading that is not true): %s"
 
+// unrecordedHint goes with an [upload.UnrecordedError], and a command.
+const unrecordedHint = "name the place where the uploads of this copy were recorded before (--observations); if there is none, and this store is the newest: %s"
+
 // Setting returns the command that changes the relying parties of a key set's policy, and its reach if that is no more that of copies.
 func Setting(n keystore.Name, had, want keystore.Policy) cli.Command {
 	c := cli.Command{"issuer", "set", string(n)}
@@ -132,7 +135,7 @@ func (o *syncOptions) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	u := upload.Uploader{Store: st, Records: records, By: o.By, Force: o.force, Adopt: o.adopt}
+	u := upload.Uploader{Store: st, Records: records, Place: o.Observations, By: o.By, Force: o.force, Adopt: o.adopt}
 	rows, failed := []synced{}, []error{}
 	p := o.Progress("uploading", "copies")
 	p.Of(len(list))
@@ -253,8 +256,11 @@ func (o *syncOptions) sync(ctx context.Context, u upload.Uploader, w work) (sync
 		c = unopened{err}
 	}
 	r, err := u.Sync(ctx, w.set.Name(), w.party, c)
-	if unsure(err) {
-		err = cli.WithHint(err, NewestHint, append(cli.SyncCommandOf(o.cloud.Kind, w.set.Name()), "--force"))
+	switch again := append(cli.SyncCommandOf(o.cloud.Kind, w.set.Name()), "--force"); {
+	case unrecorded(err):
+		err = cli.WithHint(err, unrecordedHint, again)
+	case unsure(err):
+		err = cli.WithHint(err, NewestHint, again)
 	}
 	if _, is := errors.AsType[*upload.RefusedError](err); is {
 		row.Refused = err.Error()
@@ -287,6 +293,12 @@ func unsure(err error) bool {
 	_, behind := errors.AsType[*upload.BehindError](err)
 	_, unknown := errors.AsType[*upload.UnknownError](err)
 	return behind || unknown
+}
+
+// unrecorded reports whether nothing was uploaded since nothing was recorded of the copy.
+func unrecorded(err error) bool {
+	_, is := errors.AsType[*upload.UnrecordedError](err)
+	return is
 }
 
 // revived adds to an error about a relying party that takes no token what changes that, unless it says so itself.

@@ -135,7 +135,7 @@ func (r *run) checkUpload(ctx context.Context, stored keystore.KeySet, party str
 	}
 	records, err := r.OpenObservations(ctx)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && stored.Name() == "" { // nothing was recorded yet
-		return iam.ReplaceAdding, nil
+		return iam.ReplaceUnrecorded, nil
 	}
 	if err != nil {
 		return "", err
@@ -149,7 +149,7 @@ func (r *run) checkUpload(ctx context.Context, stored keystore.KeySet, party str
 		return iam.ReplaceNothing, nil
 	}
 	if !compared {
-		return iam.ReplaceAdding, nil
+		return iam.ReplaceUnrecorded, nil
 	}
 	return "", r.look(ctx, stored, party)
 }

@@ -35,7 +35,7 @@ func (r *run) hinted(err error) error {
 			if r.Observations == "" {
 				return hint("say where gcp sync-keys records (--observations URL); without such a place, and if this store is the newest: --adopt, which also ends a run that was stopped while it brought this provider back")
 			}
-			return hint("is it this store that has the newest keys of %s (--store)? If so: --adopt, which also ends a run that was stopped while it brought this provider back", r.IssuerURL)
+			return hint("is %s where gcp sync-keys recorded this copy (--observations), and is it this store that has the newest keys of %s (--store)? If so: --adopt, which also ends a run that was stopped while it brought this provider back", r.Observations, r.IssuerURL)
 		case iam.PoolUnusable:
 			return hint("which pools there are: gcloud iam workload-identity-pools list --location global --project %s; to make this one or bring it back: %s", cli.Quoted(r.Project), cli.Command{"gcp", "create-workload-identity-pool", "--name", r.PoolID, "--project", r.Project})
 		}

@@ -84,7 +84,7 @@ func (f *migrateFlags) hinted(err error) error {
 				append(f.createAccounts(cmp.Or(f.from, f.Name), f.cloud.Path(".")), "--adopt"))
 		case iam.UnknownCopy: // there is no --adopt here
 			return cli.WithHint(err, "say where gcp sync-keys records (--observations URL), and the store that has the newest keys (--store); if this is the newest: %s",
-				cli.Command{"gcp", "sync-keys", f.IssuerURL, "--adopt"})
+				cli.Command{"gcp", "sync-keys", f.IssuerURL, "--adopt", "--force"})
 		case iam.OtherIssuer:
 			id := iam.ProviderID{Project: f.Project, Pool: cmp.Or(f.PoolID, f.Name), Provider: cmp.Or(f.ProviderID, iam.SecondProviderID(f.Name, f.IssuerURL))}
 			there := iam.Registered{IssuerURL: f.IssuerURL, Uploaded: f.Upload, Installation: f.Name}
