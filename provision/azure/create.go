@@ -69,7 +69,8 @@ func (c *creation) Check(key keystore.VerificationKey) error {
 	return errors.Join(c.o.check(c.set.identities), checkPart("issuer URL", c.IssuerURL), checkKey(key))
 }
 
-// checkIssuer looks, before anybody is called, for the key set of an issuer that is published already, and checks its keys.
+// checkIssuer looks, before anybody is called, for the key set of an issuer that is published already, and checks that Entra can read
+// its keys, and takes them.
 func (r *run) checkIssuer(ctx context.Context) error {
 	if r.Store.Open == nil {
 		r.Warn("the algorithm of the cluster's keys was not checked, as no store was given (--store): Entra takes tokens signed with RS256 alone")
@@ -81,6 +82,9 @@ func (r *run) checkIssuer(ctx context.Context) error {
 	}
 	set, published := stored.InUse(r.IssuerURL)
 	r.unknown = !published
+	if err := install.CheckReadable(set, r.IssuerURL); err != nil {
+		return err
+	}
 	for _, k := range set.Keys() {
 		if k.State == keystore.Retired {
 			continue

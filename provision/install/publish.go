@@ -211,14 +211,18 @@ func (r *Run) publish(ctx context.Context, p *Publication, check func(keystore.K
 	return nil
 }
 
-// checkReadable returns an error if nobody can read the documents of the stored key set: what is to fetch keys there finds none, and
-// without this a run would wait for them and then give up.
-func (p *Publication) checkReadable() error {
-	if !p.Found() || p.Stored.Policy().Reach != keystore.ReachCopies {
+// checkReadable returns the error of [CheckReadable] for the stored key set, if there is one: without this a run would wait for keys
+// that are nowhere to be read, and then give up.
+func (p *Publication) checkReadable() error { return CheckReadable(p.Stored, p.URL) }
+
+// CheckReadable returns an error if nobody can read the documents of a key set, the zero one for none: what is to fetch keys from url
+// finds none there.
+func CheckReadable(s keystore.KeySet, url string) error {
+	if s.Policy().Reach != keystore.ReachCopies {
 		return nil
 	}
-	return &Error{Problem: OnlyCopies, KeySet: p.Stored.Name(), Err: fmt.Errorf("the policy of key set %q says that nobody can read its documents (reach copies), "+
-		"and the keys would have to be fetched from %s", p.Stored.Name(), p.URL)}
+	return &Error{Problem: OnlyCopies, KeySet: s.Name(), Err: fmt.Errorf("the policy of key set %q says that nobody can read its documents (reach copies), "+
+		"and the keys would have to be fetched from %s", s.Name(), url)}
 }
 
 // checkKey returns an error unless the cluster may sign with its key, now or after a promotion. Tokens signed with another
