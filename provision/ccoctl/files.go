@@ -2,6 +2,7 @@ package ccoctl
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"path/filepath"
@@ -103,15 +104,18 @@ spec:
 const maxManifest = 64 << 10
 
 // IssuerIn returns the issuer URL in the [AuthenticationFile] of an output directory, which says whose directory it is. It is empty
-// where there is no such file, and where it cannot be read as one.
-func IssuerIn(dir string) string {
+// where there is no such file, and where the file has none. The error is about one that cannot be read: it may be anybody's.
+func IssuerIn(dir string) (string, error) {
 	data, err := regular.Read(filepath.Join(dir, filepath.FromSlash(AuthenticationFile("").Name)), maxManifest)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && len(data) == 0 {
+		return "", nil
+	}
 	if err != nil {
-		return ""
+		return "", err
 	}
 	asJSON, _, err := strictyaml.ToJSON(data, maxManifest)
 	if err != nil {
-		return ""
+		return "", err
 	}
 	var manifest struct {
 		Spec struct {
@@ -119,9 +123,9 @@ func IssuerIn(dir string) string {
 		} `json:"spec"`
 	}
 	if json.Unmarshal(asJSON, &manifest) != nil {
-		return ""
+		return "", errors.New("it has something else than text in the place of spec.serviceAccountIssuer")
 	}
-	return manifest.Spec.ServiceAccountIssuer
+	return manifest.Spec.ServiceAccountIssuer, nil
 }
 
 // DiscoveryFile returns the dry-run file of a discovery document.

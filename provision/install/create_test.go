@@ -1,6 +1,7 @@
 package install_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -133,7 +134,8 @@ func TestCreateInAnyCloud(t *testing.T) {
 	}
 }
 
-// Manifests of another issuer's cluster are not replaced, in no mode, and nobody is asked. What is no such manifest says nothing.
+// Manifests of another issuer's cluster are not replaced, in no mode, and nobody is asked. One that cannot be read
+// may be anybody's.
 func TestCreateInAnothersDirectory(t *testing.T) {
 	const foreign = "https://oidc.example.com/foreign"
 	for _, tt := range []struct {
@@ -141,13 +143,20 @@ func TestCreateInAnothersDirectory(t *testing.T) {
 		manifest string
 		adopt    bool
 		refused  bool
+		said     string // in the error; empty for the other issuer's URL
 	}{
 		{name: "another issuer", manifest: string(ccoctl.AuthenticationFile(foreign).Data), refused: true},
 		{name: "another issuer, as others write it", manifest: "# ours\nspec: {serviceAccountIssuer: \"" + foreign + "\"}\n", refused: true},
 		{name: "the cluster moves from there", manifest: string(ccoctl.AuthenticationFile(foreign).Data), adopt: true},
 		{name: "the same issuer", manifest: string(ccoctl.AuthenticationFile(newSky(t, install.Apply).IssuerURL).Data)},
 		{name: "no issuer", manifest: "kind: Authentication\n"},
-		{name: "rubbish", manifest: "{"},
+		{name: "an empty file", manifest: ""},
+		{name: "rubbish", manifest: "{", refused: true, said: "cannot be read, so that nothing says of which cluster the manifests are"},
+		{name: "two documents", manifest: string(ccoctl.AuthenticationFile(foreign).Data) + "\n---\n", refused: true, said: "cannot be read"},
+		{name: "a character that YAML has not", manifest: string(ccoctl.AuthenticationFile(foreign).Data) + "\n#\x00\n", refused: true, said: "cannot be read"},
+		{name: "a long comment", manifest: string(ccoctl.AuthenticationFile(foreign).Data) + "\n#" + strings.Repeat("x", 70<<10), refused: true, said: "is larger than 65536 bytes"},
+		{name: "a list in its place", manifest: "spec: {serviceAccountIssuer: [" + foreign + "]}\n", refused: true, said: "cannot be read"},
+		{name: "rubbish that is to be replaced", manifest: "{", adopt: true},
 	} {
 		for _, m := range []install.Mode{install.Apply, install.Preview, install.DryRun} {
 			t.Run(fmt.Sprint(tt.name, m), func(t *testing.T) {
@@ -163,7 +172,7 @@ func TestCreateInAnothersDirectory(t *testing.T) {
 					return
 				}
 				e, is := errors.AsType[*install.Error](err)
-				if !is || e.Problem != install.OthersDir || e.File != d.Path(file.Name) || !strings.Contains(err.Error(), foreign) {
+				if !is || e.Problem != install.OthersDir || e.File != d.Path(file.Name) || !strings.Contains(err.Error(), cmp.Or(tt.said, foreign)) || strings.Contains(err.Error(), "\n") {
 					t.Errorf("error %v, want one of %s", err, d.Path(file.Name))
 				}
 				if len(s.calls) > 0 {

@@ -17,16 +17,22 @@ import (
 // cluster's: its manifests would be replaced one by one, and an installer that takes them from there would give that cluster what is this
 // one's. The names of the files do not say whose they are: the manifest that has the cluster's issuer URL does. The URL has to be one of
 // those given, of which the last is this cluster's, and those before it are what a move leaves. Without such a manifest the directory is
-// nobody's; and an empty URL among those given stands for any. Every verb that writes files calls it before it changes anything.
+// nobody's, and with one that cannot be read another cluster's; and an empty URL among those given stands for any. Every verb that writes files calls it before it changes anything.
 func (r *Run) CheckDir(adopt bool, issuerURLs ...string) error {
 	if err := ccoctl.CheckDir(r.Dir); err != nil {
 		return err
 	}
-	had := ccoctl.IssuerIn(r.Dir)
-	if had == "" || adopt || slices.Contains(issuerURLs, had) || slices.Contains(issuerURLs, "") {
+	if adopt || slices.Contains(issuerURLs, "") {
 		return nil
 	}
 	file := path(r.Dir, ccoctl.AuthenticationFile("").Name)
+	had, err := ccoctl.IssuerIn(r.Dir)
+	if err != nil {
+		return &Error{Problem: OthersDir, File: file, Err: fmt.Errorf("%s cannot be read, so that nothing says of which cluster the manifests are that would be replaced: %w", file, err)}
+	}
+	if had == "" || slices.Contains(issuerURLs, had) {
+		return nil
+	}
 	return &Error{Problem: OthersDir, File: file, Err: fmt.Errorf("%s has the issuer URL %s, so that the manifests of its cluster would be replaced by those for %s",
 		file, text.OneLine(had, 300), issuerURLs[len(issuerURLs)-1])}
 }
