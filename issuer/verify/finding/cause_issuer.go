@@ -266,7 +266,7 @@ func copyCauses() []Cause {
 			"find out in the cloud's audit log who changed the provider and what was done with such tokens, and take the right to change it away; told for 31 days after the key was read last"},
 		{"copy-unread", "copies", "nothing was read back of an upload that the policy names, or not the last time", nil, "nobody knows which keys the relying party goes by, and gates stay closed", sync},
 		{"copy-refused", "copies", "a relying party that holds an upload takes no token at all", nil, "it is disabled, deleted or another issuer's, and every token is refused there",
-			"enable it or bring it back, with the published keys: keypost gcp create-workload-identity-provider --name INSTALLATION --project PROJECT --workload-identity-pool POOL --workload-identity-provider PROVIDER --issuer-url URL --key-storage-method pool-jwk-file (--adopt too where it trusts another issuer); what it is, and this command in full, is printed by keypost gcp sync-keys ISSUER, which is to be run again afterwards"},
+			"enable it or bring it back, with the published keys: keypost gcp create-workload-identity-provider --name INSTALLATION --project PROJECT --workload-identity-pool POOL --workload-identity-provider PROVIDER --issuer-url URL --key-storage-method pool-jwk-file (--adopt too where it trusts another issuer), and before that its pool, where that is deleted or disabled: keypost gcp create-workload-identity-pool --name POOL --project PROJECT; what it is, and these commands in full, is printed by keypost gcp sync-keys ISSUER, which is to be run again afterwards"},
 		{"copies-unknown", "copies", "what was read back of uploads is not known here", nil, "", "name the place where readings are recorded: keypost verify ISSUER --observations URL"},
 	}
 }

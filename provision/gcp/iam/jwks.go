@@ -184,13 +184,17 @@ type Uploaded struct {
 	JWKS     []byte // nil if Google fetches the keys of the issuer
 	Provider Registered
 	Disabled bool   // it takes no token until it is enabled
-	Pool     string // why no provider of the pool takes a token, "is disabled"; empty if they do, or if nobody may read it
+	Pool     string // why no provider of the pool takes a token, "is disabled"; empty if they do, or if nobody may read it; also with the problem [NoProvider]
 }
 
 // UploadedKeys returns what was uploaded to a provider. One that is disabled has keys like any other: they count once it is enabled. The
 // error about one that is deleted, and that Google still keeps, is an [*UnusableError].
 func (c *Client) UploadedKeys(ctx context.Context, pool, provider string) (Uploaded, error) {
 	have, err := c.readUploaded(ctx, pool, provider)
+	if rest.Is(err, NoProvider) {
+		trouble, _ := c.poolTrouble(ctx, pool) // of which the error says nothing
+		return Uploaded{Pool: trouble}, err
+	}
 	if err != nil {
 		return Uploaded{}, err
 	}
@@ -215,9 +219,11 @@ func (c *Client) poolTrouble(ctx context.Context, pool string) (string, error) {
 		return "", nil
 	case err != nil:
 		return "", err
-	case of != nil && of.State == deleted:
+	case of == nil:
+		return "is not there", nil
+	case of.State == deleted:
 		return "is deleted", nil
-	case of != nil && of.Disabled:
+	case of.Disabled:
 		return "is disabled", nil
 	}
 	return "", nil

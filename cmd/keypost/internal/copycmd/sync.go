@@ -26,8 +26,9 @@ type Cloud struct {
 	Name string // for people
 	// Open returns a copy. It calls nobody that a mistyped place would call.
 	Open func(ctx context.Context, to Target) (upload.Copy, error)
-	// Revive returns the command after which a relying party that takes no token of the key set takes them; nil if there is none.
-	Revive func(to Target) cli.Command
+	// Revive returns the commands, one after another, after which a relying party that takes no token of the key set takes them; none if
+	// there are none.
+	Revive func(to Target) cli.Commands
 }
 
 // Target is a copy that a key set's policy names.
@@ -304,7 +305,7 @@ func unrecorded(err error) bool {
 // revived adds to an error about a relying party that takes no token what changes that, unless it says so itself.
 func (o *syncOptions) revived(err error, to Target) error {
 	c := o.cloud.Revive(to)
-	if _, is := errors.AsType[*cli.HintedError](err); is || c == nil {
+	if _, is := errors.AsType[*cli.HintedError](err); is || len(c) == 0 {
 		return err
 	}
 	return cli.WithHint(err, "to have it take tokens of key set %q again: %s", to.KeySet, c)

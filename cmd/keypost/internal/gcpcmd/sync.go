@@ -38,7 +38,7 @@ func (o providers) open(ctx context.Context, to copycmd.Target) (upload.Copy, er
 	}
 	p := o.projects[id.Project]
 	if p == nil {
-		p = &project{seen: map[iam.ProviderID]iam.Registered{}}
+		p = &project{seen: map[iam.ProviderID]iam.Registered{}, pools: map[iam.ProviderID]string{}}
 		p.client, err = iam.Open(ctx, iam.Access{
 			Project: id.Project, Transport: &p.dates, OnWait: func(w cloud.Wait) { o.Notice("%v", w) },
 		})
@@ -50,16 +50,23 @@ func (o providers) open(ctx context.Context, to copycmd.Target) (upload.Copy, er
 	return &provider{project: p, id: id, to: to}, nil
 }
 
-func (o providers) revive(to copycmd.Target) cli.Command {
+func (o providers) revive(to copycmd.Target) cli.Commands {
 	id, err := iam.ParseProvider(to.Place)
 	if err != nil {
 		return nil
 	}
-	of := iam.Registered{}
-	if p := o.projects[id.Project]; p != nil {
-		of = p.seen[id]
+	p := o.projects[id.Project]
+	if p == nil {
+		p = &project{}
 	}
-	return revive(id, to, of)
+	c := revive(id, to, p.seen[id])
+	switch {
+	case c == nil:
+		return nil
+	case p.pools[id] != "": // without its pool no provider is made, and none comes back
+		return cli.Commands{pool(id), c}
+	}
+	return cli.Commands{c}
 }
 
 // revive returns the command that makes a provider anew, brings it back or enables it, with a copy of the keys, for the installation that
@@ -84,11 +91,17 @@ func revive(id iam.ProviderID, to copycmd.Target, of iam.Registered) cli.Command
 	return c
 }
 
+// pool returns the command that makes the pool of a provider, brings it back or enables it.
+func pool(id iam.ProviderID) cli.Command {
+	return cli.Command{"gcp", "create-workload-identity-pool", "--name", id.Pool, "--project", id.Project}
+}
+
 // project is one that is open, what its clock says, and its providers as they were read last.
 type project struct {
 	client *iam.Client
 	dates  dates
 	seen   map[iam.ProviderID]iam.Registered
+	pools  map[iam.ProviderID]string // of those that are gone: what is wrong with the pool, if anything is
 }
 
 // provider implements [upload.Copy].
@@ -123,6 +136,7 @@ func (p *provider) Read(ctx context.Context) (upload.Reading, error) {
 		p.project.seen[p.id] = e.Provider
 	}
 	if e, is := errors.AsType[*iam.Error](err); is && e.Problem == iam.NoProvider {
+		p.project.pools[p.id] = held.Pool
 		return upload.Reading{}, &upload.RefusedError{Err: err}
 	}
 	if err != nil {
@@ -132,7 +146,7 @@ func (p *provider) Read(ctx context.Context) (upload.Reading, error) {
 	switch {
 	case held.Pool != "":
 		refused = cli.WithHint(fmt.Errorf("the pool of %s %s: none of its providers takes a token, whatever keys they have, until that is undone", p.id, held.Pool),
-			"to bring the pool back: %s", cli.Command{"gcp", "create-workload-identity-pool", "--name", p.id.Pool, "--project", p.id.Project})
+			"to bring the pool back: %s", pool(p.id))
 	case held.Disabled:
 		refused = fmt.Errorf("%s is disabled: it takes no token, whatever keys it has, until it is enabled", p.id)
 	}
