@@ -63,6 +63,7 @@ type Uploader struct {
 	By      string           // who it is, for the record
 	Now     func() time.Time // nil for the clock of this machine
 	Force   bool             // upload also what is older than a version that was compared, and take it for the newest
+	Rival   error            // another key set has the copy too, or its issuer URL: no key is added to it, and this is the error; nil = none has
 	Adopt   bool             // a copy that never had a key of the key set was another's: what it has is no intrusion, and is replaced
 }
 
@@ -95,8 +96,15 @@ func (u Uploader) Sync(ctx context.Context, n keystore.Name, party string, c Cop
 // run is one upload.
 type run struct {
 	Uploader
-	to Copy
+	to   Copy
+	adds keystore.KeyID // a published key that the copy lacked when it was read last; empty if there was none
 	Result
+}
+
+// Refuse records that a copy is not brought up to date, and why.
+func (u Uploader) Refuse(ctx context.Context, n keystore.Name, party string, why error) error {
+	r := run{Uploader: u, Result: Result{Party: party}}
+	return r.failed(ctx, n, why)
 }
 
 func (u *run) sync(ctx context.Context, n keystore.Name) error {
@@ -259,6 +267,9 @@ func (u *run) once(ctx context.Context, s keystore.KeySet) error {
 	if err != nil || same {
 		return err
 	}
+	if u.Rival != nil && u.adds != "" {
+		return errors.Join(u.Rival, u.failed(ctx, s.Name(), u.Rival))
+	}
 	// A run that is killed now leaves a reading that may not be true any more, and says so.
 	began := u.failed(ctx, s.Name(), fmt.Errorf("%s began to upload generation %d, and nobody has read the copy back since", cmp.Or(u.By, "somebody unnamed"), s.Generation()))
 	if err := u.to.Upload(ctx, jwks); err != nil {
@@ -280,6 +291,8 @@ func (u *run) once(ctx context.Context, s keystore.KeySet) error {
 func (u *run) unrecorded(ctx context.Context, s keystore.KeySet, jwks []byte, lost *unrecordedError) error {
 	r, err := u.Records.Load(ctx, s.Name(), observation.Place{Issuer: u.Party})
 	switch {
+	case u.Rival != nil && u.adds != "":
+		return errors.Join(lost, u.Rival)
 	case u.Force || errors.Is(err, keystore.ErrNotFound):
 	case err != nil && lost.lacks != "":
 		return &UnknownError{s.Name(), lost.lacks, err}
@@ -307,13 +320,18 @@ func (u *run) read(ctx context.Context, s keystore.KeySet, uploaded time.Time) (
 	if err != nil {
 		held = nil // for gates it has no key, and the relying party may read it otherwise
 	}
+	u.adds = lacking(s, held)
+	lacks := u.adds
+	if hasNoKey(reading.JWKS) {
+		lacks = ""
+	}
 	sum := sha256.Sum256(reading.JWKS)
 	look := observation.ReadBack(at, observation.Upload{By: u.By, Uploaded: uploaded, Digest: hex.EncodeToString(sum[:]), Generation: s.Generation(),
 		Unreadable: err != nil && !hasNoKey(reading.JWKS), Compared: observation.ComparedWith(s), Forced: u.Force}, held)
 	was, errWas := u.Records.Load(ctx, s.Name(), observation.Place{Issuer: u.Party})
 	u.findStrangers(s, &look, was)
 	if errWas == nil || errors.Is(errWas, keystore.ErrNotFound) { // else see [UnknownError]
-		if e := u.unvouched(s, look, was, lacking(s, held, reading.JWKS)); e != nil { // before it is recorded, which would vouch for the next run
+		if e := u.unvouched(s, look, was, lacks); e != nil { // before it is recorded, which would vouch for the next run
 			return false, errors.Join(e, u.failed(ctx, s.Name(), e))
 		}
 	}
@@ -322,7 +340,7 @@ func (u *run) read(ctx context.Context, s keystore.KeySet, uploaded time.Time) (
 		look.ClockAhead = &ahead
 	}
 	unrecorded := func(err error) error {
-		return &unrecordedError{error: err, same: sameKeys(s, held), lacks: lacking(s, held, reading.JWKS)}
+		return &unrecordedError{error: err, same: sameKeys(s, held), lacks: lacks}
 	}
 	r, err := u.Records.Add(ctx, s.Name(), observation.Place{Issuer: u.Party}, look)
 	if err != nil {
@@ -410,11 +428,8 @@ type unrecordedError struct {
 
 func (e *unrecordedError) Unwrap() error { return e.error }
 
-// lacking returns a published key of s that is not among those held of a JWKS with keys, by kid and material; empty if there is none.
-func lacking(s keystore.KeySet, held []keystore.VerificationKey, jwks []byte) keystore.KeyID {
-	if hasNoKey(jwks) {
-		return ""
-	}
+// lacking returns a published key of s that is not held, by kid and material; empty if there is none.
+func lacking(s keystore.KeySet, held []keystore.VerificationKey) keystore.KeyID {
 	for _, k := range s.Keys() {
 		if !slices.ContainsFunc(held, func(h keystore.VerificationKey) bool { return h.ID() == k.ID() && h.Fingerprint() == k.Fingerprint() }) {
 			return k.ID()

@@ -622,3 +622,47 @@ func TestAnIntruderInAFormThatIsNotRead(t *testing.T) {
 		}
 	}
 }
+
+// Where another key set has the copy too, and nobody knows whose it is, no key is added to it: neither to what it holds nor to a new one. A key
+// that was revoked is taken away all the same, also where that cannot be recorded.
+func TestNoKeyIsAddedToACopyOfTwo(t *testing.T) {
+	w, c := newWorld(t, named()), empty()
+	w.synced(c)
+	held := string(c.jwks)
+	id := w.add()
+	w.u.Rival = errors.New("another key set names it too")
+	refused := func(w *world, c *fake) {
+		t.Helper()
+		before := string(c.jwks)
+		if r, err := w.sync(c); !errors.Is(err, w.u.Rival) || r.Uploaded || string(c.jwks) != before {
+			t.Errorf("uploaded %t, %v", r.Uploaded, err)
+		}
+	}
+	refused(w, c)
+	if said := w.copy().Failure(); !strings.Contains(said, "another key set names it too") {
+		t.Errorf("the record says %q", said)
+	}
+	refused(w, empty())
+	w.u.Force, w.u.Adopt = true, true
+	refused(w, c)
+	unrecorded := *w
+	unrecorded.u.Records = observation.NewStore(readOnly{storetest.NewMemory(t)})
+	refused(&unrecorded, c)
+
+	w.u.Rival, w.u.Force, w.u.Adopt = nil, false, false
+	w.synced(c)
+	with := c.jwks
+	w.revoke(id)
+	w.u.Rival = errors.New("another key set names it too")
+	if r, err := w.sync(c); err != nil || !r.Uploaded || string(c.jwks) != held {
+		t.Errorf("a revocation: uploaded %t, %v", r.Uploaded, err)
+	}
+	unrecorded.u = w.u
+	unrecorded.u.Records, c.jwks = observation.NewStore(readOnly{storetest.NewMemory(t)}), with
+	if _, err := unrecorded.sync(c); err == nil || string(c.jwks) != held {
+		t.Errorf("a revocation that is not recorded: %v, it holds %s", err, c.jwks)
+	}
+	if r, err := w.sync(c); err != nil || r.Uploaded {
+		t.Errorf("what is published: uploaded %t, %v", r.Uploaded, err)
+	}
+}

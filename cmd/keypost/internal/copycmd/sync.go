@@ -17,6 +17,7 @@ import (
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/issuer/upload"
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/catalog"
 	"github.com/keypost/keypost/keystore/observation"
 )
 
@@ -107,10 +108,16 @@ type synced struct {
 
 // work is a copy to bring up to date.
 type work struct {
-	set   keystore.KeySet
-	party string
-	rival error // another key set claims what is this one's
-	doubt error // one that cannot be read may
+	set    keystore.KeySet
+	party  string
+	rivals []rival
+	doubt  error // a key set that cannot be read may be a rival
+}
+
+// rival is another key set that claims what is this one's.
+type rival struct {
+	name   keystore.Name
+	claims string // what, as a sentence
 }
 
 func (o *syncOptions) run(ctx context.Context, args []string) error {
@@ -199,23 +206,20 @@ func (o *syncOptions) compare(ctx context.Context, st keystore.Reader, list []wo
 		return nil
 	}
 	for i, w := range list {
-		list[i].rival = unreadRival(w, c.CheckUnread(w.set.Issuers(), true))
-		list[i].doubt = unreadRival(w, c.CheckUnread(w.set.Issuers(), false))
+		err := c.CheckUnread(w.set.Issuers(), true)
+		if e, is := errors.AsType[*catalog.UnreadError](err); is {
+			list[i].rivals = append(list[i].rivals, rival{e.Name, fmt.Sprintf("key set %q, which is broken (%v), has an issuer URL of key set %q too", e.Name, e.Err, w.set.Name())})
+		}
+		if err := c.CheckUnread(w.set.Issuers(), false); err != nil {
+			list[i].doubt = fmt.Errorf("nothing is uploaded to %s: %w", w.party, err)
+		}
 		for _, other := range c.Sets {
-			if list[i].rival == nil && other.Name() != w.set.Name() && !other.Withdrawn() {
-				list[i].rival = rival(w, other)
+			if claims := claimed(w, other); claims != "" && other.Name() != w.set.Name() && !other.Withdrawn() {
+				list[i].rivals = append(list[i].rivals, rival{other.Name(), claims})
 			}
 		}
 	}
 	return nil
-}
-
-// unreadRival says of a key set that cannot be read and has, or may have, an issuer URL of w's that nothing is uploaded.
-func unreadRival(w work, err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("nothing is uploaded to %s: %w", w.party, err)
 }
 
 // checkDoubt returns the doubt about w unless the copy was seen to be w's before. Else a document that somebody breaks would keep keys
@@ -224,33 +228,74 @@ func (o *syncOptions) checkDoubt(ctx context.Context, records *observation.Store
 	if w.doubt == nil || o.adopt {
 		return nil
 	}
-	if r, err := records.Load(ctx, w.set.Name(), observation.Place{Issuer: w.party}); err == nil && !r.Ours.IsZero() {
+	if is, err := ours(ctx, records, w.set.Name(), w.party); err == nil && is {
 		return nil
 	}
 	return cli.WithHint(w.doubt, "mend or remove that document; or, if the copy is this key set's: %s", append(cli.SyncCommandOf(o.cloud.Kind, w.set.Name()), "--adopt"))
 }
 
-// rival returns an error if another key set claims an issuer URL of w's, or its copy.
-func rival(w work, other keystore.KeySet) error {
+// ours reports whether a copy was seen to have keys of a key set.
+func ours(ctx context.Context, records *observation.Store, n keystore.Name, party string) (bool, error) {
+	r, err := records.Load(ctx, n, observation.Place{Issuer: party})
+	if errors.Is(err, keystore.ErrNotFound) {
+		return false, nil
+	}
+	return !r.Ours.IsZero(), err
+}
+
+// claimed says which issuer URL of w's another key set claims, or that it claims the copy; empty if it claims neither.
+func claimed(w work, other keystore.KeySet) string {
 	for _, u := range w.set.Issuers() {
 		if slices.ContainsFunc(other.Issuers(), u.Overlaps) {
-			return fmt.Errorf("key set %q has the issuer URL %s too, so nothing is uploaded for either; find out whose it is, and take it out of the other", other.Name(), u)
+			return fmt.Sprintf("key set %q has the issuer URL %s too", other.Name(), u)
 		}
 	}
 	if slices.Contains(other.Policy().Uploads(), w.party) {
-		return fmt.Errorf("the policy of key set %q names %s too, which holds the keys of one, so nothing is uploaded for either; find out whose it is, and take it "+
-			"out of the other policy (issuer set --relying-party)", other.Name(), w.party)
+		return fmt.Sprintf("the policy of key set %q names %s too, which holds the keys of one", other.Name(), w.party)
 	}
-	return nil
+	return ""
+}
+
+// checkRivals returns an error if nothing is uploaded to w's copy, and one, adding, if no key is added to it. The copy is the key set's that it
+// was seen to have keys of: else who may write another one would keep a revoked key in the copy, by naming that. Where it was seen with keys of
+// both, nobody knows whose it is, and keys are only taken away.
+func (o *syncOptions) checkRivals(ctx context.Context, records *observation.Store, w work) (adding, err error) {
+	if len(w.rivals) == 0 {
+		return nil, nil
+	}
+	is, err := ours(ctx, records, w.set.Name(), w.party)
+	if err != nil {
+		return nil, fmt.Errorf("%s, and whose the copy is cannot be known, so nothing is uploaded: %w", w.rivals[0].claims, err)
+	}
+	first, theirs := w.rivals[0], false
+	for _, r := range w.rivals {
+		if seen, err := ours(ctx, records, r.name, w.party); seen || err != nil {
+			first, theirs = r, true
+			break
+		}
+	}
+	const find = "find out whose it is, and take it out of the other (issuer set --relying-party)"
+	switch {
+	case !is && theirs:
+		return nil, fmt.Errorf("%s, and the copy was seen with keys of that one, so nothing is uploaded for this one; %s", first.claims, find)
+	case !is:
+		return nil, fmt.Errorf("%s, so nothing is uploaded for either; %s", first.claims, find)
+	case theirs:
+		return fmt.Errorf("%s, and the copy was seen with keys of both, so no key is added for either; %s", first.claims, find), nil
+	}
+	o.Warn("%s; the copy was seen with keys of key set %q alone, for which the run goes on; %s", first.claims, w.set.Name(), find)
+	return nil, nil
 }
 
 func (o *syncOptions) sync(ctx context.Context, u upload.Uploader, w work) (synced, error) {
 	row := synced{KeySet: w.set.Name(), Copy: w.party}
 	_, place := keystore.UploadKind(w.party)
-	if err := cmp.Or(w.rival, o.checkDoubt(ctx, u.Records, w)); err != nil {
+	adding, err := o.checkRivals(ctx, u.Records, w)
+	if err := cmp.Or(err, o.checkDoubt(ctx, u.Records, w)); err != nil {
 		row.Error = err.Error()
-		return row, err
+		return row, errors.Join(err, u.Refuse(ctx, w.set.Name(), w.party, err))
 	}
+	u.Rival = adding
 	to := Target{Place: place, KeySet: w.set.Name(), Issuers: w.set.Issuers(), Policy: w.set.Policy(), Adopt: o.adopt}
 	c, err := o.cloud.Open(ctx, to)
 	if err != nil {
