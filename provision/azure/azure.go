@@ -51,6 +51,7 @@ type Options struct {
 	Adopt    bool              // take over what is not tagged as ours, and identities that trust another issuer; trust one that is unknown to the store
 	Prune    bool              // delete identities whose CredentialsRequest is gone, and assignments that this run does not ask for
 	Keep     bool              // delete no assignment
+	Drop     []string          // issuer URLs that an identity for workloads takes no tokens of any more
 	Parallel int               // how many things are changed at once; 0 for the usual number
 }
 

@@ -68,9 +68,10 @@ func compare(have, want []credential) (comparison, error) { return compareTo(hav
 
 // leeway says where a comparison differs from compare.
 type leeway struct {
-	instead  bool // a credential for another issuer becomes the wanted one, where the subject's tokens are taken of that one alone
-	audience bool // one that is there keeps its audience
-	shared   bool // one for this issuer that nobody wants stays
+	instead  bool     // a credential for another issuer becomes the wanted one, where the subject's tokens are taken of that one alone
+	audience bool     // one that is there keeps its audience
+	shared   bool     // one for this issuer that nobody wants stays
+	drop     []string // issuers whose credentials go
 }
 
 // compareTo compares as compare does, with a leeway.
@@ -97,6 +98,9 @@ func compareTo(have, want []credential, l leeway) (comparison, error) {
 	for _, h := range have {
 		switch {
 		case used[folded(h.name)]:
+		case slices.Contains(l.drop, h.issuer):
+			c.remove = append(c.remove, h)
+			c.lost = append(c.lost, h.subject+" of "+h.issuer)
 		case l.shared && len(want) > 0 && sameIssuer(h.issuer, want[0].issuer):
 			c.kept = append(c.kept, h)
 		case len(want) > 0 && sameIssuer(h.issuer, want[0].issuer):
@@ -209,11 +213,22 @@ func (r *run) planCredentials(i identity, have []credential) (add, remove plan.S
 // leeway returns that of the run. Its identities are one cluster's, so that another issuer means another cluster; but what is made for
 // workloads may be used by those of several clusters.
 func (r *run) leeway() leeway {
-	return leeway{instead: r.owner == installation(r.Name), audience: r.o.Usual, shared: r.shares()}
+	return leeway{instead: r.owner == installation(r.Name), audience: r.o.Usual, shared: r.shares(), drop: r.o.Drop}
 }
 
 // shares reports whether the run makes what several workloads may use, and takes it from none of them.
 func (r *run) shares() bool { return r.owner != installation(r.Name) && !r.o.Prune }
+
+// notDropped returns a note for each issuer that is to be dropped and that an identity takes no tokens of: perhaps it was mistyped.
+func (r *run) notDropped(i identity, have []credential) []string {
+	var notes []string
+	for _, issuer := range r.o.Drop {
+		if !slices.ContainsFunc(have, func(c credential) bool { return c.issuer == issuer }) {
+			notes = append(notes, fmt.Sprintf("identity %s takes no tokens of %s", i.name, issuer))
+		}
+	}
+	return notes
+}
 
 // otherSubjects lists the credentials that stay and that nobody asked for.
 func otherSubjects(identity string, about comparison, issuer string) []string {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/msi/armmsi"
 
@@ -66,6 +67,23 @@ func (c *client) readIdentities(ctx context.Context, group string) ([]identitySt
 		c.learn(s)
 	}
 	return list, err
+}
+
+// allIdentities returns those of the subscription.
+func (c *client) allIdentities(ctx context.Context) ([]identityState, error) {
+	return arm.All(ctx, arm.PagesOf(c.Client, "Microsoft.ManagedIdentity/userAssignedIdentities/read",
+		c.Identities.NewListBySubscriptionPager(nil)), func(p armmsi.UserAssignedIdentitiesClientListBySubscriptionResponse) []*armmsi.Identity {
+		return p.Value
+	}, stateOf)
+}
+
+// groupOf returns the resource group that an identity of the subscription is in, by its ID.
+func (c *client) groupOf(s identityState) (string, error) {
+	parts := strings.Split(s.id, "/") // "", subscriptions, ID, resourceGroups, NAME, …
+	if len(parts) < 5 || !groupForm.MatchString(parts[4]) || !identityForm.MatchString(s.name) || !sameName(s.id, c.identityID(parts[4], s.name)) {
+		return "", fmt.Errorf("%s %q has the ID %q in Azure's answer, which is none of an identity of that name: see what is between here and Azure", identityThing, s.name, s.id)
+	}
+	return parts[4], nil
 }
 
 // readIdentity returns nil for an identity that is not there.

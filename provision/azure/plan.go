@@ -212,11 +212,16 @@ func (r *run) planIdentities(w *world, wanted []identity) (plan.Plan, error) {
 		}
 		all.Warnings, all.Extra = append(all.Warnings, said.Warnings...), slices.Concat(all.Extra, said.Extra, r.otherAudiences(i.name, about.found), otherSubjects(i.name, about, r.IssuerURL))
 		for _, issuer := range about.others {
-			all.Notes = append(all.Notes, fmt.Sprintf("identity %s takes tokens of %s too, which stays", i.name, issuer))
+			stays := "which stays"
+			if r.owner != installation(r.Name) {
+				stays = fmt.Sprintf("which stays; %s takes it away", text.Quoted("--drop-issuer-url", issuer))
+			}
+			all.Notes = append(all.Notes, fmt.Sprintf("identity %s takes tokens of %s too, %s", i.name, issuer, stays))
 		}
 		for _, subject := range about.lost {
 			all.Warnings = append(all.Warnings, fmt.Sprintf("identity %s no longer takes tokens of %s", i.name, subject))
 		}
+		all.Notes = append(all.Notes, r.notDropped(i, h.credentials)...)
 		put += len(about.put)
 		left = append(left, leaving{i.name, about.leaves})
 		all.Warnings = append(all.Warnings, r.losses(left[len(left)-1])...)

@@ -2,6 +2,7 @@ package azurecmd
 
 import (
 	"context"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -35,6 +36,7 @@ func newCmdCreateIdentity(factory *cli.Factory) *cobra.Command {
 	fs.Lookup("user-tags").Usage = "tags for the identity, as KEY=VALUE,…"
 	fs.Lookup("adopt").Usage = "take over an identity that is not tagged as ours" + adoptedUnknown
 	fs.Lookup("prune").Usage = "take away the roles that an earlier run assigned and this one does not ask for, and the identity from every other service account of the issuer"
+	fs.StringArrayVar(&f.Drop, "drop-issuer-url", nil, "an old issuer URL of which it takes no token any more, of whatever service account (repeatable)")
 	fs.StringVar(&f.Name, "name", "", "name of the identity, and of its custom role")
 	fs.StringVar(&f.OIDCGroup, "resource-group", "", "resource group of the identity; it is made if it is not there")
 	fs.StringArrayVar(&f.accounts, "service-account", nil, "NAMESPACE/NAME of a service account that may use it (repeatable)")
@@ -48,6 +50,9 @@ func newCmdCreateIdentity(factory *cli.Factory) *cobra.Command {
 }
 
 func (f *identityFlags) create(ctx context.Context, r *run) error {
+	if slices.Contains(f.Drop, f.IssuerURL) {
+		return cli.Usagef("--drop-issuer-url is the --issuer-url %s that the identity is to trust", f.IssuerURL)
+	}
 	r.WithoutStore()
 	o := f.wanted
 	o.Options, o.For = f.Options, "--name"

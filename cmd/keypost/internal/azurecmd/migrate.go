@@ -61,7 +61,8 @@ func (f *migrateFlags) run(ctx context.Context, r *run) error {
 	case end:
 		return err
 	case f.move.Finish:
-		r.Notice("Nothing of %s trusts %s any more. What create-identity made for workloads may still trust it: take those federated credentials away, too", f.Name, f.move.Old)
+		r.Notice("Nothing of %s trusts %s any more. What create-identity made for workloads may still trust it: run keypost azure create-identity again for each, with %s", f.Name, f.move.Old,
+			cli.Quoted("--drop-issuer-url", f.move.Old))
 		r.Notice("Its storage account stays; what removes it, once nothing needs its documents or trusts it: az storage account delete")
 		return r.Result(cloudcmd.Moved{From: f.move.Old, To: f.IssuerURL, Finished: true})
 	}
