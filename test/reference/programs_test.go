@@ -70,7 +70,13 @@ func TestProgramsAgree(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dev, "keysets/broken.yaml"), []byte("junk"), 0o600); err != nil { // a rejected one is named
 		t.Fatal(err)
 	}
-	changeByHand(t, filepath.Join(dev, "keysets/demo.yaml")) // and one whose history is not whole
+	changeByHand(t, filepath.Join(dev, "keysets/demo.yaml"))      // and one whose history is not whole
+	server.Await(t, "a history that is not whole", func() error { // before the mirror's next pass puts the key set back
+		if !strings.Contains(metrics(admins[0]), "\nkeypost_key_set_history_broken{key_set=\"demo\"} 1\n") {
+			return fmt.Errorf("it is whole")
+		}
+		return nil
+	})
 	watch := start("keypost", "watch", "--store", store, "--ca-file", ca, "--listen", admins[2], "--every", "5s")
 	watch.Await(t, "a look", func() error {
 		if !regexp.MustCompile(`keypost_watch_slowest_answer_seconds\{`).MatchString(metrics(admins[2])) {
