@@ -61,6 +61,14 @@ func CheckName(name string) error {
 	return nil
 }
 
+// CheckIdentityName returns an error for what cannot be the name of an identity.
+func CheckIdentityName(name string) error {
+	if !identityForm.MatchString(name) {
+		return fmt.Errorf("%q: the name of a managed identity has 3 to %d letters, digits, dashes and underscores, and begins with a letter or a digit", name, identityNameLimit)
+	}
+	return nil
+}
+
 // checkPlace checks where everything is going to be.
 func (o Options) checkPlace() error {
 	var errs []error

@@ -2,8 +2,10 @@ package azure
 
 import (
 	"context"
+	"fmt"
 	"strings"
 
+	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/provision/azure/arm"
 	"github.com/keypost/keypost/provision/install"
 	"github.com/keypost/keypost/provision/plan"
@@ -71,7 +73,20 @@ func (r *run) planWorkload(w *world, i identity) (plan.Plan, error) {
 		}
 	}
 	things, err := r.planIdentities(w, []identity{i})
+	things.Notes = append(things.Notes, r.notAsAsked(w, i)...)
 	return groups.Then(things), err
+}
+
+// notAsAsked returns notes of what is there of an identity, is not as asked, and stays so all the same.
+func (r *run) notAsAsked(w *world, i identity) (notes []string) {
+	if have := w.identity(i.name); have != nil && location(have.location) != location(r.o.Region) {
+		notes = append(notes, fmt.Sprintf("identity %s is in the region %s, and stays there; the region that is printed is the one that was asked for, %s", i.name, have.location, r.o.Region))
+	}
+	if role, err := findRole(w.roles, i.name); err == nil && role != nil && !i.custom() && role.description == r.owner.description {
+		notes = append(notes, fmt.Sprintf("%s %s is there, and nobody asked for it; once it is assigned to nobody: %s", roleThing, role.name,
+			text.Quoted("az", "role", "definition", "delete", "--name", role.name)))
+	}
+	return notes
 }
 
 // checkScopeGroups returns an error if a resource group in which roles are to be assigned is not there. An assignment there would be tried

@@ -131,6 +131,10 @@ func (f *flags) check(cmd *cobra.Command) error {
 		if err := azure.CheckName(f.Name); err != nil {
 			return cli.Usagef("--name %w", err)
 		}
+	case cmd.Name() == "create-identity":
+		if err := azure.CheckIdentityName(f.Name); err != nil {
+			return cli.Usagef("--name %w", err)
+		}
 	}
 	return nil
 }
