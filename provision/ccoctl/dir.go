@@ -55,6 +55,9 @@ func (d *Dir) open() error {
 			return err
 		}
 	}
+	if err := d.checkOwners(); err != nil {
+		return err
+	}
 	return d.removeLeftovers(root)
 }
 
@@ -95,6 +98,9 @@ func (d *Dir) check() error {
 		if err := checkSub(root, sub); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
+	}
+	if err := d.checkOwners(); err != nil {
+		return err
 	}
 	names := []string{SigningKeyName, AuthenticationFile("").Name, AzureWebhookFile("").Name}
 	there, err := fs.ReadDir(root.FS(), ManifestsDir)

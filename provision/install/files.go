@@ -19,7 +19,7 @@ import (
 // those given, of which the last is this cluster's, and those before it are what a move leaves. Without such a manifest the directory is
 // nobody's, and with one that cannot be read another cluster's; and an empty URL among those given stands for any. Every verb that writes files calls it before it changes anything.
 func (r *Run) CheckDir(adopt bool, issuerURLs ...string) error {
-	if err := ccoctl.CheckDir(r.Dir); err != nil {
+	if err := r.checkDir(); err != nil {
 		return err
 	}
 	if adopt || slices.Contains(issuerURLs, "") {
@@ -35,6 +35,19 @@ func (r *Run) CheckDir(adopt bool, issuerURLs ...string) error {
 	}
 	return &Error{Problem: OthersDir, File: file, Err: fmt.Errorf("%s has the issuer URL %s, so that the manifests of its cluster would be replaced by those for %s",
 		file, text.OneLine(had, 300), issuerURLs[len(issuerURLs)-1])}
+}
+
+// checkDir returns an error if no files can be written into the output directory, or if every other user could replace them. It warns,
+// once, of others who can.
+func (r *Run) checkDir() error {
+	if err := ccoctl.CheckDir(r.Dir); err != nil || r.shared {
+		return err
+	}
+	r.shared = true
+	for _, who := range ccoctl.Shared(r.Dir) {
+		r.Warn("%s", who)
+	}
+	return nil
 }
 
 // WriteFiles writes files into the output directory, all or none, and reports where they are.

@@ -88,6 +88,8 @@ const (
 // Run is one run of a verb. Its methods that report may be called from any goroutine, the others from one.
 type Run struct {
 	*Options // Report is never nil
+
+	shared bool // it was told who else can write to the output directory
 }
 
 // NewRun returns a run with these options, not with a copy of them: a cloud's run has them among its own.
@@ -95,7 +97,7 @@ func NewRun(o *Options) *Run {
 	if o.Report == nil {
 		o.Report = func(Event) {}
 	}
-	return &Run{o}
+	return &Run{Options: o}
 }
 
 // Line reports a line of the log.

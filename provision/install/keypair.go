@@ -24,7 +24,7 @@ type PublicKey struct {
 // the installer takes it from. Key files that exist are used and never overwritten.
 func CreateKeyPair(o Options) error {
 	r := NewRun(&o)
-	if err := ccoctl.CheckDir(o.Dir); err != nil {
+	if err := r.checkDir(); err != nil {
 		return err
 	}
 	k, err := findKeyPair(o.Dir)
