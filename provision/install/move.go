@@ -112,7 +112,7 @@ func (p *Publication) checkKeys(s keystore.KeySet) error {
 		had, published := s.Key(k.ID())
 		switch {
 		case !published:
-			return p.notPublished(s, k.ID())
+			return p.notPublished(s, k)
 		case !had.Equal(k):
 			return fmt.Errorf("key set %q (%s) has another key under the key ID %s than %s has", s.Name(), p.URL, k.ID(), p.Source)
 		}

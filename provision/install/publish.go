@@ -236,7 +236,7 @@ func (p *Publication) checkKey(s keystore.KeySet) error {
 	k, published := s.Key(key.ID())
 	switch {
 	case !published || !k.Equal(key):
-		return p.notPublished(s, key.ID())
+		return p.notPublished(s, key)
 	case k.State == keystore.Retired:
 		return &Error{Problem: KeyRetired, KeySet: s.Name(), Err: fmt.Errorf("key %s of %s is retired in key set %q: nothing may sign with it", key.ID(), p.Source, s.Name())}
 	}
@@ -257,7 +257,13 @@ func (p *Publication) takeStored(file string) error {
 	return nil
 }
 
-func (p *Publication) notPublished(s keystore.KeySet, id keystore.KeyID) error {
+func (p *Publication) notPublished(s keystore.KeySet, k keystore.VerificationKey) error {
+	for _, g := range s.Remains() {
+		if g.Bars(k) {
+			return &Error{Problem: KeyNotPublished, KeySet: s.Name(), File: p.Source, Spent: true, Err: fmt.Errorf("the key %s of %s is gone from key set %q (%s; %s at %s) and never "+
+				"comes back, so that no token signed with it would be trusted", k.ID(), p.Source, s.Name(), p.URL, g.Why, g.At.UTC().Format(time.RFC3339))}
+		}
+	}
 	return &Error{Problem: KeyNotPublished, KeySet: s.Name(), File: p.Source, Err: fmt.Errorf("key set %q (%s) does not have the key %s of %s, "+
-		"so that no token signed with it would be trusted", s.Name(), p.URL, id, p.Source)}
+		"so that no token signed with it would be trusted", s.Name(), p.URL, k.ID(), p.Source)}
 }

@@ -182,7 +182,7 @@ func TestKeysThatMayNotSign(t *testing.T) {
 		name    string
 		state   keystore.State
 		problem install.Problem
-	}{{"active", keystore.Active, 0}, {"next", keystore.Next, 0}, {"retired", keystore.Retired, install.KeyRetired}, {"not published", "", install.KeyNotPublished}} {
+	}{{"active", keystore.Active, 0}, {"next", keystore.Next, 0}, {"retired", keystore.Retired, install.KeyRetired}, {"not published", "", install.KeyNotPublished}, {"revoked", "revoked", install.KeyNotPublished}} {
 		t.Run(tt.name, func(t *testing.T) {
 			around := scene.New(t)
 			key := around.WriteKeys(t)
@@ -194,6 +194,12 @@ func TestKeysThatMayNotSign(t *testing.T) {
 			force := keystore.Change{At: time.Now().Add(past), Why: "test", Force: true}
 			s, err := keystore.New(force, keystore.Spec{Name: "prod-a", Issuers: storetest.URLs(t, scene.IssuerURL), Dev: true, Keys: []keystore.VerificationKey{first}, Policy: o.Policy})
 			must(t, err)
+			if tt.state == "revoked" {
+				s, err = s.Add(force, key)
+				must(t, err)
+				s, err = s.Revoke(force, key.ID(), keystore.RevokeOptions{})
+				must(t, err)
+			}
 			if tt.state == keystore.Next || tt.state == keystore.Retired {
 				s, err = s.Add(force, key)
 				must(t, err)
@@ -208,8 +214,8 @@ func TestKeysThatMayNotSign(t *testing.T) {
 			problem := install.Problem(0)
 			if e, is := errors.AsType[*install.Error](err); is {
 				problem = e.Problem
-				if e.KeySet != "prod-a" {
-					t.Errorf("it names key set %q", e.KeySet)
+				if e.KeySet != "prod-a" || e.Spent != (tt.state == "revoked") {
+					t.Errorf("it names key set %q, whose key is gone: %t", e.KeySet, e.Spent)
 				}
 			}
 			if (err != nil) != (tt.problem != 0) || problem != tt.problem {

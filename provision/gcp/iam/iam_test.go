@@ -185,7 +185,7 @@ func TestPoolThatBringsOtherProviders(t *testing.T) {
 		w.Do(t, "DELETE", poolPath, nil)
 		text := preview(t, w, installation("demo"))
 		contains(t, text, "warning: with pool demo its provider demo-abcde may come back, or stay deleted, which takes tokens of the issuer "+oldIssuer+" by the keys that were uploaded to it, "+
-			"also those that were revoked since: stolen; if somebody needs it: gcloud iam workload-identity-pools providers undelete demo-abcde --workload-identity-pool demo --location global --project my-project; "+
+			"whether or not they are published still: stolen; if somebody needs it: gcloud iam workload-identity-pools providers undelete demo-abcde --workload-identity-pool demo --location global --project my-project; "+
 			"if nobody does: gcloud iam workload-identity-pools providers delete demo-abcde --workload-identity-pool demo --location global --project my-project")
 		named := installation("demo")
 		named.Pool.Revival = func(id iam.ProviderID, of iam.Registered) string {

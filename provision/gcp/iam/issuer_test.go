@@ -168,7 +168,7 @@ func TestStoppedRevival(t *testing.T) {
 						if other {
 							takes = "which takes tokens of the issuer " + oldIssuer
 						}
-						takes += " by the keys that were uploaded to it, also those that were revoked since: revoked and k1"
+						takes += " by the keys that were uploaded to it, whether or not they are published still: revoked and k1"
 						contains(t, preview(t, w, want), "warning: provider demo comes back as it was, and until the call after that it "+strings.TrimPrefix(takes, "which "))
 						w.Fault(of("PatchWorkloadIdentityPoolProvider", fakegcp.Fail(http.StatusForbidden, "PERMISSION_DENIED", "The caller does not have permission")))
 						_, err := apply(t.Context(), w.client(), want)

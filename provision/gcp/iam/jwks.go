@@ -241,7 +241,7 @@ func (c *Client) readUploaded(ctx context.Context, pool, provider string) (*prov
 	}
 	if have != nil && have.State == deleted {
 		return nil, &UnusableError{have.registered(), rest.Problemf(NoProvider, "%s %s of pool %s is deleted: it takes no token, and has the keys of before if somebody brings it back; take it out "+
-			"of the policy only when Google keeps it no longer (%s)", providerThing, provider, pool, wholeSeconds(have.Expires))}
+			"of the policy when nobody will do so any more, at the latest when Google keeps it no longer (%s)", providerThing, provider, pool, wholeSeconds(have.Expires))}
 	}
 	if have == nil || have.OIDC == nil {
 		return nil, rest.Problemf(NoProvider, "there is no %s %s for OIDC in pool %s of project %s", providerThing, provider, pool, p.ID)

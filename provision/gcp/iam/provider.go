@@ -485,7 +485,7 @@ func (s *providerState) takes() string {
 	}
 	takes := "tokens of the issuer " + s.OIDC.Issuer
 	if kids := keyIDs([]byte(s.OIDC.JWKS)); len(kids) > 0 {
-		takes += " by the keys that were uploaded to it, also those that were revoked since: " + text.List(kids, 8)
+		takes += " by the keys that were uploaded to it, whether or not they are published still: " + text.List(kids, 8)
 	}
 	return takes
 }

@@ -75,6 +75,9 @@ func (f *Flags) publicationHint(err error, e *install.Error) error {
 	case install.KeyRetired:
 		return hint("give the key that the cluster signs with: --public-key-file FILE")
 	case install.KeyNotPublished:
+		if e.Spent {
+			return hint("give the key that the cluster signs with since: --public-key-file FILE")
+		}
 		return hint("give the key that the cluster signs with (--public-key-file), or make this one its next: %s",
 			cli.Command{"key", "add", string(e.KeySet), "--public-key-file", e.File})
 	}

@@ -131,6 +131,9 @@ func (m *Migration) Hinted(f *Flags, err error) error {
 			before, add := m.publication(f, f.To.Name, e.Copies, "--reuse-url", "--why", "REASON")
 			return cli.WithHint(err, "to give it out again: %s%s && %s; or choose another --issuer-url", before, add, f.again())
 		case install.KeyNotPublished:
+			if e.Spent {
+				return cli.WithHint(err, "if the cluster signs with it no more, give the old issuer's keys without it: --jwks FILE; if it does, choose another --issuer-url")
+			}
 			before, words := m.oldKeys()
 			return cli.WithHint(err, "if the cluster signs with it: %s%s", before, append(cli.Command{"key", "add", string(e.KeySet)}, words...))
 		case install.OthersDir:

@@ -66,6 +66,7 @@ func TestMigrationHints(t *testing.T) {
 		{install.Refuse(install.OldKeysUnread, "x"), "--jwks FILE"},
 		{install.Refuse(install.WrongCluster, "x"), "--kubeconfig and --context"},
 		{&install.Error{Problem: install.KeyNotPublished, KeySet: "prod-a", Err: errors.New("x")}, "key add prod-a --jwks https://old.example.com"},
+		{&install.Error{Problem: install.KeyNotPublished, KeySet: "prod-a", Spent: true, Err: errors.New("x")}, "the old issuer's keys without it: --jwks FILE"},
 		{&install.Error{Problem: install.Taken, Free: "prod-a-2", Err: errors.New("x")}, "issuer add prod-a-2 --url https://new.example.com --jwks https://old.example.com " +
 			"--relying-party aws --token-lifetime 2h0m0s --dev --origin o.example.com"},
 		{&keystore.NotYetError{Gate: keystore.GateUndeclared}, "--token-lifetime DURATION"},

@@ -25,6 +25,7 @@ import (
 type Cloud struct {
 	Kind string // as in KIND-upload:PLACE; the commands are those of [cli.SyncCommandOf]
 	Name string // for people
+	Form string // of a place, for people
 	// Open returns a copy. It calls nobody that a mistyped place would call.
 	Open func(ctx context.Context, to Target) (upload.Copy, error)
 	// Revive returns the commands, one after another, after which a relying party that takes no token of the key set takes them; none if
@@ -179,7 +180,7 @@ func (o *syncOptions) list(sets []keystore.KeySet) (all []work, err error) {
 		})
 		if len(parties) == 0 && !o.all {
 			c := Setting(s.Name(), s.Policy(), s.Policy().WithUpload(o.cloud.Kind+"-upload:PLACE"))
-			return nil, cli.WithHint(fmt.Errorf("the policy of key set %q names no copy of %s", s.Name(), o.cloud.Name), "name it beside the other relying parties: %s", c)
+			return nil, cli.WithHint(fmt.Errorf("the policy of key set %q names no copy of %s", s.Name(), o.cloud.Name), "name it beside the other relying parties: %s (PLACE is %s)", c, o.cloud.Form)
 		}
 		for _, party := range parties {
 			all = append(all, work{set: s, party: party})

@@ -108,6 +108,7 @@ func (r *run) create(ctx context.Context, accounts *gcp.RequestedAccounts) error
 	default:
 		strangers = r.record(ctx, made.KeySet, made.Copy)
 		r.sayCopy(made.KeySet, made.Copy)
+		r.sayNoCopy(made)
 		r.SayLifetime(made.KeySet)
 		if accounts != nil {
 			r.SayInstall(made.Created, r.readings(made.Copy)...)
@@ -284,6 +285,15 @@ func (r *run) readings(place string) []string {
 		return nil
 	}
 	return []string{"--observations", cli.UnknownPlace}
+}
+
+// sayNoCopy prints how the policy is to say that Google fetches the keys, where it names a copy of them in the provider.
+func (r *run) sayNoCopy(made gcp.Created) {
+	policy := made.KeySet.Policy()
+	if made.Copy == "" && slices.Contains(policy.Uploads(), r.cloud.Party+"-upload:"+made.Provider) {
+		r.Notice("Google fetches the keys of %s, and its policy names a copy in the provider, for which gcp sync-keys fails and gates wait from now on; say so:", made.KeySet.Name())
+		r.Notice("  %s", fetching(made.KeySet.Name(), policy, made.Provider))
+	}
 }
 
 // sayCopy prints what is to be done about a copy that Google has been given, if it was, in the order in which it works: a copy that no

@@ -24,7 +24,7 @@ func newCmdDelete(factory *cli.Factory) *cobra.Command {
 			"back, and names other providers, such as that of migrate, with the command that brings each back. Accounts of\n" +
 			"create-service-account, custom roles, and whatever belongs to another name, stay.\n\n" +
 			"The key store stays as it is, and so does a bucket of ccoctl's. Where a policy names a copy of the keys that went with the\n" +
-			"pool, sync-keys fails from then on: the command that takes it out of the policy is printed.",
+			"pool, sync-keys fails from then on: the command that takes it out of the policy is printed, and when that is to be done.",
 	}, func(ctx context.Context, r *run) error { return r.delete(ctx, customRoles) })
 	fs := f.define(cmd, "name", "project", "credentials-requests-dir", "dry-run")
 	fs.Lookup("dry-run").Usage = "print what would be changed and deleted, and do nothing"
@@ -46,18 +46,23 @@ func (r *run) delete(ctx context.Context, customRoles bool) error {
 
 // sayGone prints what takes the copies that went with the pool out of the policies that name them.
 func (r *run) sayGone(deleted gcp.Deleted) {
-	const then = "or gcp sync-keys fails from now on"
+	// The same as of a provider that sync-keys finds deleted: one that is out of the policy comes back unseen.
+	const then = "out of the policy when nobody will bring it back any more, at the latest when Google keeps it no longer (in 30 days)"
 	if deleted.Unasked {
 		c := r.Again()
 		if !strings.Contains(r.Line(c), " --store ") {
 			c = append(c, "--store", "STORE")
 		}
-		r.Notice("the copies of the keys went with the pool; what takes them out of the policies of a key store, %s, is printed by", then)
+		r.Notice("the copies of the keys went with the pool, and gcp sync-keys fails where a policy names one; take each %s; the commands for a key store are printed by", then)
 		r.Notice("  %s", c)
 	}
 	for _, n := range deleted.Copies {
-		name := string(n.KeySet.Name())
-		r.Notice("the copy of the keys of %s went with the pool; unless create-all is to bring it back, take it out of the policy, %s:", name, then)
+		if deleted.NoCopy {
+			r.Notice("the policy of %s names a copy of the keys in the pool, which held none, and gcp sync-keys fails for it; take it out of the policy:", n.KeySet.Name())
+		} else {
+			r.Notice("the copy of the keys of %s went with the pool, and has the keys of before if somebody brings it back; gcp sync-keys fails for it until then; take it %s:",
+				n.KeySet.Name(), then)
+		}
 		r.Notice("  %s", withoutCopies(n))
 	}
 }

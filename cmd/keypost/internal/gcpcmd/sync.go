@@ -22,7 +22,8 @@ import (
 // NewCmdSyncKeys returns sync-keys: the published keys to providers that Google was given keys for.
 func NewCmdSyncKeys(f *cli.Factory) *cobra.Command {
 	all := providers{f, map[string]*project{}}
-	return copycmd.NewCmdSync(f, copycmd.Cloud{Kind: "gcp", Name: "Google Cloud", Open: all.open, Revive: all.revive})
+	return copycmd.NewCmdSync(f, copycmd.Cloud{Kind: "gcp", Name: "Google Cloud",
+		Form: iam.ProviderID{Project: "NUMBER", Pool: "POOL", Provider: "PROVIDER"}.String(), Open: all.open, Revive: all.revive})
 }
 
 // providers opens providers, and each project once for all of its.
@@ -162,14 +163,17 @@ func (p *provider) Read(ctx context.Context) (upload.Reading, error) {
 }
 
 // declared returns the command by which the key set's policy says that Google fetches the keys, and has no copy of them.
-func (p *provider) declared() cli.Command {
-	want := p.to.Policy
+func (p *provider) declared() cli.Command { return fetching(p.to.KeySet, p.to.Policy, p.to.Place) }
+
+// fetching returns the command by which a key set's policy says that Google fetches the keys, and has no copy of them in a provider.
+func fetching(of keystore.Name, had keystore.Policy, provider string) cli.Command {
+	want := had
 	want.RelyingParties = slices.DeleteFunc(slices.Clone(want.RelyingParties), func(party string) bool {
 		kind, place := keystore.UploadKind(party)
-		return party == "gcp" || kind == "gcp" && place == p.to.Place
+		return party == "gcp" || kind == "gcp" && place == provider
 	})
 	want.RelyingParties, want.Reach = append(want.RelyingParties, "gcp"), ""
-	return copycmd.Setting(p.to.KeySet, p.to.Policy, want)
+	return copycmd.Setting(of, had, want)
 }
 
 // dates is a transport that remembers what the clock of who answered said last, so that a wrong clock of this machine opens no gate.
