@@ -62,12 +62,22 @@ func (st *Store) load(ctx context.Context, n keystore.Name, p Place) (Record, ke
 	r, err := parse(data)
 	switch {
 	case err != nil:
-		return Record{}, rev, fmt.Errorf("load observation of %s (document %s): %w", p, name(n, p), err)
+		return Record{}, rev, fmt.Errorf("load observation of %s (document %s): %w", p, name(n, p), &DamagedError{name(n, p), err})
 	case r.KeySet != n || r.Place() != p:
-		return Record{}, rev, fmt.Errorf("load observation of %s: document %s is about key set %q and %s", p, name(n, p), r.KeySet, r.Place())
+		return Record{}, rev, fmt.Errorf("load observation of %s: document %s %w", p, name(n, p), &DamagedError{name(n, p), fmt.Errorf("is about key set %q and %s", r.KeySet, r.Place())})
 	}
 	return r, rev, nil
 }
+
+// DamagedError reports a document that is there and is no record, or another one's.
+type DamagedError struct {
+	Document keystore.Name
+	Err      error
+}
+
+func (e *DamagedError) Error() string { return e.Err.Error() }
+
+func (e *DamagedError) Unwrap() error { return e.Err }
 
 func parse(data []byte) (Record, error) {
 	asJSON, _, err := strictyaml.ToJSON(data, keystore.MaxDocument)
@@ -136,13 +146,15 @@ func (st *Store) each(ctx context.Context, wanted func(document keystore.Name) b
 		data, _, err := st.backend.Get(ctx, document)
 		var r Record
 		if err == nil {
-			r, err = parse(data)
+			if r, err = parse(data); err != nil {
+				err = &DamagedError{document, err}
+			}
 		}
 		switch {
 		case err != nil:
 			return fmt.Errorf("load observation %s: %w", document, err)
 		case document != name(r.KeySet, r.Place()):
-			return fmt.Errorf("load observation %s: it is about key set %q and %s", document, r.KeySet, r.Place())
+			return fmt.Errorf("load observation %s: it %w", document, &DamagedError{document, fmt.Errorf("is about key set %q and %s", r.KeySet, r.Place())})
 		}
 		take(r)
 	}

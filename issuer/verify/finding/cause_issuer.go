@@ -267,7 +267,7 @@ func copyCauses() []Cause {
 		{"copy-unread", "copies", "nothing was read back of an upload that the policy names, or not the last time", nil, "nobody knows which keys the relying party goes by, and gates stay closed", sync},
 		{"copy-refused", "copies", "a relying party that holds an upload takes no token at all", nil, "it is disabled, deleted or another issuer's, and every token is refused there",
 			"enable it or bring it back, with the published keys: keypost gcp create-workload-identity-provider --name INSTALLATION --project PROJECT --workload-identity-pool POOL --workload-identity-provider PROVIDER --issuer-url URL --key-storage-method pool-jwk-file (--adopt too where it trusts another issuer), and before that its pool, where that is deleted or disabled: keypost gcp create-workload-identity-pool --name POOL --project PROJECT; what it is, and these commands in full, is printed by keypost gcp sync-keys ISSUER, which is to be run again afterwards"},
-		{"copies-unknown", "copies", "what was read back of uploads is not known here", nil, "", "name the place where readings are recorded: keypost verify ISSUER --observations URL"},
+		{"copies-unknown", "copies", "what was read back of uploads is not known here", nil, "", "name the place where readings are recorded: keypost verify ISSUER --observations URL; a document there that is damaged is to be mended or removed"},
 	}
 }
 

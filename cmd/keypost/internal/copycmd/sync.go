@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
+	"github.com/keypost/keypost/cmd/keypost/internal/observe"
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/issuer/upload"
 	"github.com/keypost/keypost/keystore"
@@ -308,6 +309,8 @@ func (o *syncOptions) sync(ctx context.Context, u upload.Uploader, w work) (sync
 		err = cli.WithHint(err, unrecordedHint, again)
 	case unsure(err):
 		err = cli.WithHint(err, NewestHint, again)
+	default:
+		err = observe.Damaged(o.Factory, err)
 	}
 	if _, is := errors.AsType[*upload.RefusedError](err); is {
 		row.Refused = err.Error()
@@ -403,7 +406,7 @@ func table(w *tabwriter.Writer, rows []synced) {
 	for _, r := range rows {
 		did := map[bool]string{true: "uploaded", false: "was there"}[r.Uploaded]
 		if r.Error != "" {
-			cli.Row(w, r.KeySet, r.Copy, "failed", "-", "-")
+			cli.Row(w, r.KeySet, r.Copy, map[bool]string{true: "uploaded, then failed", false: "failed"}[r.Uploaded], "-", "-")
 			continue
 		}
 		cli.Row(w, r.KeySet, r.Copy, did, text.Count(len(r.Keys), "key", "keys"), cli.Stamp(r.ReadAt))

@@ -99,7 +99,8 @@ func addCopies(ctx context.Context, f *cli.Factory, rows []listRow, sets []keyst
 			continue
 		}
 		copies, known, err := observe.Copies(ctx, f, s)
-		if err != nil {
+		_, damaged := errors.AsType[*observation.DamagedError](err)
+		if err != nil && !damaged {
 			return err
 		}
 		if !known {
@@ -107,6 +108,12 @@ func addCopies(ctx context.Context, f *cli.Factory, rows []listRow, sets []keyst
 			return nil
 		}
 		i := slices.IndexFunc(rows, func(r listRow) bool { return r.Name == s.Name() })
+		if damaged && rows[i].Problem == "" { // of this one alone
+			rows[i].Problem = fmt.Sprintf("what was read back of its copies cannot be read: %v", err)
+		}
+		if damaged {
+			continue
+		}
 		rows[i].Copies = copies
 		for _, c := range copies {
 			if c.Broken && rows[i].Problem == "" {

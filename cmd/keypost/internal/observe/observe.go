@@ -227,7 +227,16 @@ func Records(ctx context.Context, f *cli.Factory, s keystore.KeySet) ([]observat
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	return nil, err
+	return nil, Damaged(f, err)
+}
+
+// Damaged adds to an error about a record that is damaged how to go on without it.
+func Damaged(f *cli.Factory, err error) error {
+	e, is := errors.AsType[*observation.DamagedError](err)
+	if !is {
+		return err
+	}
+	return cli.WithHint(err, "mend the document %s in %s, or remove it; without it nothing was seen, so that gates wait anew, and no key is added to a copy before one was read back", e.Document, f.Observations)
 }
 
 // Uploads returns what was read back of the uploads that the policy of s names. It reads nothing where that names none.
