@@ -37,9 +37,11 @@ func problem(p Problem, format string, args ...any) error {
 	return &Error{Problem: p, Err: fmt.Errorf(format, args...)}
 }
 
-// callError is a call that failed, in one sentence, without the SDK's dump of the answer. It wraps the SDK's error.
+// callError is a call that failed, in one sentence, without the SDK's dump of the answer. It wraps the SDK's error, whose body is read
+// only once, since reading it changes it: the error that ends a group of calls is also the error of those that it cuts short.
 type callError struct {
 	sentence string
+	code     string // that the body has, of a refusal
 	err      error
 }
 
@@ -51,7 +53,10 @@ func explain(call string, err error) error {
 	if err == nil {
 		return nil
 	}
-	failed := func(format string, args ...any) error { return &callError{fmt.Sprintf(format, args...), err} }
+	if _, is := errors.AsType[*callError](err); is { // another call failed, which ended the context of this one
+		return err
+	}
+	failed := func(format string, args ...any) error { return &callError{fmt.Sprintf(format, args...), "", err} }
 	if errors.Is(err, context.Canceled) {
 		return failed("%s: interrupted", call)
 	}
@@ -72,8 +77,9 @@ func explain(call string, err error) error {
 
 // refusal returns the error for an answer of Azure's.
 func refusal(call string, r *azcore.ResponseError) error {
-	failed := func(format string, args ...any) error { return &callError{fmt.Sprintf(format, args...), r} }
-	said := sentence(r)
+	body := bodyOf(r)
+	failed := func(format string, args ...any) error { return &callError{fmt.Sprintf(format, args...), body.Code, r} }
+	said := body.sentence(r)
 	switch {
 	case HasCode(r, "AuthorizationFailed", "LinkedAuthorizationFailed"):
 		return failed("the caller's roles do not allow %s (Azure says: %s)", call, said)
@@ -86,7 +92,7 @@ func refusal(call string, r *azcore.ResponseError) error {
 		return &Error{Problem: NoCredentials, Err: failed("the caller's credentials are not good for %s: %s (%s)", call, said, r.ErrorCode)}
 	case r.StatusCode == http.StatusTooManyRequests:
 		return failed("%s: Azure asks to come back later, again and again: %s", call, said)
-	case r.StatusCode == http.StatusNotFound && code(r) == "":
+	case r.StatusCode == http.StatusNotFound && body.Code == "":
 		return failed("%s: the answer 404 has no error of Azure's: see what is between here and Azure", call)
 	case r.ErrorCode == "":
 		return failed("%s: HTTP status %d", call, r.StatusCode)
@@ -107,22 +113,27 @@ func asked(r *azcore.ResponseError) time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
-// sentence returns what Azure says in an answer, on one line; its code if it says nothing.
-func sentence(r *azcore.ResponseError) string {
-	if message := bodyOf(r).Message; message != "" {
-		return text.Sentence(strings.TrimRight(message, ". \r\n"), 0)
-	}
-	return r.ErrorCode
-}
-
-// code returns the code in the body of an answer; empty without any. The SDK also takes a header for it.
-func code(r *azcore.ResponseError) string { return bodyOf(r).Code }
-
 // said is what the body of a refusal has
 // (https://learn.microsoft.com/azure/azure-resource-manager/troubleshooting/common-deployment-errors).
 type said struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
+}
+
+// sentence returns what Azure says in r, on one line; its code if it says nothing.
+func (s said) sentence(r *azcore.ResponseError) string {
+	if s.Message != "" {
+		return text.Sentence(strings.TrimRight(s.Message, ". \r\n"), 0)
+	}
+	return r.ErrorCode
+}
+
+// codeOf returns the code in the body of a refusal; empty without any. The SDK also takes a header for it.
+func codeOf(err error, r *azcore.ResponseError) string {
+	if e, is := errors.AsType[*callError](err); is {
+		return e.code
+	}
+	return bodyOf(r).Code
 }
 
 // bodyOf returns nothing for a body that is not Azure's.
@@ -142,7 +153,7 @@ func bodyOf(r *azcore.ResponseError) said {
 // brief returns the error of one attempt on one line.
 func brief(err error) string {
 	if r, is := errors.AsType[*azcore.ResponseError](err); is {
-		return sentence(r)
+		return bodyOf(r).sentence(r)
 	}
 	return text.Sentence(err.Error(), 600)
 }
@@ -160,7 +171,7 @@ func IsMissing(err error) bool {
 	if !is || r.StatusCode != http.StatusNotFound {
 		return false
 	}
-	switch strings.ToLower(code(r)) {
+	switch strings.ToLower(codeOf(err, r)) {
 	case "resourcegroupnotfound", "resourcenotfound", "parentresourcenotfound", "notfound", "roledefinitiondoesnotexist", "roleassignmentnotfound":
 		return true
 	}
