@@ -58,8 +58,8 @@ func revokedLast(set keystore.KeySet) (last keystore.Gone, revoked bool) {
 			last, revoked = g, true
 		}
 	}
-	since := func(promoted, retired time.Time) bool {
-		return retired.After(last.At) || !retired.IsZero() && !promoted.Before(last.At)
+	since := func(promoted, retired time.Time) bool { // a key that was retired before it was promoted never signed
+		return !promoted.IsZero() && (retired.After(last.At) || !retired.IsZero() && !promoted.Before(last.At))
 	}
 	ended := slices.ContainsFunc(set.Keys(), func(k keystore.Key) bool { return since(k.PromotedAt, k.RetiredAt) }) ||
 		slices.ContainsFunc(set.Gone(), func(g keystore.Gone) bool { return since(g.PromotedAt, g.RetiredAt) })

@@ -123,6 +123,15 @@ func activeSetups() []setup {
 			})
 			revoked(t, w)
 		}, promoted},
+		{"the signing key was revoked, and its successor was retired before it signed", "active-revoked", "", func(t *testing.T, w *world) {
+			unused := newECKey(t)
+			w.storeKey(t, stale+time.Hour, unused)
+			revoked(t, w)
+			w.store(t, func(s keystore.KeySet) (keystore.KeySet, error) {
+				return s.Retire(ago(stale-time.Hour), public(t, unused).ID(), keystore.Evidence{})
+			})
+			w.heal(t)
+		}, promoted},
 		{"a cluster that has ended, whose key was retired", "active-none", finding.Warn, retired, promoted},
 		{"a cluster that has ended, one of whose keys was revoked before", "active-none", finding.Warn, func(t *testing.T, w *world) {
 			old := newECKey(t)
