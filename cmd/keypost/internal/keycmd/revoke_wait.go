@@ -87,6 +87,9 @@ func (o *revokeOptions) awaitGone(ctx context.Context, s keystore.KeySet, networ
 // that is gone.
 func (o *revokeOptions) uploaded(ctx context.Context, s keystore.KeySet) (left []string) {
 	records, err := observe.Records(ctx, o.Factory, s)
+	if hinted, is := errors.AsType[*cli.HintedError](err); is { // it waits until that is mended
+		return []string{fmt.Sprintf("%v (%s)", err, hinted.Hint(o.Factory))}
+	}
 	if err != nil {
 		return []string{err.Error()}
 	}
