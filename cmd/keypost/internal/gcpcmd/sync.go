@@ -119,7 +119,7 @@ func (p *provider) Upload(ctx context.Context, jwks []byte) error {
 	})
 	if e, is := errors.AsType[*iam.Error](err); is && e.Problem == iam.NotOwned {
 		each := append(cli.SyncCommandOf("gcp", p.to.KeySet), "--adopt")
-		if of := p.project.seen[p.id]; of.KeySet == "" && of.Installation != "" && of.Installation != p.id.Provider { // as migrate made it
+		if of := p.project.seen[p.id]; of.KeySet == "" {
 			return cli.WithHint(err, "if this provider is for the issuer of key set %q all the same, say so each time: %s; or once, so that its description says it: %s",
 				p.to.KeySet, each, revival(p.id, of))
 		}
