@@ -321,6 +321,33 @@ func TestAnOlderStoreWithoutRecordsIsNotUploaded(t *testing.T) {
 	}
 }
 
+// Once every key of a backup has been replaced, the copy has none of its keys, as another's has: that the copy is the key set's does not say
+// that the store is the newest.
+func TestToAdoptACopyDoesNotSayThatTheStoreIsTheNewest(t *testing.T) {
+	of := newWorld(t, named())
+	c := empty()
+	of.synced(c)
+	held := string(c.jwks)
+	older := newWorld(t, named())
+	older.u.Adopt = true
+	for range 2 {
+		r, err := older.sync(c)
+		e, is := errors.AsType[*BehindError](err)
+		if !is || !slices.Equal(e.Unknown, []keystore.KeyID{of.load().Keys()[0].ID()}) || r.Uploaded || string(c.jwks) != held {
+			t.Fatalf("uploaded %t, %v", r.Uploaded, err)
+		}
+	}
+	c.jwks = []byte(`{"keys":[{"kty":"unheard-of"}]}`)
+	_, err := older.sync(c)
+	if _, is := errors.AsType[*UnrecordedError](err); !is || c.uploads != 1 {
+		t.Errorf("a copy that is not read: %v, %d uploads", err, c.uploads)
+	}
+	c.jwks, older.u.Force = []byte(held), true
+	if r, err := older.sync(c); err != nil || !r.Adopted || !r.Uploaded {
+		t.Errorf("both are said: uploaded %t, adopted %t, %v", r.Uploaded, r.Adopted, err)
+	}
+}
+
 // In a place where nothing was recorded, as one that was lost or mistyped, a store that was put back would bring back a key that was revoked,
 // and nothing shows that it is older: no key is added to a copy that has some, however often it is tried. What takes keys away goes on.
 func TestACopyOfWhichNothingWasRecordedIsNotAddedTo(t *testing.T) {

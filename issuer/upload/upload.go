@@ -64,7 +64,7 @@ type Uploader struct {
 	Now     func() time.Time // nil for the clock of this machine
 	Force   bool             // upload also what is older than a version that was compared, and take it for the newest
 	Rival   error            // another key set has the copy too, or its issuer URL: no key is added to it, and this is the error; nil = none has
-	Adopt   bool             // a copy that never had a key of the key set was another's: what it has is no intrusion, and is replaced
+	Adopt   bool             // a copy that never had a key of the key set was another's: what it has is no intrusion. Whether the store is the newest it does not say
 }
 
 // Result is what came of one upload.
@@ -392,16 +392,17 @@ func (u *run) findStrangers(s keystore.KeySet, l *observation.Look, was observat
 }
 
 // unvouched returns an error if nothing was recorded of a copy that has keys which the store never had, or that lacks a published one: the
-// store may be older than the copy, as a backup is, and its keys revoked since. Who has the newest store has its records too.
+// store may be older than the copy, as a backup is, and its keys revoked since. Who has the newest store has its records too. To adopt the copy
+// says whose it is, and not that: once the keys of a backup have all been replaced, the copy looks to it like one that was another's.
 func (u *run) unvouched(s keystore.KeySet, l observation.Look, was observation.Record, lacks keystore.KeyID) error {
 	if u.Force || !u.Read.IsZero() || was.NewestCompared() != nil {
 		return nil
 	}
-	if len(l.Upload.Strangers) > 0 && !u.Adopt {
+	if len(l.Upload.Strangers) > 0 {
 		u.Strangers = nil // the error names them
 		return &BehindError{Set: s.Name(), Stored: s.Generation(), Unknown: added(nil, l.Upload.Strangers)}
 	}
-	if lacks != "" && !l.Upload.Adopted {
+	if lacks != "" {
 		return &UnrecordedError{s.Name(), lacks, text.OneLine(u.Place, 300)}
 	}
 	return nil

@@ -502,10 +502,11 @@ func TestStrangers(t *testing.T) {
 	}
 	w := newWorld(t, named())
 	f := &fake{jwks: theirs()}
-	w.u.Adopt = true
+	w.u.Adopt, w.u.Force = true, true
 	if r, err := w.sync(f); err != nil || !r.Adopted || len(r.Strangers) != 1 || w.copy().Intrusion() != "" {
 		t.Errorf("adopted: %+v, %v, %s", r, err, w.copy().Intrusion())
 	}
+	w.u.Force = false
 	third := w.add()
 	if r, err := w.sync(f); err != nil || len(r.Strangers) > 0 {
 		t.Errorf("%+v, %v", r, err)
@@ -578,7 +579,7 @@ func TestWhatAdoptingExcuses(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		w.u.Adopt, w.u.Force = tt.adopt, !tt.adopt && !tt.earlier // without a record, keys that the store never had are refused else
+		w.u.Adopt, w.u.Force = tt.adopt, !tt.earlier // without a record, keys that the store never had are refused else
 		r, err := w.sync(&fake{jwks: tt.holds(s)})
 		if err != nil || !r.Uploaded || len(r.Strangers) != 1 || r.Adopted != tt.excused || (w.copy().Intrusion() == "") != tt.excused {
 			t.Errorf("%s: %+v, %v, %q", tt.name, r, err, w.copy().Intrusion())
@@ -616,7 +617,7 @@ func TestAnIntruderInAFormThatIsNotRead(t *testing.T) {
 			t.Errorf("%s, afterwards: %+v, %v, %q", name, r, err, w.copy().Intrusion())
 		}
 		adopted, g := newWorld(t, named()), &fake{jwks: jwks}
-		adopted.u.Adopt = true
+		adopted.u.Adopt, adopted.u.Force = true, true
 		if r, err := adopted.sync(g); err != nil || !r.Adopted || r.Unreadable == "" || adopted.copy().Intrusion() != "" {
 			t.Errorf("%s, adopted: %+v, %v, %q", name, r, err, adopted.copy().Intrusion())
 		}

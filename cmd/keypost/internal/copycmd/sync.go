@@ -304,7 +304,11 @@ func (o *syncOptions) sync(ctx context.Context, u upload.Uploader, w work) (sync
 		c = unopened{err}
 	}
 	r, err := u.Sync(ctx, w.set.Name(), w.party, c)
-	switch again := append(cli.SyncCommandOf(o.cloud.Kind, w.set.Name()), "--force"); {
+	again := cli.SyncCommandOf(o.cloud.Kind, w.set.Name())
+	if o.adopt {
+		again = append(again, "--adopt")
+	}
+	switch again = append(again, "--force"); {
 	case unrecorded(err):
 		err = cli.WithHint(err, unrecordedHint, again)
 	case unsure(err):
