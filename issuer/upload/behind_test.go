@@ -321,6 +321,38 @@ func TestAnOlderStoreWithoutRecordsIsNotUploaded(t *testing.T) {
 	}
 }
 
+// A store and the records of one backup agree with each other. What the copy has lost since that backup is told, once; a key that it never had,
+// or that the store takes away, is none of these.
+func TestWhatTheCopyHasLostIsTold(t *testing.T) {
+	w, c := newWorld(t, named()), empty()
+	w.synced(c)
+	id := w.add()
+	if r, err := w.sync(c); err != nil || len(r.Lost) > 0 {
+		t.Errorf("a key that is new: %v, lost %q", err, r.Lost)
+	}
+	had, backup := w.at, w.load()
+	b, err := filestore.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	older := w.from(backup)
+	older.u.Records = observation.NewStore(b)
+	if r, err := older.sync(c); err != nil || r.Uploaded { // the records of that time
+		t.Fatalf("uploaded %t, %v", r.Uploaded, err)
+	}
+	w.revoke(id)
+	w.at = w.at.Add(time.Hour)
+	if r, err := w.sync(c); err != nil || !r.Uploaded || len(r.Lost) > 0 {
+		t.Errorf("a revocation: uploaded %t, %v, lost %q", r.Uploaded, err, r.Lost)
+	}
+	if r, err := older.sync(c); err != nil || !slices.Equal(r.Lost, []keystore.KeyID{id}) || !r.Had.Equal(had) {
+		t.Errorf("put back: %v, lost %q, which it had at %s", err, r.Lost, r.Had)
+	}
+	if r, err := older.sync(c); err != nil || len(r.Lost) > 0 {
+		t.Errorf("again: %v, lost %q", err, r.Lost)
+	}
+}
+
 // Once every key of a backup has been replaced, the copy has none of its keys, as another's has: that the copy is the key set's does not say
 // that the store is the newest.
 func TestToAdoptACopyDoesNotSayThatTheStoreIsTheNewest(t *testing.T) {

@@ -75,6 +75,8 @@ type Result struct {
 	Read       time.Time
 	Strangers  []keystore.KeyID // that it had and the store never had
 	Back       []keystore.KeyID // that it had again, although they were taken away before, as a revoked one is
+	Lost       []keystore.KeyID // published ones that it had when it was read last before, and had no more: it may be newer than the store and the records are
+	Had        time.Time        // when it had those of Lost
 	Unreadable string           // SHA-256, in hex, of what it had in a form that no gate reads, which may be strangers too; empty if it had not
 	Adopted    bool             // it was another's until now, whose keys the strangers are
 	ClockGap   string           // why the record does not count, as a sentence; empty if the clocks agree
@@ -384,11 +386,21 @@ func (u *run) findStrangers(s keystore.KeySet, l *observation.Look, was observat
 	if u.Read.IsZero() { // later readings may be of what this run did
 		l.Upload.Back = was.Back(s, l.Keys)
 		u.Back = added(u.Back, l.Upload.Back)
+		u.Lost, u.Had = added(nil, lost(s, *l, was)), was.Latest.End
 	}
 	if l.Upload.Unreadable && u.Unreadable == "" {
 		u.Unreadable = l.Upload.Digest
 	}
 	u.Adopted = u.Adopted || l.Upload.Adopted
+}
+
+// lost returns the published keys that the copy had in the reading before l. A store and its records that were put back from one backup agree
+// with each other, and this alone shows that a key was revoked since.
+func lost(s keystore.KeySet, l observation.Look, was observation.Record) []observation.Key {
+	return slices.DeleteFunc(slices.Clone(was.Latest.Keys), func(k observation.Key) bool {
+		published := slices.ContainsFunc(s.Keys(), func(h keystore.Key) bool { return h.ID() == k.ID && h.Fingerprint() == k.Fingerprint })
+		return !published || l.Upload.Unreadable || slices.Contains(l.Keys, k)
+	})
 }
 
 // unvouched returns an error if nothing was recorded of a copy that has keys which the store never had, or that lacks a published one: the

@@ -171,7 +171,7 @@ func TestAKeyThatWasOverwrittenCountsAnew(t *testing.T) {
 		t.Fatalf("%v", err)
 	}
 	w.at, c.jwks = w.at.Add(time.Hour), without
-	if r, err := w.sync(c); err != nil || !r.Uploaded || !w.since(id).Equal(w.at) {
+	if r, err := w.sync(c); err != nil || !r.Uploaded || !w.since(id).Equal(w.at) || !slices.Equal(r.Lost, []keystore.KeyID{id}) || !r.Had.Equal(w.at.Add(-time.Hour)) {
 		t.Errorf("%+v, %v, since %v", r, err, w.since(id))
 	}
 	if got := w.since(old.Set.Keys()[0].ID()); !got.Equal(w.at.Add(-time.Hour)) {

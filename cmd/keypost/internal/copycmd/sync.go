@@ -103,6 +103,7 @@ type synced struct {
 	ReadAt    time.Time        `json:"readAt,omitzero"`
 	Strangers []keystore.KeyID `json:"strangers,omitempty"`        // keys that it had and the store never had
 	Back      []keystore.KeyID `json:"back,omitempty"`             // keys that it had again after they were taken away
+	Lost      []keystore.KeyID `json:"lost,omitempty"`             // published keys that it had at the reading before, and had lost
 	Unread    string           `json:"unreadableSHA256,omitempty"` // of a JWKS that it had in a form that is not read
 	Refused   string           `json:"refused,omitempty"`          // why no token is taken there, whatever keys it has
 	Error     string           `json:"error,omitempty"`
@@ -320,7 +321,7 @@ func (o *syncOptions) sync(ctx context.Context, u upload.Uploader, w work) (sync
 		row.Refused = err.Error()
 		err = o.revived(err, to)
 	}
-	row.Uploaded, row.ReadAt, row.Strangers, row.Back, row.Unread = r.Uploaded, cli.NotBefore(r.Read), r.Strangers, r.Back, r.Unreadable
+	row.Uploaded, row.ReadAt, row.Strangers, row.Back, row.Lost, row.Unread = r.Uploaded, cli.NotBefore(r.Read), r.Strangers, r.Back, r.Lost, r.Unreadable
 	if err != nil {
 		row.Error = err.Error()
 		return row, errors.Join(err, Strangers(o.Factory, o.cloud.Name, r, "whether they are replaced is not known"))
@@ -364,9 +365,10 @@ func (o *syncOptions) revived(err error, to Target) error {
 	return cli.WithHint(err, "to have it take tokens of key set %q again: %s", to.KeySet, c)
 }
 
-// Strangers tells of keys that a copy in a cloud had and the store never had, and what became of them. It returns an error unless the
-// copy was another's until now.
+// Strangers tells of keys that a copy in a cloud had and the store never had, and what became of them; and of those that it has lost. It
+// returns an error for the first, unless the copy was another's until now.
 func Strangers(f *cli.Factory, cloud string, r upload.Result, then string) error {
+	warnLost(f, cloud, r)
 	var names []string
 	for _, id := range r.Strangers {
 		name := text.OneLine(string(id), 100)
@@ -396,6 +398,19 @@ func Strangers(f *cli.Factory, cloud string, r upload.Result, then string) error
 	default:
 		return fmt.Errorf("%s; find out in the audit log of %s who changed the provider, and what was done with tokens of theirs", had, cloud)
 	}
+}
+
+// warnLost names the published keys that a copy has lost. That is no error: a copy that an older one was put over is mended so.
+func warnLost(f *cli.Factory, cloud string, r upload.Result) {
+	if len(r.Lost) == 0 {
+		return
+	}
+	var names []string
+	for _, id := range r.Lost {
+		names = append(names, text.OneLine(string(id), 100))
+	}
+	f.Warn("%s had %s at %s and has lost it since: somebody took it away, or this store and what was recorded of it are older than the copy, as a backup is; find out in the audit log of %s who changed the provider, and revoke again what was revoked",
+		r.Party, text.List(names, 8), cli.Stamp(r.Had), cloud)
 }
 
 // unopened is a copy that cannot be asked, which is recorded of it as of one that does not answer.
