@@ -292,8 +292,9 @@ func (c *Client) UploadKeys(ctx context.Context, w Provider) (changed bool, err 
 		}
 		set := patch{}
 		set.add("oidc.jwksJson", want)
-		step := c.rest.ChangeStep(c.patchProvider(p, w, have, set, func(now *providerState) bool { return sameKeys(want, now.OIDC.JWKS) }), "uploaded")
-		return []cloud.Step{out.by(step, want)}, nil
+		k := set.toProvider(p, w)
+		k.Again = c.unchanged(p, w, have, func(now *providerState) bool { return sameKeys(want, now.OIDC.JWKS) })
+		return []cloud.Step{out.by(c.rest.ChangeStep(k, "uploaded"), want)}, nil
 	})
 	return len(made) > 0, err
 }

@@ -161,10 +161,12 @@ func (c *Client) decideProvider(p Project, w Provider, have *providerState) (dec
 		if keys {
 			jwks, _ = upload(w.JWKS) // it was asked before
 		}
-		step := c.rest.ChangeStep(c.patchProvider(p, w, have, set, func(now *providerState) bool {
+		k := set.toProvider(p, w)
+		k.Again = c.unchanged(p, w, have, func(now *providerState) bool {
 			next, err := c.decideProvider(p, w, now)
 			return keys && sameKeys(jwks, now.OIDC.JWKS) || err == nil && len(next.steps) == 0
-		}), line, set.diff...).Changed("workload identity provider " + w.ID)
+		})
+		step := c.rest.ChangeStep(k, line, set.diff...).Changed("workload identity provider " + w.ID)
 		if keys {
 			step = w.out.by(step, jwks)
 		}
@@ -173,12 +175,16 @@ func (c *Client) decideProvider(p Project, w Provider, have *providerState) (dec
 	return d, nil
 }
 
-// patchProvider returns the call that changes a provider, from which it was decided. Google may take it minutes later, and somebody else may
-// change the provider in between; the API has no etag for providers. So it is read before each further request: one that an earlier request has
-// changed, as made reports, is left, other keys end the change, and anything else is decided anew.
-func (c *Client) patchProvider(p Project, w Provider, from *providerState, set patch, made func(now *providerState) bool) rest.Call {
-	k := set.call(providerCall(p.ProviderName(w.Pool, w.ID), "PatchWorkloadIdentityPoolProvider", "update"))
-	k.Again = func(ctx context.Context) error {
+// toProvider returns the call that changes a provider.
+func (p patch) toProvider(of Project, w Provider) rest.Call {
+	return p.call(providerCall(of.ProviderName(w.Pool, w.ID), "PatchWorkloadIdentityPoolProvider", "update"))
+}
+
+// unchanged returns what is asked before a change of a provider, decided from what it was, is sent again. Google may take it minutes later, and
+// somebody else may change the provider in between; the API has no etag for providers. So it is read: one that an earlier request has changed, as
+// made reports, is left, other keys end the change, and anything else is decided anew.
+func (c *Client) unchanged(p Project, w Provider, from *providerState, made func(now *providerState) bool) func(context.Context) error {
+	return func(ctx context.Context) error {
 		now, err := c.readProvider(ctx, p, w.Pool, w.ID)
 		if err != nil || reflect.DeepEqual(now, from) {
 			return err
@@ -193,7 +199,6 @@ func (c *Client) patchProvider(p Project, w Provider, from *providerState, set p
 		}
 		return m
 	}
-	return k
 }
 
 func (c *Client) createProvider(p Project, w Provider) (decision, error) {
