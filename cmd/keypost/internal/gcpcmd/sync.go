@@ -118,12 +118,12 @@ func (p *provider) Upload(ctx context.Context, jwks []byte) error {
 		Pool: p.id.Pool, ID: p.id.Provider, IssuerURL: p.issuer, JWKS: jwks, Owner: iam.OwnedBy(string(p.to.KeySet)), Adopt: p.to.Adopt,
 	})
 	if e, is := errors.AsType[*iam.Error](err); is && e.Problem == iam.NotOwned {
-		each := append(cli.SyncCommandOf("gcp", p.to.KeySet), "--adopt")
+		hint := "if this provider is for the issuer of key set %q all the same, say so each time: %s"
+		args := []any{p.to.KeySet, append(cli.SyncCommandOf("gcp", p.to.KeySet), "--adopt")}
 		if of := p.project.seen[p.id]; of.KeySet == "" {
-			return cli.WithHint(err, "if this provider is for the issuer of key set %q all the same, say so each time: %s; or once, so that its description says it: %s",
-				p.to.KeySet, each, revival(p.id, of))
+			hint, args = hint+"; or once, so that its description says it: %s", append(args, revival(p.id, of))
 		}
-		return cli.WithHint(err, "if this provider is for the issuer of key set %q all the same, say so each time: %s", p.to.KeySet, each)
+		return cli.WithHint(err, hint, args...)
 	}
 	return err
 }
