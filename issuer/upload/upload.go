@@ -263,7 +263,7 @@ func (u *run) once(ctx context.Context, s keystore.KeySet) error {
 		return err
 	}
 	same, err := u.read(ctx, s, time.Time{})
-	if lost, is := errors.AsType[*unrecordedError](err); is && !lost.same {
+	if lost, is := errors.AsType[*recordError](err); is && !lost.same {
 		return u.unrecorded(ctx, s, jwks, lost)
 	}
 	if err != nil || same {
@@ -290,7 +290,7 @@ func (u *run) once(ctx context.Context, s keystore.KeySet) error {
 // unrecorded uploads after a reading that could not be recorded, and that counts for nothing. The copy does not wait for the place of the
 // records, since it may hold a key that was revoked; but where the record cannot be loaded it gets no key that it lacks, since that one may
 // have been.
-func (u *run) unrecorded(ctx context.Context, s keystore.KeySet, jwks []byte, lost *unrecordedError) error {
+func (u *run) unrecorded(ctx context.Context, s keystore.KeySet, jwks []byte, lost *recordError) error {
 	r, err := u.Records.Load(ctx, s.Name(), observation.Place{Issuer: u.Party})
 	switch {
 	case u.Rival != nil && u.adds != "":
@@ -346,7 +346,7 @@ func (u *run) read(ctx context.Context, s keystore.KeySet, uploaded time.Time) (
 		look.ClockAhead = &ahead
 	}
 	unrecorded := func(err error) error {
-		return &unrecordedError{error: err, same: sameKeys(s, held), lacks: lacks}
+		return &recordError{error: err, same: sameKeys(s, held), lacks: lacks}
 	}
 	r, err := u.Records.Add(ctx, s.Name(), observation.Place{Issuer: u.Party}, look)
 	if err != nil {
@@ -436,14 +436,14 @@ func hasNoKey(jwks []byte) bool {
 	return len(jwks) == 0 || json.Compact(&b, jwks) == nil && b.String() == `{"keys":[]}`
 }
 
-// unrecordedError is of a reading that could not be recorded.
-type unrecordedError struct {
+// recordError is of a reading that could not be recorded.
+type recordError struct {
 	error
 	same  bool           // what was read are the published keys
 	lacks keystore.KeyID // a published key that a copy with keys did not have; empty if there is none
 }
 
-func (e *unrecordedError) Unwrap() error { return e.error }
+func (e *recordError) Unwrap() error { return e.error }
 
 // lacking returns a published key of s that is not held, by kid and material; empty if there is none.
 func lacking(s keystore.KeySet, held []keystore.VerificationKey) keystore.KeyID {
