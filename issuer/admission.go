@@ -15,13 +15,13 @@ type Admission struct {
 	Dev      bool      // development key sets too
 }
 
-// Admit returns why a key set is refused; nil when it is not. A tombstone may have any issuer URL: it is served at none. Where nobody reads
-// the documents (keystore.ReachCopies), so may one that gets none of its URLs served; the Rejection is [lastgood.Rejection.Expected].
+// Admit returns why a key set, or a tombstone, is refused; nil when it is not. Where nobody reads the documents (keystore.ReachCopies), one
+// that gets none of its URLs served is left apart: the Rejection is [lastgood.Rejection.Expected].
 func (a Admission) Admit(s keystore.KeySet) *lastgood.Rejection {
 	if s.Dev() && !a.Dev {
 		return lastgood.Reject(lastgood.ReasonDev, "it is a development key set, which only --dev allows")
 	}
-	if a.AnyURL || s.Withdrawn() {
+	if a.AnyURL {
 		return nil
 	}
 	refused := slices.DeleteFunc(slices.Clone(s.Issuers()), func(u keystore.IssuerURL) bool {

@@ -18,7 +18,6 @@ import (
 type document struct {
 	routes.Document
 	contentType, cacheControl []string // one each
-	number                    uint32   // of its place among those that are asked for; 0 for what is no document
 }
 
 // Header values that are the same in every response.
@@ -34,11 +33,11 @@ var (
 func newDocument(e routes.Entry, k kind) document {
 	switch k {
 	case kindRoot:
-		return document{routes.Document{Body: rootText, ETag: rootETag, Length: rootLength}, typeText, e.CacheControl(), 0}
+		return document{routes.Document{Body: rootText, ETag: rootETag, Length: rootLength}, typeText, e.CacheControl()}
 	case kindDiscovery:
-		return document{e.Discovery(), typeJSON, e.CacheControl(), e.Number()}
+		return document{e.Discovery(), typeJSON, e.CacheControl()}
 	default:
-		return document{e.JWKS(), typeJSON, e.CacheControl(), e.Number()}
+		return document{e.JWKS(), typeJSON, e.CacheControl()}
 	}
 }
 

@@ -24,7 +24,6 @@ const NotFoundMaxAge = time.Minute
 type Handler struct {
 	current *atomic.Pointer[snapshot]
 	aliases map[string]string
-	asked   *asked
 
 	// Every answer is counted.
 	requests                     *prometheus.CounterVec
@@ -35,7 +34,7 @@ type Handler struct {
 // NewHandler returns a handler that serves what p publishes. aliases maps host names under which a CDN reaches this
 // server to the host of the issuer URLs; both in lower case without a port.
 func NewHandler(p *Publisher, aliases map[string]string) *Handler {
-	h := &Handler{current: &p.current, aliases: aliases, asked: &p.asked, requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+	h := &Handler{current: &p.current, aliases: aliases, requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "keypost_http_requests_total",
 		Help: "Requests on the public listener, by the document they asked for and the status of the answer.",
 	}, []string{"document", "code"})}
@@ -76,7 +75,6 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			} else {
 				h.served[k].Inc()
 			}
-			h.asked.note(d.number, r)
 			return
 		}
 	}

@@ -60,9 +60,6 @@ func (s servedState) Owner(r lastgood.Route) (n keystore.Name, owned bool) {
 	return s.p.current.Load().owner(routeKey(r))
 }
 
-// Had returns the key sets to which patterns bind the URL: it passes between those only.
-func (s servedState) Had(r lastgood.Route) []keystore.Name { return s.p.bound[routeKey(r)] }
-
 // rejected yields the key sets in the store whose documents are rejected, and those that are being read: they may be.
 func (b *batch) rejected(yield func(keystore.Name, *lastgood.Rejection) bool) {
 	for n, e := range b.p.entries { // only the holder of the turn changes it
@@ -111,7 +108,6 @@ func (b *batch) replace(n keystore.Name, old, next *version) {
 		}
 	}
 	for i, at := range next.places() {
-		next.pages[i].Number = b.p.asked.number(at)
 		b.edit[at] = &next.pages[i]
 	}
 	next.published()
@@ -200,7 +196,7 @@ func (b *batch) apply() {
 // advance decides once and for all whether this process is ready, and reports whether what is not served now does not
 // exist. It is called with mu held.
 func (b *batch) advance(issuers int, now time.Time) (whole bool) {
-	p, state := b.p, *b.p.progress.Load()
+	p, state, waiting := b.p, *b.p.progress.Load(), 0
 	state.listed, state.total, state.unserved = !p.first.IsZero(), 0, 0
 	for _, e := range p.entries {
 		if e.served == nil && e.rejected.Expected() {
@@ -209,10 +205,14 @@ func (b *batch) advance(issuers int, now time.Time) (whole bool) {
 		state.total++
 		if e.served == nil {
 			state.unserved++
+			if e.rejected.Waits() {
+				waiting++
+			}
 		}
 	}
 	if !state.ready && state.listed {
-		state.ready = lastgood.Start{KeySets: state.total, Without: state.unserved, Waited: now.Sub(p.first), AllowEmpty: p.c.AllowEmpty}.Ready()
+		start := lastgood.Start{KeySets: state.total, Without: state.unserved, Waiting: waiting, Waited: now.Sub(p.first), AllowEmpty: p.c.AllowEmpty}
+		state.ready = start.Ready()
 	}
 	if state.ready && !p.progress.Load().ready {
 		b.logReady(state, issuers)

@@ -11,8 +11,8 @@ import (
 	"github.com/keypost/keypost/keystore/lastgood"
 )
 
-// MostNamed bounds how many series one metric has that names key sets, however many key sets a store has: six metrics do, so a
-// replica has at most 6,000 of them. Of more the ones stay that an operator looks for; /issuers has all.
+// MostNamed bounds how many series one metric has that names key sets, however many key sets a store has: five metrics do, so a
+// replica has at most 5,000 of them. Of more the ones stay that an operator looks for; /issuers has all.
 const MostNamed = 1000
 
 var (
@@ -29,7 +29,6 @@ var (
 	keySetChangedDesc  = prometheus.NewDesc("keypost_key_set_keys_changed_timestamp_seconds", "When keys of the served key set, or their states, last changed; at most 1000 key sets, those that changed last.", []string{"key_set"}, nil)
 	keySetForcedDesc   = prometheus.NewDesc("keypost_key_set_forced_promotion_timestamp_seconds", "When a key of the served key set was last promoted with --force; left out when its history says of none. At most 1000 key sets, the latest.", []string{"key_set"}, nil)
 	keySetHistoryDesc  = prometheus.NewDesc("keypost_key_set_history_broken", "1 while the history of the served key set is not whole, or shows that it was made from another version than the one served before: somebody may have changed it without keypost. It is served all the same; at most 1000 key sets, the first by name.", []string{"key_set"}, nil)
-	askedDesc          = prometheus.NewDesc("keypost_issuer_last_asked_timestamp_seconds", "When this process was last asked for a document of the issuer; 0 for not since its start. keypost's own looks do not count, unless a CDN passes them on. At most 1000 issuers, those that were not asked for the longest.", []string{"key_set", "issuer"}, nil)
 )
 
 // Describe implements prometheus.Collector.
@@ -115,14 +114,6 @@ func (p *Publisher) everyNamed() map[*prometheus.Desc][]series {
 		}
 		if v.activeSince != 0 {
 			add(keySetActiveDesc, v.activeSince, name)
-		}
-		asked := p.asked.of(v)
-		for u := range v.Issuers() {
-			seconds := int64(0)
-			if at, ok := asked[u]; ok {
-				seconds = at.Unix()
-			}
-			add(askedDesc, seconds, name, u)
 		}
 	}
 	return all

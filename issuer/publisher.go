@@ -23,6 +23,9 @@ type Config struct {
 	Poll       time.Duration  // how often everything is listed, beside the watch; zero = 10 s
 	Log        *zap.Logger
 
+	// Refused, if not nil, returns why a mirror that fills the source did not copy the stored versions of key sets, for the report.
+	Refused func() map[keystore.Name]keystore.Reason
+
 	// FirstRead, if not nil, is called once: when everything has been read for the first time, before it is served.
 	FirstRead func()
 }
@@ -42,12 +45,10 @@ const (
 type Publisher struct {
 	c         Config
 	admission Admission
-	bound     map[routeKey][]keystore.Name // to which key sets patterns for one name bind a place: those may be several
 	current   atomic.Pointer[snapshot]
 	progress  atomic.Pointer[progress]
 	listing   atomic.Bool // a listing is under way
 	readings  readings
-	asked     asked
 	readOnce  chan struct{} // closed when everything was listed and read once
 
 	turn sync.Mutex // held by the one batch that is being judged. Only its holder changes what mu guards, but for failing
@@ -77,13 +78,7 @@ func NewPublisher(c Config) *Publisher {
 	if c.Poll == 0 {
 		c.Poll = defaultPoll
 	}
-	p := &Publisher{c: c, admission: Admission{Patterns: c.Patterns, Dev: c.Dev}, bound: map[routeKey][]keystore.Name{}, entries: map[keystore.Name]*entry{}, readOnce: make(chan struct{})}
-	p.asked.since, p.asked.numbers = time.Now(), map[routeKey]uint32{}
-	for _, pat := range c.Patterns {
-		if pat.name != "" {
-			p.bound[pat.key] = append(p.bound[pat.key], pat.name)
-		}
-	}
+	p := &Publisher{c: c, admission: Admission{Patterns: c.Patterns, Dev: c.Dev}, entries: map[keystore.Name]*entry{}, readOnce: make(chan struct{})}
 	p.current.Store(&snapshot{})
 	p.progress.Store(&progress{})
 	return p

@@ -49,11 +49,17 @@ func TestReadyOnceEverythingIsServed(t *testing.T) {
 	})
 }
 
-func TestBrokenKeySetHoldsReadinessForFiveMinutes(t *testing.T) {
+func TestUnreadableKeySetHoldsReadinessForFiveMinutes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.put(doc{name: "a", generation: 1})
-		b.store.Set("b", []byte("junk"))
+		b.put(doc{name: "b", generation: 1})
+		b.store.Inject(func(_ context.Context, op storetest.Op) (bool, error) {
+			if op.Name == "b" {
+				return false, errors.New("permission denied")
+			}
+			return true, nil
+		})
 		defer b.run(t.Context())()
 		time.Sleep(lastgood.StartPatience - time.Second)
 		b.serves(urlA) // what is good is served meanwhile
@@ -66,11 +72,44 @@ func TestBrokenKeySetHoldsReadinessForFiveMinutes(t *testing.T) {
 		}
 		// b may be an issuer that a CDN has a copy of: a 404 would replace it, a 503 does not.
 		b.refuses(urlB, http.StatusServiceUnavailable)
-		b.put(doc{name: "b", generation: 1})
-		time.Sleep(time.Second)
+		b.store.Inject(nil)
+		time.Sleep(tick)
 		b.serves(urlB)
 		b.refuses("https://oidc.example.com/c", http.StatusNotFound)
 	})
+}
+
+// A document that no waiting mends holds nobody up: a fresh process is ready at once, whatever one of the others says.
+func TestRefusedKeySetHoldsNobodyUp(t *testing.T) {
+	whole := string(doc{name: "b", generation: 1}.text(t))
+	elsewhere := doc{name: "b", generation: 1, issuers: []string{urlB, "https://oidc.example.com/a"}}
+	tombstone := doc{name: "b", generation: 1, issuers: []string{"https://oidc.example.com/a"}, withdrawn: true}
+	for reason, text := range map[keystore.Reason]string{
+		lastgood.ReasonBroken:          "junk",
+		lastgood.ReasonNewerVersion:    strings.ReplaceAll(whole, "keypost.dev/v1", "keypost.dev/v2"),
+		lastgood.ReasonURLNotPermitted: string(elsewhere.text(t)),
+		lastgood.ReasonGenerationJump:  string(doc{name: "b", generation: keystore.MaxGeneration}.text(t)),
+		lastgood.ReasonDev:             string(doc{name: "b", generation: 1, dev: true}.text(t)),
+		"a tombstone":                  string(tombstone.text(t)),
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t)
+			b.put(doc{name: "a", generation: 1})
+			b.store.Set("b", []byte(text))
+			defer b.run(t.Context())()
+			time.Sleep(time.Second)
+			if err := b.Ready(); err != nil {
+				t.Errorf("%s: %v", reason, err)
+			}
+			b.serves(urlA)
+			if reason == "a tombstone" {
+				reason = lastgood.ReasonURLNotPermitted
+			}
+			b.rejected("b", reason)
+			// b may be an issuer that a CDN has a copy of: a 404 would replace it, a 503 does not.
+			b.refuses(urlB, http.StatusServiceUnavailable)
+		})
+	}
 }
 
 // An empty store is one that a mirror has not filled yet, or a volume that is not mounted: no issuer is known not to

@@ -1,6 +1,7 @@
 package issuer
 
 import (
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"maps"
@@ -17,13 +18,13 @@ import (
 type Status struct {
 	Name       keystore.Name          `json:"name"`
 	Issuers    []string               `json:"issuers"`
-	Generation int64                  `json:"generation"` // of the version served; 0 when none is
+	Generation int64                  `json:"generation"`       // of the version served; 0 when none is
+	Digest     string                 `json:"digest,omitempty"` // of that version, in hex: keystore.KeySet.Digest
 	Served     bool                   `json:"served"`
 	Rejected   keystore.Reason        `json:"rejected,omitempty"` // why the stored version is not served; "missing" when there is none
 	Message    string                 `json:"message,omitempty"`  // about that; without Rejected: why the key set is not to be served here
 	History    string                 `json:"history,omitempty"`  // what is wrong with the history of the version served
 	Keys       map[keystore.State]int `json:"keys"`               // by state
-	Asked      map[string]time.Time   `json:"asked,omitempty"`    // by issuer URL: when a document was last asked for; without those that were not since Report.Since
 	Gone       []GoneKey              `json:"gone,omitempty"`     // of the served version; only while the stored one is rejected
 }
 
@@ -37,40 +38,62 @@ type GoneKey struct {
 // Report is everything that a Publisher knows, for operators.
 type Report struct {
 	Complete time.Time `json:"complete,omitzero"` // when the last complete listing was taken
-	Since    time.Time `json:"since,omitzero"`    // when this process began, to which Asked goes back
 	Issuers  []Status  `json:"issuers"`
 }
 
 // Report returns the status of every key set, in order of their names.
 func (p *Publisher) Report() Report {
+	refused := p.refused()
 	p.mu.RLock()
 	defer p.mu.RUnlock()
-	r := Report{Complete: p.complete, Since: p.asked.since, Issuers: []Status{}}
-	for _, n := range slices.Sorted(maps.Keys(p.entries)) {
-		r.Issuers = append(r.Issuers, p.statusOf(n))
+	r := Report{Complete: p.complete, Issuers: []Status{}}
+	for n := range p.entries {
+		r.Issuers = append(r.Issuers, p.statusOf(n, refused[n]))
 	}
+	for n, reason := range refused {
+		if p.entries[n] == nil {
+			r.Issuers = append(r.Issuers, Status{Name: n, Issuers: []string{}, Keys: map[keystore.State]int{}, Rejected: reason, Message: refusedBefore})
+		}
+	}
+	slices.SortFunc(r.Issuers, func(a, b Status) int { return strings.Compare(string(a.Name), string(b.Name)) })
 	return r
 }
 
-// statusOf returns the status of a key set that there is. It is called with mu held.
-func (p *Publisher) statusOf(n keystore.Name) Status {
-	s := p.entries[n].status(n)
-	s.Asked = p.asked.of(p.entries[n].served)
-	return s
+// refusedBefore is the message about a version that a mirror did not copy into the directory.
+const refusedBefore = "keypost mirror did not copy the version in its store; the log of the mirror says why"
+
+// refused returns the reasons for which a mirror left stored versions out of the directory.
+func (p *Publisher) refused() map[keystore.Name]keystore.Reason {
+	if p.c.Refused == nil {
+		return nil
+	}
+	return p.c.Refused()
 }
 
-// Since returns when this process began, to which Status.Asked goes back.
-func (p *Publisher) Since() time.Time { return p.asked.since }
+// statusOf returns the status of a key set that there is; refused is why a mirror did not copy its stored version, empty if it
+// did. It is called with mu held.
+func (p *Publisher) statusOf(n keystore.Name, refused keystore.Reason) Status {
+	e := p.entries[n]
+	s := e.status(n)
+	if refused != "" && s.Rejected == "" {
+		s.Rejected, s.Message = refused, refusedBefore
+		if refused != lastgood.ReasonMissing {
+			s.Gone = e.gone()
+		}
+	}
+	return s
+}
 
 // Find returns the status of every key set whose name, issuer URL or reason of a rejection contains text, or that serves a key whose kid
 // begins with it, in order of their names.
 func (p *Publisher) Find(text string) []Status {
+	refused := p.refused()
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	var all []Status
 	for _, n := range slices.Sorted(maps.Keys(p.entries)) {
 		if p.entries[n].has(n, text) {
-			all = append(all, p.statusOf(n))
+			all = append(all, p.statusOf(n, refused[n]))
 		}
 	}
 	return all
@@ -93,6 +116,7 @@ func (e *entry) has(n keystore.Name, text string) bool {
 
 // Of returns the status of one key set and the kids that it serves, and whether there is such a key set.
 func (p *Publisher) Of(n keystore.Name) (s Status, kids []keystore.KeyID, ok bool) {
+	refused := p.refused()
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	e := p.entries[n]
@@ -104,7 +128,7 @@ func (p *Publisher) Of(n keystore.Name) (s Status, kids []keystore.KeyID, ok boo
 			kids = append(kids, keystore.KeyID(id))
 		}
 	}
-	return p.statusOf(n), kids, true
+	return p.statusOf(n, refused[n]), kids, true
 }
 
 // Complete returns when the last complete listing was taken; zero for never.
@@ -124,7 +148,8 @@ func (p *Publisher) Failing() bool {
 func (e *entry) status(n keystore.Name) Status {
 	s := Status{Name: n, Issuers: []string{}, Keys: map[keystore.State]int{}}
 	if v := e.served; v != nil {
-		s.Generation, s.Served, s.History = v.Generation(), !v.Withdrawn(), v.broken
+		digest := v.Digest()
+		s.Generation, s.Digest, s.Served, s.History = v.Generation(), hex.EncodeToString(digest[:]), !v.Withdrawn(), v.broken
 		s.Issuers = slices.AppendSeq(s.Issuers, v.Issuers())
 		for i, count := range v.states {
 			s.Keys[states[i]] = count
@@ -154,8 +179,8 @@ func (e *entry) gone() (all []GoneKey) {
 	return all
 }
 
-// Ready returns nil once every issuer of a complete listing is served, or after five minutes without those that cannot
-// be. From then on it always does: losing the store is no reason to take a server away that serves its last good
+// Ready returns nil once every key set of a complete listing is served or refused; those that cannot be read are waited for
+// five minutes. From then on it always does: losing the store is no reason to take a server away that serves its last good
 // versions. A Publisher that has nothing to serve is never ready unless AllowEmpty is set: its directory may be a volume
 // that is not mounted, and clients sent there instead of to another replica would find no issuer.
 func (p *Publisher) Ready() error {

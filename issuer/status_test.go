@@ -41,7 +41,13 @@ func TestReport(t *testing.T) {
 	if age := time.Since(r.Complete); age < 0 || age > time.Minute {
 		t.Errorf("the last complete reading was %v ago", age)
 	}
-	r.Complete, r.Since = time.Time{}, time.Time{}
+	r.Complete = time.Time{}
+	for i, is := range r.Issuers {
+		if (is.Digest == "") != (is.Generation == 0) {
+			t.Errorf("%s: generation %d with the digest %q", is.Name, is.Generation, is.Digest)
+		}
+		r.Issuers[i].Digest = ""
+	}
 	got, err := json.MarshalIndent(r, "", " ")
 	if err != nil {
 		t.Fatal(err)

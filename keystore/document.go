@@ -155,7 +155,7 @@ func checkIdentity(apiVersion, kind string) error {
 	return nil
 }
 
-// toJSON returns a document as JSON. It refuses one that holds private key material, also in a comment.
+// toJSON returns a document as JSON. It refuses one that holds private key material.
 func toJSON(data []byte) ([]byte, error) {
 	asJSON, tree, err := strictyaml.ToJSON(data, MaxDocument)
 	if err != nil {
@@ -163,9 +163,6 @@ func toJSON(data []byte) ([]byte, error) {
 	}
 	if privatekey.HasLabel(data) {
 		return nil, fmt.Errorf("a part of it has the label of a private key: %w", ErrPrivateKey)
-	}
-	if privatekey.InComments(data) {
-		return nil, fmt.Errorf("a comment in it: %w; remove it, and treat that key as stolen", ErrPrivateKey)
 	}
 	if where, found := privatekey.Find(tree); found {
 		return nil, fmt.Errorf("%s: %w; remove it, and treat that key as stolen", printable(where), ErrPrivateKey)

@@ -268,7 +268,7 @@ func TestParseRejects(t *testing.T) {
 		{name: "a merge marker", edits: []edit{{"kind: KeySet", "<<<<<<< HEAD\nkind: KeySet"}}, want: "it is not valid YAML"},
 
 		{name: "a private key in publicKey", edits: []edit{{publicKey(pub1), publicKey(private)}}, want: "it is a private key"},
-		{name: "a private key under PUBLIC KEY", edits: []edit{{publicKey(pub1), publicKey(disguised)}}, want: "spec.keys[0].publicKey: it is a private key"},
+		{name: "a private key under PUBLIC KEY", edits: []edit{{publicKey(pub1), publicKey(disguised)}}, want: "PEM block 1 (PUBLIC KEY): it is a private key"},
 		{name: "a private key after the public one", edits: []edit{{publicKey(pub1), publicKey(pub1 + private)}}, want: "it is a private key"},
 		{name: "a private key in an annotation", edits: []edit{{"note: kept", "note: |\n      " + publicKey(private)}}, want: "it is a private key"},
 		{name: "a private key in a comment", edits: []edit{{"kind: KeySet", "# " + strings.ReplaceAll(private, "\n", "\n# ") + "\nkind: KeySet"}}, want: "it is a private key"},

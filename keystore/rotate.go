@@ -42,9 +42,15 @@ func (e *RotationError) Error() string {
 	return fmt.Sprintf("key set %q: a rotation to key %s is under way since %s (by %s); one at a time", e.KeySet, e.Kid, e.ID, cmp.Or(e.By, "somebody unnamed"))
 }
 
+// What the history says of a rotation that began, before the key ID, and of one that was turned around.
+const (
+	WhatStartRotation = "start rotation to key "
+	WhatRollBack      = "roll back the rotation"
+)
+
 // StartRotation begins to replace every active key by k, which it publishes as next if that was not done before.
 func (s KeySet) StartRotation(c Change, k VerificationKey) (KeySet, error) {
-	what := fmt.Sprintf("start rotation to key %s", k.ID())
+	what := WhatStartRotation + string(k.ID())
 	if r := s.Rotation(); r != nil {
 		return KeySet{}, &RotationError{s.name, *r}
 	}
@@ -90,7 +96,7 @@ func (s KeySet) StartRotation(c Change, k VerificationKey) (KeySet, error) {
 // time. The new key leaves as a replaced one does: retired once no kube-apiserver signs with it, and removed once its last
 // token has expired.
 func (s KeySet) RollBack(c Change) (KeySet, error) {
-	return s.transition(c, "roll back the rotation", func(n *KeySet, at time.Time) error {
+	return s.transition(c, WhatRollBack, func(n *KeySet, at time.Time) error {
 		if err := n.inUse("roll back"); err != nil {
 			return err
 		}

@@ -8,9 +8,11 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
+	"fmt"
+	"maps"
 	"math/big"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -38,7 +40,6 @@ func secrets(t *testing.T) map[string]string {
 		"PKCS#1":               std(x509.MarshalPKCS1PrivateKey(rs)),
 		"SEC 1":                std(must(x509.MarshalECPrivateKey(ec))),
 		"in base64url":         base64.RawURLEncoding.EncodeToString(pkcs8),
-		"in a sentence":        "the key is: " + std(pkcs8) + ", keep it",
 		"base64 of PEM":        std([]byte(pemOf("PRIVATE KEY", pkcs8))),
 		"a JWK":                `{"kty":"EC","crv":"P-256","d":"c2VjcmV0"}`,
 		"a JWKS":               `{"keys":[{"kty":"oct","k":"c2VjcmV0"}]}`,
@@ -69,27 +70,63 @@ func places() map[string]func(d map[string]any, text string) {
 		"an annotation":               at("metadata", "annotations", "note"),
 		"a member nobody knows":       at("spec", "fromTheFuture"),
 		"a member nobody knows, deep": at("spec", "policy", "a", "b"),
-		"a name":                      func(d map[string]any, text string) { specOf(d)[text] = 1 },
 		"a reason": func(d map[string]any, text string) {
 			specOf(d)["history"] = []any{map[string]any{"at": t0, "what": "x", "why": text}}
 		},
 	}
 }
 
+// everyPlace puts a text into d at each place in turn, as a value and as the name of a member, and calls use.
+func everyPlace(d map[string]any, text string, use func(where string)) {
+	var walk func(node any, where string)
+	walk = func(node any, where string) {
+		switch n := node.(type) {
+		case map[string]any:
+			for _, name := range slices.Sorted(maps.Keys(n)) {
+				was, at := n[name], where+"."+name
+				n[name] = text
+				use(at)
+				n[name] = was
+				walk(was, at)
+			}
+			n[text] = 1
+			use("a name in " + where)
+			delete(n, text)
+		case []any:
+			for i, v := range n {
+				n[i] = text
+				use(fmt.Sprintf("%s[%d]", where, i))
+				n[i] = v
+				walk(v, fmt.Sprintf("%s[%d]", where, i))
+			}
+		}
+	}
+	walk(d, "")
+}
+
 func TestPrivateMaterialAnywhereIsRefused(t *testing.T) {
+	t.Parallel()
+	full := tree(t, fullSet(t))
 	for form, secret := range secrets(t) {
-		for where, put := range places() {
-			if where == "a name" && (strings.Contains(form, "JWK") || len(secret) > 1000) {
-				continue // text in a name is looked at as it is, and YAML has no longer ones
+		tried := 0
+		everyPlace(full, secret, func(where string) {
+			tried++
+			_, err := parseTree(full)
+			tooLong := strings.HasPrefix(where, "a name") && len(secret) > 1000 // for a name in YAML
+			if !errors.Is(err, ErrPrivateKey) && (err == nil || !tooLong) {
+				t.Errorf("%s at %s: error %v", form, where, err)
+				return
 			}
-			d := tree(t, newSet(t, Policy{}))
-			put(d, secret)
-			_, err := parseTree(d)
-			if !errors.Is(err, ErrPrivateKey) {
-				t.Errorf("%s in %s: error %v", form, where, err)
-			} else if where != "a name" && strings.Contains(err.Error(), secret[len(secret)-20:]) {
-				t.Errorf("%s in %s: the error quotes it: %v", form, where, err)
+			const run = 16 // characters; "a JWK" and the labels have shorter secrets
+			for i := 0; i+run <= len(secret); i++ {
+				if strings.Contains(err.Error(), secret[i:i+run]) {
+					t.Errorf("%s at %s: the error quotes it: %v", form, where, err)
+					return
+				}
 			}
+		})
+		if tried < 100 {
+			t.Errorf("only %d places", tried)
 		}
 	}
 	for _, member := range privatekey.Members() {
@@ -125,9 +162,6 @@ func TestPublicMaterialIsNoSecret(t *testing.T) {
 		"an object":                 `{"d": 1, "k": "v"}`,
 	} {
 		for where, put := range places() {
-			if where == "a name" && len(text) > 1000 {
-				continue
-			}
 			d := tree(t, newSet(t, Policy{}))
 			put(d, text)
 			if _, err := parseTree(d); err != nil {
@@ -143,18 +177,9 @@ func TestPublicMaterialIsNoSecret(t *testing.T) {
 }
 
 func TestTheSearchForSecretsIsLinear(t *testing.T) {
-	nested := `{"kty":1}`
-	for range 12 {
-		nested = string(must(json.Marshal(map[string]any{"kty": nested, "again": nested})))
-		if len(nested) > MaxDocument/8 {
-			break
-		}
-	}
 	for name, text := range map[string]string{
 		"base64":       strings.Repeat("MIIE", MaxDocument/4-1000),
-		"short runs":   strings.Repeat(strings.Repeat("A", 64)+",", MaxDocument/(64+1)-100),
 		"sequences":    base64.StdEncoding.EncodeToString([]byte(strings.Repeat("0\x80", MaxDocument/3))),
-		"JSON in JSON": nested,
 		"JSON, no end": `"kty"` + strings.Repeat("[", MaxDocument-1000),
 	} {
 		if took := cpu(t, func() { _, _ = privatekey.Find(map[string]any{"x": text}) }); took > 5*time.Second {

@@ -317,17 +317,6 @@ func startIssuer(t testing.TB, c checker, dir string) (server, admin *httptest.S
 	return server, admin, ca
 }
 
-// asks fetches a URL of the script's server as a relying party does.
-func asks(ts *testscript.TestScript, _ bool, args []string) {
-	client := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}}
-	resp, err := client.Get(args[0])
-	ts.Check(err)
-	ts.Check(resp.Body.Close())
-	if resp.StatusCode != http.StatusOK {
-		ts.Fatalf("GET %s: %s", args[0], resp.Status)
-	}
-}
-
 func portOf(s *httptest.Server) string {
 	_, port, _ := net.SplitHostPort(s.Listener.Addr().String())
 	return port

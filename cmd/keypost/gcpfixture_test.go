@@ -41,12 +41,12 @@ func startProject(t testing.TB, c checker, o fakegcp.Options) *project {
 	return p
 }
 
-// startGCP plays a project from here on: fakegcp [issuer|private|refusing|lagging]. All commands of the script talk to it. With issuer, its
+// startGCP plays a project from here on: fakegcp [issuer|refusing|slow|lagging]. All commands of the script talk to it. With issuer, its
 // STS reaches what serve has published, and takes its CA for a public one; refusing, its organisation lets no issuer in but one;
-// lagging, operations and new accounts take a while.
+// slow, operations take a while; lagging, new accounts too.
 func (a accounts) startGCP(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) > 1 {
-		ts.Fatalf("usage: fakegcp [issuer|refusing|lagging]")
+		ts.Fatalf("usage: fakegcp [issuer|refusing|slow|lagging]")
 	}
 	o := fakegcp.Options{}
 	switch strings.Join(args, "") {
@@ -55,6 +55,8 @@ func (a accounts) startGCP(ts *testscript.TestScript, neg bool, args []string) {
 		o.Roots.AppendCertsFromPEM([]byte(ts.ReadFile(ts.Getenv("CA"))))
 	case "refusing":
 		o.AllowedIssuers = []string{"https://storage.googleapis.com/prod-a-oidc"}
+	case "slow":
+		o.OperationDelay = 300e6
 	case "lagging":
 		o.OperationDelay, o.AccountDelay = 300e6, 300e6
 	}

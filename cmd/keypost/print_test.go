@@ -223,6 +223,10 @@ func TestEveryCommandHonoursOutput(t *testing.T) {
 		return kids
 	}
 	a, b := add("prod-a"), add("prod-b")
+	first, err := os.ReadFile(filepath.Join(dir, "store", "prod-a.yaml"))
+	c.Check(err)
+	backup := filepath.Join(dir, "backup.yaml")
+	c.Check(os.WriteFile(backup, first, 0o600))
 	server, admin, ca := startIssuer(t, c, filepath.Join(dir, "store"))
 	defer server.Close()
 	defer admin.Close()
@@ -265,6 +269,7 @@ func TestEveryCommandHonoursOutput(t *testing.T) {
 		"issuer observe dev --ca-file " + caFile + " --observations file://" + filepath.Join(dir, "observations"),
 		"verify --dev " + host + "dev --ca-file " + caFile,
 		"export " + filepath.Join(dir, "out"), "store copy file://" + filepath.Join(dir, "store") + " file://" + filepath.Join(dir, "copy"),
+		"store restore prod-a --from " + backup + " --force --why x",
 		"mirror --once " + dir, "watch",
 		"issuer remove prod-b --confirm-url https://oidc.example.com/prod-b --why test --force",
 	} {

@@ -3,13 +3,9 @@ package main
 import (
 	"net/http/httptest"
 	"os"
-	"path/filepath"
-	"strings"
-	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/test/fakecloudfront"
 )
 
@@ -45,21 +41,4 @@ func mergeConflict(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	text := "<<<<<<< HEAD\n" + ts.ReadFile(args[0]) + "=======\n" + ts.ReadFile(args[1]) + ">>>>>>> theirs\n"
 	ts.Check(os.WriteFile(ts.MkAbs(args[2]), []byte(text), 0o600))
-}
-
-// forgeKey writes the key set of a file to another, with one more key that is active: withkey FILE TO
-func forgeKey(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 2 {
-		ts.Fatalf("usage: withkey FILE TO")
-	}
-	doc := ts.ReadFile(args[0])
-	_, after, _ := strings.Cut(doc, "metadata:\n  name: ")
-	name, _, _ := strings.Cut(after, "\n")
-	s, err := keystore.Parse(keystore.Name(name), []byte(doc))
-	ts.Check(err)
-	s, err = s.Add(keystore.Change{At: time.Now(), By: "mallory"}, newKey(ts))
-	ts.Check(err)
-	data, err := keystore.Encode(s)
-	ts.Check(err)
-	ts.Check(os.WriteFile(filepath.Clean(ts.MkAbs(args[1])), data, 0o600))
 }

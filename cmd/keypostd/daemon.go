@@ -58,11 +58,11 @@ func newDaemon(c config, dev string, stderr io.Writer) (*daemon, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &daemon{c: c, dev: dev, log: log}
+	d := &daemon{c: c, dev: dev, log: log, heartbeat: newHeartbeat(c.Dir)}
 	d.publishing = issuer.Config{
 		Source: keystore.NewStore(store), Patterns: patterns, Cache: c.Policy.policy().Cache(keystore.DefaultCache()),
 		Dev: dev != "", AllowEmpty: c.AllowEmpty, Poll: time.Duration(c.Poll), Log: log.Named("issuer"),
-		FirstRead: endStartMemory,
+		FirstRead: endStartMemory, Refused: d.heartbeat.refused,
 	}
 	d.publisher = issuer.NewPublisher(d.publishing)
 	d.handler = issuer.NewHandler(d.publisher, c.HostAliases)
@@ -74,7 +74,6 @@ func newDaemon(c config, dev string, stderr io.Writer) (*daemon, error) {
 			return nil, err
 		}
 	}
-	d.heartbeat = newHeartbeat(c.Dir)
 	d.metrics, err = newMetrics(d.publisher, d.handler, d.heartbeat)
 	return d, err
 }

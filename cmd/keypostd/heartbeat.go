@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/keypost/keypost/internal/hang"
+	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/replicate"
 )
 
@@ -63,4 +64,13 @@ func (h *heartbeat) now() (replicate.Heartbeat, error) {
 	}
 	last := h.last.Load()
 	return last.note, last.err
+}
+
+// refused returns why the mirror did not copy stored versions.
+func (h *heartbeat) refused() map[keystore.Name]keystore.Reason {
+	note, err := h.now()
+	if err != nil {
+		return nil
+	}
+	return note.Reasons
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/http"
@@ -80,6 +81,9 @@ func (s *pages) make(ctx context.Context, at *url.URL) (status int, contentType 
 	defer func() { <-s.turn }()
 	ctx, cancel := context.WithTimeout(ctx, pagePatience)
 	defer cancel()
+	if doc := s.document(ctx, at.Path); doc != nil {
+		return http.StatusOK, "application/yaml", doc, nil
+	}
 	name, asJSON := strings.CutSuffix(at.Path, ".json")
 	p := s.find(ctx, strings.TrimSuffix(name, ".html"), at.Query())
 	status = http.StatusOK
@@ -96,6 +100,25 @@ func (s *pages) make(ctx context.Context, at *url.URL) (status int, contentType 
 	return status, "text/html; charset=utf-8", body, err
 }
 
+// document returns the document at a path, where the directory holds the version that is served; else nil.
+func (s *pages) document(ctx context.Context, path string) []byte {
+	name, below := strings.CutPrefix(path, "/keysets/")
+	name, is := strings.CutSuffix(name, ".yaml")
+	status, _, known := s.d.publisher.Of(keystore.Name(name))
+	if !below || !is || !known {
+		return nil
+	}
+	set, _, err := s.d.publishing.Source.Load(ctx, keystore.Name(name))
+	if err != nil {
+		return nil
+	}
+	doc, err := keystore.Encode(set)
+	if digest := set.Digest(); err != nil || hex.EncodeToString(digest[:]) != status.Digest {
+		return nil
+	}
+	return doc
+}
+
 // find returns the page at a path without its suffix.
 func (s *pages) find(ctx context.Context, path string, query url.Values) any {
 	about := s.about(time.Now())
@@ -105,10 +128,6 @@ func (s *pages) find(ctx context.Context, path string, query url.Values) any {
 	if name, below := strings.CutPrefix(path, "/keysets/"); below && keystore.Name(name).Check() == nil {
 		if status, kids, ok := s.d.publisher.Of(keystore.Name(name)); ok {
 			in := s.input(ctx, status, kids)
-			in.Served.Since = s.d.publisher.Since().UTC().Truncate(time.Second)
-			for _, u := range status.Issuers {
-				in.Served.Asked = append(in.Served.Asked, page.Asked{Issuer: u, At: status.Asked[u]})
-			}
 			return page.Of(about, in)
 		}
 	}
@@ -200,7 +219,7 @@ func (s *pages) input(ctx context.Context, st issuer.Status, kids []keystore.Key
 
 // input returns what a publisher knows of a key set.
 func input(st issuer.Status, kids []keystore.KeyID) page.Input {
-	in := page.Input{Name: st.Name, History: st.History, Served: &page.Served{Generation: st.Generation, Withdrawn: st.Generation > 0 && !st.Served, Issuers: st.Issuers, Kids: kids}}
+	in := page.Input{Name: st.Name, History: st.History, Served: &page.Served{Generation: st.Generation, Digest: st.Digest, Withdrawn: st.Generation > 0 && !st.Served, Issuers: st.Issuers, Kids: kids}}
 	if st.Rejected != "" {
 		in.Rejected = &page.Rejected{Reason: st.Rejected, Message: st.Message}
 	}

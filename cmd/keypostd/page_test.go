@@ -125,6 +125,52 @@ func TestPageShowsTrouble(t *testing.T) {
 	}
 }
 
+// What the mirror beside the directory did not copy is told, with the lines in gone that a decision about it needs.
+func TestPageShowsWhatTheMirrorRefuses(t *testing.T) {
+	p := newPaged(t)
+	note, err := json.Marshal(replicate.Heartbeat{Complete: time.Now(), KeySets: 3, Refused: 2, Reasons: map[keystore.Name]keystore.Reason{"prod-a": "same_generation", "prod-z": "broken"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(p.dir, replicate.HeartbeatFile), note, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	reasons := map[keystore.Name]keystore.Reason{}
+	for _, s := range p.publisher.Report().Issuers {
+		reasons[s.Name] = s.Rejected
+	}
+	if reasons["prod-a"] != "same_generation" || reasons["prod-z"] != "broken" || reasons["prod-b"] != "" {
+		t.Errorf("the report: %v", reasons)
+	}
+	var one page.KeySet
+	if err := json.Unmarshal(p.get("/keysets/prod-a.json").Body.Bytes(), &one); err != nil {
+		t.Fatal(err)
+	}
+	if one.State != page.StateBehind || one.Rejected == nil || one.Rejected.Reason != "same_generation" {
+		t.Errorf("the page: %+v", one)
+	}
+	if list := p.get("/").Body.String(); !strings.Contains(list, "same_generation") {
+		t.Errorf("the list:\n%s", list)
+	}
+}
+
+// The document of what is served comes from the directory, as long as that holds it.
+func TestDocumentForARestore(t *testing.T) {
+	p := newPaged(t)
+	w := p.get("/keysets/prod-a.yaml")
+	if _, err := keystore.Parse("prod-a", w.Body.Bytes()); err != nil || w.Code != http.StatusOK {
+		t.Errorf("%d, %v:\n%s", w.Code, err, w.Body)
+	}
+	if err := os.WriteFile(filepath.Join(p.dir, "prod-a.yaml"), []byte("junk"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"/keysets/prod-a.yaml", "/keysets/prod-z.yaml", "/keysets/../prod-b.yaml", "/prod-b.yaml"} {
+		if w := p.get(path); w.Code != http.StatusNotFound {
+			t.Errorf("%s: %d:\n%s", path, w.Code, w.Body)
+		}
+	}
+}
+
 // shown is what clients are shown, where nothing else matters.
 type shown struct {
 	listen.Certificates

@@ -112,7 +112,7 @@ func CheckShape(data []byte) error {
 		return fmt.Errorf("it has more than %d lines, commas, colons and brackets", maxTokens)
 	}
 	if isJSON(data) {
-		return CheckDepth(data)
+		return checkDepth(data)
 	}
 	switch {
 	case hasOddBreak(data):
@@ -141,8 +141,8 @@ func isJSON(data []byte) bool {
 	return len(start) > 0 && (start[0] == '{' || start[0] == '[') && json.Valid(start)
 }
 
-// CheckDepth bounds the depth of valid JSON.
-func CheckDepth(data []byte) error {
+// checkDepth bounds the depth of valid JSON.
+func checkDepth(data []byte) error {
 	depth, quoted := 0, false
 	for i := 0; i < len(data); i++ {
 		switch c := data[i]; {

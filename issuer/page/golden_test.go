@@ -83,10 +83,7 @@ func TestGolden(t *testing.T) {
 	}
 	in := page.Input{
 		Name: "prod-a", Set: &s, History: "generation 3 was made from another",
-		Served: &page.Served{
-			Generation: s.Generation() - 1, Kids: []keystore.KeyID{s.Keys()[0].ID()}, Since: about.Made.Add(-10 * time.Hour),
-			Asked: []page.Asked{{Issuer: "https://oidc.example.com/prod-a", At: about.Made.Add(-30 * time.Second)}, {Issuer: "https://old.example.com"}},
-		},
+		Served: &page.Served{Generation: s.Generation() - 1, Kids: []keystore.KeyID{s.Keys()[0].ID()}},
 		Looks: []page.Look{
 			{Issuer: "https://oidc.example.com/prod-a", Vantage: "eu", At: about.Made.Add(-3 * time.Minute), Complete: about.Made.Add(-26 * time.Hour), Gaps: []string{"192.0.2.7: no answer"}},
 			{Issuer: "https://oidc.example.com/prod-a", At: about.Made.Add(time.Minute)}, {Issuer: "https://oidc.example.com/prod-a", Vantage: "us"},

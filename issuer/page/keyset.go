@@ -2,6 +2,7 @@ package page
 
 import (
 	"cmp"
+	"encoding/hex"
 	"slices"
 	"strings"
 	"time"
@@ -31,16 +32,9 @@ type Input struct {
 type Served struct {
 	Generation int64            `json:"generation"` // 0: nothing of it
 	Withdrawn  bool             `json:"withdrawn,omitempty"`
+	Digest     string           `json:"-"` // of that version, in hex: keystore.KeySet.Digest; empty: not known
 	Issuers    []string         `json:"-"`
-	Kids       []keystore.KeyID `json:"kids,omitempty"`  // nil: not known
-	Asked      []Asked          `json:"asked,omitempty"` // by issuer URL
-	Since      time.Time        `json:"since,omitzero"`  // when the server began, to which Asked goes back
-}
-
-// Asked is when a document of an issuer URL was last asked for; zero: not since the server began.
-type Asked struct {
-	Issuer string    `json:"issuer"`
-	At     time.Time `json:"at,omitzero"`
+	Kids       []keystore.KeyID `json:"kids,omitempty"` // nil: not known
 }
 
 // Rejected is why a stored version is not served, and where the way out is written down.
@@ -215,10 +209,15 @@ func stateOf(in Input) State {
 		return StateAbsent
 	case in.Set == nil && in.Unread != "":
 		return StateUnread
-	case in.Set != nil && in.Set.Generation() != v.Generation:
+	case in.Set != nil && (in.Set.Generation() != v.Generation || v.Digest != "" && digestOf(*in.Set) != v.Digest):
 		return StateBehind
 	}
 	return StateServed
+}
+
+func digestOf(s keystore.KeySet) string {
+	digest := s.Digest()
+	return hex.EncodeToString(digest[:])
 }
 
 // Known reports whether it is known which keys are stored.

@@ -10,12 +10,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
 	"time"
 
-	"github.com/keypost/keypost/internal/ownlook"
 	"github.com/keypost/keypost/internal/strictjson"
 	"github.com/keypost/keypost/issuer/verify/servername"
 	"github.com/keypost/keypost/keystore"
@@ -48,18 +48,35 @@ func (c *Client) inGzip() *Client {
 	return &packed
 }
 
+// newClient returns a client that sends what any program in Go sends: a server that could tell it from relying parties could
+// answer it otherwise. So there is no User-Agent of keypost's own, and no Connection: close, which DisableKeepAlives would send.
 func newClient(roots *x509.CertPool, patience time.Duration, dial DialFunc) *Client {
 	return &Client{
 		http: &http.Client{
 			Timeout:       patience,
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 			Transport: &http.Transport{
-				DialContext:        dial,
-				TLSClientConfig:    &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
-				DisableKeepAlives:  true,
-				DisableCompression: true,
+				DialContext:         within(patience, dial),
+				TLSClientConfig:     &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
+				MaxIdleConnsPerHost: -1,
+				DisableCompression:  true,
 			},
 		},
+	}
+}
+
+// within bounds the life of each connection, from its dial to its last byte. The timeout of a http.Client does not: a dial and
+// a TLS handshake outlive their request, for ever if the server says nothing.
+func within(patience time.Duration, dial DialFunc) DialFunc {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		end := time.Now().Add(patience)
+		ctx, cancel := context.WithDeadline(ctx, end)
+		defer cancel()
+		conn, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return conn, conn.SetDeadline(end)
 	}
 }
 
@@ -99,7 +116,6 @@ func (c *Client) part(ctx context.Context, method, url string) (response, error)
 	if err != nil {
 		return response{}, fmt.Errorf("fetch %s: it is no URL", printable(url))
 	}
-	ownlook.Claim(req.Header)
 	if c.shield.Header != "" && withPort(req.URL.Host) == c.origin { // jwks_uri may lead to another host or port
 		req.Header.Set(c.shield.Header, c.shield.Value)
 	}
@@ -189,8 +205,16 @@ func (a response) check200() error {
 	case a.Status == http.StatusUnauthorized && a.Header.Get("WWW-Authenticate") != "":
 		return fmt.Errorf("%s answers 401 and asks for credentials (%s)", a.URL, printable(a.Header.Get("WWW-Authenticate")))
 	}
-	return fmt.Errorf("%s answers %d", a.URL, a.Status)
+	return &StatusError{a.URL, a.Status}
 }
+
+// StatusError is an answer that has no document.
+type StatusError struct {
+	url    string // safe to print
+	Status int
+}
+
+func (e *StatusError) Error() string { return fmt.Sprintf("%s answers %d", e.url, e.Status) }
 
 // Paths of the documents below an issuer URL.
 const (

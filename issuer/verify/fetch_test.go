@@ -2,14 +2,20 @@ package verify
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/keypost/keypost/issuer/verify/finding"
+	"github.com/keypost/keypost/keystore/storetest"
 )
 
 func (w *world) client(t *testing.T) *Client {
@@ -140,5 +146,43 @@ func TestLateAnswerIsNone(t *testing.T) {
 	c := &Client{http: &http.Client{Timeout: 50 * time.Millisecond, Transport: late{}}}
 	if a, err := c.get(t.Context(), testIssuer); !isTimeout(err) {
 		t.Errorf("%+v, %v", a, err)
+	}
+}
+
+// An impostor may serve keys of its own to everybody but keypost. It cannot tell by a header: looks send what any program in Go sends.
+func TestLooksSendWhatAnyProgramSends(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	var mu sync.Mutex
+	sent := map[string]bool{}
+	w.seen = func(r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		sent[fmt.Sprint(r.Method, r.Proto, r.Host, r.Header, r.Close)] = true
+	}
+	w.start(t)
+	for _, plain := range []bool{true, false} {
+		c := &http.Client{Transport: &http.Transport{DialContext: w.options.Dial, TLSClientConfig: &tls.Config{RootCAs: w.pki.root.Pool()}, DisableCompression: plain}}
+		for _, ask := range []func(string) (*http.Response, error){c.Get, c.Head} {
+			res, err := ask(testIssuer)
+			check(t, err)
+			check(t, res.Body.Close())
+		}
+		c.CloseIdleConnections()
+	}
+	usual := sent
+	sent = map[string]bool{}
+	n := w.options.Network
+	n.pause = time.Millisecond
+	_, err := n.Observe(t.Context(), Target{URL: storetest.URLs(t, testIssuer)[0]})
+	check(t, err)
+	Examine(t.Context(), w.options)
+	for request := range sent {
+		if !usual[request] {
+			t.Errorf("sent %s; a plain client sends %v", request, slices.Sorted(maps.Keys(usual)))
+		}
+	}
+	if len(sent) < 3 {
+		t.Errorf("only %v was sent", sent)
 	}
 }

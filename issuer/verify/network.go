@@ -142,7 +142,7 @@ func (n Network) Client() *Client {
 	if n.Connect != "" {
 		return n.At(keystore.IssuerURL{}, n.Connect)
 	}
-	c := newClient(n.RootCAs, unhurried, n.Dial)
+	c := newClient(n.RootCAs, unhurried, n.dial)
 	c.http.Transport.(*http.Transport).Proxy = http.ProxyFromEnvironment
 	return c
 }

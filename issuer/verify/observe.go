@@ -44,6 +44,9 @@ const (
 	rounds      = 8
 	betweenThem = 1500 * time.Millisecond // eight rounds take more than ten seconds
 	inDev       = 150 * time.Millisecond  // no balancer is before a development server, and a person waits
+	// connections is how many a look has open. Hundreds of looks run side by side, and each connection to a server that says
+	// nothing takes 100 KiB for as long as an answer may take.
+	connections = 2
 )
 
 // Observe looks at an issuer as relying parties are served, at each of its addresses and origins, at both places of the
@@ -75,7 +78,7 @@ func (n Network) observe(ctx context.Context, t Target, heard listener) (observa
 		return observation.Look{}, err
 	}
 	var wait sync.WaitGroup
-	turns := make(chan struct{}, atOnce)
+	turns := make(chan struct{}, connections)
 	last := cmp.Or(t.Rounds, rounds) - 1
 	for round := range last + 1 {
 		began := time.Now()

@@ -22,7 +22,7 @@ func (o Options) throughProxy(ctx context.Context, u keystore.IssuerURL) (l look
 	}
 	l = look{Address: u.Host() + ":" + port(u), Asked: true}
 	ask := func(method, address string) (r reply) {
-		c := newClient(o.RootCAs, o.patience, o.Dial)
+		c := newClient(o.RootCAs, o.patience, o.dial)
 		transport := c.http.Transport.(*http.Transport)
 		transport.Proxy = func(*http.Request) (*url.URL, error) { return proxy, nil }
 		r.Asked = true

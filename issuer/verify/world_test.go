@@ -50,6 +50,7 @@ type world struct {
 	found     []finding.Finding // by the latest visit
 	at        string            // where it is served
 	anyHost   bool              // every host is served, and not only the issuer's
+	seen      func(*http.Request)
 
 	signer *ecdsa.PrivateKey
 	kid    string
@@ -152,6 +153,9 @@ func public(t *testing.T, k *ecdsa.PrivateKey) keystore.VerificationKey {
 }
 
 func (w *world) serve(rw http.ResponseWriter, r *http.Request) {
+	if w.seen != nil {
+		w.seen(r)
+	}
 	w.mu.Lock()
 	h, ok := w.replace[r.URL.Path]
 	w.mu.Unlock()

@@ -33,31 +33,31 @@ func author(s keystore.KeySet) string {
 // Added is what [Add] did, and what the one who asked for it should know.
 type Added struct {
 	KeySet keystore.KeySet
-	Unread []keystore.Name // documents that could not be read and, as permitted, do not matter
+	Unread []keystore.Name // documents that could not be read, and may have the URL or the keys
 	Shared []Shared
+	Doubts []*RevokedError // see [Contents.Doubts]
 }
 
 // AddOptions say who adds a key set, when and why, and what somebody permits who knows more than the store.
 type AddOptions struct {
 	Change  keystore.Change
 	Reuse   bool // a URL of a withdrawn key set is given out again; what is gone there stays gone
-	Unread  bool // documents whose issuer URLs are unknown do not have this one
 	Revoked bool // a key may have been revoked in another key set
 }
 
 // Add stores a new key set, or reopens a withdrawn one of the same name. Besides the errors of [Contents.CheckFree]
-// and [Contents.CheckKeys] it returns a [*CollisionError] when another key set got one of the URLs at the same time. Unread and Shared are set as
-// soon as they are known, also when the store then fails.
+// and [Contents.CheckKeys] it returns a [*CollisionError] when another key set got one of the URLs at the same time. Unread, Shared and Doubts
+// are set as soon as they are known, also when the store then fails.
 func Add(ctx context.Context, st *keystore.Store, spec keystore.Spec, o AddOptions) (Added, error) {
 	c, err := ReadAll(ctx, st)
 	if err != nil {
 		return Added{}, err
 	}
-	claims, err := c.claims(spec, o)
+	claims, err := c.claims(spec, o.Reuse)
 	if err != nil {
 		return Added{}, err
 	}
-	added := Added{Unread: slices.Sorted(maps.Keys(c.Unread))}
+	added := Added{Unread: slices.Sorted(maps.Keys(c.Unread)), Doubts: c.Doubts(spec.Name, spec.Keys)}
 	if added.Shared, err = c.CheckKeys(spec.Name, spec.Keys, o.Revoked); err != nil {
 		return added, err
 	}
@@ -66,7 +66,7 @@ func Add(ctx context.Context, st *keystore.Store, spec keystore.Spec, o AddOptio
 			return s.Reopen(o.Change, spec)
 		})
 	} else {
-		spec.Gone = claims.gone()
+		spec.Gone = claims.gone(spec.Keys)
 		if added.KeySet, err = keystore.New(o.Change, spec); err == nil {
 			added.KeySet = added.KeySet.LinkedTo(keystore.KeySet{})
 			err = keystore.Create(ctx, st, added.KeySet)

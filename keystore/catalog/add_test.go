@@ -73,7 +73,7 @@ func testSpec(t *testing.T, name keystore.Name, urls ...string) keystore.Spec {
 	return keystore.Spec{Name: name, Issuers: storetest.URLs(t, urls...), Keys: []keystore.VerificationKey{storetest.Key(t)}}
 }
 
-// A key set that cannot be read is in the way of a new one unless it cannot have the URL, or is gone.
+// A key set that cannot be read is in the way of a new one if it is known to have the URL. Others are told of.
 func TestAddBesideUnread(t *testing.T) {
 	url := func(raw string) keystore.IssuerURL {
 		u, err := keystore.ParseIssuerURL(raw, false)
@@ -88,23 +88,19 @@ func TestAddBesideUnread(t *testing.T) {
 	for name, tt := range map[string]struct {
 		trouble  error
 		vanished bool
-		force    bool
 		want     string // in the error; empty for none
 	}{
-		"unknown issuers":        {trouble: brokenWith(), want: `key set "other" is broken, so that it is unknown whether`},
-		"unknown, forced":        {trouble: brokenWith(), force: true},
+		"unknown issuers":        {trouble: brokenWith()},
 		"other issuers":          {trouble: brokenWith(url("https://oidc.example.com/other"))},
 		"the same issuer":        {trouble: brokenWith(url("https://oidc.example.com/x"), url("https://oidc.example.com/new")), want: "has that issuer URL already"},
-		"the same, forced":       {trouble: brokenWith(url("https://oidc.example.com/new")), force: true, want: "has that issuer URL already"},
 		"an outage":              {trouble: errors.New("connection refused"), want: `load key set "other": connection refused`},
-		"an outage is not ours":  {trouble: errors.New("connection refused"), force: true, want: `load key set "other": connection refused`},
 		"removed meanwhile":      {trouble: keystore.ErrNotFound, vanished: true},
-		"listed and never found": {trouble: keystore.ErrNotFound, want: `key set "other" cannot be read`},
+		"listed and never found": {trouble: keystore.ErrNotFound},
 	} {
 		st := newTestStore()
 		st.trouble["other"], st.vanished["other"] = tt.trouble, tt.vanished
 		added, err := Add(t.Context(), keystore.NewStore(st), testSpec(t, "new", "https://oidc.example.com/new"),
-			AddOptions{Change: storetest.Change(0), Unread: tt.force})
+			AddOptions{Change: storetest.Change(0)})
 		switch {
 		case tt.want == "" && err != nil:
 			t.Errorf("%s: %v", name, err)
@@ -192,15 +188,15 @@ func TestReadAllOfDirectory(t *testing.T) {
 		t.Fatalf("%v, %v", got, err)
 	}
 	spec := testSpec(t, "new", "https://new.example.com")
-	_, err = got.claims(spec, AddOptions{})
+	err = got.CheckUnread(spec.Issuers, false)
 	if e, is := errors.AsType[*UnreadError](err); !is || e.Name != "loop" || e.Broken || e.HasURL || !strings.Contains(err.Error(), `key set "loop" cannot be read`) {
-		t.Errorf("claims: %v", err)
+		t.Errorf("CheckUnread: %v", err)
 	}
-	if _, err := got.claims(spec, AddOptions{Unread: true}); err != nil {
-		t.Errorf("claims with a permit: %v", err)
+	if err := got.CheckFree(spec); err != nil {
+		t.Errorf("CheckFree: %v", err)
 	}
-	if _, err := got.claims(testSpec(t, "loop", "https://new.example.com"), AddOptions{Unread: true}); !strings.Contains(err.Error(), `add key set "loop": it exists already, and`) {
-		t.Errorf("claims under the name of the loop: %v", err)
+	if err := got.CheckFree(testSpec(t, "loop", "https://new.example.com")); !strings.Contains(err.Error(), `add key set "loop": it exists already, and`) {
+		t.Errorf("CheckFree under the name of the loop: %v", err)
 	}
 }
 

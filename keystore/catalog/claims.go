@@ -76,14 +76,15 @@ type claims struct {
 }
 
 // CheckFree returns an error if a key set may not be added unless [AddOptions] permit it: a [*TakenError], a [*TombstoneError],
-// [ErrReuse], an [*UnreadError], or that of the document with its name, which cannot be read.
+// [ErrReuse], an [*UnreadError] of a document that is known to have a URL, or that of the document with its name, which cannot be
+// read. Other documents that cannot be read are in nobody's way: a publisher goes on with the key set that it serves.
 func (c Contents) CheckFree(spec keystore.Spec) error {
-	_, err := c.claims(spec, AddOptions{})
+	_, err := c.claims(spec, false)
 	return err
 }
 
 // claims returns the key sets that have, or had, the name or a URL of a new one, or an error as CheckFree does.
-func (c Contents) claims(spec keystore.Spec, o AddOptions) (claims, error) {
+func (c Contents) claims(spec keystore.Spec, reuse bool) (claims, error) {
 	if err, unread := c.Unread[spec.Name]; unread {
 		return claims{}, fmt.Errorf("add key set %q: it exists already, and %w", spec.Name, err)
 	}
@@ -99,10 +100,10 @@ func (c Contents) claims(spec keystore.Spec, o AddOptions) (claims, error) {
 			found.inUse = append(found.inUse, s)
 		}
 	}
-	if err := found.check(spec, o.Reuse); err != nil {
+	if err := found.check(spec, reuse); err != nil {
 		return found, err
 	}
-	return found, c.CheckUnread(spec.Issuers, o.Unread)
+	return found, c.CheckUnread(spec.Issuers, true)
 }
 
 func (c claims) check(spec keystore.Spec, reuse bool) error {
@@ -129,13 +130,24 @@ func (c claims) check(spec keystore.Spec, reuse bool) error {
 	return nil
 }
 
-// gone returns what may never come back under a URL that is given out again.
-func (c claims) gone() []keystore.Gone {
+// gone returns what may never come back under a URL that is given out again. A line about one of the given keys counts only if the
+// key set had the key: whoever may write one could else keep another's keys out.
+func (c claims) gone(keys []keystore.VerificationKey) []keystore.Gone {
 	var lines []keystore.Gone
 	for _, s := range c.withdrawn {
-		lines = append(lines, s.Remains()...)
+		lines = append(lines, slices.DeleteFunc(s.Remains(), func(g keystore.Gone) bool {
+			return !had(s, g.ID) && slices.ContainsFunc(keys, g.Bars)
+		})...)
 	}
 	return lines
+}
+
+// had reports whether the history of a key set tells that it had a key. Its line in gone alone shows nothing: public keys are
+// public, and anybody may write one down.
+func had(s keystore.KeySet, id keystore.KeyID) bool {
+	return slices.ContainsFunc(s.History(), func(e keystore.Event) bool {
+		return strings.Contains("; "+e.Keys, "; "+string(id)+": ")
+	})
 }
 
 // CheckUnread returns an [*UnreadError] for URLs that an unread document has, and for those that it may have unless that is permitted.
@@ -179,15 +191,14 @@ func (e *RevokedError) Error() string {
 }
 
 // CheckKeys compares keys that the key set n is to get with those of all others, by their material. It returns the keys that
-// others publish, and a [*RevokedError] for one that another, in use or withdrawn, has revoked, unless that is permitted.
-// What n has revoked itself no transition lets back.
+// others publish, and a [*RevokedError] for one that another, in use or withdrawn, had and has revoked, unless that is permitted.
+// What n publishes already is not in question, and what n has revoked itself no transition lets back.
 func (c Contents) CheckKeys(n keystore.Name, keys []keystore.VerificationKey, permitted bool) ([]Shared, error) {
 	given := map[keystore.Fingerprint]keystore.KeyID{}
 	for _, k := range keys {
 		given[k.Fingerprint()] = k.ID()
 	}
 	var shared []Shared
-	var revoked error
 	for _, s := range c.Sets {
 		if s.Name() == n {
 			continue
@@ -197,14 +208,44 @@ func (c Contents) CheckKeys(n keystore.Name, keys []keystore.VerificationKey, pe
 				shared = append(shared, Shared{k.ID(), s.Name()})
 			}
 		}
+	}
+	if known, _ := c.revoked(n, keys); len(known) > 0 && !permitted {
+		return shared, known[0]
+	}
+	return shared, nil
+}
+
+// Doubts returns the keys that another key set says it has revoked although its history does not tell that it ever had them.
+func (c Contents) Doubts(n keystore.Name, keys []keystore.VerificationKey) []*RevokedError {
+	_, doubts := c.revoked(n, keys)
+	return doubts
+}
+
+// revoked returns the keys, but for those that n publishes, that others had and revoked, and those that others say they revoked.
+func (c Contents) revoked(n keystore.Name, keys []keystore.VerificationKey) (known, doubts []*RevokedError) {
+	given := map[keystore.Fingerprint]keystore.KeyID{}
+	for _, k := range keys {
+		given[k.Fingerprint()] = k.ID()
+	}
+	if i := slices.IndexFunc(c.Sets, func(s keystore.KeySet) bool { return s.Name() == n }); i >= 0 && !c.Sets[i].Withdrawn() {
+		for _, k := range c.Sets[i].Keys() {
+			delete(given, k.Fingerprint())
+		}
+	}
+	for _, s := range c.Sets {
 		for _, g := range s.Gone() {
 			f, _ := g.Material()
-			if id, is := given[f]; is && g.Why == keystore.Revoked && !permitted && revoked == nil {
-				revoked = &RevokedError{id, s.Name(), g}
+			id, is := given[f]
+			switch e := (&RevokedError{id, s.Name(), g}); {
+			case !is || g.Why != keystore.Revoked || s.Name() == n:
+			case had(s, g.ID):
+				known = append(known, e)
+			default:
+				doubts = append(doubts, e)
 			}
 		}
 	}
-	return shared, revoked
+	return known, doubts
 }
 
 // overlap compares what requests are looked up by, host and path, not the strings.

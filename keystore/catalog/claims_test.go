@@ -49,7 +49,7 @@ func TestClaims(t *testing.T) {
 			want: tombstone(TombstoneError{Name: "a", Other: "b"}),
 		},
 	} {
-		_, err := Contents{Sets: tt.sets}.claims(tt.spec, AddOptions{Reuse: tt.reuse})
+		_, err := Contents{Sets: tt.sets}.claims(tt.spec, tt.reuse)
 		if tt.want == nil && err != nil || tt.want != nil && (err == nil || !tt.want(err)) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -79,7 +79,12 @@ func TestNothingComesBackUnderAReusedURL(t *testing.T) {
 		}
 	}
 	spec := testSpec(t, "new", url)
-	added, err := Add(t.Context(), storeWith(t, false, old), spec, AddOptions{Change: storetest.Change(2), Reuse: true})
+	liar, err := keystore.New(storetest.Change(0), keystore.Spec{ // which never had the key that it lists
+		Name: "liar", Issuers: storetest.URLs(t, url), Keys: []keystore.VerificationKey{storetest.Key(t)},
+		Gone: []keystore.Gone{{ID: spec.Keys[0].ID(), At: storetest.Time(0), Why: keystore.Revoked}},
+	})
+	check(t, err)
+	added, err := Add(t.Context(), storeWith(t, false, old, withdrawn(t, liar)), spec, AddOptions{Change: storetest.Change(2), Reuse: true})
 	check(t, err)
 	for _, k := range []keystore.VerificationKey{held, revoked} {
 		if !added.KeySet.RecordsGone(keystore.Gone{ID: k.ID(), Fingerprint: k.Fingerprint()}) {
@@ -109,13 +114,22 @@ func TestSharedKeys(t *testing.T) {
 	}
 }
 
-// What one cluster lost to a thief is not published for another, whatever its kid is; what was removed may be.
+// What one cluster lost to a thief is not published for another, whatever its kid is; what was removed may be. A line in gone shows
+// nothing if the history does not tell that the key set had the key.
 func TestRevokedElsewhere(t *testing.T) {
 	revoked, fine := storetest.Key(t), storetest.Key(t)
 	revokes := func(n keystore.Name) keystore.KeySet {
 		c := storetest.Change(1)
 		c.Why = "stolen"
 		s, err := storetest.KeySet(t, n, storetest.Key(t), revoked).Revoke(c, revoked.ID(), keystore.RevokeOptions{})
+		check(t, err)
+		return s
+	}
+	claimsGone := func(n keystore.Name) keystore.KeySet {
+		s, err := keystore.New(storetest.Change(0), keystore.Spec{
+			Name: n, Issuers: storetest.URLs(t, "https://oidc.example.com/"+string(n)), Keys: []keystore.VerificationKey{storetest.Key(t)},
+			Gone: []keystore.Gone{{ID: revoked.ID(), At: storetest.Time(0), Why: keystore.Revoked}},
+		})
 		check(t, err)
 		return s
 	}
@@ -129,6 +143,9 @@ func TestRevokedElsewhere(t *testing.T) {
 		"withdrawn":     {[]keystore.KeySet{withdrawn(t, revokes("b"))}, false, "b"},
 		"permitted":     {[]keystore.KeySet{revokes("b")}, true, ""},
 		"itself":        {[]keystore.KeySet{revokes("new")}, false, ""},
+		"never had":     {[]keystore.KeySet{claimsGone("liar")}, false, ""},
+		"and one had":   {[]keystore.KeySet{claimsGone("a"), revokes("b")}, false, "b"},
+		"published":     {[]keystore.KeySet{revokes("b"), storetest.KeySet(t, "new", revoked)}, false, ""},
 		"only withdrew": {[]keystore.KeySet{withdrawn(t, storetest.KeySet(t, "b", revoked))}, false, ""},
 	} {
 		_, err := Contents{Sets: tt.others}.CheckKeys("new", given, tt.permitted)

@@ -4,6 +4,6 @@
 //
 // Publisher and mirror both use it, so that they decide alike. A [Summary] has what the rules need to know of a version. A
 // [Rejection] is the reason why a version does not replace the last good one. [Summary.Follows] has the rules for one key
-// set. [Judge] has those for several: who owns an issuer URL, and which keys left it. The package does no I/O and does
-// not log.
+// set. [Judge] has the one for several: who owns an issuer URL. A tombstone and its lines in gone bind their own key set
+// only. The package does no I/O and does not log.
 package lastgood

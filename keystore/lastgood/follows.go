@@ -23,30 +23,19 @@ func (s *Summary) Follows(was *Summary) *Rejection {
 		return r
 	}
 	if was.withdrawn && !s.withdrawn { // by hand: KeySet.Reopen leaves every key behind
-		if id, returns := s.returning(nil, was); returns {
+		if id, returns := s.returning(was); returns {
 			return Reject(ReasonGoneReturned, "key %s was withdrawn with the last good version and never comes back; add the issuer again with new keys", id)
 		}
 	}
 	return s.keepsIssuers(was)
 }
 
-// returning returns the ID of a key that the version publishes, that was (nil for none) does not publish, and whose key ID
-// or material is in the tombstone. A key that is served already does not return: else anybody could block the key set by
-// writing a tombstone later.
-func (s *Summary) returning(was, tombstone *Summary) (id string, returns bool) {
-	held, gone, served := tombstone.keys.keyring(), tombstone.gone.keyring(), keyring{}
-	if was != nil && !was.withdrawn {
-		served = was.keys.keyring()
-	}
-	here := s.keys.keyring()
+// returning returns the ID of a key that the version publishes and whose key ID or material the tombstone held. What was
+// gone by then, keepsKeys refuses.
+func (s *Summary) returning(tombstone *Summary) (id string, returns bool) {
+	held, here := tombstone.keys.keyring(), s.keys.keyring()
 	for id := range s.keys.ids() {
-		f := here.byKid[id]
-		if g, already := served.byKid[id]; already && g == f {
-			continue
-		}
-		_, heldKid := held.byKid[id]
-		_, goneKid := gone.byKid[id]
-		if heldKid || goneKid || held.material[f] || gone.material[f] {
+		if _, kid := held.byKid[id]; kid || held.material[here.byKid[id]] {
 			return id, true
 		}
 	}

@@ -11,33 +11,30 @@ import (
 // concurrent use.
 type Index struct {
 	good map[keystore.Name]*Summary
-	had  map[Route][]keystore.Name // the key sets whose last good version, maybe a tombstone, has an issuer URL there
+	live map[Route][]keystore.Name // the key sets whose last good version is in use and has an issuer URL there
 }
 
 // Put makes a version the last good one of a key set; nil forgets the key set.
 func (x *Index) Put(n keystore.Name, version *Summary) {
 	if x.good == nil {
-		x.good, x.had = map[keystore.Name]*Summary{}, map[Route][]keystore.Name{}
+		x.good, x.live = map[keystore.Name]*Summary{}, map[Route][]keystore.Name{}
 	}
 	was := x.good[n]
 	delete(x.good, n)
 	if version != nil {
 		x.good[n] = version
-		for r := range version.Routes() {
-			if !slices.Contains(x.had[r], n) {
-				x.had[r] = append(x.had[r], n)
-			}
+	}
+	for r := range version.served() {
+		if !slices.Contains(x.live[r], n) {
+			x.live[r] = append(x.live[r], n)
 		}
 	}
-	if was == nil {
-		return
-	}
-	for r := range was.Routes() {
-		if version != nil && version.has(r) {
+	for r := range was.served() {
+		if version.serves(r) {
 			continue
 		}
-		if x.had[r] = slices.DeleteFunc(x.had[r], func(m keystore.Name) bool { return m == n }); len(x.had[r]) == 0 {
-			delete(x.had, r)
+		if x.live[r] = slices.DeleteFunc(x.live[r], func(m keystore.Name) bool { return m == n }); len(x.live[r]) == 0 {
+			delete(x.live, r)
 		}
 	}
 }
@@ -45,17 +42,12 @@ func (x *Index) Put(n keystore.Name, version *Summary) {
 // Good implements [State].
 func (x *Index) Good(n keystore.Name) *Summary { return x.good[n] }
 
-// Had implements [State].
-func (x *Index) Had(r Route) []keystore.Name { return x.had[r] }
-
 // Owner implements [State]. If two key sets have the URL, written by hand, the first that was put owns it.
 func (x *Index) Owner(r Route) (n keystore.Name, owned bool) {
-	for _, n := range x.had[r] {
-		if !x.good[n].Withdrawn() {
-			return n, true
-		}
+	if len(x.live[r]) == 0 {
+		return "", false
 	}
-	return "", false
+	return x.live[r][0], true
 }
 
 // Names returns the key sets with a last good version, sorted.

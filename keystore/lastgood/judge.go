@@ -16,32 +16,28 @@ type State interface {
 	Good(n keystore.Name) *Summary
 	// Owner returns the key set whose last good version is live and has an issuer URL at r.
 	Owner(r Route) (n keystore.Name, owned bool)
-	// Had returns the key sets whose last good version may be a tombstone with an issuer URL at r. It may return others:
-	// the Judge looks at their last good versions.
-	Had(r Route) []keystore.Name
 }
 
 // Judge decides which versions replace the last good ones. It does no I/O. A caller that refuses versions for reasons of
 // its own does so before.
 //
-// Beside [Summary.Follows] it has two rules, which are about issuer URLs. Two URLs with the same [Route] count as one.
+// Beside [Summary.Follows] it has one rule: an issuer URL has one owner. Two URLs with the same [Route] count as one.
 //
-// A URL has one owner. It belongs to the key set whose last good version has it, whatever becomes of that key set's
+// A URL belongs to the key set whose last good version has it, whatever becomes of that key set's
 // document, until its tombstone. Of several newcomers none gets it: choosing one by chance would let a second writer
 // take an issuer over at the next restart. For the same reason no newcomer gets a URL that a rejected document of another
-// newcomer has, or may have: one that waits for a URL itself, is broken, or cannot be read. If the issuer URLs of a
-// document are unknown, it may have every one that is permitted to its key set.
+// newcomer has, or may have: one that waits for a URL itself, is broken and has it, or cannot be read. A document that
+// cannot be read may have every URL that is permitted to its key set.
 //
 // Without Permitted that is every URL. There, such a document counts until [StartPatience] only: else one unreadable
 // document would keep a new copy empty.
 //
-// Relying parties see one issuer for a URL, whichever key set serves it. So a key that left with a withdrawn key set does
-// not return with another key set for the same URL.
+// A tombstone ends its own key set and says nothing of others: from an empty state nobody can tell whether its key set ever
+// had the URLs and the keys that it lists.
 type Judge struct {
 	State State
 
-	// Permitted reports whether a key set may have an issuer URL at r; nil means that every one may. The tombstone of one
-	// that may not bars no key: else whoever may write one key set could bar the keys of others.
+	// Permitted reports whether a key set may have an issuer URL at r; nil means that every one may.
 	Permitted func(n keystore.Name, r Route) bool
 	// Rejected yields the key sets in the store whose documents were rejected when they were judged last, with the reasons;
 	// nil for none. Candidates do not count. It is called at most once, and only if there is a newcomer.
@@ -70,7 +66,7 @@ func NewCandidate(n keystore.Name, version, was *Summary) *Candidate {
 // tombstones among the others count as last good versions at once: a caller for which writing one may
 // fail decides about tombstones in a separate batch.
 func (j Judge) Decide(batch []*Candidate) {
-	t := trial{Judge: j, batch: batch, claims: map[Route][]keystore.Name{}, tombstones: map[keystore.Name]*Summary{}, ended: map[Route][]keystore.Name{}}
+	t := trial{Judge: j, batch: batch, claims: map[Route][]keystore.Name{}, ended: map[keystore.Name]bool{}}
 	var open []*Candidate
 	for _, c := range batch {
 		if c.Rejected != nil {
@@ -99,22 +95,17 @@ func (c *Candidate) judge(good *Summary) *Rejection {
 // trial is a batch whose versions are judged against each other.
 type trial struct {
 	Judge
-	batch      []*Candidate
-	refused    []Candidate               // those of the batch that were rejected before
-	rivals     *rivals                   // made when a newcomer is judged
-	claims     map[Route][]keystore.Name // by live versions, also of those that bring a key back
-	tombstones map[keystore.Name]*Summary
-	ended      map[Route][]keystore.Name // by tombstones
+	batch   []*Candidate
+	refused []Candidate               // those of the batch that were rejected before
+	rivals  *rivals                   // made when a newcomer is judged
+	claims  map[Route][]keystore.Name // by live versions
+	ended   map[keystore.Name]bool    // by tombstones
 }
 
 func (t *trial) enter(c *Candidate) {
-	claims := t.claims
-	if c.Version.Withdrawn() {
-		t.tombstones[c.Name] = c.Version
-		claims = t.ended
-	}
-	for r := range c.Version.Routes() {
-		claims[r] = append(claims[r], c.Name)
+	t.ended[c.Name] = c.Version.Withdrawn()
+	for r := range c.Version.served() {
+		t.claims[r] = append(t.claims[r], c.Name)
 	}
 }
 
@@ -124,34 +115,8 @@ func (t *trial) judge(c *Candidate) *Rejection {
 		return nil
 	}
 	for u := range c.Version.Issuers() {
-		if r := t.returns(c, u); r != nil {
-			return r
-		}
-	}
-	for u := range c.Version.Issuers() {
 		if r := t.conflict(c, u); r != nil {
 			return r
-		}
-	}
-	return nil
-}
-
-// returns refuses a version with a key that left a URL with another key set. (What left with a tombstone of its own,
-// Follows has refused.)
-func (t *trial) returns(c *Candidate, issuer string) *Rejection {
-	at := RouteOf(issuer)
-	for _, names := range [][]keystore.Name{t.State.Had(at), t.ended[at]} {
-		for _, n := range names {
-			tombstone := t.tombstones[n]
-			if tombstone == nil {
-				tombstone = t.State.Good(n)
-			}
-			if tombstone == nil || !tombstone.Withdrawn() || !tombstone.has(at) || !t.permitted(n, at) {
-				continue
-			}
-			if id, returns := c.Version.returning(t.State.Good(c.Name), tombstone); returns {
-				return Reject(ReasonGoneReturned, "key %s left the issuer URL %s for good with the withdrawn key set %q", id, issuer, n)
-			}
 		}
 	}
 	return nil
@@ -164,7 +129,7 @@ func (t *trial) conflict(c *Candidate, issuer string) *Rejection {
 	if owned && owner == c.Name {
 		return nil
 	}
-	if owned && t.tombstones[owner] == nil {
+	if owned && !t.ended[owner] {
 		return c.inConflict("its issuer URL %s belongs to key set %q", issuer, owner)
 	}
 	others := slices.DeleteFunc(slices.Clone(t.claims[at]), func(n keystore.Name) bool { return n == c.Name })
@@ -180,7 +145,7 @@ func (t *trial) conflict(c *Candidate, issuer string) *Rejection {
 	for _, n := range t.rivals.unknown {
 		if t.permitted(n, at) {
 			r := c.inConflict("its issuer URL %s may also be in the document of key set %q, which cannot be read", issuer, n)
-			r.waits = t.Permitted == nil
+			r.unread = true
 			return r
 		}
 	}
@@ -226,7 +191,7 @@ func (t *trial) findRivals() *rivals {
 					found.at[at] = append(found.at[at], n)
 				}
 			}
-		case r.unknown() && (t.Permitted != nil || t.Waited < StartPatience):
+		case r.Is(ReasonUnreadable) && (t.Permitted != nil || t.Waited < StartPatience):
 			found.unknown = append(found.unknown, n)
 		}
 	}

@@ -46,7 +46,7 @@ func decide(t testing.TB, j Judge, good []doc, batch []doc) map[string]string {
 }
 
 func TestJudge(t *testing.T) {
-	const ok, conflict, returned = "", "url_conflict", "gone_returned"
+	const ok, conflict = "", "url_conflict"
 	wide := func(name string, generation int64, keys ...int) doc {
 		d := claim(name, generation, keys...)
 		d.issuers = []string{"https://oidc.example.com/" + name, shared}
@@ -80,19 +80,16 @@ func TestJudge(t *testing.T) {
 		"two after the tombstone":                     {[]doc{withdrawn(claim("b", 2, 2))}, []doc{claim("a", 1, 1), claim("c", 1, 3)}, map[string]string{"a": conflict, "c": conflict}},
 		"the first one comes back":                    {[]doc{withdrawn(claim("b", 2, 2)), claim("a", 1, 1)}, []doc{{name: "b", generation: 3, issuers: []string{shared}, keys: []int{3}, gone: []int{2}}}, map[string]string{"b": conflict}},
 		"a bad version claims nothing":                {[]doc{{name: "a", generation: 5, keys: []int{1}}}, []doc{wide("a", 4, 1), claim("b", 1, 2)}, map[string]string{"a": "older_generation", "b": ok}},
-		"a held key returns":                          {[]doc{gone}, []doc{claim("a", 1, 1)}, map[string]string{"a": returned}},
-		"a gone key returns":                          {[]doc{gone}, []doc{claim("a", 1, 9)}, map[string]string{"a": returned}},
-		"with the tombstone":                          {nil, []doc{claim("a", 1, 1), gone}, map[string]string{"a": returned, "b": ok}},
-		"with the tombstone of a served":              {[]doc{claim("b", 1, 1)}, []doc{claim("a", 1, 1), withdrawn(claim("b", 2, 1))}, map[string]string{"a": returned, "b": ok}},
-		"in a later version":                          {[]doc{gone, claim("a", 1, 3)}, []doc{claim("a", 2, 3, 1)}, map[string]string{"a": returned}},
-		"with a new URL":                              {[]doc{gone, {name: "a", generation: 1, keys: []int{3}}}, []doc{wide("a", 2, 3, 1)}, map[string]string{"a": returned}},
-		"which it served before":                      {[]doc{gone, {name: "a", generation: 1, keys: []int{1}}}, []doc{wide("a", 2, 1)}, map[string]string{"a": ok}},
-		"at another URL":                              {[]doc{gone}, []doc{{name: "a", generation: 1, keys: []int{1}}}, map[string]string{"a": ok}},
-		"at another port":                             {[]doc{withdrawn(dev("b", "https://localhost:8443/x", 1))}, []doc{dev("a", "https://localhost:9443/x", 1)}, map[string]string{"a": returned}},
-		"a claim with it is one":                      {[]doc{gone}, []doc{claim("a", 1, 1), claim("c", 1, 3)}, map[string]string{"a": returned, "c": conflict}},
-		"its own tombstone":                           {[]doc{gone}, []doc{{name: "b", generation: 3, issuers: []string{shared}, keys: []int{3}, gone: []int{1, 9}}}, map[string]string{"b": ok}},
-		"a tombstone with another's key":              {[]doc{gone}, []doc{withdrawn(claim("a", 1, 1))}, map[string]string{"a": ok}},
-		"a tombstone beside an owner":                 {[]doc{claim("b", 1, 2)}, []doc{withdrawn(claim("a", 1, 1))}, map[string]string{"a": ok}},
+		// A tombstone binds its own key set only: from nothing, nobody can tell whether it ever had the URL or the keys.
+		"a key that another's tombstone holds":  {[]doc{gone}, []doc{claim("a", 1, 1)}, map[string]string{"a": ok}},
+		"a key that another's tombstone buried": {[]doc{gone}, []doc{claim("a", 1, 9)}, map[string]string{"a": ok}},
+		"beside another's tombstone":            {nil, []doc{claim("a", 1, 1), gone}, map[string]string{"a": ok, "b": ok}},
+		"beside the tombstone of the owner":     {[]doc{claim("b", 1, 1)}, []doc{claim("a", 1, 1), withdrawn(claim("b", 2, 1))}, map[string]string{"a": ok, "b": ok}},
+		"in a later version":                    {[]doc{gone, claim("a", 1, 3)}, []doc{claim("a", 2, 3, 1)}, map[string]string{"a": ok}},
+		"a claim is one beside a tombstone":     {[]doc{gone}, []doc{claim("a", 1, 1), claim("c", 1, 3)}, map[string]string{"a": conflict, "c": conflict}},
+		"its own tombstone":                     {[]doc{gone}, []doc{{name: "b", generation: 3, issuers: []string{shared}, keys: []int{3}, gone: []int{1, 9}}}, map[string]string{"b": ok}},
+		"a tombstone with another's key":        {[]doc{gone}, []doc{withdrawn(claim("a", 1, 1))}, map[string]string{"a": ok}},
+		"a tombstone beside an owner":           {[]doc{claim("b", 1, 2)}, []doc{withdrawn(claim("a", 1, 1))}, map[string]string{"a": ok}},
 	} {
 		for range 2 { // in either order
 			if got := decide(t, Judge{}, tc.good, tc.batch); fmt.Sprint(got) != fmt.Sprint(tc.want) {
@@ -124,25 +121,6 @@ func TestJudgeComparesAgain(t *testing.T) {
 	Judge{State: x}.Decide([]*Candidate{c, worse})
 	if !c.Rejected.Is(ReasonOlderGeneration) || worse.Rejected != nil {
 		t.Errorf("%+v, %+v", c.Rejected, worse.Rejected)
-	}
-}
-
-// The tombstone of a key set that may not have the URL bars nobody's keys.
-func TestJudgeAsksWhoseTombstoneCounts(t *testing.T) {
-	tombstone, heir := withdrawn(claim("b", 2, 1)), claim("a", 1, 1)
-	j := Judge{Permitted: func(n keystore.Name, r Route) bool { return n != "b" && r == RouteOf(shared) }}
-	for _, good := range [][]doc{{tombstone}, nil} {
-		batch := []doc{heir}
-		if good == nil {
-			batch = append(batch, tombstone)
-		}
-		if got := decide(t, j, good, batch); got["a"] != "" {
-			t.Errorf("served %v: %v", good != nil, got)
-		}
-	}
-	j.Permitted = func(keystore.Name, Route) bool { return true }
-	if got := decide(t, j, []doc{tombstone}, []doc{heir}); got["a"] != "gone_returned" {
-		t.Errorf("a permitted one: %v", got)
 	}
 }
 
@@ -182,14 +160,12 @@ func TestJudgeHeedsRejectedDocuments(t *testing.T) {
 		"no key set at all":                    {Judge{}, brokenWith(), nil, "", false},
 		"broken, may not have it":              {elsewhere, brokenWith(shared), nil, "", false},
 		"broken, has a good version":           {Judge{}, brokenWith(shared), []doc{{name: "b", generation: 1, keys: []int{2}}}, "", false},
-		"junk":                                 {Judge{}, junk, nil, ReasonURLConflict, true},
-		"junk, later":                          {late, junk, nil, "", false},
-		"junk, may have it":                    {patterns, junk, nil, ReasonURLConflict, false},
-		"junk, may not have it":                {elsewhere, junk, nil, "", false},
-		"of a newer version":                   {Judge{}, newer, nil, ReasonURLConflict, true},
+		"junk":                                 {Judge{}, junk, nil, "", false},
+		"junk, may have it":                    {patterns, junk, nil, "", false},
+		"of a newer version":                   {Judge{}, newer, nil, "", false},
 		"unreadable":                           {Judge{}, unread, nil, ReasonURLConflict, true},
 		"unreadable, later":                    {late, unread, nil, "", false},
-		"unreadable, may have it, later":       {Judge{Permitted: patterns.Permitted, Waited: time.Hour}, unread, nil, ReasonURLConflict, false},
+		"unreadable, may have it, later":       {Judge{Permitted: patterns.Permitted, Waited: time.Hour}, unread, nil, ReasonURLConflict, true},
 		"unreadable, may not have it":          {elsewhere, unread, nil, "", false},
 		"unreadable, has a good version":       {Judge{}, unread, []doc{{name: "b", generation: 1, keys: []int{2}}}, "", false},
 		"waits for it":                         {Judge{}, conflict, nil, ReasonURLConflict, false},
@@ -237,25 +213,6 @@ type counted struct {
 
 func (c *counted) Good(n keystore.Name) *Summary       { c.asked++; return c.Index.Good(n) }
 func (c *counted) Owner(r Route) (keystore.Name, bool) { c.asked++; return c.Index.Owner(r) }
-func (c *counted) Had(r Route) (names []keystore.Name) { c.asked++; return c.Index.Had(r) }
-
-// all is a State that cannot tell which key sets had a URL.
-type all struct{ Index }
-
-func (a *all) Had(Route) []keystore.Name { return a.Names() }
-
-func TestJudgeLooksAtTombstonesOfTheURL(t *testing.T) {
-	x := &all{}
-	x.Put("b", doc{name: "b", generation: 2, keys: []int{1}, withdrawn: true}.summary(t))
-	x.Put("c", withdrawn(claim("c", 2, 2)).summary(t))
-	elsewhere := NewCandidate("a", claim("a", 1, 1).summary(t), nil)
-	Judge{State: x}.Decide([]*Candidate{elsewhere})
-	here := NewCandidate("a", claim("a", 1, 2).summary(t), nil)
-	Judge{State: x}.Decide([]*Candidate{here})
-	if elsewhere.Rejected != nil || !here.Rejected.Is(ReasonGoneReturned) {
-		t.Errorf("%+v, %+v", elsewhere.Rejected, here.Rejected)
-	}
-}
 
 // A change of one key set asks about that one, however many there are.
 func TestJudgeDoesNotWalk(t *testing.T) {
@@ -279,7 +236,7 @@ func TestJudgeDoesNotWalk(t *testing.T) {
 type witness struct {
 	generation map[string]int64
 	gone       map[string]map[string]bool // by key set: kids that were ever gone
-	left       map[Route]map[string]bool  // by route: fingerprints that left it, with a line or a tombstone
+	left       map[string]map[string]bool // by key set: kids that its tombstones held
 	owner      map[Route]string           // of what must be served
 	keys       map[Route][]string         // kids there
 }
@@ -291,24 +248,26 @@ func (w *witness) take(n string, v keystore.KeySet) error {
 	}
 	w.generation[n] = v.Generation()
 	if w.gone[n] == nil {
-		w.gone[n] = map[string]bool{}
+		w.gone[n], w.left[n] = map[string]bool{}, map[string]bool{}
 	}
 	for _, g := range v.Gone() {
 		w.gone[n][string(g.ID)] = true
 	}
 	kids := []string{}
 	for _, k := range v.Keys() {
-		if w.gone[n][string(k.ID())] {
+		if w.gone[n][string(k.ID())] || !v.Withdrawn() && w.left[n][string(k.ID())] {
 			return fmt.Errorf("key %s has come back", k.ID())
 		}
 		kids = append(kids, string(k.ID()))
 	}
 	if v.Withdrawn() {
+		for _, id := range kids {
+			w.left[n][id] = true
+		}
 		for r, owner := range w.owner {
 			if owner == n {
 				delete(w.owner, r)
 				delete(w.keys, r)
-				w.bury(r, v)
 			}
 		}
 		return nil
@@ -317,11 +276,6 @@ func (w *witness) take(n string, v keystore.KeySet) error {
 		r := RouteOf(u.String())
 		if owner, owned := w.owner[r]; owned && owner != n {
 			return fmt.Errorf("%s was taken from %s", u, owner)
-		}
-		for _, id := range kids {
-			if w.left[r][id] && !slices.Contains(w.keys[r], id) {
-				return fmt.Errorf("key %s has come back to %s", id, u)
-			}
 		}
 		for _, id := range w.keys[r] {
 			if !slices.Contains(kids, id) && !w.gone[n][id] {
@@ -338,24 +292,12 @@ func (w *witness) take(n string, v keystore.KeySet) error {
 	return nil
 }
 
-func (w *witness) bury(r Route, v keystore.KeySet) {
-	if w.left[r] == nil {
-		w.left[r] = map[string]bool{}
-	}
-	for _, k := range v.Keys() {
-		w.left[r][string(k.ID())] = true
-	}
-	for _, g := range v.Gone() {
-		w.left[r][string(g.ID)] = true
-	}
-}
-
 // Whatever is written, in whatever batches: what is good stays so until a tombstone, and what is gone never comes back.
 func TestRandomBatchesKeepThePromises(t *testing.T) {
 	taken, refused := 0, map[keystore.Reason]int{}
 	for seed := range many(60, 12) {
 		rng := rand.New(rand.NewPCG(seed, 7))
-		x, w := &Index{}, &witness{map[string]int64{}, map[string]map[string]bool{}, map[Route]map[string]bool{}, map[Route]string{}, map[Route][]string{}}
+		x, w := &Index{}, &witness{map[string]int64{}, map[string]map[string]bool{}, map[string]map[string]bool{}, map[Route]string{}, map[Route][]string{}}
 		now, old, trail := map[string]doc{}, []doc{}, []string{}
 		for range 80 {
 			sets := map[string]keystore.KeySet{}

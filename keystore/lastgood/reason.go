@@ -51,7 +51,7 @@ type Rejection struct {
 
 	listed bool  // the issuer URLs of the document are known, as far as the key set may get them later
 	urls   lines // those
-	waits  bool  // see Waits
+	unread bool  // one of the URLs may be that of a document which cannot be read
 	apart  bool  // see Expected
 }
 
@@ -88,14 +88,9 @@ func (r *Rejection) Is(reason keystore.Reason) bool { return r != nil && r.Reaso
 // Expected reports whether nothing is wrong: the key set is not to be served here. It counts as nobody's failure, and nothing waits for it.
 func (r *Rejection) Expected() bool { return r != nil && r.apart }
 
-// Waits reports whether r ends after [StartPatience] at the latest. It is the Rejection of a newcomer without patterns: a
-// document whose issuer URLs are unknown may have one of its own.
-func (r *Rejection) Waits() bool { return r != nil && r.waits }
-
-// unknown reports whether it is not known which issuer URLs the document has.
-func (r *Rejection) unknown() bool {
-	return !r.listed && (r.Is(ReasonUnreadable) || r.Is(ReasonBroken) || r.Is(ReasonNewerVersion))
-}
+// Waits reports whether r may end by waiting: a document cannot be read, this one or one that may have its issuer URL. All
+// others end when somebody changes a document.
+func (r *Rejection) Waits() bool { return r.Is(ReasonUnreadable) || r != nil && r.unread }
 
 // Transient reports whether r may end although the document does not change, so that the document is read again.
 func (r *Rejection) Transient() bool { return r.Is(ReasonURLConflict) || r.Is(ReasonUnreadable) }

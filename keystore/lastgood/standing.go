@@ -60,26 +60,28 @@ func NewsOf(was, now *Rejection, replaced bool) News {
 	return NoNews
 }
 
-// StartPatience is how long a key set without a last good version keeps a new process from being ready. Without a limit,
-// one broken document would keep every replacement of a failed replica out of service.
+// StartPatience is how long key sets that cannot be read keep a new process from being ready. Without a limit, one of them
+// would keep every replacement of a failed replica out of service.
 const StartPatience = 5 * time.Minute
 
 // Start is the state of a process since it first read a store completely.
 type Start struct {
 	KeySets    int           // key sets that are known
 	Without    int           // those of them without a last good version
+	Waiting    int           // those of these whose [Rejection.Waits]
 	Waited     time.Duration // time since the first complete reading
 	AllowEmpty bool          // the store may be empty
 }
 
-// Ready reports whether the process may serve: every key set has a last good version, or StartPatience is over. A process
-// without any last good version may read the wrong place, such as a volume that is not mounted. It is not ready unless
-// AllowEmpty is set, so that no client is sent to it instead of to a good replica.
+// Ready reports whether the process may serve: no key set without a last good version can get one by waiting, or
+// StartPatience is over. A document that is broken or refused holds nobody up. A process without any last good version may
+// read the wrong place, such as a volume that is not mounted. It is not ready unless AllowEmpty is set, so that no client is
+// sent to it instead of to a good replica.
 func (s Start) Ready() bool {
 	if s.Nothing() && !s.AllowEmpty {
 		return false
 	}
-	return s.Without == 0 || s.Waited >= StartPatience
+	return s.Waiting == 0 || s.Waited >= StartPatience
 }
 
 // Nothing reports whether no key set has a last good version.

@@ -48,12 +48,13 @@ func TestStart(t *testing.T) {
 		want  bool
 	}{
 		{Start{KeySets: 2}, true},
-		{Start{KeySets: 2, Without: 1}, false},
-		{Start{KeySets: 2, Without: 1, Waited: StartPatience - 1}, false},
-		{Start{KeySets: 2, Without: 1, Waited: StartPatience}, true},
+		{Start{KeySets: 2, Without: 1}, true},
+		{Start{KeySets: 3, Without: 2, Waiting: 1}, false},
+		{Start{KeySets: 2, Without: 1, Waiting: 1, Waited: StartPatience - 1}, false},
+		{Start{KeySets: 2, Without: 1, Waiting: 1, Waited: StartPatience}, true},
 		{Start{KeySets: 2, Without: 2, Waited: time.Hour}, false},
-		{Start{KeySets: 2, Without: 2, AllowEmpty: true}, false},
-		{Start{KeySets: 2, Without: 2, AllowEmpty: true, Waited: StartPatience}, true},
+		{Start{KeySets: 2, Without: 2, Waiting: 2, AllowEmpty: true}, false},
+		{Start{KeySets: 2, Without: 2, AllowEmpty: true}, true},
 		{Start{Waited: time.Hour}, false},
 		{Start{AllowEmpty: true}, true},
 	} {

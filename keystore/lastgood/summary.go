@@ -53,9 +53,17 @@ func (s *Summary) Routes() iter.Seq[Route] {
 	}
 }
 
-// has reports whether requests for one of the issuer URLs are looked up at r.
-func (s *Summary) has(r Route) bool {
-	for at := range s.Routes() {
+// served yields the routes of a version that is in use: none of a tombstone, and none of nil.
+func (s *Summary) served() iter.Seq[Route] {
+	if s == nil || s.withdrawn {
+		return func(func(Route) bool) {}
+	}
+	return s.Routes()
+}
+
+// serves reports whether served yields r.
+func (s *Summary) serves(r Route) bool {
+	for at := range s.served() {
 		if at == r {
 			return true
 		}

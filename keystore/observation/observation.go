@@ -114,7 +114,7 @@ type Record struct {
 	MaxAges      []Declared `json:"maxAges,omitempty"` // what answers allowed caches
 	SharedCaches []Sign     `json:"sharedCaches,omitempty"`
 
-	Newest    *Compared  `json:"newest,omitempty"`    // the newest version of the key set that an upload was compared with, whatever the clocks said; nil = see NewestCompared
+	Newest    *Compared  `json:"newest,omitempty"`    // the newest version of the key set that an upload was compared with, whatever the clocks said; nil = see NewestCompared. Of an issuer URL: the newest that keypost watch read from the store
 	Ours      time.Time  `json:"ours,omitzero"`       // when an upload was read last with a key that the store has or had
 	Strangers []Stranger `json:"strangers,omitempty"` // keys that an upload had of late and that somebody else put there
 	Failed    *Failed    `json:"failed,omitempty"`    // the last try to upload or to read back; nil = it was read back

@@ -179,6 +179,18 @@ func (st *Store) Add(ctx context.Context, n keystore.Name, p Place, l Look) (Rec
 	return st.change(ctx, n, p, func(r Record) Record { return r.With(l) })
 }
 
+// MarkRead records the version of a key set that was read from the store, if it is the newest so far, and returns the record.
+func (st *Store) MarkRead(ctx context.Context, p Place, s keystore.KeySet) (Record, error) {
+	r, err := st.Load(ctx, s.Name(), p)
+	if err != nil && !errors.Is(err, keystore.ErrNotFound) || err == nil && NewestRead(r.Newest, s) == r.Newest {
+		return r, err
+	}
+	return st.change(ctx, s.Name(), p, func(r Record) Record {
+		r.Newest = NewestRead(r.Newest, s)
+		return r
+	})
+}
+
 // AddFailure records that an upload could not be brought up to date, or is about to be. What was read before stays, and the next look
 // takes the failure away.
 func (st *Store) AddFailure(ctx context.Context, n keystore.Name, p Place, f Failed) error {

@@ -160,13 +160,32 @@ func (r Record) newestWith(l Look) *Compared {
 	if was == nil || l.Upload.Forced {
 		return is
 	}
-	if len(was.revived(is.published)) > 0 {
-		return was
+	return was.newer(is)
+}
+
+// newer returns the newer of two versions: c unless the other one is later and publishes no key that is gone from c.
+func (c *Compared) newer(is *Compared) *Compared {
+	if len(c.revived(is.published)) > 0 {
+		return c
 	}
-	if is.Generation > was.Generation || is.Generation == was.Generation && was.Digest == "" {
+	if is.Generation > c.Generation || is.Generation == c.Generation && c.Digest == "" {
 		return is
 	}
-	return was
+	return c
+}
+
+// NewestRead returns the newer one of a version that was read from the store and the newest before, which is nil at first. One
+// with a generation so high that no server takes it counts for nothing.
+func NewestRead(was *Compared, s keystore.KeySet) *Compared {
+	is := ComparedWith(s)
+	switch {
+	case s.Generation() >= keystore.MaxFirstGeneration, was != nil && s.Generation() >= was.Generation+keystore.MaxGenerationJump:
+		return was
+	case was != nil && was.newer(is) == was:
+		return was
+	}
+	is.published = nil
+	return is
 }
 
 // strangers adds those that l saw at a time.

@@ -9,7 +9,6 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/keypost/keypost/internal/keypem"
 	"github.com/keypost/keypost/internal/text"
@@ -112,19 +111,15 @@ func fromBlock(block *pem.Block, derive DeriveFunc) (*keystore.VerificationKey, 
 	return &k, err
 }
 
-// ExpiredSince returns when the latest of the expired certificates in data expired, if there is one. The keys of expired
-// certificates are used all the same: the key set records whether a key is valid. But the file may be the wrong one.
-func ExpiredSince(data []byte, now time.Time) (since time.Time, expired bool) {
+// HasCertificate reports whether a PEM block of data is a certificate. Parse takes its key, as kube-apiserver does, but a
+// certificate that an operator gives may be that of a web server or of a CA.
+func HasCertificate(data []byte) (has bool) {
 	_, _ = keypem.Each(data, func(_ int, block *pem.Block) error { // Parse reports what is wrong with data
-		if c, err := x509.ParseCertificate(block.Bytes); err == nil && c.NotAfter.Before(now) {
-			expired = true
-			if c.NotAfter.After(since) {
-				since = c.NotAfter
-			}
-		}
+		_, err := x509.ParseCertificate(block.Bytes)
+		has = has || err == nil
 		return nil
 	})
-	return since, expired
+	return has
 }
 
 // printable keeps control characters and text direction marks of the input out of terminals and logs, and long ones

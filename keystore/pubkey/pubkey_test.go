@@ -20,6 +20,7 @@ import (
 	"testing"
 
 	"github.com/go-jose/go-jose/v4"
+	"github.com/keypost/keypost/internal/privatekey"
 	"github.com/keypost/keypost/keystore"
 )
 
@@ -239,7 +240,7 @@ func TestPrivateKeysAreRefusedWithoutBeingQuoted(t *testing.T) {
 
 func TestPrivateJWKsAreRefused(t *testing.T) {
 	rs, ec := jwkOf(t, rsaPublic(2048), nil), jwkOf(t, ecPrivate(elliptic.P256(), 1).Public(), nil)
-	for _, member := range []string{"d", "p", "q", "dp", "dq", "qi", "oth", "k"} {
+	for _, member := range privatekey.Members() {
 		for _, value := range []string{`"c2VjcmV0LXNlY3JldC1zZWNyZXQtc2VjcmV0"`, `""`, `null`, `[1]`} {
 			for _, public := range []string{rs, ec, `{"kty":"oct"}`} {
 				private := `{"` + member + `":` + value + `,` + public[1:]

@@ -36,7 +36,7 @@ func newDestination(to keystore.Backend) *destination {
 	return &destination{backend: to, entries: map[keystore.Name]entry{}}
 }
 
-// Good, Owner and Had implement lastgood.State.
+// Good and Owner implement lastgood.State.
 func (d *destination) Good(n keystore.Name) *lastgood.Summary {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -47,12 +47,6 @@ func (d *destination) Owner(r lastgood.Route) (keystore.Name, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.good.Owner(r)
-}
-
-func (d *destination) Had(r lastgood.Route) []keystore.Name {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return slices.Clone(d.good.Had(r))
 }
 
 func (d *destination) entry(n keystore.Name) entry {

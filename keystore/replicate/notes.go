@@ -1,15 +1,13 @@
 package replicate
 
 import (
-	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
-	"strings"
+	"slices"
 	"time"
 
 	"github.com/keypost/keypost/internal/durable"
@@ -32,12 +30,16 @@ const (
 // Heartbeat names the store that a directory is a copy of, and the time of the copy. It is a file, since a mirror that has
 // died cannot report itself.
 type Heartbeat struct {
-	Complete time.Time `json:"complete"`          // when the last complete pass began
-	Store    string    `json:"store"`             // the source: its place in full
-	Partial  bool      `json:"partial,omitempty"` // the mirror had not been ready: a key set had no good version yet
-	KeySets  int       `json:"keySets"`           // key sets with a good version in the directory
-	Refused  int       `json:"refused"`           // key sets whose version in the store is not the one in the directory
+	Complete time.Time `json:"complete"` // when the last complete pass began
+	Store    string    `json:"store"`    // the source: its place in full
+	KeySets  int       `json:"keySets"`  // key sets with a good version in the directory
+	Refused  int       `json:"refused"`  // key sets whose version in the store is not the one in the directory
+
+	Reasons map[keystore.Name]keystore.Reason `json:"reasons,omitempty"` // why, of the first maxReasons of them
 }
+
+// maxReasons keeps a heartbeat below maxHeartbeat.
+const maxReasons = 500
 
 // ReadHeartbeat reads the heartbeat in a directory. It never blocks. The error wraps [fs.ErrNotExist] if no mirror has
 // written one.
@@ -64,7 +66,6 @@ type Notes struct {
 	dir     *os.Root
 	store   string
 	written map[keystore.Name]Checkpoint // the content of the file; nil if not known
-	copied  map[keystore.Name]string     // likewise
 }
 
 // NewNotes returns the notes in a directory for a store. They name it by its place, which must tell it from every other one:
@@ -94,10 +95,9 @@ func (n *Notes) Heartbeat() (Heartbeat, error) {
 
 // checkpoints are those of one store.
 type checkpoints struct {
-	Store  string                       `json:"store"`
-	Admit  string                       `json:"admission,omitempty"`
-	Marks  map[keystore.Name]Checkpoint `json:"marks"`
-	Copied map[keystore.Name]string     `json:"copied,omitempty"` // digest of the last version that was copied from the store, whatever that holds now
+	Store string                       `json:"store"`
+	Admit string                       `json:"admission,omitempty"`
+	Marks map[keystore.Name]Checkpoint `json:"marks"`
 }
 
 // Checkpoints returns those of an earlier run on the same store with the same Admission; nil if there are none.
@@ -107,7 +107,6 @@ func (n *Notes) Checkpoints() map[keystore.Name]Checkpoint {
 	if err != nil || json.Unmarshal(data, &was) != nil || was.Store != n.store {
 		return nil
 	}
-	n.copied = was.Copied
 	if was.Admit != n.Admission {
 		return nil
 	}
@@ -117,9 +116,13 @@ func (n *Notes) Checkpoints() map[keystore.Name]Checkpoint {
 
 // Write records a complete pass: the heartbeat, and the checkpoints if they have changed.
 func (n *Notes) Write(s MirrorStatus, now map[keystore.Name]Checkpoint) error {
-	h := Heartbeat{Complete: s.Complete.UTC().Truncate(time.Millisecond), Store: n.store, Partial: s.Partial, KeySets: s.Held}
+	h := Heartbeat{Complete: s.Complete.UTC().Truncate(time.Millisecond), Store: n.store, KeySets: s.Held, Reasons: map[keystore.Name]keystore.Reason{}}
 	for _, refused := range s.Refused {
 		h.Refused += refused
+	}
+	names := slices.Sorted(maps.Keys(s.Reasons))
+	for _, n := range names[:min(len(names), maxReasons)] {
+		h.Reasons[n] = s.Reasons[n]
 	}
 	return errors.Join(n.WriteCheckpoints(now), n.replace(HeartbeatFile, h))
 }
@@ -129,33 +132,11 @@ func (n *Notes) WriteCheckpoints(now map[keystore.Name]Checkpoint) error {
 	if n.written != nil && maps.Equal(now, n.written) {
 		return nil
 	}
-	copied := maps.Clone(n.copied)
-	if copied == nil {
-		copied = map[keystore.Name]string{}
-	}
-	for name, c := range now { // what is missing from now is broken or gone in the store, which is when its last version counts
-		copied[name], _, _ = strings.Cut(string(c), " ")
-	}
-	if err := n.replace(checkpointsFile, checkpoints{n.store, n.Admission, now, copied}); err != nil {
+	if err := n.replace(checkpointsFile, checkpoints{n.store, n.Admission, now}); err != nil {
 		return err
 	}
-	n.written, n.copied = now, copied
+	n.written = now
 	return nil
-}
-
-// WasCopied reports whether a key set is the last version that the mirror of a directory has copied from a store, and returns
-// the place of that store. The error wraps [fs.ErrNotExist] if no mirror has left notes there.
-func WasCopied(dir string, s keystore.KeySet) (place string, is bool, err error) {
-	data, err := regular.Read(filepath.Join(dir, checkpointsFile), maxCheckpoints)
-	if err != nil {
-		return "", false, err
-	}
-	var was checkpoints
-	if err := json.Unmarshal(data, &was); err != nil {
-		return "", false, fmt.Errorf("%s: %w", checkpointsFile, err)
-	}
-	digest := s.Digest()
-	return was.Store, was.Copied[s.Name()] == hex.EncodeToString(digest[:]), nil
 }
 
 func (n *Notes) replace(name string, v any) error {

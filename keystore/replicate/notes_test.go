@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"syscall"
 	"testing"
 	"time"
@@ -39,19 +40,19 @@ func TestNotesAreReadByTheNextRun(t *testing.T) {
 		t.Errorf("without a mirror: %v", err)
 	}
 	n := replicate.NewNotes(root, "s3://b/p")
-	if h, err := n.Heartbeat(); err != nil || h != (replicate.Heartbeat{}) || n.Checkpoints() != nil {
+	if h, err := n.Heartbeat(); err != nil || !reflect.DeepEqual(h, replicate.Heartbeat{}) || n.Checkpoints() != nil {
 		t.Errorf("at first: %+v, %v", h, err)
 	}
 	at := time.Date(2026, 1, 2, 3, 4, 5, 6e6, time.UTC)
-	status := replicate.MirrorStatus{Complete: at, Held: 3, Refused: map[keystore.Reason]int{lastgood.ReasonBroken: 1, lastgood.ReasonMissing: 2}}
+	status := replicate.MirrorStatus{Complete: at, Held: 3, Refused: map[keystore.Reason]int{lastgood.ReasonBroken: 1, lastgood.ReasonMissing: 2}, Reasons: map[keystore.Name]keystore.Reason{"prod-b": lastgood.ReasonBroken}}
 	checkpoints := map[keystore.Name]replicate.Checkpoint{"prod-a": "x y"}
 	must(t, n.Write(status, checkpoints))
-	want := replicate.Heartbeat{Complete: at, Store: "s3://b/p", KeySets: 3, Refused: 3}
+	want := replicate.Heartbeat{Complete: at, Store: "s3://b/p", KeySets: 3, Refused: 3, Reasons: status.Reasons}
 	next := replicate.NewNotes(root, "s3://b/p")
-	if h, err := next.Heartbeat(); err != nil || h != want || !maps.Equal(next.Checkpoints(), checkpoints) {
+	if h, err := next.Heartbeat(); err != nil || !reflect.DeepEqual(h, want) || !maps.Equal(next.Checkpoints(), checkpoints) {
 		t.Errorf("the next run: %+v, %v, %v", h, err, next.Checkpoints())
 	}
-	if h, err := replicate.ReadHeartbeat(dir); err != nil || h != want {
+	if h, err := replicate.ReadHeartbeat(dir); err != nil || !reflect.DeepEqual(h, want) {
 		t.Errorf("a server: %+v, %v", h, err)
 	}
 	if got := replicate.NewNotes(root, "s3://b/other").Checkpoints(); got != nil {
@@ -87,7 +88,7 @@ func TestNotesAreRegularFiles(t *testing.T) {
 		if _, err := n.Heartbeat(); err == nil || os.IsNotExist(err) {
 			t.Errorf("%s is read as a heartbeat: %v", name, err)
 		}
-		if h, err := replicate.ReadHeartbeat(dir); err == nil || os.IsNotExist(err) || h != (replicate.Heartbeat{}) {
+		if h, err := replicate.ReadHeartbeat(dir); err == nil || os.IsNotExist(err) || !reflect.DeepEqual(h, replicate.Heartbeat{}) {
 			t.Errorf("%s is read as a heartbeat: %v", name, err)
 		}
 		if err := n.Write(replicate.MirrorStatus{}, nil); err != nil {

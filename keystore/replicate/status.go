@@ -16,6 +16,8 @@ type MirrorStatus struct {
 	Failing  bool                    // From cannot be read or To cannot be written
 	Held     int                     // key sets with a good version in To
 	Refused  map[keystore.Reason]int // key sets whose version in From is not the one in To
+
+	Reasons map[keystore.Name]keystore.Reason // why, of each of those
 }
 
 // Status returns the status. It may be called at any time.
@@ -25,10 +27,12 @@ func (m *Mirror) Status() MirrorStatus {
 	st := MirrorStatus{
 		Complete: m.complete, Partial: !m.ready, Failing: m.reading.now || m.writing.now,
 		Held: len(m.to.goodNames()), Refused: map[keystore.Reason]int{},
+		Reasons: map[keystore.Name]keystore.Reason{},
 	}
-	for _, s := range m.sources {
+	for n, s := range m.sources {
 		if s.rejected != nil && !s.rejected.Expected() {
 			st.Refused[s.rejected.Reason]++
+			st.Reasons[n] = s.rejected.Reason
 		}
 	}
 	return st
@@ -41,9 +45,8 @@ const tryPatience = 10 * time.Second
 
 // Ready returns nil once To holds a whole copy, and from then on: a server that starts on half a copy would answer that
 // issuers do not exist. The copy of an earlier run counts only after the first pass, or if that takes long, since it may
-// lack a key that signs by now, and only if that run was ready: else a crash would end the wait for a key set without a
-// good version. Without one, a copy of some key sets counts [lastgood.StartPatience] after the first listing: else one that
-// cannot be copied or read would keep every new server from starting. An empty copy, also of an earlier run, counts only if
+// lack a key that signs by now. Without one, a copy of some key sets counts once all were read or refused, and [lastgood.StartPatience] after
+// the first listing without those that cannot be read. An empty copy, also of an earlier run, counts only if
 // AllowEmpty is set: a mistyped prefix must not replace servers that have everything.
 func (m *Mirror) Ready() error {
 	m.mu.Lock()
@@ -60,7 +63,7 @@ func (m *Mirror) noteReady(now time.Time) {
 
 // unready returns the result of Ready at a time. It changes no state.
 func (m *Mirror) unready(now time.Time) error {
-	earlier := !m.c.Earlier.Complete.IsZero() && !m.c.Earlier.Partial && (m.found || m.c.AllowEmpty)
+	earlier := !m.c.Earlier.Complete.IsZero() && (m.found || m.c.AllowEmpty)
 	switch {
 	case m.ready || earlier && (m.tried || now.Sub(m.began) > tryPatience):
 		return nil
@@ -68,36 +71,28 @@ func (m *Mirror) unready(now time.Time) error {
 		return errors.New(noPass)
 	}
 	start := lastgood.Start{Waited: now.Sub(m.listed), AllowEmpty: m.c.AllowEmpty}
-	waits := false
 	for n, s := range m.sources {
 		good := m.to.Good(n)
 		if good == nil && s.rejected.Expected() {
 			continue
 		}
 		start.KeySets++
-		waits = waits || s.rejected.Waits()
 		if good == nil {
 			start.Without++
+			if s.rejected.Waits() {
+				start.Waiting++
+			}
 		}
 	}
-	why := fmt.Sprintf("%d of %d key sets have no good version yet", start.Without, start.KeySets)
 	switch {
 	case m.first.IsZero() && (start.Waited < lastgood.StartPatience || start.Nothing()):
-		why = noPass
+		return errors.New(noPass)
 	case start.Ready():
 		return nil
 	case start.KeySets == 0:
 		return errors.New("the store holds no key set, which may be the wrong store")
-	case start.Nothing() && !waits:
-		return fmt.Errorf("none of %d key sets has a good version", start.KeySets)
 	}
-	switch latest := m.listed.Add(lastgood.StartPatience).UTC().Format(time.RFC3339); {
-	case waits:
-		why += fmt.Sprintf("; a key set that cannot be read may have any issuer URL, so that new ones are copied at %s, or at once with patterns for issuer URLs", latest)
-	case !start.Nothing():
-		why += fmt.Sprintf("; without what cannot be copied it is ready at %s", latest)
-	}
-	return errors.New(why)
+	return fmt.Errorf("%d of %d key sets have no good version yet", start.Without, start.KeySets)
 }
 
 func (m *Mirror) refused() (n int) {

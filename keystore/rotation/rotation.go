@@ -158,7 +158,7 @@ type Outcome struct {
 	ByHand  string                // what a person has to do at the cluster before the gate opens; may be empty
 	Unknown string                // why nobody knows how long tokens live, so that what the policy declares counts alone; may be empty
 	Early   []string              // signers that sign with the new key before it is promoted, by their addresses; those that answer
-	Unasked string                // why nobody knows whether something signs with a retired key again; may be empty
+	Unasked string                // why nobody knows what each signer signs with, where the step goes on without; may be empty
 }
 
 // Driver takes the steps of rotations.
@@ -229,7 +229,7 @@ func (d Driver) gather(ctx context.Context, s keystore.KeySet, o *Outcome) (f Fa
 	o.Unasked = ""
 	switch r.Step {
 	case keystore.StepPromote:
-		o.Early = d.early(ctx, to.ID())
+		d.early(ctx, to.ID(), o)
 		f.Observed, err = d.observe(ctx, s, to)
 	case keystore.StepRetire:
 		if d.Cluster == nil {
@@ -264,14 +264,17 @@ func (d Driver) gather(ctx context.Context, s keystore.KeySet, o *Outcome) (f Fa
 	return f, err
 }
 
-// early returns the signers that sign with a key already. The step does not need to know: one that does not answer is left out.
-func (d Driver) early(ctx context.Context, id keystore.KeyID) []string {
-	if d.Cluster == nil {
-		return nil
+// early notes the signers that sign with a key already, and why not all of them could be asked. The step does not need to know.
+func (d Driver) early(ctx context.Context, id keystore.KeyID, o *Outcome) {
+	if o.Early = nil; d.Cluster == nil {
+		return
 	}
-	signers, _ := d.Cluster.Signers(ctx)
+	signers, err := d.Cluster.Signers(ctx)
+	if err != nil {
+		o.Unasked = err.Error()
+	}
 	maps.DeleteFunc(signers, func(_ string, has keystore.KeyID) bool { return has != id })
-	return slices.Sorted(maps.Keys(signers))
+	o.Early = slices.Sorted(maps.Keys(signers))
 }
 
 // signers returns who signs with what, which somebody does, and stores who was there: one that is not listed for a while may

@@ -676,7 +676,7 @@ func TestAServerThatSignsTooEarly(t *testing.T) {
 	}
 	sc.signers, sc.signersErr = map[string]keystore.KeyID{"10.0.0.1:6443": "", "10.0.0.2:6443": ""}, errors.New("no answer")
 	o, err = sc.driver().Step(t.Context(), "prod-a")
-	if err != nil || o.Early != nil || o.Waiting == nil {
-		t.Errorf("early %q, waiting %+v, %v", o.Early, o.Waiting, err)
+	if err != nil || o.Early != nil || o.Waiting == nil || o.Unasked != "no answer" {
+		t.Errorf("early %q, waiting %+v, unasked %q, %v", o.Early, o.Waiting, o.Unasked, err)
 	}
 }

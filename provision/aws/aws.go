@@ -6,9 +6,10 @@ package aws
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"regexp"
 	"time"
+
+	"github.com/aws/aws-sdk-go-v2/config"
 
 	"github.com/keypost/keypost/provision/awsiam"
 	"github.com/keypost/keypost/provision/install"
@@ -19,7 +20,7 @@ import (
 type Options struct {
 	install.Options
 
-	Transport http.RoundTripper // makes all calls of AWS; nil for the usual one
+	Config []func(*config.LoadOptions) error // comes before what the SDK's usual chain says
 
 	Region  string // whose endpoints are called; empty for the configured one
 	Account string // ID of the only account in which anything may be changed; empty for that of the credentials
@@ -62,7 +63,7 @@ func newRun(o Options) *run {
 // identify asks AWS whose account the credentials are for, reports where everything is going to be, and refuses an account
 // other than the one that is meant.
 func (r *run) identify(ctx context.Context) error {
-	client, err := awsiam.Open(ctx, awsiam.Options{Region: r.o.Region, Transport: r.o.Transport, OnWait: func(w awsiam.Wait) {
+	client, err := awsiam.Open(ctx, awsiam.Options{Region: r.o.Region, Config: r.o.Config, OnWait: func(w awsiam.Wait) {
 		r.Still(time.Now(), "still waiting for AWS: %s", w)
 	}})
 	if err != nil {

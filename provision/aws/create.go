@@ -48,7 +48,7 @@ func Create(ctx context.Context, o CreateOptions) (Created, error) {
 		Created: made, ProviderARN: c.account.ProviderARN(o.IssuerURL), Roles: len(c.roles.roles), Secrets: len(c.roles.requests),
 	}
 	if c.all {
-		c.Line("Made for %s in account %s: key set %s, IAM OIDC identity provider %s, %s, %s", o.Name, c.account.ID, made.KeySet.Name(),
+		c.Line("%s %s in account %s: key set %s, IAM OIDC identity provider %s, %s, %s", made.Title(), o.Name, c.account.ID, made.KeySet.Name(),
 			all.ProviderARN, text.Count(all.Roles, "role", "roles"), text.Count(all.Secrets, "Secret", "Secrets"))
 	}
 	return all, nil
@@ -59,7 +59,6 @@ type creation struct {
 	*run
 	all   bool // the roles too
 	roles roleSet
-	makes plan.Plan // everything, where nothing was there; else empty
 }
 
 func (c *creation) Check(keystore.VerificationKey) error {
@@ -68,34 +67,8 @@ func (c *creation) Check(keystore.VerificationKey) error {
 
 func (c *creation) Identify(ctx context.Context) error { return c.identify(ctx) }
 
-// Plan plans the provider and the roles. A plan that makes everything is good for the whole run: IAM refuses to make what
-// somebody else has made meanwhile, and then it is read.
+// Plan plans the provider and the roles. Now that the account is known, ARNs are compared with it.
 func (c *creation) Plan(ctx context.Context) (plan.Plan, error) {
-	if !c.makes.Empty() {
-		return c.makes, nil
-	}
-	p, err := c.plan(ctx)
-	if err == nil && makesAll(p, 1+len(c.roles.roles)) {
-		c.makes = p
-	}
-	return p, err
-}
-
-// makesAll reports whether a plan makes n things and does nothing else.
-func makesAll(p plan.Plan, n int) bool {
-	for _, s := range p.Stages {
-		for _, a := range s {
-			if a.Verb != plan.Create {
-				return false
-			}
-			n--
-		}
-	}
-	return n == 0
-}
-
-// plan reads the account. Now that it is known, ARNs are compared with it.
-func (c *creation) plan(ctx context.Context) (plan.Plan, error) {
 	trust := c.o.trust(c.account.ProviderARN(c.IssuerURL))
 	if err := awsiam.Check(c.o.provider(), trust, c.roles.roles); err != nil {
 		return plan.Plan{}, err

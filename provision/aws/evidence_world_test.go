@@ -75,6 +75,7 @@ func (w *world) inDir(t *testing.T) aws.CreateOptions {
 
 // A directory, and a server beside it.
 func TestCreateGoesOnByEvidence(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.spread(t, map[string]http.HandlerFunc{"127.0.0.1": nil, "::1": nil})
 	o := w.inDir(t)
@@ -82,8 +83,13 @@ func TestCreateGoesOnByEvidence(t *testing.T) {
 	began := time.Now()
 	made, err := aws.Create(t.Context(), o)
 	must(t, err)
-	t.Logf("a new development issuer took %v", time.Since(began).Round(10*time.Millisecond))
-	scene.Held(t, w.Reported(), "line Key set prod-a stored", notWaiting+" (40 answers at 2 addresses): not waiting 2m15s", "is served with key", "progress 2 of 2", "Made for prod-a")
+	took := time.Since(began)
+	t.Logf("a new development issuer took %v", took.Round(10*time.Millisecond))
+	text := w.Reported()
+	scene.Held(t, text, "line Key set prod-a stored", "is served with key", "progress 2 of 2", "Made for prod-a")
+	if took < 5*time.Second { // on a busy machine the look itself takes longer than the wait would
+		scene.Held(t, text, notWaiting+" (40 answers at 2 addresses): not waiting 5s", "is served with key")
+	}
 	began = time.Now()
 	_, err = aws.Create(t.Context(), o)
 	must(t, err)
@@ -94,6 +100,7 @@ func TestCreateGoesOnByEvidence(t *testing.T) {
 
 // A store that anybody may read, behind a balancer: its policy names the servers behind it.
 func TestCreateAsksEveryOrigin(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("a look of production takes twelve seconds")
 	}
@@ -120,6 +127,7 @@ func TestCreateAsksEveryOrigin(t *testing.T) {
 
 // Whatever may hide somebody who answers otherwise is named, and the wait is as long as ever.
 func TestCreateWaitsWithoutEvidence(t *testing.T) {
+	t.Parallel()
 	for name, tt := range map[string]struct {
 		change func(w *world, o *aws.CreateOptions)
 		at     func(w *world) map[string]http.HandlerFunc // more addresses; by default 127.0.0.1 alone
@@ -155,11 +163,11 @@ func TestCreateWaitsWithoutEvidence(t *testing.T) {
 				w.Publish(rw, r)
 			}}
 		}, why: "it was answered without the key before"},
-		"trouble after the long look": {at: func(w *world) map[string]http.HandlerFunc {
+		"a 404 after the long look": {at: func(w *world) map[string]http.HandlerFunc {
 			var n atomic.Int64
 			return map[string]http.HandlerFunc{"127.0.0.2": func(rw http.ResponseWriter, r *http.Request) {
 				if n.Add(1) == 29 { // of the look after the whole one
-					http.Error(rw, "no", http.StatusServiceUnavailable)
+					http.NotFound(rw, r)
 					return
 				}
 				w.Publish(rw, r)
@@ -212,6 +220,7 @@ func (w *world) address(t *testing.T, o *aws.CreateOptions) string {
 
 // A server that is started after the key set was stored: nobody was there to answer, so that there is nothing to keep.
 func TestCreateBeforeTheServerStarts(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.spread(t, map[string]http.HandlerFunc{"127.0.0.1": nil})
 	l, err := net.Listen("tcp", "127.0.0.1:0") // a port at which nobody listens
@@ -232,7 +241,7 @@ func TestCreateBeforeTheServerStarts(t *testing.T) {
 	}
 	_, err = aws.Create(t.Context(), o)
 	must(t, err)
-	scene.Held(t, w.Reported(), "wait waiting until "+issuerURL+" is served, for 13m", " at most: at 127.0.0.1:443: ", "connection refused", notWaiting, "Made for prod-a")
+	scene.Held(t, w.Reported(), "wait waiting until "+issuerURL+" is served, for 30s", " at most: at 127.0.0.1:443: ", "connection refused", "Made for prod-a")
 }
 
 const waits = "for answers from before to run out: "
@@ -241,6 +250,7 @@ const waits = "for answers from before to run out: "
 // says nothing about caches, and the wait is whole. Once the provider is there nothing is waited for, but for a key that is
 // younger than the provider, and behind a provider that something else made.
 func TestCreateAgain(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.WriteKeys(t)
 	var behind atomic.Bool // what serves the store has not read it
@@ -262,7 +272,7 @@ func TestCreateAgain(t *testing.T) {
 	if text, err := w.createUntil(t, o, waits); !errors.Is(err, context.Canceled) || w.writes() > 0 {
 		t.Fatalf("%v; want a wait, and no call that writes:\n%s", err, text)
 	}
-	_, err := aws.Create(t.Context(), o)
+	made, err := aws.Create(t.Context(), o)
 	must(t, err)
 	scene.Held(t, w.Reported(), waits, "is served with key", "Made for prod-a")
 	again := w.create(t, "a", "b") // a later release has another role
@@ -272,6 +282,7 @@ func TestCreateAgain(t *testing.T) {
 	if text := w.Reported(); strings.Contains(text, "to run out") || !strings.Contains(text, "Made for prod-a") {
 		t.Errorf("the provider is there, and it waits:\n%s", text)
 	}
+	w.Disown(made.ProviderARN)
 	again.Name, again.Adopt = "prod-b", true // to which the provider does not belong
 	again.Dir = o.Dir
 	_, err = aws.Create(t.Context(), again)
@@ -281,6 +292,7 @@ func TestCreateAgain(t *testing.T) {
 
 // The provider was there before the key: relying parties may have been told of another.
 func TestCreateWithAnOlderProvider(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.WriteKeys(t)
 	o := w.create(t, "a")
@@ -299,6 +311,7 @@ func TestCreateWithAnOlderProvider(t *testing.T) {
 
 // Whose CA nobody trusts here may wait for many minutes in vain: it is told of at once, and once.
 func TestCreateTellsOfAnUntrustedCA(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.WriteKeys(t)
 	w.spread(t, map[string]http.HandlerFunc{"127.0.0.1": nil})

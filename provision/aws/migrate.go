@@ -2,6 +2,7 @@ package aws
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -49,10 +50,10 @@ func Migrate(ctx context.Context, o MigrateOptions) (Migrated, error) {
 		return Migrated{}, err
 	}
 	p, err := m.plan(ctx) // before anything is published: it also shows whether every statement fits
-	if err != nil {
+	if err != nil && (o.Mode != install.Preview || !ofForeignRoles(err)) {
 		return Migrated{}, err
 	}
-	if o.Mode == install.Preview {
+	if o.Mode == install.Preview { // which shows the roles of others as beyond what is wanted
 		v := p.Preview().After(keys.Changes()...)
 		return Migrated{Preview: &v}, nil
 	}
@@ -76,6 +77,12 @@ func Migrate(ctx context.Context, o MigrateOptions) (Migrated, error) {
 		_, done.OpenShift, err = cluster.ChosenIssuer(ctx, o.Cluster)
 	}
 	return done, err
+}
+
+// ofForeignRoles reports whether an error is about nothing but roles that are not ours, which a preview shows.
+func ofForeignRoles(err error) bool {
+	e, is := errors.AsType[*awsiam.Error](err)
+	return is && (e.Problem == awsiam.ForeignRoles || e.Problem == awsiam.OthersRoles)
 }
 
 // newMigration checks what is wanted before anybody is called, then identifies the account and completes the audiences.

@@ -20,7 +20,7 @@ import (
 func (w *world) migration(t *testing.T) (*scene.Plane, aws.MigrateOptions) {
 	t.Helper()
 	key := storetest.SyntheticRSA(t, 11)
-	client, err := awsiam.Open(t.Context(), awsiam.Options{})
+	client, err := awsiam.Open(t.Context(), awsiam.Options{Config: w.Config()})
 	must(t, err)
 	account, err := client.Account(t.Context())
 	must(t, err)
@@ -36,7 +36,7 @@ func (w *world) migration(t *testing.T) (*scene.Plane, aws.MigrateOptions) {
 	p := scene.NewPlane(t, key, oldURL)
 	return p, aws.MigrateOptions{
 		Options: aws.Options{
-			Options: w.Options("aws"), Region: "us-east-1", ClientIDs: audiences[1:], Usual: true,
+			Options: w.Options("aws"), Config: w.Config(), Region: "us-east-1", ClientIDs: audiences[1:], Usual: true,
 		},
 		Move: install.Move{
 			Old: oldURL, Cluster: p.Access(t),
@@ -47,6 +47,7 @@ func (w *world) migration(t *testing.T) (*scene.Plane, aws.MigrateOptions) {
 
 // The old issuer's trust goes only when no token of it can be in use any more.
 func TestMigration(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	p, o := w.migration(t)
 	if _, err := aws.FinishMigration(t.Context(), o); err == nil || w.writes() != 0 {
@@ -104,7 +105,7 @@ func (w *world) finish(t *testing.T, p *scene.Plane, o aws.MigrateOptions) {
 	scene.Held(t, shown(t, preview.Preview), "~ update IAM role prod-a-ns-a", "- delete IAM OIDC identity provider")
 
 	// The time of the switch is in a tag of the old provider. Had it been two hours ago, the gate would be open.
-	client, err := awsiam.Open(t.Context(), awsiam.Options{})
+	client, err := awsiam.Open(t.Context(), awsiam.Options{Config: w.Config()})
 	must(t, err)
 	account, err := client.Account(t.Context())
 	must(t, err)
@@ -120,6 +121,7 @@ func (w *world) finish(t *testing.T, p *scene.Plane, o aws.MigrateOptions) {
 
 // A move that would leave tokens untrusted stops before anything is changed.
 func TestMigrateRefuses(t *testing.T) {
+	t.Parallel()
 	for name, tt := range map[string]struct {
 		change func(t *testing.T, w *world, p *scene.Plane, o *aws.MigrateOptions)
 		is     func(error) bool

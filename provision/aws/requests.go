@@ -19,8 +19,7 @@ type RequestedRoles struct {
 	Dir         string // with the CredentialsRequests
 	TechPreview bool   // also those of tech preview features
 	Boundary    string // ARN of the policy that bounds every role's permissions
-	Prune       bool   // delete the roles whose CredentialsRequest is gone
-	Keep        bool   // take no permission away
+	Prune       bool   // take away what no CredentialsRequest asks for: roles, permissions, service accounts
 }
 
 // roleSet is what a directory of CredentialsRequests asks for.
@@ -48,7 +47,7 @@ func readRoles(o Options, q RequestedRoles) (roleSet, error) {
 		if err != nil {
 			return roleSet{}, err
 		}
-		role.Boundary, role.Keep = q.Boundary, q.Keep
+		role.Boundary, role.Prune = q.Boundary, q.Prune
 		role.Tags, role.Adopt, role.Tighten = o.Tags, o.Adopt, o.Tighten
 		set.roles = append(set.roles, role)
 	}
@@ -88,11 +87,7 @@ func (r *run) planRoles(ctx context.Context, set roleSet, trust awsiam.Trust) (p
 	for _, role := range set.roles {
 		keep = append(keep, role.Name)
 	}
-	others := r.client.PlanPrune
-	if !set.prune {
-		others = r.client.ListSurplus
-	}
-	surplus, err := others(ctx, set.name, keep)
+	surplus, err := r.client.PlanPrune(ctx, set.name, keep, !set.prune)
 	return p.Then(surplus), err
 }
 

@@ -7,6 +7,7 @@ import (
 
 // create-iam-roles asks for the same audiences as the create-all that made the provider, or the two undo each other.
 func TestUsualAudiences(t *testing.T) {
+	t.Parallel()
 	usual := []string{"openshift", "sts.amazonaws.com"}
 	for _, tt := range []struct{ registered, want string }{
 		{"openshift sts.amazonaws.com", "openshift sts.amazonaws.com"},

@@ -22,7 +22,7 @@ type RolesCreated struct {
 }
 
 // CreateRoles makes the roles that a release's CredentialsRequests ask for, and the Secrets that name them. Existing roles
-// are compared and brought up to date: what a new release needs is added before anything is taken away.
+// are compared and brought up to date; without Prune nothing is taken away.
 func CreateRoles(ctx context.Context, o RolesOptions) (RolesCreated, error) {
 	issuerURL, err := awsiam.ProviderURL(o.ProviderARN)
 	if err != nil {
@@ -67,14 +67,11 @@ func CreateRoles(ctx context.Context, o RolesOptions) (RolesCreated, error) {
 		return RolesCreated{Preview: preview}, err
 	}
 	files := r.secrets(set)
-	if err := r.WriteFiles(files...); err != nil {
-		return RolesCreated{}, err
-	}
 	var made RolesCreated
 	for i, q := range set.requests {
-		made.Secrets = append(made.Secrets, install.Secret{Namespace: q.SecretNamespace, File: r.Path(files[i].Name)})
+		made.Secrets = append(made.Secrets, r.Secret(q.SecretNamespace, files[i]))
 	}
-	return made, nil
+	return made, r.WriteFiles(files...)
 }
 
 // RoleOptions say which role to make for a workload of any cluster.
@@ -85,7 +82,7 @@ type RoleOptions struct {
 	Permissions     []byte // policy to put into the role; nil for none
 	PolicyARNs      []string
 	Boundary        string
-	Prune           bool // whoever the role trusts beside the ServiceAccounts, with tokens of this issuer, loses that
+	Prune           bool // take away the permissions that the role has beside these, and the trust in other service accounts of the issuer
 }
 
 // RoleCreated is a role for a workload.
@@ -113,7 +110,9 @@ func CreateRole(ctx context.Context, o RoleOptions) (RoleCreated, error) {
 	if err != nil {
 		return RoleCreated{}, err
 	}
-	if err := r.checkRegistered(o.ClientIDs, there); err != nil {
+	if o.Usual {
+		trust.Audiences = usualAudiences(o.ClientIDs, there.Audiences)
+	} else if err := r.checkRegistered(o.ClientIDs, there); err != nil {
 		return RoleCreated{}, err
 	}
 	p, err := r.client.PlanRoles(ctx, trust, []awsiam.Role{role})
@@ -129,7 +128,7 @@ func CreateRole(ctx context.Context, o RoleOptions) (RoleCreated, error) {
 func (o RoleOptions) role() awsiam.Role {
 	role := awsiam.Role{
 		Name: o.Name, For: o.For, Policy: o.Permissions, ManagedPolicies: o.PolicyARNs, Boundary: o.Boundary,
-		Owner: awsiam.OwnedByKeypost(), Tags: o.Tags, Adopt: o.Adopt, Tighten: o.Tighten, Shared: !o.Prune,
+		Owner: awsiam.OwnedByKeypost(), Tags: o.Tags, Adopt: o.Adopt, Tighten: o.Tighten, Prune: o.Prune,
 		Exact: len(o.PolicyARNs) > 0 || o.Permissions != nil, // without a policy of either kind, others manage the permissions
 	}
 	for _, a := range o.ServiceAccounts {

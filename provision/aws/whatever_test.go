@@ -18,6 +18,7 @@ import (
 
 // Whatever runs an installation had, killed at any call or throttled, its deletion leaves nothing of it, and all that a stranger has.
 func TestWhateverRanADeletionFinds(t *testing.T) {
+	t.Parallel()
 	scene.Histories(t, 2, func(t *testing.T, r *scene.History) {
 		h := newHistory(t, r)
 		for range 2 + h.IntN(4) {
@@ -43,7 +44,7 @@ func newHistory(t *testing.T, r *scene.History) *history {
 	h := &history{History: r, w: newWorld(t)}
 	r.Cloud, r.Throttle, r.Dead = &h.w.Record, fakeaws.Throttle(), fakeaws.Fail(400, "Killed", "here")
 	key := h.w.WriteKeys(t)
-	client, err := awsiam.Open(t.Context(), awsiam.Options{})
+	client, err := awsiam.Open(t.Context(), awsiam.Options{Config: h.w.Config()})
 	must(t, err)
 	account, err := client.Account(t.Context())
 	must(t, err)

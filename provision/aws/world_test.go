@@ -25,10 +25,6 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{fakeaws.Start(t, fakeaws.Options{}), scene.New(t)}
-	for _, v := range w.Env() {
-		name, value, _ := strings.Cut(v, "=")
-		t.Setenv(name, value)
-	}
 	return w
 }
 
@@ -65,10 +61,20 @@ func (w *world) create(t *testing.T, names ...string) aws.CreateOptions {
 	t.Helper()
 	return aws.CreateOptions{
 		Options: aws.Options{
-			Options: w.Options("aws"), Region: "us-east-1", ClientIDs: []string{"openshift", "sts.amazonaws.com"}, Usual: true,
+			Options: w.Options("aws"), Config: w.Config(), Region: "us-east-1", ClientIDs: []string{"openshift", "sts.amazonaws.com"}, Usual: true,
 		},
 		Roles: w.requests(t, names...),
 	}
+}
+
+// onlyRequests writes CredentialsRequests with these names to a directory of their own.
+func (w *world) onlyRequests(t *testing.T, names ...string) string {
+	t.Helper()
+	from, to := w.requests(t, names...).Dir, t.TempDir()
+	for _, n := range names {
+		must(t, os.Rename(filepath.Join(from, n+".yaml"), filepath.Join(to, n+".yaml")))
+	}
+	return to
 }
 
 // writes returns how many calls wrote since the last time.

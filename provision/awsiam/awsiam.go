@@ -11,7 +11,6 @@ package awsiam
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -43,8 +42,8 @@ type Options struct {
 	Region      string        // which endpoints to call; empty for the configured one, else us-east-1
 	Consistency time.Duration // how long IAM may take to return what was written; zero for 2 minutes
 
-	// Transport makes all calls; nil for one that obeys HTTPS_PROXY.
-	Transport http.RoundTripper
+	// Config comes before what the SDK's usual chain says.
+	Config []func(*config.LoadOptions) error
 
 	// OnWait is called every 2 seconds for each call or change under way, from any goroutine.
 	OnWait func(Wait)
@@ -62,14 +61,12 @@ type Client struct {
 // Open returns a Client with the credentials and endpoints of the AWS SDK's usual chain: AWS_PROFILE, AWS_REGION,
 // AWS_ENDPOINT_URL, AWS_ENDPOINT_URL_IAM, AWS_ENDPOINT_URL_STS … It makes no call.
 func Open(ctx context.Context, o Options) (*Client, error) {
-	cfg, err := config.LoadDefaultConfig(ctx, append(limits().Options(),
+	own := append(limits().Options(),
 		config.WithRegion(o.Region),
-		config.WithLogger(logging.Nop{}))...) // the errors contain what it would log
+		config.WithLogger(logging.Nop{})) // the errors contain what it would log
+	cfg, err := config.LoadDefaultConfig(ctx, append(own, o.Config...)...)
 	if err != nil {
 		return nil, fmt.Errorf("read the AWS configuration: %w", err)
-	}
-	if o.Transport != nil {
-		cfg.HTTPClient = &http.Client{Transport: o.Transport}
 	}
 	guessed := cfg.Region == ""
 	if guessed {

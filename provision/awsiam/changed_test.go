@@ -1,9 +1,7 @@
 package awsiam_test
 
 import (
-	"context"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -31,14 +29,6 @@ func (w *world) refused(t *testing.T, p plan.Plan, want string) {
 	}
 }
 
-// after returns a function that calls change and then does a.
-func after(a plan.Action, change func()) func(context.Context) ([]string, error) {
-	return func(ctx context.Context) ([]string, error) {
-		change()
-		return a.Do(ctx)
-	}
-}
-
 func (w *world) deleteProvider(t *testing.T, arn string) {
 	t.Helper()
 	must(t, second(w.hand.DeleteOpenIDConnectProvider(t.Context(),
@@ -56,6 +46,7 @@ func (w *world) makeRole(t *testing.T, d desired, name string) {
 
 // A role that was reset, as Terraform does, to trust the old issuer without the new one is not cut off.
 func TestFinishRefusesARoleThatWasReset(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, fakeaws.Options{})
 	d := w.cluster(1)
 	w.mustRun(t, d)
@@ -70,76 +61,23 @@ func TestFinishRefusesARoleThatWasReset(t *testing.T) {
 	w.refused(t, p, "role "+role+" trusts "+m.From.ProviderARN+" and not yet "+m.To.ProviderARN)
 }
 
-// So is one that is reset, or made, while the statements of others go: the provider that it needs stays.
-func TestFinishKeepsAProviderThatARoleNeeds(t *testing.T) {
-	for name, change := range map[string]func(t *testing.T, w *world, d desired, old string){
-		"reset": func(t *testing.T, w *world, d desired, old string) { w.setTrust(t, d.roles[0].Name, old) },
-		"made":  func(t *testing.T, w *world, d desired, _ string) { w.makeRole(t, d, "fresh") },
-	} {
-		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, fakeaws.Options{})
-			d := w.cluster(1)
-			w.mustRun(t, d)
-			old := w.role(t, d.roles[0].Name).Trust
-			m := w.move(t, d)
-			p, err := w.client.PlanMove(t.Context(), m)
-			apply(t, p, err)
-			p, err = w.client.PlanFinish(t.Context(), m)
-			must(t, err)
-			p.Stages[1][0].Do = after(p.Stages[1][0], func() { change(t, w, d, old) })
-			if err := p.Apply(t.Context(), awsiam.Parallel, ignore); err == nil || !strings.Contains(err.Error(), "and not yet "+m.To.ProviderARN) {
-				t.Errorf("Apply: %v", err)
-			}
-			if n := len(w.State().Providers); n != 2 {
-				t.Errorf("%d providers are left", n)
-			}
-		})
-	}
-}
-
-// Nothing is taken away for a provider that is gone, whether before the plan was made or after.
+// Nothing is taken away for a provider that is gone.
 func TestFinishRefusesToMoveToNowhere(t *testing.T) {
-	const want = "there is no IAM OIDC identity provider "
-	t.Run("after the plan", func(t *testing.T) {
-		w := newWorld(t, fakeaws.Options{})
-		_, m := w.moved(t, 1)
-		p, err := w.client.PlanFinish(t.Context(), m)
-		must(t, err)
-		w.deleteProvider(t, m.To.ProviderARN)
-		w.refused(t, p, want+m.To.ProviderARN)
-	})
-	t.Run("after the statements", func(t *testing.T) {
-		w := newWorld(t, fakeaws.Options{})
-		_, m := w.moved(t, 1)
-		p, err := w.client.PlanFinish(t.Context(), m)
-		must(t, err)
-		var gone atomic.Bool
-		p.Stages[1][0].Do = after(p.Stages[1][0], func() {
-			if gone.CompareAndSwap(false, true) {
-				w.deleteProvider(t, m.To.ProviderARN)
-			}
-		})
-		if err := p.Apply(t.Context(), awsiam.Parallel, ignore); err == nil || !strings.Contains(err.Error(), want+m.To.ProviderARN) {
-			t.Errorf("Apply: %v", err)
-		}
-		if n := len(w.State().Providers); n != 1 {
-			t.Errorf("%d providers are left", n)
-		}
-	})
-	t.Run("both before", func(t *testing.T) {
-		w := newWorld(t, fakeaws.Options{})
-		_, m := w.moved(t, 1)
-		w.deleteProvider(t, m.From.ProviderARN)
-		w.deleteProvider(t, m.To.ProviderARN)
-		if _, err := w.client.PlanFinish(t.Context(), m); err == nil || !strings.Contains(err.Error(), want+m.To.ProviderARN) {
+	t.Parallel()
+	w := newWorld(t, fakeaws.Options{})
+	_, m := w.moved(t, 1)
+	for _, arn := range []string{m.To.ProviderARN, m.From.ProviderARN} {
+		w.deleteProvider(t, arn)
+		if _, err := w.client.PlanFinish(t.Context(), m); err == nil || !strings.Contains(err.Error(), "there is no IAM OIDC identity provider "+m.To.ProviderARN) {
 			t.Errorf("PlanFinish: %v", err)
 		}
-	})
+	}
 }
 
 // A role that another cluster makes anew, or takes, after the plan was made is not adopted unseen; and one that was
 // planned to be adopted is adopted only from the owner that the plan saw.
 func TestAdoptTakesOnlyWhatThePlanShowed(t *testing.T) {
+	t.Parallel()
 	const otherKey = "openshift.io/cloud-credential-operator/c9"
 	for name, change := range map[string]func(t *testing.T, w *world, role string){
 		"ours, remade":          func(t *testing.T, w *world, role string) { w.remake(t, role, mark(otherKey, "owned")) },
@@ -189,6 +127,7 @@ func TestAdoptTakesOnlyWhatThePlanShowed(t *testing.T) {
 
 // A role that was reset to let in the issuer, and to deny others, keeps its statement.
 func TestDeleteIssuerRefusesARoleThatDeniesTheRest(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, fakeaws.Options{})
 	d := w.cluster(1)
 	w.mustRun(t, d)
@@ -200,26 +139,5 @@ func TestDeleteIssuerRefusesARoleThatDeniesTheRest(t *testing.T) {
 	p, err = w.client.PlanDelete(t.Context(), w.account, awsiam.Deletion{Name: "c1", IssuerURL: issuer})
 	must(t, err)
 	w.setTrust(t, role, reset)
-	w.refused(t, p, "its trust policy has changed meanwhile")
-}
-
-// A role that trusts only the issuer that is to be deleted, and that is made after the plan, keeps the provider, unless
-// roles may be stranded.
-func TestDeleteIssuerLooksForStrandedRolesAgain(t *testing.T) {
-	for name, strand := range map[string]bool{"refused": false, "forced": true} {
-		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, fakeaws.Options{})
-			d, _ := w.moved(t, 1)
-			p, err := w.client.PlanDelete(t.Context(), w.account, awsiam.Deletion{Name: "c1", IssuerURL: issuer, Strand: strand})
-			must(t, err)
-			w.makeRole(t, d, "fresh")
-			err = p.Apply(t.Context(), awsiam.Parallel, ignore)
-			if strand != (err == nil) || !strand && !strings.Contains(err.Error(), "trust nobody but "+issuer+" and that nobody could assume any more: fresh;") {
-				t.Errorf("Apply: %v", err)
-			}
-			if n, want := len(w.State().Providers), map[bool]int{false: 2, true: 1}[strand]; n != want {
-				t.Errorf("%d providers are left, want %d", n, want)
-			}
-		})
-	}
+	w.refused(t, p, "trusts nobody but "+d.trust.ProviderARN+" now")
 }

@@ -124,7 +124,7 @@ func (r Role) check(t Trust) []error {
 	}
 	errs = append(errs, checkTags("the role", r.Owner, r.Tags)...)
 	errs = append(errs, r.checkSubjects()...)
-	errs = append(errs, r.checkTrust(t), r.checkPolicy())
+	errs = append(errs, r.checkTrust(t), r.checkPolicy(t))
 	for i, err := range errs {
 		if err != nil {
 			errs[i] = fmt.Errorf("role %s%s: %w", r.Name, r.reason(), err)
@@ -242,11 +242,12 @@ func (r Role) checkTrust(t Trust) error {
 	return nil
 }
 
-func (r Role) checkPolicy() error {
+func (r Role) checkPolicy(t Trust) error {
 	if r.Policy == nil {
 		return nil
 	}
-	return iampolicy.CheckRolePolicy(string(r.Policy))
+	home, _, _ := splitARN(t.ProviderARN)
+	return iampolicy.CheckRolePolicy(string(r.Policy), home.Partition)
 }
 
 // collisions returns an error for each two roles of one name: ccoctl's names are cut to 64 bytes, and IAM ignores their case.

@@ -39,6 +39,7 @@ func many(n int, format string) []string {
 }
 
 func TestCheckHoldsWhatIsWantedAgainstAWSsRules(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name     string
 		provider func(*Provider)
@@ -125,6 +126,7 @@ func TestCheckHoldsWhatIsWantedAgainstAWSsRules(t *testing.T) {
 }
 
 func TestAccountsOfEveryPartition(t *testing.T) {
+	t.Parallel()
 	for _, partition := range strings.Fields("aws aws-us-gov aws-cn aws-iso aws-iso-b aws-eusc") {
 		a, err := parseAccount("111122223333", "arn:"+partition+":sts::111122223333:assumed-role/Admin/me")
 		if err != nil || a.Partition != partition {
@@ -147,6 +149,7 @@ func TestAccountsOfEveryPartition(t *testing.T) {
 
 // Each part of an ARN alone makes it another thing's.
 func TestPolicyARN(t *testing.T) {
+	t.Parallel()
 	const is = "is not the ARN of a managed policy"
 	for arn, want := range map[string]string{
 		"arn:aws:iam::111122223333:policy/b":          "",
@@ -179,6 +182,7 @@ func TestPolicyARN(t *testing.T) {
 }
 
 func TestProviderURLRefuses(t *testing.T) {
+	t.Parallel()
 	for _, arn := range []string{
 		"", "oidc-provider/h", "arn:aws:iam::111122223333:oidc-provider/", "arn:aws:iam::111122223333:saml-provider/h", "arn:aws:iam::aws:oidc-provider/h",
 		"arn:aws:iam:us-east-1:111122223333:oidc-provider/h", "arn:aws:sts::111122223333:oidc-provider/h", "arn::iam::111122223333:oidc-provider/h",
@@ -191,6 +195,7 @@ func TestProviderURLRefuses(t *testing.T) {
 
 // That STS gave no answer says something else than that there are no credentials to ask it with.
 func TestUnsent(t *testing.T) {
+	t.Parallel()
 	call := func(service string, err error) error { return &smithy.OperationError{ServiceID: service, Err: err} }
 	lost := &smithyhttp.RequestSendError{Err: errors.New("connection refused")}
 	for name, tt := range map[string]struct {

@@ -47,19 +47,6 @@ func newDelete[In, Out any](method func(*iam.Client, context.Context, *In, ...fu
 	return s
 }
 
-// after returns s with a check that runs just before the call, however long the steps before it took. Its error stops the
-// call.
-func (s step) after(check func(context.Context) error) step {
-	call := s.call
-	s.call = func(ctx context.Context, c *Client) (bool, error) {
-		if err := check(ctx); err != nil {
-			return false, err
-		}
-		return call(ctx, c)
-	}
-	return s
-}
-
 // answer returns what the step's call has come to.
 func (s step) answer(again bool, err error) (cloud.Answer, error) {
 	switch {
@@ -72,7 +59,9 @@ func (s step) answer(again bool, err error) (cloud.Answer, error) {
 	case inProfile(err):
 		return cloud.Refused, fmt.Errorf("%w: take the role out of its instance profile first "+
 			"(aws iam remove-role-from-instance-profile)", err)
-	case isMissing(err) && (s.needs == "" || !strings.Contains(err.Error(), s.needs)) || isConflict(err):
+	case isMissing(err) && s.needs != "" && strings.Contains(err.Error(), s.needs):
+		return cloud.Refused, fmt.Errorf("%w: correct the ARN %s, and run the same command again", err, s.needs)
+	case isMissing(err), isConflict(err):
 		return cloud.NotYet, err
 	}
 	return cloud.Refused, err

@@ -41,7 +41,7 @@ func messyWorld(t *testing.T, r *rand.Rand) (*world, desired) {
 		name := aws.String(fmt.Sprintf("c1-role-%d", i))
 		if i < len(d.roles) {
 			name = aws.String(d.roles[i].Name)
-			d.roles[i].Exact, d.roles[i].Tighten, d.roles[i].Keep = r.IntN(2) == 0, r.IntN(2) == 0, r.IntN(3) == 0
+			d.roles[i].Exact, d.roles[i].Tighten, d.roles[i].Prune = r.IntN(2) == 0, r.IntN(2) == 0, r.IntN(3) == 0
 			d.roles[i].Adopt = true
 			if r.IntN(3) == 0 {
 				continue // it is still to be made
@@ -110,7 +110,7 @@ func works(w *world, d desired, r *rand.Rand) map[string]planner {
 		"provider": func(ctx context.Context) (plan.Plan, error) { return w.client.PlanProvider(ctx, w.account, d.provider) },
 		"roles":    func(ctx context.Context) (plan.Plan, error) { return w.client.PlanRoles(ctx, d.trust, d.roles) },
 		"prune": func(ctx context.Context) (plan.Plan, error) {
-			return w.client.PlanPrune(ctx, "c1", []string{d.roles[0].Name})
+			return w.client.PlanPrune(ctx, "c1", []string{d.roles[0].Name}, false)
 		},
 		"move":       func(ctx context.Context) (plan.Plan, error) { return w.client.PlanMove(ctx, move) },
 		"end a move": func(ctx context.Context) (plan.Plan, error) { return w.client.PlanFinish(ctx, move) },
@@ -120,11 +120,15 @@ func works(w *world, d desired, r *rand.Rand) map[string]planner {
 // A plan says exactly what comes of it: the things that it names are those that change, each in the way that it says,
 // and every call that writes is a line. Where there is no plan nothing changes.
 func TestAPlanIsWhatHappens(t *testing.T) {
+	t.Parallel()
 	applied, refused := map[string]int{}, map[string]int{}
 	for seed := range uint64(12) {
 		for name := range works(&world{}, desired{}, rand.New(rand.NewPCG(0, 0))) {
 			r := rand.New(rand.NewPCG(seed, 7))
 			w, d := messyWorld(t, r)
+			if strings.HasSuffix(name, "move") && seed > 1 {
+				w.disown(t, awsiam.OwnedBy("c2"))
+			}
 			if name == "end a move" {
 				w.beginMove(t, d)
 			}
@@ -143,13 +147,28 @@ func TestAPlanIsWhatHappens(t *testing.T) {
 	}
 }
 
+// disown takes an owner's tag off all that bears it.
+func (w *world) disown(t *testing.T, o awsiam.Owner) {
+	t.Helper()
+	key := []string{*tagsOf(o)[0].Key}
+	for _, p := range w.State().Providers {
+		must(t, second(w.hand.UntagOpenIDConnectProvider(t.Context(), &iam.UntagOpenIDConnectProviderInput{OpenIDConnectProviderArn: aws.String(p.ARN), TagKeys: key})))
+	}
+	for _, r := range w.State().Roles {
+		must(t, second(w.hand.UntagRole(t.Context(), &iam.UntagRoleInput{RoleName: aws.String(r.Name), TagKeys: key})))
+	}
+}
+
 // beginMove is what has to come before the end of a move, as far as it goes.
 func (w *world) beginMove(t *testing.T, d desired) {
 	t.Helper()
 	second := d.provider
 	second.URL, second.Adopt = newIssuer, true
 	p, err := w.client.PlanProvider(t.Context(), w.account, second)
-	apply(t, p, err)
+	if err != nil { // it is another's
+		return
+	}
+	apply(t, p, nil)
 	p, err = w.client.PlanMove(t.Context(), awsiam.Move{Name: "c1", From: d.trust, Adopt: true,
 		To: awsiam.Trust{ProviderARN: w.account.ProviderARN(newIssuer), Issuer: newIssuer, Audiences: d.trust.Audiences}})
 	if err == nil {
@@ -239,6 +258,7 @@ func changes(before, after fakeaws.State) []string {
 
 // Only what bears the installation's own tag is ever deleted, whatever else happens to it.
 func TestOnlyOwnedRolesAreDeleted(t *testing.T) {
+	t.Parallel()
 	const own, workload = "openshift.io/cloud-credential-operator/c1", "keypost.dev/owned"
 	var both, shared, deleted int
 	for seed := range uint64(12) {
@@ -281,13 +301,14 @@ func TestOnlyOwnedRolesAreDeleted(t *testing.T) {
 
 // Whatever takes long is told, with the reason; where nobody listens that is known within seconds.
 func TestWaitsAreTold(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("takes as long as nobody may wait without a word")
 	}
 	var mu sync.Mutex
 	var told []string
 	w := newWorld(t, fakeaws.Options{})
-	client, err := awsiam.Open(t.Context(), awsiam.Options{OnWait: func(wait awsiam.Wait) {
+	client, err := awsiam.Open(t.Context(), awsiam.Options{Config: w.Config(), OnWait: func(wait awsiam.Wait) {
 		mu.Lock()
 		defer mu.Unlock()
 		told = append(told, wait.String())

@@ -25,9 +25,12 @@ type Problem int
 // The problems.
 const (
 	NoRegion     Problem = iota + 1 // none is configured, and the account may need one
-	NotOwned                        // a provider or a role lacks the owner's tag, and may be adopted
-	ForeignRoles                    // roles without our tags trust the issuer, and may be adopted
-	PolicyMixes                     // a policy cannot be extended without removing permissions
+	NotOwned                        // a provider or a role has no owner's tag, and may be adopted
+	OthersThing                     // a provider or a role has another owner's tag
+	ForeignRoles                    // roles trust the old issuer and not the new one, and some have no owner's tag and may be adopted
+	OthersRoles                     // the same, and all have another owner's tag
+	Stranded                        // roles would trust nobody without the issuer that is to be deleted
+	NeedsPrune                      // a policy cannot be extended without removing permissions
 	TrustTooLong                    // a trust policy has more characters than the account's quota allows
 )
 
@@ -70,7 +73,9 @@ func refusal(call string, api smithy.APIError) string {
 	switch code {
 	case "AccessDenied", "AccessDeniedException":
 		return fmt.Sprintf("the caller's policy does not allow %s (AWS says: %s)", call, message)
-	case "ExpiredToken", "InvalidClientTokenId", "SignatureDoesNotMatch", "RequestExpired", "IncompleteSignature":
+	case "ExpiredToken", "RequestExpired":
+		return fmt.Sprintf("the caller's credentials are not good for %s: %s (%s); get new ones, and run the same command again", call, message, code)
+	case "InvalidClientTokenId", "SignatureDoesNotMatch", "IncompleteSignature":
 		return fmt.Sprintf("the caller's credentials are not good for %s: %s (%s)", call, message, code)
 	case "LimitExceeded":
 		return fmt.Sprintf("%s: a quota of the account is used up: %s", call, message)

@@ -34,7 +34,7 @@ func jobs(t *testing.T) []job {
 		d := w.cluster(2)
 		d.roles[0].ManagedPolicies = []string{"arn:aws:iam::aws:policy/ReadOnlyAccess"}
 		d.provider.Thumbprints = []string{strings.Repeat("a", 40)}
-		d.provider.Tighten = true
+		d.provider.Tighten, d.roles[0].Prune = true, true
 		return d
 	}
 	planned := func(ctx context.Context, w *world, p planner) error {
@@ -73,7 +73,10 @@ func jobs(t *testing.T) []job {
 			}
 			return planned(ctx, w, func(ctx context.Context) (plan.Plan, error) { return w.client.PlanFinish(ctx, m) })
 		}},
-		{"delete", made, func(ctx context.Context, w *world) error {
+		{"delete", func(t *testing.T, w *world) { // another owns a role too
+			made(t, w)
+			w.tagRole(t, messy(w).roles[1].Name, "openshift.io/cloud-credential-operator/c9", "owned")
+		}, func(ctx context.Context, w *world) error {
 			return planned(ctx, w, func(ctx context.Context) (plan.Plan, error) {
 				return w.client.PlanDelete(ctx, w.account, awsiam.Deletion{Name: "c1"})
 			})
@@ -135,6 +138,7 @@ func (j job) done(t *testing.T) (picture string, calls int) {
 // Killed after any call, with or without having learnt its reply, the next run completes the work: nothing is left
 // over, nothing is doubled.
 func TestARunThatEndsAnywhereIsCompletedByTheNext(t *testing.T) {
+	t.Parallel()
 	for _, j := range jobs(t) {
 		t.Run(j.name, func(t *testing.T) {
 			want, calls := j.done(t)
@@ -183,6 +187,7 @@ func faultOnce(fault fakeaws.Fault, which func(fakeaws.Call) bool) func(fakeaws.
 }
 
 func TestTroubleOnTheWayDoesNotShow(t *testing.T) {
+	t.Parallel()
 	type trouble func() func(fakeaws.Call) fakeaws.Fault // anew for every account
 	once := func(fault fakeaws.Fault, which func(fakeaws.Call) bool) trouble {
 		return func() func(fakeaws.Call) fakeaws.Fault { return faultOnce(fault, which) }
@@ -222,10 +227,11 @@ func TestTroubleOnTheWayDoesNotShow(t *testing.T) {
 }
 
 func TestFiftyRolesPassAThrottle(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
-		t.Skip("takes as long as five writes a second take")
+		t.Skip("takes as long as twenty writes a second take")
 	}
-	w := newWorld(t, fakeaws.Options{WritesPerSecond: 5})
+	w := newWorld(t, fakeaws.Options{WritesPerSecond: 20})
 	d := w.cluster(50)
 	start := time.Now()
 	w.mustRun(t, d)
@@ -254,7 +260,7 @@ func TestRolesAreMadeSideBySide(t *testing.T) {
 		most[c.Action] = max(most[c.Action], c.InFlight)
 	}
 	for action, want := range map[string]int{"GetRole": awsiam.ParallelCalls, "CreateRole": awsiam.Parallel, "PutRolePolicy": awsiam.Parallel} {
-		if most[action] != want {
+		if most[action] > want || most[action] <= want/2 { // a busy machine does not get to start them all
 			t.Errorf("at most %d calls at once at a %s, want %d", most[action], action, want)
 		}
 	}
@@ -297,6 +303,7 @@ func TestRefusalsAreOneSentence(t *testing.T) {
 		}
 		start := time.Now()
 		if err := p.Apply(t.Context(), 1, ignore); err == nil || !strings.Contains(err.Error(), "policy/typo does not exist") ||
+			!strings.Contains(err.Error(), "correct the ARN arn:aws:iam::123456789012:policy/typo") ||
 			time.Since(start) > 5*time.Second {
 			t.Errorf("a policy that is not there: %v after %s", err, time.Since(start))
 		}
@@ -305,6 +312,7 @@ func TestRefusalsAreOneSentence(t *testing.T) {
 
 // A role that appears between the plan and its execution is somebody else's unless its tags say otherwise.
 func TestARoleThatAppearsMeanwhileIsNotTakenOver(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, fakeaws.Options{})
 	d := w.cluster(1)
 	p, err := w.plan(t.Context(), d)
@@ -348,6 +356,7 @@ func permissions(t *testing.T) []string {
 
 // The list in the README allows what the jobs do, and nothing in it is for nothing.
 func TestPermissionsAreExactlyWhatIsCalled(t *testing.T) {
+	t.Parallel()
 	allowed := permissions(t)
 	least := fakeaws.Options{Policy: `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":["` +
 		strings.Join(allowed, `","`) + `"],"Resource":"*"}]}`}

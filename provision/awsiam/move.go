@@ -1,6 +1,7 @@
 package awsiam
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,7 +13,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/iam"
 	"github.com/aws/aws-sdk-go-v2/service/iam/types"
 
-	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/provision/iampolicy"
 	"github.com/keypost/keypost/provision/plan"
 )
@@ -25,9 +25,11 @@ type Move struct {
 }
 
 // PlanMove plans a copy of every statement that trusts From, with To in its place, in every role that has one. No statement
-// is changed or removed. The error reports a statement that cannot be copied, and a policy that would become too long.
+// is changed or removed. The error reports a statement that cannot be copied, and a policy that would become too long. Roles that
+// are not ours must trust To already: else the error is of the problem [ForeignRoles] or [OthersRoles] and has the statements to
+// add, and the plan is for the other roles.
 func (c *Client) PlanMove(ctx context.Context, m Move) (plan.Plan, error) {
-	provider, err := c.fromProvider(ctx, m)
+	stage, err := c.adoptFrom(ctx, m)
 	if err != nil {
 		return plan.Plan{}, err
 	}
@@ -35,13 +37,19 @@ func (c *Client) PlanMove(ctx context.Context, m Move) (plan.Plan, error) {
 	if err != nil {
 		return plan.Plan{}, err
 	}
-	var notes []string
-	var stage plan.Stage
+	var notes, extra []string
 	var errs []error
-	if !m.ours(provider) {
-		stage = c.adoptProvider(m, provider)
-	}
 	for _, b := range trustingRoles {
+		if !b.ours && !b.adopted {
+			line, err := m.foreign(b)
+			if line != "" {
+				extra = append(extra, line)
+			} else {
+				notes = append(notes, fmt.Sprintf("role %s is not ours, and trusts %s already", b, m.To.ProviderARN))
+			}
+			errs = append(errs, err)
+			continue
+		}
 		actions, note, err := c.moveRole(m, b)
 		errs = append(errs, err)
 		stage = append(stage, actions...)
@@ -49,77 +57,78 @@ func (c *Client) PlanMove(ctx context.Context, m Move) (plan.Plan, error) {
 			notes = append(notes, note)
 		}
 	}
-	return plan.Of(notes, stage), errors.Join(errs...)
+	p := plan.Of(notes, stage)
+	p.Extra = extra
+	if err := errors.Join(errs...); err != nil || len(extra) == 0 {
+		return p, err
+	}
+	kind := OthersRoles
+	if slices.ContainsFunc(trustingRoles, trustingRole.adoptable) {
+		kind = ForeignRoles
+	}
+	return p, problem(kind, "%s", strings.Join(extra, "\n"))
+}
+
+// foreign returns what is to be done about a role that is not ours; empty if it trusts To already.
+func (m Move) foreign(b trustingRole) (string, error) {
+	both, _, rest, err := b.trust.Alongside(m.From.policy(), m.To.policy())
+	if err = cmp.Or(err, m.unfinished(b.name, rest)); err != nil || b.trust.Lets(m.To.ProviderARN) {
+		return "", err
+	}
+	return fmt.Sprintf("role %s is not ours, and trusts %s without %s; add this to its trust policy where it is kept: %s",
+		b, m.From.ProviderARN, m.To.ProviderARN, strings.Join(both.Beyond(b.trust), ",")), nil
 }
 
 func (m Move) ours(p *providerState) bool { return OwnedBy(m.Name).Owns(p.tags) }
 
-// fromProvider reads the provider to move away from. The error reports one that is not the cluster's.
-func (c *Client) fromProvider(ctx context.Context, m Move) (*providerState, error) {
-	provider, err := c.readProvider(ctx, m.From.ProviderARN)
+// adoptFrom plans to tag the provider to move away from, if nobody owns it. The error reports one that is not the cluster's.
+func (c *Client) adoptFrom(ctx context.Context, m Move) (plan.Stage, error) {
+	arn := m.From.ProviderARN
+	have, err := c.readProvider(ctx, arn)
 	if err != nil {
 		return nil, err
 	}
-	if provider == nil {
-		return nil, fmt.Errorf("there is no %s %s to move away from", providerThing, m.From.ProviderARN)
+	if have == nil {
+		return nil, fmt.Errorf("there is no %s %s to move away from", providerThing, arn)
 	}
-	if !m.ours(provider) && !m.Adopt {
-		return nil, notOurs(providerThing+" "+m.From.ProviderARN, OwnedBy(m.Name), provider.tags, adoptable)
+	decide := func(have *providerState) ([]step, error) {
+		missing, diff := tagDifference(have.tags, OwnedBy(m.Name).tags(nil))
+		if m.ours(have) || len(missing) == 0 {
+			return nil, nil
+		}
+		return []step{tagProviderStep(arn, missing, diff)}, OwnedBy(m.Name).mayTake(providerThing+" "+arn, have.tags, m.Adopt)
 	}
-	return provider, nil
+	steps, err := decide(have)
+	return c.action(plan.Change{Verb: plan.Update, Thing: providerThing, Name: arn}, steps, func(ctx context.Context) ([]step, error) {
+		have, err := c.readProvider(ctx, arn)
+		if err != nil || have == nil {
+			return nil, err
+		}
+		return decide(have)
+	}), err
 }
 
-// trusting returns the roles that trust From. The error names those that are neither the cluster's nor made by
-// create-role, unless m adopts them.
+// trusting returns the roles that trust From. With m.Adopt, those that have no owner's tag are adopted.
 func (c *Client) trusting(ctx context.Context, m Move) ([]trustingRole, error) {
 	roles, err := c.listRoles(ctx)
 	if err != nil {
 		return nil, err
 	}
 	trustingRoles, err := c.trustingRoles(ctx, m.From, m.Name, roles)
-	if err != nil {
-		return nil, err
-	}
-	var foreign []string
 	for i, b := range trustingRoles {
-		if !b.ours {
-			trustingRoles[i].adopted = true
-			foreign = append(foreign, b.String())
-		}
+		trustingRoles[i].adopted = m.Adopt && b.adoptable()
 	}
-	if len(foreign) > 0 && !m.Adopt {
-		return nil, problem(ForeignRoles, "%s is trusted by %s with neither the tag %s nor %s: %s",
-			m.From.ProviderARN, text.Count(len(foreign), "role", "roles"), OwnedBy(m.Name), OwnedByKeypost(), strings.Join(foreign, ", "))
-	}
-	return trustingRoles, nil
+	return trustingRoles, err
 }
+
+// adoptable reports whether nobody owns a role.
+func (b trustingRole) adoptable() bool { return !b.ours && b.owners == "" }
 
 func (b trustingRole) String() string {
 	if b.owners == "" {
 		return b.name
 	}
 	return b.name + " (of " + b.owners + ")"
-}
-
-func (c *Client) adoptProvider(m Move, have *providerState) plan.Stage {
-	if !m.Adopt {
-		return nil
-	}
-	steps := func(have *providerState) []step {
-		missing, diff := tagDifference(have.tags, OwnedBy(m.Name).tags(nil))
-		if len(missing) == 0 {
-			return nil
-		}
-		return []step{tagProviderStep(m.From.ProviderARN, missing, diff)}
-	}
-	change := plan.Change{Verb: plan.Update, Thing: providerThing, Name: m.From.ProviderARN}
-	return c.action(change, steps(have), func(ctx context.Context) ([]step, error) {
-		have, err := c.readProvider(ctx, m.From.ProviderARN)
-		if err != nil || have == nil {
-			return nil, err
-		}
-		return steps(have), nil
-	})
 }
 
 // moveRole adds To's statement to a role. What is adopted gets keypost's tag, not the cluster's: deleting the cluster
@@ -158,12 +167,11 @@ func moveSteps(m Move, name string, trust iampolicy.Document, tags []types.Tag) 
 	if err := m.unfinished(name, rest); err != nil || len(diff) == 0 {
 		return steps, err
 	}
-	text, err := both.Fit(m.To.limit())
+	s, err := trustStep(name, both, m.To.limit(), diff)
 	if err != nil {
-		return nil, problem(TrustTooLong, "trust policy of role %s with the statements of both issuers %w: shorten it, or have the account's "+
-			"quota L-C07B4B0D raised", name, err)
+		return nil, fmt.Errorf("trust policy of role %s with the statements of both issuers: %w", name, err)
 	}
-	return append(steps, trustStep(name, text, diff)), nil
+	return append(steps, s), nil
 }
 
 // unfinished returns an error if there are statements about From that cannot be copied for To.
@@ -181,7 +189,7 @@ func (m Move) unfinished(role string, rest []iampolicy.Uncopied) error {
 
 // PlanFinish plans to remove From's statements, then its provider. It returns an error while a role of ours trusts From
 // without To, or To's provider is missing or accepts fewer audiences than From's. Applying the plan checks the same again
-// before each call.
+// before each role is changed.
 func (c *Client) PlanFinish(ctx context.Context, m Move) (plan.Plan, error) {
 	trustingRoles, err := c.trusting(ctx, m)
 	if err != nil {
@@ -195,14 +203,15 @@ func (c *Client) PlanFinish(ctx context.Context, m Move) (plan.Plan, error) {
 	var stage plan.Stage
 	var errs []error
 	for _, b := range trustingRoles {
-		note, err := m.stays(b.name, b.trust)
+		note, err := m.stays(b)
 		errs = append(errs, err)
 		if err != nil {
 			continue
 		}
-		actions, more, err := c.withdraw(b, m.From, func(ctx context.Context, trust iampolicy.Document) error {
-			_, err := m.stays(b.name, trust)
-			return errors.Join(err, c.checkAudiences(ctx, m, provider))
+		actions, more, err := c.withdraw(b, m.From, func(trust iampolicy.Document) error {
+			b.trust = trust
+			_, err := m.stays(b)
+			return err
 		})
 		errs = append(errs, err)
 		stage, notes = append(stage, actions...), append(append(notes, note...), more...)
@@ -217,32 +226,14 @@ func (c *Client) PlanFinish(ctx context.Context, m Move) (plan.Plan, error) {
 		return plan.Of(notes, stage), err
 	}
 	owner := OwnedBy(m.Name)
-	switch {
-	case m.ours(provider):
-	case m.Adopt:
+	if err := owner.mayTake(providerThing+" "+m.From.ProviderARN, provider.tags, m.Adopt); err != nil {
+		return plan.Plan{}, err
+	}
+	if !m.ours(provider) {
 		owner = Owner{}
-	default:
-		return plan.Plan{}, notOurs(providerThing+" "+m.From.ProviderARN, owner, provider.tags, adoptable)
 	}
-	last := c.deleteProvider(m.From.ProviderARN, owner, func(ctx context.Context) error { return c.checkFinish(ctx, m, provider) })
-	return plan.Of(notes, stage, last), nil
-}
-
-// checkFinish returns an error if From's provider may not be deleted by now: a role that needs it may be new, or have been
-// reset.
-func (c *Client) checkFinish(ctx context.Context, m Move, from *providerState) error {
-	trustingRoles, err := c.trusting(ctx, m)
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for _, b := range trustingRoles {
-		if b.trust.Names(m.From.ProviderARN) { // else From's statements are gone, and it may still be mentioned elsewhere
-			_, err := m.stays(b.name, b.trust)
-			errs = append(errs, err)
-		}
-	}
-	return errors.Join(append(errs, c.checkAudiences(ctx, m, from))...)
+	last, err := c.deleteProvider(ctx, m.From.ProviderARN, owner)
+	return plan.Of(notes, stage, last), err
 }
 
 // checkAudiences returns an error if there is no provider for To, or From's accepts tokens for an audience that To's does
@@ -266,8 +257,13 @@ func (c *Client) checkAudiences(ctx context.Context, m Move, from *providerState
 }
 
 // stays returns an error if a role would no longer trust the cluster once From's statements are removed. It returns a note
-// if the role would trust it under other conditions.
-func (m Move) stays(role string, trust iampolicy.Document) ([]string, error) {
+// if the role would trust it under other conditions. A role that is not ours keeps From's statements, and so may not have any.
+func (m Move) stays(b trustingRole) ([]string, error) {
+	role, trust := b.name, b.trust
+	if !b.ours && !b.adopted {
+		return nil, fmt.Errorf("role %s is not ours, and has a statement for %s: take that out where the role is kept, then run this again",
+			b, m.From.ProviderARN)
+	}
 	_, diff, rest, err := trust.Alongside(m.From.policy(), m.To.policy())
 	if err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package awsiam_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -42,6 +43,7 @@ func (w *world) trusted(m awsiam.Move) map[string]string {
 }
 
 func TestAMoveTrustsBothIssuersUntilItIsFinished(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, fakeaws.Options{ConsistencyDelay: 200 * time.Millisecond})
 	d := w.cluster(6)
 	w.mustRun(t, d)
@@ -80,7 +82,10 @@ func TestAMoveTrustsBothIssuersUntilItIsFinished(t *testing.T) {
 	}
 }
 
+// A role that is not ours, because it is kept by another tool or belongs to another cluster, is repaired where it is kept: its
+// statement is printed. Once it trusts the new issuer, the move goes on. It must not name the old one in the end.
 func TestAMoveSeesToRolesOfOthersFirst(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, fakeaws.Options{})
 	d := w.cluster(1)
 	w.mustRun(t, d)
@@ -89,23 +94,54 @@ func TestAMoveSeesToRolesOfOthersFirst(t *testing.T) {
 	theirs.Name, theirs.Owner = "theirs", awsiam.OwnedBy("c9")
 	p, err := w.client.PlanRoles(t.Context(), d.trust, []awsiam.Role{app, theirs})
 	apply(t, p, err)
+	w.makeRole(t, d, "terraform")
+	must(t, second(w.hand.UntagRole(t.Context(), &iam.UntagRoleInput{RoleName: aws.String("terraform"), TagKeys: []string{"keypost.dev/owned"}})))
 	m := w.move(t, d)
 	before := w.picture()
-	if _, err := w.client.PlanMove(t.Context(), m); err == nil || !strings.Contains(err.Error(), "theirs (of c9)") ||
-		!is(err, awsiam.ForeignRoles) {
-		t.Errorf("roles of others: %v", err)
+	p, err = w.client.PlanMove(t.Context(), m)
+	if !is(err, awsiam.ForeignRoles) || len(p.Extra) != 2 || !strings.Contains(err.Error(), "theirs (of c9)") || !strings.Contains(shown(p), "app") {
+		t.Errorf("roles of others: %v\n%s", err, shown(p))
 	}
 	if w.picture() != before {
 		t.Error("the refusal changed something")
 	}
-	m.Adopt = true
+	m.Adopt = true // which is for what nobody owns
 	p, err = w.client.PlanMove(t.Context(), m)
-	apply(t, p, err)
-	if got := w.trusted(m); got["app"] != "old new" || got[d.roles[0].Name] != "old new" {
-		t.Errorf("trusted %v", got)
+	if !is(err, awsiam.ForeignRoles) || len(p.Extra) != 1 {
+		t.Errorf("another cluster's role is adopted: %v\n%s", err, shown(p))
 	}
-	if got := w.role(t, "theirs"); w.trusted(m)["theirs"] != "old new" || got.Tags["keypost.dev/owned"] != "owned" ||
-		got.Tags["openshift.io/cloud-credential-operator/c1"] != "" {
+	m.Adopt = false
+	for _, name := range []string{"terraform", "theirs"} { // as the message says
+		p, _ := w.client.PlanMove(t.Context(), m)
+		_, statement, _ := strings.Cut(p.Extra[0], "where it is kept: ")
+		w.setTrust(t, name, strings.Replace(w.role(t, name).Trust, `"Statement":[`, `"Statement":[`+statement+`,`, 1))
+	}
+	kept := w.role(t, "terraform")
+	p, err = w.client.PlanMove(t.Context(), m)
+	if len(p.Extra) > 0 || !strings.Contains(strings.Join(p.Notes, "\n"), "role terraform is not ours, and trusts "+m.To.ProviderARN+" already") {
+		t.Errorf("%v\n%s", err, shown(p))
+	}
+	apply(t, p, err)
+	if got := w.trusted(m); got["app"] != "old new" || got[d.roles[0].Name] != "old new" || fmt.Sprint(w.role(t, "terraform")) != fmt.Sprint(kept) {
+		t.Errorf("trusted %v, and terraform's is %+v", got, w.role(t, "terraform"))
+	}
+	if _, err = w.client.PlanFinish(t.Context(), m); err == nil || !strings.Contains(err.Error(), "role terraform is not ours") {
+		t.Errorf("finished while a role of others names the old issuer: %v", err)
+	}
+}
+
+func TestAMoveAdoptsWhatNobodyOwns(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, fakeaws.Options{})
+	d := w.cluster(1)
+	w.mustRun(t, d)
+	w.makeRole(t, d, "theirs")
+	must(t, second(w.hand.UntagRole(t.Context(), &iam.UntagRoleInput{RoleName: aws.String("theirs"), TagKeys: []string{"keypost.dev/owned"}})))
+	m := w.move(t, d)
+	m.Adopt = true
+	p, err := w.client.PlanMove(t.Context(), m)
+	apply(t, p, err)
+	if got := w.role(t, "theirs"); w.trusted(m)["theirs"] != "old new" || got.Tags["keypost.dev/owned"] != "owned" || got.Tags[ownKey] != "" {
 		t.Errorf("adopted %+v", got)
 	}
 	m.Adopt = false
@@ -116,7 +152,34 @@ func TestAMoveSeesToRolesOfOthersFirst(t *testing.T) {
 	}
 }
 
+// IAM refuses every change of a trust policy that names a user or role that was deleted. The plan says so.
+func TestAPrincipalThatIsGoneIsNamedByThePlan(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, fakeaws.Options{})
+	d := w.cluster(2)
+	w.mustRun(t, d)
+	w.makeRole(t, d, "passing")
+	role := d.roles[1].Name
+	const passing = `{"Effect":"Allow","Principal":{"AWS":"arn:aws:iam::123456789012:role/passing"},"Action":"sts:AssumeRole"}`
+	w.setTrust(t, role, strings.Replace(w.role(t, role).Trust, `"Statement":[`, `"Statement":[`+passing+`,`, 1))
+	w.remake(t, "passing", nil)
+	m := w.move(t, d)
+	before := w.picture()
+	_, err := w.client.PlanMove(t.Context(), m)
+	if err == nil || !strings.Contains(err.Error(), role) || !strings.Contains(err.Error(), "statement 1 names the principal AROA") {
+		t.Errorf("PlanMove: %v", err)
+	}
+	d.roles[1].Subjects = append(d.roles[1].Subjects, "system:serviceaccount:openshift-0:more")
+	if _, err := w.plan(t.Context(), d); err == nil || !strings.Contains(err.Error(), "statement 1 names the principal AROA") {
+		t.Errorf("PlanRoles: %v", err)
+	}
+	if w.picture() != before {
+		t.Error("a plan changed something")
+	}
+}
+
 func TestAMoveThatDoesNotFitChangesNothing(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, fakeaws.Options{})
 	d := w.cluster(3)
 	for i := range 12 {
@@ -136,6 +199,7 @@ func TestAMoveThatDoesNotFitChangesNothing(t *testing.T) {
 }
 
 func TestTheTimeOfTheSwitchIsKeptAtTheOldProvider(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, fakeaws.Options{ConsistencyDelay: 200 * time.Millisecond})
 	d := w.cluster(0)
 	w.mustRun(t, d)

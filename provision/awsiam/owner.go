@@ -1,6 +1,8 @@
 package awsiam
 
 import (
+	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -66,11 +68,11 @@ func tagMap(tags []types.Tag) map[string]string {
 	return out
 }
 
-// otherOwners returns the names of the owners in these tags, for messages.
-func otherOwners(tags map[string]string) string {
+// others returns the names of the other owners in these tags, for messages.
+func (o Owner) others(tags map[string]string) string {
 	var names []string
 	for _, k := range slices.Sorted(maps.Keys(tags)) {
-		if tags[k] != ccoctl.Owned {
+		if k == o.key || tags[k] != ccoctl.Owned {
 			continue
 		}
 		if k == keypostKey {
@@ -80,4 +82,24 @@ func otherOwners(tags map[string]string) string {
 		}
 	}
 	return strings.Join(names, ", ")
+}
+
+// mayTake returns an error for a thing that is not the owner's, unless it is to be adopted and has no other owner's tag.
+func (o Owner) mayTake(what string, tags map[string]string, adopt bool) error {
+	others := o.others(tags)
+	switch {
+	case o.Owns(tags) || adopt && others == "":
+		return nil
+	case others != "":
+		return problem(OthersThing, "%w", o.notOurs(what, tags))
+	}
+	return problem(NotOwned, "%w", o.notOurs(what, tags))
+}
+
+// notOurs returns the error for a thing without the owner's tag, or with another owner's too.
+func (o Owner) notOurs(what string, tags map[string]string) error {
+	if o.Owns(tags) {
+		return fmt.Errorf("%s belongs to %s too", what, o.others(tags))
+	}
+	return errors.New(o.ownerTag().Absent(what, tags, o.others(tags)))
 }

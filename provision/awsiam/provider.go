@@ -27,7 +27,7 @@ type Provider struct {
 	Owner       Owner
 	Tags        map[string]string // beside the owner's
 	Adopt       bool              // take over a provider without the owner's tag
-	Tighten     bool              // remove client IDs that are not asked for
+	Tighten     bool              // remove client IDs and thumbprints that are not asked for
 	Port        bool              // the URL may have a port: an emulator of AWS takes it
 }
 
@@ -92,11 +92,11 @@ func (c *Client) PlanProvider(ctx context.Context, a Account, p Provider) (plan.
 	change := plan.Change{Verb: plan.Update, Thing: providerThing, Name: arn}
 	if have == nil {
 		change.Verb = plan.Create
-		others, _, err := c.ownedProviders(ctx, p.Owner)
+		others, err := c.ownedProviders(ctx, p.Owner)
 		if err != nil {
 			return plan.Plan{}, err
 		}
-		for _, o := range others {
+		for _, o := range others.ours {
 			notes = append(notes, fmt.Sprintf("%s bears the tag %s too: it belongs to another issuer URL and stays as it is", o, p.Owner))
 		}
 	}
@@ -116,10 +116,14 @@ func (p Provider) decide(arn string, have *providerState) ([]step, []string, err
 	if have == nil {
 		return []step{p.create(arn)}, nil, nil
 	}
-	if !p.Owner.Owns(have.tags) && !p.Adopt {
-		return nil, nil, notOurs(providerThing+" "+arn, p.Owner, have.tags, adoptable)
+	if err := p.Owner.mayTake(providerThing+" "+arn, have.tags, p.Adopt); err != nil {
+		return nil, nil, err
 	}
 	notes := []string{ccoctl.ProviderFound(arn)}
+	if others := p.Owner.others(have.tags); others != "" {
+		p.Tighten = false
+		notes = append(notes, fmt.Sprintf("%s belongs to %s too, so nothing is taken away from it", arn, others))
+	}
 	var steps []step
 	id := aws.String(arn)
 	if missing, diff := tagDifference(have.tags, p.Owner.tags(p.Tags)); len(missing) > 0 {
@@ -171,15 +175,19 @@ func (p Provider) create(arn string) step {
 	return s
 }
 
-// thumbprintStep replaces IAM's list when one is wanted. Otherwise IAM keeps its own, and ignores it for certificates of
-// a public CA.
+// thumbprintStep adds the wanted ones to IAM's list; with Tighten they replace it. Without any, IAM keeps its own, and ignores it
+// for certificates of a public CA.
 func (p Provider) thumbprintStep(arn string, have *providerState) []step {
-	want, current := lower(p.Thumbprints), lower(have.thumbprints)
+	list, current := p.Thumbprints, lower(have.thumbprints)
+	if !p.Tighten && len(list) > 0 {
+		list = slices.Concat(list, minus(current, lower(list)))
+	}
+	want := lower(list)
 	gone, added := minus(current, want), minus(want, current)
 	if len(want) == 0 || len(gone)+len(added) == 0 {
 		return nil
 	}
-	in := &iam.UpdateOpenIDConnectProviderThumbprintInput{OpenIDConnectProviderArn: aws.String(arn), ThumbprintList: unique(p.Thumbprints)}
+	in := &iam.UpdateOpenIDConnectProviderThumbprintInput{OpenIDConnectProviderArn: aws.String(arn), ThumbprintList: unique(list)}
 	s := newStep((*iam.Client).UpdateOpenIDConnectProviderThumbprint, in, "Thumbprints of Identity Provider with ARN "+arn+" updated")
 	for _, t := range gone {
 		s.diff = append(s.diff, "- thumbprint "+t)
@@ -190,27 +198,11 @@ func (p Provider) thumbprintStep(arn string, have *providerState) []step {
 	return []step{s}
 }
 
-// Remedies in the errors of notOurs.
-const (
-	notByUs   = "only what bears that tag is deleted; see to the rest with the AWS CLI"
-	planAnew  = "somebody has changed its tags meanwhile; make the plan again"
-	adoptable = "" // the error is of the problem [NotOwned]
-)
-
-// notOurs returns the error for a thing without the owner's tag. It names other owners.
-func notOurs(what string, o Owner, tags map[string]string, remedy string) error {
-	why := o.ownerTag().Absent(what, tags, otherOwners(tags))
-	if remedy == adoptable {
-		return problem(NotOwned, "%s", why)
-	}
-	return fmt.Errorf("%s: %s", why, remedy)
-}
-
-// ownedProviders returns the ARNs of the owner's providers, and of those whose tags may not be read.
-func (c *Client) ownedProviders(ctx context.Context, o Owner) (owned, unread []string, err error) {
+// ownedProviders returns the ARNs of the owner's providers.
+func (c *Client) ownedProviders(ctx context.Context, o Owner) (owned, error) {
 	list, err := ask(ctx, c, c.iam.ListOpenIDConnectProviders, &iam.ListOpenIDConnectProvidersInput{})
 	if err != nil {
-		return nil, nil, err
+		return owned{}, err
 	}
 	var arns []string
 	for _, p := range list.OpenIDConnectProviderList {
@@ -219,33 +211,37 @@ func (c *Client) ownedProviders(ctx context.Context, o Owner) (owned, unread []s
 	return filterOwned(arns, o, func(arn string) (map[string]string, error) { return c.providerTags(ctx, arn) })
 }
 
-// filterOwned returns the things with the owner's tags, and those whose tags may not be read.
-func filterOwned(things []string, o Owner, tagsOf func(string) (map[string]string, error)) (owned, unread []string, err error) {
-	const ours, denied = "ours", "denied"
-	kinds, err := each(things, func(thing string) (string, error) {
-		tags, err := tagsOf(thing)
-		switch {
-		case isDenied(err):
-			return denied, nil
-		case isMissing(err) || err == nil && !o.Owns(tags):
-			return "", nil
-		}
-		return ours, err
-	})
-	found := map[string][]string{}
-	for i, kind := range kinds {
-		found[kind] = append(found[kind], things[i])
-	}
-	return found[ours], found[denied], err
+// owned are things by their tags; what is somebody else's is not among them.
+type owned struct {
+	ours   []string // with the owner's tag and no other owner's
+	shared []string // with another owner's too
+	unread []string // the caller may not read their tags
 }
 
-// unreadNotes describes what stays because its tags may not be read.
-func unreadNotes(thing string, names []string) []string {
-	var out []string
-	for _, n := range names {
-		out = append(out, fmt.Sprintf("%s %s stays: the caller may not read its tags, so that it is unknown whose it is", thing, n))
+// filterOwned reads the tags of things.
+func filterOwned(things []string, o Owner, tagsOf func(string) (map[string]string, error)) (owned, error) {
+	tags, err := each(things, func(thing string) (map[string]string, error) {
+		tags, err := tagsOf(thing)
+		if isDenied(err) {
+			return nil, nil
+		}
+		if isMissing(err) {
+			return map[string]string{}, nil
+		}
+		return tags, err
+	})
+	var out owned
+	for i, t := range tags {
+		switch {
+		case t == nil:
+			out.unread = append(out.unread, things[i])
+		case o.Owns(t) && o.others(t) != "":
+			out.shared = append(out.shared, things[i])
+		case o.Owns(t):
+			out.ours = append(out.ours, things[i])
+		}
 	}
-	return out
+	return out, err
 }
 
 func (c *Client) providerTags(ctx context.Context, arn string) (map[string]string, error) {

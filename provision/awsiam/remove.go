@@ -1,8 +1,8 @@
 package awsiam
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -25,21 +25,6 @@ type Deletion struct {
 	Name      string
 	IssuerURL string // only this issuer's provider, and its statements in the trust policies of roles of ours; empty for all
 	Strand    bool   // with IssuerURL: also where a role trusts nobody else; it stays, and nobody may assume it
-}
-
-// StrandedError reports roles that trust nobody but the issuer that is to be deleted.
-type StrandedError struct {
-	IssuerURL string
-	Roles     []string
-}
-
-func (e *StrandedError) Error() string {
-	verb, them := "trust", "them"
-	if len(e.Roles) == 1 {
-		verb, them = "trusts", "it"
-	}
-	return fmt.Sprintf("%s %s nobody but %s, so that nobody could assume %s any more: %s; nothing was changed",
-		text.Count(len(e.Roles), "role", "roles"), verb, e.IssuerURL, them, strings.Join(e.Roles, ", "))
 }
 
 // listed is a role as ListRoles shows it: with its trust policy, without its tags.
@@ -66,58 +51,69 @@ func (c *Client) roleTags(ctx context.Context, name string) (map[string]string, 
 }
 
 // ownedRoles returns the names of a cluster's roles. They begin with the cluster's, so the tags of only a few are read:
-// GetRole on every role of an account, as ccoctl does, takes minutes and fails at the first role that denies it. A role
-// whose tags may not be read is left alone, and noted.
-func (c *Client) ownedRoles(ctx context.Context, name string, roles []listed) (owned, notes []string, err error) {
+// GetRole on every role of an account, as ccoctl does, takes minutes and fails at the first role that denies it.
+func (c *Client) ownedRoles(ctx context.Context, name string, roles []listed) (owned, error) {
 	var named []string
 	for _, r := range roles {
 		if strings.HasPrefix(r.name, ccoctl.RoleNamePrefix(name)) {
 			named = append(named, r.name)
 		}
 	}
-	owned, unread, err := filterOwned(named, OwnedBy(name), func(role string) (map[string]string, error) {
-		tags, err := c.roleTags(ctx, role)
-		if OwnedByKeypost().Owns(tags) {
-			return nil, err
-		}
-		return tags, err
-	})
-	return owned, unreadNotes(roleThing, unread), err
+	return filterOwned(named, OwnedBy(name), func(role string) (map[string]string, error) { return c.roleTags(ctx, role) })
 }
 
-// PlanPrune plans to delete the roles of a cluster that are not in keep.
-func (c *Client) PlanPrune(ctx context.Context, name string, keep []string) (plan.Plan, error) {
-	roles, err := c.listRoles(ctx)
-	if err != nil {
-		return plan.Plan{}, err
+// unknown returns an error for things whose tags the caller may not read, with the permission that it needs; nil for none.
+func unknown(permission string, things []string) error {
+	if len(things) == 0 {
+		return nil
 	}
-	owned, notes, err := c.ownedRoles(ctx, name, roles)
-	if err != nil {
-		return plan.Plan{}, err
-	}
-	stage, err := c.deleteRoles(ctx, roles, minus(owned, keep), OwnedBy(name))
-	return plan.Of(notes, stage), err
+	return fmt.Errorf("the caller may not read the tags of %s, so nobody knows whether they are to be deleted; "+
+		"allow %s on them. Nothing was changed", strings.Join(things, ", "), permission)
 }
 
-// ListSurplus returns a plan that changes nothing, and that has what PlanPrune would delete as beyond what is wanted. If the
-// caller may not list roles, a note reports that.
-func (c *Client) ListSurplus(ctx context.Context, name string, keep []string) (plan.Plan, error) {
+// unreadNotes describes what may be somebody else's.
+func unreadNotes(thing string, names []string) []string {
+	var out []string
+	for _, n := range names {
+		out = append(out, fmt.Sprintf("%s %s was not looked at: the caller may not read its tags", thing, n))
+	}
+	return out
+}
+
+// PlanPrune plans to delete the roles of a cluster that are not in keep. With list it changes nothing, and names them as beyond what
+// is wanted; if the caller may not list roles, a note reports that.
+func (c *Client) PlanPrune(ctx context.Context, name string, keep []string, list bool) (plan.Plan, error) {
 	roles, err := c.listRoles(ctx)
-	if isDenied(err) {
+	if list && isDenied(err) {
 		return plan.Plan{Notes: []string{"roles that nobody asked for were not looked for: " + err.Error()}}, nil
 	}
 	if err != nil {
 		return plan.Plan{}, err
 	}
-	owned, notes, err := c.ownedRoles(ctx, name, roles)
-	p := plan.Plan{Notes: notes}
-	for _, role := range minus(owned, keep) {
+	mine, err := c.ownedRoles(ctx, name, roles)
+	p := plan.Plan{Notes: unreadNotes(roleThing, mine.unread)}
+	for _, role := range minus(mine.shared, keep) {
+		p.Notes = append(p.Notes, fmt.Sprintf("role %s belongs to another owner too, and stays", role))
+	}
+	if !list {
+		err = cmp.Or(err, unknown("iam:ListRoleTags", mine.unread))
+	}
+	if err != nil {
+		return plan.Plan{}, err
+	}
+	gone := minus(mine.ours, keep)
+	if !list {
+		stage, err := c.deleteRoles(ctx, roles, gone, OwnedBy(name))
+		return plan.Of(p.Notes, stage), err
+	}
+	for _, role := range gone {
 		p.Extra = append(p.Extra, fmt.Sprintf("role %s of %s is there, and nobody asked for it; --prune deletes it", role, name))
 	}
-	return p, err
+	return p, nil
 }
 
-// PlanDelete plans to delete what d describes: roles first, then providers.
+// PlanDelete plans to delete what d describes: roles first, then providers. What another owns too loses only the tag and the
+// statements of d's installation.
 func (c *Client) PlanDelete(ctx context.Context, a Account, d Deletion) (plan.Plan, error) {
 	roles, err := c.listRoles(ctx)
 	if err != nil {
@@ -126,24 +122,91 @@ func (c *Client) PlanDelete(ctx context.Context, a Account, d Deletion) (plan.Pl
 	if d.IssuerURL != "" {
 		return c.planDeleteIssuer(ctx, Trust{ProviderARN: a.ProviderARN(d.IssuerURL), Issuer: d.IssuerURL}, d, roles)
 	}
-	owned, notes, err := c.ownedRoles(ctx, d.Name, roles)
+	owner := OwnedBy(d.Name)
+	mine, err := c.ownedRoles(ctx, d.Name, roles)
+	if err = cmp.Or(err, unknown("iam:ListRoleTags", mine.unread)); err != nil {
+		return plan.Plan{}, err
+	}
+	providers, err := c.ownedProviders(ctx, owner)
+	if err = cmp.Or(err, unknown("iam:ListOpenIDConnectProviderTags", providers.perhapsOf(mine, roles))); err != nil {
+		return plan.Plan{}, err
+	}
+	stage, err := c.deleteRoles(ctx, roles, mine.ours, owner)
 	if err != nil {
 		return plan.Plan{}, err
 	}
-	providers, unread, err := c.ownedProviders(ctx, OwnedBy(d.Name))
+	shared := slices.DeleteFunc(slices.Clone(roles), func(r listed) bool { return !slices.Contains(mine.shared, r.name) })
+	left, err := each(shared, func(r listed) (plan.Stage, error) { return c.leaveRole(r, owner, providers.ours) })
 	if err != nil {
 		return plan.Plan{}, err
 	}
-	stage, err := c.deleteRoles(ctx, roles, owned, OwnedBy(d.Name))
+	last, err := each(providers.ours, func(arn string) (plan.Stage, error) { return c.deleteProvider(ctx, arn, owner) })
+	notes := append(unreadNotes(providerThing, providers.unread), leftBehind(roles, slices.Concat(mine.ours, mine.shared), providers.ours)...)
+	for _, arn := range providers.shared {
+		last = append(last, c.leaveProvider(arn, owner))
+	}
+	return plan.Of(notes, slices.Concat(stage, slices.Concat(left...)), slices.Concat(last...)), err
+}
+
+// perhapsOf returns those of the unread providers that may be an installation's: a role of it trusts them, or nothing else of
+// it is there.
+func (p owned) perhapsOf(mine owned, roles []listed) []string {
+	known := slices.Concat(mine.ours, mine.shared, p.ours, p.shared)
+	return slices.DeleteFunc(slices.Clone(p.unread), func(arn string) bool {
+		return len(known) > 0 && !slices.ContainsFunc(roles, func(r listed) bool {
+			d, err := r.policy(arn)
+			return slices.Contains(known, r.name) && (err != nil || d != nil && d.Names(arn))
+		})
+	})
+}
+
+// leaveRole plans to take an owner's statements and then its tag off a role that another owns too. A statement without which
+// nobody could assume the role stays.
+func (c *Client) leaveRole(r listed, o Owner, providers []string) (plan.Stage, error) {
+	steps := func(trust iampolicy.Document) ([]step, error) {
+		var steps []step
+		var diff []string
+		for _, arn := range providers {
+			if rest, gone := trust.Without(arn); !rest.Empty() {
+				trust, diff = rest, append(diff, gone...)
+			}
+		}
+		if len(diff) > 0 {
+			s, err := trustStep(r.name, trust, iampolicy.MaxTrustLength, diff)
+			if err != nil {
+				return nil, err
+			}
+			steps = append(steps, s)
+		}
+		in := &iam.UntagRoleInput{RoleName: aws.String(r.name), TagKeys: []string{o.key}}
+		line := fmt.Sprintf("Tag %s removed from Role %s", o, r.name)
+		return append(steps, newStep((*iam.Client).UntagRole, in, line, "- tag "+o.String())), nil
+	}
+	trust, err := iampolicy.Parse(r.trust)
 	if err != nil {
-		return plan.Plan{}, err
+		return nil, fmt.Errorf("trust policy of role %s: %w", r.name, err)
 	}
-	var last plan.Stage
-	for _, arn := range providers {
-		last = append(last, c.deleteProvider(arn, OwnedBy(d.Name), nil)...)
-	}
-	notes = slices.Concat(notes, unreadNotes(providerThing, unread), leftBehind(roles, owned, providers))
-	return plan.Of(notes, stage, last), nil
+	planned, err := steps(trust)
+	return c.updateRole(r.name, planned, func(have *roleState) ([]step, error) {
+		if have.id != r.id || !o.Owns(have.tags) {
+			return nil, nil
+		}
+		return steps(have.trust)
+	}), err
+}
+
+// leaveProvider plans to take an owner's tag off a provider that another owns too.
+func (c *Client) leaveProvider(arn string, o Owner) plan.Stage {
+	in := &iam.UntagOpenIDConnectProviderInput{OpenIDConnectProviderArn: aws.String(arn), TagKeys: []string{o.key}}
+	line := fmt.Sprintf("Tag %s removed from Identity Provider with ARN %s", o, arn)
+	s := newStep((*iam.Client).UntagOpenIDConnectProvider, in, line, "- tag "+o.String())
+	return c.action(plan.Change{Verb: plan.Update, Thing: providerThing, Name: arn}, []step{s}, func(ctx context.Context) ([]step, error) {
+		tags, err := c.providerTags(ctx, arn)
+		if err != nil || !o.Owns(tags) {
+			return nil, unlessMissing(err)
+		}
+		return []step{s}, nil
+	})
 }
 
 // leftBehind returns notes about the roles that stay and trust a deleted provider.
@@ -171,24 +234,22 @@ func (l listed) policy(text string) (*iampolicy.Document, error) {
 	return &d, nil
 }
 
-// deleteProvider plans to delete a provider, once check finds nothing against it; nil checks nothing.
-func (c *Client) deleteProvider(arn string, o Owner, check func(context.Context) error) plan.Stage {
+// deleteProvider plans to delete a provider.
+func (c *Client) deleteProvider(ctx context.Context, arn string, o Owner) (plan.Stage, error) {
 	in := &iam.DeleteOpenIDConnectProviderInput{OpenIDConnectProviderArn: aws.String(arn)}
 	s := newDelete((*iam.Client).DeleteOpenIDConnectProvider, in, ccoctl.ProviderDeleted(arn))
-	if check != nil {
-		s = s.after(check)
-	}
-	change := plan.Change{Verb: plan.Delete, Thing: providerThing, Name: arn}
-	return c.action(change, []step{s}, func(ctx context.Context) ([]step, error) {
+	remaining := func(ctx context.Context) ([]step, error) {
 		have, err := c.readProvider(ctx, arn)
 		if err != nil || have == nil {
 			return nil, err
 		}
-		if !o.zero() && !o.Owns(have.tags) {
-			return nil, notOurs(providerThing+" "+arn, o, have.tags, notByUs)
+		if !o.zero() && (!o.Owns(have.tags) || o.others(have.tags) != "") {
+			return nil, o.notOurs(providerThing+" "+arn, have.tags)
 		}
 		return []step{s}, nil
-	})
+	}
+	steps, err := remaining(ctx) // what may not be read stops the deletion before it begins
+	return c.action(plan.Change{Verb: plan.Delete, Thing: providerThing, Name: arn}, steps, remaining), err
 }
 
 // deleteRoles plans to delete those of roles that have one of these names.
@@ -199,14 +260,14 @@ func (c *Client) deleteRoles(ctx context.Context, roles []listed, names []string
 }
 
 // deleteRole plans to delete a role whose tags were just read. Applying the plan compares the role with the planned one
-// before its policies are deleted, and again before the role is.
+// before anything of it is deleted.
 func (c *Client) deleteRole(ctx context.Context, r listed, o Owner) (plan.Stage, error) {
 	if err := c.checkProfiles(ctx, r.name); err != nil {
 		return nil, err
 	}
-	steps, err := c.removalSteps(ctx, r, o)
+	steps, err := c.removalSteps(ctx, r.name)
 	return c.action(plan.Change{Verb: plan.Delete, Thing: roleThing, Name: r.name}, steps, func(ctx context.Context) ([]step, error) {
-		steps, err := c.removalSteps(ctx, r, o)
+		steps, err := c.removalSteps(ctx, r.name)
 		if err != nil || len(steps) == 0 {
 			return nil, err
 		}
@@ -217,21 +278,14 @@ func (c *Client) deleteRole(ctx context.Context, r listed, o Owner) (plan.Stage,
 // checkPlanned returns an error unless r is still the role for which the plan was made, and the owner's: somebody else may
 // have tagged it anew, or made another under its name. A role that is gone is no error.
 func (c *Client) checkPlanned(ctx context.Context, r listed, o Owner) error {
-	out, err := ask(ctx, c, c.iam.GetRole, &iam.GetRoleInput{RoleName: aws.String(r.name)})
-	if isMissing(err) {
-		return nil
-	}
-	if err != nil {
+	have, err := c.readRole(ctx, Role{Name: r.name})
+	switch {
+	case err != nil || have == nil:
 		return err
-	}
-	tags := tagMap(out.Role.Tags)
-	switch id := aws.ToString(out.Role.RoleId); {
-	case id != r.id:
-		return remade(id, r.id)
-	case OwnedByKeypost().Owns(tags):
-		return fmt.Errorf("it bears the tag %s by now and is never deleted; make the plan again", OwnedByKeypost())
-	case !o.Owns(tags):
-		return notOurs(roleThing+" "+r.name, o, tags, notByUs)
+	case have.id != r.id:
+		return remade(have.id, r.id)
+	case !o.Owns(have.tags) || o.others(have.tags) != "":
+		return o.notOurs(roleThing+" "+r.name, have.tags)
 	}
 	return nil
 }
@@ -259,8 +313,7 @@ func (c *Client) checkProfiles(ctx context.Context, role string) error {
 
 // removalSteps returns the steps that delete a role's policies and then the role, since IAM deletes no role that has
 // policies. A missing role needs no steps.
-func (c *Client) removalSteps(ctx context.Context, r listed, o Owner) ([]step, error) {
-	name := r.name
+func (c *Client) removalSteps(ctx context.Context, name string) ([]step, error) {
 	inline, err := c.inlinePolicies(ctx, name)
 	if isMissing(err) {
 		return nil, nil
@@ -279,8 +332,7 @@ func (c *Client) removalSteps(ctx context.Context, r listed, o Owner) ([]step, e
 	for _, arn := range attached {
 		steps = append(steps, detachStep(name, arn))
 	}
-	last := newDelete((*iam.Client).DeleteRole, &iam.DeleteRoleInput{RoleName: aws.String(name)}, ccoctl.RoleDeleted(name))
-	return append(steps, last.after(func(ctx context.Context) error { return c.checkPlanned(ctx, r, o) })), nil
+	return append(steps, newDelete((*iam.Client).DeleteRole, &iam.DeleteRoleInput{RoleName: aws.String(name)}, ccoctl.RoleDeleted(name))), nil
 }
 
 func deletePolicyStep(role, policy string) step {
@@ -307,26 +359,28 @@ func (c *Client) planDeleteIssuer(ctx context.Context, t Trust, d Deletion, role
 	}
 	var last plan.Stage
 	if provider != nil {
-		if !owner.Owns(provider.tags) {
-			return plan.Plan{}, notOurs(providerThing+" "+t.ProviderARN, owner, provider.tags, notByUs)
+		if last, err = c.deleteProvider(ctx, t.ProviderARN, owner); err != nil {
+			return plan.Plan{}, err
 		}
-		last = c.deleteProvider(t.ProviderARN, owner, func(ctx context.Context) error { return c.checkStranded(ctx, t, d) })
 	}
 	trustingRoles, err := c.trustingRoles(ctx, t, d.Name, roles)
 	if err != nil {
 		return plan.Plan{}, err
 	}
-	var notes, stranded []string
+	var notes, stranded, unread []string
 	var stage plan.Stage
 	for _, b := range trustingRoles {
+		if b.unread {
+			unread = append(unread, b.name)
+		}
 		if b.trust.TrustsOnly(t.ProviderARN) {
 			stranded = append(stranded, b.String())
 			notes = append(notes, fmt.Sprintf("role %s stays, and keeps a statement for the deleted provider %s: nobody may assume it", b, t.ProviderARN))
 			continue
 		}
-		actions, more, err := c.withdraw(b, t, func(_ context.Context, trust iampolicy.Document) error {
+		actions, more, err := c.withdraw(b, t, func(trust iampolicy.Document) error {
 			if trust.TrustsOnly(t.ProviderARN) {
-				return errNobodyElse
+				return fmt.Errorf("role %s trusts nobody but %s now; run it again", b, t.ProviderARN)
 			}
 			return nil
 		})
@@ -335,36 +389,14 @@ func (c *Client) planDeleteIssuer(ctx context.Context, t Trust, d Deletion, role
 		}
 		stage, notes = append(stage, actions...), append(notes, more...)
 	}
+	if err := unknown("iam:GetRole", unread); err != nil {
+		return plan.Plan{}, err
+	}
 	if len(stranded) > 0 && provider != nil && !d.Strand {
-		return plan.Plan{}, &StrandedError{d.IssuerURL, stranded}
+		return plan.Plan{}, problem(Stranded, "%s would trust nobody without %s, and nobody could assume them any more: %s; nothing was changed",
+			text.Count(len(stranded), "role", "roles"), d.IssuerURL, strings.Join(stranded, ", "))
 	}
 	return plan.Of(notes, stage, last), nil
-}
-
-// checkStranded returns an error if a role trusts nobody but t by now. With d.Strand they may.
-func (c *Client) checkStranded(ctx context.Context, t Trust, d Deletion) error {
-	if d.Strand {
-		return nil
-	}
-	roles, err := c.listRoles(ctx)
-	if err != nil {
-		return err
-	}
-	var stranded []string
-	for _, r := range roles {
-		trust, err := r.policy(iampolicy.HostPath(t.Issuer))
-		if err != nil {
-			return err
-		}
-		if trust != nil && trust.TrustsOnly(t.ProviderARN) {
-			stranded = append(stranded, r.name)
-		}
-	}
-	if len(stranded) > 0 {
-		return fmt.Errorf("since the plan was made, there are roles that trust nobody but %s and that nobody could assume any more: %s; "+
-			"the provider stays; make the plan again", t.Issuer, strings.Join(stranded, ", "))
-	}
-	return nil
 }
 
 // trustingRole is a role whose trust policy mentions an issuer.
@@ -374,19 +406,19 @@ type trustingRole struct {
 	cluster  Owner  // that ours refers to
 	ours     bool   // the cluster's, or made by create-role
 	adopted  bool   // not ours, and to be treated as ours
-	owners   string // other owners; for messages
+	owners   string // all of them, for messages
 	unread   bool   // the caller may not read its tags
 }
 
-// still returns an error unless have is the role for which the plan was made, and either ours or of the same owners as then.
+// still returns an error unless have is the role for which the plan was made, and ours or nobody's as it was then.
 func (b trustingRole) still(have *roleState) error {
 	switch {
 	case have.id != b.id:
 		return remade(have.id, b.id)
 	case b.cluster.Owns(have.tags) || OwnedByKeypost().Owns(have.tags):
 		return nil
-	case b.ours || !b.unread && otherOwners(have.tags) != b.owners:
-		return notOurs(roleThing+" "+b.name, b.cluster, have.tags, planAnew)
+	case b.ours || b.cluster.others(have.tags) != "":
+		return fmt.Errorf("%w; run it again", b.cluster.notOurs(roleThing+" "+b.name, have.tags))
 	}
 	return nil
 }
@@ -403,49 +435,48 @@ func (c *Client) trustingRoles(ctx context.Context, t Trust, name string, roles 
 		}
 	}
 	return each(found, func(b trustingRole) (trustingRole, error) {
-		tags, err := c.roleTags(ctx, b.name)
+		have, err := c.readRole(ctx, Role{Name: b.name})
 		switch {
 		case isDenied(err):
-			b.unread, b.owners = true, "unknown owner: the caller may not read its tags"
+			b.unread, b.owners = true, "unknown owner: the caller is denied iam:GetRole"
 			return b, nil
-		case isMissing(err):
-			return b, nil
+		case err != nil || have == nil:
+			return b, err
 		}
-		b.ours, b.owners = OwnedBy(name).Owns(tags) || OwnedByKeypost().Owns(tags), otherOwners(tags)
-		return b, err
+		b.ours, b.owners = OwnedBy(name).Owns(have.tags) || OwnedByKeypost().Owns(have.tags), Owner{}.others(have.tags)
+		return b, nil
 	})
 }
 
-var errNobodyElse = errors.New("its trust policy has changed meanwhile and names nobody else now; make the plan again")
-
 // withdraw plans to remove a provider from a role's trust policy, once check finds nothing against the policy of that time.
 // It returns an error if no statement would be left, since IAM refuses such a policy.
-func (c *Client) withdraw(b trustingRole, t Trust, check func(context.Context, iampolicy.Document) error) (plan.Stage, []string, error) {
+func (c *Client) withdraw(b trustingRole, t Trust, check func(iampolicy.Document) error) (plan.Stage, []string, error) {
 	if !b.ours && !b.adopted {
 		return nil, []string{fmt.Sprintf("role %s is not ours: it stays, and keeps a statement for the deleted provider %s", b, t.ProviderARN)}, nil
 	}
-	rest, diff := b.trust.Without(t.ProviderARN)
 	var notes []string
-	if rest.Mentions(t.policy()) {
+	if rest, _ := b.trust.Without(t.ProviderARN); rest.Mentions(t.policy()) {
 		notes = append(notes, fmt.Sprintf("role %s keeps a statement that mentions %s and does not name it as a principal", b, t.Issuer))
 	}
-	if len(diff) == 0 {
-		return nil, notes, nil
-	}
-	if rest.Empty() {
-		return nil, nil, fmt.Errorf("role %s trusts nobody but %s", b, t.ProviderARN)
-	}
-	return c.updateRole(b.name, []step{trustStep(b.name, rest.String(), diff)}, func(have *roleState) ([]step, error) {
-		rest, diff := have.trust.Without(t.ProviderARN)
+	steps := func(trust iampolicy.Document) ([]step, error) {
+		rest, diff := trust.Without(t.ProviderARN)
 		if len(diff) == 0 {
 			return nil, nil
 		}
 		if rest.Empty() {
-			return nil, errNobodyElse
+			return nil, fmt.Errorf("role %s trusts nobody but %s now; run it again", b, t.ProviderARN)
 		}
-		s := trustStep(b.name, rest.String(), diff)
-		return []step{s.after(func(ctx context.Context) error { return check(ctx, have.trust) })}, b.still(have)
-	}), notes, nil
+		s, err := trustStep(b.name, rest, iampolicy.MaxTrustLength, diff)
+		return []step{s}, cmp.Or(check(trust), err)
+	}
+	planned, err := steps(b.trust)
+	return c.updateRole(b.name, planned, func(have *roleState) ([]step, error) {
+		left, err := steps(have.trust)
+		if len(left) == 0 {
+			return nil, err
+		}
+		return left, cmp.Or(b.still(have), err)
+	}), notes, err
 }
 
 // updateRole plans steps for a role. Applying the plan reads the role again; one that is gone needs no steps.
@@ -460,7 +491,16 @@ func (c *Client) updateRole(name string, steps []step, remaining func(have *role
 	})
 }
 
-func trustStep(role, text string, diff []string) step {
+// trustStep returns the step that puts a role's trust policy. IAM refuses one that has a principal that is gone.
+func trustStep(role string, d iampolicy.Document, limit int, diff []string) (step, error) {
+	if gone, number := d.Gone(); gone != "" {
+		return step{}, fmt.Errorf("statement %d names the principal %s, which is a user or role that was deleted, "+
+			"and IAM takes no change of the policy that keeps it: take it out of the statement first", number, gone)
+	}
+	text, err := d.Fit(limit)
+	if err != nil {
+		return step{}, problem(TrustTooLong, "it %w: shorten it, or have the account's quota L-C07B4B0D raised", err)
+	}
 	in := &iam.UpdateAssumeRolePolicyInput{RoleName: aws.String(role), PolicyDocument: aws.String(text)}
-	return newStep((*iam.Client).UpdateAssumeRolePolicy, in, "Trust policy of Role "+role+" updated", diff...)
+	return newStep((*iam.Client).UpdateAssumeRolePolicy, in, "Trust policy of Role "+role+" updated", diff...), nil
 }

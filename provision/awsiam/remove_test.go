@@ -1,10 +1,10 @@
 package awsiam_test
 
 import (
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -61,36 +61,96 @@ func (w *world) moved(t *testing.T, roles int) (desired, awsiam.Move) {
 	return d, m
 }
 
-// A role of create-role that also bears the name's tag, and one whose tag says "shared", outlive both ways to delete.
-func TestRolesOfDoubtfulOwnershipAreNotDeleted(t *testing.T) {
-	for name, again := range map[string]func(w *world, role string){
-		"both tags": func(w *world, role string) { w.tagRole(t, role, "keypost.dev/owned", "owned") },
-		"shared":    func(w *world, role string) { w.tagRole(t, role, ownKey, "shared") },
+// A role or provider that another owns too loses only our tag and our statements, whichever way it is deleted. One whose tag says
+// "shared" is not touched.
+func TestWhatAnotherOwnsTooIsNotDeleted(t *testing.T) {
+	t.Parallel()
+	const otherKey = "openshift.io/cloud-credential-operator/c9"
+	for name, tt := range map[string]struct{ key, value, trust string }{
+		"of create-role":      {"keypost.dev/owned", "owned", ""},
+		"of another cluster":  {otherKey, "owned", ""},
+		"trusts nobody else":  {otherKey, "owned", "alone"},
+		"shared, by the tag":  {ownKey, "shared", "both"},
+		"another, both trust": {otherKey, "owned", "both"},
 	} {
-		for way, planned := range map[string]func(w *world) (plan.Plan, error){
-			"delete": func(w *world) (plan.Plan, error) {
-				return w.client.PlanDelete(t.Context(), w.account, awsiam.Deletion{Name: "c1"})
-			},
-			"prune": func(w *world) (plan.Plan, error) { return w.client.PlanPrune(t.Context(), "c1", nil) },
-		} {
-			t.Run(name+", "+way, func(t *testing.T) {
-				w := newWorld(t, fakeaws.Options{})
-				d := w.cluster(2)
-				w.mustRun(t, d)
-				again(w, d.roles[0].Name)
-				p, err := planned(w)
-				apply(t, p, err)
-				if st := w.State(); len(st.Roles) != 1 || st.Roles[0].Name != d.roles[0].Name {
-					t.Errorf("left\n%s", w.picture())
-				}
-			})
-		}
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, fakeaws.Options{})
+			d, m := w.moved(t, 2)
+			role, arn := d.roles[0].Name, d.trust.ProviderARN
+			w.tagRole(t, role, tt.key, tt.value)
+			w.tagProvider(t, m.To.ProviderARN, otherKey, "owned")
+			must(t, second(w.hand.UntagOpenIDConnectProvider(t.Context(), &iam.UntagOpenIDConnectProviderInput{
+				OpenIDConnectProviderArn: aws.String(m.To.ProviderARN), TagKeys: []string{ownKey}})))
+			if tt.trust == "alone" {
+				w.setTrust(t, role, strings.ReplaceAll(w.role(t, role).Trust, m.To.ProviderARN, arn))
+			}
+			before := w.role(t, role)
+			p, err := w.client.PlanPrune(t.Context(), "c1", []string{d.roles[1].Name}, false)
+			if err != nil || !p.Empty() {
+				t.Errorf("prune: %v\n%s", err, shown(p))
+			}
+			p, err = w.client.PlanDelete(t.Context(), w.account, awsiam.Deletion{Name: "c1"})
+			apply(t, p, err)
+			st := w.State()
+			if len(st.Roles) != 1 || len(st.Providers) != 1 || st.Providers[0].ARN != m.To.ProviderARN {
+				t.Fatalf("left\n%s", w.picture())
+			}
+			after := st.Roles[0]
+			if ours := tt.value == "owned"; (after.Tags[ownKey] != "") == ours || !maps.Equal(after.Inline, before.Inline) ||
+				strings.Contains(after.Trust, `"`+arn+`"`) == (ours && tt.trust != "alone") {
+				t.Errorf("was %+v\nis %+v", before, after)
+			}
+			p, err = w.client.PlanDelete(t.Context(), w.account, awsiam.Deletion{Name: "c1"})
+			if err != nil || !p.Empty() {
+				t.Errorf("again: %v\n%s", err, shown(p))
+			}
+		})
+	}
+}
+
+// A provider that another owns too stays, with its trust; only our tag goes.
+func TestAProviderOfTwoOwnersIsNotDeleted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, fakeaws.Options{})
+	d := w.cluster(1)
+	w.mustRun(t, d)
+	w.tagProvider(t, d.trust.ProviderARN, "openshift.io/cloud-credential-operator/c9", "owned")
+	p, err := w.client.PlanDelete(t.Context(), w.account, awsiam.Deletion{Name: "c1"})
+	apply(t, p, err)
+	if st := w.State(); len(st.Providers) != 1 || st.Providers[0].Tags[ownKey] != "" || len(st.Roles) > 0 {
+		t.Errorf("left\n%s", w.picture())
+	}
+}
+
+// From what another owns too, no run takes anything.
+func TestNothingIsTakenFromWhatAnotherOwnsToo(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, fakeaws.Options{})
+	d := w.cluster(1)
+	d.roles[0].Exact = true
+	w.mustRun(t, d)
+	role := d.roles[0].Name
+	w.tagRole(t, role, "openshift.io/cloud-credential-operator/c9", "owned")
+	w.tagProvider(t, d.trust.ProviderARN, "openshift.io/cloud-credential-operator/c9", "owned")
+	must(t, second(w.hand.AttachRolePolicy(t.Context(), &iam.AttachRolePolicyInput{RoleName: aws.String(role), PolicyArn: aws.String("arn:aws:iam::aws:policy/ReadOnlyAccess")})))
+	before := w.picture()
+	d.provider.ClientIDs, d.provider.Tighten = []string{"openshift"}, true
+	d.roles[0].Prune, d.roles[0].Tighten = true, true
+	d.roles[0].Policy, d.roles[0].Subjects = policy("ec2:DescribeInstances"), d.roles[0].Subjects[:1]
+	p, err := w.plan(t.Context(), d)
+	if len(p.Extra) != 3 {
+		t.Errorf("%v\n%s", err, shown(p))
+	}
+	apply(t, p, err)
+	if after := w.picture(); after != before {
+		t.Errorf("was\n%s\nis\n%s", before, after)
 	}
 }
 
 // A role that becomes another's after the plan was made stays whole, policies and all, and is named; the provider,
 // which is deleted after the roles, stays too.
 func TestARoleThatChangesHandsIsNotDeleted(t *testing.T) {
+	t.Parallel()
 	for name, change := range map[string]func(t *testing.T, w *world, role string){
 		"shared":         func(t *testing.T, w *world, role string) { w.tagRole(t, role, ownKey, "shared") },
 		"of create-role": func(t *testing.T, w *world, role string) { w.tagRole(t, role, "keypost.dev/owned", "owned") },
@@ -123,29 +183,9 @@ func TestARoleThatChangesHandsIsNotDeleted(t *testing.T) {
 	}
 }
 
-// A role that is remade with its tag while its policies are being deleted is not deleted with them.
-func TestARoleThatIsRemadeDuringItsDeletionIsNotDeleted(t *testing.T) {
-	w := newWorld(t, fakeaws.Options{})
-	d := w.cluster(1)
-	w.mustRun(t, d)
-	p, err := w.client.PlanDelete(t.Context(), w.account, awsiam.Deletion{Name: "c1"})
-	must(t, err)
-	role := d.roles[0].Name
-	var begun atomic.Bool
-	w.Fault(func(c fakeaws.Call) fakeaws.Fault {
-		if c.Action == "DeleteRolePolicy" && begun.CompareAndSwap(false, true) {
-			w.remake(t, role, mark(ownKey, "owned"))
-		}
-		return fakeaws.Fault{}
-	})
-	if err := p.Apply(t.Context(), awsiam.Parallel, ignore); err == nil || !strings.Contains(err.Error(), "another role of the same name") {
-		t.Errorf("Apply: %v", err)
-	}
-	w.role(t, role)
-}
-
 // A provider with another's tag is refused by the plan; one that gets it after the plan was made is refused by Apply.
 func TestAProviderOfAnotherIsNotDeleted(t *testing.T) {
+	t.Parallel()
 	for name, d := range map[string]awsiam.Deletion{"all": {Name: "c1"}, "issuer": {Name: "c1", IssuerURL: issuer, Strand: true}} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, fakeaws.Options{})
@@ -175,6 +215,7 @@ func TestAProviderOfAnotherIsNotDeleted(t *testing.T) {
 // Only roles of the name and of create-role lose a statement with an issuer. One of another that trusts two issuers,
 // and would not be stranded, keeps its trust and is named.
 func TestTheTrustOfAnothersRoleStays(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, fakeaws.Options{})
 	d, m := w.moved(t, 2)
 	foreign := d.roles[0]
@@ -202,11 +243,12 @@ func TestTheTrustOfAnothersRoleStays(t *testing.T) {
 // What somebody else does to a role between plan and Apply counts: neither a trust policy without the other issuer nor
 // a role that is another's by then is changed.
 func TestTrustIsNotWithdrawnFromWhatHasChanged(t *testing.T) {
+	t.Parallel()
 	for name, tt := range map[string]struct {
 		change func(t *testing.T, w *world, role, alone string)
 		want   string
 	}{
-		"trust": {func(t *testing.T, w *world, role, alone string) { w.setTrust(t, role, alone) }, "its trust policy has changed meanwhile"},
+		"trust": {func(t *testing.T, w *world, role, alone string) { w.setTrust(t, role, alone) }, "trusts nobody but "},
 		"tags":  {func(t *testing.T, w *world, role, _ string) { w.tagRole(t, role, ownKey, "shared") }, ownKey},
 	} {
 		for way, planned := range map[string]func(w *world, m awsiam.Move) (plan.Plan, error){
@@ -242,6 +284,7 @@ func TestTrustIsNotWithdrawnFromWhatHasChanged(t *testing.T) {
 
 // The same holds for the statement that a move adds.
 func TestTrustIsNotAddedToWhatHasChangedHands(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, fakeaws.Options{})
 	d := w.cluster(1)
 	w.mustRun(t, d)
@@ -260,11 +303,12 @@ func TestTrustIsNotAddedToWhatHasChangedHands(t *testing.T) {
 
 // What a prune would delete is listed without it, and nothing else is; a caller who may not list roles learns that.
 func TestSurplusIsWhatPruneDeletes(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, fakeaws.Options{})
 	d := w.cluster(3)
 	w.mustRun(t, d)
 	w.tagRole(t, d.roles[0].Name, "keypost.dev/owned", "owned")
-	p, err := w.client.ListSurplus(t.Context(), "c1", []string{d.roles[1].Name})
+	p, err := w.client.PlanPrune(t.Context(), "c1", []string{d.roles[1].Name}, true)
 	if want := []string{"role " + d.roles[2].Name + " of c1 is there, and nobody asked for it; --prune deletes it"}; err != nil ||
 		!p.Empty() || !slices.Equal(p.Extra, want) {
 		t.Errorf("%v, got %q, want %q\n%s", err, p.Extra, want, shown(p))
@@ -275,7 +319,7 @@ func TestSurplusIsWhatPruneDeletes(t *testing.T) {
 		}
 		return fakeaws.Fault{}
 	})
-	p, err = w.client.ListSurplus(t.Context(), "c1", nil)
+	p, err = w.client.PlanPrune(t.Context(), "c1", nil, true)
 	if err != nil || len(p.Extra) > 0 || len(p.Notes) != 1 || !strings.Contains(p.Notes[0], "were not looked for") {
 		t.Errorf("%v, notes %q", err, p.Notes)
 	}

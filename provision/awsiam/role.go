@@ -35,8 +35,7 @@ type Role struct {
 
 	Exact   bool // Policy and ManagedPolicies are all that it should have; anything else is reported in Plan.Extra
 	Tighten bool // with Exact: anything else is removed
-	Keep    bool // remove no permission, not even one that Policy lacks: for the time of an upgrade
-	Shared  bool // subjects that the role trusts beside these keep that, and are reported in Plan.Extra
+	Prune   bool // permissions and trust that are not asked for go; else they stay, and are reported in Plan.Extra
 }
 
 // Trust is the issuer that a role trusts, for statements in its trust policy.
@@ -159,37 +158,20 @@ func (c *Client) attached(ctx context.Context, name string) ([]string, error) {
 }
 
 // PlanRoles plans to make or update these roles. It makes at most two calls for a role that is as it should be, and two
-// more for an exact one. The notes begin with the permissions that roles lose. These are removed in the last stage,
-// after all additions, so that a cluster lacks none during an upgrade. The warnings name the subjects that roles no longer
-// trust.
+// more for an exact one. The warnings name the permissions and the subjects that roles lose.
 func (c *Client) PlanRoles(ctx context.Context, t Trust, roles []Role) (plan.Plan, error) {
-	plans, err := each(roles, func(r Role) (rolePlan, error) { return c.planRole(ctx, t, r) })
-	if err != nil {
-		return plan.Plan{}, err
-	}
-	return joinRolePlans(plans), nil
-}
-
-// rolePlan is one role's part in the plan.
-type rolePlan struct {
-	decision
-	additions, removals plan.Stage
-}
-
-func joinRolePlans(plans []rolePlan) plan.Plan {
 	var all decision
-	var additions, removals plan.Stage
-	for _, p := range plans {
-		all.lost, all.notes = append(all.lost, p.lost...), append(all.notes, p.notes...)
-		all.warnings, all.extra = append(all.warnings, p.warnings...), append(all.extra, p.extra...)
-		additions, removals = append(additions, p.additions...), append(removals, p.removals...)
+	plans, err := each(roles, func(r Role) (decision, error) { return c.planRole(ctx, t, r) })
+	for _, d := range plans {
+		all.stage, all.notes = append(all.stage, d.stage...), append(all.notes, d.notes...)
+		all.warnings, all.extra = append(all.warnings, d.warnings...), append(all.extra, d.extra...)
 	}
-	joined := plan.Of(append(all.lost, all.notes...), additions, removals)
+	joined := plan.Of(all.notes, all.stage)
 	joined.Warnings, joined.Extra = all.warnings, all.extra
-	return joined
+	return joined, err
 }
 
-func (c *Client) planRole(ctx context.Context, t Trust, r Role) (rolePlan, error) {
+func (c *Client) planRole(ctx context.Context, t Trust, r Role) (decision, error) {
 	decide := func(ctx context.Context) (have *roleState, d decision, err error) {
 		if have, err = c.readRole(ctx, r); err == nil {
 			d, err = r.decide(t, have)
@@ -197,31 +179,24 @@ func (c *Client) planRole(ctx context.Context, t Trust, r Role) (rolePlan, error
 		return have, d, err
 	}
 	have, d, err := decide(ctx)
-	if err != nil {
-		return rolePlan{}, err
-	}
 	change := plan.Change{Verb: plan.Update, Thing: roleThing, Name: r.Name}
-	p := rolePlan{decision: d}
-	p.removals = c.action(change, d.later, func(ctx context.Context) ([]step, error) {
-		_, d, err := decide(ctx)
-		return d.later, err
-	})
 	if have == nil {
 		change.Verb = plan.Create
 	}
-	p.additions = cloud.OrFound(c.action(change, d.first, func(ctx context.Context) ([]step, error) {
+	d.stage = cloud.OrFound(c.action(change, d.steps, func(ctx context.Context) ([]step, error) {
 		_, d, err := decide(ctx)
-		return d.first, err
+		return d.steps, err
 	}), ccoctl.RoleFound(r.Name))
-	return p, nil
+	return d, err
 }
 
 // decision holds the steps from a role to what is wanted.
 type decision struct {
-	first, later []step   // later: those that remove permissions
-	lost, notes  []string // lost: a line for each permission that later removes
-	warnings     []string // a line for each subject that loses its trust
-	extra        []string // what the role has beyond what is wanted, and keeps
+	steps    []step
+	stage    plan.Stage // of the steps
+	notes    []string
+	warnings []string // a line for each permission and each subject that goes
+	extra    []string // what the role has beyond what is wanted, and keeps
 }
 
 // decide returns the steps from have to r. The error reports another owner, or a policy that does not fit.
@@ -229,8 +204,8 @@ func (r Role) decide(t Trust, have *roleState) (decision, error) {
 	if have == nil {
 		return r.create(t)
 	}
-	if !r.Owner.Owns(have.tags) && !r.Adopt {
-		return decision{}, notOurs(roleThing+" "+r.Name, r.Owner, have.tags, adoptable)
+	if err := r.Owner.mayTake(roleThing+" "+r.Name, have.tags, r.Adopt); err != nil {
+		return decision{}, err
 	}
 	a, _, ok := splitARN(t.ProviderARN)
 	if ok && have.arn != a.RoleARN(r.Name) {
@@ -238,24 +213,27 @@ func (r Role) decide(t Trust, have *roleState) (decision, error) {
 			"keypost's roles have no path and exactly this name", roleThing, r.Name, have.arn, a.RoleARN(r.Name))
 	}
 	d := decision{notes: append([]string{ccoctl.RoleFound(have.arn)}, r.longSubjects()...)}
+	if others := r.Owner.others(have.tags); others != "" {
+		r.Prune, r.Tighten = false, false
+		d.notes = append(d.notes, fmt.Sprintf("role %s belongs to %s too, so nothing is taken away from it", r.Name, others))
+	}
 	if have.boundary != "" && r.Boundary == "" { // taking it away would give the role more than it has
 		d.notes = append(d.notes, fmt.Sprintf("role %s has the permissions boundary %s, which nobody asked for and which stays", r.Name,
 			have.boundary))
 	}
-	d.first = r.attributeSteps(have)
+	d.steps = r.attributeSteps(have)
 	if err := d.addTrust(t, r, have); err != nil {
 		return decision{}, fmt.Errorf("trust policy of role %s: %w", r.Name, err)
 	}
 	if err := d.addPolicy(r, have); err != nil {
 		return decision{}, fmt.Errorf("permissions policy of role %s: %w", r.Name, err)
 	}
-	d.first = append(d.first, r.attachSteps(have.attached)...)
+	d.steps = append(d.steps, r.attachSteps(have.attached)...)
 	d.addExtra(r, have)
 	return d, nil
 }
 
-// addExtra adds to extra the policies that an exact role should not have. With Tighten it plans to remove them instead, in
-// the last stage.
+// addExtra adds to extra the policies that an exact role should not have. With Tighten it plans to remove them instead.
 func (d *decision) addExtra(r Role, have *roleState) {
 	if !r.Exact {
 		return
@@ -263,7 +241,7 @@ func (d *decision) addExtra(r Role, have *roleState) {
 	beyond := func(kind string, names []string, removal func(role, name string) step) {
 		for _, name := range names {
 			if r.Tighten {
-				d.later = append(d.later, removal(r.Name, name))
+				d.steps = append(d.steps, removal(r.Name, name))
 				continue
 			}
 			d.extra = append(d.extra, fmt.Sprintf("role %s has the %s %s, which nobody asked for; --tighten takes it away", r.Name, kind, name))
@@ -292,11 +270,11 @@ func (r Role) create(t Trust) (decision, error) {
 	_, lines := iampolicy.Document{}.With(t.policy(), r.Subjects)
 	s := newStep((*iam.Client).CreateRole, in, ccoctl.RoleCreated(a.RoleARN(r.Name)), slices.Concat(diff, tags, lines)...)
 	s.needs = r.Boundary
-	d := decision{first: []step{s}, notes: r.longSubjects()}
+	d := decision{steps: []step{s}, notes: r.longSubjects()}
 	if err := d.addPolicy(r, &roleState{}); err != nil {
 		return decision{}, fmt.Errorf("permissions policy of role %s: %w", r.Name, err)
 	}
-	d.first = append(d.first, r.attachSteps(nil)...)
+	d.steps = append(d.steps, r.attachSteps(nil)...)
 	return d, nil
 }
 
@@ -357,33 +335,34 @@ func (d *decision) addTrust(t Trust, r Role, have *roleState) error {
 	for _, line := range extra {
 		d.extra = append(d.extra, fmt.Sprintf("role %s has a statement in its trust policy that nobody asked for, and that stays: %s", r.Name, line))
 	}
-	t.Audiences = d.keepAudiences(t, r, have.trust.Audiences(t.policy()))
-	others := minus(have.trust.Subjects(t.policy()), r.Subjects)
-	change := have.trust.With
-	if r.Shared {
-		change = have.trust.Including
-		for _, s := range others {
+	t.Audiences = d.audiences(t, r, have.trust.Audiences(t.policy()))
+	var want iampolicy.Document
+	var diff []string
+	if r.Prune {
+		for _, s := range minus(have.trust.Subjects(t.policy()), r.Subjects) {
+			d.warnings = append(d.warnings, fmt.Sprintf("role %s no longer trusts %s", r.Name, s))
+		}
+		want, diff = have.trust.With(t.policy(), r.Subjects)
+	} else {
+		want, diff, extra = have.trust.Including(t.policy(), r.Subjects)
+		for _, s := range minus(have.trust.Subjects(t.policy()), r.Subjects) {
 			d.extra = append(d.extra, fmt.Sprintf("role %s trusts %s too, which nobody asked for; --prune takes it away", r.Name, s))
 		}
-		others = nil
+		for _, line := range extra {
+			d.extra = append(d.extra, fmt.Sprintf("role %s has another statement for the provider in its trust policy; --prune takes it away: %s",
+				r.Name, line))
+		}
 	}
-	want, diff := change(t.policy(), r.Subjects)
 	if len(diff) == 0 {
 		return nil
 	}
-	text, err := want.Fit(t.limit())
-	if err != nil {
-		return err
-	}
-	for _, s := range others {
-		d.warnings = append(d.warnings, fmt.Sprintf("role %s no longer trusts %s", r.Name, s))
-	}
-	d.first = append(d.first, trustStep(r.Name, text, diff))
-	return nil
+	s, err := trustStep(r.Name, want, t.limit(), diff)
+	d.steps = append(d.steps, s)
+	return err
 }
 
-// keepAudiences returns the audiences for the statement, and adds notes about those that it loses or keeps.
-func (d *decision) keepAudiences(t Trust, r Role, has []string) []string {
+// audiences returns the audiences for the statement, and adds lines about those that it loses or keeps.
+func (d *decision) audiences(t Trust, r Role, has []string) []string {
 	lost, added := minus(has, t.Audiences), minus(t.Audiences, has)
 	switch {
 	case len(has) == 0 || len(lost)+len(added) == 0:
@@ -394,13 +373,17 @@ func (d *decision) keepAudiences(t Trust, r Role, has []string) []string {
 		return has
 	}
 	for _, a := range lost {
-		d.notes = append(d.notes, fmt.Sprintf("role %s takes no tokens for the audience %s any more", r.Name, a))
+		if r.Prune {
+			d.warnings = append(d.warnings, fmt.Sprintf("role %s takes no tokens for the audience %s any more", r.Name, a))
+			continue
+		}
+		d.extra = append(d.extra, fmt.Sprintf("role %s takes tokens for the audience %s too, which nobody asked for; --prune takes it away",
+			r.Name, a))
 	}
 	return t.Audiences
 }
 
-// addPolicy puts additions first and removals later. When both are wanted and do not fit into one document, the whole
-// change is made later, in one call.
+// addPolicy plans one call that puts the policy: with Prune as it is wanted, else with what the role has beside that.
 func (d *decision) addPolicy(r Role, have *roleState) error {
 	if r.Policy == nil {
 		return nil
@@ -413,43 +396,27 @@ func (d *decision) addPolicy(r Role, have *roleState) error {
 	if have.policy != nil {
 		was = *have.policy
 	}
-	ch, err := iampolicy.Compare(was, want)
+	compare := iampolicy.Extend
+	if r.Prune {
+		compare = iampolicy.Replace
+	}
+	ch, err := compare(was, want)
 	if err != nil {
-		return err
+		return problem(NeedsPrune, "%w", err)
 	}
-	if r.Keep && len(ch.Late.Diff) > 0 {
-		return d.addOnly(r, ch)
+	for _, g := range ch.Kept {
+		d.extra = append(d.extra, fmt.Sprintf("role %s keeps a permission that nobody asked for; --prune takes it away: %s", r.Name, g))
 	}
-	for _, g := range ch.Lost {
-		d.lost = append(d.lost, fmt.Sprintf("role %s loses a permission: %s", r.Name, g))
-	}
-	steps := []*[]step{&d.first, &d.later}
-	for i, w := range []iampolicy.Write{ch.Early, ch.Late} {
-		if len(w.Diff) > 0 {
-			*steps[i] = append(*steps[i], policyStep(r.Name, w))
+	if r.Prune {
+		for _, g := range ch.Lost {
+			d.warnings = append(d.warnings, fmt.Sprintf("role %s loses a permission: %s", r.Name, g))
 		}
 	}
-	return nil
-}
-
-// addOnly plans the additions alone.
-func (d *decision) addOnly(r Role, ch iampolicy.Change) error {
-	if ch.Whole {
-		return problem(PolicyMixes, "what it needs more cannot be added without taking something away: both do not fit into one policy, "+
-			"or a Deny changes")
-	}
-	for _, g := range ch.Lost {
-		d.extra = append(d.extra, fmt.Sprintf("role %s keeps a permission that no request asks for: %s", r.Name, g))
-	}
-	if len(ch.Early.Diff) > 0 {
-		d.first = append(d.first, policyStep(r.Name, ch.Early))
+	if len(ch.Diff) > 0 {
+		in := &iam.PutRolePolicyInput{RoleName: aws.String(r.Name), PolicyName: aws.String(r.Name), PolicyDocument: aws.String(ch.Text)}
+		d.steps = append(d.steps, newStep((*iam.Client).PutRolePolicy, in, ccoctl.RolePolicyUpdated(r.Name), ch.Diff...))
 	}
 	return nil
-}
-
-func policyStep(role string, w iampolicy.Write) step {
-	in := &iam.PutRolePolicyInput{RoleName: aws.String(role), PolicyName: aws.String(role), PolicyDocument: aws.String(w.Text)}
-	return newStep((*iam.Client).PutRolePolicy, in, ccoctl.RolePolicyUpdated(role), w.Diff...)
 }
 
 func (r Role) attachSteps(attached []string) []step {

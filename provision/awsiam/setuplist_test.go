@@ -11,6 +11,7 @@ import (
 
 // TestSetUpList: the README of issuer/verify is made from this list.
 func TestSetUpList(t *testing.T) {
+	t.Parallel()
 	var b strings.Builder
 	for _, u := range awsSetUps() {
 		fmt.Fprintf(&b, "%s %s\n", u.code, u.name)

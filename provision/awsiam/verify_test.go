@@ -27,6 +27,8 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/iam"
 	"github.com/go-jose/go-jose/v4"
 
@@ -442,6 +444,7 @@ func (u awsSetUp) prepare(t *testing.T) (s *stage, token string) {
 // TestSetUps: the true cause comes first; what its finding says that AWS answers is what AWS answers; its repair, executed as
 // printed, makes it go.
 func TestSetUps(t *testing.T) {
+	t.Parallel()
 	for _, u := range awsSetUps() {
 		t.Run(u.name, func(t *testing.T) {
 			s, token := u.prepare(t)
@@ -487,6 +490,7 @@ func (s *stage) answers(t *testing.T, first finding.Finding, token string) {
 
 // A condition that nobody can judge is a warning until AWS refuses the token: then it is the cause, and the repair lets the token in.
 func TestRefusedForWhatIsUnclear(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, nil)
 	trusting(statement("Allow", rightTrust+`,"IpAddress":{"aws:SourceIp":"192.0.2.0/24"}`))(t, s)
 	token := s.token(t)
@@ -507,6 +511,7 @@ func TestRefusedForWhatIsUnclear(t *testing.T) {
 
 // Every finding of a chain of faults goes by its repair, one after the other.
 func TestRepairsLeadToTheEnd(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, func(o *fakeaws.Options, _ *stage) { o.Roots = nil })
 	s.makeProvider(t, "https://old.example.com", "vault")
 	s.makeRole(t, "", strings.ReplaceAll(strings.Replace(statement("Allow", rightTrust), "ns:app", "ns:*", 1), provider, provider+"-old"))
@@ -526,6 +531,7 @@ func TestRepairsLeadToTheEnd(t *testing.T) {
 }
 
 func TestHealthyAccounts(t *testing.T) {
+	t.Parallel()
 	for name, set := range map[string]func(*testing.T, *stage){
 		"as keypost makes it": func(t *testing.T, s *stage) { s.right(t) },
 		"one of several statements": trusting(statement("Allow", strings.Replace(rightTrust, "ns:app", "ns:other", 1)), statement("Allow", rightTrust),
@@ -562,6 +568,7 @@ func TestHealthyAccounts(t *testing.T) {
 
 // Without a token, what no token can pass is found all the same.
 func TestWithoutToken(t *testing.T) {
+	t.Parallel()
 	sub := func(operator, sub string) string {
 		return statement("Allow", fmt.Sprintf(`%q:{"oidc.example.com/c1:sub":%q}`, operator, sub))
 	}
@@ -596,6 +603,7 @@ func TestWithoutToken(t *testing.T) {
 
 // What the caller may not read is a warning with the permission that is lacking, and with it the warning goes.
 func TestVerifyWithoutPermission(t *testing.T) {
+	t.Parallel()
 	const nothing = `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"iam:GetUser","Resource":"*"}]}`
 	lacking := map[string]string{}
 	s := newStage(t, func(o *fakeaws.Options, _ *stage) { o.Policy = nothing })
@@ -623,6 +631,7 @@ func TestVerifyWithoutPermission(t *testing.T) {
 }
 
 func TestVerifyOfAnotherAccount(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, nil)
 	s.role = "arn:aws:iam::210987654321:role/app"
 	got := s.look(t, s.token(t))
@@ -643,17 +652,17 @@ func TestVerifyOfAnotherAccount(t *testing.T) {
 }
 
 func TestVerifyOfAnAccountThatCannotBeAsked(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, nil)
 	s.OnCall(func(int, fakeaws.Call) {})
-	t.Setenv("AWS_SECRET_ACCESS_KEY", "wrong")
-	c, err := awsiam.Open(t.Context(), awsiam.Options{})
+	wrong := config.WithCredentialsProvider(credentials.NewStaticCredentialsProvider(fakeaws.AccessKeyID, "wrong", ""))
+	c, err := awsiam.Open(t.Context(), awsiam.Options{Config: append(s.Config(), wrong)})
 	check(t, err)
 	got, err := c.Verify(t.Context(), roleARN, webidentity.Attempt{Issuer: issuer})
 	if err != nil || len(got) != 1 || got[0].Code != "aws-unread" || got[0].Severity != finding.Fail || !strings.Contains(got[0].Evidence, "SignatureDoesNotMatch") {
 		t.Errorf("Verify = %+v, %v", got, err)
 	}
-	t.Setenv("AWS_ENDPOINT_URL_STS", "https://127.0.0.1:1")
-	c, err = awsiam.Open(t.Context(), awsiam.Options{})
+	c, err = awsiam.Open(t.Context(), awsiam.Options{Config: append(s.Config(), config.WithBaseEndpoint("https://127.0.0.1:1"))})
 	check(t, err)
 	got, err = c.Verify(t.Context(), roleARN, webidentity.Attempt{Issuer: issuer})
 	if err != nil || len(got) != 1 || got[0].Code != "aws-sts-unreachable" || !strings.Contains(got[0].Evidence, "connection refused") {
@@ -668,6 +677,7 @@ func TestVerifyOfAnAccountThatCannotBeAsked(t *testing.T) {
 
 // TestJudgeIsSTS: package iampolicy's judgement of a trust policy is what an STS, written by itself, makes of it.
 func TestJudgeIsSTS(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, nil)
 	s.right(t)
 	token := s.token(t)

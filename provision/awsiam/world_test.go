@@ -43,11 +43,7 @@ func ignore(plan.Action, []string, error) {}
 func newWorld(t *testing.T, o fakeaws.Options) *world {
 	t.Helper()
 	s := fakeaws.Start(t, o)
-	for _, v := range s.Env() {
-		name, value, _ := strings.Cut(v, "=")
-		t.Setenv(name, value)
-	}
-	c, err := awsiam.Open(t.Context(), awsiam.Options{Consistency: 20 * time.Second})
+	c, err := awsiam.Open(t.Context(), awsiam.Options{Consistency: 20 * time.Second, Config: s.Config()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +51,7 @@ func newWorld(t *testing.T, o fakeaws.Options) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg, err := config.LoadDefaultConfig(t.Context())
+	cfg, err := config.LoadDefaultConfig(t.Context(), s.Config()...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -253,7 +253,7 @@ func TestAnEmptyAnswerIsNoIdentity(t *testing.T) {
 				rewrite(t, resp, func(string) string { return answer })
 			}
 		}}
-		if _, err := azure.CreateIdentity(t.Context(), o); err == nil || !strings.Contains(err.Error(), "without the managed identity loki") {
+		if _, err := azure.CreateIdentity(t.Context(), o); err == nil || !strings.Contains(err.Error(), `managed identity loki has the principal ID ""`) {
 			t.Errorf("%q: %v", answer, err)
 		}
 	}

@@ -189,21 +189,17 @@ func (c *client) putAssignment(ctx context.Context, a assignmentState) error {
 	}
 	kind := armauthorization.PrincipalTypeServicePrincipal
 	const action = "Microsoft.Authorization/roleAssignments/write"
-	made, err := arm.Send(ctx, c.Client, action, func(ctx context.Context) (armauthorization.RoleAssignmentsClientCreateResponse, error) {
+	_, err := arm.Send(ctx, c.Client, action, func(ctx context.Context) (armauthorization.RoleAssignmentsClientCreateResponse, error) {
 		return c.Assignments.Create(ctx, strings.TrimPrefix(a.scope, "/"), assignmentName(a), armauthorization.RoleAssignmentCreateParameters{
 			Properties: &armauthorization.RoleAssignmentProperties{RoleDefinitionID: &a.role, PrincipalID: &a.principal, PrincipalType: &kind}}, nil)
 	})
-	if err == nil && stateOfAssignment(made.RoleAssignment).key() != a.key() {
-		err = arm.Without(action, fmt.Sprintf("the assignment of the role %s to principal %s at %s", c.roleName(a.role), a.principal, a.scope))
-	}
 	return err
 }
 
 // taking says what becomes of assignments that nobody asked for.
 type taking struct {
 	scopes []string // of the installation
-	all    bool     // they are taken away
-	none   bool     // they are to be kept
+	prune  bool     // they are taken away
 }
 
 // surplus returns the assignments of an identity that nobody asked for: those to be taken away, or a line for each that stays. A run
@@ -215,15 +211,11 @@ func (c *client) surplus(i identity, have []assignmentState, t taking) (lost []a
 		if binds(wanted, a) || !c.within(a.scope) || !contains(t.scopes, a.scope) && !a.ours() {
 			continue
 		}
-		if t.all && !t.none {
+		if t.prune {
 			lost = append(lost, a)
 			continue
 		}
-		line := fmt.Sprintf("identity %s has the role %s at %s, which nobody asked for", i.name, c.roleName(a.role), a.scope)
-		if !t.none {
-			line += "; --prune takes it away"
-		}
-		extra = append(extra, line)
+		extra = append(extra, fmt.Sprintf("identity %s has the role %s at %s, which nobody asked for; --prune takes it away", i.name, c.roleName(a.role), a.scope))
 	}
 	return lost, extra
 }

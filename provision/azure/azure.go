@@ -49,8 +49,7 @@ type Options struct {
 	Usual    bool              // Audience is a default, and federated credentials that exist may have another
 	Tags     map[string]string // for all that is made, beside the owner's
 	Adopt    bool              // take over what is not tagged as ours, and identities that trust another issuer; trust one that is unknown to the store
-	Prune    bool              // delete identities whose CredentialsRequest is gone, and assignments that this run does not ask for
-	Keep     bool              // delete no assignment
+	Prune    bool              // take away what this run does not ask for; without it a run only adds
 	Drop     []string          // issuer URLs that an identity for workloads takes no tokens of any more
 	Parallel int               // how many things are changed at once; 0 for the usual number
 }

@@ -52,7 +52,7 @@ func Create(ctx context.Context, o CreateOptions) (Created, error) {
 	}
 	all := Created{Created: made, Tenant: c.tenantID(), Identities: len(c.set.identities), Secrets: len(c.set.requests)}
 	if c.wanted {
-		c.Line("Made for %s in subscription %s: key set %s, %s, %s", o.Name, o.Subscription, made.KeySet.Name(),
+		c.Line("%s %s in subscription %s: key set %s, %s, %s", made.Title(), o.Name, o.Subscription, made.KeySet.Name(),
 			text.Count(all.Identities, "managed identity", "managed identities"), text.Count(all.Secrets, "Secret", "Secrets"))
 	}
 	return all, nil
@@ -147,8 +147,9 @@ type IdentitiesOptions struct {
 
 // IdentitiesCreated is what [CreateIdentities] made.
 type IdentitiesCreated struct {
-	Preview *plan.Preview // with mode Preview; Secrets is empty then
+	Preview *plan.Preview // with mode Preview; nothing else is set then
 	Secrets []install.Secret
+	AllNew  bool // none of the identities was there before
 }
 
 // CreateIdentities makes the identities that a release's CredentialsRequests ask for, and the Secrets that name them. Existing
@@ -188,12 +189,9 @@ func CreateIdentities(ctx context.Context, o IdentitiesOptions) (IdentitiesCreat
 		return IdentitiesCreated{Preview: preview}, err
 	}
 	files := r.secrets(set)
-	if err := r.WriteFiles(files...); err != nil {
-		return IdentitiesCreated{}, err
-	}
-	var made IdentitiesCreated
+	made := IdentitiesCreated{AllNew: p.Creates(identityThing) == len(set.identities)}
 	for i, q := range set.requests {
-		made.Secrets = append(made.Secrets, install.Secret{Namespace: q.SecretNamespace, File: r.Path(files[i].Name)})
+		made.Secrets = append(made.Secrets, r.Secret(q.SecretNamespace, files[i]))
 	}
-	return made, nil
+	return made, r.WriteFiles(files...)
 }

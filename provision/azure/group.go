@@ -70,13 +70,10 @@ func (c *client) groupSteps(h home, have *groupState) ([]cloud.Step, error) {
 		return []cloud.Step{{Key: "put", Line: "Created resource group " + id, Diff: append([]string{"+ region " + h.location}, diff...),
 			Call: func(ctx context.Context) (cloud.Answer, error) {
 				const action = "Microsoft.Resources/subscriptions/resourceGroups/write"
-				made, err := arm.Send(ctx, c.Client, action,
+				_, err := arm.Send(ctx, c.Client, action,
 					func(ctx context.Context) (armresources.ResourceGroupsClientCreateOrUpdateResponse, error) {
 						return c.Groups.CreateOrUpdate(ctx, h.group, armresources.ResourceGroup{Location: &h.location, Tags: arm.Pointers(want)}, nil)
 					})
-				if err == nil && !sameName(arm.Deref(made.ID), id) {
-					err = arm.Without(action, "the resource group "+h.group)
-				}
 				return arm.Answer(err)
 			}}}, nil
 	}

@@ -110,7 +110,7 @@ type home struct {
 	group, location string
 	owner           owner
 	tags            map[string]string // beside the owner's
-	adopt           bool
+	adopt, prune    bool
 }
 
 // planIdentity plans to make an identity, or to tag it.
@@ -139,9 +139,6 @@ func (c *client) identitySteps(h home, name string, have *identityState) ([]clou
 				return arm.Answer(err)
 			}
 			made := stateOf(i.Identity)
-			if !sameName(made.name, name) {
-				return cloud.Refused, arm.Without(action, "the "+identityThing+" "+name)
-			}
 			made.name = name
 			if err := c.check(made); err != nil {
 				return cloud.Refused, err

@@ -153,7 +153,7 @@ func (r *run) planMove(ctx context.Context, old string) (plan.Plan, error) {
 			unmoved = append(unmoved, fmt.Sprintf("identity %s takes tokens of neither %s nor %s, and is not moved", m.name, old, r.IssuerURL))
 		}
 		missing := func(have []credential) ([]cloud.Step, error) {
-			about, err := compare(have, second(have, old, r.IssuerURL))
+			about, err := r.compare(have, second(have, old, r.IssuerURL), false)
 			if err != nil {
 				return nil, fmt.Errorf("%s %s: %w", identityThing, m.name, err)
 			}

@@ -226,39 +226,37 @@ func TestScopeThatNobodyAsksForAnyMore(t *testing.T) {
 	w.Reported()
 	o.DNSGroup = ""
 	for _, tt := range []struct {
-		name        string
-		prune, keep bool
-		mode        install.Mode
-		says        string
+		name  string
+		prune bool
+		mode  install.Mode
 	}{
 		{name: "shown", mode: install.Preview},
-		{name: "left alone", says: "; --prune takes it away"},
-		{name: "to be kept", keep: true},
+		{name: "left alone"},
 		{name: "shown that it goes", prune: true, mode: install.Preview},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			o.Prune, o.Keep, o.Mode = tt.prune, tt.keep, tt.mode
+			o.Prune, o.Mode = tt.prune, tt.mode
 			shown, err := azure.CreateIdentities(t.Context(), o)
 			must(t, err)
-			line := "identity prod-a-ns-openshift-ingress-azure-creds has the role prod-a-ns-openshift-ingress-azure-creds at " + scope("dns") + ", which nobody asked for"
+			line := "identity prod-a-ns-openshift-ingress-azure-creds has the role prod-a-ns-openshift-ingress-azure-creds at " + scope("dns") + ", which nobody asked for; --prune takes it away"
 			switch said := w.Reported(); {
 			case tt.prune:
 				if v := shown.Preview; len(v.Changes) != 1 || len(v.Warnings) != 1 || len(v.Extra) != 0 || !strings.HasPrefix(v.Changes[0].Diff[0], "- role ") {
 					t.Errorf("shown %+v", v)
 				}
 			case tt.mode == install.Preview:
-				if v := shown.Preview; len(v.Changes) != 0 || len(v.Extra) != 1 || !strings.EqualFold(v.Extra[0], line+"; --prune takes it away") || v.Empty() {
+				if v := shown.Preview; len(v.Changes) != 0 || len(v.Extra) != 1 || !strings.EqualFold(v.Extra[0], line) || v.Empty() {
 					t.Errorf("shown %+v", v)
 				}
-			case !strings.Contains(strings.ToLower(said), strings.ToLower("warning "+line+tt.says+"\n")):
-				t.Errorf("it lacks %q:\n%s", line+tt.says, said)
+			case !strings.Contains(strings.ToLower(said), strings.ToLower("warning "+line+"\n")):
+				t.Errorf("it lacks %q:\n%s", line, said)
 			}
 			if wrote := w.writes(); len(wrote) > 0 {
 				t.Errorf("it wrote %q", wrote)
 			}
 		})
 	}
-	o.Prune, o.Keep, o.Mode = true, false, install.Apply
+	o.Prune, o.Mode = true, install.Apply
 	_, err = azure.CreateIdentities(t.Context(), o)
 	must(t, err)
 	if s := w.State(); len(s.Assignments) != before-1 || !slices.ContainsFunc(s.Assignments, func(a fakeazure.Assignment) bool { return strings.EqualFold(a.Scope, scope("logs")) }) ||
@@ -279,8 +277,8 @@ func TestAudienceThatIsNotAskedFor(t *testing.T) {
 	shown, err := azure.CreateIdentities(t.Context(), o)
 	must(t, err)
 	scene.Held(t, strings.Join(shown.Preview.Extra, "\n"), "identity prod-a-ns-registry-creds takes tokens of system:serviceaccount:ns-registry:registry for the audience "+
-		"api://AzureADTokenExchange, and not openshift; --audience openshift changes it")
-	o.Mode = install.Apply
+		"api://AzureADTokenExchange, and not openshift; --audience openshift --prune changes it")
+	o.Mode, o.Prune = install.Apply, true
 	_, err = azure.CreateIdentities(t.Context(), o)
 	must(t, err)
 	audiences := func() map[string]int {
@@ -293,11 +291,13 @@ func TestAudienceThatIsNotAskedFor(t *testing.T) {
 	if got := audiences(); got["api://AzureADTokenExchange"] != 4 || got["openshift"] != 1 {
 		t.Errorf("audiences %v", got)
 	}
-	o.Usual = false
-	_, err = azure.CreateIdentities(t.Context(), o)
-	must(t, err)
-	if got := audiences(); got["openshift"] != 5 {
-		t.Errorf("audiences %v", got)
+	for _, prune := range []bool{false, true} {
+		o.Usual, o.Prune = false, prune
+		_, err = azure.CreateIdentities(t.Context(), o)
+		must(t, err)
+		if got := audiences(); (got["openshift"] == 5) != prune {
+			t.Errorf("prune %v: audiences %v", prune, got)
+		}
 	}
 }
 

@@ -125,7 +125,7 @@ func present(list []string) []string {
 
 // home is where the run's identities are.
 func (r *run) home() home {
-	return home{group: r.o.OIDCGroup, location: r.o.Region, owner: r.owner, tags: r.o.Tags, adopt: r.o.Adopt}
+	return home{group: r.o.OIDCGroup, location: r.o.Region, owner: r.owner, tags: r.o.Tags, adopt: r.o.Adopt, prune: r.o.Prune}
 }
 
 // planGroups plans both resource groups. With ccoctl the first is made with the issuer's storage; here nobody else makes it.
@@ -200,7 +200,7 @@ func (r *run) planIdentities(w *world, wanted []identity) (plan.Plan, error) {
 			return plan.Plan{}, err
 		}
 		for _, p := range []plan.Plan{identity, role} {
-			all.Notes = append(all.Notes, p.Notes...)
+			all.Notes, all.Extra = append(all.Notes, p.Notes...), append(all.Extra, p.Extra...)
 			for _, s := range p.Stages {
 				made = append(made, s...)
 			}
@@ -262,7 +262,7 @@ func (r *run) foundCredentials(i identity, about comparison) []string {
 
 // taking says which assignments of the run's identities may be taken away.
 func (r *run) taking() taking {
-	t := taking{all: r.o.Prune, none: r.o.Keep}
+	t := taking{prune: r.o.Prune}
 	for _, g := range present([]string{r.o.InstallGroup, r.o.DNSGroup, r.o.NetworkGroup}) {
 		t.scopes = append(t.scopes, r.o.groupID(g))
 	}
@@ -282,7 +282,7 @@ func (r *run) planSurplus(ctx context.Context, w *world, wanted []identity) (pla
 	}
 	var p plan.Plan
 	for _, s := range gone {
-		if r.Mode == install.Preview && shared("", s.tags) == "" {
+		if shared("", s.tags) == "" {
 			p.Extra = append(p.Extra, fmt.Sprintf("managed identity %s of %s is there, and nobody asked for it; --prune deletes it", s.name, r.Name))
 		}
 	}

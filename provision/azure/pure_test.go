@@ -93,9 +93,9 @@ func TestSurplusAssignments(t *testing.T) {
 		}
 		t.Run(fmt.Sprint(tt.scope, tt.made), func(t *testing.T) {
 			scopes := []string{"/subscriptions/" + s + "/resourceGroups/a"}
-			for _, q := range []taking{{scopes: scopes, all: true}, {scopes: scopes}, {scopes: scopes, all: true, none: true}} {
+			for _, q := range []taking{{scopes: scopes, prune: true}, {scopes: scopes}} {
 				lost, extra := c.surplus(identity{name: "i"}, []assignmentState{a}, q)
-				if goes := tt.goes && q.all && !q.none; (len(lost) == 1) != goes || (len(extra) == 1) != (tt.goes && !goes) {
+				if goes := tt.goes && q.prune; (len(lost) == 1) != goes || (len(extra) == 1) != (tt.goes && !goes) {
 					t.Errorf("%+v: lost %v, extra %q", q, lost, extra)
 				}
 			}
@@ -103,8 +103,9 @@ func TestSurplusAssignments(t *testing.T) {
 	}
 }
 
-// What is there leads to what is wanted: by issuer and subject, letter by letter.
+// What is there leads to what is wanted: by issuer and subject, letter by letter. Nothing goes unless it is to be pruned.
 func TestCompareCredentials(t *testing.T) {
+	t.Parallel()
 	c := func(name, issuer, subject, audience string) credential {
 		return credential{name, issuer, subject, audience}
 	}
@@ -112,56 +113,66 @@ func TestCompareCredentials(t *testing.T) {
 	for i := range 20 { // what Azure allows
 		full = append(full, c(fmt.Sprint("c", i), other, fmt.Sprint("s", i), "openshift"))
 	}
+	second := suffixed("a", "a "+ours+" s-a") + "=s-a"
 	for _, tt := range []struct {
-		name       string
-		have, want []credential
-		put        string // NAME=SUBJECT, with ! if something is replaced
-		remove     string
-		others     int
-		lost       string
-		err        string
+		name           string
+		have, want     []credential
+		put            string // NAME=SUBJECT
+		kept           string // what stays and nobody asked for, or what goes with Prune
+		others         int
+		lost           string // with Prune
+		audiences, err string // audiences that change with Prune, as put
 	}{
 		{name: "nothing", want: []credential{c("a", ours, "s-a", "openshift"), c("b", ours, "s-b", "openshift")}, put: "a=s-a b=s-b"},
 		{name: "all is there", have: []credential{c("a", ours, "s-a", "openshift")}, want: []credential{c("a", ours, "s-a", "openshift")}},
 		{name: "under another name", have: []credential{c("z", ours, "s-a", "openshift")}, want: []credential{c("a", ours, "s-a", "openshift")}},
-		{name: "another audience", have: []credential{c("z", ours, "s-a", "other")}, want: []credential{c("a", ours, "s-a", "openshift")}, put: "z=s-a!"},
+		{name: "another audience", have: []credential{c("z", ours, "s-a", "other")}, want: []credential{c("a", ours, "s-a", "openshift")}, audiences: "z=s-a"},
 		{name: "a subject in another letter case", have: []credential{c("a", ours, "S-A", "openshift")}, want: []credential{c("a", ours, "s-a", "openshift")},
-			put: "a=s-a!", lost: "S-A"},
-		{name: "a slash after the issuer", have: []credential{c("a", ours+"/", "s-a", "openshift")}, want: []credential{c("a", ours, "s-a", "openshift")}, put: "a=s-a!",
-			lost: "s-a of " + ours + "/"},
+			put: second, kept: "a", lost: "S-A"},
+		{name: "a slash after the issuer", have: []credential{c("a", ours+"/", "s-a", "openshift")}, want: []credential{c("a", ours, "s-a", "openshift")},
+			put: second, kept: "a", lost: "s-a of " + ours + "/"},
 		{name: "another issuer under the name stays", have: []credential{c("a", other, "s-a", "openshift")}, want: []credential{c("a", ours, "s-a", "openshift")},
-			put: suffixed("a", ours+" s-a") + "=s-a", others: 1},
+			put: second, others: 1},
+		{name: "another issuer under both names stays", have: []credential{c("a", other, "s-a", "openshift"), c(strings.TrimSuffix(second, "=s-a"), other, "s-b", "openshift")},
+			want: []credential{c("a", ours, "s-a", "openshift")}, put: suffixed(strings.TrimSuffix(second, "=s-a"), strings.TrimSuffix(second, "=s-a")+" "+ours+" s-a") + "=s-a", others: 1},
 		{name: "one that nobody wants", have: []credential{c("a", ours, "s-a", "openshift"), c("gone", ours, "s-gone", "openshift")},
-			want: []credential{c("a", ours, "s-a", "openshift")}, remove: "gone", lost: "s-gone"},
+			want: []credential{c("a", ours, "s-a", "openshift")}, kept: "gone", lost: "s-gone"},
 		{name: "the two under each other's names", have: []credential{c("a", ours, "s-b", "openshift"), c("b", ours, "s-a", "openshift")},
 			want: []credential{c("a", ours, "s-a", "openshift"), c("b", ours, "s-b", "openshift")}},
 		{name: "its name is that of another one that is wanted", have: []credential{c("a", ours, "s-b", "openshift")},
-			want: []credential{c("a", ours, "s-a", "openshift"), c("b", ours, "s-b", "openshift")}, put: suffixed("a", ours+" s-a") + "=s-a"},
+			want: []credential{c("a", ours, "s-a", "openshift"), c("b", ours, "s-b", "openshift")}, put: second},
 		{name: "as many as Azure allows", have: full[1:], want: []credential{c("a", ours, "s-a", "openshift")}, put: "a=s-a", others: 1},
-		{name: "as many, and one of them written anew", have: append(full[1:len(full):len(full)], c("a", ours+"/", "s-a", "openshift")),
-			want: []credential{c("a", ours, "s-a", "openshift")}, put: "a=s-a!", others: 1, lost: "s-a of " + ours + "/"},
 		{name: "more than Azure allows", have: full, want: []credential{c("a", ours, "s-a", "openshift")}, put: "a=s-a", others: 1, err: "21 federated credentials"},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			got, err := compare(tt.have, tt.want)
-			if (err != nil) != (tt.err != "") || err != nil && !strings.Contains(err.Error(), tt.err) {
-				t.Errorf("error %v", err)
-			}
-			var put, remove []string
-			for _, p := range got.put {
-				s := p.name + "=" + p.subject
-				if p.was != nil {
-					s += "!"
+		for _, prune := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, prune %v", tt.name, prune), func(t *testing.T) {
+				o := Options{Prune: prune}
+				o.IssuerURL = ours
+				got, err := newRun(o).compare(tt.have, tt.want, false)
+				if (err != nil) != (tt.err != "") || err != nil && !strings.Contains(err.Error(), tt.err) {
+					t.Errorf("error %v", err)
 				}
-				put = append(put, s)
-			}
-			for _, r := range got.remove {
-				remove = append(remove, r.name)
-			}
-			if p, r, l := strings.Join(put, " "), strings.Join(remove, " "), strings.Join(got.lost, " "); p != tt.put || r != tt.remove || l != tt.lost || len(got.others) != tt.others {
-				t.Errorf("put %q, remove %q, lost %q, others %q", p, r, l, got.others)
-			}
-		})
+				names := func(list []credential) string {
+					var all []string
+					for _, c := range list {
+						all = append(all, c.name)
+					}
+					return strings.Join(all, " ")
+				}
+				var put []string
+				for _, p := range got.put {
+					put = append(put, p.name+"="+p.subject)
+				}
+				wantPut, wantKept, wantGone, wantLost := tt.put, tt.kept, "", ""
+				if prune {
+					wantPut, wantKept, wantGone, wantLost = tt.put+tt.audiences, "", tt.kept, tt.lost
+				}
+				if p := strings.Join(put, " "); p != wantPut || names(got.kept) != wantKept || names(got.remove) != wantGone ||
+					strings.Join(got.lost, " ") != wantLost || len(got.others) != tt.others {
+					t.Errorf("put %q, kept %v, remove %v, lost %q, others %q", p, got.kept, got.remove, got.lost, got.others)
+				}
+			})
+		}
 	}
 }
 

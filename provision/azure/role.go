@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -139,6 +140,11 @@ func (c *client) planRole(h home, i identity, have *roleState) (plan.Plan, error
 		func(have *roleState) ([]cloud.Step, error) { return c.roleSteps(h, i, have) }}, have)
 	if have != nil {
 		p.Notes = []string{fmt.Sprintf("Found existing customRole %s %s", i.name, have.id)}
+		for _, a := range slices.Concat(minus(have.actions, i.actions), minus(have.dataActions, i.dataActions)) {
+			if !h.prune {
+				p.Extra = append(p.Extra, fmt.Sprintf("%s %s allows %s, which nobody asked for; --prune takes it away", roleThing, i.name, a))
+			}
+		}
 	}
 	return p, err
 }
@@ -159,6 +165,9 @@ func (c *client) roleSteps(h home, i identity, have *roleState) ([]cloud.Step, e
 	}
 	want.id, want.guid, want.name = have.id, have.guid, have.name
 	want.scopes = append(minus(have.scopes, want.scopes), want.scopes...)
+	if !h.prune {
+		want.actions, want.dataActions = distinct(slices.Concat(have.actions, i.actions)), distinct(slices.Concat(have.dataActions, i.dataActions))
+	}
 	diff := roleDiff(*have, want)
 	if len(diff) == 0 {
 		return nil, nil
@@ -195,14 +204,11 @@ func (c *client) putRole(r roleState, line string, diff []string) cloud.Step {
 	}}
 	return cloud.Step{Key: "put " + r.guid, Line: line, Diff: diff, Call: func(ctx context.Context) (cloud.Answer, error) {
 		const action = "Microsoft.Authorization/roleDefinitions/write"
-		put, err := arm.Send(ctx, c.Client, action, func(ctx context.Context) (armauthorization.RoleDefinitionsClientCreateOrUpdateResponse, error) {
+		_, err := arm.Send(ctx, c.Client, action, func(ctx context.Context) (armauthorization.RoleDefinitionsClientCreateOrUpdateResponse, error) {
 			return c.Definitions.CreateOrUpdate(ctx, c.scope(), r.guid, in, nil)
 		})
 		if arm.HasCode(err, "RoleDefinitionWithSameNameExists") { // or it was deleted a moment ago (OCPBUGS-63714)
 			return cloud.NotYet, problem(NameTaken, "another subscription of the tenant has a custom role %s, and such names are unique in a tenant (%w)", r.name, err)
-		}
-		if err == nil && !sameName(last(arm.Deref(put.ID)), r.guid) {
-			err = arm.Without(action, "the "+roleThing+" "+r.name)
 		}
 		return arm.Answer(err)
 	}}

@@ -147,12 +147,12 @@ func minus(list, other []string) []string {
 }
 
 // secrets returns the manifest of the Secret that each CredentialsRequest asks for. In a dry run the identities' client IDs are
-// not known.
+// not known, and the tenant is the one that was given.
 func (r *run) secrets(set identitySet) []ccoctl.File {
 	var files []ccoctl.File
 	for _, q := range set.requests {
 		s := ccoctl.AzureSecret{Namespace: q.SecretNamespace, Name: q.SecretName, TokenPath: q.CloudTokenPath,
-			Region: r.o.Region, SubscriptionID: r.o.Subscription}
+			Region: r.o.Region, SubscriptionID: r.o.Subscription, TenantID: r.tenantID()}
 		if q.HasIdentity() {
 			s.ClientID, s.TenantID, s.Region, s.SubscriptionID = q.Azure.ClientID, q.Azure.TenantID, q.Azure.Region, q.Azure.SubscriptionID
 		} else if made := r.client.known(identityName(r.Name, q.SecretNamespace, q.SecretName)); made != nil {

@@ -27,6 +27,7 @@ type API struct {
 	Name        string        // for messages: "IAM"
 	Consistency time.Duration // how long it may take to show what was written
 	CallTime    time.Duration // how long a call may take, with its retries
+	FirstPause  time.Duration // before it is looked at again; each later one is twice as long. Zero for 100 ms
 
 	// OnWait is called every 2 seconds for each call or change under way, from any goroutine, so that nothing is silent for long
 	// that makes one call after another. Whoever is told leaves out what comes soon after other news. It must not be nil.

@@ -1,6 +1,7 @@
 package cloud
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -115,7 +116,7 @@ func (a API) converge(ctx context.Context, first []Step, remaining Remaining) (l
 	defer cancel()
 	showing := showing{api: a}
 	defer showing.stop()
-	start, pause := time.Now(), firstPause
+	start, pause := time.Now(), cmp.Or(a.FirstPause, firstPause)
 	p := progress{answers: map[string]Answer{}}
 	pending, err := p.take(ctx, first)
 	if err != nil || len(first) > 0 && p.done(first) {

@@ -59,14 +59,11 @@ func CreateAccounts(ctx context.Context, o Options, q RequestedAccounts) (Accoun
 	}
 	set.emails = p.Emails
 	files := r.secrets(set)
-	if err := r.WriteFiles(files...); err != nil {
-		return AccountsCreated{}, err
-	}
 	var made AccountsCreated
 	for i, q := range set.requests {
-		made.Secrets = append(made.Secrets, install.Secret{Namespace: q.SecretNamespace, File: r.Path(files[i].Name)})
+		made.Secrets = append(made.Secrets, r.Secret(q.SecretNamespace, files[i]))
 	}
-	return made, nil
+	return made, r.WriteFiles(files...)
 }
 
 // checkProvider returns the issuer URL of the run's provider. It returns an error unless that is there, and the issuer's that is meant. It
@@ -116,7 +113,7 @@ func CreateWorkload(ctx context.Context, o WorkloadOptions) (WorkloadCreated, er
 	for _, a := range o.ServiceAccounts {
 		account.Subjects = append(account.Subjects, a.Subject())
 	}
-	wanted := iam.Wanted{Accounts: &iam.Accounts{Owner: iam.OwnedByKeypost(), Pool: o.PoolID, List: []iam.Account{account}, Adopt: o.Adopt, Shared: !o.Prune}}
+	wanted := iam.Wanted{Accounts: &iam.Accounts{Owner: iam.OwnedByKeypost(), Pool: o.PoolID, List: []iam.Account{account}, Adopt: o.Adopt, Prune: o.Prune}}
 	if err := wanted.Check(); err != nil {
 		return WorkloadCreated{}, err
 	}

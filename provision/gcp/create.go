@@ -57,7 +57,7 @@ func Create(ctx context.Context, o CreateOptions) (Created, error) {
 		created.Copy = c.copyParty()
 	}
 	if c.all {
-		c.Line("Made for %s in project %s: key set %s, workload identity provider %s, %s, %s", o.Name, c.project.ID, made.KeySet.Name(),
+		c.Line("%s %s in project %s: key set %s, workload identity provider %s, %s, %s", made.Title(), o.Name, c.project.ID, made.KeySet.Name(),
 			created.Provider, text.Count(created.Accounts, "service account", "service accounts"), text.Count(created.Secrets, "Secret", "Secrets"))
 	}
 	return created, nil

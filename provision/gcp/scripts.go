@@ -26,19 +26,31 @@ func post(path string, body []byte) string {
   %s`, text.Quoted(string(body)), text.Quoted("https://iam.googleapis.com/v1/"+path))
 }
 
+// await returns the commands that wait until what was just made is there: Google makes it in its own time.
+func await(path string) string {
+	return fmt.Sprintf(`n=0
+until printf 'header = "Authorization: Bearer %%s"\n' "$(gcloud auth print-access-token)" |
+  curl --config - --fail --silent %s | grep -q ACTIVE; do
+  n=$((n + 1))
+  [ "$n" -le 60 ] || { echo "it is not there after a minute" >&2; exit 1; }
+  sleep 1
+done`, text.Quoted("https://iam.googleapis.com/v1/"+path))
+}
+
 // poolScript returns the script that makes the pool.
 func (r *run) poolScript() ccoctl.File {
-	p := r.o.pool()
+	p, pools := r.o.pool(), fmt.Sprintf("projects/%s/locations/global/workloadIdentityPools", r.o.Project)
 	return script(ccoctl.GCPPoolScript, "to create workload identity pool",
-		post(fmt.Sprintf("projects/%s/locations/global/workloadIdentityPools?workloadIdentityPoolId=%s", r.o.Project, p.ID), p.CreateJSON()))
+		post(pools+"?workloadIdentityPoolId="+p.ID, p.CreateJSON()), await(pools+"/"+p.ID))
 }
 
 // providerScript returns the script that makes the provider.
 func (r *run) providerScript(jwks []byte) ccoctl.File {
 	p := r.o.provider(jwks, "")
-	path := fmt.Sprintf("projects/%s/locations/global/workloadIdentityPools/%s/providers?workloadIdentityPoolProviderId=%s", r.o.Project, p.Pool, p.ID)
+	providers := fmt.Sprintf("projects/%s/locations/global/workloadIdentityPools/%s/providers", r.o.Project, p.Pool)
 	body, _ := p.CreateJSON() // the keys to upload are one, and checked
-	return script(ccoctl.GCPProviderScript, "to create workload identity provider", post(path, body))
+	return script(ccoctl.GCPProviderScript, "to create workload identity provider",
+		post(providers+"?workloadIdentityPoolProviderId="+p.ID, body), await(providers+"/"+p.ID))
 }
 
 // accountFiles returns the scripts that make the accounts, numbered by their CredentialsRequests, and the Secrets to fill in.

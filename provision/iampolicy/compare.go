@@ -4,72 +4,67 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 )
 
-// Write is a policy to put. It is unnecessary if Diff is empty.
-type Write struct {
+// Change is a policy to put. It is unnecessary if Diff is empty.
+type Change struct {
 	Text string
 	Diff []string // "+ …" is added, "- …" is removed
+	Lost []string // by Replace: permissions that go, which are grants that go and denials that come
+	Kept []string // by Extend: what stays and is not asked for
 }
 
-// Change leads from one permissions policy to another in two writes: Early adds, Late takes away.
-type Change struct {
-	Early, Late Write
-	Lost        []string // permissions that Late takes away: grants that go, denials that come
-	Whole       bool     // Late makes the whole change, and Early is empty
-}
-
-// Compare returns the change from old to now. Between the two writes stands the union of both documents. If the union
-// exceeds the limit of inline policies, or the denials differ (then no order of two writes is better than one), Late makes the
-// whole change.
-func Compare(old, now Document) (Change, error) {
-	before, after := old.grants(), now.grants()
+// Replace returns the change from old to now.
+func Replace(old, now Document) (Change, error) {
+	gone, added := without(old.grants(), now.grants()), without(now.grants(), old.grants())
 	text, err := now.Fit(rolePolicyLength)
+	return Change{Text: text, Diff: diffLines(grantLines(gone), grantLines(added)), Lost: lost(gone, added)}, err
+}
+
+// Extend returns the change that adds to old what now has more. Nothing goes. The error reports that both do not fit into one
+// policy, or that now has a Deny which old does not: it would take away.
+func Extend(old, now Document) (Change, error) {
+	kept, more := without(old.grants(), now.grants()), without(now.grants(), old.grants())
+	if denials := sorted(grantLines(ofEffect("Deny", more))); len(denials) > 0 && !old.Empty() {
+		return Change{}, fmt.Errorf("it would get the statement %s, which takes permissions away", denials[0])
+	}
+	if len(kept) == 0 {
+		return Replace(old, now)
+	}
+	text, err := old.union(now).Fit(rolePolicyLength)
 	if err != nil {
-		return Change{}, err
+		return Change{}, fmt.Errorf("with what it has and what it needs, it %w", err)
 	}
-	whole := Change{Late: Write{text, diffLines(before, after)}, Lost: lost(before, after), Whole: true}
-	union, err := old.union(now).Fit(rolePolicyLength)
-	if err != nil || slices.ContainsFunc(whole.Late.Diff, func(l string) bool { return isDeny(l[len("+ "):]) }) {
-		return whole, nil
-	}
-	between := maps.Clone(before)
-	maps.Copy(between, after)
-	c := Change{Early: Write{union, diffLines(before, between)}, Late: Write{text, diffLines(between, after)}, Lost: whole.Lost}
-	if len(c.Late.Diff) == 0 {
-		c.Early.Text = text // the same permissions, as now writes them
-	}
-	return c, nil
+	return Change{Text: text, Diff: diffLines(nil, grantLines(more)), Kept: sorted(grantLines(kept))}, nil
 }
 
-func isDeny(grant string) bool { return strings.HasPrefix(grant, "Deny ") }
-
-// lost returns what is no longer permitted: an Allow that goes, a Deny that comes.
-func lost(before, after map[string]bool) []string {
-	allowed := func(line string) bool { return !isDeny(line) }
-	return slices.Concat(slices.DeleteFunc(minus(before, after), isDeny), slices.DeleteFunc(minus(after, before), allowed))
+// lost describes what is no longer permitted: an Allow that goes, a Deny that comes.
+func lost(gone, added map[grant]bool) []string {
+	return slices.Concat(sorted(grantLines(ofEffect("Allow", gone))), sorted(grantLines(ofEffect("Deny", added))))
 }
 
-// minus returns what a has and b lacks, sorted.
-func minus(a, b map[string]bool) []string {
-	var out []string
-	for k := range a {
-		if !b[k] {
-			out = append(out, k)
-		}
-	}
-	slices.Sort(out)
+func ofEffect(effect string, grants map[grant]bool) map[grant]bool {
+	out := maps.Clone(grants)
+	maps.DeleteFunc(out, func(g grant, _ bool) bool { return g.Effect != effect })
 	return out
 }
+
+// without returns what a has and b does not.
+func without[K comparable](a, b map[K]bool) map[K]bool {
+	out := maps.Clone(a)
+	maps.DeleteFunc(out, func(k K, _ bool) bool { return b[k] })
+	return out
+}
+
+func sorted(lines map[string]bool) []string { return slices.Sorted(maps.Keys(lines)) }
 
 // diffLines lists what goes, then what comes.
 func diffLines(before, after map[string]bool) []string {
 	var out []string
-	for _, l := range minus(before, after) {
+	for _, l := range sorted(without(before, after)) {
 		out = append(out, "- "+l)
 	}
-	for _, l := range minus(after, before) {
+	for _, l := range sorted(without(after, before)) {
 		out = append(out, "+ "+l)
 	}
 	return out
@@ -86,24 +81,4 @@ func (d Document) union(e Document) Document {
 		}
 	}
 	return out
-}
-
-// rolePolicyLength is how many characters all inline policies of a role may have together. No quota raises it.
-// Source: https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_iam-quotas.html
-const rolePolicyLength = 10240
-
-// CheckRolePolicy returns an error if IAM would refuse text as an inline policy of a role.
-func CheckRolePolicy(text string) error {
-	d, err := Parse(text)
-	if err != nil {
-		return err
-	}
-	text, err = d.Fit(rolePolicyLength)
-	if err != nil {
-		return fmt.Errorf("the permissions policy %w, and no quota raises that: put a part into a managed policy", err)
-	}
-	if i := strings.IndexFunc(text, func(c rune) bool { return c > 0xFF || c < 0x20 && !slices.Contains([]rune("\t\n\r"), c) }); i >= 0 {
-		return fmt.Errorf("the permissions policy holds %q at byte %d: AWS takes Latin-1 only", text[i:i+1], i)
-	}
-	return nil
 }

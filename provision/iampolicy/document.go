@@ -37,6 +37,7 @@ func Parse(text string) (Document, error) {
 		}
 		text = plain
 	}
+	var members map[string]json.RawMessage
 	var in struct {
 		Version   string          `json:"Version"`
 		ID        string          `json:"Id"`
@@ -44,6 +45,15 @@ func Parse(text string) (Document, error) {
 	}
 	if err := json.Unmarshal([]byte(text), &in); err != nil {
 		return Document{}, fmt.Errorf("the policy is not a JSON policy document: %w", err)
+	}
+	_ = json.Unmarshal([]byte(text), &members) // in is read from the same object
+	for name := range members {
+		if !slices.Contains([]string{"Version", "Id", "Statement"}, name) {
+			return Document{}, fmt.Errorf("the policy has the member %q: a policy has only Version, Id and Statement", name)
+		}
+	}
+	if !slices.Contains([]string{"", version, "2008-10-17"}, in.Version) {
+		return Document{}, fmt.Errorf("the policy has the version %q: write %s", in.Version, version)
 	}
 	list := []json.RawMessage{in.Statement} // IAM's grammar allows one without a list around it
 	if !bytes.HasPrefix(bytes.TrimSpace(in.Statement), []byte("{")) {
@@ -109,6 +119,7 @@ func asJSON(v any) []byte {
 // "true". Two statements of the same meaning are equal but for raw.
 type statement struct {
 	raw       json.RawMessage // as it was written
+	sid       string          // a label; no meaning
 	Effect    string
 	Elements  map[string][]string            // Action, NotAction, Resource, NotResource: values
 	Principal map[string][]string            // "Federated", "NotPrincipal AWS" …: values; "*" alone is {"": "*"}
@@ -126,29 +137,41 @@ func parseStatement(raw json.RawMessage) (statement, error) {
 			return statement{}, fmt.Errorf("%s of a statement: %w", name, err)
 		}
 	}
+	if s.Effect != "Allow" && s.Effect != "Deny" {
+		return statement{}, fmt.Errorf("the Effect of a statement is %q: write Allow or Deny", s.Effect)
+	}
+	for _, name := range []string{"Action", "Resource", "Principal"} {
+		if members[name] != nil && members["Not"+name] != nil {
+			return statement{}, fmt.Errorf("a statement has %s and Not%s: write one of them", name, name)
+		}
+	}
 	return s, nil
 }
 
 func (s *statement) add(name string, value json.RawMessage) error {
 	switch name {
-	case "Sid": // a label; no meaning
-		return nil
+	case "Sid":
+		return json.Unmarshal(value, &s.sid)
 	case "Effect":
 		return json.Unmarshal(value, &s.Effect)
 	case "Principal", "NotPrincipal":
 		return s.addPrincipal(strings.TrimSuffix(name, "Principal"), value)
 	case "Condition":
 		return s.addCondition(value)
+	case "Action", "NotAction", "Resource", "NotResource":
+		values, err := stringSet(value)
+		s.Elements[name] = values
+		return err
 	}
-	values, err := stringSet(value)
-	s.Elements[name] = values
-	return err
+	return errors.New("IAM's policies have no such member")
 }
 
 func (s *statement) addPrincipal(prefix string, value json.RawMessage) error {
 	var kinds map[string]json.RawMessage
-	if json.Unmarshal(value, &kinds) != nil {
-		kinds = map[string]json.RawMessage{"": value} // "*"
+	if string(value) == `"*"` {
+		kinds = map[string]json.RawMessage{"": value}
+	} else if err := json.Unmarshal(value, &kinds); err != nil {
+		return err
 	}
 	for kind, v := range kinds {
 		values, err := stringSet(v)

@@ -31,46 +31,50 @@ func TestComparePutsAdditionsBeforeRemovals(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name, old, now    string
-		early, late, lost int // lines
+		added, gone, lost int    // lines
+		extend            string // what Extend says instead of adding what is added and keeping what goes
 	}{
 		{name: "the same", old: ab, now: ab},
 		{name: "the same, said otherwise", old: ab, now: `{"Version":"2012-10-17","Statement":[
 			{"Resource":["*"],"Action":"s:B","Effect":"Allow"},{"Sid":"x","Effect":"Allow","Action":["s:A"],"Resource":["*","*"]}]}`},
-		{name: "one comes, one goes", old: ab, now: bc, early: 1, late: 1, lost: 1},
-		{name: "one comes", old: ab, now: strings.Replace(ab, `"s:B"`, `"s:B","s:C"`, 1), early: 1},
-		{name: "one goes", old: ab, now: strings.Replace(ab, `,"s:B"`, ``, 1), late: 1, lost: 1},
-		{name: "both do not fit together", old: big("s:A"), now: big("s:B"), late: 2, lost: 1},
-		{name: "a refusal comes: that is a loss", old: ab, now: deny("s:A"), late: 1, lost: 1},
-		{name: "a refusal goes: that is none", old: deny("s:A"), now: ab, late: 1},
-		{name: "a refusal changes: nothing is permitted in between that neither permits", old: deny("s:A"), now: strings.Replace(deny("s:B"),
-			`"s:B"]`, `"s:B","s:C"]`, 1),
-			late: 3, lost: 1},
+		{name: "one comes, one goes", old: ab, now: bc, added: 1, gone: 1, lost: 1},
+		{name: "one comes", old: ab, now: strings.Replace(ab, `"s:B"`, `"s:B","s:C"`, 1), added: 1},
+		{name: "one goes", old: ab, now: strings.Replace(ab, `,"s:B"`, ``, 1), gone: 1, lost: 1},
+		{name: "both do not fit together", old: big("s:A"), now: big("s:B"), added: 1, gone: 1, lost: 1, extend: "where AWS allows 10240"},
+		{name: "a refusal comes: that is a loss", old: ab, now: deny("s:A"), added: 1, lost: 1, extend: "takes permissions away"},
+		{name: "a refusal goes: that is none", old: deny("s:A"), now: ab, gone: 1},
+		{name: "a refusal changes", old: deny("s:A"), now: strings.Replace(deny("s:B"), `"s:B"]`, `"s:B","s:C"]`, 1), added: 2, gone: 1, lost: 1,
+			extend: "takes permissions away"},
 		{name: "two values are not one with a comma", old: strings.Replace(ab, `"*"}`, `"*","Condition":{"StringEquals":{"k":["a","b"]}}}`, 1),
-			now: strings.Replace(ab, `"*"}`, `"*","Condition":{"StringEquals":{"k":"a, b"}}}`, 1), early: 2, late: 2, lost: 2},
+			now: strings.Replace(ab, `"*"}`, `"*","Condition":{"StringEquals":{"k":"a, b"}}}`, 1), added: 1, gone: 1, lost: 1},
 		{name: "a condition is another permission", old: ab, now: strings.Replace(ab, `"*"}`, `"*","Condition":{"Bool":{"k":true}}}`, 1),
-			early: 2, late: 2, lost: 2},
+			added: 1, gone: 1, lost: 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			now := parsed(t, tt.now)
-			c, err := Compare(parsed(t, tt.old), now)
-			if err != nil {
-				t.Fatal(err)
+			old, now := parsed(t, tt.old), parsed(t, tt.now)
+			c, err := Replace(old, now)
+			if err != nil || len(c.Diff) != tt.added+tt.gone || len(c.Lost) != tt.lost {
+				t.Fatalf("Replace: %+v, %v", c, err)
 			}
-			if len(c.Early.Diff) != tt.early || len(c.Late.Diff) != tt.late || len(c.Lost) != tt.lost {
-				t.Errorf("early %q\nlate %q\nlost %q", c.Early.Diff, c.Late.Diff, c.Lost)
+			if again, err := Replace(parsed(t, c.Text), now); err != nil || len(again.Diff) > 0 {
+				t.Errorf("Replace again: %+v, %v", again, err)
 			}
-			last := tt.old
-			if tt.early > 0 {
-				last = c.Early.Text
-				if again, err := Compare(parsed(t, last), now); err != nil || len(again.Early.Diff) > 0 || len(again.Late.Diff) != tt.late {
-					t.Errorf("after the first write: %+v, %v", again, err)
+			e, err := Extend(old, now)
+			if tt.extend != "" {
+				if err == nil || !strings.Contains(err.Error(), tt.extend) {
+					t.Errorf("Extend: %+v, %v", e, err)
 				}
+				return
 			}
-			if tt.late > 0 {
-				last = c.Late.Text
+			if err != nil || len(e.Diff) != tt.added || len(e.Kept) != tt.gone || len(e.Lost) > 0 {
+				t.Fatalf("Extend: %+v, %v", e, err)
 			}
-			if again, err := Compare(parsed(t, last), now); err != nil || len(again.Early.Diff)+len(again.Late.Diff) > 0 {
-				t.Errorf("after both writes: %+v, %v", again, err)
+			both := parsed(t, e.Text).grants()
+			if missing := len(without(old.grants(), both)) + len(without(now.grants(), both)); missing > 0 {
+				t.Errorf("Extend lost %d grants", missing)
+			}
+			if again, err := Extend(parsed(t, e.Text), now); err != nil || len(again.Diff) > 0 {
+				t.Errorf("Extend again: %+v, %v", again, err)
 			}
 		})
 	}
@@ -83,17 +87,17 @@ func TestPoliciesAreComparedByMeaning(t *testing.T) {
 		statements := randomStatements(r)
 		text := rewrite(r, statements)
 		d := parsed(t, text)
-		c, err := Compare(d, parsed(t, rewrite(r, statements)))
-		if err != nil || len(c.Early.Diff)+len(c.Late.Diff)+len(c.Lost) > 0 {
+		c, err := Replace(d, parsed(t, rewrite(r, statements)))
+		if err != nil || len(c.Diff)+len(c.Lost) > 0 {
 			t.Fatalf("seed %d: %s differs from itself: %+v, %v", seed, text, c, err)
 		}
 		more := slices.Concat(statements, []plain{{"Allow", []string{"other:Action"}, []string{"*"}, nil}})
-		c, err = Compare(d, parsed(t, rewrite(r, more)))
-		if err != nil || !slices.Equal(c.Early.Diff, []string{"+ Allow other:Action on *"}) || len(c.Late.Diff)+len(c.Lost) > 0 {
+		c, err = Replace(d, parsed(t, rewrite(r, more)))
+		if err != nil || !slices.Equal(c.Diff, []string{"+ Allow other:Action on *"}) || len(c.Lost) > 0 {
 			t.Fatalf("seed %d: %+v, %v", seed, c, err)
 		}
-		c, err = Compare(parsed(t, rewrite(r, more)), d)
-		if err != nil || len(c.Early.Diff) > 0 || !slices.Equal(c.Late.Diff, []string{"- Allow other:Action on *"}) ||
+		c, err = Replace(parsed(t, rewrite(r, more)), d)
+		if err != nil || !slices.Equal(c.Diff, []string{"- Allow other:Action on *"}) ||
 			!slices.Equal(c.Lost, []string{"Allow other:Action on *"}) {
 			t.Fatalf("seed %d: %+v, %v", seed, c, err)
 		}
@@ -214,8 +218,16 @@ func FuzzParse(f *testing.F) {
 		if err != nil || again.String() != d.String() {
 			t.Fatalf("%q became %q, then %q: %v", text, d, again, err)
 		}
-		if c, err := Compare(d, again); err == nil && len(c.Early.Diff)+len(c.Late.Diff)+len(c.Lost) > 0 {
+		if c, err := Replace(d, again); err == nil && len(c.Diff)+len(c.Lost) > 0 {
 			t.Fatalf("%q differs from itself: %+v", text, c)
 		}
 	})
+}
+
+func TestALetterThatAWSDoesNotTakeIsNamedWhole(t *testing.T) {
+	t.Parallel()
+	err := CheckRolePolicy(`{"Version":"2012-10-17","Statement":{"Effect":"Allow","Action":"s3:*","Resource":"arn:aws:s3:::世"}}`, "aws")
+	if err == nil || !strings.Contains(err.Error(), "世") {
+		t.Errorf("got %v", err)
+	}
 }

@@ -228,10 +228,7 @@ func (t Test) Wildcard() bool {
 }
 
 // Line returns statement number n, from 1, for the reader.
-func (d Document) Line(n int) string {
-	s := d.statements[n-1]
-	return s.trustLine() + s.conditionLine()
-}
+func (d Document) Line(n int) string { return d.statements[n-1].trustLine() }
 
 // AsksFor returns the values that statements which let an identity's provider in ask of a claim, sorted, once each. Patterns
 // are not among them. None means that one of them takes any, or that there are no such statements.

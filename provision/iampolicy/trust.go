@@ -2,8 +2,6 @@ package iampolicy
 
 import (
 	"encoding/json"
-	"fmt"
-	"maps"
 	"slices"
 	"strings"
 )
@@ -127,30 +125,62 @@ func (d Document) With(t Trust, subjects []string) (with Document, diff []string
 	return d.put(d.split(t.ProviderARN), t, subjects)
 }
 
-// Including returns d as [Document.With] does, and no other subject loses its trust: those of our statement stay in it. A statement
-// about others that keypost did not write, or one of several that asks for other audiences, stays as it is, beside ours.
-func (d Document) Including(t Trust, subjects []string) (with Document, diff []string) {
-	alone := len(d.split(t.ProviderARN).ours) == 1
-	sp := d.splitBy(func(s statement) bool {
-		other := func(subject string) bool { return !slices.Contains(subjects, subject) }
-		about := Document{statements: []statement{s}}.Subjects(t)
-		return s.isOurs(t.ProviderARN) && (t.wrote(s, alone) || !slices.ContainsFunc(about, other))
-	})
+// Including returns d as [Document.With] does, and nothing goes: a statement of our form keeps its subjects and audiences. Where
+// there are several, those for t's audiences become one. Every other statement stays as it is, beside ours; extra describes
+// those for the same provider.
+func (d Document) Including(t Trust, subjects []string) (with Document, diff, extra []string) {
+	if one := d.splitBy(t.wrote).ours; len(one) == 1 {
+		t.Audiences = slices.Concat(t.Audiences, one[0].Condition["StringEquals"][HostPath(t.Issuer)+":aud"])
+	}
+	sp := d.splitBy(func(s statement) bool { return t.wrote(s) && t.takes(s) })
 	all := slices.Clone(subjects)
 	for _, s := range sp.ours {
 		all = append(all, s.Condition["StringEquals"][HostPath(t.Issuer)+":sub"]...)
 	}
-	return d.put(sp, t, all)
+	for _, s := range sp.foreign {
+		if s.isOurs(t.ProviderARN) {
+			extra = append(extra, s.trustLine())
+		}
+	}
+	with, diff = d.put(sp, t, all)
+	return with, diff, extra
 }
 
-// wrote reports whether a statement has the form of ours, for t's audiences or for any.
-func (t Trust) wrote(s statement, anyAudience bool) bool {
+// wrote reports whether a statement has the form of ours, for whichever audiences and subjects.
+func (t Trust) wrote(s statement) bool {
 	asked := s.Condition["StringEquals"]
-	was := t
-	if anyAudience {
-		was.Audiences = asked[HostPath(t.Issuer)+":aud"]
+	t.Audiences = asked[HostPath(t.Issuer)+":aud"]
+	return len(t.Audiences) > 0 && t.statement(asked[HostPath(t.Issuer)+":sub"]).key() == s.key()
+}
+
+// takes reports whether all audiences of a statement of our form are t's.
+func (t Trust) takes(s statement) bool {
+	asked := s.Condition["StringEquals"][HostPath(t.Issuer)+":aud"]
+	return !slices.ContainsFunc(asked, func(a string) bool { return !slices.Contains(t.Audiences, a) })
+}
+
+// Gone returns the first principal of a user or role that was deleted, and the number of its statement, from 1. In its place IAM
+// shows an ID, which no policy that is put may have.
+//
+// Source: https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_elements_principal.html
+func (d Document) Gone() (principal string, number int) {
+	for i, s := range d.statements {
+		for _, v := range s.Principal["AWS"] { // a trust policy may have no NotPrincipal
+			if strings.HasPrefix(v, "AROA") || strings.HasPrefix(v, "AIDA") {
+				return v, i + 1
+			}
+		}
 	}
-	return was.statement(asked[HostPath(t.Issuer)+":sub"]).key() == s.key()
+	return "", 0
+}
+
+// Beyond returns the statements, as JSON, that d has after those of old.
+func (d Document) Beyond(old Document) []string {
+	var out []string
+	for _, s := range d.statements[len(old.statements):] {
+		out = append(out, string(s.raw))
+	}
+	return out
 }
 
 // put returns d with our statement in the place of those that the split says are ours.
@@ -225,52 +255,15 @@ func (d Document) TrustsOnly(providerARN string) bool {
 	return d.Names(providerARN) && !slices.ContainsFunc(rest.statements, func(s statement) bool { return s.Effect == "Allow" })
 }
 
-// trustLines describes statements of a trust policy: whom they trust or deny, for which action unless it is that of our own
-// statements, and under which conditions each.
-func trustLines(statements []statement) map[string]bool {
-	out := map[string]bool{}
-	for _, s := range statements {
-		who := s.trustLine()
-		out[who] = true
-		for _, operator := range slices.Sorted(maps.Keys(s.Condition)) {
-			for key, values := range s.Condition[operator] {
-				for _, v := range values {
-					out[fmt.Sprintf("%s if %s %s %s", who, operator, key, v)] = true
-				}
-			}
-		}
-	}
-	return out
-}
-
-// trustLine describes whom a statement trusts or denies, and for which action unless it is that of our own statements.
-func (s statement) trustLine() string {
-	line := strings.ToLower(s.Effect)
-	if s.Effect == "Allow" {
-		line = "trust"
-	}
-	line += " " + strings.Join(s.principals(), ", ")
-	actions, not := s.Elements["Action"], s.Elements["NotAction"]
-	switch {
-	case len(actions) == 1 && strings.EqualFold(actions[0], assumeRole):
-		return line
-	case not != nil:
-		return line + " for all but " + join(not)
-	case len(actions) == 0:
-		return line
-	}
-	return line + " for " + join(actions)
-}
-
 // Others returns what a trust policy holds beside our statement for a provider: issuers are the principals of statements
 // for other issuers of the account, whose provider ARNs begin with providers; extra describes every other statement.
 func (d Document) Others(providerARN, providers string) (issuers, extra []string) {
 	for _, s := range d.split(providerARN).foreign {
 		if s.isOtherIssuer(providers) {
-			issuers = append(issuers, strings.Join(s.principals(), ", "))
+			issuers = append(issuers, s.principals())
 			continue
 		}
-		extra = append(extra, s.trustLine()+s.conditionLine())
+		extra = append(extra, s.trustLine())
 	}
 	slices.Sort(issuers)
 	slices.Sort(extra)

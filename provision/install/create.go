@@ -64,6 +64,15 @@ type Created struct {
 	Preview    *plan.Preview // with mode Preview; everything else is zero then
 	KeySet     keystore.KeySet
 	PrivateKey string // path; empty if the cluster's private key is elsewhere
+	Same       bool   // everything was there already, as it should be
+}
+
+// Title begins the last line of a run's log.
+func (c Created) Title() string {
+	if c.Same {
+		return "Already there for"
+	}
+	return "Made for"
 }
 
 // Create makes or reuses the cluster's key pair, publishes its public half under the issuer URL, waits until relying
@@ -104,6 +113,7 @@ func (r *Run) Create(ctx context.Context, o CreateOptions, cloud Cloud) (Created
 		}
 		c.set.Keys = []keystore.VerificationKey{c.keys.key}
 	}
+	fresh := !c.set.Found()
 	if err := c.publishKey(ctx); err != nil {
 		return Created{}, err
 	}
@@ -118,7 +128,7 @@ func (r *Run) Create(ctx context.Context, o CreateOptions, cloud Cloud) (Created
 	if err := c.Apply(ctx, p, o.Parallel); err != nil {
 		return Created{}, err
 	}
-	return Created{KeySet: c.set.Stored, PrivateKey: c.keys.private}, c.handOver()
+	return Created{KeySet: c.set.Stored, PrivateKey: c.keys.private, Same: !fresh && p.Empty()}, c.handOver()
 }
 
 // foresee asks the cloud, before anything is published and the wait for that, what it has of the installation. What it plans is

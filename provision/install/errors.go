@@ -40,7 +40,6 @@ const (
 	BadName                            // the installation's name cannot be that of a key set
 	Taken                              // the issuer URL or the name for its key set is not free
 	Withdrawn                          // the issuer URL belonged to a key set that was withdrawn
-	PerhapsTaken                       // a document that cannot be read may have the issuer URL
 	KeyNeeded                          // the issuer is published, and a key that is still to be generated would be trusted by nobody
 	NoKey                              // no public key is given, and none is stored under the issuer URL
 	OthersKey                          // another key set publishes the key, whose cluster could speak for this one

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"net/netip"
 	"slices"
 	"syscall"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/issuer"
+	"github.com/keypost/keypost/issuer/verify"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/observation"
 )
@@ -53,7 +55,7 @@ type verdict struct {
 //   - one look with all its rounds and another one after it, both complete, direct, and at the same addresses;
 //   - no sign of a shared cache in any answer of the run, nor in the policy: a cache keeps an answer 404;
 //   - clocks that agree: a cache that puts nothing else into a header hands out the Date of its origin;
-//   - no answer of the run without the keys: asking may have filled a cache that does not show itself;
+//   - no answer of the run without the keys that a cache may still have: asking may have filled one that does not show itself;
 //   - every replica was asked (see [evidence.unasked]);
 //   - a policy that takes one vantage for enough.
 func (e evidence) judge() verdict {
@@ -72,8 +74,12 @@ func (e evidence) judge() verdict {
 	if v.why = e.doubt(); v.why != "" {
 		return v
 	}
-	if n := len(e.looks); n < 2 || !e.looks[n-2].whole {
+	if before := len(e.looks) - 2; before < first || !e.looks[before].whole {
 		v.why, v.more = "it was not looked at for long enough", true
+		return v
+	}
+	if kept := e.kept(); kept.After(last.End) {
+		v.until, v.why = earlier(v.until, kept), "it was answered without the key before, and a cache may have kept that"
 		return v
 	}
 	v.until, v.evident = last.End, true
@@ -131,10 +137,8 @@ func (e evidence) doubt() string {
 			return "its addresses changed meanwhile"
 		case l.SharedCache != "":
 			return "a shared cache answered (" + l.SharedCache + ")"
-		case l.Answers > 0 && e.lacking(l) != "" || slices.ContainsFunc(failures(l), answered):
-			return "it was answered without the key before, and a cache may have kept that"
 		case !e.serves(l):
-			continue // nobody answered, so that there was nothing to keep
+			continue // see kept
 		case !l.Complete():
 			return l.Gaps[0]
 		case l.ClockAhead == nil || time.Duration(*l.ClockAhead).Abs() > clockTolerance:
@@ -142,6 +146,19 @@ func (e evidence) doubt() string {
 		}
 	}
 	return e.unasked(last)
+}
+
+// kept returns until when a cache may have an answer of the run without the keys: for as long as a 404 of keypostd's, or longer if the
+// answers of that look allow it. Zero if there was none.
+func (e evidence) kept() time.Time {
+	var until time.Time
+	for _, l := range e.looks {
+		missed := l.Answers > 0 && e.lacking(l) != "" || slices.ContainsFunc(failures(l), answered)
+		if at := l.End.Add(max(issuer.NotFoundMaxAge, l.LongestOfAll())); missed && at.After(until) {
+			until = at
+		}
+	}
+	return until
 }
 
 func failures(l sight) []error {
@@ -152,8 +169,12 @@ func failures(l sight) []error {
 	return all
 }
 
-// answered reports whether an address may have answered, if not as it should: anything but a connection that was not made.
+// answered reports whether an address may have answered what a cache keeps: anything but a connection that was not made, or a server's
+// own trouble.
 func answered(err error) bool {
+	if e, is := errors.AsType[*verify.StatusError](err); is {
+		return e.Status < http.StatusInternalServerError
+	}
 	e, is := errors.AsType[*net.OpError](err)
 	return !is || e.Op != "dial"
 }
@@ -202,15 +223,18 @@ func ownAddresses() []netip.Addr {
 	return all
 }
 
+// inDev is the longest wait for a publication in development.
+const inDev = 5 * time.Second
+
 // propagation returns how long after its publication an issuer may still be unknown somewhere: until every server has it,
 // and no cache has the answer that there is none. Nobody must be sent to the issuer before. In development there is one
-// server, which watches its directory, and no copy outlives max-age.
+// server, which watches its directory, and no cache.
 func propagation(s keystore.KeySet) time.Duration {
 	whole := keystore.Convergence + issuer.NotFoundMaxAge
 	if !s.Dev() {
 		return whole
 	}
-	return min(whole, s.Policy().Cache(keystore.DefaultCache()).MaxAge)
+	return min(inDev, s.Policy().Cache(keystore.DefaultCache()).MaxAge)
 }
 
 // propagated returns when every answer from before the publication has run out of every cache. The keys were first seen at

@@ -14,12 +14,15 @@
 package install
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"slices"
 	"time"
 
+	"github.com/keypost/keypost/internal/regular"
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/provision/ccoctl"
 	"github.com/keypost/keypost/provision/plan"
 )
 
@@ -203,6 +206,13 @@ func (a ServiceAccount) Subject() string { return Subject(a.Namespace, a.Name) }
 type Secret struct {
 	Namespace string `json:"namespace"`
 	File      string `json:"file"` // its path
+	Same      bool   `json:"-"`    // an earlier run wrote the same file
+}
+
+// Secret returns the Secret that a file has the manifest of, before the file is written.
+func (r *Run) Secret(namespace string, f ccoctl.File) Secret {
+	had, err := regular.Read(r.Path(f.Name), 1<<20)
+	return Secret{Namespace: namespace, File: r.Path(f.Name), Same: err == nil && bytes.Equal(had, f.Data)}
 }
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }

@@ -71,16 +71,14 @@ func (p *Publication) find(ctx context.Context, r keystore.Reader) error {
 		return nil
 	}
 	err = c.CheckFree(p.spec())
-	unread, isUnread := errors.AsType[*catalog.UnreadError](err)
+	_, isUnread := errors.AsType[*catalog.UnreadError](err)
 	switch {
 	case err == nil:
 		return p.checkOwn(c)
 	case errors.Is(err, catalog.ErrReuse):
 		return p.withdrawn(c, err)
-	case isUnread && unread.HasURL:
-		return fmt.Errorf("publish %s: %w", p.URL, err)
 	case isUnread:
-		return Refuse(PerhapsTaken, "publish %s: %w", p.URL, err)
+		return fmt.Errorf("publish %s: %w", p.URL, err)
 	}
 	return &Error{Problem: Taken, Free: freeName(c, p.Name, p.URL), Err: fmt.Errorf("publish %s under the name %q: %w", p.URL, p.Name, err)}
 }
@@ -199,6 +197,9 @@ func (r *Run) publish(ctx context.Context, p *Publication, check func(keystore.K
 	added, err := catalog.Add(ctx, st, p.spec(), catalog.AddOptions{Change: r.Store.Change()})
 	for _, n := range added.Unread {
 		r.Report(Event{Kind: UnreadKeySet, KeySet: n, Text: fmt.Sprintf("key set %q cannot be read", n)})
+	}
+	for _, e := range added.Doubts {
+		r.Warn("key set %q says that it revoked key %s, but its history does not show that it ever had the key; ask its owner", e.In, e.Key)
 	}
 	for _, s := range added.Shared {
 		r.Warn("key %s is also in key set %q: whoever signs with it can speak for both issuers", s.Key, s.In)

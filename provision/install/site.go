@@ -110,12 +110,15 @@ func (t site) lookThroughProxy(ctx context.Context) sight {
 // a commit, a pipeline, or a colleague.
 const patience = 6
 
-// settling is how long after a publication nobody asks for it: keypostd takes a fraction of a second to serve it, and who
-// asks sooner puts an answer 404 into the caches that there are.
+// settling is how long after a publication nobody asks for it: keypostd, which watches its directory, takes a second or two to serve it
+// on a busy machine, and who asks sooner puts an answer 404 into the caches that there are.
 const (
-	settling      = 2 * time.Second
+	settling      = 5 * time.Second
 	settlingInDev = 250 * time.Millisecond
 )
+
+// listed is how long a development server may take to read its directory.
+const listed = keystore.MaxPoll + 2*time.Second
 
 // awaitServed returns when the keys of p are served at every address of the site and no older answer is left anywhere.
 func (r *Run) awaitServed(ctx context.Context, t site, p *Publication) error {
@@ -222,7 +225,7 @@ func (e evidence) otherServer(l sight) bool {
 		}
 		since = before.Start
 	}
-	return plain || errors.Is(problem, http.ErrSchemeMismatch) || refused || e.inDir && l.End.Sub(since) > keystore.MaxPoll+settling
+	return plain || errors.Is(problem, http.ErrSchemeMismatch) || refused || e.inDir && l.End.Sub(since) > listed
 }
 
 // untrustedCA reports whether a look failed for the CA of a certificate, which no time cures.

@@ -76,6 +76,17 @@ func (p Plan) Len() int {
 	return n
 }
 
+// Creates returns how many things of a kind the plan makes.
+func (p Plan) Creates(thing string) int {
+	n := 0
+	for _, a := range slices.Concat(p.Stages...) {
+		if a.Verb == Create && a.Thing == thing {
+			n++
+		}
+	}
+	return n
+}
+
 // Then returns p followed by q.
 func (p Plan) Then(q Plan) Plan {
 	return Plan{

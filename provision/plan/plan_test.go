@@ -19,6 +19,11 @@ import (
 
 var errRefused = errors.New("AccessDenied")
 
+type refusal string
+
+func (r refusal) Error() string        { return string(r) }
+func (r refusal) Is(target error) bool { return target == errRefused }
+
 func action(name string, takes time.Duration, err error) plan.Action {
 	return plan.Action{Change: plan.Change{Verb: plan.Create, Thing: "role", Name: name}, Do: func(context.Context) ([]string, error) {
 		time.Sleep(takes)
@@ -38,6 +43,7 @@ func TestApplyDoesStageAfterStage(t *testing.T) {
 	second := time.Second
 	ok := func(name string, takes time.Duration) plan.Action { return action(name, takes, nil) }
 	bad := func(name string) plan.Action { return action(name, second, errRefused) }
+	badBy := func(name, why string) plan.Action { return action(name, second, refusal(why)) }
 	for _, tt := range []struct {
 		name  string
 		limit int
@@ -56,7 +62,10 @@ func TestApplyDoesStageAfterStage(t *testing.T) {
 		{name: "the rest of a failing stage is done, the next stage is not", limit: 1,
 			plan: []plan.Stage{{bad("a"), ok("b", second)}, {ok("c", second)}}, done: "b", takes: 2 * second, err: "create role a: AccessDenied"},
 		{name: "every failure is told, in the plan's order", limit: 4,
-			plan: []plan.Stage{{bad("a"), ok("b", second), bad("c")}}, done: "b", takes: second, err: "create role a: AccessDenied\ncreate role c: AccessDenied"},
+			plan: []plan.Stage{{bad("a"), ok("b", second), badBy("c", "Throttling")}}, done: "b", takes: second, err: "create role a: AccessDenied\ncreate role c: Throttling"},
+		{name: "what fails for one reason is told once", limit: 8,
+			plan:  []plan.Stage{{bad("c1-a"), badBy("c1-b", "no right to c1-b"), badBy("c1-c", "no right to c1-c"), bad("c1-d"), badBy("c1-e", "no right to c1-b")}},
+			takes: second, err: "create role c1-a and 1 more: AccessDenied\ncreate role c1-b and 1 more: no right to c1-b\ncreate role c1-e: no right to c1-b"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

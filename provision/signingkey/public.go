@@ -31,7 +31,7 @@ func derive(block *pem.Block) (key crypto.PublicKey, private bool, err error) {
 	case block.Headers["DEK-Info"] != "" || block.Type == "ENCRYPTED PRIVATE KEY":
 		return nil, true, errors.New("it is encrypted; give the public key instead (openssl pkey -in FILE -pubout)")
 	case block.Type == "OPENSSH PRIVATE KEY":
-		return nil, true, errors.New("it is an OpenSSH key; give its public half as PEM instead (ssh-keygen -e -m PKCS8 -f FILE)")
+		return nil, true, errors.New("it is an OpenSSH key, which no cluster signs with")
 	}
 	if signer := parsePrivate(block.Bytes); signer != nil {
 		return signer.Public(), true, nil

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/config"
+
 	"github.com/keypost/keypost/internal/devca"
 	"github.com/keypost/keypost/provision/aws"
 	"github.com/keypost/keypost/provision/azure"
@@ -40,7 +42,7 @@ func openAWS(_ *bench, p premises) (cloud, error) {
 	return cloud{record: &s.Record, close: func() { _ = ln.Close() }, create: func(ctx context.Context, oneByOne bool) error {
 		o := o
 		if oneByOne {
-			o.Transport = inTurn(http.DefaultTransport)
+			o.Config = append(o.Config, config.WithHTTPClient(&http.Client{Transport: inTurn(http.DefaultTransport)}))
 		}
 		_, err := aws.Create(ctx, o)
 		return err

@@ -108,8 +108,8 @@ func TestEveryAlertHasARunbook(t *testing.T) {
 			t.Errorf("%s is %s, but its runbook says critical: %v", name, severity, says)
 		}
 	}
-	if lines := strings.Count(string(text), "\n"); lines > 300 {
-		t.Errorf("README.md has %d lines; nobody reads more than 300", lines)
+	if lines := strings.Count(string(text), "\n"); lines > 320 {
+		t.Errorf("README.md has %d lines; nobody reads more than 320", lines)
 	}
 }
 

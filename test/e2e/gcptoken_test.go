@@ -274,7 +274,7 @@ func (s *federation) rotated(t *testing.T) {
 	s.keypost(t, "gcp", "sync-keys", s.b.name).ok(t)
 	s.expectAll(t, s.b, before, "")
 	s.expectAll(t, s.b, after, "")
-	s.step(t, "prod-b: promote of key "+kidOf(t, after))
+	s.step(t, "prod-b: promoted key "+kidOf(t, after))
 	s.keypost(t, "key", "retire", s.b.name, kidOf(t, before), "--why", "it signs no more").ok(t)
 	s.step(t, "prod-b: the rotation is complete")
 	s.expectAll(t, s.b, before, "") // Google has what it was given

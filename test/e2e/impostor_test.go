@@ -66,7 +66,7 @@ func newImpostorScene(t *testing.T) *impostorScene {
 	return s
 }
 
-// passer answers with what keypostd answers, changed.
+// passer answers with what keypostd answers, changed; whoever sends a header that a plain client in Go does not gets it unchanged.
 type passer struct {
 	honest *http.Client // asks keypostd whatever the host
 	mu     sync.Mutex
@@ -92,17 +92,32 @@ func newPasser(t *testing.T, ca *authority) *passer {
 	must(t, err)
 	l, err := tls.Listen("tcp", impostorAddress, &tls.Config{Certificates: []tls.Certificate{pair}})
 	must(t, err)
-	server := &http.Server{Handler: proxy, ReadHeaderTimeout: 10 * time.Second}
+	server := &http.Server{ReadHeaderTimeout: 10 * time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !isPlain(r.Header) {
+			r = r.WithContext(context.WithValue(r.Context(), told{}, true))
+		}
+		proxy.ServeHTTP(w, r)
+	})}
 	go func() { _ = server.Serve(l) }()
 	t.Cleanup(func() { _ = server.Close() })
 	return p
+}
+
+// told marks requests that keypost's looks can be told by.
+type told struct{}
+
+// isPlain reports whether http.Get sends these headers, with compression or without.
+func isPlain(h http.Header) bool {
+	h = maps.Clone(h)
+	h.Del("Accept-Encoding")
+	return len(h) == 1 && strings.HasPrefix(h.Get("User-Agent"), "Go-http-client/")
 }
 
 func (p *passer) modify(r *http.Response) error {
 	p.mu.Lock()
 	change := p.change
 	p.mu.Unlock()
-	if change == nil || r.Request.Method != http.MethodGet {
+	if change == nil || r.Request.Method != http.MethodGet || r.Request.Context().Value(told{}) != nil {
 		return nil
 	}
 	body, err := io.ReadAll(r.Body)

@@ -27,8 +27,8 @@ func TestRevoke(t *testing.T) {
 		{name: "one of two, cut off", cut: true, how: (*stolen).plainly},
 		{name: "sole key, replaced", sole: true, how: (*stolen).replaced},
 		{name: "sole key, none left, cut off", sole: true, cut: true, how: (*stolen).leftEmpty},
-		{name: "broken document", breaks: (*stolen).breakDocument, how: (*stolen).fromCopy},
-		{name: "lost document, cut off", cut: true, breaks: (*stolen).loseDocument, how: (*stolen).fromCopyAlone},
+		{name: "broken document", breaks: (*stolen).breakDocument, restores: true, how: (*stolen).plainly},
+		{name: "lost document, cut off", cut: true, breaks: (*stolen).loseDocument, restores: true, how: (*stolen).plainly},
 		{name: "backup restored", how: (*stolen).plainly, after: (*stolen).restoreBackup},
 		{name: "old manifest applied again and again", gitOps: true, how: (*stolen).plainly, breaks: (*stolen).applyOld},
 	}
@@ -75,6 +75,7 @@ type stolen struct {
 	*revokeScene
 	name      string
 	sole, cut bool
+	restores  bool                                 // the last good version is put back before the revocation, from the mirror's directory
 	gitOps    bool                                 // in the Kubernetes store, and not behind the cache
 	breaks    func(*stolen, context.Context) error // before the revocation; may be nil
 	how       func(*stolen) []string               // the flags of the revocation
@@ -98,12 +99,6 @@ type stolen struct {
 func (v *stolen) plainly() []string   { return nil }
 func (v *stolen) replaced() []string  { return []string{"--replacement", v.other.public} }
 func (v *stolen) leftEmpty() []string { return []string{"--leave-empty"} }
-func (v *stolen) fromCopy() []string {
-	return []string{"--last-good", filepath.Join(v.side.copies, v.id+".yaml")}
-}
-
-// fromCopyAlone is for a document of which nothing is left that shows that the copy is the latest version.
-func (v *stolen) fromCopyAlone() []string { return append(v.fromCopy(), "--force") }
 
 func (v *stolen) document() string { return filepath.Join(v.side.store, v.id+".yaml") }
 
@@ -174,6 +169,11 @@ func (v *stolen) run(ctx context.Context) error {
 		v.link.set(true)
 	}
 	v.at = time.Now()
+	if v.restores {
+		if r := v.keypost("store", "restore", v.id, "--from", filepath.Join(v.side.copies, v.id+".yaml"), "--store", v.side.url); r.code != 0 {
+			return fmt.Errorf("the restore ended with %d: %s", r.code, r.stderr)
+		}
+	}
 	r := v.keypost(append([]string{"key", "revoke", v.id, v.key.kid, "--why", "stolen", "--store", v.side.url}, v.how(v)...)...)
 	m := boundForm.FindStringSubmatch(r.stderr)
 	if r.code != 0 || m == nil {

@@ -123,7 +123,7 @@ func (s *rotateScene) start(t *testing.T) {
 func (s *rotateScene) promote(t *testing.T) {
 	s.expect(t, s.step(t), "a cache may still hold a JWKS without the key")
 	s.later(t, 26*time.Hour)
-	s.expect(t, s.step(t), "prod-a: promote of key "+s.next, "signs with it", "--service-account-key-file")
+	s.expect(t, s.step(t), "prod-a: promoted key "+s.next, "signs with it", "--service-account-key-file")
 	s.tokens(t)
 }
 
@@ -145,7 +145,7 @@ func (s *rotateScene) handOver(t *testing.T) {
 	s.plane.serve(s.t, 0, rotateIssuer)
 	s.plane.listed(t, s.plane.hosts...)
 	s.declare(t)
-	s.expect(t, s.step(t), "prod-a: retire of key "+s.old, "tokens that it signed may still be valid")
+	s.expect(t, s.step(t), "prod-a: retired key "+s.old, "tokens that it signed may still be valid")
 	s.tokens(t)
 	s.accepted(t, before, true)
 }
@@ -159,10 +159,10 @@ func (s *rotateScene) comesBack(t *testing.T) {
 	fresh, extra := s.plane.key, s.plane.extra
 	s.plane.key, s.plane.extra = s.oldKey, append(slices.Clone(extra), "--service-account-key-file="+filepath.Join(s.nextDir, "sa.pub"))
 	restart()
-	s.expect(t, s.step(t), "prod-a: resume of key "+s.old, "the kube-apiserver "+s.plane.at(1)+" signs with it")
+	s.expect(t, s.step(t), "prod-a: resumed key "+s.old, "the kube-apiserver "+s.plane.at(1)+" signs with it")
 	s.plane.key, s.plane.extra = fresh, extra
 	restart()
-	s.expect(t, s.step(t), "prod-a: retire of key "+s.old, "tokens that it signed may still be valid")
+	s.expect(t, s.step(t), "prod-a: retired key "+s.old, "tokens that it signed may still be valid")
 }
 
 // declare has a pod ask for tokens that live for longer than what is declared: nothing is retired until more is.
@@ -194,7 +194,7 @@ func (s *rotateScene) remove(t *testing.T) {
 	s.later(t, time.Hour+7*time.Minute)
 	s.expect(t, s.step(t), "tokens that it signed may still be valid")
 	s.later(t, time.Hour)
-	s.expect(t, s.step(t), "prod-a: remove of key "+s.old, "prod-a: the rotation is complete")
+	s.expect(t, s.step(t), "prod-a: removed key "+s.old, "prod-a: the rotation is complete")
 	for _, token := range s.tokens(t) {
 		if kidOf(t, token) != s.next {
 			t.Errorf("a token is signed with %s", kidOf(t, token))
@@ -227,7 +227,7 @@ func (s *rotateScene) openShift(t *testing.T) {
 		t.Fatal("the operator has the pair before the gate is open")
 	}
 	s.later(t, 26*time.Hour)
-	s.expect(t, s.step(t), "prod-a: promote of key "+s.next, "signs with it")
+	s.expect(t, s.step(t), "prod-a: promoted key "+s.next, "signs with it")
 	if pair(operatorSecret) != made {
 		t.Fatal("the operator does not have the pair although the key is promoted")
 	}
@@ -243,7 +243,7 @@ func (s *rotateScene) openShift(t *testing.T) {
 		s.plane.listed(t, s.plane.hosts...)
 		s.tokens(t)
 	}
-	s.expect(t, s.step(t), "prod-a: retire of key "+was)
+	s.expect(t, s.step(t), "prod-a: retired key "+was)
 	if pair(nextSecret) != "" {
 		t.Error("our copy of the pair is still there")
 	}

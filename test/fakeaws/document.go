@@ -235,8 +235,8 @@ func principalPattern(kind string) string {
 	return ""
 }
 
-// checkPermissions reports whether a document can be a role's inline policy.
-func (d document) checkPermissions() error {
+// checkPermissions reports whether a document can be an inline policy of a role in an account of partition.
+func (d document) checkPermissions(partition string) error {
 	for _, s := range d.Statements {
 		switch {
 		case s.Principal != nil || s.NotPrincipal != nil:
@@ -252,7 +252,7 @@ func (d document) checkPermissions() error {
 			}
 		}
 		for _, r := range s.resources() {
-			if err := checkResource(r); err != nil {
+			if err := checkResource(r, partition); err != nil {
 				return err
 			}
 		}
@@ -260,14 +260,14 @@ func (d document) checkPermissions() error {
 	return nil
 }
 
-func checkResource(r string) error {
+func checkResource(r, partition string) error {
 	parts := strings.SplitN(r, ":", 6)
 	switch {
 	case r == "*":
 		return nil
 	case parts[0] != "arn" || len(parts) < 6:
 		return malformed(`Resource %s must be in ARN format or "*".`, r)
-	case !regexp.MustCompile(`^(\*|aws(-[a-z*-]+|\*)?)$`).MatchString(parts[1]):
+	case !wildcard(parts[1], partition, false):
 		return malformed(`Partition "%s" is not valid for resource "%s".`, parts[1], r)
 	case parts[2] == "":
 		return malformed(`Vendor is missing in resource "%s".`, r)

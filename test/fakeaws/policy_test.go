@@ -145,15 +145,16 @@ func TestMalformedPermissions(t *testing.T) {
 	s := Start(t, Options{})
 	must(iamOf(s).CreateRole(t.Context(), newRoleInput("r")))(t)
 	for statement, says := range map[string]string{
-		`{"Effect":"Allow","Action":"s3:*","Resource":"*","Principal":"*"}`:     "Policy document should not specify a principal.",
-		`{"Effect":"Allow","Resource":"*"}`:                                     "Policy statement must contain actions.",
-		`{"Effect":"Allow","Action":[],"Resource":"*"}`:                         "Policy statement must contain actions.",
-		`{"Effect":"Allow","Action":"s3:*"}`:                                    "Policy statement must contain resources.",
-		`{"Effect":"Allow","Action":"GetObject","Resource":"*"}`:                "Actions/Conditions must be prefaced by a vendor",
-		`{"Effect":"Allow","Action":"s3:*","Resource":"bucket"}`:                `Resource bucket must be in ARN format or "*".`,
-		`{"Effect":"Allow","Action":"s3:*","Resource":"arn:azure:s3:::bucket"}`: `Partition "azure" is not valid for resource "arn:azure`,
-		`{"Effect":"Allow","Action":"s3:*","Resource":"arn:aws::::bucket"}`:     "Vendor is missing",
-		`{"Effect":"Allow","Action":"s3:*","NotAction":"s3:*","Resource":"*"}`:  "Syntax errors in policy.",
+		`{"Effect":"Allow","Action":"s3:*","Resource":"*","Principal":"*"}`:      "Policy document should not specify a principal.",
+		`{"Effect":"Allow","Resource":"*"}`:                                      "Policy statement must contain actions.",
+		`{"Effect":"Allow","Action":[],"Resource":"*"}`:                          "Policy statement must contain actions.",
+		`{"Effect":"Allow","Action":"s3:*"}`:                                     "Policy statement must contain resources.",
+		`{"Effect":"Allow","Action":"GetObject","Resource":"*"}`:                 "Actions/Conditions must be prefaced by a vendor",
+		`{"Effect":"Allow","Action":"s3:*","Resource":"bucket"}`:                 `Resource bucket must be in ARN format or "*".`,
+		`{"Effect":"Allow","Action":"s3:*","Resource":"arn:azure:s3:::bucket"}`:  `Partition "azure" is not valid for resource "arn:azure`,
+		`{"Effect":"Allow","Action":"s3:*","Resource":"arn:aws-cn:s3:::bucket"}`: `Partition "aws-cn" is not valid for resource "arn:aws-cn`,
+		`{"Effect":"Allow","Action":"s3:*","Resource":"arn:aws::::bucket"}`:      "Vendor is missing",
+		`{"Effect":"Allow","Action":"s3:*","NotAction":"s3:*","Resource":"*"}`:   "Syntax errors in policy.",
 	} {
 		err := putPolicy(t, s, `{"Version":"2012-10-17","Statement":`+statement+`}`)
 		t.Run(statement, func(t *testing.T) { refused(t, err, "MalformedPolicyDocument", says) })

@@ -193,6 +193,14 @@ func deleteRole(q *request) (any, error) {
 		return nil, conflict("DeleteConflict", "Cannot delete entity, must remove roles from instance profile first.")
 	}
 	q.world.roles = fakecloud.Without(q.world.roles, strings.ToLower(r.Name))
+	// Trust policies show the ID of a principal that is gone
+	// (https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_elements_principal.html).
+	for _, other := range q.world.roles {
+		if trust := strings.ReplaceAll(other.Trust, `"`+r.ARN+`"`, `"`+r.ID+`"`); trust != other.Trust {
+			other.Trust = trust
+			q.world.setRole(other)
+		}
+	}
 	return nil, nil
 }
 

@@ -10,6 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+
 	"github.com/keypost/keypost/test/fakecloud"
 )
 
@@ -130,9 +133,21 @@ func (s *Server) Env() []string {
 		"AWS_SESSION_TOKEN=",
 		"AWS_REGION=" + region,
 		"AWS_DEFAULT_REGION=" + region,
+		"AWS_CA_BUNDLE=",
 		"AWS_EC2_METADATA_DISABLED=true",
 		"AWS_CONFIG_FILE=" + os.DevNull,
 		"AWS_SHARED_CREDENTIALS_FILE=" + os.DevNull,
+	}
+}
+
+// Config is Env for the SDK, without an environment.
+func (s *Server) Config() []func(*config.LoadOptions) error {
+	return []func(*config.LoadOptions) error{
+		config.WithBaseEndpoint(s.URL),
+		config.WithCredentialsProvider(credentials.NewStaticCredentialsProvider(AccessKeyID, secretAccessKey, "")),
+		config.WithRegion(regionOf(s.options.Partition)),
+		config.WithSharedConfigFiles([]string{os.DevNull}),
+		config.WithSharedCredentialsFiles([]string{os.DevNull}),
 	}
 }
 

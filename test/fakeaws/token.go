@@ -60,7 +60,7 @@ func assumeRole(ctx context.Context, s *Server, in params, now time.Time) (any, 
 	if m == nil {
 		return nil, validation("Request ARN is invalid")
 	}
-	if err := checkSession(in); err != nil {
+	if err := s.checkSession(in); err != nil {
 		return nil, err
 	}
 	token, c, err := parseToken(in.text["WebIdentityToken"])
@@ -89,7 +89,7 @@ func assumeRole(ctx context.Context, s *Server, in params, now time.Time) (any, 
 }
 
 // checkSession checks what a caller may ask of the session itself.
-func checkSession(in params) error {
+func (s *Server) checkSession(in params) error {
 	if in.has("ProviderId") {
 		return validation("ProviderId is for OAuth 2.0 access tokens only; leave it out for an OpenID Connect token.")
 	}
@@ -100,7 +100,7 @@ func checkSession(in params) error {
 	if err != nil {
 		return err
 	}
-	return d.checkPermissions()
+	return d.checkPermissions(s.options.Partition)
 }
 
 func parseToken(s string) (*jose.JSONWebSignature, claims, error) {

@@ -55,6 +55,17 @@ func (s *Server) Trust(url string, clientIDs ...string) string {
 	return r.ARN
 }
 
+// Disown takes all tags off a provider.
+func (s *Server) Disown(providerARN string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w := s.present()
+	p := w.providers[providerARN].clone()
+	p.Tags = nil
+	w.setProvider(p)
+	s.commit(w, s.options.Now())
+}
+
 func (p Provider) clone() Provider {
 	p.ClientIDs, p.Thumbprints, p.Tags = slices.Clone(p.ClientIDs), slices.Clone(p.Thumbprints), maps.Clone(p.Tags)
 	return p

@@ -54,6 +54,9 @@ func createAccount(q *request) (any, error) {
 	if err := checkAccountTexts(in.Account); err != nil {
 		return nil, err
 	}
+	if q.NoAccounts {
+		return nil, forbidden("Service account creation is not allowed on this project.", accountConstraint)
+	}
 	email, present := q.email(in.AccountID), 0
 	for _, a := range q.world.accounts {
 		if a.Deleted != nil {
@@ -139,7 +142,9 @@ func deleteAccount(q *request) (any, error) {
 	now := q.now
 	a.Deleted = &now
 	q.world.accounts = fakecloud.With(q.world.accounts, a.UniqueID, a)
-	q.rename("serviceAccount:"+a.Email, goneMember(a))
+	q.world.operations = append(slices.Clip(q.world.operations), operation{ready: now.Add(q.RenameDelay),
+		change: func(w world) world { return w.renamed("serviceAccount:"+a.Email, goneMember(a)) }})
+	q.world = q.world.settled(q.now)
 	return struct{}{}, nil
 }
 
@@ -158,13 +163,13 @@ func undeleteAccount(q *request) (any, error) {
 	}
 	a.Deleted = nil
 	q.world.accounts = fakecloud.With(q.world.accounts, a.UniqueID, a)
-	q.rename(goneMember(a), "serviceAccount:"+a.Email)
+	q.world = q.world.renamed(goneMember(a), "serviceAccount:"+a.Email)
 	return map[string]Account{"restoredAccount": a}, nil
 }
 
-// rename changes a member in all policies.
-func (q *request) rename(from, to string) {
-	for id, p := range q.world.policies {
+// renamed is the world with another name of a member in all policies.
+func (w world) renamed(from, to string) world {
+	for id, p := range w.policies {
 		p.Bindings = slices.Clone(p.Bindings)
 		for i, b := range p.Bindings {
 			members := slices.Clone(b.Members)
@@ -175,6 +180,7 @@ func (q *request) rename(from, to string) {
 			}
 			p.Bindings[i].Members = members
 		}
-		q.world.policies = fakecloud.With(q.world.policies, id, p)
+		w.policies = fakecloud.With(w.policies, id, p)
 	}
+	return w
 }

@@ -141,7 +141,10 @@ func (q *request) checkBindings(p, old Policy) error {
 			return err
 		}
 		for _, m := range b.Members {
-			if err := q.checkMember(m); err != nil {
+			if err := q.checkMember(m, old); err != nil {
+				return err
+			}
+			if err := q.checkDeleted(m, p); err != nil {
 				return err
 			}
 		}
@@ -166,19 +169,50 @@ func (q *request) checkRole(b Binding, old Policy) error {
 	return invalid("Role (%s) does not exist in the resource's hierarchy.", b.Role)
 }
 
-const principalPattern = `^(principal://iam\.googleapis\.com/projects/\d+/locations/global/workloadIdentityPools/[a-z0-9-]+/subject/.+|` +
-	`principalSet://iam\.googleapis\.com/projects/\d+/locations/global/workloadIdentityPools/[a-z0-9-]+/(\*|group/.+|attribute\.[a-z0-9_]+/.+))$`
+const principalPattern = `^principal(?:Set)?://iam\.googleapis\.com/(projects/\d+/locations/global/workloadIdentityPools/)([a-z0-9-]+)/` +
+	`(?:subject/.+|\*|group/.+|attribute\.[a-z0-9_]+/.+)$`
 
-func (q *request) checkMember(m string) error {
+// has reports whether a member has any role by the policy.
+func (p Policy) has(member string) bool {
+	return slices.ContainsFunc(p.Bindings, func(b Binding) bool { return slices.Contains(b.Members, member) })
+}
+
+// checkDeleted refuses a policy with an account and the deleted one of the same email until everybody knows which of them is which
+// (hashicorp/terraform-provider-google issue 6736).
+func (q *request) checkDeleted(m string, p Policy) error {
+	name, isDeleted := strings.CutPrefix(m, "deleted:")
+	name, uid, _ := strings.Cut(name, "?uid=")
+	a := q.world.accounts[uid]
+	if isDeleted && a.Deleted != nil && q.now.Before(a.Deleted.Add(q.RenameDelay)) && p.has(name) {
+		return invalid("Inconsistent representation of deleted member: '%s' and '%s'.", m, name)
+	}
+	return nil
+}
+
+// checkPrincipal refuses the subjects of a pool of the project that is not there, or not known yet.
+func (q *request) checkPrincipal(m string, old Policy) error {
+	parts := regexp.MustCompile(principalPattern).FindStringSubmatch(m)
+	if parts == nil || strings.HasPrefix(m, "principal://") != strings.Contains(m, "/subject/") {
+		return invalid("Invalid principal %s.", m)
+	}
+	if q.OwnMembers && !old.has(m) {
+		return forbidden("One or more users named in the policy do not belong to a permitted customer, perhaps due to an organization policy.", memberConstraint)
+	}
+	p, found := q.world.pools[parts[2]]
+	if parts[1] == q.poolName("") && (!found || q.now.Before(p.Created.Add(q.PoolDelay))) {
+		return invalid("Identity Pool does not exist (%s%s). Please check that you specified a valid resource name as returned in the `name` "+
+			"attribute in the configuration API.", parts[1], parts[2])
+	}
+	return nil
+}
+
+func (q *request) checkMember(m string, old Policy) error {
 	kind, name, _ := strings.Cut(m, ":")
 	switch kind {
 	case "allUsers", "allAuthenticatedUsers", "user", "group", "domain", "deleted":
 		return nil
 	case "principal", "principalSet":
-		if !regexp.MustCompile(principalPattern).MatchString(m) {
-			return invalid("Invalid principal %s.", m)
-		}
-		return nil
+		return q.checkPrincipal(m, old)
 	case "serviceAccount":
 		if !strings.HasSuffix(name, q.email("")) {
 			return nil
@@ -239,7 +273,13 @@ func testPermissions(q *request) (any, error) {
 	return in, nil
 }
 
-// getOrgPolicy is what the organisation's constraints come to for the project. Of them the server has one.
+// The constraints of organisations that the server knows beside the one for issuers.
+const (
+	accountConstraint = "constraints/iam.disableServiceAccountCreation"
+	memberConstraint  = "constraints/iam.allowedPolicyMemberDomains"
+)
+
+// getOrgPolicy is what the organisation's constraints come to for the project. Of them it answers for one.
 func getOrgPolicy(q *request) (any, error) {
 	var in struct {
 		Constraint string `json:"constraint"`

@@ -7,9 +7,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/api/cloudresourcemanager/v1"
 	"google.golang.org/api/iam/v1"
+
+	"github.com/keypost/keypost/test/fakecloud/cluster"
 )
 
 func version(n int64) *cloudresourcemanager.GetIamPolicyRequest {
@@ -139,9 +142,55 @@ func TestMembersAndRolesAreChecked(t *testing.T) {
 	}
 	members := strings.Split(strings.TrimSuffix(strings.Repeat("allUsers,", 1501), ","), ",")
 	refused(t, bind("roles/viewer", members...), http.StatusBadRequest, "larger than the maximum allowed size 1500")
-	if err := bind("roles/viewer", "serviceAccount:somebody@else.iam.gserviceaccount.com", "principal://iam.googleapis.com/"+numbered+"/subject/s"); err != nil {
+	subjects := []string{"serviceAccount:somebody@else.iam.gserviceaccount.com", "principal://iam.googleapis.com/" + numbered + "/subject/s",
+		"principalSet://iam.googleapis.com/" + strings.Replace(numbered, "1234", "1235", 1) + "/*"}
+	refused(t, bind("roles/viewer", subjects...), http.StatusBadRequest, "Identity Pool does not exist ("+numbered+"). Please check")
+	must(poolsOf(t, s).Create(parent+"/locations/global", &iam.WorkloadIdentityPool{}).WorkloadIdentityPoolId("prod-a").Do())(t)
+	if err := bind("roles/viewer", subjects...); err != nil {
 		t.Error(err)
 	}
+}
+
+// Policies know a pool, and that an account is gone, some time after IAM does.
+func TestPoliciesLagBehind(t *testing.T) {
+	t.Parallel()
+	clock := cluster.NewClock()
+	s := Start(t, Options{Now: clock.Now, PoolDelay: time.Minute, RenameDelay: time.Minute})
+	bind := func(members ...string) error {
+		_, err := projectsOf(t, s).SetIamPolicy("my-project", &cloudresourcemanager.SetIamPolicyRequest{Policy: &cloudresourcemanager.Policy{
+			Bindings: []*cloudresourcemanager.Binding{{Role: "roles/viewer", Members: members}}}}).Do()
+		return err
+	}
+	subject := "principal://iam.googleapis.com/" + numbered + "/subject/s"
+	must(poolsOf(t, s).Create(parent+"/locations/global", &iam.WorkloadIdentityPool{}).WorkloadIdentityPoolId("prod-a").Do())(t)
+	refused(t, bind(subject), http.StatusBadRequest, "Identity Pool does not exist ("+numbered+")")
+	clock.Pass(time.Minute)
+	member := "serviceAccount:" + makeAccount(t, s, "prod-a")
+	if err := bind(subject, member); err != nil {
+		t.Error(err)
+	}
+	gone := "deleted:" + member + "?uid=" + s.State().Accounts[0].UniqueID
+	must(accountsOf(t, s).Delete("projects/-/serviceAccounts/" + strings.TrimPrefix(member, "serviceAccount:")).Do())(t)
+	makeAccount(t, s, "prod-a")
+	refused(t, bind(gone, member), http.StatusBadRequest, "Inconsistent representation of deleted member: '"+gone+"' and '"+member+"'.")
+	clock.Pass(time.Minute)
+	if err := projectsOf(t, s).GetIamPolicy("my-project", version(3)); must(err.Do())(t).Bindings[0].Members[1] != gone {
+		t.Errorf("there is %v", s.State().Project.Bindings)
+	}
+	if err := bind(gone, member); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAnOrganisationForbidsAccountsAndMembers(t *testing.T) {
+	t.Parallel()
+	s := Start(t, Options{NoAccounts: true, OwnMembers: true})
+	_, err := accountsOf(t, s).Create(parent, &iam.CreateServiceAccountRequest{AccountId: "prod-a"}).Do()
+	refused(t, err, http.StatusBadRequest, "Service account creation is not allowed on this project.")
+	must(poolsOf(t, s).Create(parent+"/locations/global", &iam.WorkloadIdentityPool{}).WorkloadIdentityPoolId("prod-a").Do())(t)
+	_, err = projectsOf(t, s).SetIamPolicy("my-project", &cloudresourcemanager.SetIamPolicyRequest{Policy: &cloudresourcemanager.Policy{
+		Bindings: []*cloudresourcemanager.Binding{{Role: "roles/viewer", Members: []string{"principal://iam.googleapis.com/" + numbered + "/subject/s"}}}}}).Do()
+	refused(t, err, http.StatusBadRequest, "do not belong to a permitted customer")
 }
 
 func TestADeletedAccountStaysInPoliciesAsDeleted(t *testing.T) {

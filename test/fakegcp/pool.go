@@ -73,7 +73,7 @@ func createPool(q *request) (any, error) {
 	if err := checkTexts(p.DisplayName, p.Description); err != nil {
 		return nil, err
 	}
-	p.Name, p.State, p.ExpireTime = q.poolName(id), active, nil
+	p.Name, p.State, p.ExpireTime, p.Created = q.poolName(id), active, nil, q.now.Add(q.OperationDelay)
 	if _, found := q.world.pools[id]; found || q.world.pending(p.Name) {
 		return nil, taken()
 	}

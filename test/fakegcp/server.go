@@ -24,6 +24,11 @@ type Options struct {
 	Permissions []string
 	// AllowedIssuers is the organisation policy constraints/iam.workloadIdentityPoolProviders. nil: there is none.
 	AllowedIssuers []string
+	// NoAccounts is the organisation policy constraints/iam.disableServiceAccountCreation.
+	NoAccounts bool
+	// OwnMembers is the organisation policy constraints/iam.allowedPolicyMemberDomains, where it does not list the pool: policies take no
+	// new member of a pool.
+	OwnMembers bool
 	// ReviveProviders lets the undeletion of a pool bring back the providers that were deleted with it. Google does not
 	// say whether it does.
 	ReviveProviders bool
@@ -34,6 +39,8 @@ type Options struct {
 	OperationPolls   int           // an operation is done only when it was asked for so often
 	OperationDelay   time.Duration // and not before this time has passed
 	AccountDelay     time.Duration // a new service account is not known for this time, to reads and to policies
+	PoolDelay        time.Duration // a new pool is not known to policies for this time
+	RenameDelay      time.Duration // policies show the members of a deleted account as deleted after this time
 	ConsistencyDelay time.Duration // reads, and exchanges, see a change this much later; a write sees everything at once
 	Latency          time.Duration // added to every call, in real time
 	WritesPerSecond  float64       // more writes than this are throttled, after a burst of as many; 0: no limit

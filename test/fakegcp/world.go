@@ -34,6 +34,8 @@ type Pool struct {
 	Disabled    bool       `json:"disabled,omitempty"`
 	Mode        string     `json:"mode,omitempty"`
 	ExpireTime  *time.Time `json:"expireTime,omitempty"`
+
+	Created time.Time `json:"-"`
 }
 
 // Provider is an OIDC provider of a pool, as IAM describes it.

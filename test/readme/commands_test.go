@@ -89,10 +89,32 @@ func checkImages(_ *testing.T, args []string) error {
 
 // checkGrep looks for the text in the messages that keypost watch logs, since those are what is read with it.
 func checkGrep(t *testing.T, args []string) error {
-	if len(args) != 1 || !strings.Contains(read(t, "issuer/verify/watch/log.go"), args[0]) {
-		return fmt.Errorf("issuer/verify/watch/log.go has no such message")
+	if len(args) != 1 || !strings.Contains(read(t, "issuer/verify/watch/log.go")+read(t, "issuer/verify/watch/wentback.go"), args[0]) {
+		return fmt.Errorf("issuer/verify/watch has no such message")
 	}
 	return nil
+}
+
+// TestNothingIsPublishedUntested: what a release runs is pinned, and every job that publishes waits for the tests of its commit.
+func TestNothingIsPublishedUntested(t *testing.T) {
+	t.Parallel()
+	for _, file := range []string{"ci.yml", "release.yml"} {
+		for _, uses := range regexp.MustCompile(`uses: (.*)`).FindAllStringSubmatch(read(t, ".github/workflows/"+file), -1) {
+			if !regexp.MustCompile(`^(\./\.github/workflows/ci\.yml|\S+@[0-9a-f]{40} # v\S+)$`).MatchString(uses[1]) {
+				t.Errorf("%s uses %s: name the commit, and its tag in a comment", file, uses[1])
+			}
+		}
+	}
+	_, jobs, _ := strings.Cut(read(t, ".github/workflows/release.yml"), "\njobs:\n")
+	for _, job := range regexp.MustCompile(`(?m)^  \w+:\n(    .*\n)*`).FindAllString(jobs, -1) {
+		if !strings.HasPrefix(job, "  ci:\n    uses: ./.github/workflows/ci.yml\n") && !regexp.MustCompile(`\n    needs: (ci|images)\n`).MatchString(job) {
+			t.Errorf("release.yml does not wait for the tests: %s", job)
+		}
+	}
+	if verify := read(t, ".github/SECURITY.md"); strings.Contains(verify, "--certificate-identity-regexp") ||
+		!strings.Contains(verify, "--certificate-identity https://github.com/keypost/keypost/.github/workflows/release.yml@refs/tags/v") {
+		t.Error("SECURITY.md does not name the release workflow and its tag as the signer")
+	}
 }
 
 // TestReleaseNames holds the names of images, of the chart and of archives, wherever they are written, against what the

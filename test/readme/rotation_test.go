@@ -58,7 +58,7 @@ func TestTryARotation(t *testing.T) {
 	kid := printed[1] + printed[2]
 	exports, _, _ := strings.Cut(before, "\n")
 	out = run(t, work, env, "bash", "-ec", exports+"\n"+printed[0]+"\n"+after)
-	if !strings.Contains(out, "remove of key "+kid) || !strings.HasSuffix(strings.TrimSpace(out), "no rotation is under way") {
+	if !strings.Contains(out, "removed key "+kid) || !strings.HasSuffix(strings.TrimSpace(out), "no rotation is under way") {
 		t.Errorf("the rotation does not end:\n%s", out)
 	}
 }

@@ -171,6 +171,18 @@
   expr: max by (namespace, key_set, issuer) (keypost_watch_served_not_stored{ {{- $of }}}) == 1
   summary: Keys are not published as they are stored
   description: "{{`What {{ $labels.issuer }} serves is not key set {{ $labels.key_set }}, for longer than caches explain: a new key is not there yet, or one that was taken out still is.`}}"
+- alert: KeypostGoneKeyBack
+  severity: critical
+  for: 0m
+  expr: max by (namespace, key_set) (keypost_watch_store_went_back{ {{- $of }},gone_key_published="true"}) == 1
+  summary: The store went back, and a revoked or removed key is active again
+  description: "{{`The store holds a version of key set {{ $labels.key_set }} that publishes a key which was revoked or removed: a backup was restored, or an old manifest applied. A keypostd that starts now serves the key. The log of the watch names it.`}}"
+- alert: KeypostStoreWentBack
+  severity: warning
+  for: 0m
+  expr: max by (namespace, key_set) (keypost_watch_store_went_back{ {{- $of }},gone_key_published="false"}) == 1
+  summary: The store holds an older version of a key set than before
+  description: "{{`The store held a later version of key set {{ $labels.key_set }} before: a backup was restored, or an old manifest applied. Servers that know the later version refuse this one.`}}"
 - alert: KeypostUnexpectedCA
   severity: warning
   for: 5m

@@ -20,7 +20,6 @@ type Page struct {
 	Owner           string // the name of the key set, at most 255 bytes
 	CacheControl    string // header value of all its documents
 	JWKS, Discovery Content
-	Number          uint32 // of the caller's own, for what it counts of the page
 }
 
 // Content is a body and its ETag, quotes included. Both ETags of a Page have the same length, at most 255 bytes.
@@ -101,9 +100,6 @@ type Document struct {
 
 // Owner returns the name of the key set that the page is of.
 func (e Entry) Owner() string { return e.in.text[e.slot.ownerAt():e.slot.end()] }
-
-// Number returns the page's number.
-func (e Entry) Number() uint32 { return e.slot.number }
 
 // CacheControl returns the header value of all documents of the page.
 func (e Entry) CacheControl() []string { return one(e.in.values, int(e.slot.cacheControl)) }

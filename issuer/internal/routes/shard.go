@@ -35,8 +35,7 @@ type slot struct {
 	// Indices of header values.
 	cacheControl, jwksLength, discoveryLength uint32
 
-	number uint32    // Page.Number
-	etags  [2]string // in text: of the JWKS, of the discovery document. net/http is given slices of it
+	etags [2]string // in text: of the JWKS, of the discovery document. net/http is given slices of it
 }
 
 func (s *slot) pathAt() uint32      { return s.at + uint32(s.host) }
@@ -161,7 +160,6 @@ func (b *builder) add(hash uint32, k Key, page *Page) {
 		cacheControl:    b.index(page.CacheControl),
 		jwksLength:      b.index(strconv.Itoa(len(page.JWKS.Body))),
 		discoveryLength: b.index(strconv.Itoa(len(page.Discovery.Body))),
-		number:          page.Number,
 	})
 	for _, s := range []string{k.Host, k.Path, page.JWKS.ETag, page.Discovery.ETag, page.JWKS.Body, page.Discovery.Body, page.Owner} {
 		b.text.WriteString(s)

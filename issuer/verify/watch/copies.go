@@ -99,7 +99,7 @@ func (w *Watcher) Copies() (all []Copy) {
 	return all
 }
 
-// readCopies compares the copies with what is stored, each time that the store was read.
+// readCopies compares what is stored with the copies, and with what was stored before, each time that the store was read.
 func (w *Watcher) readCopies(ctx context.Context) {
 	for {
 		select {
@@ -112,6 +112,7 @@ func (w *Watcher) readCopies(ctx context.Context) {
 			return
 		}
 		w.takeCopies(all)
+		w.compareMarks(ctx)
 	}
 }
 

@@ -1,10 +1,14 @@
 package watch
 
 import (
+	"reflect"
 	"slices"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
+
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/observation"
 )
 
 // lines are what is logged about a condition.
@@ -43,5 +47,19 @@ func logChanges(log *zap.Logger, before, after Status) {
 		case held && !holds:
 			log.Info(l.end, fields...)
 		}
+	}
+}
+
+// logOlder logs that the stored version of a key set is older than one before, or is so no more.
+func logOlder(log *zap.Logger, n keystore.Name, was, is *observation.Older) {
+	switch {
+	case reflect.DeepEqual(was, is):
+	case is != nil && len(is.Revived) > 0:
+		log.Error("the store went back, and a key that is gone is published again",
+			zap.String("key_set", string(n)), zap.Int64("stored", is.Stored), zap.Int64("before", is.Recorded), zap.Any("keys", is.Revived))
+	case is != nil:
+		log.Warn("the store went back to an older version", zap.String("key_set", string(n)), zap.Int64("stored", is.Stored), zap.Int64("before", is.Recorded))
+	default:
+		log.Info("the store holds the newest version again", zap.String("key_set", string(n)))
 	}
 }

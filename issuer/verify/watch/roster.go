@@ -36,6 +36,7 @@ type listed struct {
 	revision keystore.Revision
 	targets  []verify.Target // none if it was withdrawn, or never read
 	copies   keystore.KeySet // the key set, if its policy names copies and it was not withdrawn; zero else
+	unmarked keystore.KeySet // the version that was read last, until it is marked; zero from then on
 	unread   bool            // what is stored now could not be read, or nothing is
 	Stored
 }
@@ -85,7 +86,7 @@ func (r *roster) load(ctx context.Context, n keystore.Name) error {
 	was := r.sets[n]
 	switch {
 	case err == nil:
-		l := listed{revision: revision, targets: targets(s, was.targets), Stored: Stored{n, s.Generation(), s.Withdrawn()}}
+		l := listed{revision: revision, targets: targets(s, was.targets), unmarked: s, Stored: Stored{n, s.Generation(), s.Withdrawn()}}
 		if !s.Withdrawn() && len(s.Policy().Uploads()) > 0 {
 			l.copies = s
 		}
@@ -150,6 +151,28 @@ func (r *roster) copied() (all []keystore.KeySet) {
 		}
 	}
 	return all
+}
+
+// unmarked returns the versions that were read and not marked yet, in order of their names.
+func (r *roster) unmarked() (all []keystore.KeySet) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, n := range slices.Sorted(maps.Keys(r.sets)) {
+		if s := r.sets[n].unmarked; s.Name() != "" {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// marked notes that a version was marked.
+func (r *roster) marked(s keystore.KeySet) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if l := r.sets[s.Name()]; l.unmarked.Digest() == s.Digest() {
+		l.unmarked = keystore.KeySet{}
+		r.sets[s.Name()] = l
+	}
 }
 
 // stored returns the versions that are stored, of the key sets that could be read.

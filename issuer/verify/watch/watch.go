@@ -1,6 +1,6 @@
 // Package watch looks at every issuer of a store again and again, and knows what is wrong with each: above all whether a
 // key is published that the store does not know. Of what was uploaded to relying parties it knows what was read back and
-// recorded. It promises to write nothing but observations, to end no issuer because
+// recorded, and which version of each key set the store held. It promises to write nothing but observations, to end no issuer because
 // something is absent, and that neither a slow origin nor a store that hangs keeps it from looking at the others.
 //
 // When an issuer is looked at, and what a look makes of its [Status], are pure decisions in files of their own; a [Watcher]
@@ -38,8 +38,8 @@ type Config struct {
 
 const (
 	// atOnce bounds how many issuers are looked at side by side. A look takes ten seconds and more, nearly all of it in
-	// waiting, and has one connection open for each address of the issuer, eight at most. In five minutes it is enough for
-	// ten thousand issuers.
+	// waiting, and has two connections open at most, so that all together have 1,024. In five minutes it is enough for ten
+	// thousand issuers.
 	atOnce = 512
 	// reread is how often the store is listed, if Every is no shorter.
 	reread = 30 * time.Second
@@ -63,6 +63,7 @@ type Watcher struct {
 	unread   []keystore.Name
 	stored   map[keystore.Name]Stored
 	copies   map[held]Copy
+	marks    map[keystore.Name]mark
 	ready    bool
 }
 
@@ -77,7 +78,7 @@ type StoreStatus struct {
 func New(c Config) *Watcher {
 	return &Watcher{
 		c: c, look: c.Network.Compare, wake: make(chan struct{}, 1), read: make(chan struct{}, 1), roster: newRoster(c.Store),
-		schedule: newSchedule(c.Every), status: map[Issuer]Status{},
+		schedule: newSchedule(c.Every), status: map[Issuer]Status{}, marks: map[keystore.Name]mark{},
 	}
 }
 

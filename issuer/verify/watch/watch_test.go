@@ -4,9 +4,14 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -366,6 +371,43 @@ func TestWatchWritesObservationsOnly(t *testing.T) {
 		now, _ := sc.of("a")
 		if got := sc.conditions("a"); !slices.Equal(got, []Condition{NotRecorded}) || now.Complete.After(s.Complete.Add(time.Minute)) {
 			t.Errorf("%v; complete at %v, before that %v", got, now.Complete, s.Complete)
+		}
+	})
+}
+
+// Servers that accept and say nothing make no heap of connections, however long they are watched.
+func TestWatchOfSilentServers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const issuers, addresses = 6, 12
+		var open, most atomic.Int64
+		n := verify.Network{
+			Lookup: func(context.Context, string) (all []netip.Addr, _ error) {
+				for i := range addresses {
+					all = append(all, netip.AddrFrom4([4]byte{192, 0, 2, byte(i)}))
+				}
+				return all, nil
+			},
+			Dial: func(context.Context, string, string) (net.Conn, error) {
+				near, far := net.Pipe()
+				most.Store(max(most.Load(), open.Add(1)))
+				go func() {
+					defer open.Add(-1)
+					_, _ = io.Copy(io.Discard, far) // until it is closed
+				}()
+				return near, nil
+			},
+		}
+		c := Config{Store: storetest.NewMemStore(t), Every: 5 * time.Minute, Network: n, Log: zap.NewNop()}
+		for i := range issuers {
+			check(t, keystore.Create(t.Context(), c.Store.(*storetest.MemStore).Store, storetest.KeySet(t, keystore.Name(fmt.Sprintf("n%d", i)))))
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		New(c).Run(ctx)
+		time.Sleep(time.Minute)
+		if synctest.Wait(); open.Load() > 0 || most.Load() == 0 || most.Load() > 3*issuers { // two of a look, and those that end just now
+			t.Errorf("%d connections are left, there were %d", open.Load(), most.Load())
 		}
 	})
 }

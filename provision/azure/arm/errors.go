@@ -199,12 +199,6 @@ func Answer(err error) (cloud.Answer, error) {
 	return cloud.Refused, err
 }
 
-// Without is the error for an answer with 200 or 201 to a write, by the name of the permission that it needs, that lacks what Azure's has. What
-// stands between here and Azure may answer {}, or an error: who believed that would report what is not there.
-func Without(name, what string) error {
-	return fmt.Errorf("%s was answered without %s, so nothing says that it was made: see what is between here and Azure, and run this again", name, what)
-}
-
 // Gone is Answer for a call that deletes: what is not there is deleted.
 func Gone(err error) (cloud.Answer, error) {
 	if IsMissing(err) {

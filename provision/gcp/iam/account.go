@@ -23,7 +23,6 @@ const accountQuota = 100
 // accountState is a service account as IAM shows it.
 type accountState struct {
 	Email       string `json:"email"`
-	ProjectID   string `json:"projectId"`
 	UniqueID    string `json:"uniqueId"` // another one if it is deleted and made anew
 	DisplayName string `json:"displayName"`
 	Description string `json:"description"`
@@ -153,42 +152,11 @@ func accountCall(p Project, account, method, verb string) rest.Call {
 func (c *Client) readAccounts(ctx context.Context, p Project) ([]accountState, error) {
 	k := accountCall(p, "", "ListServiceAccounts", "list")
 	k.Path, k.Query = strings.TrimSuffix(k.Path, "/"), rest.Query("pageSize", "100")
-	all, err := rest.List[accountState](ctx, c.rest, k, "accounts")
-	if err != nil {
-		return nil, err
-	}
-	for _, a := range all {
-		if err := a.of(p); err != nil {
-			return nil, err
-		}
-	}
-	return all, nil
+	return rest.List[accountState](ctx, c.rest, k, "accounts")
 }
 
 func (c *Client) readAccount(ctx context.Context, p Project, account string) (*accountState, error) {
-	have, err := present[accountState](ctx, c, accountCall(p, account, "GetServiceAccount", "get"))
-	if err != nil || have == nil {
-		return nil, err
-	}
-	if have.Email != account && have.UniqueID != account {
-		return nil, rest.Problemf(WrongProject, "the service account %s was asked for, and the answer is about %q", account, have.Email)
-	}
-	return have, have.of(p)
-}
-
-// accountNames admits an email and a unique ID of an account, as far as paths are made of them: a slash would lead elsewhere.
-var accountNames = regexp.MustCompile(`^[^/]+@[^/]+ [0-9]+$`)
-
-// of returns an error for an account of another project than the one that was asked: its email would go into Secrets, and its
-// policy would be written.
-func (a accountState) of(p Project) error {
-	if a.ProjectID != p.ID {
-		return rest.Problemf(WrongProject, "project %s was asked for its service accounts, and the answer has one of project %q", p.ID, a.ProjectID)
-	}
-	if !accountNames.MatchString(a.Email + " " + a.UniqueID) {
-		return rest.Problemf(WrongProject, "project %s was asked for its service accounts, and the answer has one with the email %q and the unique ID %q", p.ID, a.Email, a.UniqueID)
-	}
-	return nil
+	return present[accountState](ctx, c, accountCall(p, account, "GetServiceAccount", "get"))
 }
 
 // names reports whether an email is that of an account that somebody made in the project.
@@ -234,7 +202,7 @@ func (c *Client) planAccount(p Project, i identity, s *snapshot) (plan.Plan, err
 // used returns the account's own policy as it should be, and what differs.
 func (i identity) used(p Project, own allow.Policy) (want allow.Policy, diff []string) {
 	pool := p.PoolName(i.of.Pool)
-	if i.of.Shared {
+	if !i.of.Prune {
 		return own.PlusUsers(pool, i.Subjects)
 	}
 	want, diff, _ = own.WithUsers(pool, i.Subjects)
@@ -243,10 +211,9 @@ func (i identity) used(p Project, own allow.Policy) (want allow.Policy, diff []s
 
 // setPolicy returns the call that writes the account's own policy.
 func (i identity) setPolicy(p Project, want allow.Policy) rest.Call {
-	return setPolicy(accountPolicyCall(p, i.email, "setIamPolicy"), want, func(now allow.Policy) []string {
-		_, diff := i.used(p, now)
-		return diff
-	})
+	k := setPolicy(accountPolicyCall(p, i.email, "setIamPolicy"), want)
+	k.Pool = i.of.Pool
+	return k
 }
 
 // decideAccount returns the steps from have, with its own policy, to i. A policy that is nil is read before it is written.
@@ -255,7 +222,6 @@ func (c *Client) decideAccount(p Project, i identity, have *accountState, own *a
 	if have == nil {
 		k := accountCall(p, "", "CreateServiceAccount", "create")
 		k.Method, k.Path, k.Body = "POST", strings.TrimSuffix(k.Path, "/"), i.of.body(i.Account)
-		k.Lacks = rest.Named("email", p.Email(i.of.ID(i.Account)))
 		d.steps = append(d.steps, c.rest.Step(k, fmt.Sprintf("IAM service account %s created", i.display), "+ display name "+i.display))
 	} else if err := c.compareAccount(p, i, *have, &d); err != nil {
 		return decision{}, err
@@ -270,11 +236,11 @@ func (c *Client) decideAccount(p Project, i identity, have *accountState, own *a
 	pool := p.PoolName(i.of.Pool)
 	exact, _, others := own.WithUsers(pool, i.Subjects)
 	for _, s := range others {
-		if i.of.Shared {
+		if i.of.Prune {
+			d.warnings = append(d.warnings, fmt.Sprintf("service account %s can no longer be used by %s", i.email, s))
+		} else {
 			d.extra = append(d.extra, fmt.Sprintf("service account %s can be used by %s too, which nobody asked for; --prune takes it away", i.email, s))
-			continue
 		}
-		d.warnings = append(d.warnings, fmt.Sprintf("service account %s can no longer be used by %s", i.email, s))
 	}
 	want, diff := i.used(p, *own)
 	if others := minus(own.Pools(), []string{pool}); len(others) > 0 {
@@ -314,7 +280,6 @@ func (c *Client) compareAccount(p Project, i identity, have accountState, d *dec
 		k := accountCall(p, i.email, "PatchServiceAccount", "update")
 		k.Method, k.Body = "PATCH", map[string]any{"serviceAccount": map[string]string{"displayName": i.display, "description": description},
 			"updateMask": "displayName,description"}
-		k.Lacks = rest.Named("displayName", i.display) // of others nothing is promised (PatchServiceAccountRequest, google.iam.admin.v1)
 		d.steps = append(d.steps, c.rest.Step(k, fmt.Sprintf("IAM service account %s updated", i.display), diff...))
 	}
 	if have.Disabled {

@@ -5,13 +5,10 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/keypost/keypost/provision/gcp/iam"
-	"github.com/keypost/keypost/provision/plan"
 	"github.com/keypost/keypost/test/fakegcp"
 )
 
@@ -128,160 +125,6 @@ func TestAnswersOfAnotherProject(t *testing.T) {
 			}
 		})
 	}
-	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
-		want := installation("demo")
-		account := func(project, email string) *iam.Client {
-			return bent{w, func(r *http.Request) string {
-				if !strings.HasSuffix(r.URL.Path, "/serviceAccounts") || r.Method != http.MethodGet {
-					return ""
-				}
-				return fmt.Sprintf(`{"accounts":[{"projectId":%q,"email":%q,"uniqueId":"1","displayName":"demo-openshift-image-registry-gcs","description":"Created By OpenShift ccoctl for service account demo-openshift-image-registry-gcs"}]}`, project, email)
-			}}.client()
-		}
-		if _, err := account("evil-project", "evil-1@evil-project.iam.gserviceaccount.com").Plan(t.Context(), want); problemOf(err) != iam.WrongProject || !strings.Contains(err.Error(), `one of project "evil-project"`) {
-			t.Errorf("an account of another project: %v", err)
-		}
-		for _, email := range []string{"evil-1@evil-project.iam.gserviceaccount.com", `x","audience":"evil@my-project.iam.gserviceaccount.com`} {
-			p, err := account("my-project", email).Plan(t.Context(), want)
-			if err != nil || slices.Contains(p.Emails, email) {
-				t.Errorf("%s: %q, %v", email, p.Emails, err)
-			}
-		}
-	})
-}
-
-// A name in an answer is put into a path only if it is one of what was asked for: nothing is written elsewhere.
-func TestNamesOfAnAnswerLeadNowhereElse(t *testing.T) {
-	const role = "projects/my-project/roles/myproject_openshiftingressgcp"
-	const account = "demo-openshift-i-ixn3w@my-project.iam.gserviceaccount.com"
-	for _, tt := range []struct {
-		suffix, name, other string // in the answer to a GET whose path ends so, a name is another
-	}{
-		{"/roles", role, "projects/victim-project/roles/theirs"},
-		{"/roles", role, "organizations/42/roles/theirs"},
-		{"/roles", role, "projects/my-project/serviceAccounts/123"},
-		{"/roles", role, "projects/my-project/roles/../serviceAccounts/123"},
-		{"/roles", role, "projects/my-project/roles/.."},
-		{"/roles/myproject_openshiftingressgcp", role, "projects/my-project/roles/other"},
-		{"/serviceAccounts", `"email":"` + account, `"email":"../../victim-project/serviceAccounts/a@b`},
-		{"/serviceAccounts", `"uniqueId":"1`, `"uniqueId":"../../victim-project/serviceAccounts/1`},
-		{"/serviceAccounts/" + account, account, "another@my-project.iam.gserviceaccount.com"},
-	} {
-		for _, remove := range []bool{false, true} {
-			inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
-				mustApply(t, w, installation("demo"))
-				before := state(w)
-				if !remove { // something that is to be written
-					w.Do(t, "PATCH", ingressRole+"?updateMask=includedPermissions", map[string]any{"includedPermissions": []string{"dns.changes.get"}})
-					w.Do(t, "PATCH", "my-project/serviceAccounts/"+account, map[string]any{"serviceAccount": map[string]string{"displayName": "x"}, "updateMask": "displayName"})
-				}
-				var strayed []string
-				bentOnce := false
-				c := iam.OpenWith(fakegcp.AccessToken, iam.Access{Project: "my-project", Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
-					if strings.Contains(r.URL.Path, "victim-project") || strings.Contains(r.URL.Path, "organizations") || strings.Contains(r.URL.Path, "..") ||
-						strings.HasSuffix(r.URL.Path, "/serviceAccounts/123") || r.Method != http.MethodGet && strings.Contains(r.URL.Path, "other") {
-						strayed = append(strayed, r.Method+" "+r.URL.Path)
-					}
-					res, err := w.RoundTrip(r)
-					if err != nil || r.Method != http.MethodGet || !strings.HasSuffix(r.URL.Path, tt.suffix) {
-						return res, err
-					}
-					data, err := io.ReadAll(res.Body)
-					said := strings.ReplaceAll(string(data), tt.name, tt.other)
-					bentOnce = bentOnce || said != string(data)
-					res.Body, res.ContentLength = io.NopCloser(strings.NewReader(said)), int64(len(said))
-					return res, err
-				})})
-				var err error
-				if remove {
-					var p plan.Plan
-					if p, err = c.PlanDelete(t.Context(), iam.Deletion{Name: "demo", CustomRoles: true}); err == nil {
-						_, err = carryOut(t.Context(), p)
-					}
-				} else {
-					_, err = apply(t.Context(), c, installation("demo"))
-				}
-				asked := bentOnce || !remove // a deletion reads accounts by their unique IDs
-				if asked && problemOf(err) != iam.WrongProject || len(strayed) > 0 {
-					t.Errorf("%s has %s, deletion %t: error %v, requests %q\nbefore\n%s", tt.suffix, tt.other, remove, err, strayed, before)
-				}
-			})
-		}
-	}
-	inWorld(t, fakegcp.Options{OperationDelay: time.Second}, func(t *testing.T, w *world) {
-		var strayed []string
-		c := iam.OpenWith(fakegcp.AccessToken, iam.Access{Project: "my-project", Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
-			if strings.Contains(r.URL.Path, "elsewhere") {
-				strayed = append(strayed, r.URL.Path)
-			}
-			res, err := w.RoundTrip(r)
-			if err == nil && r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/workloadIdentityPools") {
-				res.Body = io.NopCloser(strings.NewReader(`{"name":"projects/elsewhere/secrets/x/operations/../versions/1"}`))
-			}
-			return res, err
-		})})
-		if _, err := apply(t.Context(), c, installation("demo")); err == nil || !strings.Contains(err.Error(), "an operation") || len(strayed) > 0 {
-			t.Errorf("an operation elsewhere: error %v, requests %q", err, strayed)
-		}
-	})
-}
-
-// An error that comes with 200 is no empty list: a deletion would take a pool with a stranger's provider, or leave all accounts and say
-// that nothing is left.
-func TestAnErrorIsNoEmptyList(t *testing.T) {
-	for _, list := range []string{"/providers", "/serviceAccounts", "/roles"} {
-		for _, said := range []string{`{"error":{"code":503,"status":"UNAVAILABLE","message":"x"}}`, `{"error":null}`, "null", "[]"} {
-			inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
-				mustApply(t, w, installation("demo"))
-				c := bent{w, func(r *http.Request) string {
-					if strings.HasSuffix(r.URL.Path, list) && r.Method == http.MethodGet {
-						return said
-					}
-					return ""
-				}}.client()
-				if _, err := c.PlanDelete(t.Context(), iam.Deletion{Name: "demo", CustomRoles: true}); err == nil || !strings.Contains(err.Error(), "the answer is no") {
-					t.Errorf("%s %s: error %v", list, said, err)
-				}
-			})
-		}
-	}
-}
-
-// What is longer than anything that Google says is neither kept nor asked for again.
-func TestAnswersThatDoNotEnd(t *testing.T) {
-	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
-		asked := 0
-		long := func(answer func(page int) string) error {
-			asked = 0
-			_, err := bent{w, func(r *http.Request) string {
-				if !strings.HasSuffix(r.URL.Path, "/serviceAccounts") {
-					return ""
-				}
-				asked++
-				return answer(asked)
-			}}.client().Plan(t.Context(), installation("demo"))
-			return err
-		}
-		if err := long(func(int) string { return strings.Repeat(" ", 33<<20) + "{}" }); err == nil || !strings.Contains(err.Error(), "the answer has more than 32 MiB") || asked != 1 {
-			t.Errorf("one answer, asked %d times: %v", asked, err)
-		}
-		item := `{"accounts":[{"projectId":"my-project","email":"` + strings.Repeat("x", 22<<20) + `"}],"nextPageToken":"%d"}`
-		if err := long(func(page int) string { return fmt.Sprintf(item, page) }); err == nil || !strings.Contains(err.Error(), "the list has more than 64 MiB") || asked != 3 {
-			t.Errorf("a list, asked %d times: %v", asked, err)
-		}
-		padded := `{"padding":"` + strings.Repeat("x", 22<<20) + `","nextPageToken":"%d"}`
-		if err := long(func(page int) string { return fmt.Sprintf(padded, page) }); err == nil || !strings.Contains(err.Error(), "the list has more than 64 MiB") || asked != 3 {
-			t.Errorf("a list of nothing, asked %d times: %v", asked, err)
-		}
-		began := time.Now()
-		err := long(func(page int) string {
-			time.Sleep(20 * time.Second)
-			return fmt.Sprintf(`{"nextPageToken":"%d"}`, page)
-		})
-		if took := time.Since(began); err == nil || !strings.Contains(err.Error(), "the list has not ended after 15m0s, on page 4") || took > 16*time.Minute {
-			t.Errorf("a slow list, asked %d times in %v: %v", asked, took, err)
-		}
-	})
 }
 
 // A pool that is disabled or deleted is told with what its provider holds; whoever may not read pools is told nothing of it.

@@ -23,6 +23,7 @@ const (
 	NotOwned       = rest.Others + iota // a pool, provider, account or role is somebody else's, and may be adopted
 	OtherIssuer                         // a provider trusts another issuer, and a cluster may live by that
 	PoolUnusable                        // a pool that is to be used is missing, deleted or disabled
+	PoolInUse                           // a pool that would go is used by accounts of other installations
 	NothingToMove                       // no cluster lives by the provider from which it is to move, or by another issuer
 	UnknownCopy                         // a provider holds a copy of other keys, and nobody knows whether the store is behind it
 	NoProvider                          // a provider is missing or deleted: it takes no token

@@ -93,7 +93,7 @@ func TestRoomIsUsedUp(t *testing.T) {
 			if _, err := c.Plan(t.Context(), more); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("would have %d members: Google allows 1500", others+5)) {
 				t.Errorf("beside %d others: %v", others, err)
 			}
-			more.Accounts.List[0].Roles = []string{"roles/editor"} // as many as before
+			more.Accounts.List[0].Roles, more.Accounts.Prune = []string{"roles/editor"}, true // as many as before
 			_, err = c.Plan(t.Context(), more)
 			check(t, err)
 		})

@@ -5,6 +5,7 @@
 // The package promises:
 //   - Nothing without the text that ccoctl and keypost put into descriptions is changed, unless it is to be adopted.
 //   - Of a policy, only members that stand for our own accounts, or for subjects of our own pool, change; conditions stay.
+//   - Without Prune nobody loses anything: a plan only adds, and names what nobody asked for.
 //   - The project's policy is written once by a plan, by its etag, in version 3.
 //   - Every call that writes is shown in the plan, and reported when it is made.
 //   - A run may be stopped anywhere and started again; after one that stopped as it brought a provider back, it may take Adopt.
@@ -252,10 +253,11 @@ type Accounts struct {
 	Pool  string // whose subjects may impersonate them
 	List  []Account
 	All   bool // List is all that the owner should have: what else there is, is in Plan.Extra
-	Prune bool // with All: what else there is, is deleted; and custom roles lose the permissions that nobody asked for
 	Adopt bool // take over accounts and roles that are somebody else's
 
-	Shared bool // subjects of the pool that may impersonate an account already keep that, and are in Plan.Extra
+	// Prune takes away what nobody asked for: with All, the other accounts; the users of the accounts in List; their roles, unless keypost
+	// itself is the owner; the permissions of their custom roles. Without it a plan only adds, and all of that is in Plan.Extra.
+	Prune bool
 }
 
 // Wanted is what a project should have. Parts that are nil are neither read nor planned.

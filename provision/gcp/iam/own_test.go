@@ -20,6 +20,7 @@ func ccoctlAccount(t *testing.T, w *world, id, display, pool, sub string) {
 	if pool == "" {
 		return
 	}
+	w.pool(t, pool)
 	w.ChangePolicy(t, "my-project/serviceAccounts/"+id+"@my-project.iam.gserviceaccount.com", func(p *fakegcp.Policy) {
 		p.Bindings = append(p.Bindings, fakegcp.Binding{Role: "roles/iam.workloadIdentityUser",
 			Members: []string{"principal://iam.googleapis.com/projects/123456789012/locations/global/workloadIdentityPools/" + pool + "/subject/" + sub}})
@@ -272,6 +273,7 @@ func TestRequestsOfOneDisplayName(t *testing.T) {
 	}
 	one, two := want("-one", "roles/storage.admin", subject), want("-two", "roles/viewer", "system:serviceaccount:ns-b:two")
 	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
+		w.pool(t, "demo")
 		mustApply(t, w, one)
 		before := strings.Split(state(w), "\n")
 		mustApply(t, w, two)

@@ -97,7 +97,11 @@ func (c *Client) read(ctx context.Context, p Project, w Wanted) (*snapshot, erro
 	group, ctx := errgroup.WithContext(ctx)
 	if id := w.pool(); id != "" {
 		group.Go(func() (err error) {
-			if s.pool, err = c.readPool(ctx, p, id); err == nil && w.Pool != nil && s.pool != nil && s.pool.State == deleted {
+			if w.Pool == nil {
+				s.pool, err = c.expectedPool(ctx, p, id)
+				return err
+			}
+			if s.pool, err = c.readPool(ctx, p, id); err == nil && s.pool != nil && s.pool.State == deleted {
 				s.back = c.comeBack(ctx, p, w)
 			}
 			return err
@@ -197,7 +201,7 @@ func (c *Client) Plan(ctx context.Context, w Wanted) (Planned, error) {
 
 // planAccounts plans accounts and roles, side by side; then the project's policy; then what is to go.
 func (c *Client) planAccounts(p Project, a Accounts, identities []identity, s *snapshot) (plan.Plan, error) {
-	h := allow.Holdings{Roles: map[string][]string{}, Exact: a.Prune || a.Owner.name != ""}
+	h := allow.Holdings{Roles: map[string][]string{}, Exact: a.Prune && a.Owner.name != ""}
 	var all plan.Plan
 	var first, last plan.Stage
 	created := 0
@@ -234,7 +238,7 @@ func (c *Client) planAccounts(p Project, a Accounts, identities []identity, s *s
 		}
 		all.Extra = append(all.Extra, fmt.Sprintf("service account %s (%s) is there, and nobody asked for it; --prune deletes it", o.DisplayName, o.Email))
 	}
-	notes, extra := surplusRoles(p, h, s.project)
+	notes, extra := a.surplusRoles(p, h, s.project)
 	all.Notes, all.Extra = append(all.Notes, notes...), append(all.Extra, extra...)
 	bindings, err := c.planProjectPolicy(p, h, s.project)
 	if err != nil {
@@ -260,17 +264,22 @@ func (a Accounts) surplus(p Project, s *snapshot, wanted allow.Holdings) []accou
 }
 
 // surplusRoles tells of the roles that accounts keep though nobody asked for them.
-func surplusRoles(p Project, h allow.Holdings, have allow.Policy) (notes, extra []string) {
+func (a Accounts) surplusRoles(p Project, h allow.Holdings, have allow.Policy) (notes, extra []string) {
 	for _, email := range slices.Sorted(maps.Keys(h.Roles)) {
 		plain, conditional := have.Grants(allow.Member(email))
 		for _, role := range conditional {
 			notes = append(notes, fmt.Sprintf("service account %s has the role %s on a condition, which stays", email, role))
 		}
-		if surplus := minus(plain, h.Roles[email]); !h.Exact && len(h.Roles[email]) > 0 {
-			for _, role := range surplus {
-				extra = append(extra, fmt.Sprintf("service account %s has the role %s, which nobody asked for; if nothing needs it: %s", email, role,
-					text.Quoted("gcloud", "projects", "remove-iam-policy-binding", p.ID, "--member", allow.Member(email), "--role", role, "--condition", "None")))
+		if h.Exact || a.Owner.name == "" && len(h.Roles[email]) == 0 { // a workload's roles may be given by others only
+			continue
+		}
+		for _, role := range minus(plain, h.Roles[email]) {
+			remedy := "--prune takes it away"
+			if a.Owner.name == "" {
+				remedy = "if nothing needs it: " +
+					text.Quoted("gcloud", "projects", "remove-iam-policy-binding", p.ID, "--member", allow.Member(email), "--role", role, "--condition", "None")
 			}
+			extra = append(extra, fmt.Sprintf("service account %s has the role %s, which nobody asked for; %s", email, role, remedy))
 		}
 	}
 	return notes, extra

@@ -2,7 +2,6 @@ package iam
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	"github.com/keypost/keypost/internal/text"
@@ -44,21 +43,10 @@ func (c *Client) readAccountPolicy(ctx context.Context, p Project, email string)
 	return have, err
 }
 
-// setPolicy returns the call that writes a policy. Google answers with the policy as it is then; left returns what in that is still not as
-// it is wanted.
-func setPolicy(k rest.Call, p allow.Policy, left func(now allow.Policy) []string) rest.Call {
+// setPolicy returns the call that writes a policy.
+func setPolicy(k rest.Call, p allow.Policy) rest.Call {
 	p.Version = allow.Version
 	k.Body = map[string]allow.Policy{"policy": p}
-	k.Lacks = func(answer []byte) string {
-		var now allow.Policy
-		if json.Unmarshal(answer, &now) != nil || now.Etag == "" {
-			return "a policy and its etag"
-		}
-		if diff := left(now); len(diff) > 0 {
-			return "the change in the policy: " + text.List(diff, 3)
-		}
-		return ""
-	}
 	return k
 }
 
@@ -85,10 +73,7 @@ func (c *Client) projectPolicySteps(p Project, h allow.Holdings, have allow.Poli
 	if n := want.Size(); n > allow.MemberLimit && n > have.Size() {
 		return nil, fmt.Errorf("the policy of project %s would have %d members: Google allows %d", p.ID, n, allow.MemberLimit)
 	}
-	k := setPolicy(projectPolicyCall(p, "setIamPolicy", "setIamPolicy"), want, func(now allow.Policy) []string {
-		_, diff := h.Apply(now)
-		return diff
-	})
+	k := setPolicy(projectPolicyCall(p, "setIamPolicy", "setIamPolicy"), want)
 	return []cloud.Step{c.rest.Step(k, "Updated the IAM policy of project "+p.ID+": "+text.Count(len(diff), "binding", "bindings"), diff...)}, nil
 }
 

@@ -2,8 +2,10 @@ package iam
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path"
+	"time"
 
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/provision/cloud"
@@ -47,6 +49,32 @@ func present[T any](ctx context.Context, c *Client, k rest.Call) (*T, error) {
 	return &out, nil
 }
 
+// settling is how long one of Google's servers may not know what an earlier command has made, and another server has shown to it.
+const settling = 10 * time.Second
+
+// expected reads what an earlier command has made. What is not there is read again while it may settle.
+func expected[T any](ctx context.Context, c *Client, what string, read func() (*T, error)) (*T, error) {
+	wait := c.rest.API.Await(what)
+	defer wait.Stop()
+	wait.Because(errors.New("it is not there; perhaps it was made a moment ago"))
+	for start := time.Now(); ; {
+		have, err := read()
+		if err != nil || have != nil || time.Since(start) >= settling {
+			return have, err
+		}
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// expectedPool is readPool for a pool that an earlier command has made.
+func (c *Client) expectedPool(ctx context.Context, p Project, pool string) (*poolState, error) {
+	return expected(ctx, c, poolThing+" "+pool, func() (*poolState, error) { return c.readPool(ctx, p, pool) })
+}
+
 // usable returns an error of the problem [PoolUnusable] for a pool in which no provider works; nil is one that is not there.
 func (s *poolState) usable(pool string) error {
 	if s == nil {
@@ -88,7 +116,9 @@ func (c *Client) poolSteps(p Project, w Pool, have *poolState) ([]cloud.Step, er
 		k := poolCall(p, w.ID, "CreateWorkloadIdentityPool", "create")
 		k.Method, k.Path, k.Query = "POST", "projects/"+p.Number+"/locations/global/workloadIdentityPools", rest.Query("workloadIdentityPoolId", w.ID)
 		k.Body = w.body()
-		return []cloud.Step{c.rest.ChangeStep(k, "Workload identity pool created with name "+w.ID)}, nil
+		step := c.rest.ChangeStep(k, "Workload identity pool created with name "+w.ID)
+		step.Read = true // the next command reads it
+		return []cloud.Step{step}, nil
 	}
 	ours := w.Owner.takes(have.Description)
 	if !ours && !w.Adopt {

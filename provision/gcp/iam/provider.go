@@ -219,7 +219,9 @@ func (c *Client) createProvider(p Project, w Provider) (decision, error) {
 	}
 	k := providerCall(p.PoolName(w.Pool)+"/providers", "CreateWorkloadIdentityPoolProvider", "create")
 	k.Method, k.Query, k.Body = "POST", rest.Query("workloadIdentityPoolProviderId", w.ID), body
-	return decision{steps: []cloud.Step{c.rest.ChangeStep(k, "workload identity provider created with name "+w.ID, diff...)}}, nil
+	step := c.rest.ChangeStep(k, "workload identity provider created with name "+w.ID, diff...)
+	step.Read = true // the next command reads it
+	return decision{steps: []cloud.Step{step}}, nil
 }
 
 // loss warns of what a change of a provider's issuer takes away.
@@ -459,14 +461,14 @@ func (c *Client) Provider(ctx context.Context, pool, provider string) (Registere
 	if err != nil {
 		return Registered{}, err
 	}
-	of, err := c.readPool(ctx, p, pool)
+	of, err := c.expectedPool(ctx, p, pool)
 	if err != nil {
 		return Registered{}, err
 	}
 	if err := of.usable(pool); err != nil {
 		return Registered{}, err
 	}
-	have, err := c.readProvider(ctx, p, pool, provider)
+	have, err := expected(ctx, c, providerThing+" "+provider, func() (*providerState, error) { return c.readProvider(ctx, p, pool, provider) })
 	if err != nil {
 		return Registered{}, err
 	}

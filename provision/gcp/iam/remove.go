@@ -18,7 +18,8 @@ import (
 )
 
 // PlanDelete plans to delete what d describes: custom roles, bindings, accounts, pool. What is somebody else's stays; the notes
-// say so. Without anything of that name the plan is empty.
+// say so. Without anything of that name the plan is empty. A pool that other
+// installations use is an error of the problem [PoolInUse].
 func (c *Client) PlanDelete(ctx context.Context, d Deletion) (plan.Plan, error) {
 	if d.Pool == "" {
 		d.Pool = d.Name
@@ -39,6 +40,9 @@ func (c *Client) PlanDelete(ctx context.Context, d Deletion) (plan.Plan, error) 
 	roles, more := c.deleteRoles(p, d, s, h.Gone)
 	bindings, err := c.planProjectPolicy(p, h, s.project)
 	if err != nil {
+		return plan.Plan{}, err
+	}
+	if err := d.checkUsers(p, s, h.Gone); err != nil {
 		return plan.Plan{}, err
 	}
 	pool, poolNotes, err := c.deletePool(p, d, s.pool, providers)
@@ -79,9 +83,7 @@ func (c *Client) readDeletion(ctx context.Context, p Project, d Deletion) (s *sn
 		if s.accounts, err = c.readAccounts(ctx, p); err != nil {
 			return err
 		}
-		s.policies, err = c.readPolicies(ctx, p, slices.DeleteFunc(slices.Clone(s.accounts), func(a accountState) bool {
-			return !OwnedByKeypost().owns(a.Description) && !madeByCcoctl(d.Name, a)
-		}))
+		s.policies, err = c.readPolicies(ctx, p, s.accounts)
 		return err
 	})
 	return s, providers, group.Wait()
@@ -95,8 +97,8 @@ func (d Deletion) accounts(p Project, s *snapshot) (gone []accountState, notes [
 		switch used := s.policy(a.Email); {
 		case OwnedBy(d.Name).owns(a.Description):
 			gone = append(gone, a)
-		case OwnedByKeypost().owns(a.Description) && s.within(a.Email, pool):
-			notes = append(notes, fmt.Sprintf("service account %s is for a workload: it stays, and nobody of the pool %s can use it any more", a.Email, d.Pool))
+		case ofNoInstallation(a) && s.within(a.Email, pool):
+			notes = append(notes, fmt.Sprintf("service account %s is for a workload: it stays, and no workload of the pool %s can use it any more", a.Email, d.Pool))
 		case !madeByCcoctl(d.Name, a):
 		case s.within(a.Email, pool) || named && !s.foreign(a.Email, pool):
 			gone = append(gone, a)
@@ -106,6 +108,29 @@ func (d Deletion) accounts(p Project, s *snapshot) (gone []accountState, notes [
 		}
 	}
 	return gone, notes
+}
+
+// ofNoInstallation reports whether an account was made by create-service-account, or by neither keypost nor ccoctl.
+func ofNoInstallation(a accountState) bool {
+	return OwnedByKeypost().owns(a.Description) || !strings.HasPrefix(a.Description, made)
+}
+
+// checkUsers returns an error of the problem [PoolInUse] if accounts of other installations are used from a pool that would go.
+func (d Deletion) checkUsers(p Project, s *snapshot, gone []string) error {
+	if s.pool == nil || s.pool.State == deleted || !OwnedBy(d.Name).takes(s.pool.Description) {
+		return nil
+	}
+	var users []string
+	for _, a := range s.accounts {
+		if !ofNoInstallation(a) && !slices.Contains(gone, a.Email) && s.within(a.Email, p.PoolName(d.Pool)) {
+			users = append(users, fmt.Sprintf("%s (%s)", a.DisplayName, a.Email))
+		}
+	}
+	if len(users) == 0 {
+		return nil
+	}
+	return rest.Problemf(PoolInUse, "%s %s would go too, and other installations use it: service accounts %s; delete those installations first", poolThing, d.Pool,
+		text.List(users, 10))
 }
 
 // deleteRoles plans to delete the custom roles that these accounts have, and those of the requests, unless somebody else has

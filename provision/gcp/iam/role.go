@@ -53,7 +53,7 @@ func roleTitle(projectID, request string) string { return cut(projectID, 50) + "
 func cut(s string, limit int) string { return strings.ToValidUTF8(s[:min(len(s), limit)], "") }
 
 func roleCall(name, method, verb string) rest.Call {
-	return rest.Call{Service: rest.IAM, Name: method, Needs: "iam.roles." + verb, Path: name, Lacks: rest.Named("name", name)}
+	return rest.Call{Service: rest.IAM, Name: method, Needs: "iam.roles." + verb, Path: name}
 }
 
 // readRoles lists the project's roles with their permissions, deleted ones too. Every page is asked for in full, which ccoctl
@@ -61,29 +61,12 @@ func roleCall(name, method, verb string) rest.Call {
 func (c *Client) readRoles(ctx context.Context, p Project) ([]roleState, error) {
 	k := roleCall("projects/"+p.ID+"/roles", "ListRoles", "list")
 	k.Query = rest.Query("view", "FULL", "showDeleted", "true", "pageSize", "300")
-	all, err := rest.List[roleState](ctx, c.rest, k, "roles")
-	if err != nil {
-		return nil, err
-	}
-	for _, r := range all {
-		if id, ours := strings.CutPrefix(r.Name, "projects/"+p.ID+"/roles/"); !ours || !roleForm.MatchString(id) {
-			return nil, rest.Problemf(WrongProject, "project %s was asked for its custom roles, and the answer has %q", p.ID, r.Name)
-		}
-	}
-	return all, nil
+	return rest.List[roleState](ctx, c.rest, k, "roles")
 }
-
-// roleForm admits IDs of custom roles (google.iam.admin.v1, CreateRoleRequest.role_id): by its name a role is changed and deleted, and
-// that of another project's would do so there.
-var roleForm = regexp.MustCompile(`^[A-Za-z0-9_.]{3,64}$`)
 
 // readRole returns nil for a role that is not there.
 func (c *Client) readRole(ctx context.Context, name string) (*roleState, error) {
-	have, err := present[roleState](ctx, c, roleCall(name, "GetRole", "get"))
-	if err == nil && have != nil && have.Name != name {
-		return nil, rest.Problemf(WrongProject, "the %s %s was asked for, and the answer is about %q", roleThing, name, have.Name)
-	}
-	return have, err
+	return present[roleState](ctx, c, roleCall(name, "GetRole", "get"))
 }
 
 // findRole returns the role with ccoctl's title, else that with an ID, which several titles come to: a deleted one only where no other
@@ -248,12 +231,12 @@ func (c *Client) shrinkSteps(r customRole, have *roleState) []cloud.Step {
 func (c *Client) createRoleStep(r customRole) cloud.Step {
 	parent, id, _ := strings.Cut(r.name, "/roles/")
 	k := roleCall(parent+"/roles", "CreateRole", "create")
-	k.Method, k.Body, k.Lacks = "POST", r.body(id), rest.Named("name", r.name)
+	k.Method, k.Body = "POST", r.body(id)
 	s := c.rest.Step(k, fmt.Sprintf("IAM custom role %s created", r.title), lines("", nil, "+ permission ", r.permissions)...)
 	call := s.Call
 	s.Call = func(ctx context.Context) (cloud.Answer, error) {
 		answer, err := call(ctx)
-		if answer != cloud.NotYet || !rest.HasCode(err, "FAILED_PRECONDITION") {
+		if !rest.HasCode(err, "FAILED_PRECONDITION") {
 			return answer, err
 		}
 		have, readErr := c.readRole(ctx, r.name)

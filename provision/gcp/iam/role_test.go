@@ -203,7 +203,7 @@ func TestATitleComesBeforeAnID(t *testing.T) {
 // That Google blocks the ID of a role is said where it is so, and of no other refusal.
 func TestOtherRefusalsAreNoBlockedRole(t *testing.T) {
 	aborted := fakegcp.Fail(http.StatusConflict, "ABORTED", "There were concurrent changes.")
-	failed := fakegcp.Fail(http.StatusBadRequest, "FAILED_PRECONDITION", "You can't create a role with this ID.")
+	failed := fakegcp.Fail(http.StatusBadRequest, "FAILED_PRECONDITION", "You can't create a role_id (x) which has been marked for deletion.")
 	denied := fakegcp.Fail(http.StatusForbidden, "PERMISSION_DENIED", "You don't have it.")
 	for _, tt := range []struct {
 		name        string

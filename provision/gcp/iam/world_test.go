@@ -40,6 +40,14 @@ func (w *world) project(t *testing.T, change func(p *fakegcp.Policy)) {
 	w.ChangePolicy(t, "my-project", change)
 }
 
+// pool makes a pool as ccoctl does, unless it is there.
+func (w *world) pool(t *testing.T, id string) {
+	t.Helper()
+	if !strings.Contains(state(w), "/workloadIdentityPools/"+id+" ") {
+		w.Do(t, "POST", "my-project/locations/global/workloadIdentityPools?workloadIdentityPoolId="+id, map[string]any{"description": ccoctlText})
+	}
+}
+
 // installation is what a cluster of a name wants.
 func installation(name string) iam.Wanted {
 	owner := iam.OwnedBy(name)

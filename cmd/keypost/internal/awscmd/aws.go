@@ -29,6 +29,7 @@ type flags struct {
 	aws.Options
 	cloud         cloudcmd.Flags
 	bucket, force bool
+	keep          bool // says what is so without prune
 	forRole       bool // Name is a role's, not an installation's
 	providerARN   string
 	requested     aws.RequestedRoles
@@ -50,15 +51,18 @@ func (f *flags) define(cmd *cobra.Command, names ...string) *pflag.FlagSet {
 	all.StringVar(&f.Account, "account", "", "ID of the only AWS account in which anything may be changed")
 	all.StringToStringVar(&f.Tags, "user-tags", nil, "tags for all that is made, as KEY=VALUE,…")
 	all.BoolVar(&f.Adopt, "adopt", false, "take over a provider or role that is not tagged as ours")
-	all.BoolVar(&f.Tighten, "tighten", false, "also take away what is not asked for: client IDs of the provider, other policies of the roles")
+	all.BoolVar(&f.Tighten, "tighten", false,
+		"also take away what is not asked for: client IDs and thumbprints of the provider, other policies of the roles")
 	all.StringArrayVar(&f.Thumbprints, "thumbprint", nil, "SHA-1 of a CA that AWS does not know, 40 hex digits (repeatable)")
 	all.BoolVar(&f.bucket, "create-private-s3-bucket", false, "accepted for scripts written for ccoctl; there is no bucket")
 	all.BoolVar(&f.Dev, "dev", false, "a development issuer of keypostd --dev, for an emulator of AWS: its URL may have a port, and waits are short")
 	all.StringVar(&f.requested.Dir, "credentials-requests-dir", "",
 		"directory with CredentialsRequests (oc adm release extract --credentials-requests)")
 	all.BoolVar(&f.requested.TechPreview, "enable-tech-preview", false, "also the CredentialsRequests of tech preview features")
-	all.BoolVar(&f.requested.Prune, "prune", false, "delete the roles whose CredentialsRequest is gone")
-	all.BoolVar(&f.requested.Keep, "keep-permissions", false, "take no permission away yet: for the run before an upgrade")
+	all.BoolVar(&f.requested.Prune, "prune", false,
+		"take away what no CredentialsRequest asks for: roles, permissions, service accounts; without it nothing goes")
+	all.BoolVar(&f.keep, "keep-permissions", false, "accepted for older scripts: without --prune nothing goes")
+	all.Lookup("keep-permissions").Hidden = true
 	all.StringVar(&f.requested.Boundary, "permissions-boundary-arn", "", "ARN of the policy that bounds every role's permissions")
 	for _, name := range names {
 		cmd.Flags().AddFlag(all.Lookup(name))
@@ -103,7 +107,7 @@ func (f *flags) check(cmd *cobra.Command) error {
 	switch {
 	case f.Account != "" && !accountForm.MatchString(f.Account):
 		return cli.Usagef("--account %q is not an account ID of 12 digits", f.Account)
-	case f.requested.Keep && (f.requested.Prune || f.Tighten):
+	case f.keep && (f.requested.Prune || f.Tighten):
 		return cli.Usagef("--keep-permissions takes nothing away, and --prune and --tighten do; run it again with those after the upgrade")
 	case cmd.Flags().Changed("max-trust-length") && (f.MaxTrustLength < iampolicy.TrustLength || f.MaxTrustLength > iampolicy.MaxTrustLength):
 		return cli.Usagef("--max-trust-length %d: AWS allows %d to %d", f.MaxTrustLength, iampolicy.TrustLength, iampolicy.MaxTrustLength)

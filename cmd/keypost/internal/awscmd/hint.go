@@ -12,26 +12,29 @@ import (
 
 // hinted adds to an error of provision/aws what to do about it, in words of the command line.
 func (r *run) hinted(err error) error {
-	if e, is := errors.AsType[*awsiam.StrandedError](err); is {
-		return cli.WithHint(e, "to move a live cluster: %s; to delete all of %s, roles too, leave --issuer-url out; "+
+	e, is := errors.AsType[*awsiam.Error](err)
+	if is && e.Problem == awsiam.Stranded {
+		return cli.WithHint(err, "to move a live cluster: %s; to delete all of %s, roles too, leave --issuer-url out; "+
 			"to leave the roles without anybody who may assume them, add --force", cli.Command{"aws", "migrate", "--name", r.Name,
 			"--from-issuer-url", r.IssuerURL, "--issuer-url", "NEW", "--kubeconfig", "FILE"}, r.Name)
 	}
-	if e, is := errors.AsType[*awsiam.Error](err); is {
+	if is {
 		return cli.WithHint(err, "%s", map[awsiam.Problem]string{
 			awsiam.NoRegion:     "give --region, or set AWS_REGION",
 			awsiam.NotOwned:     "take it over with --adopt, or use another name",
-			awsiam.ForeignRoles: "take over what is yours with --adopt, or see to it by hand",
-			awsiam.PolicyMixes:  "run it without --keep-permissions",
+			awsiam.OthersThing:  "use another name: what belongs to another installation is never taken over",
+			awsiam.ForeignRoles: "then run it again; or let keypost add it to the roles that nobody owns, with a tag of its own: --adopt",
+			awsiam.OthersRoles:  "then run it again",
+			awsiam.NeedsPrune:   "once nothing needs what it has now, run it with --prune",
 			awsiam.TrustTooLong: "once the account's quota is raised, say so with --max-trust-length",
 		}[e.Problem])
 	}
-	e, is := errors.AsType[*install.Error](err)
+	i, is := errors.AsType[*install.Error](err)
 	if _, hinted := errors.AsType[*cli.HintedError](err); hinted || !is {
 		return err
 	}
 	hint := func(format string, args ...any) error { return cli.WithHint(err, format, args...) }
-	switch e.Problem {
+	switch i.Problem {
 	case install.WrongAccount:
 		return hint("choose others (AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY), or another --account")
 	case install.ForeignProvider:
@@ -40,10 +43,11 @@ func (r *run) hinted(err error) error {
 		return hint("to fill one: oc adm release extract --credentials-requests --cloud=aws --to=DIR; "+
 			"for a provider without roles: %s", append(r.createProvider(cmp.Or(r.IssuerURL, "URL")), "--public-key-file", cmp.Or(r.cloud.PublicKeyFile, "FILE")))
 	case install.ProviderUnread:
-		url, _ := awsiam.ProviderURL(e.Provider)
+		url, _ := awsiam.ProviderURL(i.Provider)
 		return hint("to make the provider: %s", r.createProvider(cmp.Or(url, "URL")))
 	case install.UnknownAudience:
-		return hint("%s", webidentity.Command("add-client-id-to-open-id-connect-provider", "--open-id-connect-provider-arn", e.Provider, "--client-id", e.Audience))
+		return hint("%s", webidentity.Command("add-client-id-to-open-id-connect-provider",
+			"--open-id-connect-provider-arn", i.Provider, "--client-id", i.Audience))
 	}
 	return r.cloud.Hinted(err)
 }

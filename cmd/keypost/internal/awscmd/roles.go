@@ -10,6 +10,7 @@ import (
 	"github.com/keypost/keypost/cmd/keypost/internal/cloudcmd"
 	"github.com/keypost/keypost/provision/aws"
 	"github.com/keypost/keypost/provision/awsiam"
+	"github.com/keypost/keypost/provision/install"
 )
 
 func newCmdCreateIAMRoles(factory *cli.Factory) *cobra.Command {
@@ -18,7 +19,7 @@ func newCmdCreateIAMRoles(factory *cli.Factory) *cobra.Command {
 		Use:   "create-iam-roles --name NAME --credentials-requests-dir DIR --identity-provider-arn ARN",
 		Short: "Make the IAM roles that a release's CredentialsRequests ask for",
 		Long: "Make the IAM roles that a release's CredentialsRequests ask for, and the Secrets that name them. Roles that are there\n" +
-			"already are compared and brought up to date: what a new release needs more comes before anything goes.",
+			"already are compared and get what they need more. Without --prune nothing goes; what is not asked for is named.",
 	}, func(ctx context.Context, r *run) error { return r.createIAMRoles(ctx) })
 	fs := f.define(cmd, "name", "region", "account", "output-dir", "dry-run", "diff", "issuer-url", "user-tags", "adopt", "tighten")
 	fs.Lookup("region").Usage += " (needed outside the commercial partition)"
@@ -59,18 +60,18 @@ func newCmdCreateRole(factory *cli.Factory) *cobra.Command {
 		Use:   "create-role --role-name NAME --service-account NAMESPACE/NAME --issuer-url URL",
 		Short: "Make an IAM role for any workload's service account",
 		Long: "Make an IAM role that pods of these service accounts may assume, for plain Kubernetes with the AWS pod identity\n" +
-			"webhook, or for an operator of OLM. The issuer's IAM OIDC identity provider must be there. Prints the role's ARN, the\n" +
-			"annotation, and the variable that an operator takes from its Subscription (spec.config.env).",
+			"webhook, or for an operator of OLM. The issuer's IAM OIDC identity provider must be there. Prints the role's ARN and the\n" +
+			"annotation; with --subscription-manifest the variable that an operator takes from its Subscription (spec.config.env).",
 		Example: "  keypost aws create-role --role-name backup --service-account backup/agent \\\n" +
 			"    --policy-arn arn:aws:iam::aws:policy/AmazonS3ReadOnlyAccess --issuer-url https://oidc.example.com/prod-a",
 	}, func(ctx context.Context, r *run) error { return f.create(ctx, r) })
 	fs := f.define(cmd, "region", "account", "diff", "issuer-url", "user-tags", "adopt", "prune", "tighten", "permissions-boundary-arn", "dev")
 	fs.Lookup("region").Usage += " (needed outside the commercial partition)"
 	fs.Lookup("user-tags").Usage = "tags for the role, as KEY=VALUE,…"
-	fs.Lookup("prune").Usage = "let no other service account of the issuer assume it, also if an earlier run let it"
+	fs.Lookup("prune").Usage = "take away permissions that are not asked for, and the trust in other service accounts of the issuer"
 	fs.Lookup("adopt").Usage = "take over a role that is not tagged as ours"
 	fs.Lookup("dev").Usage = "a development issuer of keypostd --dev, for an emulator of AWS: its URL may have a port"
-	f.clientIDs(fs, "sts.amazonaws.com")
+	f.clientIDs(fs, "openshift", "sts.amazonaws.com")
 	f.trustLength(fs)
 	fs.StringVar(&f.Name, "role-name", "", "name of the role")
 	fs.StringArrayVar(&f.accounts, "service-account", nil, "NAMESPACE/NAME of a service account that may assume it (repeatable)")
@@ -102,5 +103,20 @@ func (f *roleFlags) create(ctx context.Context, r *run) error {
 		Annotation string            `json:"annotation"`
 		Env        []cloudcmd.EnvVar `json:"env"`
 	}{made.ARN, "eks.amazonaws.com/role-arn: " + made.ARN, env}
+	if len(f.policyARNs) == 0 && f.policyFile == "" {
+		r.Notice("keypost gives role %s no permissions: that takes --policy-arn or --policy-file", f.Name)
+	}
+	if !f.manifest {
+		env = nil // of operators alone, as their Subscription is
+		r.sayAnnotations(o.ServiceAccounts, made.ARN)
+	}
 	return r.PrintIdentity(v, env, f.manifest, v.ARN, v.Annotation)
+}
+
+// sayAnnotations prints how pods get a role from the AWS pod identity webhook.
+func (r *run) sayAnnotations(accounts []install.ServiceAccount, arn string) {
+	r.Notice("next, where the AWS pod identity webhook runs, and before the pods start:")
+	for _, a := range accounts {
+		r.Notice("  kubectl annotate serviceaccount -n %s %s --overwrite eks.amazonaws.com/role-arn=%s", a.Namespace, a.Name, arn)
+	}
 }

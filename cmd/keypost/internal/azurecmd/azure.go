@@ -29,6 +29,7 @@ type flags struct {
 	azure.Options
 	cloud              cloudcmd.Flags
 	storage, container string
+	preserve           bool
 	requested          azure.RequestedIdentities
 }
 
@@ -75,14 +76,17 @@ func (f *flags) define(cmd *cobra.Command, names ...string) *pflag.FlagSet {
 	all.StringVar(&f.storage, "storage-account-name", "", "accepted for scripts written for ccoctl; there is no storage account")
 	all.StringVar(&f.container, "blob-container-name", "", "accepted for scripts written for ccoctl; there is no container")
 	all.StringVar(&f.Cloud, "cloud", arm.PublicCloud, "the Azure cloud; those of governments and of China were never tried")
-	all.StringVar(&f.Audience, "audience", azure.DefaultAudience, "audience of tokens; unless it is given, a federated credential that is there keeps its own")
+	all.StringVar(&f.Audience, "audience", azure.DefaultAudience, "audience of tokens; a federated credential that is there keeps its own, unless --prune is given too")
 	all.StringToStringVar(&f.Tags, "user-tags", nil, "tags for all that is made, as KEY=VALUE,…")
 	all.BoolVar(&f.Adopt, "adopt", false, "take over resource groups, identities and roles that are not marked as ours")
-	all.BoolVar(&f.Prune, "prune", false, "delete the identities whose CredentialsRequest is gone, and the role assignments of ours that this run does not ask for")
-	all.BoolVar(&f.Keep, "preserve-existing-roles", false, "delete no role assignment")
+	all.BoolVar(&f.Prune, "prune", false, "take away what this run does not ask for: identities, federated credentials, role assignments of ours, and permissions of custom roles")
+	all.BoolVar(&f.preserve, "preserve-existing-roles", false, "accepted for scripts written for ccoctl; without --prune no role is taken away")
 	all.BoolVar(&f.Dev, "dev", false, "a development issuer of keypostd --dev, for an emulator of Azure: its URL may have a port, and waits are short")
 	all.StringVar(&f.requested.Dir, "credentials-requests-dir", "", "directory with CredentialsRequests (oc adm release extract --credentials-requests)")
 	all.BoolVar(&f.requested.TechPreview, "enable-tech-preview", false, "also the CredentialsRequests of tech preview features")
+	for _, name := range []string{"storage-account-name", "blob-container-name", "preserve-existing-roles"} {
+		all.Lookup(name).Hidden = true
+	}
 	for _, name := range names {
 		cmd.Flags().AddFlag(all.Lookup(name))
 	}
@@ -125,7 +129,7 @@ func (f *flags) check(cmd *cobra.Command) error {
 	switch {
 	case f.Cloud != arm.PublicCloud && f.Cloud != arm.GovernmentCloud && f.Cloud != arm.ChinaCloud:
 		return cli.Usagef("--cloud %q is none of %s, %s and %s", f.Cloud, arm.PublicCloud, arm.GovernmentCloud, arm.ChinaCloud)
-	case f.Keep && f.Prune:
+	case f.preserve && f.Prune:
 		return cli.Usagef("--preserve-existing-roles takes nothing away, and --prune does; give one of them")
 	case cmd.Name() == "create-all" || cmd.Name() == "create-managed-identities":
 		if err := azure.CheckName(f.Name); err != nil {

@@ -102,6 +102,8 @@ func (r *run) createIdentities(ctx context.Context) error {
 	}
 	if len(made.Secrets) > 0 {
 		r.SayUpgrade(made.Secrets)
+	}
+	if made.AllNew {
 		r.Notice("a running cluster that had no managed identities needs %s of create-oidc-issuer, too", ccoctl.AzureWebhookFile("").Name)
 	}
 	return r.Result(map[string]any{"issuer": r.IssuerURL, "secrets": cloudcmd.Listed(made.Secrets), "dryRun": r.cloud.DryRun})

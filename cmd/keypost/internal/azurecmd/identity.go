@@ -35,7 +35,7 @@ func newCmdCreateIdentity(factory *cli.Factory) *cobra.Command {
 	fs.Lookup("issuer-url").Usage = "the issuer URL that the identity trusts"
 	fs.Lookup("user-tags").Usage = "tags for the identity, as KEY=VALUE,…"
 	fs.Lookup("adopt").Usage = "take over an identity that is not tagged as ours" + adoptedUnknown
-	fs.Lookup("prune").Usage = "take away the roles that an earlier run assigned and this one does not ask for, and the identity from every other service account of the issuer"
+	fs.Lookup("prune").Usage = "take away what this run does not ask for: roles that an earlier run assigned, and other service accounts of the issuer"
 	fs.StringArrayVar(&f.Drop, "drop-issuer-url", nil, "an old issuer URL of which it takes no token any more, of whatever service account (repeatable)")
 	fs.StringVar(&f.Name, "name", "", "name of the identity, and of its custom role")
 	fs.StringVar(&f.OIDCGroup, "resource-group", "", "resource group of the identity; it is made if it is not there")

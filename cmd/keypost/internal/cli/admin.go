@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/keypost/keypost/issuer"
+	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/open"
 )
 
@@ -21,37 +22,62 @@ const (
 	adminTimeout = 10 * time.Second
 )
 
+// documents and documentSuffix are around the name of a key set in the path of its document, at the admin listeners of keypostd and
+// keypost mirror.
+const (
+	documents      = "/keysets/"
+	documentSuffix = ".yaml"
+)
+
 // AskAdmin returns what a running keypostd serves.
 func AskAdmin(ctx context.Context, admin string) (issuer.Report, error) {
-	if !strings.HasPrefix(admin, "http://") && !strings.HasPrefix(admin, "https://") {
-		return issuer.Report{}, WithHint(Usagef("--admin %q is no URL", open.Redacted(admin)), "use --admin http://127.0.0.1:9090")
-	}
 	var report issuer.Report
+	err := ask(ctx, "--admin", admin, "/issuers", func(body io.Reader) error {
+		return json.NewDecoder(io.LimitReader(body, maxReport)).Decode(&report)
+	})
+	return report, err
+}
+
+// AskDocument returns the document of the last good version of a key set that a running keypostd or mirror has.
+func AskDocument(ctx context.Context, admin string, n keystore.Name) (doc []byte, err error) {
+	err = ask(ctx, "--from", admin, documents+string(n)+documentSuffix, func(body io.Reader) (err error) {
+		doc, err = io.ReadAll(io.LimitReader(body, keystore.MaxDocument))
+		return err
+	})
+	return doc, err
+}
+
+// ask asks an admin listener for a page that read reads.
+func ask(ctx context.Context, flag, admin, path string, read func(io.Reader) error) error {
+	if !strings.HasPrefix(admin, "http://") && !strings.HasPrefix(admin, "https://") {
+		return WithHint(Usagef("%s %q is no URL", flag, open.Redacted(admin)), "use %s http://127.0.0.1:9090", flag)
+	}
 	ctx, cancel := context.WithTimeout(ctx, adminTimeout)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(admin, "/")+"/issuers", http.NoBody)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(admin, "/")+path, http.NoBody)
 	if err != nil {
-		return report, Usagef("--admin %q is no URL", open.Redacted(admin))
+		return Usagef("%s %q is no URL", flag, open.Redacted(admin))
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return report, WithHint(fmt.Errorf("ask keypostd at %s: %w", req.URL.Host, unanswered(err)), "is its admin listener reachable from here? See admin.address in its configuration")
+		return WithHint(fmt.Errorf("ask keypostd at %s: %w", req.URL.Host, unanswered(err)), "is its admin listener reachable from here? See admin.address in its configuration")
 	}
 	defer func() { _ = resp.Body.Close() }()
-	if resp.StatusCode == http.StatusForbidden {
-		return report, WithHint(fmt.Errorf("ask keypostd: %s refuses: it answers clients on its own machine only", req.URL.Host),
+	switch {
+	case resp.StatusCode == http.StatusForbidden:
+		return WithHint(fmt.Errorf("ask keypostd: %s refuses: it answers clients on its own machine only", req.URL.Host),
 			"ask it by 127.0.0.1, in a pod through kubectl port-forward; or set admin.page: true in its configuration")
+	case resp.StatusCode == http.StatusNotFound && path != "/issuers":
+		return WithHint(fmt.Errorf("ask keypostd: %s has no document of a good version of this key set", req.URL.Host), "ask the mirror or another replica, or give --from FILE from a backup or from Git")
+	case resp.StatusCode != http.StatusOK:
+		return fmt.Errorf("ask keypostd: %s answers %d; is it keypostd's admin listener?", req.URL.Host, resp.StatusCode)
 	}
-	if resp.StatusCode != http.StatusOK {
-		return report, fmt.Errorf("ask keypostd: %s answers %d; is it keypostd's admin listener?", req.URL.Host, resp.StatusCode)
+	if err := read(resp.Body); errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("ask keypostd at %s: %w", req.URL.Host, unanswered(err))
+	} else if err != nil {
+		return fmt.Errorf("ask keypostd: %s does not answer with what was asked for", req.URL.Host)
 	}
-	if err := json.NewDecoder(io.LimitReader(resp.Body, maxReport)).Decode(&report); err != nil {
-		if errors.Is(err, context.DeadlineExceeded) {
-			return report, fmt.Errorf("ask keypostd at %s: %w", req.URL.Host, unanswered(err))
-		}
-		return report, fmt.Errorf("ask keypostd: %s does not answer with its issuers", req.URL.Host)
-	}
-	return report, nil
+	return nil
 }
 
 // unanswered returns why an HTTP request has no answer, without its method and URL.

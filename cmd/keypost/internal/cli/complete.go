@@ -80,7 +80,7 @@ func (f *Factory) flagValue(cmd *cobra.Command, flag *pflag.Flag) cobra.Completi
 		return nil
 	case flag.Annotations[choices] != nil:
 		return choose(flag)
-	case listed("ca-file origin-cert origin-key origin-header-file kubeconfig make-in last-good replacement metrics-file " +
+	case listed("ca-file origin-cert origin-key origin-header-file kubeconfig make-in from replacement metrics-file " +
 		"policy-file private-key-file public-key-file jwks token-file"):
 		return cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault)
 	case listed("out output-dir credentials-requests-dir"):

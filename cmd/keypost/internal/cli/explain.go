@@ -2,7 +2,6 @@ package cli
 
 import (
 	"errors"
-	"io/fs"
 	"slices"
 	"strings"
 	"time"
@@ -14,8 +13,8 @@ import (
 	"github.com/keypost/keypost/keystore/rotation"
 )
 
-// misused reports whether an error is a mistake in what was typed.
-func misused(err error) bool {
+// Misused reports whether an error is a mistake in what was typed.
+func Misused(err error) bool {
 	if _, is := errors.AsType[*usageError](err); is {
 		return true
 	}
@@ -89,15 +88,8 @@ func explainedClaim(err error) error {
 	if errors.Is(err, catalog.ErrReuse) {
 		return WithHint(err, "to give it out again nevertheless, add --reuse-url --why REASON")
 	}
-	if e, is := errors.AsType[*catalog.UnreadError](err); is {
-		const mend = "mend its document, or put the last good one back (from Git or a backup)"
-		switch {
-		case e.HasURL:
-			return WithHint(err, mend)
-		case e.Broken:
-			return WithHint(err, mend+"; if you know that it does not have it, add --force --why REASON")
-		}
-		return WithHint(err, "%s; if you know that it does not have it, add --force --why REASON", remedy(e.Err))
+	if _, is := errors.AsType[*catalog.UnreadError](err); is {
+		return WithHint(err, "mend its document, or put the last good one back (from Git or a backup)")
 	}
 	if _, is := errors.AsType[*catalog.RevokedError](err); is {
 		return WithHint(err, "make a new key (%s); if you know that this one is in no wrong hands, issuer add, key add and key revoke take it with --force --why REASON", Command{"key", "generate", "--out", "DIR"})
@@ -145,13 +137,6 @@ func withAbsurdHint(err error) error {
 
 func addKey(to keystore.Name) Command {
 	return Command{"key", "add", string(to), "--public-key-file", "FILE"}
-}
-
-func remedy(err error) string {
-	if errors.Is(err, fs.ErrPermission) {
-		return "run this as somebody who may read it"
-	}
-	return "try again"
 }
 
 // ObserveCommand returns the command that observes a key set, at the first of the vantages that its policy asks for.

@@ -47,10 +47,10 @@ func (f *Factory) report(cmd *cobra.Command, err error) int {
 		return ExitDone
 	}
 	i, interrupted := errors.AsType[Interruption](err)
-	for _, message := range messages(err) {
+	for _, message := range told(messages(err)) {
 		f.Notice("keypost: %s", redacted(strings.TrimSuffix(message, ": "+Interruption{}.Error())))
 	}
-	typed := misused(err)
+	typed := Misused(err)
 	hints := f.hints(explained(err))
 	if len(hints) == 0 && typed {
 		hints = []string{cmd.CommandPath() + " --help"}
@@ -90,10 +90,17 @@ func (f *Factory) hints(err error) (all []string) {
 	return all
 }
 
-// messages returns an error's sentences: joined errors have one each. Line breaks in any other error are not ours.
+// messages returns an error's sentences: joined errors have one each, after what an error around them begins with. Line breaks in
+// any other error are not ours.
 func messages(err error) []string {
-	if inner := errors.Unwrap(err); inner != nil && inner.Error() == err.Error() {
-		return messages(inner)
+	if inner := errors.Unwrap(err); inner != nil {
+		all := messages(inner)
+		if before, ok := strings.CutSuffix(err.Error(), inner.Error()); ok && (before == "" || len(all) > 1) {
+			for i := range all {
+				all[i] = before + all[i]
+			}
+			return all
+		}
 	}
 	joined, is := err.(interface{ Unwrap() []error }) // this one error, not what it wraps
 	if !is || errors.Join(joined.Unwrap()...).Error() != err.Error() {
@@ -104,6 +111,25 @@ func messages(err error) []string {
 		all = append(all, messages(e)...)
 	}
 	return all
+}
+
+// told returns each message once, and says how often it was there.
+func told(all []string) []string {
+	times := map[string]int{}
+	for _, m := range all {
+		times[m]++
+	}
+	var once []string
+	for _, m := range all {
+		switch n := times[m]; {
+		case n == 1:
+			once = append(once, m)
+		case n > 1:
+			once = append(once, fmt.Sprintf("%s (%d times)", m, n))
+		}
+		times[m] = 0
+	}
+	return once
 }
 
 // userInfo matches what may be a password in a URL.

@@ -18,10 +18,20 @@ func TestMessages(t *testing.T) {
 		{errors.Join(one, two), []string{"one", "two\nlines"}},
 		{WithHint(Usage(errors.Join(one, errors.Join(two))), "x"), []string{"one", "two\nlines"}},
 		{fmt.Errorf("both: %w and %w", one, two), []string{"both: one and two\nlines"}},
+		{fmt.Errorf("read: %w", one), []string{"read: one"}},
+		{WithHint(fmt.Errorf("read: %w", errors.Join(one, fmt.Errorf("file: %w", errors.Join(one, two)))), "x"), []string{"read: one", "read: file: one", "read: file: two\nlines"}},
 	} {
 		if got := messages(tt.err); !slices.Equal(got, tt.want) {
 			t.Errorf("messages(%v) = %q, want %q", tt.err, got, tt.want)
 		}
+	}
+}
+
+// Many things that fail for one reason are one line, with their number.
+func TestMessagesAreToldOnce(t *testing.T) {
+	t.Parallel()
+	if got, want := told([]string{"a", "b", "a", "c", "a", "c"}), []string{"a (3 times)", "b", "c (2 times)"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 

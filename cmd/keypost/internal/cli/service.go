@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -15,6 +17,7 @@ import (
 
 	"github.com/keypost/keypost/internal/admin"
 	"github.com/keypost/keypost/internal/text"
+	"github.com/keypost/keypost/keystore"
 )
 
 // What the commands have in common that run until SIGTERM.
@@ -40,6 +43,26 @@ type Admin struct {
 	Metrics prometheus.Collector
 	Ready   func() error // as in admin.Pages
 	Log     *zap.Logger
+	Store   keystore.Reader // of which the documents are served to clients on this machine; nil for none
+}
+
+// document serves the document of a key set.
+func (a Admin) document(w http.ResponseWriter, r *http.Request) {
+	name, is := strings.CutSuffix(strings.TrimPrefix(r.URL.Path, documents), documentSuffix)
+	var doc []byte
+	err := keystore.ErrNotFound
+	if is && strings.HasPrefix(r.URL.Path, documents) && keystore.Name(name).Check() == nil {
+		var s keystore.KeySet
+		if s, _, err = a.Store.Load(r.Context(), keystore.Name(name)); err == nil {
+			doc, err = keystore.Encode(s)
+		}
+	}
+	if err != nil {
+		http.Error(w, "not found", http.StatusNotFound)
+		return
+	}
+	w.Header().Set("Content-Type", "application/yaml")
+	_, _ = w.Write(doc) // the client may have gone away
 }
 
 // Listen binds the address.
@@ -52,6 +75,9 @@ func (a Admin) Listen(ctx context.Context) (*admin.Server, error) {
 		}
 	}
 	pages := admin.Pages{Metrics: promhttp.HandlerFor(registry, promhttp.HandlerOpts{}), Ready: a.Ready}
+	if a.Store != nil {
+		pages.Rest = admin.Local(http.HandlerFunc(a.document), false)
+	}
 	s, err := admin.Listen(ctx, a.Address, pages, a.Log.Named("admin"))
 	if err != nil {
 		return nil, fmt.Errorf("open the admin listener: %w", err)

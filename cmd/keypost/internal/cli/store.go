@@ -1,15 +1,20 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
+	"path/filepath"
 	"slices"
+	"syscall"
 
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/catalog"
 	"github.com/keypost/keypost/keystore/open"
+	"github.com/keypost/keypost/keystore/replicate"
 )
 
 // OpenStore opens the store that --store or KEYPOST_STORE names.
@@ -30,10 +35,14 @@ func (f *Factory) Find(ctx context.Context, issuer string) (keystore.KeySet, err
 	return catalog.Find(ctx, st, issuer)
 }
 
-// WarnOthers warns of the other key sets of a store: those that could not be read, and those with the same keys.
-func (f *Factory) WarnOthers(unread []keystore.Name, shared []catalog.Shared) {
+// WarnOthers warns of the other key sets of a store: those that could not be read, those that say they revoked one of the keys, and
+// those with the same keys.
+func (f *Factory) WarnOthers(unread []keystore.Name, doubts []*catalog.RevokedError, shared []catalog.Shared) {
 	for _, n := range unread {
-		f.Warn("key set %q cannot be read; why: %s", n, Command{"issuer", "list"})
+		f.Warn("key set %q cannot be read, and may have the same issuer URL or key; why: %s", n, Command{"issuer", "list"})
+	}
+	for _, e := range doubts {
+		f.Warn("key set %q says that it revoked key %s, but its history does not show that it ever had the key; ask its owner", e.In, e.Key)
 	}
 	for _, s := range shared {
 		f.Warn("key %s is also in key set %q: whoever signs with it can speak for both issuers", s.Key, s.In)
@@ -42,19 +51,38 @@ func (f *Factory) WarnOthers(unread []keystore.Name, shared []catalog.Shared) {
 
 // OpenToWrite is OpenStore for a command that changes key sets; an interrupted run reports which.
 func (f *Factory) OpenToWrite(ctx context.Context) (*keystore.Store, error) {
-	st, err := f.OpenStore(ctx)
+	return f.openToWrite(ctx, func(u open.URL) (keystore.Backend, error) { return u.Backend(ctx) })
+}
+
+func (f *Factory) openToWrite(ctx context.Context, opened func(open.URL) (keystore.Backend, error)) (*keystore.Store, error) {
+	u, err := ParseStore(f.Store)
+	if err != nil {
+		return nil, err
+	}
+	if err := CheckWritable(u); err != nil {
+		return nil, err
+	}
+	st, err := Opened(opened(u))
 	return f.noted(ctx, st, err)
+}
+
+// CheckWritable returns an error for the directory of a mirror: a version that was written there would keep the store's own out.
+func CheckWritable(u open.URL) error {
+	if u.Dir == "" {
+		return nil
+	}
+	note, err := replicate.ReadHeartbeat(u.Dir)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+		return nil
+	}
+	err = fmt.Errorf("the directory %s is the copy that keypost mirror keeps of %s, and nothing is written there", u.Dir, cmp.Or(OneLine(note.Store), "a store"))
+	return WithHint(err, "write to the store itself; if the directory is to be the store from now on, end the mirror and remove %s", Quoted(filepath.Join(u.Dir, replicate.HeartbeatFile)))
 }
 
 // CreateStore opens the store for writing, as OpenToWrite does. If it is a directory that does not exist, and the parent
 // does, the directory is made.
 func (f *Factory) CreateStore(ctx context.Context) (*keystore.Store, error) {
-	u, err := ParseStore(f.Store)
-	if err != nil {
-		return nil, err
-	}
-	st, err := Opened(u.Create(ctx))
-	return f.noted(ctx, st, err)
+	return f.openToWrite(ctx, func(u open.URL) (keystore.Backend, error) { return u.Create(ctx) })
 }
 
 // Opened returns the store on a backend that was just opened, or its error with a hint.
@@ -171,6 +199,6 @@ func (o Others) Check(ctx context.Context, n keystore.Name, keys ...keystore.Ver
 	if err != nil {
 		return err
 	}
-	o.WarnOthers(slices.Sorted(maps.Keys(c.Unread)), shared)
+	o.WarnOthers(slices.Sorted(maps.Keys(c.Unread)), c.Doubts(n, keys), shared)
 	return nil
 }

@@ -16,7 +16,7 @@ type EnvVar struct {
 const SubscriptionFlag = "subscription-manifest"
 
 // SubscriptionUsage is what that flag is for.
-const SubscriptionUsage = "print a patch that puts the identity into an operator's Subscription, and nothing else"
+const SubscriptionUsage = "print a JSON patch that adds the identity to an operator's Subscription, and nothing else"
 
 // PrintIdentity prints what the administrator of an operator needs to use an identity in the cloud: the variables of its Subscription's
 // spec.config.env, after lines of their own; with manifest, a patch of the Subscription alone. v is all of it for programs.
@@ -38,11 +38,18 @@ func (r *Run) PrintIdentity(v any, env []EnvVar, manifest bool, lines ...string)
 
 // printSubscription prints the patch, and how it is applied.
 func (r *Run) printSubscription(env []EnvVar) error {
-	patch := map[string]any{"spec": map[string]any{"config": map[string]any{"env": env}}}
+	var patch []map[string]any
+	for _, e := range env {
+		patch = append(patch, map[string]any{"op": "add", "path": "/spec/config/env/-", "value": e})
+	}
 	if r.Output == "table" {
 		r.Output = "yaml" // which is what the patch is for people, too
-		r.Notice("put this into a file, and, once the operator's Subscription is there (it replaces the env that it has):")
-		r.Notice("  oc patch subscriptions.operators.coreos.com NAME -n NAMESPACE --type=merge --patch-file FILE")
+		const oc = "  oc patch subscriptions.operators.coreos.com NAME -n NAMESPACE --type=json "
+		r.Notice("put this into a file, and, once the operator's Subscription is there, add it to the env that it has:")
+		r.Notice(oc + "--patch-file FILE")
+		r.Notice("a Subscription without spec.config.env refuses that, and takes these first; they are refused where nothing is missing:")
+		r.Notice(oc + `-p '[{"op":"test","path":"/spec/config","value":null},{"op":"add","path":"/spec/config","value":{}}]'`)
+		r.Notice(oc + `-p '[{"op":"test","path":"/spec/config/env","value":null},{"op":"add","path":"/spec/config/env","value":[]}]'`)
 	}
 	return r.Print(patch, nil)
 }

@@ -40,17 +40,13 @@ func (f *Flags) Hinted(err error) error {
 	return f.publicationHint(err, e)
 }
 
-// publicationHint adds what to do about a URL, a name or a key that cannot be published. There is no --force for a key set
-// that cannot be read: whoever knows better publishes the URL first.
+// publicationHint adds what to do about a URL, a name or a key that cannot be published.
 func (f *Flags) publicationHint(err error, e *install.Error) error {
 	add := func(name string) cli.Command {
 		return append(cli.Command{"issuer", "add", name, "--url", f.To.IssuerURL, "--public-key-file", "FILE"}, f.relyingParty(false)...)
 	}
 	hint := func(format string, args ...any) error { return cli.WithHint(err, format, args...) }
 	switch e.Problem {
-	case install.PerhapsTaken:
-		return hint("mend that key set; or, if you know that it does not have the URL, publish it first and run this again: %s",
-			append(add(f.To.Name), "--force", "--why", "REASON"))
 	case install.Withdrawn:
 		return f.withdrawnHint(err, e)
 	case install.Taken:

@@ -173,8 +173,8 @@ func (r *Run) Publishing(party string) cli.Command {
 // SayLifetime prints how to declare the lifetime of tokens in a key set that has none.
 func (r *Run) SayLifetime(s keystore.KeySet) {
 	if s.Policy().TokenLifetime == nil {
-		r.Notice("key set %s does not say how long the cluster's tokens live, and key remove will wait for that: %s", s.Name(),
-			cli.Command{"issuer", "set", string(s.Name()), "--token-lifetime", "DURATION"})
+		r.Notice("to remove keys later, keypost must know how long tokens live (24h, unless a pod asks for more): %s",
+			cli.Command{"issuer", "set", string(s.Name()), "--token-lifetime", "24h"})
 	}
 }
 

@@ -15,6 +15,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/config"
+
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/issuer/verify"
 	"github.com/keypost/keypost/keystore"
@@ -267,11 +269,16 @@ func heard(t *testing.T, world func(f func(t *testing.T, w *slowWorld)), command
 	})
 }
 
+// through has the SDK make its calls through a transport.
+func through(to http.RoundTripper) []func(*config.LoadOptions) error {
+	return []func(*config.LoadOptions) error{config.WithHTTPClient(&http.Client{Transport: to})}
+}
+
 // No command of AWS is silent for long, however slow AWS and the issuer are.
 func TestAWSIsNeverSilentForLong(t *testing.T) {
 	key := newKey(t)
 	options := func(w *slowWorld, to http.RoundTripper) aws.Options {
-		return aws.Options{Options: w.options(), Transport: to, Region: "us-east-1", ClientIDs: []string{"openshift", "sts.amazonaws.com"}, Usual: true}
+		return aws.Options{Options: w.options(), Config: through(to), Region: "us-east-1", ClientIDs: []string{"openshift", "sts.amazonaws.com"}, Usual: true}
 	}
 	heard(t, func(f func(t *testing.T, w *slowWorld)) {
 		s, err := fakeaws.New(fakeaws.Options{ConsistencyDelay: 20 * time.Second})
@@ -292,7 +299,7 @@ func TestAWSIsNeverSilentForLong(t *testing.T) {
 			return err
 		},
 		"migrate": func(t *testing.T, w *slowWorld) error {
-			c, err := awsiam.Open(t.Context(), awsiam.Options{Transport: w.fast})
+			c, err := awsiam.Open(t.Context(), awsiam.Options{Config: through(w.fast)})
 			check(t, err)
 			account, err := c.Account(t.Context())
 			check(t, err)

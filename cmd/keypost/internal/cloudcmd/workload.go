@@ -6,6 +6,7 @@ import (
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/internal/dnsname"
+	"github.com/keypost/keypost/provision/ccoctl"
 	"github.com/keypost/keypost/provision/install"
 )
 
@@ -26,11 +27,23 @@ func ServiceAccounts(values []string) ([]install.ServiceAccount, error) {
 // Listed returns Secrets for a result: programs find a list in it, also an empty one.
 func Listed(secrets []install.Secret) []install.Secret { return append([]install.Secret{}, secrets...) }
 
-// SayUpgrade prints what is left to do with Secrets in a running cluster: namespaces first, or a Secret has nowhere to go.
-func (r *Run) SayUpgrade(secrets []install.Secret) {
-	if len(secrets) == 0 {
+// SayUpgrade prints what is left to do in a running cluster with Secrets that no earlier run has written as they are.
+func (r *Run) SayUpgrade(all []install.Secret) {
+	if len(all) == 0 {
 		return
 	}
+	if secrets := slices.DeleteFunc(slices.Clone(all), func(s install.Secret) bool { return s.Same }); len(secrets) > 0 {
+		r.sayApply(secrets)
+	} else {
+		r.Notice("no Secret has changed; to apply them all again: ls %s/*-credentials.yaml | xargs -I{} oc apply -f {}",
+			cli.Quoted(r.flags.Path(ccoctl.ManifestsDir)))
+	}
+	r.Notice("and, for an upgrade to another minor version")
+	r.Notice("  oc annotate cloudcredential cluster cloudcredential.openshift.io/upgradeable-to=VERSION --overwrite")
+}
+
+// sayApply prints how Secrets get into a running cluster: namespaces first, or a Secret has nowhere to go.
+func (r *Run) sayApply(secrets []install.Secret) {
 	var namespaces []string
 	for _, s := range secrets {
 		namespaces = append(namespaces, s.Namespace)
@@ -44,6 +57,4 @@ func (r *Run) SayUpgrade(secrets []install.Secret) {
 	for _, s := range secrets {
 		r.Notice("  oc apply -f %s", cli.Quoted(s.File))
 	}
-	r.Notice("and, for an upgrade to another minor version")
-	r.Notice("  oc annotate cloudcredential cluster cloudcredential.openshift.io/upgradeable-to=VERSION --overwrite")
 }

@@ -84,7 +84,7 @@ func (f *flags) define(cmd *cobra.Command, names ...string) *pflag.FlagSet {
 	all.StringVar(&f.requested.Dir, "credentials-requests-dir", "", "directory with CredentialsRequests (oc adm release extract --credentials-requests)")
 	all.BoolVar(&f.requested.TechPreview, "enable-tech-preview", false, "also the CredentialsRequests of tech preview features")
 	all.BoolVar(&f.requested.Prune, "prune", false,
-		"delete the service accounts whose CredentialsRequest is gone, and take from custom roles what nobody asks for")
+		"take away what no CredentialsRequest asks for: service accounts, their users and roles, permissions of custom roles")
 	for _, name := range names {
 		cmd.Flags().AddFlag(all.Lookup(name))
 	}

@@ -36,8 +36,8 @@ func newAdd(f *cli.Factory) *cobra.Command {
 	cmd.Long = "Make a key set. Its keys are active at once, as the cluster signs with them already; later ones come in with\n" +
 		"keypost key add. --jwks URL takes an existing issuer over, with the key IDs that its tokens carry.\n\n" +
 		"KEYS is --public-key-file FILE…, --jwks FILE|URL, or --kubeconfig FILE [--context NAME].\n\n" +
-		"An issuer URL belongs to one key set. A URL is refused that another key set has, or may have: one whose document\n" +
-		"cannot be read (--force --why goes on). So is a key that another key set has revoked, and one\n" +
+		"An issuer URL belongs to one key set: a URL is refused that another key set has. A key set that cannot be read is\n" +
+		"named; if it has the URL, keypostd goes on with the one that it serves. A key is refused that another key set had and revoked, and one\n" +
 		"whose tokens a declared relying party does not take (Entra takes RS256, Google RS256 and ES256). No store can keep two\n" +
 		"people from adding one URL under two names in the same second; each of them checks again afterwards and reports it."
 	cmd.Example = "  keypost issuer add prod-a --url https://oidc.example.com/prod-a --public-key-file sa.pub --relying-party aws"
@@ -47,7 +47,7 @@ func newAdd(f *cli.Factory) *cobra.Command {
 	o.policy.Register(fs)
 	fs.BoolVar(&o.dev, "dev", false, "a development key set: ports in URLs and short gates; only keypostd --dev serves it")
 	fs.BoolVar(&o.reuse, "reuse-url", false, "give a URL of a withdrawn key set out again; its gone keys stay gone")
-	fs.BoolVar(&o.force, "force", false, "add it although another key set cannot be read, which may have the URL as well, or has revoked one of the keys, or although a declared relying party refuses their tokens (needs --why)")
+	fs.BoolVar(&o.force, "force", false, "add it although another key set has revoked one of the keys, a declared relying party refuses their tokens, or a file is a certificate (needs --why)")
 	fs.StringVar(&o.why, "why", "", "the reason; it is recorded")
 	return cmd
 }
@@ -58,6 +58,7 @@ func (o *addOptions) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	o.keys.Certificates = o.force
 	m, err := o.keys.Read(ctx, f)
 	if err != nil {
 		return err
@@ -76,9 +77,9 @@ func (o *addOptions) run(ctx context.Context, args []string) error {
 		return err
 	}
 	added, err := catalog.Add(ctx, st, spec, catalog.AddOptions{
-		Change: f.Change(o.why, o.force), Reuse: o.reuse, Unread: o.force, Revoked: o.force,
+		Change: f.Change(o.why, o.force), Reuse: o.reuse, Revoked: o.force,
 	})
-	f.WarnOthers(added.Unread, added.Shared)
+	f.WarnOthers(added.Unread, added.Doubts, added.Shared)
 	if err != nil {
 		return err
 	}

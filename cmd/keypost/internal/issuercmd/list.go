@@ -2,13 +2,12 @@ package issuercmd
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"text/tabwriter"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -28,6 +27,7 @@ type listRow struct {
 	Generation int64                  `json:"generation"` // stored
 	Keys       map[keystore.State]int `json:"keys,omitempty"`
 	Withdrawn  bool                   `json:"withdrawn,omitempty"`
+	Digest     string                 `json:"-"` // of the stored version, as issuer.Status has it
 	Problem    string                 `json:"problem,omitempty"`
 	Served     *issuer.Status         `json:"served,omitempty"`
 	Copies     []observation.Copy     `json:"copies,omitempty"` // that relying parties hold, where what was read back is known
@@ -53,7 +53,7 @@ func listRun(ctx context.Context, f *cli.Factory, admin string) error {
 	if err != nil {
 		return err
 	}
-	rows, since := storedRows(c), time.Time{}
+	rows := storedRows(c)
 	if admin == "" { // else keypostd knows which of two key sets with one URL is permitted
 		addRejected(rows, c)
 	} else {
@@ -61,13 +61,13 @@ func listRun(ctx context.Context, f *cli.Factory, admin string) error {
 		if err != nil {
 			return err
 		}
-		rows, since = merge(rows, report), report.Since
+		rows = merge(rows, report)
 	}
 	if err := addCopies(ctx, f, rows, c.Sets); err != nil {
 		return err
 	}
 	slices.SortFunc(rows, func(a, b listRow) int { return strings.Compare(string(a.Name), string(b.Name)) })
-	if err := f.Print(map[string]any{"issuers": rows}, func(w *tabwriter.Writer) { listTable(w, rows, admin != "", since) }); err != nil {
+	if err := f.Print(map[string]any{"issuers": rows}, func(w *tabwriter.Writer) { listTable(w, rows, admin != "") }); err != nil {
 		return err
 	}
 	bad := 0
@@ -127,7 +127,8 @@ func addCopies(ctx context.Context, f *cli.Factory, rows []listRow, sets []keyst
 func storedRows(c catalog.Contents) []listRow {
 	rows := []listRow{}
 	for _, s := range c.Sets {
-		r := listRow{Name: s.Name(), Issuers: view.URLs(s), Generation: s.Generation(), Withdrawn: s.Withdrawn(), Keys: map[keystore.State]int{}}
+		digest := s.Digest()
+		r := listRow{Name: s.Name(), Issuers: view.URLs(s), Generation: s.Generation(), Withdrawn: s.Withdrawn(), Keys: map[keystore.State]int{}, Digest: hex.EncodeToString(digest[:])}
 		for _, k := range s.Keys() {
 			r.Keys[k.State]++
 		}
@@ -143,17 +144,17 @@ func storedRows(c catalog.Contents) []listRow {
 	return rows
 }
 
-// listTable shows what a keypostd serves if one was asked, and since when it counts who asks it.
-func listTable(w *tabwriter.Writer, rows []listRow, served bool, since time.Time) {
+// listTable shows what a keypostd serves if one was asked.
+func listTable(w *tabwriter.Writer, rows []listRow, served bool) {
 	head := []any{"NAME", "ISSUER", "GENERATION", "NEXT", "ACTIVE", "RETIRED", "STATUS"}
 	if served {
-		head = slices.Insert(head, 6, any("SERVED"), any("LAST ASKED"))
+		head = slices.Insert(head, 6, any("SERVED"))
 	}
 	cli.Row(w, head...)
 	for _, r := range rows {
 		cells := []any{r.Name, strings.Join(r.Issuers, " "), r.Generation, r.Keys[keystore.Next], r.Keys[keystore.Active], r.Keys[keystore.Retired], r.status()}
 		if served {
-			cells = slices.Insert(cells, 6, any(r.served()), any(r.lastAsked(since)))
+			cells = slices.Insert(cells, 6, any(r.served()))
 		}
 		cli.Row(w, cells...)
 	}
@@ -184,27 +185,6 @@ func (r listRow) served() string {
 		return "-"
 	}
 	return fmt.Sprint(r.Served.Generation)
-}
-
-// lastAsked returns when a document of any of the URLs was last asked for.
-func (r listRow) lastAsked(since time.Time) string {
-	if r.Served == nil || !r.Served.Served || since.IsZero() { // an older keypostd does not say
-		return "-"
-	}
-	if at, _ := latest(r.Served.Asked); !at.IsZero() {
-		return at.UTC().Format(time.RFC3339)
-	}
-	return "not since " + since.UTC().Format(time.RFC3339)
-}
-
-// latest returns the URL that was asked for last, and when; zero when none was.
-func latest(asked map[string]time.Time) (at time.Time, url string) {
-	for _, u := range slices.Sorted(maps.Keys(asked)) {
-		if asked[u].After(at) {
-			at, url = asked[u], u
-		}
-	}
-	return at, url
 }
 
 // merge adds what is served to what is stored.
@@ -247,10 +227,12 @@ func servingProblem(r listRow, s issuer.Status, known bool) string {
 		return "keypostd has not read it; does it read this store?"
 	case s.Rejected != "":
 		return fmt.Sprintf("rejected (%s): %s", s.Rejected, s.Message)
-	case s.Message != "": // it is not to be served there
+	case s.Message != "" && !s.Served: // it is not to be served there
 		return ""
 	case s.Generation != r.Generation:
 		return fmt.Sprintf("keypostd serves generation %d", s.Generation)
+	case s.Digest != "" && s.Digest != r.Digest: // an older keypostd does not say
+		return fmt.Sprintf("keypostd serves another version of generation %d, with other content", s.Generation)
 	case !s.Served && !r.Withdrawn:
 		return "keypostd does not serve it"
 	}

@@ -27,7 +27,7 @@ func newAdd(f *cli.Factory) *cobra.Command {
 	cmd.Long = "KEYS is --public-key-file FILE…, --jwks FILE|URL, or --kubeconfig FILE [--context NAME]."
 	fs := cmd.Flags()
 	o.keys.Register(fs)
-	fs.BoolVar(&o.force, "force", false, "add it although another key set has revoked it, or although a declared relying party refuses its tokens (needs --why)")
+	fs.BoolVar(&o.force, "force", false, "add it although another key set has revoked it, a declared relying party refuses its tokens, or the file is a certificate (needs --why)")
 	fs.StringVar(&o.why, "why", "", "the reason; it is recorded")
 	return cmd
 }
@@ -39,6 +39,7 @@ func (o *addOptions) run(ctx context.Context, args []string) error {
 	if err := o.keys.Check(); err != nil {
 		return err
 	}
+	o.keys.Certificates = o.force
 	m, err := o.keys.Read(ctx, o.Factory)
 	if err != nil {
 		return err

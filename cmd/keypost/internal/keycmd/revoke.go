@@ -18,7 +18,6 @@ import (
 type revokeOptions struct {
 	*cli.Factory
 	why, replacement   string
-	lastGood           string
 	distribution       string // of CloudFront
 	caFile             string
 	shield             cli.ShieldFlags
@@ -32,14 +31,12 @@ func newRevoke(f *cli.Factory) *cobra.Command {
 		"and no origin publishes it any more, and until each copy that the policy names was uploaded without it and read back\n" +
 		"(keypost gcp sync-keys). What puts an older version of the key set back meanwhile is named, and undone."
 	cmd.Example = "  keypost key revoke prod-a 4f5cJkq9 --why 'laptop stolen' --wait\n" +
-		"  keypost key revoke prod-a 4f5cJkq9 --why 'laptop stolen' --replacement next/sa.pub --wait --cloudfront-distribution E2EXAMPLE1ABCD\n" +
-		"  keypost key revoke prod-a 4f5cJkq9 --why 'laptop stolen' --last-good /var/lib/keypost/prod-a.yaml --wait"
+		"  keypost key revoke prod-a 4f5cJkq9 --why 'laptop stolen' --replacement next/sa.pub --wait --cloudfront-distribution E2EXAMPLE1ABCD"
 	fs := cmd.Flags()
 	f.ObservationsFlag(fs)
 	fs.StringVar(&o.why, "why", "", "the reason; it is recorded")
 	fs.StringVar(&o.replacement, "replacement", "", "`FILE` with the public key that is active at once in its place")
-	fs.StringVar(&o.lastGood, "last-good", "", "where the stored document is broken or lost: `FILE` with the last good version, in the directory of the mirror of this store")
-	fs.BoolVar(&o.force, "force", false, "revoke although this machine's clock is behind a recorded time, another key set has revoked the replacement, or the copy of --last-good may be older than what was lost")
+	fs.BoolVar(&o.force, "force", false, "revoke although this machine's clock is behind a recorded time, and take a replacement that another key set has revoked")
 	fs.BoolVar(&o.empty, "leave-empty", false, "publish an empty JWKS if it was the last key")
 	fs.BoolVar(&o.wait, "wait", false, "then look, at every address and origin, until none publishes the key any more; may be run again for a key that is revoked")
 	fs.StringVar(&o.distribution, "cloudfront-distribution", "", "with --wait: `ID` of a CloudFront distribution that is to forget the documents, once the origins serve the new ones")
@@ -77,7 +74,7 @@ func (o *revokeOptions) run(ctx context.Context, args []string) error {
 		return o.awaitGone(ctx, s, network)
 	}
 	if err != nil {
-		return err
+		return o.notRevoked(args, c, err)
 	}
 	warnNoneActive(o.Factory, c.after)
 	now, seen := time.Now(), o.seen(ctx, c)
@@ -98,9 +95,13 @@ func (o *revokeOptions) run(ctx context.Context, args []string) error {
 			o.Notice("key %s is the same key under another kid, and is revoked too", k.ID())
 		}
 	}
-	o.warnElsewhere(ctx, c)
+	o.sayNewer(ctx, c.after)
+	taken := o.warnElsewhere(ctx, c, last.Replacement)
 	if err := printKeys(o.Factory, c.after, now); err != nil {
 		return err
+	}
+	if taken != nil {
+		return taken
 	}
 	if !o.wait {
 		o.Notice("whether it is served no more was not looked at: run this again with --wait")
@@ -141,45 +142,26 @@ func (o *revokeOptions) seen(ctx context.Context, c keyChange) keystore.Cache {
 	return seen.Cache
 }
 
-// revoke revokes the key that the arguments ISSUER KID mean, in the stored key set or in a copy of its last good version.
+// revoke revokes the key that the arguments ISSUER KID mean. Nothing but its key set is read before that is written.
 func (o *revokeOptions) revoke(ctx context.Context, args []string, last keystore.RevokeOptions) (keyChange, error) {
-	if last.Replacement != nil {
-		if err := o.checkReplacement(ctx, args[0], *last.Replacement); err != nil {
-			return keyChange{}, err
-		}
-	}
 	c, err := change(ctx, o.Factory, args, func(s keystore.KeySet, id keystore.KeyID) (keystore.KeySet, error) {
-		return s.Revoke(o.Change(o.why, o.force), id, last)
+		next, err := s.Revoke(o.Change(o.why, o.force), id, last)
+		if err != nil {
+			return next, &refusedError{err}
+		}
+		return next, nil
 	})
-	switch unreadable := isUnreadable(err); {
-	case unreadable && o.lastGood != "":
-		return o.fromLastGood(ctx, args, last)
-	case unreadable:
-		return c, cli.WithHint(err, "to revoke it nevertheless, give the copy in the mirror's directory: --last-good FILE")
-	case err == nil && o.lastGood != "":
-		o.Notice("the stored key set can be read, so --last-good was not needed")
+	if err == nil && last.Replacement != nil {
+		err = o.CheckTaken(c.after.Policy(), true, *last.Replacement) // a warning: nothing is to hold up a revocation
 	}
 	return c, err
 }
 
-// checkReplacement compares the replacement with the keys of all other key sets. That of ISSUER itself need not be readable.
-func (o *revokeOptions) checkReplacement(ctx context.Context, issuer string, k keystore.VerificationKey) error {
-	st, err := o.OpenStore(ctx)
-	if err != nil {
-		return err
-	}
-	name := keystore.Name(issuer)
-	switch s, err := catalog.Find(ctx, st, issuer); {
-	case err == nil:
-		name = s.Name()
-		if err := o.CheckTaken(s.Policy(), true, k); err != nil { // a warning: nothing is to hold up a revocation
-			return err
-		}
-	case o.lastGood == "" || !isUnreadable(err):
-		return err
-	}
-	return cli.Others{Factory: o.Factory, Store: st, Force: o.force}.Check(ctx, name, k)
-}
+// refusedError reports that the key set can be read, and that its key is not to be revoked like this.
+type refusedError struct{ Err error }
+
+func (e *refusedError) Error() string { return e.Err.Error() }
+func (e *refusedError) Unwrap() error { return e.Err }
 
 func (o *revokeOptions) last() (keystore.RevokeOptions, error) {
 	last := keystore.RevokeOptions{LeaveEmpty: o.empty}

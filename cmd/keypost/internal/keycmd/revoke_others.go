@@ -2,16 +2,21 @@ package keycmd
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
+	"github.com/keypost/keypost/cmd/keypost/internal/observe"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/catalog"
 )
 
 // warnElsewhere names the other key sets that publish the key which was revoked, or may: who has it signs on for their issuers.
-func (o *revokeOptions) warnElsewhere(ctx context.Context, c keyChange) {
+// The error is about a replacement that another key set has revoked: it is published, and somebody else may have it.
+func (o *revokeOptions) warnElsewhere(ctx context.Context, c keyChange, replacement *keystore.VerificationKey) error {
 	st, err := o.OpenStore(ctx)
 	var all catalog.Contents
 	if err == nil {
@@ -19,14 +24,89 @@ func (o *revokeOptions) warnElsewhere(ctx context.Context, c keyChange) {
 	}
 	if err != nil {
 		o.Warn("whether another key set publishes the key too is unknown: %v", err)
-		return
+		return nil
 	}
 	k, _ := c.before.Key(c.id)
-	shared, _ := all.CheckKeys(c.before.Name(), []keystore.VerificationKey{k.VerificationKey}, true)
+	name := c.before.Name()
+	shared, _ := all.CheckKeys(name, []keystore.VerificationKey{k.VerificationKey}, true)
 	for _, s := range shared {
 		o.Warn("key set %q publishes the same key, and it goes on being trusted there: %s", s.In, cli.Command{"key", "revoke", string(s.In), string(s.Key), "--why", o.why})
 	}
 	for _, n := range slices.Sorted(maps.Keys(all.Unread)) {
 		o.Warn("key set %q cannot be read, and may publish the same key; why it cannot be read: %s", n, cli.Command{"issuer", "list"})
 	}
+	if replacement == nil {
+		return nil
+	}
+	for i, s := range all.Sets { // what a key set publishes already is not in question, and this one publishes it since a moment ago
+		if s.Name() == name {
+			all.Sets[i] = c.before
+		}
+	}
+	keys := []keystore.VerificationKey{*replacement}
+	shared, err = all.CheckKeys(name, keys, o.force)
+	if err != nil {
+		return cli.WithHint(fmt.Errorf("the key is revoked, and its replacement is published, but somebody else may have that one: %w", err), "make a new key, and replace this one too: %s",
+			cli.Command{"key", "revoke", string(name), string(replacement.ID()), "--why", o.why, "--replacement", "FILE"})
+	}
+	o.WarnOthers(nil, all.Doubts(name, keys), shared)
+	return nil
+}
+
+// sayNewer says that a later version than s was out, as keypost watch has recorded: servers that have it refuse s.
+func (o *revokeOptions) sayNewer(ctx context.Context, s keystore.KeySet) {
+	records, err := observe.Records(ctx, o.Factory, s)
+	if err != nil {
+		o.Warn("whether a later version was out before is unknown: %v", err)
+		return
+	}
+	for _, r := range records {
+		older := r.Older(s)
+		if older == nil || keystore.IsUpload(r.Issuer) {
+			continue
+		}
+		accept := cli.Command{"issuer", "accept", string(s.Name()), "--served-generation", strconv.FormatInt(max(older.Recorded, older.Stored), 10), "--why", o.why}
+		if o.caFile != "" {
+			accept = append(accept, "--ca-file", o.caFile)
+		}
+		o.Notice("a version of generation %d was out before an older one was restored, and servers that have it refuse generation %d; once no server publishes the key, this settles it: %s",
+			older.Recorded, older.Stored, accept)
+		return
+	}
+}
+
+// notRevoked adds to an error that left a key as it was that it did, and what ends its trust nevertheless.
+func (o *revokeOptions) notRevoked(args []string, c keyChange, err error) error {
+	_, refused := errors.AsType[*refusedError](err)
+	_, noKey := errors.AsType[*catalog.NoKeyError](err)
+	_, ambiguous := errors.AsType[*catalog.AmbiguousError](err)
+	_, high := errors.AsType[*keystore.GenerationError](err)
+	if refused || noKey || ambiguous || high || cli.Misused(err) || errors.Is(err, context.Canceled) {
+		return err
+	}
+	_, broken := errors.AsType[*keystore.BrokenError](err)
+	_, unknown := errors.AsType[*catalog.NoKeySetError](err) // of a URL: the document that has it may be broken
+	_, hinted := errors.AsType[*cli.HintedError](err)
+	if c.before.Name() != "" {
+		err = fmt.Errorf("whether key %s is revoked is unknown: %w", args[1], err)
+	} else {
+		err = fmt.Errorf("key %s is not revoked: %w", args[1], err)
+	}
+	name, issuer := args[0], "https://HOST/PATH"
+	if catalog.IsURL(name) {
+		name, issuer = "NAME", name
+	}
+	o.Notice("until the key is revoked, only these lines end the trust in it, for the issuer %s:", issuer)
+	for _, party := range keystore.KnownRelyingParties() {
+		for _, line := range trustOf(party, issuer, "the key is revoked") {
+			o.Notice("  %s", line)
+		}
+	}
+	switch {
+	case broken || unknown || errors.Is(err, keystore.ErrNotFound):
+		return cli.WithHint(err, "put the last good version back, from the admin listener of a keypostd or mirror or from a file, and run this again: %s", cli.Command{"store", "restore", name, "--from", "URL"})
+	case hinted:
+		return err
+	}
+	return cli.WithHint(err, "run this again once the store answers: %s", o.Again())
 }

@@ -8,11 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/spf13/pflag"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
+	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/issuer/verify"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/pubkey"
@@ -26,6 +26,8 @@ type Flags struct {
 	JWKS                string // a JWKS file, or an https URL of a JWKS or an issuer
 	kubeconfig, context string
 	CAFile              string // of the CA of an https URL
+
+	Certificates bool // take the keys of certificates in files too
 }
 
 // Register defines the flags.
@@ -75,10 +77,10 @@ func (f *Flags) Read(ctx context.Context, factory *cli.Factory) (Material, error
 		published, err := FetchJWKS(ctx, f.JWKS, Site{CAFile: f.CAFile})
 		return Material{Keys: published.Keys, Issuer: published.Issuer, Listed: true}, err
 	case f.JWKS != "":
-		keys, err := ReadFile(factory, f.JWKS)
+		keys, err := readFile(factory, f.JWKS, f.Certificates)
 		return Material{Keys: keys, Listed: true}, err
 	}
-	return readFiles(factory, f.files)
+	return f.readFiles(factory)
 }
 
 // Site is how the host of a URL is reached.
@@ -96,11 +98,11 @@ func FetchJWKS(ctx context.Context, url string, site Site) (verify.Published, er
 	return verify.Network{RootCAs: roots, Connect: site.Connect}.Client().JWKS(ctx, url)
 }
 
-func readFiles(f *cli.Factory, files []string) (Material, error) {
+func (f *Flags) readFiles(factory *cli.Factory) (Material, error) {
 	var m Material
 	seen := map[keystore.KeyID]keystore.VerificationKey{}
-	for _, file := range files {
-		keys, err := ReadFile(f, file)
+	for _, file := range f.files {
+		keys, err := readFile(factory, file, f.Certificates)
 		if err != nil {
 			return m, err
 		}
@@ -117,21 +119,30 @@ func readFiles(f *cli.Factory, files []string) (Material, error) {
 	return m, nil
 }
 
-// ReadFile reads verification keys from a file. Of a private key it takes the public half, and prints that.
+// ReadFile reads verification keys from a file. Of a private key it takes the public half, and prints that. It refuses a
+// certificate, which is more often that of a web server or of a CA.
 func ReadFile(f *cli.Factory, file string) ([]keystore.VerificationKey, error) {
+	return readFile(f, file, false)
+}
+
+// rightFile names the file that holds what a cluster signs with.
+const rightFile = "give the public key of the cluster's service account signing key, usually sa.pub"
+
+func readFile(f *cli.Factory, file string, certificates bool) ([]keystore.VerificationKey, error) {
 	data, err := f.ReadFile(file, pubkey.MaxSize)
 	if err != nil {
-		return nil, err
+		return nil, cli.WithHint(err, rightFile)
 	}
 	keys, private, err := signingkey.PublicHalf(file, data)
 	if errors.Is(err, keystore.ErrPrivateKey) && bytes.HasPrefix(bytes.TrimSpace(data), []byte("{")) {
 		return nil, cli.WithHint(err, "give the public JWK, without the private members")
 	}
 	if err != nil {
-		return nil, err
+		return nil, cli.WithHint(err, rightFile)
 	}
-	if since, expired := pubkey.ExpiredSince(data, time.Now()); expired {
-		f.Warn("%s holds a certificate that expired at %s; its key is used all the same, make sure that it is the one that the cluster signs with", file, cli.Stamp(since))
+	if !certificates && pubkey.HasCertificate(data) {
+		return nil, cli.WithHint(fmt.Errorf("read public keys from %s: it holds a certificate, and the owner of its key could sign tokens for every service account", file),
+			"%s; if the cluster signs with the key of this certificate: openssl x509 -in %s -noout -pubkey", rightFile, text.Quoted(file))
 	}
 	if private {
 		f.Notice("%s holds a private key; only its public half is used", file)

@@ -52,10 +52,10 @@ func NewCmdMirror(f *cli.Factory) *cobra.Command {
 		replicate.HeartbeatFile + " records when the last complete listing was taken. Runs in the foreground until SIGTERM."
 	fs := cmd.Flags()
 	fs.DurationVar(&o.poll, "poll", 0, "how often everything is listed, beside the watch: 1s to 15s, which the gates of keys count with (default 10s; 15s for s3://)")
-	fs.StringVar(&o.adminAddress, "admin-address", "", "serve /metrics, /livez and /readyz there, such as 127.0.0.1:9091")
+	fs.StringVar(&o.adminAddress, "admin-address", "", "serve /metrics, /livez, /readyz and the copied documents there, such as 127.0.0.1:9091")
 	fs.StringArrayVar(&o.issuerURLs, "issuer-url", nil,
 		"pattern as in keypostd's issuerURLs (repeatable): refuse what keypostd would refuse (default: nothing)")
-	fs.BoolVar(&o.once, "once", false, "end as soon as DIR has a complete copy, if the store cannot be read an earlier one; what cannot be copied is waited for 5 minutes")
+	fs.BoolVar(&o.once, "once", false, "end as soon as DIR has a complete copy, if the store cannot be read an earlier one; what cannot be read is waited for 5 minutes")
 	fs.BoolVar(&o.allowEmpty, "allow-empty", false, "take a store without key sets for a complete one: there is no issuer yet")
 	fs.BoolVar(&o.dev, "dev", false, "copy development key sets too")
 	return cmd
@@ -66,6 +66,7 @@ type mirroring struct {
 	*replicate.Mirror
 	o     *options
 	from  *keystore.Store
+	copy  *keystore.Store
 	dir   *os.Root
 	log   *zap.Logger
 	notes *replicate.Notes
@@ -124,6 +125,7 @@ func newMirroring(ctx context.Context, o *options) (*mirroring, error) {
 	if from, isDir := m.from.Backend().(*filestore.Backend); isDir && sameFile(from.Dir(), to.Dir()) {
 		return nil, cli.Usagef("mirror: the store and DIR are the same directory")
 	}
+	m.copy = keystore.NewStore(to)
 	if m.dir, err = os.OpenRoot(o.dir); err != nil {
 		return nil, err
 	}
@@ -194,7 +196,7 @@ func (m *mirroring) serve(ctx context.Context) error {
 	signal.Ignore(syscall.SIGPIPE) // whoever reads the log may end before this process does
 	g, ctx := errgroup.WithContext(ctx)
 	if m.o.adminAddress != "" {
-		s, err := cli.Admin{Address: m.o.adminAddress, Metrics: m, Ready: m.Ready, Log: m.log}.Listen(ctx)
+		s, err := cli.Admin{Address: m.o.adminAddress, Metrics: m, Ready: m.Ready, Log: m.log, Store: m.copy}.Listen(ctx)
 		if err != nil {
 			return err
 		}
@@ -250,17 +252,12 @@ func (m *mirroring) passOnce(ctx context.Context) error {
 	}
 }
 
-// nothingCopied returns an error if DIR holds no key set although the store does, and waiting does not mend that: a server
-// on DIR would serve nothing.
+// nothingCopied returns an error if DIR holds no key set although all of the store's could be read: a server on DIR would
+// serve nothing.
 func (m *mirroring) nothingCopied() error {
 	refusals := m.Refusals()
 	if len(refusals) == 0 || m.Status().Held > 0 {
 		return nil
-	}
-	for _, r := range refusals {
-		if r.Waits() {
-			return nil
-		}
 	}
 	first := slices.Min(slices.Collect(maps.Keys(refusals)))
 	return fmt.Errorf("nothing was copied: each of %d key sets in the store is refused, %q because %s (%s)",

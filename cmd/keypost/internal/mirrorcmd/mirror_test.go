@@ -96,10 +96,12 @@ func TestMirrorAdmin(t *testing.T) {
 	ask("/metrics", 200, "\nkeypost_mirror_last_complete_timestamp_seconds 0\n", "\nkeypost_mirror_failing 0\n", "\nkeypost_mirror_depends_on_itself 0\n")
 	must(t, m.Pass(t.Context()))
 	ask("/readyz", 503, "the store holds no key set")
-	must(t, keystore.Create(t.Context(), keystore.NewStore(store), storetest.KeySet(t, "prod-a")))
 	must(t, os.WriteFile(filepath.Join(store.Dir(), "prod-b.yaml"), []byte("junk"), 0o600))
 	must(t, m.Pass(t.Context()))
-	ask("/readyz", 503, "1 of 2 key sets have no good version yet")
+	ask("/readyz", 503, "1 of 1 key sets have no good version yet")
+	must(t, keystore.Create(t.Context(), keystore.NewStore(store), storetest.KeySet(t, "prod-a")))
+	must(t, m.Pass(t.Context()))
+	ask("/readyz", 200)
 	ask("/metrics", 200, "\nkeypost_mirror_key_sets 1\n", `keypost_mirror_key_set_refused{key_set="prod-b",reason="broken"} 1`, `keypost_mirror_key_sets_refused{reason="broken"} 1`, `keypost_mirror_key_sets_refused{reason="missing"} 0`)
 	must(t, os.Remove(filepath.Join(store.Dir(), "prod-b.yaml")))
 	must(t, m.Pass(t.Context()))
@@ -122,9 +124,8 @@ func TestMirrorAdmin(t *testing.T) {
 	must(t, <-done)
 }
 
-// What the patterns are for: a tombstone with another's issuer URL bars no keys of that one. Without them nobody knows whose
-// the URL is.
-func TestMirrorAsksThePatternsWhoseTombstoneCounts(t *testing.T) {
+// A tombstone with another's issuer URL bars no keys of that one. Patterns refuse it, as they refuse any key set.
+func TestMirrorAsksThePatternsAboutTombstones(t *testing.T) {
 	root := t.TempDir()
 	store, err := filestore.Create(filepath.Join(root, "store"))
 	must(t, err)
@@ -137,13 +138,14 @@ func TestMirrorAsksThePatternsWhoseTombstoneCounts(t *testing.T) {
 	for name, tc := range map[string]struct {
 		patterns []string
 		held     int
-	}{"patterns": {[]string{"https://oidc.example.com/{name}"}, 2}, "none": {nil, 1}} {
+		evil     keystore.Reason
+	}{"patterns": {[]string{"https://oidc.example.com/{name}"}, 1, lastgood.ReasonURLNotPermitted}, "none": {nil, 2, ""}} {
 		dir := filepath.Join(root, name)
 		must(t, os.Mkdir(dir, 0o700))
 		m, err := newMirroring(t.Context(), &options{f: &cli.Factory{Err: io.Discard, Store: "file://" + store.Dir()}, dir: dir, issuerURLs: tc.patterns})
 		must(t, err)
 		must(t, m.Pass(t.Context()))
-		if got := m.Status().Held; got != tc.held {
+		if got := m.Status().Held; got != tc.held || m.Refusals()["evil"].Reason != tc.evil || m.Ready() != nil {
 			t.Errorf("%s: %d key sets are held, want %d; refused: %v", name, got, tc.held, m.Refusals())
 		}
 	}
@@ -190,30 +192,24 @@ func TestMirrorLeavesCopiesApart(t *testing.T) {
 	}
 }
 
-// Whether waiting helps a copy that holds nothing.
-func TestMirrorOnceWaitsForWhatMayEnd(t *testing.T) {
+// Nothing that was copied is an error, and a broken key set beside one that was copied is none.
+func TestMirrorOnceTellsThatNothingWasCopied(t *testing.T) {
 	root := t.TempDir()
 	store, err := filestore.Create(filepath.Join(root, "store"))
 	must(t, err)
 	must(t, keystore.Create(t.Context(), keystore.NewStore(store), storetest.KeySet(t, "prod-a")))
 	must(t, os.WriteFile(filepath.Join(store.Dir(), "prod-b.yaml"), []byte("junk"), 0o600))
 	for name, tc := range map[string]struct {
-		pattern string
-		waits   bool
-	}{"none": {"", true}, "that allow it": {"prod-b=https://oidc.example.com/prod-a", false}, "that allow neither": {"https://x.example.com/{name}", false}} {
+		patterns []string
+		copied   bool
+	}{"none": {nil, true}, "that allow it": {[]string{"prod-b=https://oidc.example.com/prod-a", "prod-a=https://oidc.example.com/prod-a"}, true}, "that allow neither": {[]string{"https://x.example.com/{name}"}, false}} {
 		dir := filepath.Join(root, name)
 		must(t, os.Mkdir(dir, 0o700))
-		o := &options{f: &cli.Factory{Err: io.Discard, Store: "file://" + store.Dir()}, dir: dir}
-		if tc.pattern != "" {
-			o.issuerURLs = []string{tc.pattern, "prod-a=https://oidc.example.com/prod-a"}
-		}
-		if name == "that allow neither" {
-			o.issuerURLs = o.issuerURLs[:1]
-		}
+		o := &options{f: &cli.Factory{Err: io.Discard, Store: "file://" + store.Dir()}, dir: dir, issuerURLs: tc.patterns}
 		m, err := newMirroring(t.Context(), o)
 		must(t, err)
 		must(t, m.Pass(t.Context()))
-		if got := m.nothingCopied(); m.Status().Held > 0 || (got == nil) != tc.waits {
+		if got := m.nothingCopied(); (m.Status().Held > 0) != tc.copied || (got == nil) != tc.copied {
 			t.Errorf("patterns %s: %d are held, %v", name, m.Status().Held, got)
 		}
 	}

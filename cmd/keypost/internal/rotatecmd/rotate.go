@@ -3,6 +3,7 @@ package rotatecmd
 
 import (
 	"context"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -24,6 +25,7 @@ func NewCmdRotate(f *cli.Factory) *cobra.Command {
 type state struct {
 	KeySet   keystore.Name      `json:"keySet"`
 	Rotation *keystore.Rotation `json:"rotation"` // null when none is under way
+	Back     bool               `json:"rolledBack,omitempty"`
 	Took     []rotation.Taken   `json:"took,omitempty"`
 	Waiting  string             `json:"waiting,omitempty"` // why the next step cannot be taken yet
 	Gate     keystore.Gate      `json:"gate,omitempty"`
@@ -44,6 +46,14 @@ func stateOf(ctx context.Context, f *cli.Factory, s keystore.KeySet) (state, err
 	st := state{KeySet: s.Name(), Rotation: s.Rotation()}
 	if st.Rotation == nil {
 		return st, nil
+	}
+	for _, e := range s.History() { // rolled back twice, it goes on as before
+		switch {
+		case strings.HasPrefix(e.What, keystore.WhatStartRotation):
+			st.Back = false
+		case e.What == keystore.WhatRollBack:
+			st.Back = !st.Back
+		}
 	}
 	var seen keystore.Observed
 	var err error
@@ -84,7 +94,11 @@ func table(w *tabwriter.Writer, states []state) {
 			cli.Row(w, s.KeySet, "no rotation is under way")
 			continue
 		}
-		cli.Row(w, s.KeySet, "rotates to key "+string(s.Rotation.Kid)+", since "+s.Rotation.ID)
+		direction := "rotates to key "
+		if s.Back {
+			direction = "was rolled back: rotates back to key "
+		}
+		cli.Row(w, s.KeySet, direction+string(s.Rotation.Kid)+", since "+s.Rotation.ID)
 		for _, e := range s.Plan {
 			when := "not known: declare how long tokens live"
 			if !e.Opens.IsZero() {

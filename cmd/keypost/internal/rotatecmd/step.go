@@ -189,7 +189,7 @@ func (o *stepOptions) step(ctx context.Context, d rotation.Driver, r *running) {
 		err = nil
 	}
 	for _, took := range out.Took { // also where a later one fails: these are stored
-		o.Notice("%s: %s of key %s", r.set.Name(), took.Step, took.Key)
+		o.Notice("%s: %sd key %s", r.set.Name(), took.Step, took.Key) // each step ends in e
 		switch {
 		case took.Step == rotation.StepResume:
 			o.Notice("%s: it was retired, and %s: it is not removed before a token lifetime after it is retired again", r.set.Name(), took.Why)
@@ -202,7 +202,7 @@ func (o *stepOptions) step(ctx context.Context, d rotation.Driver, r *running) {
 	}
 	if d.Cluster != nil && out.Unasked != r.unasked {
 		if r.unasked = out.Unasked; r.unasked != "" {
-			o.Warn("%s: whether a kube-apiserver signs with a retired key again is not known: %s", r.set.Name(), r.unasked)
+			o.Warn("%s: what each kube-apiserver signs with is not known: %s", r.set.Name(), r.unasked)
 		}
 	}
 	if early := strings.Join(out.Early, ", "); out.Waiting != nil && out.Waiting.Step == string(keystore.StepPromote) && early != r.early {
@@ -215,6 +215,7 @@ func (o *stepOptions) step(ctx context.Context, d rotation.Driver, r *running) {
 	}
 	took := append(r.Took, out.Took...)
 	if err != nil {
+		err = hinted(err, r.set)
 		r.state, r.waiting, r.err, r.done = state{KeySet: r.set.Name(), Rotation: r.set.Rotation(), Took: took, Error: err.Error()}, nil, err, true
 		return
 	}
@@ -241,6 +242,18 @@ func (o *stepOptions) step(ctx context.Context, d rotation.Driver, r *running) {
 		o.Notice("hint: %s", o.Line(cli.GateCommand(out.Waiting, r.set)))
 		r.done = true
 	}
+}
+
+// hinted adds to an error of a cluster that does not answer how else it is asked.
+func hinted(err error, s keystore.KeySet) error {
+	if _, is := errors.AsType[*rotation.UnansweredError](err); !is || cluster.Refused(err) {
+		return err
+	}
+	const reach = "name the end of a tunnel to that one server with --apiserver LISTED=HOST:PORT"
+	if r := s.Rotation(); r.Step == keystore.StepRetire {
+		return cli.WithHint(err, reach+"; or retire the old key by hand: %s", cli.GateCommand(&keystore.NotYetError{Gate: keystore.GateSigning, Key: r.Replaces[0]}, s))
+	}
+	return cli.WithHint(err, reach)
 }
 
 // awaited returns what r waits for, since it was seen or retired where that is known.

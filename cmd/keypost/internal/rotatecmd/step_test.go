@@ -73,12 +73,41 @@ func TestAFailureDoesNotHideWhatWasDone(t *testing.T) {
 		kid := r.set.Rotation().Kid
 		time.Sleep(48 * time.Hour)
 		sc.step(t, false, sc, r)
-		if got := sc.out.String(); got != "prod-a: promote of key "+string(kid)+"\n" {
+		if got := sc.out.String(); got != "prod-a: promoted key "+string(kid)+"\n" {
 			t.Errorf("printed %q", got)
 		}
 		if !errors.Is(r.err, sc.err) || r.Error != sc.err.Error() || len(r.Took) != 1 || r.Took[0].Key != kid || r.Rotation.Step != keystore.StepRetire || r.waiting != nil {
 			t.Errorf("%+v, error %v", r.state, r.err)
 		}
+	})
+}
+
+// Every step of a cluster that never answers says so, and the step that needs an answer says how else one is had.
+func TestAClusterThatNeverAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const said = "10.0.0.2:6443 does not answer"
+		sc := &scene{store: keystore.NewStore(storetest.NewMemory(t)), err: errors.New(said)}
+		r := sc.begin(t, "prod-a", time.Hour)
+		told := func(step keystore.RotationStep, failed bool) {
+			t.Helper()
+			sc.out.Reset()
+			next := &running{set: r.set, began: time.Now()}
+			sc.step(t, false, sc, next)
+			hint, _ := errors.AsType[*cli.HintedError](next.err)
+			if r = next; r.Rotation.Step != step || (r.err != nil) != failed || !strings.Contains(sc.out.String()+r.Error, said) ||
+				failed && (hint == nil || !strings.Contains(hint.Hint(&cli.Factory{}), "--apiserver")) {
+				t.Errorf("%s: %+v, error %v, printed %q", step, r.state, r.err, &sc.out)
+			}
+		}
+		told(keystore.StepPromote, false)
+		time.Sleep(48 * time.Hour)
+		told(keystore.StepRetire, true)
+		sc.signers, sc.err = map[string]keystore.KeyID{"10.0.0.1:6443": r.set.Rotation().Kid}, nil
+		sc.step(t, false, sc, &running{set: r.set, began: time.Now()})
+		sc.err = errors.New(said)
+		told(keystore.StepRemove, false)
+		time.Sleep(48 * time.Hour)
+		told(keystore.StepRemove, true)
 	})
 }
 
@@ -91,7 +120,7 @@ func TestWhatIsNotMeasuredIsSaid(t *testing.T) {
 		time.Sleep(48 * time.Hour)
 		sc.step(t, false, sc, r)
 		const want = "prod-a: how long tokens live is not known, so what the policy declares counts alone: may not list pods\n"
-		if out := sc.out.String(); strings.Count(out, want) != 1 || !strings.Contains(out, "prod-a: retire of key ") {
+		if out := sc.out.String(); strings.Count(out, want) != 1 || !strings.Contains(out, "prod-a: retired key ") {
 			t.Errorf("printed %q", out)
 		}
 		sc.out.Reset()
@@ -128,7 +157,7 @@ func TestWaitingForSeveral(t *testing.T) {
 		}
 		out := sc.out.String()
 		for text, want := range map[string]int{
-			"fast: promote of key": 1, "slow: promote of key": 1, "hint: keypost key retire ": 2, " --why STATEMENT\n": 2,
+			"fast: promoted key": 1, "slow: promoted key": 1, "hint: keypost key retire ": 2, " --why STATEMENT\n": 2,
 			"\nfast: promote key " + string(fast.set.Rotation().Kid[:8]): 25 + 10, // the first says when, each of the others how long still
 			"\nslow: promote key " + string(slow.set.Rotation().Kid[:8]): 46 + 10,
 		} {
@@ -206,11 +235,11 @@ func TestWaitingWhileAServerComesBack(t *testing.T) {
 		}
 		out := sc.out.String()
 		for text, want := range map[string]int{
-			"prod-a: promote of key": 1, "prod-a: retire of key " + string(c.old): 2, "prod-a: remove of key " + string(c.old): 1,
-			"prod-a: resume of key " + string(c.old) + "\nprod-a: it was retired, and the kube-apiserver 10.0.0.2:6443 signs with it: ": 1,
-			"prod-a: retire key " + string(c.old) + ": not yet: 10.0.0.1:6443 refuses connections\n":                                    1,
-			"10.0.0.2:6443 was there before in this rotation and is not listed now":                                                     1,
-			"warning: prod-a: whether a kube-apiserver signs with a retired key again is not known: 10.0.0.2:6443 does not answer\n":    1,
+			"prod-a: promoted key": 1, "prod-a: retired key " + string(c.old): 2, "prod-a: removed key " + string(c.old): 1,
+			"prod-a: resumed key " + string(c.old) + "\nprod-a: it was retired, and the kube-apiserver 10.0.0.2:6443 signs with it: ": 1,
+			"prod-a: retire key " + string(c.old) + ": not yet: 10.0.0.1:6443 refuses connections\n":                                  1,
+			"10.0.0.2:6443 was there before in this rotation and is not listed now":                                                   1,
+			"warning: prod-a: what each kube-apiserver signs with is not known: 10.0.0.2:6443 does not answer\n":                      1,
 			"nobody asked": 0,
 		} {
 			if n := strings.Count(out, text); n != want {
@@ -231,7 +260,7 @@ func TestARemovalWithoutTheClusterSaysSo(t *testing.T) {
 		sc.out.Reset()
 		time.Sleep(2 * time.Hour)
 		sc.step(t, false, nil, &running{set: r.set, began: time.Now()})
-		if out := sc.out.String(); !strings.Contains(out, "prod-a: remove of key ") || !strings.Contains(out, "prod-a: nobody asked whether a kube-apiserver signs with it again: ") {
+		if out := sc.out.String(); !strings.Contains(out, "prod-a: removed key ") || !strings.Contains(out, "prod-a: nobody asked whether a kube-apiserver signs with it again: ") {
 			t.Errorf("printed %q", out)
 		}
 	})

@@ -20,7 +20,7 @@ import (
 
 // NewCmdStore returns the group of commands.
 func NewCmdStore(f *cli.Factory) *cobra.Command {
-	return cli.Group("store", "Move and restore stores", newCopy(f))
+	return cli.Group("store", "Move and restore stores", newCopy(f), newRestore(f))
 }
 
 type copyOptions struct {
@@ -71,6 +71,9 @@ func (o *copyOptions) run(ctx context.Context, args []string) error {
 func (o *copyOptions) destination(ctx context.Context, raw string) (*keystore.Store, error) {
 	u, err := cli.ParseStoreURL(raw, "use")
 	if err != nil {
+		return nil, err
+	}
+	if err := cli.CheckWritable(u); err != nil {
 		return nil, err
 	}
 	if !o.dryRun {

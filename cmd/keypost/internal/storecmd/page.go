@@ -130,10 +130,7 @@ func servedBy(report *issuer.Report) map[keystore.Name]page.Input {
 	}
 	all := map[keystore.Name]page.Input{}
 	for _, s := range report.Issuers {
-		in := page.Input{Name: s.Name, History: s.History, Served: &page.Served{Generation: s.Generation, Withdrawn: s.Generation > 0 && !s.Served, Issuers: s.Issuers, Since: report.Since}}
-		for _, u := range s.Issuers {
-			in.Served.Asked = append(in.Served.Asked, page.Asked{Issuer: u, At: s.Asked[u]})
-		}
+		in := page.Input{Name: s.Name, History: s.History, Served: &page.Served{Generation: s.Generation, Digest: s.Digest, Withdrawn: s.Generation > 0 && !s.Served, Issuers: s.Issuers}}
 		if s.Rejected != "" {
 			in.Rejected = &page.Rejected{Reason: s.Rejected, Message: s.Message}
 		}

@@ -1,6 +1,7 @@
 package watchcmd
 
 import (
+	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -38,6 +39,9 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	for _, c := range c.w.Copies() {
 		d.collectCopy(ch, c)
 	}
+	for _, b := range c.w.WentBack() {
+		ch <- prometheus.MustNewConstMetric(d.wentBack, prometheus.GaugeValue, 1, string(b.KeySet), strconv.FormatBool(len(b.Revived) > 0))
+	}
 }
 
 func stamp(t time.Time) float64 {
@@ -60,6 +64,7 @@ type descs struct {
 	failing                            *prometheus.Desc
 	looked, complete, slowest, expires *prometheus.Desc
 	copyFailing, copyRead              *prometheus.Desc
+	wentBack                           *prometheus.Desc
 }
 
 func describe() descs {
@@ -83,6 +88,8 @@ func describe() descs {
 		expires:  desc("keypost_watch_certificate_not_after_timestamp_seconds", "When the first certificate expires of the verified chains without their roots, in the latest look with one; left out before the first."),
 		copyFailing: ofCopy("keypost_watch_copy_failing", "1 while a copy that a relying party holds is not known to have the published keys and no other: as it was read back last it "+
 			"lacks one (behind) or has another (ahead), it was never read back (unread), or not for a day or not the last time, or who holds it takes no token at all (stale), it had in the last 31 days a key that the store never had (intruded), or what was read back cannot be read by the watch (not_compared).", "reason"),
+		wentBack: prometheus.NewDesc("keypost_watch_store_went_back", "1 while the store holds an older version of a key set than the watch has read before; "+
+			"gone_key_published says whether that publishes a key which was revoked or removed. Left out for every other key set.", []string{"key_set", "gone_key_published"}, nil),
 		copyRead: ofCopy("keypost_watch_copy_last_read_timestamp_seconds", "When a copy that a relying party holds was read back last, by whoever uploads to it; 0 for never."),
 	}
 }

@@ -7,10 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"net/url"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,8 +26,6 @@ const (
 	firstPause  = 250 * time.Millisecond
 	lastPause   = 20 * time.Second // ten attempts span more than the minute in which a quota is counted
 	answerLimit = 32 << 20         // bytes; a page of 1,000 full roles has some megabytes
-	listLimit   = 64 << 20         // bytes of all pages; 10,000 accounts have some ten megabytes
-	listTime    = 3 * callTime     // all pages; 100 of them take a minute or two, and where a quota is used up, some minutes more
 )
 
 // errTooLong is of an answer that is not read to its end. Another one would be as long.
@@ -49,9 +47,7 @@ type Call struct {
 	Query   url.Values
 	Body    any // nil for none
 
-	// Lacks returns what the answer to a write lacks of what Google's has, for messages; empty for nothing. It is nil where Google's has
-	// nothing, {}.
-	Lacks func(answer []byte) string
+	Pool string // ID of the pool that the body names, which may just have been made
 
 	// Again is asked before each request of the call but the first: minutes may have passed since it was decided. An error, which may be a
 	// [*Meanwhile], ends the call. It is nil for a call that may be made whatever there is by then.
@@ -193,59 +189,28 @@ func worthAgain(err error, n int) (time.Duration, bool) {
 	return 0, false
 }
 
-// mostPages is more than any list of a project has: 10,000 accounts are 100 pages.
-const mostPages = 1000
-
 // List asks for all pages of a list and returns the items under a name.
 func List[T any](ctx context.Context, c *Client, k Call, items string) ([]T, error) {
 	var all []T
-	pages, size := 0, 0
-	bounded, cancel := context.WithTimeout(ctx, listTime)
-	defer cancel()
 	query := url.Values{}
-	for name, values := range k.Query {
-		query[name] = values
-	}
+	maps.Copy(query, k.Query)
 	for k.Query = query; ; {
 		var page map[string]json.RawMessage
-		err := bounded.Err() // an answer may win against it
-		if err == nil {
-			err = c.Ask(bounded, k, &page)
-		}
-		if err != nil {
-			if bounded.Err() != nil && ctx.Err() == nil {
-				return nil, fmt.Errorf("%s: the list has not ended after %v, on page %d: see what is between here and Google", k, listTime, pages+1)
-			}
+		if err := c.Ask(ctx, k, &page); err != nil {
 			return nil, err
-		}
-		// An empty list is {} in Google's answers; an error in the place of a list is none.
-		if _, failed := page["error"]; failed || page == nil {
-			return nil, fmt.Errorf("%s: the answer is no list, but an error or nothing: see what is between here and Google", k)
-		}
-		for _, field := range page {
-			size += len(field)
-		}
-		if size > listLimit {
-			return nil, fmt.Errorf("%s: the list has more than %d MiB, which no project's has: see what is between here and Google", k, listLimit>>20)
 		}
 		var part []T
 		var next string
-		if page[items] != nil {
-			if err := json.Unmarshal(page[items], &part); err != nil {
+		for name, into := range map[string]any{items: &part, "nextPageToken": &next} {
+			if page[name] == nil { // an empty list is {}
+				continue
+			}
+			if err := json.Unmarshal(page[name], into); err != nil {
 				return nil, fmt.Errorf("%s: the list is not what Google answers: %s", k, oneLine(err))
 			}
 		}
-		if page["nextPageToken"] != nil {
-			if err := json.Unmarshal(page["nextPageToken"], &next); err != nil {
-				return nil, fmt.Errorf("%s: the list is not what Google answers: %s", k, oneLine(err))
-			}
-		}
-		all = append(all, part...)
-		if next == "" {
+		if all = append(all, part...); next == "" {
 			return all, nil
-		}
-		if pages++; pages > mostPages || next == query.Get("pageToken") {
-			return nil, fmt.Errorf("%s: the list does not end", k)
 		}
 		query.Set("pageToken", next)
 	}
@@ -258,17 +223,11 @@ type operation struct {
 	Error *statusError `json:"error"`
 }
 
-// operationForm admits names of operations, which become paths.
-var operationForm = regexp.MustCompile(`^projects/[a-z0-9][a-z0-9.:-]*/locations/global/workloadIdentityPools/[A-Za-z0-9_-]+(/providers/[A-Za-z0-9_-]+)?/operations/[A-Za-z0-9_-]+$`)
-
 // change makes a call that answers with an operation, and waits for its end.
 func (c *Client) change(ctx context.Context, k Call) (again bool, err error) {
 	var op operation
 	if again, err = c.send(ctx, k, &op); err != nil {
 		return again, err
-	}
-	if !operationForm.MatchString(op.Name) {
-		return again, k.without("an operation")
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
@@ -281,14 +240,9 @@ func (c *Client) change(ctx context.Context, k Call) (again bool, err error) {
 			return again, c.explain(k, context.Cause(ctx))
 		}
 		get := Call{Service: IAM, Name: "GetOperation", Needs: k.Needs[:strings.LastIndexByte(k.Needs, '.')+1] + "get", Path: op.Name}
-		var now operation // what the one before said does not count any more
-		if err := c.Ask(ctx, get, &now); err != nil {
+		if err := c.Ask(ctx, get, &op); err != nil {
 			return true, unknownEnd{err}
 		}
-		if now.Name != op.Name {
-			return true, unknownEnd{get.without("the operation " + op.Name)}
-		}
-		op = now
 	}
 	if op.Error != nil {
 		return again, c.explain(k, op.Error.refusal())
@@ -306,9 +260,6 @@ func (c *Client) Step(k Call, line string, diff ...string) cloud.Step {
 	return cloud.Step{Key: k.key(), Line: line, Diff: diff, Call: func(ctx context.Context) (cloud.Answer, error) {
 		var out json.RawMessage
 		again, err := c.send(ctx, k, &out)
-		if err == nil {
-			err = k.written(out)
-		}
 		return answer(k, again, err)
 	}}
 }
@@ -335,13 +286,13 @@ func answer(k Call, again bool, err error) (cloud.Answer, error) {
 		return cloud.Accepted, nil
 	case begun:
 		return cloud.Perhaps, err
-	case refused == nil || Is(err, IssuerRefused):
+	case refused == nil || refused.constraint != "":
 		return cloud.Refused, err
 	case again && (refused.code == "ALREADY_EXISTS" || refused.code == "ABORTED"):
 		return cloud.Perhaps, err
 	case refused.code == "ALREADY_EXISTS":
 		return cloud.Exists, err
-	case refused.unseen() || refused.code == "ABORTED" || refused.code == "NOT_FOUND" || refused.code == "FAILED_PRECONDITION":
+	case refused.passes(k) || refused.code == "ABORTED" || refused.code == "NOT_FOUND":
 		return cloud.NotYet, err // it was planned from what was true a moment ago, or is not known everywhere yet
 	}
 	return cloud.Refused, err

@@ -81,7 +81,7 @@ func newClient(a Access) *Client {
 	once := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // Google's methods send nobody elsewhere
 	return &Client{
 		access: a, http: &http.Client{Transport: a.Transport, CheckRedirect: once}, slots: make(chan struct{}, Parallel),
-		API: cloud.API{Name: "Google Cloud", Consistency: a.Consistency, CallTime: callTime, OnWait: a.OnWait},
+		API: cloud.API{Name: "Google Cloud", Consistency: a.Consistency, CallTime: callTime, FirstPause: time.Second, OnWait: a.OnWait},
 	}
 }
 

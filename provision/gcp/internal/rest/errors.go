@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"regexp"
 	"strings"
 	"time"
 
@@ -71,17 +70,6 @@ func (e *apiError) exhausted() bool {
 	return e.code == "RESOURCE_EXHAUSTED" && strings.HasPrefix(e.message, "Maximum number of")
 }
 
-// unseen reports whether a policy was refused because it names an account or a custom role that was just made. A predefined
-// role that does not exist never will.
-func (e *apiError) unseen() bool {
-	return e.code == "INVALID_ARGUMENT" &&
-		regexp.MustCompile(`^Service account \S+ does not exist|^Role \(projects/\S+\) does not exist`).MatchString(e.message)
-}
-
-// IssuerConstraint limits the issuers of providers in an organisation
-// (https://cloud.google.com/iam/docs/manage-workload-identity-pools-providers#restrict).
-const IssuerConstraint = "constraints/iam.workloadIdentityPoolProviders"
-
 // statusError is google.rpc.Status, and the object in a refusal's body.
 type statusError struct {
 	Code    int    `json:"code"` // of HTTP in a body, of google.rpc.Code in an operation
@@ -129,8 +117,8 @@ func (s statusError) refusal() *apiError {
 	if e.reason == "" && len(s.Errors) > 0 {
 		e.reason = s.Errors[0].Reason
 	}
-	if e.constraint == "" && strings.Contains(e.Error(), "Org Policy violated") {
-		e.constraint = IssuerConstraint
+	if e.constraint == "" {
+		e.constraint = e.forbidden()
 	}
 	return e
 }
@@ -204,7 +192,7 @@ func (c *Client) explainRefusal(k Call, e *apiError) error {
 		return Problemf(IssuerRefused, "the organisation's policy %s lets no such issuer in: its administrator must add the issuer URL "+
 			"(%s: Google says: %w)", IssuerConstraint, k, e)
 	case e.constraint != "":
-		return fmt.Errorf("%s: the organisation's policy %s forbids it: %w", k, e.constraint, e)
+		return fmt.Errorf("%s: Google Cloud refuses: an organisation policy (%s) forbids it, and its administrator must allow it: %w", k, e.constraint, e)
 	case disabled:
 		service := e.metadata["service"]
 		if service == "" {

@@ -1,0 +1,127 @@
+package storecmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/keypost/keypost/cmd/keypost/internal/cli"
+	"github.com/keypost/keypost/cmd/keypost/internal/view"
+	"github.com/keypost/keypost/internal/regular"
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/catalog"
+)
+
+type restoreOptions struct {
+	*cli.Factory
+	from, why string
+	force     bool
+}
+
+func newRestore(f *cli.Factory) *cobra.Command {
+	o := &restoreOptions{Factory: f}
+	cmd := f.Command("restore NAME --from FILE|ADMIN-URL", "Put the last good version of a key set back", cli.Exactly(1), o.run)
+	cmd.Long = "Write the last good version of a key set over a document that is broken, lost or older. --from names a copy of the\n" +
+		"document, from a backup, Git or the directory of a mirror, or the admin listener of a keypostd or mirror that has it.\n" +
+		"The version gets the next generation. What is gone by either version stays gone. A stored version that is not older\n" +
+		"is replaced with --force only, and one that was withdrawn never."
+	cmd.Example = "  keypost store restore prod-a --from http://127.0.0.1:9090\n" +
+		"  keypost store restore prod-a --from backup/prod-a.yaml"
+	fs := cmd.Flags()
+	fs.StringVar(&o.from, "from", "", "`FILE` with the document, or URL of the admin listener of a keypostd or mirror (http://127.0.0.1:9090)")
+	fs.StringVar(&o.why, "why", "", "the reason; it is recorded")
+	fs.BoolVar(&o.force, "force", false, "replace a stored version that is not older; needs --why")
+	return cmd
+}
+
+func (o *restoreOptions) run(ctx context.Context, args []string) error {
+	switch {
+	case o.from == "":
+		return cli.Usagef("store restore needs --from FILE or --from URL, the place of the last good version")
+	case o.force && o.why == "":
+		return cli.Usagef("--force needs --why REASON; it is recorded")
+	}
+	name := keystore.Name(args[0])
+	if err := catalog.CheckName(name); err != nil {
+		return err
+	}
+	good, err := o.read(ctx, name)
+	if err != nil {
+		return err
+	}
+	st, err := o.OpenToWrite(ctx)
+	if err != nil {
+		return err
+	}
+	doc, rev, err := st.Backend().Get(ctx, name)
+	if err != nil && !errors.Is(err, keystore.ErrNotFound) {
+		return fmt.Errorf("read what is stored of key set %q: %w", name, err)
+	}
+	if err != nil {
+		if err := o.checkFree(ctx, st, good); err != nil {
+			return err
+		}
+	}
+	why := fmt.Sprintf("generation %d was restored from %s", good.Generation(), cli.OneLine(o.from))
+	if o.why != "" {
+		why = o.why + "; " + why
+	}
+	next, err := catalog.Restore(o.Change(why, o.force), good, doc)
+	if _, is := errors.AsType[*catalog.NotOlderError](err); is {
+		return cli.WithHint(fmt.Errorf("key set %q: %w", name, err), "look at both versions (keypost issuer show %s); to replace the stored one nevertheless: --force --why REASON", name)
+	}
+	if err != nil {
+		return fmt.Errorf("key set %q: %w", name, err)
+	}
+	if _, err := st.Replace(ctx, rev, next); err != nil {
+		return fmt.Errorf("restore key set %q: %w", name, err)
+	}
+	o.Notice("a keypostd that serves another version refuses this one, which this says: %s; and this settles it: %s",
+		cli.Command{"issuer", "list", "--admin", "URL"}, cli.Command{"issuer", "accept", string(name), "--admin", "URL", "--why", "REASON"})
+	v := view.Of(next, time.Now())
+	return o.Print(v, func(w *tabwriter.Writer) {
+		cli.Row(w, "restored "+string(name), fmt.Sprintf("generation %d", next.Generation()))
+		cli.Row(w)
+		view.KeyRows(w, v.Keys)
+	})
+}
+
+// read reads the last good version.
+func (o *restoreOptions) read(ctx context.Context, n keystore.Name) (s keystore.KeySet, err error) {
+	var doc []byte
+	if strings.Contains(o.from, "://") {
+		doc, err = cli.AskDocument(ctx, o.from, n)
+	} else if doc, err = regular.Read(o.from, keystore.MaxDocument); err != nil {
+		err = fmt.Errorf("--from %s: %w", o.from, cli.Reason(err))
+	}
+	if err != nil {
+		return s, err
+	}
+	if s, err = keystore.Parse(n, doc); err != nil {
+		return s, fmt.Errorf("--from %s: %w", cli.OneLine(o.from), err)
+	}
+	return s, nil
+}
+
+// checkFree returns an error if another key set has an issuer URL of one that is lost. A document that cannot be read is warned of: else one
+// that is broken would keep every other from being restored.
+func (o *restoreOptions) checkFree(ctx context.Context, st *keystore.Store, s keystore.KeySet) error {
+	all, err := o.ReadAll(ctx, st)
+	if err != nil {
+		return err
+	}
+	o.WarnOthers(slices.Sorted(maps.Keys(all.Unread)), nil, nil)
+	err = all.CheckFree(keystore.Spec{Name: s.Name(), Issuers: s.Issuers()})
+	if _, is := errors.AsType[*catalog.UnreadError](err); is {
+		o.Warn("%v", err)
+		return nil
+	}
+	return err
+}

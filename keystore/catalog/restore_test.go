@@ -1,0 +1,72 @@
+package catalog_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/catalog"
+	"github.com/keypost/keypost/keystore/storetest"
+)
+
+// Over whatever is stored, the restored version is later than it and has every line in gone that either shows.
+func TestRestore(t *testing.T) {
+	a, b := storetest.Key(t), storetest.Key(t)
+	good := storetest.KeySet(t, "prod-a", a, b)
+	later := func(s keystore.KeySet, err error) keystore.KeySet {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	revoked := later(good.Revoke(storetest.Change(time.Hour), a.ID(), keystore.RevokeOptions{})).Settled()
+	over := later(good.Withdraw(storetest.Change(365 * 24 * time.Hour))).Settled()
+	broken := strings.Replace(storetest.Text(t, revoked), "kind: KeySet", "kind; KeySet", 1)
+	escaped := strings.NewReplacer("\n", `\n`, `"`, `\"`).Replace(broken)
+	for name, tc := range map[string]struct {
+		stored     string
+		force      bool
+		err        error
+		notOlder   bool
+		generation int64
+		gone       int
+	}{
+		"lost":                    {stored: "", generation: 2},
+		"junk":                    {stored: "junk", generation: 2},
+		"broken, with a line":     {stored: broken, generation: 2, gone: 1},
+		"broken, in a string":     {stored: escaped, generation: 2, gone: 1},
+		"the same":                {stored: storetest.Text(t, good), err: catalog.ErrStored},
+		"of the same generation":  {stored: storetest.Text(t, revoked), notOlder: true},
+		"that one, by force":      {stored: storetest.Text(t, revoked), force: true, generation: 2, gone: 1},
+		"withdrawn":               {stored: storetest.Text(t, over), force: true, err: catalog.ErrWithdrawn},
+		"withdrawn, and broken":   {stored: strings.Replace(storetest.Text(t, over), "kind: KeySet", "kind; KeySet", 1), force: true, err: catalog.ErrWithdrawn},
+		"a merge of two versions": {stored: "<<<<<<<\n" + storetest.Text(t, good) + "=======\n" + storetest.Text(t, revoked) + ">>>>>>>\n", generation: 2, gone: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := storetest.Change(2 * time.Hour)
+			c.Force = tc.force
+			var doc []byte
+			if tc.stored != "" {
+				doc = []byte(tc.stored)
+			}
+			s, err := catalog.Restore(c, good, doc)
+			if _, notOlder := errors.AsType[*catalog.NotOlderError](err); notOlder != tc.notOlder || !notOlder && !errors.Is(err, tc.err) {
+				t.Fatal(err)
+			}
+			if err != nil {
+				return
+			}
+			_, barred := s.GoneLine(a)
+			if s.Generation() != tc.generation || len(s.Gone()) != tc.gone || barred != (tc.gone > 0) || len(s.Keys()) != 2-tc.gone {
+				t.Errorf("generation %d, %d keys, gone %v", s.Generation(), len(s.Keys()), s.Gone())
+			}
+			if _, err := keystore.Parse("prod-a", []byte(storetest.Text(t, s))); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
