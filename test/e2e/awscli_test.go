@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// TestAWSCLIAndKeypost: create-all, drift made by hand with Amazon's own client, --diff shows it, the next run repairs
-// it, delete, delete again; on two implementations of AWS.
+// TestAWSCLIAndKeypost: create-all, drift made by hand with Amazon's own client, --diff shows it, a run with --prune
+// repairs it, delete, delete again; on two implementations of AWS.
 func TestAWSCLIAndKeypost(t *testing.T) {
 	if _, err := exec.LookPath("aws"); err != nil {
 		t.Skip("Amazon's client is not here: apt-get install awscli")
@@ -97,7 +97,7 @@ func (c *cliScene) tell(t *testing.T) {
 			t.Errorf("--diff after the drift: exit code %d, want 3 and %q\n%s%s", drifted.code, want, drifted.stdout, drifted.stderr)
 		}
 	}
-	c.keypost(t, c.create...).ok(t)
+	c.keypost(t, append(c.create, "--prune")...).ok(t)
 	if r := c.keypost(t, append(c.create, "--diff")...); r.code != 0 {
 		t.Errorf("--diff after the repair: exit code %d\n%s%s", r.code, r.stdout, r.stderr)
 	}

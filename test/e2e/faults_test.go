@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/tls"
@@ -325,10 +326,28 @@ func fillDisk(t *testing.T, dir string) (free func()) {
 	return func() { must(t, os.Remove(f.Name())) }
 }
 
-// The disk of the key sets is full: what was served stays served, writers say so and leave the last good version, and once there is
-// space again the change arrives. In the directory of a mirror it is the same.
+// writerOnFullDisk changes a key set in a store without space.
+func (s *faultScene) writerOnFullDisk(t *testing.T) {
+	t.Helper()
+	store := t.TempDir()
+	smallDisk(t, store)
+	command(t, nil, "", "cp", filepath.Join(s.store, "prod-a.yaml"), store).ok(t)
+	before, err := os.ReadFile(filepath.Join(store, "prod-a.yaml"))
+	must(t, err)
+	fillDisk(t, store)
+	if r := command(t, nil, "", binary("keypost"), "--store", "file://"+store, "issuer", "set", "prod-a", "--max-age", "10m"); r.code == 0 || !strings.Contains(r.stderr, "no space left") {
+		t.Errorf("writing to a full disk: exit code %d, %s", r.code, r.stderr)
+	}
+	if after, err := os.ReadFile(filepath.Join(store, "prod-a.yaml")); err != nil || !bytes.Equal(after, before) {
+		t.Errorf("the key set after a write to a full disk: %v\n%s", err, after)
+	}
+}
+
+// The disk of the key sets is full: a writer says so and leaves the last good version. In the directory of a mirror what was served
+// stays served, the mirror says why, and once there is space again the change arrives.
 func TestFaultDiskFull(t *testing.T) {
 	s := newFaultScene(t)
+	s.writerOnFullDisk(t)
 	small := t.TempDir()
 	smallDisk(t, small)
 	copied := start(t, "mirror", binary("keypost"), "mirror", "--store", "file://"+s.store, "--poll", "1s", small)
@@ -341,9 +360,6 @@ func TestFaultDiskFull(t *testing.T) {
 	next := generateSigningKey(t, "p256")
 	free := fillDisk(t, small)
 	s.keypost(t, "key", "add", "prod-a", "--public-key-file", next.public).ok(t) // into the source, whose disk has space
-	if r := command(t, nil, "", binary("keypost"), "--store", "file://"+small, "issuer", "set", "prod-a", "--max-age", "10m"); r.code == 0 || !strings.Contains(r.stderr, "no space left") {
-		t.Errorf("writing to a full disk: exit code %d, %s", r.code, r.stderr)
-	}
 	copied.await(t, "in trouble", func(context.Context) error {
 		if text, err := os.ReadFile(copied.log); err != nil || !strings.Contains(string(text), "no space left") {
 			return fmt.Errorf("it says nothing: %w", err)
