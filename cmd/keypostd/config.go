@@ -1,18 +1,17 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"reflect"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -183,7 +182,7 @@ func (m *tlsMode) UnmarshalJSON(data []byte) error {
 	}
 	var s string
 	if err := json.Unmarshal(data, &s); err != nil {
-		return errors.New("it must be files, acme or off")
+		return errors.New("listen.tls.mode must be files, acme or off")
 	}
 	*m = tlsMode(s)
 	return nil
@@ -239,13 +238,7 @@ func parseConfig(data []byte) (config, error) {
 	c := defaultConfig()
 	strict, err := kjson.UnmarshalStrict(asJSON, &c) // unlike encoding/json it distinguishes Dir and dir
 	if err != nil {
-		const most = 5 // sentences
-		if wrong := mistyped("", asJSON, reflect.TypeFor[config]()); len(wrong) > 0 {
-			err = errors.New(strings.Join(wrong[:min(most, len(wrong))], "; "))
-		} else if where := badMember(asJSON, func(v []byte) []byte { return v }); where != "" {
-			err = fmt.Errorf("%s: %w", where, err)
-		}
-		strict = append(strict, err)
+		strict = append(strict, plain(err))
 	}
 	if len(strict) > 0 {
 		return config{}, errors.New(oneLine(strict...))
@@ -253,24 +246,18 @@ func parseConfig(data []byte) (config, error) {
 	return c, c.check()
 }
 
-// badMember returns the path of the first member that cannot be decoded, such as "listen.drainDelay"; the decoder's error
-// names none for a type that decodes itself. Document makes a document that has nothing but the value.
-func badMember(value []byte, document func(value []byte) []byte) string {
-	var members map[string]json.RawMessage
-	if json.Unmarshal(value, &members) != nil {
-		return ""
+// plain says in YAML's words what encoding/json says of a value of the wrong kind.
+func plain(err error) error {
+	wrong := (*json.UnmarshalTypeError)(nil)
+	if !errors.As(err, &wrong) {
+		return err
 	}
-	for _, name := range slices.Sorted(maps.Keys(members)) {
-		alone := func(v []byte) []byte { return document(fmt.Appendf(nil, "{%q:%s}", name, v)) }
-		if _, err := kjson.UnmarshalStrict(alone(members[name]), new(config)); err == nil {
-			continue
-		}
-		if below := badMember(members[name], alone); below != "" {
-			return name + "." + below
-		}
-		return name
-	}
-	return ""
+	is := map[string]string{"string": "text", "object": "a mapping", "array": "a list", "bool": "true or false"}[wrong.Value]
+	want := map[reflect.Kind]string{
+		reflect.Struct: "a mapping of settings", reflect.Map: "a mapping", reflect.Slice: "a list, such as [one]",
+		reflect.Bool: "true or false, without quotes", reflect.Int: "a whole number, without quotes", reflect.String: "text, in quotes",
+	}[wrong.Type.Kind()]
+	return fmt.Errorf("%s is %s; it must be %s", cmp.Or(wrong.Field, "the file"), cmp.Or(is, "a number"), want)
 }
 
 func oneLine(errs ...error) string {
@@ -312,7 +299,6 @@ func (c config) check() error {
 	if c.Admin.Probes != "" {
 		f.add(checkAddress("admin.probes", c.Admin.Probes))
 	}
-	f.checkApart(c)
 	f.checkCache(c.Dir, c.Listen.TLS.ACME)
 	_, err = c.Log.level()
 	f.add(err)
@@ -354,6 +340,21 @@ func (a acmeConfig) check(f *findings) {
 	if a.HTTPAddress != "" {
 		f.add(checkAddress("listen.tls.acme.httpAddress", a.HTTPAddress))
 	}
+}
+
+// checkCache refuses a certificate cache among the key sets, whose directory is public data that other programs write and copy.
+func (f *findings) checkCache(dir string, a *acmeConfig) {
+	if a == nil || dir == "" || a.Cache == "" {
+		return
+	}
+	keySets, err := filepath.Abs(dir)
+	cache, err2 := filepath.Abs(a.Cache)
+	if err != nil || err2 != nil {
+		return // no working directory: what opens them says so
+	}
+	inside, err := filepath.Rel(keySets, cache)
+	f.refuse(err == nil && inside != ".." && !strings.HasPrefix(inside, ".."+string(filepath.Separator)),
+		"listen.tls.acme.cache (%s) is inside dir (%s), whose key sets others write, copy and read: name a directory elsewhere, for private keys alone", a.Cache, dir)
 }
 
 func checkAddress(what, address string) error {
