@@ -235,6 +235,9 @@ func TestWatchArguments(t *testing.T) {
 			!strings.Contains(all, "--origin=origin.example.net --origin=10.1.2.3:8443 --origin-header-file /origin-header/header --origin-cert /origin-cert/tls.crt --origin-key /origin-cert/tls.key") {
 			t.Errorf("the shield of origins: %v, %s", mounted, all)
 		}
+		if !slices.Contains(args, "--issuer-url=https://oidc.example.com/{name}") {
+			t.Errorf("it dials whatever URL is stored: %q", args)
+		}
 		return
 	}
 	t.Fatal("no Deployment")

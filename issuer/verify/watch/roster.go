@@ -25,7 +25,8 @@ const (
 // roster knows the issuers of a store, by the last good version of each key set. What vanishes from the store, or cannot be
 // read, stays as it was: only a tombstone ends an issuer.
 type roster struct {
-	from keystore.Reader
+	from   keystore.Reader
+	admits func(keystore.KeySet) bool // nil for every one
 
 	mu   sync.Mutex // guards sets: key sets are read side by side
 	sets map[keystore.Name]listed
@@ -37,12 +38,12 @@ type listed struct {
 	targets  []verify.Target // none if it was withdrawn, or never read
 	copies   keystore.KeySet // the key set, if its policy names copies and it was not withdrawn; zero else
 	unmarked keystore.KeySet // the version that was read last, until it is marked; zero from then on
-	unread   bool            // what is stored now could not be read, or nothing is
+	unread   bool            // what is stored now could not be read or is not admitted, or nothing is stored
 	Stored
 }
 
-func newRoster(from keystore.Reader) *roster {
-	return &roster{from: from, sets: map[keystore.Name]listed{}}
+func newRoster(c Config) *roster {
+	return &roster{from: c.Store, admits: c.Admits, sets: map[keystore.Name]listed{}}
 }
 
 // refresh reads what has changed. An error means that the store could not be read; what was read counts all the same.
@@ -85,14 +86,14 @@ func (r *roster) load(ctx context.Context, n keystore.Name) error {
 	defer r.mu.Unlock()
 	was := r.sets[n]
 	switch {
-	case err == nil:
+	case err == nil && (r.admits == nil || r.admits(s)):
 		l := listed{revision: revision, targets: targets(s, was.targets), unmarked: s, Stored: Stored{n, s.Generation(), s.Withdrawn()}}
 		if !s.Withdrawn() && len(s.Policy().Uploads()) > 0 {
 			l.copies = s
 		}
 		r.sets[n] = l
 		return nil
-	case keystore.OfDocument(err), errors.Is(err, keystore.ErrNotFound):
+	case err == nil, keystore.OfDocument(err), errors.Is(err, keystore.ErrNotFound):
 		was.unread, was.revision = true, ""
 		r.sets[n] = was
 		return nil

@@ -30,6 +30,9 @@ type Config struct {
 	Network verify.Network
 	Records *observation.Store // where looks are recorded, and what was read back of copies is read; nil for nowhere
 	Vantage string             // of the records
+	// Admits reports whether a key set may have its issuer URLs. One that may not counts as unread, and its issuers are watched as
+	// they were: the writers of a store are not to choose whom the watch dials. nil admits every key set.
+	Admits func(keystore.KeySet) bool
 	// ExpectCAs are the CAs that certificates may be of, each a name or "sha256:" and the hash of a public key, as CheckCA
 	// has it. Without any, those may be that an issuer's first look showed.
 	ExpectCAs []string
@@ -71,13 +74,13 @@ type Watcher struct {
 type StoreStatus struct {
 	Failing bool      // it could not be read the last time
 	Read    time.Time // when it was last read, whole; zero for never
-	Unread  int       // key sets of which the stored version is missing or broken: their last good one is looked at
+	Unread  int       // key sets of which the stored version is missing, broken or not admitted: their last good one is looked at
 }
 
 // New returns a Watcher that has read nothing yet.
 func New(c Config) *Watcher {
 	return &Watcher{
-		c: c, look: c.Network.Compare, wake: make(chan struct{}, 1), read: make(chan struct{}, 1), roster: newRoster(c.Store),
+		c: c, look: c.Network.Compare, wake: make(chan struct{}, 1), read: make(chan struct{}, 1), roster: newRoster(c),
 		schedule: newSchedule(c.Every), status: map[Issuer]Status{}, marks: map[keystore.Name]mark{},
 	}
 }
@@ -242,7 +245,7 @@ func (w *Watcher) take(targets map[Issuer]verify.Target, unread []keystore.Name,
 	}
 	for _, n := range unread {
 		if !slices.Contains(w.unread, n) {
-			w.c.Log.Warn("a key set is missing or cannot be read; its issuers are watched as they were", zap.String("key_set", string(n)))
+			w.c.Log.Warn("a key set is missing, cannot be read, or is outside --issuer-url; its issuers are watched as they were", zap.String("key_set", string(n)))
 		}
 	}
 	for _, n := range w.unread {

@@ -234,12 +234,42 @@ func TestWatchAndTheStore(t *testing.T) {
 			t.Error("an issuer that was withdrawn is looked at")
 		}
 		for _, line := range []string{`"key_set":"a"`, `"key_set":"b"`} {
-			if n := strings.Count(sc.log.String(), `{"msg":"a key set is missing or cannot be read; its issuers are watched as they were",`+line+"}"); n != 1 {
+			if n := strings.Count(sc.log.String(), `{"msg":"a key set is missing, cannot be read, or is outside --issuer-url; its issuers are watched as they were",`+line+"}"); n != 1 {
 				t.Errorf("%s: %d lines in\n%s", line, n, &sc.log)
 			}
 		}
 		if strings.Contains(sc.log.String(), "/c") {
 			t.Errorf("something is said of an issuer that was withdrawn:\n%s", &sc.log)
+		}
+	})
+}
+
+// The writer of a store chooses nobody whom the watch dials: a key set that may not have one of its issuer URLs is not looked at, and
+// counts as unread. One that was admitted before is looked at as it was.
+func TestWatchOfWhatIsNotAdmitted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sc := newScene(t, "a", "b")
+		var foreign atomic.Bool
+		sc.roster.admits = func(s keystore.KeySet) bool { return s.Name() == "a" && !foreign.Load() }
+		sc.run(t)
+		sc.wait(2 * time.Minute)
+		if sc.count("a") == 0 || sc.count("b") > 0 || sc.Store().Unread != 1 {
+			t.Errorf("a was looked at %d times and b %d times; store %+v", sc.count("a"), sc.count("b"), sc.Store())
+		}
+		if err := sc.Ready(); err != nil {
+			t.Errorf("what is not admitted is waited for: %v", err)
+		}
+		foreign.Store(true)
+		s, _, err := sc.store.Load(t.Context(), "a")
+		check(t, err)
+		doc, err := keystore.Encode(s)
+		check(t, err)
+		sc.store.Set("a", bytes.Replace(doc, []byte("- "+url("a")), []byte("- "+url("a")+"\n  - https://intranet.example.net"), 1))
+		sc.wait(time.Minute)
+		before := sc.count("a")
+		sc.wait(5 * time.Minute)
+		if sc.count("a") < before+4 || len(sc.looks["https://intranet.example.net"]) > 0 || sc.Store().Unread != 2 {
+			t.Errorf("a was looked at %d times more, looks %v; store %+v", sc.count("a")-before, sc.looks, sc.Store())
 		}
 	})
 }

@@ -93,7 +93,7 @@ func (f *Factory) flagValue(cmd *cobra.Command, flag *pflag.Flag) cobra.Completi
 		return f.completion(ofPolicy(func(p keystore.Policy) []string { return p.ObserveFrom }), noFiles)
 	case listed("origin"):
 		return f.completion(ofPolicy(func(p keystore.Policy) []string { return p.Origins }), noFiles)
-	case listed("issuer-url") && cmd.Name() != "mirror", listed("from-url"):
+	case listed("issuer-url") && cmd.Name() != "mirror" && cmd.Name() != "watch", listed("from-url"):
 		return f.completion(issuerURLs, noFiles)
 	case listed("keep gone revoked") && cmd.Name() == "accept":
 		return f.completion(func(ctx context.Context, l line) []string { return l.kids(ctx, "") }, noFiles)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/keypost/keypost/internal/admin"
 	"github.com/keypost/keypost/internal/text"
+	"github.com/keypost/keypost/issuer"
 	"github.com/keypost/keypost/keystore"
 )
 
@@ -35,6 +36,15 @@ func CheckListen(flag, address string) error {
 		return Usagef("%s %q: give HOST:PORT or :PORT, such as 127.0.0.1:9091", flag, address)
 	}
 	return nil
+}
+
+// Admission returns what a keypostd with patterns for its issuerURLs admits, given as --issuer-url; every issuer URL without any.
+func Admission(patterns []string, dev bool) (issuer.Admission, error) {
+	all, err := issuer.ParsePatterns(patterns, dev)
+	if err != nil {
+		return issuer.Admission{}, Usagef("--issuer-url: %v", err)
+	}
+	return issuer.Admission{Patterns: all, AnyURL: len(all) == 0, Dev: dev}, nil
 }
 
 // Admin is where such a command serves its metrics, those of the process, and its health.

@@ -22,7 +22,6 @@ import (
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/internal/regular"
-	"github.com/keypost/keypost/issuer"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/filestore"
 	"github.com/keypost/keypost/keystore/open"
@@ -106,9 +105,11 @@ func newMirroring(ctx context.Context, o *options) (*mirroring, error) {
 	if err := cli.CheckListen("--admin-address", o.adminAddress); err != nil {
 		return nil, err
 	}
-	admission, err := o.admission()
+	// As that of the keypostd beside DIR: what it refuses must not take the place of the last good document, which keypostd
+	// would then miss after its next start.
+	admission, err := cli.Admission(o.issuerURLs, o.dev)
 	if err != nil {
-		return nil, cli.Usage(err)
+		return nil, err
 	}
 	m := &mirroring{o: o, log: sampled(cli.NewLogger(f.Err))}
 	store, err := cli.ParseStore(f.Store)
@@ -164,16 +165,6 @@ func (m *mirroring) poll() time.Duration {
 		return defaultPollS3
 	}
 	return defaultPoll
-}
-
-// admission is that of the keypostd beside DIR: what it refuses must not take the place of the last good document, which
-// keypostd would then miss after its next start.
-func (o *options) admission() (issuer.Admission, error) {
-	patterns, err := issuer.ParsePatterns(o.issuerURLs, o.dev)
-	if err != nil {
-		return issuer.Admission{}, fmt.Errorf("--issuer-url: %w", err)
-	}
-	return issuer.Admission{Patterns: patterns, AnyURL: len(patterns) == 0, Dev: o.dev}, nil
 }
 
 func (m *mirroring) announce() {

@@ -24,11 +24,12 @@ import (
 
 type options struct {
 	*cli.Factory
-	flags     observe.Flags
-	every     time.Duration
-	listen    string
-	expectCAs []string
-	status    bool
+	flags      observe.Flags
+	every      time.Duration
+	listen     string
+	issuerURLs []string
+	expectCAs  []string
+	status     bool
 }
 
 // NewCmdWatch returns watch.
@@ -49,13 +50,16 @@ func NewCmdWatch(f *cli.Factory) *cobra.Command {
 		"That needs the right to patch keysets/status, which changes no key set; one watch of a store does it.\n\n" +
 		"Run it outside the network of the servers, where the issuers' names lead to public addresses: a look at others is not\n" +
 		"complete, unless the key set is --private. --store has to be the store that is published, and not a copy that may be\n" +
-		"older: a key that the copy lacks would be rogue. Runs in the foreground until SIGTERM."
+		"older: a key that the copy lacks would be rogue. It dials whatever hosts a store's writers put into issuer URLs and origins:\n" +
+		"bind the URLs by --issuer-url, and origins by a network policy. Runs in the foreground until SIGTERM."
 	cmd.Example = "  keypost watch --store file:///srv/keysets --observations file:///srv/observations --expect-ca \"Let's Encrypt\""
 	fs := cmd.Flags()
 	o.flags.Register(f, fs)
 	o.flags.RegisterConnect(fs)
 	fs.DurationVar(&o.every, "every", defaultEvery, "look at each issuer once in this time")
 	fs.StringVar(&o.listen, "listen", "127.0.0.1:9094", "serve /metrics, /livez and /readyz there")
+	fs.StringArrayVar(&o.issuerURLs, "issuer-url", nil,
+		"pattern as in keypostd's issuerURLs (repeatable): look at no key set with another issuer URL (default: at every one)")
 	fs.StringArrayVar(&o.expectCAs, "expect-ca", nil, "a `CA` that certificates may be of (repeatable): the organisation of the issuer of the server's certificate, or "+
 		"sha256: and the hash of a CA's public key in hex (default: the one that an issuer's first look shows; a restart forgets it)")
 	fs.BoolVar(&o.status, "status", false, "write into the status of KeySet objects whether they are published (stores kubernetes://NAMESPACE)")
@@ -111,6 +115,10 @@ func (o *options) watcher(ctx context.Context) (*watch.Watcher, error) {
 			return nil, cli.Usagef("--expect-ca: %v", err)
 		}
 	}
+	admission, err := cli.Admission(o.issuerURLs, true) // a development key set is looked at as well
+	if err != nil {
+		return nil, err
+	}
 	network, err := o.flags.Network()
 	if err != nil {
 		return nil, err
@@ -123,8 +131,9 @@ func (o *options) watcher(ctx context.Context) (*watch.Watcher, error) {
 	if err != nil {
 		return nil, err
 	}
+	admits := func(s keystore.KeySet) bool { r := admission.Admit(s); return r == nil || r.Expected() }
 	c := watch.Config{
-		Store: keystore.NewStore(from), Every: o.every, Network: network, Vantage: o.flags.Vantage, ExpectCAs: o.expectCAs, Log: cli.NewLogger(o.Err),
+		Store: keystore.NewStore(from), Admits: admits, Every: o.every, Network: network, Vantage: o.flags.Vantage, ExpectCAs: o.expectCAs, Log: cli.NewLogger(o.Err),
 	}
 	if o.Observations != "" {
 		records := o.CreateObservations
