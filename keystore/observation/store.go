@@ -79,6 +79,9 @@ func (e *DamagedError) Error() string { return e.Err.Error() }
 
 func (e *DamagedError) Unwrap() error { return e.Err }
 
+// MayBeOf reports whether the document may be a record of the key set n, by its name.
+func (e *DamagedError) MayBeOf(n keystore.Name) bool { return mayBeOf(n, e.Document) }
+
 func parse(data []byte) (Record, error) {
 	asJSON, _, err := strictyaml.ToJSON(data, keystore.MaxDocument)
 	if err != nil {
@@ -115,29 +118,32 @@ func Required(s keystore.KeySet) []Place {
 
 // Of returns every record of a key set, from whatever vantage. A damaged one is an error.
 func (st *Store) Of(ctx context.Context, n keystore.Name) (all []Record, err error) {
-	err = st.each(ctx, func(document keystore.Name) bool { return mayBeOf(n, document) }, func(r Record) {
+	damaged, err := st.each(ctx, func(document keystore.Name) bool { return mayBeOf(n, document) }, func(r Record) {
 		if r.KeySet == n {
 			all = append(all, r)
 		}
 	})
+	if err == nil && len(damaged) > 0 {
+		err = fmt.Errorf("load observation %s: %w", damaged[0].Document, damaged[0])
+	}
 	if err != nil {
 		return nil, err
 	}
 	return all, nil
 }
 
-// All returns every record, by key set. A damaged one is an error.
-func (st *Store) All(ctx context.Context) (map[keystore.Name][]Record, error) {
-	all := map[keystore.Name][]Record{}
-	err := st.each(ctx, func(keystore.Name) bool { return true }, func(r Record) { all[r.KeySet] = append(all[r.KeySet], r) })
-	return all, err
+// All returns every record, by key set, and what is wrong with the other documents: one of them must not hide all others.
+func (st *Store) All(ctx context.Context) (all map[keystore.Name][]Record, damaged []*DamagedError, err error) {
+	all = map[keystore.Name][]Record{}
+	damaged, err = st.each(ctx, func(keystore.Name) bool { return true }, func(r Record) { all[r.KeySet] = append(all[r.KeySet], r) })
+	return all, damaged, err
 }
 
 // each reads the documents that are wanted, in order of their names.
-func (st *Store) each(ctx context.Context, wanted func(document keystore.Name) bool, take func(Record)) error {
+func (st *Store) each(ctx context.Context, wanted func(document keystore.Name) bool, take func(Record)) (damaged []*DamagedError, err error) {
 	list, err := st.backend.List(ctx)
 	if err != nil {
-		return fmt.Errorf("list observations: %w", err)
+		return nil, fmt.Errorf("list observations: %w", err)
 	}
 	for _, document := range slices.Sorted(maps.Keys(list)) {
 		if !wanted(document) {
@@ -145,20 +151,22 @@ func (st *Store) each(ctx context.Context, wanted func(document keystore.Name) b
 		}
 		data, _, err := st.backend.Get(ctx, document)
 		var r Record
-		if err == nil {
-			if r, err = parse(data); err != nil {
-				err = &DamagedError{document, err}
-			}
-		}
 		switch {
-		case err != nil:
-			return fmt.Errorf("load observation %s: %w", document, err)
-		case document != name(r.KeySet, r.Place()):
-			return fmt.Errorf("load observation %s: it %w", document, &DamagedError{document, fmt.Errorf("is about key set %q and %s", r.KeySet, r.Place())})
+		case err == nil:
+			r, err = parse(data)
+		case !keystore.OfDocument(err):
+			return nil, fmt.Errorf("load observation %s: %w", document, err)
+		}
+		if err == nil && document != name(r.KeySet, r.Place()) {
+			err = fmt.Errorf("it is about key set %q and %s", r.KeySet, r.Place())
+		}
+		if err != nil {
+			damaged = append(damaged, &DamagedError{document, err})
+			continue
 		}
 		take(r)
 	}
-	return nil
+	return damaged, nil
 }
 
 // mayBeOf reports whether a document has the name of a record of the key set n.

@@ -31,7 +31,7 @@ func pagesRun(ctx context.Context, f *cli.Factory, dir, admin string) error {
 	if err != nil {
 		return err
 	}
-	records, err := looks(ctx, f)
+	records, damaged, err := looks(ctx, f)
 	if err != nil {
 		return err
 	}
@@ -60,9 +60,12 @@ func pagesRun(ctx context.Context, f *cli.Factory, dir, admin string) error {
 		return cli.WithHint(fmt.Errorf("export pages to %s: %w", dir, err), "name a directory that is empty or not there yet")
 	}
 	now := time.Now().UTC().Truncate(time.Second)
-	s := sheaf{files, page.About{Made: now, Complete: now, Build: "keypost " + cli.Version(), Source: open.Redacted(f.Store)}, records, servedBy(report)}
+	s := sheaf{files, page.About{Made: now, Complete: now, Build: "keypost " + cli.Version(), Source: open.Redacted(f.Store)}, records, damaged, servedBy(report)}
 	if err := errors.Join(s.write(f, c), files.Done()); err != nil {
 		return fmt.Errorf("export pages to %s: %w", dir, err)
+	}
+	for _, d := range damaged {
+		f.Warn("observation %s is unreadable: %v", d.Document, d)
 	}
 	if n := len(c.Unread); n > 0 {
 		f.Warn("%d of %d key sets cannot be read; their pages say why", n, n+len(c.Sets))
@@ -101,18 +104,18 @@ func documentsAround(dir string) string {
 }
 
 // looks returns what was seen of every key set, if the place for observations was named; else nil.
-func looks(ctx context.Context, f *cli.Factory) (map[keystore.Name][]observation.Record, error) {
+func looks(ctx context.Context, f *cli.Factory) (map[keystore.Name][]observation.Record, []*observation.DamagedError, error) {
 	if f.Observations == "" {
-		return nil, nil
+		return nil, nil, nil
 	}
 	st, err := f.OpenObservations(ctx)
 	if err == nil {
 		return st.All(ctx)
 	}
 	if errors.Is(err, fs.ErrNotExist) { // nobody has looked
-		return map[keystore.Name][]observation.Record{}, nil
+		return map[keystore.Name][]observation.Record{}, nil, nil
 	}
-	return nil, err
+	return nil, nil, err
 }
 
 // sheaf is the pages of one run.
@@ -120,7 +123,8 @@ type sheaf struct {
 	files   *page.Files
 	about   page.About
 	records map[keystore.Name][]observation.Record // nil: not known
-	served  map[keystore.Name]page.Input           // what a keypostd says; nil: nobody has asked one
+	damaged []*observation.DamagedError
+	served  map[keystore.Name]page.Input // what a keypostd says; nil: nobody has asked one
 }
 
 // servedBy returns what a keypostd has reported of each key set.
@@ -179,6 +183,11 @@ func (s sheaf) inputs(c catalog.Contents) (all []page.Input) {
 		in := page.Input{Name: set.Name(), Set: &set, History: audit.Messages(audit.ChainOf(set).Findings)}
 		if s.records != nil {
 			in.Looks, in.Observed = looksOf(set, s.records[set.Name()])
+			for _, d := range s.damaged {
+				if d.MayBeOf(set.Name()) {
+					in.Looks = append(in.Looks, page.Look{Issuer: string(d.Document), Gaps: []string{"unreadable: " + d.Error()}})
+				}
+			}
 		}
 		add(in, rejected[set.Name()])
 	}
