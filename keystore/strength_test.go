@@ -58,6 +58,7 @@ func weakKeys(t *testing.T) map[string]*rsa.PublicKey {
 		"its RSA exponent is 3":                  {N: good.N, E: 3},
 		"its RSA exponent is 5":                  {N: good.N, E: 5},
 		"its RSA exponent is 65535":              {N: good.N, E: 65535},
+		"its RSA exponent is 65539":              {N: good.N, E: 65539},
 		"a small factor, 3":                      {N: times(3), E: 65537},
 		"a small factor, 65537":                  {N: times(65537), E: 65537},
 		"a small factor, the largest":            {N: times(131071), E: 65537},

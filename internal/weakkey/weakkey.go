@@ -14,9 +14,9 @@ import (
 	"slices"
 )
 
-// minRSAExponent is the one that everybody uses. Verifiers with a flaw in their padding check let signatures for small
-// exponents be forged without the key (CVE-2006-4339 and its successors).
-const minRSAExponent = 65537
+// rsaExponent is the one that every generator uses, so that a key with another was changed on its way. Verifiers with a flaw in
+// their padding check let signatures for small exponents be forged without the key (CVE-2006-4339 and its successors).
+const rsaExponent = 65537
 
 // Check returns why an *rsa.PublicKey or *ecdsa.PublicKey is weak, nil if nothing shows that it is.
 //
@@ -43,8 +43,8 @@ func isGenerator(k *ecdsa.PublicKey) bool {
 
 func checkRSA(k *rsa.PublicKey) error {
 	switch {
-	case k.E < minRSAExponent:
-		return fmt.Errorf("its RSA exponent is %d; it has to be at least %d", k.E, minRSAExponent)
+	case k.E != rsaExponent:
+		return fmt.Errorf("its RSA exponent is %d; it has to be %d", k.E, rsaExponent)
 	case hasSmallFactor(k.N):
 		return errors.New("its RSA modulus has a small factor")
 	case isROCA(k.N):
@@ -58,7 +58,8 @@ func checkRSA(k *rsa.PublicKey) error {
 }
 
 // smallPrimes bounds the factors that are looked for. It is large enough for accidents such as a modulus that is a
-// multiple of the exponent.
+// multiple of the exponent. Larger factors come from nobody but a forger, take hours to find at 64 bits, and give the forger nothing
+// that a good key of their own would not.
 const smallPrimes = 1 << 17
 
 // hasSmallFactor reports whether a prime below smallPrimes divides n.
