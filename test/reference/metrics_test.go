@@ -45,7 +45,7 @@ func TestMetricsReference(t *testing.T) {
 	var b strings.Builder
 	users, others := alertsByMetric(t)
 	fmt.Fprintf(&b, metricsPreface, strings.Join(others, ", "))
-	documented, packages := 0, sources(t, "github.com/prometheus/client_golang/prometheus")
+	documented, ending, packages := 0, 0, sources(t, "github.com/prometheus/client_golang/prometheus")
 	for _, e := range exporters {
 		fmt.Fprintf(&b, "## %s\n\n%s\n\n| metric | type | labels | what it says | alerts |\n|---|---|---|---|---|\n", e.title, e.text)
 		for _, m := range metricsOf(t, e.dirs) {
@@ -53,6 +53,11 @@ func TestMetricsReference(t *testing.T) {
 			var alerts []string
 			for _, a := range users[m.name] {
 				alerts = append(alerts, fmt.Sprintf("[%s](../../charts/keypost/README.md#%s)", a, strings.ToLower(a)))
+			}
+			if strings.Contains(m.name, "_not_after_") {
+				if ending++; len(alerts) == 0 {
+					t.Errorf("no alert asks for %s: what it is about expires, and nobody is told", m.name)
+				}
 			}
 			fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", m.name, m.kind, codes(m.labels), cell(m.help), strings.Join(alerts, ", "))
 			delete(users, m.name)
@@ -67,6 +72,9 @@ func TestMetricsReference(t *testing.T) {
 		if len(metricsOf(t, []string{dir})) > 0 {
 			t.Errorf("%s makes metrics: say here of which program", dir)
 		}
+	}
+	if ending < 3 {
+		t.Errorf("only %d metrics say when something expires", ending)
 	}
 	if documented < 40 {
 		t.Errorf("only %d metrics were found", documented)

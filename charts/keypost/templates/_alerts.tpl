@@ -189,6 +189,18 @@
   expr: max by (namespace, key_set, issuer) (keypost_watch_unexpected_ca{ {{- $of }}}) == 1
   summary: A certificate is of an unexpected CA
   description: "{{`{{ $labels.issuer }} (key set {{ $labels.key_set }}) shows a certificate of another CA than is expected, or than it showed at first. If nobody changed it, somebody else answers.`}}"
+- alert: KeypostPublicCertificateExpiring
+  severity: warning
+  for: 1h
+  expr: min by (namespace, key_set, issuer) (keypost_watch_certificate_not_after_timestamp_seconds{ {{- $of }}}) - time() < {{ int $rules.certificateDays }} * 86400
+  summary: The TLS certificate that the public sees expires soon
+  description: "{{`That of {{ $labels.issuer }} (key set {{ $labels.key_set }}) expires in {{ $value | humanizeDuration }}. Then no relying party accepts any of its tokens.`}}"
+- alert: KeypostPublicCertificateExpiringSoon
+  severity: critical
+  for: 5m
+  expr: min by (namespace, key_set, issuer) (keypost_watch_certificate_not_after_timestamp_seconds{ {{- $of }}}) - time() < 2 * 86400
+  summary: The TLS certificate that the public sees expires within two days, or has
+  description: "{{`That of {{ $labels.issuer }} (key set {{ $labels.key_set }}) expires in {{ $value | humanizeDuration }}. Then no relying party accepts any of its tokens.`}}"
 - alert: KeypostObservationStale
   severity: warning
   for: 5m
