@@ -16,8 +16,8 @@ import (
 )
 
 // Causes returns the causes that have an answer in a text: first those that have both the code and the message of a line that has two,
-// else in the order of the catalogue. The text is an error as a program printed it, also in the middle of a log, wrapped by an SDK, or as
-// JSON.
+// then those that people meet most, else in the order of the catalogue. The text is an error as a program printed it, also in the
+// middle of a log, wrapped by an SDK, or as JSON.
 func Causes(text string) []finding.Cause {
 	causes, found := finding.Causes(), map[finding.Answer]bool{}
 	words := map[finding.Answer]string{}
@@ -43,7 +43,9 @@ func Causes(text string) []finding.Cause {
 	causes = slices.DeleteFunc(causes, func(c finding.Cause) bool {
 		return !slices.ContainsFunc(c.Answers, func(a finding.Answer) bool { return found[a] && (!vague(a) || !specific[a.Party]) })
 	})
-	slices.SortStableFunc(causes, func(a, b finding.Cause) int { return cmp.Compare(most[b.Code], most[a.Code]) })
+	slices.SortStableFunc(causes, func(a, b finding.Cause) int {
+		return cmp.Or(cmp.Compare(most[b.Code], most[a.Code]), finding.ByLikelihood(a, b))
+	})
 	return causes
 }
 

@@ -26,13 +26,13 @@ func TestCauses(t *testing.T) {
 		without    []string // codes that are not
 	}{
 		{"aws-sdk-go-v2", `panic: operation error S3: ListBuckets, get identity: get credentials: failed to refresh cached credentials, failed to retrieve credentials, operation error STS: AssumeRoleWithWebIdentity, https response error StatusCode: 403, RequestID: 3f2b5a51-8d5f-4b67-9e32-0d7b2f1e9c10, api error AccessDenied: Not authorized to perform sts:AssumeRoleWithWebIdentity`,
-			trust, "aws-role-missing", noProvider},
+			trust, "aws-trust-subject", noProvider},
 		{"boto3", `botocore.errorfactory.InvalidIdentityTokenException: An error occurred (InvalidIdentityToken) when calling the AssumeRoleWithWebIdentity operation: No OpenIDConnect provider found in your account for https://oidc.example.com/prod-a`,
 			noProvider, "", append([]string{"token-expired", "token-not-yet"}, trust...)},
 		{"the AWS CLI", "\nAn error occurred (InvalidIdentityToken) when calling the AssumeRoleWithWebIdentity operation: Incorrect token audience\n",
 			[]string{"aws-audience-wrong", "aws-client-id-missing", "token-aud-unusual"}, "", []string{"token-malformed", "aws-provider-missing"}},
 		{"JavaScript", `{"level":"error","msg":"CredentialsProviderError: InvalidIdentityToken: Couldn\u0027t retrieve verification key from your identity provider,  please reference AssumeRoleWithWebIdentity documentation for requirements","$metadata":{"httpStatusCode":400}}`,
-			noKey, "", trust},
+			noKey, "discovery-forbidden", trust},
 		{"Java", `Caused by: software.amazon.awssdk.services.sts.model.InvalidIdentityTokenException: Couldn't retrieve verification key from your identity provider,  please reference AssumeRoleWithWebIdentity documentation for requirements (Service: Sts, Status Code: 400, Request ID: 5d0e2f0c-0000-0000-0000-000000000000)`, noKey, "", trust},
 		{"XML", `<ErrorResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><Error><Type>Sender</Type><Code>InvalidIdentityToken</Code><Message>Couldn&apos;t retrieve verification key from your identity provider</Message></Error></ErrorResponse>`, noKey, "", nil},
 		{"a broken line", "time=\"2026\" level=error msg=\"WebIdentityErr: failed to retrieve credentials\\ncaused by: InvalidIdentityToken: OpenIDConnect provider's HTTPS certificate\n doesn't match configured thumbprint\\n\\tstatus code: 400, request id: 1234\"",
@@ -97,7 +97,7 @@ func TestCauses(t *testing.T) {
 		{"no credentials, the AWS CLI", `Unable to locate credentials. You can configure credentials by running "aws configure".`, unset, "aws-pod-unset", nil},
 		{"no credentials, Java v1", "com.amazonaws.SdkClientException: Unable to load AWS credentials from any provider in the chain: [EnvironmentVariableCredentialsProvider: Unable to load AWS credentials from environment variables]", unset, "aws-pod-unset", unreached},
 		{"no credentials, Java v2", "software.amazon.awssdk.core.exception.SdkClientException: Unable to load credentials from any of the providers in the chain AwsCredentialsProviderChain(credentialsProviders=[SystemPropertyCredentialsProvider()]) : [WebIdentityTokenCredentialsProvider(): To use web identity tokens, the 'sts' service module must be on the class path.]", unset, "aws-pod-unset", nil},
-		{"Java v2 with what STS said", "Unable to load credentials from any of the providers in the chain AwsCredentialsProviderChain(credentialsProviders=[WebIdentityTokenCredentialsProvider()]) : [WebIdentityTokenCredentialsProvider(): " + awsNoRight + " (Service: Sts, Status Code: 403)]", trust, "aws-role-missing", unset},
+		{"Java v2 with what STS said", "Unable to load credentials from any of the providers in the chain AwsCredentialsProviderChain(credentialsProviders=[WebIdentityTokenCredentialsProvider()]) : [WebIdentityTokenCredentialsProvider(): " + awsNoRight + " (Service: Sts, Status Code: 403)]", trust, "aws-trust-subject", unset},
 		{"no credentials, JavaScript v3", "CredentialsProviderError: Could not load credentials from any providers", unset, "aws-pod-unset", unreached},
 		{"no credentials, JavaScript v2", "CredentialsError: Missing credentials in config, if using AWS_CONFIG_FILE, set AWS_SDK_LOAD_CONFIG=1", unset, "aws-pod-unset", nil},
 
@@ -114,7 +114,7 @@ func TestCauses(t *testing.T) {
 		{"another service unreachable", `operation error S3: ListBuckets, https response error StatusCode: 0, RequestID: , request send failed, Get "https://s3.amazonaws.com/": dial tcp: i/o timeout`, nil, "", nil},
 
 		{"IAM makes no provider, the AWS CLI", "An error occurred (OpenIdIdpCommunicationError) when calling the CreateOpenIDConnectProvider operation: Please check .well-known/openid-configuration of provider: https://oidc.example.com/prod-e is valid.",
-			[]string{"dns-none", "discovery-not-found", "issuer-other", "response-types-missing", "jwks-uri-host"}, "dns-none", []string{"jwks-not-found", "token-malformed"}},
+			[]string{"dns-none", "discovery-not-found", "issuer-other", "response-types-missing", "jwks-uri-host"}, "discovery-forbidden", []string{"jwks-not-found", "token-malformed"}},
 		{"the IAM console", "Please check .well-known/openid-configuration of provider: https://oidc.example.com/prod-e is valid", []string{"discovery-not-found", "jwks-uri-host", "subject-types-missing"}, "", noProvider},
 		{"two errors", "1: Incorrect token audience\n2: InvalidIdentityToken: No OpenIDConnect provider found in your account for https://x\n", []string{"aws-audience-wrong", "aws-provider-missing"}, "", nil},
 		{"nothing that is known", "dial tcp: lookup s3.amazonaws.com: no such host", nil, "", nil},

@@ -33,7 +33,7 @@ func TestExplain(t *testing.T) {
 		"a failure goes before a warning":   {[]finding.Finding{of(finding.Warn, "discovery-no-store"), of(finding.Fail, "token-kid-unknown"), refused(noKey)}, "token-kid-unknown", "repair token-kid-unknown first"},
 		"a warning that is no reason":       {append(slices.Clone(looked), of(finding.Warn, "aws-trust-open-sub"), refused(denied)), "aws-refused", "a policy of the organisation"},
 		"all is well":                       {append(slices.Clone(looked), refused(noKey)), "aws-refused", "a policy of the organisation"},
-		"the role could not be read":        {append(slices.Clone(issuerOnly), of(finding.Warn, "aws-forbidden"), refused(denied)), "aws-refused", "there is no such role (aws-role-missing); the role has another path (aws-role-path); the trust policy does not name the issuer's provider (aws-trust-provider); and 9 more, which this lists: keypost verify --error 'AccessDenied: Not"},
+		"the role could not be read":        {append(slices.Clone(issuerOnly), of(finding.Warn, "aws-forbidden"), refused(denied)), "aws-refused", "the trust policy asks for another service account (aws-trust-subject); the trust policy asks for another audience (aws-trust-audience); the trust policy compares letter for letter with a pattern (aws-trust-wildcard); and 9 more, which this lists: keypost verify --error 'AccessDenied: Not"},
 		"the issuer is well":                {append(slices.Clone(issuerOnly), refused(noKey)), "aws-refused", "the cluster signs with a key that is not published"},
 		"words that nobody knows":           {[]finding.Finding{refused("Teapot: short and stout")}, "aws-refused", "a policy of the organisation"},
 	} {

@@ -72,15 +72,35 @@ func (opts *verifyOptions) listCauses(causes []finding.Cause) error {
 	return nil
 }
 
+// explainCause prints one cause.
+func (opts *verifyOptions) explainCause() error {
+	known := slices.IndexFunc(finding.Causes(), func(c finding.Cause) bool { return c.Code == opts.explain })
+	if known < 0 {
+		return cli.Usagef("keypost knows no cause %q; give a name that keypost verify printed", opts.explain)
+	}
+	c := finding.Causes()[known]
+	return opts.f.Print(asCause(c), func(w *tabwriter.Writer) {
+		cli.Row(w, c.Code, c.Title)
+		for _, a := range c.Answers {
+			cli.Row(w, "", a.Party+" answers: "+a.Text)
+		}
+		if c.Effect != "" {
+			cli.Row(w, "", "effect: "+c.Effect)
+		}
+		cli.Row(w, "", "repair: "+c.Repair)
+	})
+}
+
 // The states of a cause.
 const (
 	causeFound    = "found"
+	causeNotSeen  = "not seen from here"
 	causeNotFound = "not found"
 	causeUnknown  = "not checked"
 )
 
 // state returns what the findings say about each cause: first those that were found, then those that nobody has looked for,
-// then the others.
+// those that may be seen from elsewhere, and the others.
 func (opts *verifyOptions) state(causes []finding.Cause, results []verified) []causeState {
 	var list []causeState
 	for _, c := range causes {
@@ -96,7 +116,7 @@ func (opts *verifyOptions) state(causes []finding.Cause, results []verified) []c
 		list = append(list, s)
 	}
 	rank := func(s causeState) int {
-		return slices.IndexFunc([]string{causeFound, causeUnknown, causeNotFound}, func(state string) bool { return strings.HasPrefix(s.State, state) })
+		return slices.IndexFunc([]string{causeFound, causeUnknown, causeNotSeen, causeNotFound}, func(state string) bool { return strings.HasPrefix(s.State, state) })
 	}
 	slices.SortStableFunc(list, func(a, b causeState) int { return cmp.Compare(rank(a), rank(b)) })
 	return list
@@ -130,7 +150,7 @@ func (opts *verifyOptions) lacks(n finding.Need, results []verified) string {
 	return ""
 }
 
-// stateOf returns the state of a cause that was not found: "not found" only where it could have been.
+// stateOf returns the state of a cause that was not found: "not found" only where it could have been, for whoever looks.
 func (opts *verifyOptions) stateOf(c finding.Cause, results []verified) string {
 	for _, n := range c.Needs() {
 		if do := opts.lacks(n, results); do != "" {
@@ -151,19 +171,34 @@ func (opts *verifyOptions) stateOf(c finding.Cause, results []verified) string {
 			return causeUnknown + ": repair " + r.Findings[first].Code + " first"
 		}
 	}
+	if !c.SeenFromHere() {
+		return causeNotSeen
+	}
 	return causeNotFound
 }
 
-// mostNotFound is how many causes a table has that were looked for and not found: what is left stands first.
-const mostNotFound = 3
+// fromHere says what a look from this machine cannot show; empty where it shows the cause.
+func fromHere(list []causeState) string {
+	if len(list) == 0 || list[0].State == causeFound || !slices.ContainsFunc(list, func(s causeState) bool { return s.State == causeNotSeen }) {
+		return ""
+	}
+	return "nothing was found, but every look was from this machine, and clouds ask from the internet: a firewall, a WAF, a geo block or a private DNS zone may refuse them;" +
+		" run the same command outside your network, without --connect"
+}
+
+// mostShown is how many causes a table has in full; those that were found are never left out.
+const mostShown = 5
 
 func causesTable(w *tabwriter.Writer, list []causeState) {
-	absent := 0
-	for _, s := range list {
-		if s.State == causeNotFound {
-			if absent++; absent > mostNotFound {
-				continue
-			}
+	if note := fromHere(list); note != "" {
+		cli.Row(w, note)
+		cli.Row(w)
+	}
+	var rest []string
+	for i, s := range list {
+		if i >= mostShown && s.State != causeFound {
+			rest = append(rest, s.Code)
+			continue
 		}
 		cells := []any{s.Code, s.Title}
 		if s.State != "" {
@@ -178,7 +213,7 @@ func causesTable(w *tabwriter.Writer, list []causeState) {
 			cli.Row(w, append(slices.Clone(indent), "repair: "+s.Repair)...)
 		}
 	}
-	if absent > mostNotFound {
-		cli.Row(w, causeNotFound, fmt.Sprintf("… and %d more; all of them: -o json, or --error without an ISSUER", absent-mostNotFound))
+	if len(rest) > 0 {
+		cli.Row(w, fmt.Sprintf("… and %d more, less likely (keypost verify --explain NAME): %s", len(rest), strings.Join(rest, ", ")))
 	}
 }

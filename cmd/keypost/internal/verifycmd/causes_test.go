@@ -4,7 +4,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"text/tabwriter"
 
+	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/issuer/verify/finding"
 )
 
@@ -35,7 +37,11 @@ func TestStateOfEveryCause(t *testing.T) {
 	for _, c := range finding.Causes() {
 		opts, results := whole()
 		never := slices.ContainsFunc(c.Needs(), func(n finding.Need) bool { return take[n] == nil })
-		if got := opts.stateOf(c, results); (got == causeNotFound) == never {
+		want := causeNotFound
+		if !c.SeenFromHere() {
+			want = causeNotSeen
+		}
+		if got := opts.stateOf(c, results); (got == want) == never {
 			t.Errorf("%s: %q in a look that lacks nothing", c.Code, got)
 		}
 		for _, n := range c.Needs() {
@@ -81,5 +87,43 @@ func TestStateOfForbidden(t *testing.T) {
 	results := []verified{{Findings: []row{{Code: "cluster-forbidden", Check: "cluster-rights", Severity: finding.Warn}}}}
 	if got := opts.stateOf(finding.CauseOf("cluster-key-lacking"), results); got != "not checked: repair cluster-forbidden first" {
 		t.Errorf("%q", got)
+	}
+}
+
+// A look from one machine says so where it finds nothing, and the causes of the commonest error are five and names.
+func TestCausesOfTheCommonestError(t *testing.T) {
+	const noKey = "InvalidIdentityToken: Couldn't retrieve verification key from your identity provider"
+	opts := &verifyOptions{f: &cli.Factory{}, errorText: noKey}
+	causes, err := opts.causes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	table := func(list []causeState) string {
+		var b strings.Builder
+		w := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
+		causesTable(w, list)
+		if err := w.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		return b.String()
+	}
+	var unlooked []causeState
+	for _, c := range causes {
+		unlooked = append(unlooked, asCause(c))
+	}
+	if got := table(unlooked); strings.Count(got, "\n") != 2*mostShown+1 || !strings.HasPrefix(got, "discovery-forbidden  ") || strings.Contains(got, "this machine") {
+		t.Errorf("without an issuer:\n%s", got)
+	}
+	ok := row{Code: "reach", Check: "reach", Severity: finding.OK}
+	if got := table(opts.state(causes, []verified{{Findings: []row{ok}}})); !strings.HasPrefix(got, "nothing was found, but every look was from this machine") {
+		t.Errorf("all is well from here:\n%s", got)
+	}
+	bad := row{Code: "tls-order", Check: "tls-chain", Severity: finding.Fail}
+	if got := table(opts.state(causes, []verified{{Findings: []row{ok, bad}}})); !strings.HasPrefix(got, "found ") || strings.Contains(got, "this machine") {
+		t.Errorf("found from here:\n%s", got)
+	}
+	forbidden := finding.CauseOf("discovery-forbidden")
+	if got := opts.stateOf(forbidden, []verified{{Findings: []row{ok, {Code: "discovery", Check: "discovery", Severity: finding.OK}}}}); got != causeNotSeen {
+		t.Errorf("an issuer that is forbidden elsewhere: %q", got)
 	}
 }

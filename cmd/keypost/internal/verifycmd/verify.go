@@ -39,6 +39,7 @@ type verifyOptions struct {
 	roleARN     string         // of the role that they are to assume; empty: none
 	assume      bool
 	errorText   string // what a pod printed, - for stdin; empty: nothing
+	explain     string // the code of a cause to print; empty: none
 	metricsFile string
 }
 
@@ -57,7 +58,8 @@ func NewCmdVerify(f *cli.Factory) *cobra.Command {
 		"that it signs with, and the audiences that are its own; with --token-file each is asked what it makes of the token.\n" +
 		"--role-arn looks at the role's trust policy and its account's IAM OIDC identity provider, with the credentials of\n" +
 		"AWS_PROFILE or the environment, and compares them with the token.\n\n" +
-		"--error takes what a pod printed, lists the causes that it may have, and says with an ISSUER which of them are found."
+		"--error takes what a pod printed, lists the causes that it may have, the likeliest first, and says with an ISSUER which of\n" +
+		"them are found. What only clouds can see, since they come from the internet, is \"not seen from here\"."
 	cmd.Example = "  keypost verify prod-a --store file:///srv/keysets\n" +
 		"  kubectl create token default --audience sts.amazonaws.com | keypost verify https://oidc.example.com/prod-a --token-file -\n" +
 		"  keypost verify prod-a --kubeconfig admin.kubeconfig --role-arn arn:aws:iam::123456789012:role/app --token-file token --assume\n" +
@@ -78,6 +80,7 @@ func NewCmdVerify(f *cli.Factory) *cobra.Command {
 	fs.StringVar(&o.roleARN, "role-arn", "", "ARN of an IAM role that the cluster's pods assume: look at its trust policy and the account's provider too")
 	fs.BoolVar(&o.assume, "assume", false, "assume the role with the token of --token-file, as a pod does; the credentials are thrown away")
 	fs.StringVar(&o.errorText, "error", "", "an error as a pod printed it, - for stdin: list the causes that it may have")
+	fs.StringVar(&o.explain, "explain", "", "print one `CAUSE`: what relying parties answer, and what repairs it; nothing is looked at")
 	f.ObservationsFlag(fs)
 	fs.StringVar(&o.metricsFile, "metrics-file", "", "file for node_exporter's textfile collector, in which the result is left: DIR/NAME.prom")
 	return cmd
@@ -121,6 +124,9 @@ func (opts *verifyOptions) run(ctx context.Context, args []string) error {
 	f := opts.f
 	if err := opts.check(); err != nil {
 		return err
+	}
+	if opts.explain != "" {
+		return opts.explainCause()
 	}
 	causes, err := opts.causes()
 	if err != nil {
@@ -206,6 +212,10 @@ func (opts *verifyOptions) checkOrigins(targets []target) error {
 func (opts *verifyOptions) check() error {
 	several := len(opts.issuers) > 1 || opts.all
 	switch {
+	case opts.explain != "" && (len(opts.issuers) > 0 || opts.all || opts.errorText != ""):
+		return cli.Usagef("--explain stands for itself: it looks at no issuer")
+	case opts.explain != "":
+		return nil
 	case opts.errorText == "" || opts.all:
 		if err := cli.CheckChoice(opts.issuers, opts.all); err != nil {
 			return err
