@@ -253,13 +253,13 @@ func mentions(name string, line int, text string) ([]Command, error) {
 	return all, nil
 }
 
-var assignment = regexp.MustCompile(`(?m)^# +([A-Z_]+)=(\S+)$`)
+var assignment = regexp.MustCompile(`(?m)^# +([A-Z_]+)=(\S+(?: --\S+)*)$`)
 
 // unit returns what a systemd unit starts, with the variables that its comments tell people to set.
 func unit(name, text string) ([]Command, error) {
 	var all []Command
 	for _, m := range assignment.FindAllStringSubmatch(text, -1) {
-		text = strings.NewReplacer("${"+m[1]+"}", "'"+m[2]+"'", "$"+m[1]+" ", "'"+m[2]+"' ").Replace(text)
+		text = strings.NewReplacer("${"+m[1]+"}", "'"+m[2]+"'", "$"+m[1]+" ", m[2]+" ").Replace(text)
 	}
 	for i, line := range strings.Split(text, "\n") {
 		_, command, found := strings.Cut(line, "/usr/local/bin/")

@@ -88,8 +88,8 @@ func TestNotesAndUnits(t *testing.T) {
 	if err != nil || len(notes) != 2 || strings.Join(notes[0].Words, " ") != "keypost issuer add NAME --url U" {
 		t.Errorf("%v %v", notes, err)
 	}
-	units, err := unit("x.service", "#   STORE=s3://b/p\nExecStart=/usr/local/bin/keypost mirror --store ${STORE} $MORE /var/lib/keypost\n")
-	if err != nil || len(units) != 1 || strings.Join(units[0].Words, " ") != "keypost mirror --store s3://b/p $MORE /var/lib/keypost" {
+	units, err := unit("x.service", "#   STORE=s3://b/p\n#   MORE=--a=b --c=https://x/{name}\nExecStart=/usr/local/bin/keypost mirror --store ${STORE} $MORE /var/lib/keypost\n")
+	if err != nil || len(units) != 1 || strings.Join(units[0].Words, " ") != "keypost mirror --store s3://b/p --a=b --c=https://x/{name} /var/lib/keypost" {
 		t.Errorf("%v %v", units, err)
 	}
 }
