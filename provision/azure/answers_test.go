@@ -44,6 +44,7 @@ func rewrite(t *testing.T, resp *http.Response, f func(string) string) {
 
 // What is not a list is not taken for an empty one, after which others' things would be deleted or written over.
 func TestAnAnswerWithoutAListIsNotAnEmptyList(t *testing.T) {
+	t.Parallel()
 	const group = "/subscriptions/" + subscription + "/resourceGroups/prod-a-oidc"
 	for _, list := range []string{"/resources", "/userAssignedIdentities", "/federatedIdentityCredentials", "/roleAssignments", "/roleDefinitions"} {
 		for _, answer := range []string{"{}", "null", "", `{"value":null}`, `{"value":[null]}`} {
@@ -83,6 +84,7 @@ func TestAnAnswerWithoutAListIsNotAnEmptyList(t *testing.T) {
 
 // Wherever an answer leads, the caller's token does not go along, and nobody asks twice.
 func TestTheTokenStaysWithAzure(t *testing.T) {
+	t.Parallel()
 	for name, link := range map[string]string{"another host": "https://evil.example.net/x?y=1", "no TLS": "http://management.azure.com/x?y=1"} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, fakeazure.Options{})
@@ -122,6 +124,7 @@ func TestTheTokenStaysWithAzure(t *testing.T) {
 
 // IDs of another form than IDs have get into no Secret and no assignment: nothing is written but what the first answer came to.
 func TestAnIDThatIsNoneIsRefused(t *testing.T) {
+	t.Parallel()
 	const evil = `x\n  azure_federated_token_file: /evil\nkind: ClusterRoleBinding\n# `
 	for _, field := range []string{"clientId", "principalId", "tenantId"} {
 		for name, id := range map[string]string{"lines": evil, "empty": ""} {
@@ -161,6 +164,7 @@ func TestAnIDThatIsNoneIsRefused(t *testing.T) {
 
 // A workload shows its tokens to the tenant that its Secret names: it is the subscription's, whatever an answer about an identity says.
 func TestAnIdentityOfAnotherTenantIsRefused(t *testing.T) {
+	t.Parallel()
 	const evil = "66666666-6666-6666-6666-666666666666"
 	for _, there := range []bool{false, true} {
 		for _, given := range []string{tenant, ""} {
@@ -190,6 +194,7 @@ func TestAnIdentityOfAnotherTenantIsRefused(t *testing.T) {
 
 // Of a list of assignments nothing is deleted that is not an assignment where the list says it is.
 func TestAnAssignmentWithAnotherIDIsRefused(t *testing.T) {
+	t.Parallel()
 	const guid = "12345678-1234-1234-1234-123456789012"
 	assigned := "/subscriptions/" + subscription + "/resourceGroups/prod-a/providers/Microsoft.Authorization/roleAssignments/"
 	for name, id := range map[string]string{
@@ -244,6 +249,7 @@ func TestAnAssignmentWithAnotherIDIsRefused(t *testing.T) {
 
 // An identity whose answer says nothing is not printed with empty IDs.
 func TestAnEmptyAnswerIsNoIdentity(t *testing.T) {
+	t.Parallel()
 	for _, answer := range []string{"{}", "null", ""} {
 		w := newWorld(t, fakeazure.Options{})
 		o := azure.WorkloadOptions{Options: w.elsewhere(), Roles: []string{"Contributor"}}
@@ -261,6 +267,7 @@ func TestAnEmptyAnswerIsNoIdentity(t *testing.T) {
 
 // A subscription whose answer names no tenant may be anybody's: --tenant-id is kept to.
 func TestAnAnswerWithoutATenantIsRefused(t *testing.T) {
+	t.Parallel()
 	for _, answer := range []string{"{}", "null", "", `{"tenantId":"x"}`} {
 		w := newWorld(t, fakeazure.Options{})
 		o := w.identities(t, usual()[2])
@@ -278,6 +285,7 @@ func TestAnAnswerWithoutATenantIsRefused(t *testing.T) {
 
 // A custom role is assigned, rewritten or deleted only if its ID is a role's, and of the role that the answer says.
 func TestARoleWithAnotherIDIsRefused(t *testing.T) {
+	t.Parallel()
 	const theirs, at = "12121212-1234-1234-1234-123456789012", "/subscriptions/" + subscription + "/providers/Microsoft.Authorization/roleDefinitions/"
 	form := regexp.MustCompile(`"id":"[^"]*/roleDefinitions/([^"]*)"`)
 	for name, id := range map[string]string{
@@ -333,6 +341,7 @@ func TestARoleWithAnotherIDIsRefused(t *testing.T) {
 
 // An ID in a command line that is printed is a word of it, whatever Azure allows in names and whoever gave them.
 func TestPrintedIDsAreQuoted(t *testing.T) {
+	t.Parallel()
 	const named = "12345678-1234-1234-1234-123456789012"
 	for _, tt := range []struct{ scope, principal string }{
 		{"/subscriptions/" + subscription + "/resourceGroups/rg(1)/providers/Microsoft.Sql/servers/s/databases/x;touch PWNED;$(id)", "12345678-1234-1234-1234-123456789abc"},
@@ -365,6 +374,7 @@ func TestPrintedIDsAreQuoted(t *testing.T) {
 
 // A custom role whose name Unicode folds into ours is another one to Azure.
 func TestARoleOfOtherLettersIsNotOurs(t *testing.T) {
+	t.Parallel()
 	for name, ours := range map[string]bool{"PROD-A-ns-storage-CREDS": true, "prod-a-ns-ſtorage-creds": false} {
 		w := newWorld(t, fakeazure.Options{})
 		w.arm(t, "PUT", "/subscriptions/"+subscription+"/providers/Microsoft.Authorization/roleDefinitions/12121212-1234-1234-1234-123456789012", "2022-04-01",
@@ -380,6 +390,7 @@ func TestARoleOfOtherLettersIsNotOurs(t *testing.T) {
 
 // The Secret of the webhook for pod identities has the tenant that all of them show their tokens to: no request may have it.
 func TestTheWebhooksSecretIsReserved(t *testing.T) {
+	t.Parallel()
 	const asks = `apiVersion: cloudcredential.openshift.io/v1
 kind: CredentialsRequest
 metadata: {name: evil, namespace: openshift-cloud-credential-operator}

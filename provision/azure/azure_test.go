@@ -17,6 +17,7 @@ import (
 
 // An installation is made, and a second run finds it as it should be.
 func TestCreateAllAndAgain(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, fakeazure.Options{VaryCase: true})
 	w.WriteKeys(t)
 	o := w.create(t, usual()...)
@@ -65,6 +66,7 @@ func TestCreateAllAndAgain(t *testing.T) {
 
 // Killed after any call, and run again: the same as without. What the killed run has made is not made twice.
 func TestStoppedAnywhereAndRunAgain(t *testing.T) {
+	t.Parallel()
 	state := func(w *world) string {
 		var b strings.Builder
 		s := w.State()
@@ -105,6 +107,7 @@ func TestStoppedAnywhereAndRunAgain(t *testing.T) {
 
 // Whatever was changed by others is shown, and repaired with Prune; then nothing is left to do.
 func TestDriftIsShownAndRepaired(t *testing.T) {
+	t.Parallel()
 	id := func(w *world, name string) string {
 		for _, i := range w.State().Identities {
 			if i.Name == name {
@@ -183,6 +186,7 @@ func TestDriftIsShownAndRepaired(t *testing.T) {
 
 // What a group has, what an admin gave, and what somebody else made stays.
 func TestOthersThingsSurvive(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, fakeazure.Options{VaryCase: true})
 	o := w.identities(t, usual()...)
 	_, err := azure.CreateIdentities(t.Context(), o)
@@ -222,6 +226,7 @@ func TestOthersThingsSurvive(t *testing.T) {
 
 // A dry run of delete only reads, and delete leaves another cluster whole.
 func TestDelete(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, fakeazure.Options{})
 	_, err := azure.CreateIdentities(t.Context(), w.identities(t, usual()...))
 	must(t, err)
@@ -272,6 +277,7 @@ func TestDelete(t *testing.T) {
 
 // What bears no tag of ours is refused before anything is written.
 func TestStrangersThingsAreRefused(t *testing.T) {
+	t.Parallel()
 	for _, path := range []string{
 		"/subscriptions/" + subscription + "/resourceGroups/prod-a-oidc",
 		"/subscriptions/" + subscription + "/resourceGroups/prod-a",

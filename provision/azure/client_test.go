@@ -26,6 +26,7 @@ import (
 // Microsoft's own client takes a Secret as it was written, with a token that the cluster's key has signed; and Entra refuses a
 // token of another account, of a wrong audience, and one signed by a key that is not published.
 func TestMicrosoftsClientTakesTheSecret(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, fakeazure.Options{})
 	w.WriteKeys(t)
 	_, err := azure.Create(t.Context(), w.create(t, usual()...))

@@ -38,6 +38,7 @@ func (w *world) issuers() []string {
 // An identity for workloads takes no tokens of an issuer that it is to drop, of whatever account. Others stay, and without being asked
 // none goes.
 func TestAWorkloadDropsAnOldIssuer(t *testing.T) {
+	t.Parallel()
 	const other = "https://oidc.example.com/other"
 	w := newWorld(t, fakeazure.Options{VaryCase: true})
 	for _, issuer := range []string{goneURL, other, issuerURL} {
@@ -68,6 +69,7 @@ func TestAWorkloadDropsAnOldIssuer(t *testing.T) {
 
 // A new issuer takes the place of an old one in one run, the new one first.
 func TestAWorkloadChangesItsIssuer(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, fakeazure.Options{VaryCase: true})
 	w.loki(t, install.Apply, goneURL)
 	w.writes()
@@ -82,6 +84,7 @@ func TestAWorkloadChangesItsIssuer(t *testing.T) {
 
 // A deletion names what create-identity made and what goes on trusting the issuers of the installation, in whatever resource group.
 func TestDeleteNamesWhatStillTrusts(t *testing.T) {
+	t.Parallel()
 	prepare := func(t *testing.T) (*world, azure.DeleteOptions) {
 		w := newWorld(t, fakeazure.Options{VaryCase: true})
 		_, err := azure.CreateIdentities(t.Context(), w.identities(t, usual()...))

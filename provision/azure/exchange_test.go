@@ -24,6 +24,7 @@ import (
 // A run without Prune and Adopt only adds: whoever got a token of an identity before gets it afterwards, and no role allows less. What
 // nobody asks for any more is named. With Prune it goes, and what is asked for stays.
 func TestARunOnlyAddsUnlessItPrunes(t *testing.T) {
+	t.Parallel()
 	scene.Histories(t, 6, func(t *testing.T, h *scene.History) {
 		e := newExchange(t)
 		o := e.random(t, h)

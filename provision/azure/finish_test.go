@@ -13,6 +13,7 @@ import (
 // A credential for the old issuer goes only where the new issuer has its like: the same subject, for the same audience. Nobody asks
 // the cluster before that is so.
 func TestFinishNeedsTheLikeOfEachCredential(t *testing.T) {
+	t.Parallel()
 	const old = "https://prod-a.blob.core.windows.net/prod-a"
 	w := newWorld(t, fakeazure.Options{})
 	o := w.moved(t, old)
@@ -41,6 +42,7 @@ func TestFinishNeedsTheLikeOfEachCredential(t *testing.T) {
 
 // Another cluster's credential that came between a plan and its writes keeps its issuer.
 func TestAnotherIssuerMeanwhile(t *testing.T) {
+	t.Parallel()
 	const other = "https://oidc.example.com/other"
 	w := newWorld(t, fakeazure.Options{})
 	o := w.identities(t, usual()...)
@@ -69,6 +71,7 @@ func TestAnotherIssuerMeanwhile(t *testing.T) {
 
 // What a release needs is added before anything goes that nobody asks for any more.
 func TestAddedBeforeAnythingGoes(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, fakeazure.Options{})
 	_, err := azure.CreateIdentities(t.Context(), w.identities(t, usual()...))
 	must(t, err)

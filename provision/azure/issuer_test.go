@@ -16,6 +16,7 @@ import (
 // Another issuer under the same name is another cluster's: this is shown, refused before anything is written or published, and
 // done only with Adopt. Letter by letter, as Entra compares.
 func TestAnotherIssuerIsRefused(t *testing.T) {
+	t.Parallel()
 	for _, old := range []string{"https://oidc.example.com/old", issuerURL + "/", "https://OIDC.example.com/prod-a"} {
 		t.Run(old, func(t *testing.T) {
 			w := newWorld(t, fakeazure.Options{VaryCase: true})
@@ -67,6 +68,7 @@ func TestAnotherIssuerIsRefused(t *testing.T) {
 // An identity that takes tokens of both issuers is in the midst of a move: a run for either of them changes nothing there. One that
 // takes those of another cluster's service account, which this one has not, keeps them.
 func TestBothIssuersStay(t *testing.T) {
+	t.Parallel()
 	const old = "https://oidc.example.com/old"
 	w := newWorld(t, fakeazure.Options{VaryCase: true})
 	o := w.identities(t, usual()...)
@@ -92,6 +94,7 @@ func TestBothIssuersStay(t *testing.T) {
 
 // What create-identity makes may be used from several clusters: one for another issuer stands beside the first.
 func TestWorkloadOfTwoIssuers(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, fakeazure.Options{VaryCase: true})
 	o := azure.WorkloadOptions{Options: w.elsewhere(), For: "--name", ServiceAccounts: []install.ServiceAccount{{Namespace: "logging", Name: "loki"}},
 		Roles: []string{"Reader"}}
@@ -112,6 +115,7 @@ func TestWorkloadOfTwoIssuers(t *testing.T) {
 
 // A run for another workload locks the first one out only with --prune, also where both accounts have one name in two namespaces.
 func TestWorkloadsShareAnIdentity(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, fakeazure.Options{VaryCase: true})
 	run := func(prune bool, mode install.Mode, namespace, name string) *plan.Preview {
 		t.Helper()
@@ -153,6 +157,7 @@ func TestWorkloadsShareAnIdentity(t *testing.T) {
 // Azure takes any URL for a federated credential. One that no key set of the store has is refused before the first write, unless it
 // is to be adopted, or an identity of the run trusts it already.
 func TestAnIssuerUnknownToTheStoreIsRefused(t *testing.T) {
+	t.Parallel()
 	const says = "no key set of the store has the issuer URL " + issuerURL + ", which the identities are to trust"
 	release := func(w *world, o azure.Options) (*plan.Preview, error) {
 		made, err := azure.CreateIdentities(t.Context(), azure.IdentitiesOptions{Options: o, Identities: w.requests(t, usual()...)})

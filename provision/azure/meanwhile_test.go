@@ -32,6 +32,7 @@ func once(w *world, method, part string, f func()) bent {
 
 // An identity or a custom role that becomes somebody else's while a deletion is under way stays.
 func TestWhatOthersTakeOverMeanwhileStays(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name string
 		take func(w *world)
@@ -69,6 +70,7 @@ func TestWhatOthersTakeOverMeanwhileStays(t *testing.T) {
 
 // An answer about another identity than the one that was asked for, as a cache in between may give it, says nothing of this one.
 func TestAnAnswerAboutAnotherIdentityIsNone(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, fakeazure.Options{})
 	_, err := azure.CreateIdentities(t.Context(), w.identities(t, usual()...))
 	must(t, err)
@@ -88,6 +90,7 @@ func TestAnAnswerAboutAnotherIdentityIsNone(t *testing.T) {
 
 // What a management group assigns to an identity is in what is read again before a deletion, too, and stays.
 func TestInheritedAssignmentsStayWhenOthersGo(t *testing.T) {
+	t.Parallel()
 	const name = "aaaaaaaa-0000-4000-8000-000000000001"
 	w := newWorld(t, fakeazure.Options{})
 	_, err := azure.CreateIdentities(t.Context(), w.identities(t, usual()...))
@@ -114,6 +117,7 @@ func TestInheritedAssignmentsStayWhenOthersGo(t *testing.T) {
 
 // A resource group that is two installations' goes with neither, also where nothing of the other is in it any more.
 func TestAGroupOfTwoGoesWithNeither(t *testing.T) {
+	t.Parallel()
 	for other, name := range map[string]string{"openshift.io_cloud-credential-operator_prod": "prod", "keypost.dev_owned": "create-identity"} {
 		w := newWorld(t, fakeazure.Options{VaryCase: true})
 		_, err := azure.CreateIdentities(t.Context(), w.identities(t, usual()...))
@@ -132,6 +136,7 @@ func TestAGroupOfTwoGoesWithNeither(t *testing.T) {
 
 // A key with which a cluster signs, or is to sign, must be one whose tokens Entra takes; one that is retired signs nothing.
 func TestKeysInUseAreChecked(t *testing.T) {
+	t.Parallel()
 	rsa, err := keystore.NewPublic(keys.NewRSA()().Public())
 	must(t, err)
 	ec, err := keystore.NewPublic(keys.EC(elliptic.P256(), 1).Public())
@@ -150,6 +155,7 @@ func TestKeysInUseAreChecked(t *testing.T) {
 
 // A time of the switch that is none opens nothing, and the error says what to do.
 func TestATimeOfTheSwitchThatIsNone(t *testing.T) {
+	t.Parallel()
 	const old = "https://prod-a.blob.core.windows.net/prod-a"
 	w := newWorld(t, fakeazure.Options{})
 	o := w.moved(t, old)

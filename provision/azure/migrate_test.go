@@ -20,6 +20,7 @@ import (
 
 // A cluster moves: identities take tokens of both issuers; another run has nothing left to do.
 func TestMigrate(t *testing.T) {
+	t.Parallel()
 	const old = "https://prod-a.blob.core.windows.net/prod-a"
 	w := newWorld(t, fakeazure.Options{VaryCase: true})
 	o := w.moved(t, old)
@@ -64,6 +65,7 @@ func TestMigrate(t *testing.T) {
 // What is recorded of a switch is this move's own, and is forgotten: by a run of --finish that finds nothing left to take away,
 // since the one before was killed, and by a move that begins anew. Another cluster's record in the same group stays.
 func TestSwitchIsForgotten(t *testing.T) {
+	t.Parallel()
 	const (
 		old   = "https://prod-a.blob.core.windows.net/prod-a"
 		group = "/subscriptions/" + subscription + "/resourceGroups/prod-a-oidc"
@@ -101,6 +103,7 @@ func TestSwitchIsForgotten(t *testing.T) {
 
 // The record of a switch is no exception to whose a resource group is: another installation's is not written to.
 func TestTheRecordOfASwitchAsksWhoseTheGroupIs(t *testing.T) {
+	t.Parallel()
 	const (
 		old   = "https://prod-a.blob.core.windows.net/prod-a"
 		group = "/subscriptions/" + subscription + "/resourceGroups/prod-a-oidc"
@@ -121,6 +124,7 @@ func TestTheRecordOfASwitchAsksWhoseTheGroupIs(t *testing.T) {
 // Of the group's tags the record alone is written: what another program writes between the reading and the writing stays. An answer
 // that is no group's, whose tags would be none, writes nothing.
 func TestTheRecordOfASwitchLeavesOtherTags(t *testing.T) {
+	t.Parallel()
 	const (
 		old   = "https://prod-a.blob.core.windows.net/prod-a"
 		group = "/subscriptions/" + subscription + "/resourceGroups/prod-a-oidc"
@@ -163,6 +167,7 @@ func TestTheRecordOfASwitchLeavesOtherTags(t *testing.T) {
 
 // A name or an old issuer that nothing has to do with moves nothing, and publishes nothing.
 func TestMoveOfNothing(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, fakeazure.Options{})
 	_, err := azure.CreateIdentities(t.Context(), w.identities(t, usual()...))
 	must(t, err)
@@ -199,6 +204,7 @@ func TestMoveOfNothing(t *testing.T) {
 // Killed after any call, and run again: identities take tokens of both issuers, nothing is written twice, and no record of an earlier
 // switch is left, which would open the gate of this one at once.
 func TestMoveStoppedAnywhereAndRunAgain(t *testing.T) {
+	t.Parallel()
 	const old = "https://prod-a.blob.core.windows.net/prod-a"
 	begin := func() (*world, azure.MigrateOptions) {
 		w := newWorld(t, fakeazure.Options{})

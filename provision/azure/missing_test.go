@@ -42,6 +42,7 @@ var pagesOf404 = map[string]string{
 
 // Who takes a proxy's 404 for "there is none" deletes what others have, or writes over it.
 func TestA404ThatIsNotAzuresIsNoAnswer(t *testing.T) {
+	t.Parallel()
 	for name, page := range pagesOf404 {
 		for _, path := range []string{"/resources", "/resourcegroups/prod-a-oidc", "/userassignedidentities", "/federatedidentitycredentials", "/roleassignments", "/roledefinitions"} {
 			t.Run(name+" "+path[1:], func(t *testing.T) {
@@ -72,6 +73,7 @@ func TestA404ThatIsNotAzuresIsNoAnswer(t *testing.T) {
 
 // The credentials of a live cluster are not written over without --adopt, whatever 404 takes their list's place, also Azure's own.
 func TestA404HidesNoLiveCluster(t *testing.T) {
+	t.Parallel()
 	for _, body := range []string{pagesOf404["a page"], `{"error":{"code":"ParentResourceNotFound","message":"The parent resource could not be found."}}`} {
 		w := newWorld(t, fakeazure.Options{})
 		_, err := azure.CreateIdentities(t.Context(), w.identities(t, usual()...))
@@ -89,6 +91,7 @@ func TestA404HidesNoLiveCluster(t *testing.T) {
 
 // A group that was just read has something in it, or an empty list: not a 404.
 func TestA404OfAGroupsContentsDeletesNothing(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, fakeazure.Options{})
 	_, err := azure.CreateIdentities(t.Context(), w.identities(t, usual()...))
 	must(t, err)
@@ -119,6 +122,7 @@ func (u unheard) Do(r *http.Request) (*http.Response, error) {
 
 // A deletion that nobody heard is no success.
 func TestA404ThatIsNotAzuresDeletesNothing(t *testing.T) {
+	t.Parallel()
 	for name, page := range pagesOf404 {
 		w := newWorld(t, fakeazure.Options{})
 		_, err := azure.CreateIdentities(t.Context(), w.identities(t, usual()...))
@@ -133,6 +137,7 @@ func TestA404ThatIsNotAzuresDeletesNothing(t *testing.T) {
 
 // Azure's own 404 is what it was: a deletion that another run was faster with is done, and one more finds nothing.
 func TestAzuresOwn404IsAnAnswer(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, fakeazure.Options{})
 	_, err := azure.CreateIdentities(t.Context(), w.identities(t, usual()...))
 	must(t, err)

@@ -26,6 +26,7 @@ import (
 
 // Azure takes names of resource groups for the same that differ in letter case alone, and so may flags have them.
 func TestGroupsInOtherLetterCase(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, fakeazure.Options{})
 	o := w.identities(t, usual()...)
 	_, err := azure.CreateIdentities(t.Context(), o)
@@ -57,6 +58,7 @@ func least(t *testing.T) []string {
 
 // These permissions are enough for everything, and each is needed for something.
 func TestLeastPermissions(t *testing.T) {
+	t.Parallel()
 	everything := func(permissions []string) map[string]bool {
 		w := newWorld(t, fakeazure.Options{Permissions: permissions})
 		o := w.identities(t, usual()...)
@@ -93,6 +95,7 @@ func TestLeastPermissions(t *testing.T) {
 
 // An identity for any workload, which the deletion of an installation leaves alone.
 func TestWorkload(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, fakeazure.Options{})
 	o := azure.WorkloadOptions{Options: w.elsewhere(), For: "--name", ServiceAccounts: []install.ServiceAccount{{Namespace: "logging", Name: "loki"}},
 		Roles: []string{"Storage Blob Data Contributor"}, Actions: []string{"Microsoft.Compute/disks/read"}}
@@ -132,6 +135,7 @@ func TestWorkload(t *testing.T) {
 
 // A request that names its own identity gets its Secret alone, and a dry run calls nobody.
 func TestOwnIdentityAndDryRun(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, fakeazure.Options{})
 	list := append(usual(), request{"olm", "", "azureClientID: c0000000-0000-4000-8000-00000000000A, azureTenantID: 66666666-7777-8888-9999-000000000000, " +
 		"azureSubscriptionID: 22222222-2222-3333-4444-555555555555, azureRegion: westeurope"})
@@ -159,6 +163,7 @@ func TestOwnIdentityAndDryRun(t *testing.T) {
 
 // A workload of the same name in another resource group keeps its custom role, and roles are assigned in the one subscription.
 func TestWorkloadsOfOneName(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, fakeazure.Options{VaryCase: true})
 	workload := func(group string) azure.WorkloadOptions {
 		o := azure.WorkloadOptions{Options: w.elsewhere(), For: "--name", ServiceAccounts: []install.ServiceAccount{{Namespace: "logging", Name: "loki"}},
@@ -209,6 +214,7 @@ func TestWorkloadsOfOneName(t *testing.T) {
 // A run that forgets --dnszone-resource-group-name leaves our rights there, says so and shows it; they go with Prune alone. A
 // stranger's at a scope that is not ours stays.
 func TestScopeThatNobodyAsksForAnyMore(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, fakeazure.Options{VaryCase: true})
 	scope := func(group string) string { return "/subscriptions/" + subscription + "/resourceGroups/" + group }
 	w.arm(t, "PUT", scope("logs"), "2021-04-01", `{"location":"centralus"}`)
@@ -267,6 +273,7 @@ func TestScopeThatNobodyAsksForAnyMore(t *testing.T) {
 
 // A run that forgets --audience leaves the audience of an earlier one, which is listed; a new identity gets the usual one.
 func TestAudienceThatIsNotAskedFor(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, fakeazure.Options{})
 	o := w.identities(t, usual()[1:]...)
 	o.Audience = "api://AzureADTokenExchange"
@@ -303,6 +310,7 @@ func TestAudienceThatIsNotAskedFor(t *testing.T) {
 
 // delete with another group than the identities' names the assignments as keypost's, all of them, and advises to delete none.
 func TestDeleteWithAnotherGroup(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, fakeazure.Options{VaryCase: true})
 	_, err := azure.CreateIdentities(t.Context(), w.identities(t, usual()...))
 	must(t, err)
@@ -340,6 +348,7 @@ func (h hostile) Do(req *http.Request) (*http.Response, error) {
 
 // An identity without a principal is nobody's, and not everybody's: no assignment goes with it.
 func TestIdentityWithoutPrincipal(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, fakeazure.Options{})
 	o := w.identities(t, usual()...)
 	_, err := azure.CreateIdentities(t.Context(), o)
@@ -367,6 +376,7 @@ func TestIdentityWithoutPrincipal(t *testing.T) {
 
 // What is assigned by a management group is listed with the subscription's own, and stays.
 func TestInheritedAssignmentsStay(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, fakeazure.Options{})
 	_, err := azure.CreateIdentities(t.Context(), w.identities(t, usual()...))
 	must(t, err)
@@ -392,6 +402,7 @@ func TestInheritedAssignmentsStay(t *testing.T) {
 
 // Who gives no store is told what was not checked, and is served.
 func TestWithoutStore(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, fakeazure.Options{})
 	o := w.identities(t, usual()...)
 	o.Store = install.KeyStore{}
@@ -402,6 +413,7 @@ func TestWithoutStore(t *testing.T) {
 
 // An answer without an end, and a list without one, end a run.
 func TestAnswersAreBounded(t *testing.T) {
+	t.Parallel()
 	for says, change := range map[string]func(path, body string) string{
 		"the answer has more than 32 MiB": func(path, body string) string {
 			if strings.HasSuffix(path, "/roleDefinitions") {
@@ -431,6 +443,7 @@ func TestAnswersAreBounded(t *testing.T) {
 
 // Whatever is said of an assignment names its role as Azure does, also one that this run does not ask for.
 func TestRolesAreNamed(t *testing.T) {
+	t.Parallel()
 	const reader, contributor = "acdd72a7-3385-48ef-bd42-f606fba81ae7", "b24988ac-6180-42a0-ab88-20f7382dd24c"
 	w := newWorld(t, fakeazure.Options{VaryCase: true})
 	o := azure.WorkloadOptions{Options: w.elsewhere(), For: "--name", Roles: []string{"Reader"},
@@ -468,6 +481,7 @@ func TestRolesAreNamed(t *testing.T) {
 
 // A role that is gone has no name: it is called by its ID, and goes all the same.
 func TestARoleThatIsGoneIsNamedByItsID(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, fakeazure.Options{})
 	o := w.identities(t, usual()...)
 	_, err := azure.CreateIdentities(t.Context(), o)

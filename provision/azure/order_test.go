@@ -9,6 +9,7 @@ import (
 
 // Whoever waits longest begins first, and assignments do not wait behind those whose turn comes later.
 func TestLongestFirst(t *testing.T) {
+	t.Parallel()
 	actions := func(writes map[string]int, names ...string) plan.Stage {
 		var s plan.Stage
 		for _, n := range names {

@@ -21,6 +21,7 @@ const (
 
 // Names are those that Azure takes, and ccoctl's where Azure takes these.
 func TestNames(t *testing.T) {
+	t.Parallel()
 	for account, want := range map[string]string{
 		"ingress-operator": "ingress-operator",
 		"abc":              "abc",
@@ -55,6 +56,7 @@ func TestNames(t *testing.T) {
 
 // Assignments are compared without letter case, and ours are known by their names.
 func TestAssignmentsAreComparedWithoutCase(t *testing.T) {
+	t.Parallel()
 	a := assignmentState{scope: "/subscriptions/S/resourceGroups/G", role: "/subscriptions/S/providers/Microsoft.Authorization/roleDefinitions/AB-CD", principal: "P"}
 	b := assignmentState{scope: "/SUBSCRIPTIONS/s/RESOURCEGROUPS/g", role: "/providers/microsoft.authorization/roledefinitions/ab-cd", principal: "p"}
 	a.name = strings.ToUpper(assignmentName(b))
@@ -70,6 +72,7 @@ func TestAssignmentsAreComparedWithoutCase(t *testing.T) {
 // What nobody asks for and a run may take away: whatever is at the installation's own scopes, and elsewhere in the subscription what
 // keypost assigned once. Outside of it nothing goes, under whatever name.
 func TestSurplusAssignments(t *testing.T) {
+	t.Parallel()
 	const s = "11111111-2222-3333-4444-555555555555"
 	c := &client{Client: &arm.Client{Subscription: s}}
 	for _, tt := range []struct {
@@ -178,6 +181,7 @@ func TestCompareCredentials(t *testing.T) {
 
 // A role is written only if it allows something else.
 func TestRolesAreComparedByWhatTheyAllow(t *testing.T) {
+	t.Parallel()
 	want := roleState{scopes: []string{"/subscriptions/S"}, actions: []string{"A/b/read", "A/c/write"}}
 	for _, tt := range []struct {
 		name string
@@ -199,6 +203,7 @@ func TestRolesAreComparedByWhatTheyAllow(t *testing.T) {
 
 // Whatever breaks a rule of Azure's is told before the first call.
 func TestCheck(t *testing.T) {
+	t.Parallel()
 	good := func() (Options, identity) {
 		o := Options{Subscription: "11111111-2222-3333-4444-555555555555", Region: "westeurope", OIDCGroup: "a-oidc", InstallGroup: "a", Audience: DefaultAudience}
 		o.Name, o.IssuerURL = "a", ours
@@ -291,6 +296,7 @@ func padded(s string, n int) string { return s + strings.Repeat("x", n-utf8.Rune
 
 // Entra takes RS256 alone.
 func TestKeysThatEntraRefuses(t *testing.T) {
+	t.Parallel()
 	ec, err := keystore.NewPublic(keys.EC(elliptic.P256(), 1).Public())
 	if err != nil {
 		t.Fatal(err)
@@ -305,6 +311,7 @@ func TestKeysThatEntraRefuses(t *testing.T) {
 
 // Only our tags are written, whatever their letter case is there.
 func TestMissingTags(t *testing.T) {
+	t.Parallel()
 	o := installation("a")
 	if !o.owns(map[string]string{"OpenShift.io_Cloud-Credential-Operator_A": "owned"}) || o.owns(map[string]string{o.tag.Key: "shared"}) || o.owns(map[string]string{o.tag.Key + "b": "owned"}) {
 		t.Error("a tag's name has no case, and its value has")

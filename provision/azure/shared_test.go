@@ -41,6 +41,7 @@ func hangsOn(s fakeazure.State, name string) (counts [4]int) {
 // An identity that somebody else took over with --adopt is two owners': it goes with neither, and keeps what hangs on it. Its first
 // owner's other identities go.
 func TestAnIdentityOfTwoGoesWithNeither(t *testing.T) {
+	t.Parallel()
 	workload := func(t *testing.T, w *world) {
 		o := azure.WorkloadOptions{Options: w.elsewhere(), Roles: []string{"Contributor"}}
 		o.Name, o.OIDCGroup, o.InstallGroup, o.Adopt = storage, "prod-a-oidc", "", true
@@ -104,6 +105,7 @@ func TestAnIdentityOfTwoGoesWithNeither(t *testing.T) {
 
 // What is in a resource group and two installations' is not deleted with the group.
 func TestAGroupWithAThingOfTwoStays(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, fakeazure.Options{})
 	o := w.identities(t, usual()...)
 	_, err := azure.CreateIdentities(t.Context(), o)
@@ -118,6 +120,7 @@ func TestAGroupWithAThingOfTwoStays(t *testing.T) {
 
 // An identity that somebody else takes over while a deletion is under way stays.
 func TestAnIdentityTakenOverMeanwhileStays(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, fakeazure.Options{})
 	_, err := azure.CreateIdentities(t.Context(), w.identities(t, usual()...))
 	must(t, err)

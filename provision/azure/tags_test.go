@@ -12,6 +12,7 @@ import (
 
 // Of what is there, our own tags alone are written: what somebody else writes between the reading and the writing stays.
 func TestOthersTagsStayMeanwhile(t *testing.T) {
+	t.Parallel()
 	const (
 		group    = "/subscriptions/" + subscription + "/resourceGroups/prod-a-oidc"
 		identity = group + "/providers/Microsoft.ManagedIdentity/userAssignedIdentities/prod-a-ns-registry-creds"
@@ -51,6 +52,7 @@ func TestOthersTagsStayMeanwhile(t *testing.T) {
 
 // A tag that Unicode's letters make look like ours is another one to Azure, and its thing is not ours to delete.
 func TestATagOfOtherLettersIsNotOurs(t *testing.T) {
+	t.Parallel()
 	for tag, ours := range map[string]bool{
 		"openshift.io_cloud-credential-operator_kasse":      true,
 		"OPENSHIFT.IO_CLOUD-CREDENTIAL-OPERATOR_KASSE":      true,
@@ -80,6 +82,7 @@ func TestATagOfOtherLettersIsNotOurs(t *testing.T) {
 
 // A credential for an issuer of other letters is another issuer's, and stays beside.
 func TestAnIssuerOfOtherLettersIsAnother(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		a, b string
 		same bool

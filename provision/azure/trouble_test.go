@@ -3,6 +3,7 @@ package azure_test
 import (
 	"crypto"
 	"crypto/elliptic"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -19,6 +20,7 @@ import (
 
 // A new identity is known everywhere only later, reads are behind writes, and Azure asks to come back: a run waits.
 func TestAzureIsSlow(t *testing.T) {
+	t.Parallel()
 	const late = 500 * time.Millisecond
 	for name, o := range map[string]fakeazure.Options{
 		"principals":     {PrincipalDelay: late},
@@ -60,6 +62,7 @@ func TestAzureIsSlow(t *testing.T) {
 
 // Any call may be throttled or find the service away: it is made again.
 func TestThrottledOnce(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, fakeazure.Options{})
 	var mu sync.Mutex
 	seen := map[string]bool{}
@@ -83,6 +86,7 @@ func TestThrottledOnce(t *testing.T) {
 
 // Where Azure asks for a longer pause than a call may have, the run says how long, and does not say that it asked again.
 func TestALongPauseIsSaid(t *testing.T) {
+	t.Parallel()
 	for after, says := range map[time.Duration]string{61 * time.Second: "asks to wait 1m1s before the next attempt", time.Hour: "asks to wait 1h0m0s before"} {
 		w := newWorld(t, fakeazure.Options{})
 		w.Fault(func(c fakeazure.Call) fakeazure.Fault {
@@ -98,8 +102,52 @@ func TestALongPauseIsSaid(t *testing.T) {
 	}
 }
 
+// What Azure refuses for good is not asked again.
+func TestAFinalRefusalIsAskedOnce(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		action string
+		fault  fakeazure.Fault
+		is     func(error) bool
+	}{
+		{"PutCredential", fakeazure.Fail(http.StatusConflict, "Conflict", "Issuer and subject combination already exists for this Managed Identity."), nil},
+		{"PutIdentity", fakeazure.Fail(http.StatusForbidden, "RequestDisallowedByPolicy", "Resource 'a' was disallowed by policy."), is(arm.Disallowed)},
+		{"PutGroup", fakeazure.Fail(http.StatusConflict, "ScopeLocked", "The scope cannot perform write operation because following scope(s) are locked."), nil},
+	} {
+		t.Run(tt.action, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, fakeazure.Options{})
+			w.Fault(func(c fakeazure.Call) fakeazure.Fault {
+				if c.Action == tt.action {
+					return tt.fault
+				}
+				return fakeazure.Fault{}
+			})
+			_, err := azure.CreateIdentities(t.Context(), w.identities(t, usual()[0]))
+			if err == nil || strings.Contains(err.Error(), "is not ready") || tt.is != nil && !tt.is(err) {
+				t.Error(err)
+			}
+			asked := map[string]int{}
+			for _, c := range w.Calls() {
+				if c.Action == tt.action {
+					asked[c.Path]++
+				}
+			}
+			for path, times := range asked {
+				if times != 1 {
+					t.Errorf("it asked %d times for %s", times, path)
+				}
+			}
+			if len(asked) == 0 {
+				t.Error("it did not ask")
+			}
+		})
+	}
+}
+
 // What is wrong is told before anything is written, and mostly before anybody is called.
 func TestRefusals(t *testing.T) {
+	t.Parallel()
 	type tried struct {
 		w *world
 		o azure.IdentitiesOptions
@@ -122,8 +170,8 @@ func TestRefusals(t *testing.T) {
 		{name: "a provider that is not registered", fake: fakeazure.Options{Unregistered: []string{"Microsoft.ManagedIdentity"}},
 			is: is(arm.Unregistered), says: "Microsoft.ManagedIdentity"},
 		{name: "a caller who may not", fake: fakeazure.Options{Permissions: []string{"*/read"}}, says: "do not allow Microsoft.Resources/subscriptions/resourceGroups/write"},
-		{name: "credentials that are not good", prepare: func(t *testing.T, _ *tried) { t.Setenv("AZURE_CLIENT_SECRET", "wrong") },
-			is: is(arm.NoCredentials), says: "no credentials for Azure are good"},
+		{name: "credentials that are not good", prepare: func(t *testing.T, x *tried) { x.o.Credential = x.w.signedIn(t, "wrong") },
+			is: is(arm.NoCredentials), says: "Entra refuses the client secret: AADSTS7000215: Invalid client secret provided. Ensure the secret"},
 		{name: "a role that is not there", prepare: func(t *testing.T, x *tried) {
 			x.o.Identities = x.w.requests(t, request{"a", "sa-a", "roleBindings: [{role: Contributer}]"})
 		}, says: `knows no role "Contributer"`},
@@ -179,6 +227,7 @@ func (w *world) publish(t *testing.T, pair crypto.Signer) {
 
 // At the rates that Azure documents for federated credentials nothing is refused, however many identities there are.
 func TestAzuresRatesAreKept(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, fakeazure.Options{FederationRate: 1})
 	list := usual()
 	for _, name := range []string{"a", "b", "c", "d"} {

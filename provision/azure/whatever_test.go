@@ -15,6 +15,7 @@ import (
 
 // Whatever runs an installation had, killed at any call or throttled, its deletion leaves nothing of it, and all that a stranger has.
 func TestWhateverRanADeletionFinds(t *testing.T) {
+	t.Parallel()
 	scene.Histories(t, 4, func(t *testing.T, r *scene.History) {
 		h := newHistory(t, r)
 		before := h.w.State()

@@ -10,6 +10,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
+
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/provision/azure"
 	"github.com/keypost/keypost/provision/azure/arm"
@@ -31,6 +34,7 @@ const (
 type world struct {
 	*fakeazure.Server
 	*scene.Scene
+	caller azcore.TokenCredential
 }
 
 func newWorld(t *testing.T, o fakeazure.Options) *world {
@@ -40,11 +44,17 @@ func newWorld(t *testing.T, o fakeazure.Options) *world {
 		return (&net.Dialer{}).DialContext(ctx, network, w.Site.Connect)
 	}
 	w.Server = fakeazure.Start(t, o)
-	for _, v := range w.Env() {
-		name, value, _ := strings.Cut(v, "=")
-		t.Setenv(name, value)
-	}
+	w.caller = w.signedIn(t, fakeazure.ClientSecret)
 	return w
+}
+
+// signedIn returns the credential of the caller, with a secret that may be a wrong one.
+func (w *world) signedIn(t *testing.T, secret string) azcore.TokenCredential {
+	t.Helper()
+	c, err := azidentity.NewClientSecretCredential(tenant, w.CallerID(), secret,
+		&azidentity.ClientSecretCredentialOptions{ClientOptions: azcore.ClientOptions{Transport: w.Client()}})
+	must(t, err)
+	return c
 }
 
 func must(t testing.TB, err error) {
@@ -92,7 +102,7 @@ func usual() []request {
 
 func (w *world) options() azure.Options {
 	return azure.Options{
-		Options: w.Options("entra"), Endpoint: arm.Endpoint{Transport: w.Client(), Unpaced: true},
+		Options: w.Options("entra"), Endpoint: arm.Endpoint{Transport: w.Client(), Credential: w.caller, Unpaced: true},
 		Subscription: subscription, Tenant: tenant, Region: "centralus", OIDCGroup: "prod-a-oidc", InstallGroup: "prod-a", Audience: azure.DefaultAudience,
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	azarm "github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
 	azcloud "github.com/Azure/azure-sdk-for-go/sdk/azcore/cloud"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
@@ -47,9 +48,10 @@ const (
 
 // Endpoint says where Azure is.
 type Endpoint struct {
-	Cloud     string    // one of the clouds; empty for the first
-	Transport Transport // nil for the usual one
-	Unpaced   bool      // do not keep to the rate of federated credentials unasked, but as the answers say: for an emulator
+	Cloud      string                 // one of the clouds; empty for the first
+	Transport  Transport              // nil for the usual one
+	Credential azcore.TokenCredential // nil for that of the SDK's usual chain
+	Unpaced    bool                   // do not keep to the rate of federated credentials unasked, but as the answers say: for an emulator
 }
 
 // Transport sends requests, as an [http.Client] does.
@@ -111,12 +113,15 @@ func Open(o Account, onWait func(cloud.Wait)) (*Client, error) {
 	if o.Transport == nil {
 		core.Transport = bounded{usualTransport()}
 	}
-	if err := checkFiles(os.Getenv); err != nil {
-		return nil, problem(NoCredentials, "read Azure's credentials: %w", err)
-	}
-	credential, err := azidentity.NewDefaultAzureCredential(&azidentity.DefaultAzureCredentialOptions{ClientOptions: core, TenantID: o.Tenant})
-	if err != nil {
-		return nil, problem(NoCredentials, "read Azure's credentials: %w", err)
+	credential := o.Credential
+	if credential == nil {
+		if err := checkFiles(os.Getenv); err != nil {
+			return nil, problem(NoCredentials, "read Azure's credentials: %w", err)
+		}
+		credential, err = azidentity.NewDefaultAzureCredential(&azidentity.DefaultAzureCredentialOptions{ClientOptions: core, TenantID: o.Tenant})
+		if err != nil {
+			return nil, problem(NoCredentials, "read Azure's credentials: %w", err)
+		}
 	}
 	// The SDK would register a provider by itself; whatever is changed in a subscription is in the plan.
 	options := &azarm.ClientOptions{ClientOptions: core, DisableRPRegistration: true}

@@ -31,6 +31,7 @@ const (
 	NoCredentials  Problem = iota + 1 // none were found, or Entra refuses them
 	NoSubscription                    // the credentials see no such subscription
 	Unregistered                      // the subscription has not registered a provider of resources
+	Disallowed                        // a policy of the organisation forbids the change
 )
 
 func problem(p Problem, format string, args ...any) error {
@@ -41,7 +42,7 @@ func problem(p Problem, format string, args ...any) error {
 // only once, since reading it changes it: the error that ends a group of calls is also the error of those that it cuts short.
 type callError struct {
 	sentence string
-	code     string // that the body has, of a refusal
+	said     said // of a refusal
 	err      error
 }
 
@@ -56,7 +57,7 @@ func explain(call string, err error) error {
 	if _, is := errors.AsType[*callError](err); is { // another call failed, which ended the context of this one
 		return err
 	}
-	failed := func(format string, args ...any) error { return &callError{fmt.Sprintf(format, args...), "", err} }
+	failed := func(format string, args ...any) error { return &callError{fmt.Sprintf(format, args...), said{}, err} }
 	if errors.Is(err, context.Canceled) {
 		return failed("%s: interrupted", call)
 	}
@@ -67,6 +68,9 @@ func explain(call string, err error) error {
 		if auth != nil && auth.RawResponse == nil && cloud.NobodyListens(err) {
 			return failed("%s: Entra cannot be reached; see the network and HTTPS_PROXY (%s)", call, brief(err))
 		}
+		if kind, why := entraSays(auth); why != "" {
+			return &Error{Problem: NoCredentials, Err: failed("%s: Entra refuses %s: %s", call, kind, why)}
+		}
 		return &Error{Problem: NoCredentials, Err: failed("%s: no credentials for Azure are good: %s", call, brief(err))}
 	}
 	if cloud.NobodyListens(err) {
@@ -75,16 +79,40 @@ func explain(call string, err error) error {
 	return failed("%s: %s", call, brief(err))
 }
 
+// entraSays returns what Entra refuses, and its code and sentence; nothing where it did not answer. Its sentences quote no secret.
+func entraSays(auth *azidentity.AuthenticationFailedError) (kind, why string) {
+	if auth == nil || auth.RawResponse == nil {
+		return "", ""
+	}
+	var body struct {
+		Description string `json:"error_description"`
+	}
+	data, err := runtime.Payload(auth.RawResponse)
+	if err != nil || json.Unmarshal(data, &body) != nil {
+		return "", ""
+	}
+	why, _, _ = strings.Cut(body.Description, "Trace ID:")
+	kind = "the credentials"
+	for _, code := range []string{"AADSTS7000215", "AADSTS7000222"} { // wrong, and expired
+		if strings.HasPrefix(why, code+":") {
+			kind = "the client secret"
+		}
+	}
+	return kind, text.Sentence(strings.TrimRight(why, ". \r\n"), 600)
+}
+
 // refusal returns the error for an answer of Azure's.
 func refusal(call string, r *azcore.ResponseError) error {
 	body := bodyOf(r)
-	failed := func(format string, args ...any) error { return &callError{fmt.Sprintf(format, args...), body.Code, r} }
+	failed := func(format string, args ...any) error { return &callError{fmt.Sprintf(format, args...), body, r} }
 	said := body.sentence(r)
 	switch {
 	case HasCode(r, "AuthorizationFailed", "LinkedAuthorizationFailed"):
 		return failed("the caller's roles do not allow %s (Azure says: %s)", call, said)
 	case HasCode(r, "MissingSubscriptionRegistration"):
 		return &Error{Problem: Unregistered, Err: failed("%s: %s", call, said)}
+	case HasCode(r, "RequestDisallowedByPolicy"):
+		return &Error{Problem: Disallowed, Err: failed("%s: %s (%s)", call, said, r.ErrorCode)}
 	case transient(r.StatusCode) && asked(r) > longestPause:
 		return failed("%s: Azure asks to wait %v before the next attempt, longer than keypost waits for a call: run this again then (Azure says: %s)",
 			call, asked(r), cmp.Or(said, http.StatusText(r.StatusCode)))
@@ -131,7 +159,7 @@ func (s said) sentence(r *azcore.ResponseError) string {
 // codeOf returns the code in the body of a refusal; empty without any. The SDK also takes a header for it.
 func codeOf(err error, r *azcore.ResponseError) string {
 	if e, is := errors.AsType[*callError](err); is {
-		return e.code
+		return e.said.Code
 	}
 	return bodyOf(r).Code
 }
@@ -188,12 +216,7 @@ func Answer(err error) (cloud.Answer, error) {
 		return cloud.Accepted, nil
 	case HasCode(err, "RoleAssignmentExists"): // it binds the same, under a name of somebody else's choice
 		return cloud.Accepted, nil
-	case IsMissing(err) || HasCode(err,
-		// What was made a moment ago is not known everywhere yet.
-		"PrincipalNotFound", "RoleDefinitionDoesNotExist", "ParentResourceNotFound",
-		// Something is still being changed, perhaps by an earlier request of ours.
-		"ConcurrentFederatedIdentityCredentialsWritesForSingleManagedIdentity", "RoleDefinitionHasAssignments", "ResourceGroupBeingDeleted",
-		"AnotherOperationInProgress", "Conflict"):
+	case IsMissing(err) || passes(err): // what was made a moment ago is not known everywhere yet
 		return cloud.NotYet, err
 	}
 	return cloud.Refused, err

@@ -1,6 +1,7 @@
 package arm
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -10,13 +11,16 @@ import (
 	"testing"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
+	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
+
+	"github.com/keypost/keypost/provision/cloud"
 )
 
 // The error that ends a group of calls is what net/http returns to those that it cuts short: they take it as it is, side by side.
 func TestWhatAnotherCallCameToIsNotReadAgain(t *testing.T) {
+	t.Parallel()
 	body := `{"error":{"code":"ResourceNotFound","message":"It is not there."}}`
-	first := explain("a", runtime.NewResponseError(&http.Response{StatusCode: http.StatusNotFound, Status: "404 Not Found",
-		Request: &http.Request{Method: http.MethodGet, URL: &url.URL{}}, Body: io.NopCloser(strings.NewReader(body))}))
+	first := explain("a", runtime.NewResponseError(answered(http.StatusNotFound, body)))
 	const says = "a: It is not there (ResourceNotFound)"
 	if first.Error() != says || !IsMissing(first) {
 		t.Errorf("%v, missing: %v", first, IsMissing(first))
@@ -30,4 +34,66 @@ func TestWhatAnotherCallCameToIsNotReadAgain(t *testing.T) {
 		})
 	}
 	calls.Wait()
+}
+
+func answered(status int, body string) *http.Response {
+	return &http.Response{StatusCode: status, Status: fmt.Sprint(status, " ", http.StatusText(status)),
+		Request: &http.Request{Method: http.MethodGet, URL: &url.URL{}}, Body: io.NopCloser(strings.NewReader(body))}
+}
+
+// What Entra says of a client secret is told whole, and without what only Microsoft can look up.
+func TestEntrasRefusalIsTold(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ body, says string }{
+		{`{"error":"invalid_client","error_description":"AADSTS7000215: Invalid client secret provided. Ensure the secret being sent is the value. Trace ID: 1 Correlation ID: 2"}`,
+			"a: Entra refuses the client secret: AADSTS7000215: Invalid client secret provided. Ensure the secret being sent is the value"},
+		{`{"error_description":"AADSTS7000222: The provided client secret keys for app '1' are expired.\r\nTrace ID: 1"}`,
+			"a: Entra refuses the client secret: AADSTS7000222: The provided client secret keys for app '1' are expired"},
+		{`{"error_description":"AADSTS700016: Application '1' was not found. Trace ID: 1"}`, "a: Entra refuses the credentials: AADSTS700016: Application '1' was not found"},
+		{`{"error":"invalid_request","error_description":""}`, "a: no credentials for Azure are good: "},
+		{`<html>`, "a: no credentials for Azure are good: "},
+	} {
+		err := explain("a", &azidentity.AuthenticationFailedError{RawResponse: answered(http.StatusUnauthorized, tt.body)})
+		e, is := errors.AsType[*Error](err)
+		if whole := !strings.HasSuffix(tt.says, " "); !is || e.Problem != NoCredentials || !strings.HasPrefix(err.Error(), tt.says) || whole && err.Error() != tt.says {
+			t.Errorf("%s: %v", tt.body, err)
+		}
+	}
+}
+
+// What each refusal that is known from reports means for a change.
+func TestRefusalsMean(t *testing.T) {
+	t.Parallel()
+	const notFound, conflict = http.StatusNotFound, http.StatusConflict
+	for _, tt := range []struct {
+		status     int
+		code, text string
+		means      cloud.Answer
+	}{
+		{http.StatusBadRequest, "PrincipalNotFound", "Principal 1 does not exist in the directory 2.", cloud.NotYet},
+		{notFound, "RoleDefinitionDoesNotExist", "The specified role definition with ID '1' does not exist.", cloud.NotYet},
+		{notFound, "ParentResourceNotFound", "Failed to perform 'write' on resource(s).", cloud.NotYet},
+		{conflict, "ConcurrentFederatedIdentityCredentialsWritesForSingleManagedIdentity", "Too many Federated Identity Credentials are written concurrently.", cloud.NotYet},
+		{conflict, "ResourceGroupBeingDeleted", "The resource group 'a' is in deprovisioning state.", cloud.NotYet},
+		{http.StatusBadRequest, "RoleDefinitionHasAssignments", "There are existing role assignments referencing role.", cloud.NotYet},
+		{conflict, "anotherOperationInProgress", "Another operation on this or dependent resource is in progress.", cloud.NotYet},
+		{conflict, "Conflict", "Another operation is in progress on the resource.", cloud.NotYet},
+		{conflict, "Conflict", "The resource is being updated by another request.", cloud.NotYet},
+		{conflict, "Conflict", "Issuer and subject combination already exists for this Managed Identity.", cloud.Refused},
+		{conflict, "Conflict", "The operation is not allowed in the resource's current state.", cloud.Refused},
+		{conflict, "Conflict", "", cloud.Refused},
+		{conflict, "ScopeLocked", "The scope '/subscriptions/1' cannot perform write operation because following scope(s) are locked: '/subscriptions/1'. " +
+			"Please remove the lock and try again.", cloud.Refused},
+		{http.StatusForbidden, "RequestDisallowedByPolicy", "Resource 'a' was disallowed by policy. Reasons: 'Mandatory tags must be applied.'.", cloud.Refused},
+		{http.StatusForbidden, "AuthorizationFailed", "The client '1' does not have authorization to perform action.", cloud.Refused},
+		{conflict, "RoleAssignmentExists", "The role assignment already exists.", cloud.Accepted},
+	} {
+		err := explain("a", runtime.NewResponseError(answered(tt.status, fmt.Sprintf(`{"error":{"code":%q,"message":%q}}`, tt.code, tt.text))))
+		if got, _ := Answer(err); got != tt.means {
+			t.Errorf("%s: %s: %v, want %v", tt.code, tt.text, got, tt.means)
+		}
+		if e, is := errors.AsType[*Error](err); (is && e.Problem == Disallowed) != (tt.code == "RequestDisallowedByPolicy") {
+			t.Errorf("%s: %v", tt.code, err)
+		}
+	}
 }

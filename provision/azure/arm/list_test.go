@@ -16,6 +16,7 @@ import (
 
 // A list whose pages always lead to another one ends: by its bytes, its time or its number of pages, whichever is used up first.
 func TestListsThatDoNotEnd(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name string
 		page int           // bytes

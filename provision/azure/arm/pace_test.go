@@ -13,6 +13,7 @@ import (
 // Writes for one identity keep their distance, and so do those of the subscription; identities do not wait for each other more
 // than that.
 func TestPaceKeepsAzuresRates(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := newPace(credentialPause, subscriptionPause)
 		start := time.Now()

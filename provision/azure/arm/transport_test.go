@@ -14,6 +14,7 @@ func (f transportFunc) Do(r *http.Request) (*http.Response, error) { return f(r)
 
 // The caller's token goes to Azure Resource Manager, and to nobody else.
 func TestTheTokenGoesToAzureAlone(t *testing.T) {
+	t.Parallel()
 	for address, goes := range map[string]bool{
 		"https://management.azure.com/subscriptions":              true,
 		"https://Management.Azure.com:443/subscriptions":          true, // as in some nextLinks of Azure's
@@ -54,6 +55,7 @@ func TestTheTokenGoesToAzureAlone(t *testing.T) {
 
 // No redirect is followed, with a token or without.
 func TestNoRedirectIsFollowed(t *testing.T) {
+	t.Parallel()
 	followed := false
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/there" {

@@ -22,6 +22,8 @@ func (r *run) hinted(err error) error {
 			return hint("az login; or set AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_CLIENT_SECRET")
 		case arm.NoSubscription:
 			return hint(otherPlace)
+		case arm.Disallowed:
+			return hint("where the policy asks for tags, give them: --user-tags KEY=VALUE,…")
 		case arm.Unregistered:
 			return hint("az provider register --namespace Microsoft.ManagedIdentity --subscription %s --wait", cli.Quoted(r.Subscription))
 		}
