@@ -40,6 +40,7 @@ func (s *site) only(t *testing.T) fakegcp.Provider {
 
 // A new key set's policy names the copy where Google has one, and Google where that fetches the keys; the result names the copy likewise.
 func TestTheCopyIsNamedWhereThereIsOne(t *testing.T) {
+	t.Parallel()
 	for _, upload := range []bool{false, true} {
 		s := newSite(t)
 		s.WriteKeys(t)
@@ -61,6 +62,7 @@ func TestTheCopyIsNamedWhereThereIsOne(t *testing.T) {
 
 // Whether the keys may be uploaded is asked once, of what was stored before the run changed anything, and of nobody where Google fetches them.
 func TestAnUploadIsCheckedOnce(t *testing.T) {
+	t.Parallel()
 	for _, upload := range []bool{false, true} {
 		s := newSite(t)
 		s.WriteKeys(t)
@@ -86,6 +88,7 @@ func TestAnUploadIsCheckedOnce(t *testing.T) {
 
 // Of a copy with other keys a run replaces what the check lets it, and one that may not goes no further; nor does one whose check says no.
 func TestACopyIsReplacedAsTheCheckSays(t *testing.T) {
+	t.Parallel()
 	older := errors.New("the store is behind")
 	for _, tt := range []struct {
 		replace iam.Replace

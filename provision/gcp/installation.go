@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"time"
 
+	"golang.org/x/oauth2"
+
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/provision/cloud"
 	"github.com/keypost/keypost/provision/gcp/iam"
@@ -21,7 +23,8 @@ import (
 type Options struct {
 	install.Options
 
-	Transport http.RoundTripper // as in [iam.Access]
+	Transport http.RoundTripper  // as in [iam.Access]
+	Tokens    oauth2.TokenSource // as in [iam.Access]
 
 	Project    string // ID or number of the only project in which anything may be changed
 	PoolID     string // empty for Name
@@ -80,7 +83,7 @@ func newRun(o Options) *run {
 
 // identify asks Google which project the credentials see, and reports where everything is going to be.
 func (r *run) identify(ctx context.Context) error {
-	client, err := iam.Open(ctx, iam.Access{Project: r.o.Project, Transport: r.o.Transport, OnWait: func(w cloud.Wait) {
+	client, err := iam.Open(ctx, iam.Access{Project: r.o.Project, Transport: r.o.Transport, Tokens: r.o.Tokens, OnWait: func(w cloud.Wait) {
 		r.Still(time.Now(), "still waiting for Google Cloud: %s", w)
 	}})
 	if err != nil {

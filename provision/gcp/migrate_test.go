@@ -63,6 +63,7 @@ func (s *site) second(t *testing.T) fakegcp.Provider {
 // The new provider takes what the old one takes, but for the issuer; each Secret names it and the account of its own request. A run
 // that finds nothing to do does not wait; one whose key set or provider is still to be made does.
 func TestMigrate(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	o := s.move(t, s.WriteKeys(t))
 	const condition = "assertion.sub != 'system:serviceaccount:default:default'"
@@ -131,6 +132,7 @@ const issuerOfSite = scene.IssuerURL
 
 // A provider without audiences takes tokens for its own name, in two forms; the second one goes on taking those.
 func TestMigrateKeepsTheProvidersOwnName(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	o := s.move(t, s.WriteKeys(t))
 	s.provider(t, "oidc.allowedAudiences", []string{})
@@ -148,6 +150,7 @@ func TestMigrateKeepsTheProvidersOwnName(t *testing.T) {
 // The new provider has the same name in every run, and in every version: with another one there would be a third provider. A name of any
 // length that an installation may have leads to one that Google takes.
 func TestMigrateNamesTheNewProvider(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	for name, id := range map[string]string{"prod-a": "prod-a-7prly", "prod-" + strings.Repeat("a", 27): "prod-" + strings.Repeat("a", 21) + "-7prly"} {
 		o := gcp.MigrateOptions{Options: s.options(), Accounts: s.requests(t, usual()...), Move: install.Move{Old: bucket}, From: id}
@@ -162,6 +165,7 @@ func TestMigrateNamesTheNewProvider(t *testing.T) {
 
 // What moves nothing, or would move what then works no more, is refused before anything is published or written.
 func TestMigrateRefuses(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name    string
 		change  func(t *testing.T, s *site, o *gcp.MigrateOptions)
@@ -222,6 +226,7 @@ func TestMigrateRefuses(t *testing.T) {
 // Where nobody reaches the issuers, the new provider gets a copy of the keys, and the policy names that one. The old keys are the
 // old provider's copy, if nobody can read them elsewhere.
 func TestMigrateACopy(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	key := s.WriteKeys(t)
 	o := s.move(t, key)

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/oauth2"
+
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/provision/gcp"
 	"github.com/keypost/keypost/provision/gcp/iam"
@@ -31,17 +33,18 @@ type site struct {
 
 func newSite(t *testing.T) *site {
 	t.Helper()
-	s := &site{fakegcp.NewDirect(fakegcp.Options{}), scene.New(t)}
-	key, err := s.Credentials()
-	check(t, err)
-	t.Setenv("GOOGLE_CREDENTIALS", key)
-	return s
+	return &site{fakegcp.NewDirect(fakegcp.Options{}), scene.New(t)}
+}
+
+// caller returns the caller's access token.
+func caller() oauth2.TokenSource {
+	return oauth2.StaticTokenSource(&oauth2.Token{AccessToken: fakegcp.AccessToken})
 }
 
 // apply makes what is wanted of the project alone.
 func (s *site) apply(t *testing.T, w iam.Wanted) {
 	t.Helper()
-	client, err := iam.Open(t.Context(), iam.Access{Project: "my-project", Transport: s.Direct})
+	client, err := iam.Open(t.Context(), iam.Access{Project: "my-project", Transport: s.Direct, Tokens: caller()})
 	check(t, err)
 	p, err := client.Plan(t.Context(), w)
 	check(t, err)
@@ -49,7 +52,7 @@ func (s *site) apply(t *testing.T, w iam.Wanted) {
 }
 
 func (s *site) options() gcp.Options {
-	return gcp.Options{Options: s.Options("gcp"), Transport: s.Direct, Project: "my-project", Audiences: []string{"openshift"}}
+	return gcp.Options{Options: s.Options("gcp"), Transport: s.Direct, Tokens: caller(), Project: "my-project", Audiences: []string{"openshift"}}
 }
 
 // request is a CredentialsRequest: its service accounts, and what the provider's spec holds beside its kind.
@@ -135,6 +138,7 @@ func (s *site) emailOf(t *testing.T, request string) string {
 
 // Every Secret names the account of its own request, and the provider by which that is reached.
 func TestSecretsNameTheirAccounts(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.WriteKeys(t)
 	made := s.install(t, nil)
@@ -154,6 +158,7 @@ func TestSecretsNameTheirAccounts(t *testing.T) {
 
 // A deletion finds ccoctl's accounts by every request of the directory, whatever feature set that is for.
 func TestDeletionReadsEveryFeatureSet(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	for _, name := range []string{"always", "default", "preview", "other", "brought"} {
 		s.Do(t, "POST", "my-project/serviceAccounts", map[string]any{"accountId": "prod-a-" + name + "-x5b68", "serviceAccount": map[string]string{
@@ -189,6 +194,7 @@ func TestDeletionReadsEveryFeatureSet(t *testing.T) {
 
 // A key that is stored is checked as one in a file is, before Google is asked anything. A retired one signs nothing.
 func TestStoredKeysAreChecked(t *testing.T) {
+	t.Parallel()
 	rs256, err := keystore.NewPublic(keys.NewRSA()().Public())
 	check(t, err)
 	es384, err := keystore.NewPublic(keys.EC(elliptic.P384(), 1).Public())
@@ -213,6 +219,7 @@ func TestStoredKeysAreChecked(t *testing.T) {
 
 // The scripts of a dry run name accounts as Google does, also in a project of the older sort, whose ID is DOMAIN:NAME.
 func TestScriptsNameAccountsAsGoogleDoes(t *testing.T) {
+	t.Parallel()
 	for project, place := range map[string]string{"my-project": "my-project", "example.com:my-project": "my-project.example.com"} {
 		s := newSite(t)
 		s.WriteKeys(t)

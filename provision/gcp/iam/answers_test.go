@@ -35,6 +35,7 @@ func (b bent) client() *iam.Client {
 
 // An answer that is no policy would be written back as the whole policy.
 func TestAnEmptyPolicyIsNotWritten(t *testing.T) {
+	t.Parallel()
 	for _, of := range []string{"my-project:getIamPolicy", "/serviceAccounts/demo-openshift-i-ixn3w@my-project.iam.gserviceaccount.com:getIamPolicy"} {
 		for _, said := range []string{"{}", "null", `{"version":3,"bindings":[]}`} {
 			inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
@@ -64,6 +65,7 @@ func TestAnEmptyPolicyIsNotWritten(t *testing.T) {
 
 // What is held is read as strictly as by gates: where readers differ, Google may have other keys than those that one of them sees.
 func TestAnAmbiguousUploadIsReplaced(t *testing.T) {
+	t.Parallel()
 	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
 		const key = `{"kty":"EC","alg":"ES256","use":"sig","kid":%q,"crv":"P-256","x":"MKBCTNIcKUSDii11ySs3526iDZ8AiTo7Tu6KPAqv7D4","y":"4Etl6SRW2YiLUrN5vfvVHuhp7x8PxltmWWlbbM4IFyM"}`
 		want := installation("demo")
@@ -95,6 +97,7 @@ func TestAnAmbiguousUploadIsReplaced(t *testing.T) {
 
 // A provider that shows no attribute mapping gets the one that is needed.
 func TestAProviderWithoutAMapping(t *testing.T) {
+	t.Parallel()
 	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
 		mustApply(t, w, installation("demo"))
 		c := bent{w, func(r *http.Request) string {
@@ -111,6 +114,7 @@ func TestAProviderWithoutAMapping(t *testing.T) {
 
 // An answer about another project names nothing that goes into a path, a policy or a Secret.
 func TestAnswersOfAnotherProject(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct{ asked, said string }{
 		{"123456789012", `{"projectId":"123456789012","projectNumber":"666666666666","lifecycleState":"ACTIVE"}`},
 		{"123456789012", `{"projectId":"my-project/../evil","projectNumber":"123456789012","lifecycleState":"ACTIVE"}`},
@@ -129,6 +133,7 @@ func TestAnswersOfAnotherProject(t *testing.T) {
 
 // A pool that is disabled or deleted is told with what its provider holds; whoever may not read pools is told nothing of it.
 func TestUploadedKeysOfAPoolThatTakesNoToken(t *testing.T) {
+	t.Parallel()
 	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
 		want := installation("demo")
 		want.Accounts, want.Provider.JWKS = nil, jwks(rsaKey, "k1")

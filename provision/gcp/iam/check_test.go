@@ -10,6 +10,7 @@ import (
 
 // Google's rules are kept before the first call.
 func TestCheck(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name   string
 		change func(w *iam.Wanted)
@@ -63,6 +64,7 @@ func TestCheck(t *testing.T) {
 
 // A dry run has the bodies that a run would send.
 func TestDryRun(t *testing.T) {
+	t.Parallel()
 	w := installation("demo")
 	provider, err := w.Provider.CreateJSON()
 	check(t, err)

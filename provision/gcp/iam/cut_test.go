@@ -7,6 +7,7 @@ import (
 
 // Limits are of bytes, and what is cut stays text: half a letter becomes U+FFFD in JSON, which is longer.
 func TestCut(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		s     string
 		limit int
@@ -20,6 +21,7 @@ func TestCut(t *testing.T) {
 
 // By these names ccoctl finds what it has made, and Google takes no longer ones.
 func TestNamesAreCutAsCcoctlsAre(t *testing.T) {
+	t.Parallel()
 	p, r := strings.Repeat("p", 60), strings.Repeat("r", 60)
 	for _, tt := range []struct{ got, want string }{
 		{displayName(p, r), p[:50] + "-" + r[:49]}, {displayName(p[:50], r[:49]), p[:50] + "-" + r[:49]},
@@ -35,6 +37,7 @@ func TestNamesAreCutAsCcoctlsAre(t *testing.T) {
 // Whatever a description says, its new owner takes it afterwards, no other installation does, and Google has room for it. What it said stays
 // as far as there is room, but for whose it was.
 func TestDescribe(t *testing.T) {
+	t.Parallel()
 	for _, o := range []Owner{OwnedBy("demo"), OwnedByKeypost(), {}} {
 		for _, said := range []string{"", "é", made, made + "; installation other", "; installation other", "x; installation other; installation other"} {
 			for n := range 300 {
@@ -57,6 +60,7 @@ func TestDescribe(t *testing.T) {
 
 // Who adopts a thing is put in the place of whose it was, so that the description says one owner, and there is always room for the next.
 func TestDescribeSaysOneOwner(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		said string
 		by   Owner
@@ -82,6 +86,7 @@ func TestDescribeSaysOneOwner(t *testing.T) {
 // A provider has the keys of the key set that its description names, and else of that of the installation's name. Whatever the description
 // said before, and however it is cut, it names no other afterwards, and stays the installation's.
 func TestMarked(t *testing.T) {
+	t.Parallel()
 	o := OwnedBy("demo")
 	for _, said := range []string{"", "é", made, made + "; keys of evil", "; keys of evil; keys of evil", made + "; keys of evil; installation other", "; keys of evil; installation demo",
 		made + "; keys of other; installation demo", made + "; installation demo"} {

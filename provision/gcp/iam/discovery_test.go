@@ -128,6 +128,7 @@ func (d discovery) judge(r *http.Request, sent, answered []byte) []string {
 // What is asked of Google in the whole life of an installation is what Google publishes of its services, field by field; and so is what
 // the stand-in answers.
 func TestCallsAreThoseThatGooglePublishes(t *testing.T) {
+	t.Parallel()
 	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "google.golang.org/api").Output()
 	check(t, err)
 	services := map[string]discovery{}

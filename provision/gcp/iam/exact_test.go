@@ -16,6 +16,7 @@ import (
 
 // What Google allows is taken to the last letter, and one more is not.
 func TestCheckIsExact(t *testing.T) {
+	t.Parallel()
 	x := func(n int) string { return strings.Repeat("x", n) }
 	for _, tt := range []struct {
 		name        string
@@ -52,6 +53,7 @@ func TestCheckIsExact(t *testing.T) {
 // What others have brought to the project is counted: the last member that its policy has room for is added, and one more is an error
 // before anything is written. Who only takes away is not held up. A tenth audience fits beside those that stay.
 func TestRoomIsUsedUp(t *testing.T) {
+	t.Parallel()
 	full := func(t *testing.T, w *world, n int) {
 		t.Helper()
 		w.project(t, func(p *fakegcp.Policy) {
@@ -114,6 +116,7 @@ func TestRoomIsUsedUp(t *testing.T) {
 
 // More accounts than a project usually may have are told of before they are made, and not once they are there.
 func TestAccountQuotaIsTold(t *testing.T) {
+	t.Parallel()
 	inWorld(t, fakegcp.Options{AccountLimit: 200}, func(t *testing.T, w *world) {
 		other := func(i int) {
 			w.Do(t, "POST", "my-project/serviceAccounts", map[string]any{"accountId": fmt.Sprintf("other-%d", i), "serviceAccount": map[string]string{"displayName": "x"}})
@@ -140,6 +143,7 @@ func TestAccountQuotaIsTold(t *testing.T) {
 
 // Whatever the organisation's policy says about an issuer is kept to before the first write.
 func TestOrganisationsPolicy(t *testing.T) {
+	t.Parallel()
 	for said, allowed := range map[string]bool{
 		`{}`:                                   true,
 		`{"listPolicy":{"allValues":"ALLOW"}}`: true,
@@ -171,6 +175,7 @@ func TestOrganisationsPolicy(t *testing.T) {
 
 // A role that somebody else changes at the same time is read again before it is written, by its etag.
 func TestRolesAreChangedByTheirEtag(t *testing.T) {
+	t.Parallel()
 	const role = "my-project/roles/myproject_openshiftingressgcp"
 	for _, tt := range []struct {
 		method string
@@ -220,6 +225,7 @@ func TestRolesAreChangedByTheirEtag(t *testing.T) {
 // Whatever a run makes, a deletion finds as ours, whatever the names are; and nothing of a stranger goes, or of an installation whose
 // name begins with this one's.
 func TestWhatARunMakesADeletionFinds(t *testing.T) {
+	t.Parallel()
 	there := func(w *world) string {
 		lines := slices.DeleteFunc(strings.Split(state(w), "\n"), func(l string) bool {
 			return strings.Contains(l, " DELETED ") || strings.HasSuffix(l, "deleted=true")

@@ -99,6 +99,7 @@ func release(r *rand.Rand, subjects, audiences []string, keys []byte) iam.Wanted
 // A run without Prune or Adopt never turns an exchange that succeeded into one that fails, nor takes a role or a permission away: a cluster
 // is prepared for an upgrade while the old release runs. With Prune a run does both.
 func TestARunWithoutPruneTakesNothing(t *testing.T) {
+	t.Parallel()
 	key := cluster.Signer{KID: "k1", Alg: jose.ES256, Key: keys.EC(elliptic.P256(), 1)}
 	public, err := json.Marshal(map[string][]jose.JSONWebKey{"keys": {key.Public()}})
 	check(t, err)

@@ -18,6 +18,7 @@ import (
 
 // A first run makes everything, and a second writes nothing.
 func TestInstallation(t *testing.T) {
+	t.Parallel()
 	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
 		want := installation("demo")
 		want.Provider.Audiences = []string{"openshift", "other"}
@@ -43,6 +44,7 @@ func TestInstallation(t *testing.T) {
 
 // The project's policy is written once, and everything else once too.
 func TestFewWrites(t *testing.T) {
+	t.Parallel()
 	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
 		mustApply(t, w, installation("demo"))
 		count := map[string]int{}
@@ -62,6 +64,7 @@ const poolPath = "my-project/locations/global/workloadIdentityPools/demo"
 
 // Each difference is shown, and made good.
 func TestDrift(t *testing.T) {
+	t.Parallel()
 	pool, provider := poolPath, poolPath+"/providers/demo"
 	role := "my-project/roles/myproject_openshiftingressgcp"
 	for _, tt := range []struct {
@@ -157,6 +160,7 @@ func TestDrift(t *testing.T) {
 
 // Whether Google revives the providers of a pool that is undeleted, it does not say: either way they are there again.
 func TestPoolRevivesProviders(t *testing.T) {
+	t.Parallel()
 	for _, revive := range []bool{true, false} {
 		inWorld(t, fakegcp.Options{ReviveProviders: revive, OperationDelay: time.Second}, func(t *testing.T, w *world) {
 			mustApply(t, w, installation("demo"))
@@ -174,6 +178,7 @@ func TestPoolRevivesProviders(t *testing.T) {
 // A pool that is brought back may bring other providers, with copies of keys that were revoked since: the plan names them. Who may not list
 // them is told so.
 func TestPoolThatBringsOtherProviders(t *testing.T) {
+	t.Parallel()
 	inWorld(t, fakegcp.Options{ReviveProviders: true}, func(t *testing.T, w *world) {
 		mustApply(t, w, installation("demo"))
 		other := installation("demo")
@@ -217,6 +222,7 @@ func email(t *testing.T, w *world, want iam.Wanted, i int) string {
 // The documented steps run one after another, each in a program of its own, though Google shows late what the one before has made, and one
 // of its servers knows it later still.
 func TestStepsInARow(t *testing.T) {
+	t.Parallel()
 	inWorld(t, fakegcp.Options{ConsistencyDelay: 30 * time.Second, PoolDelay: 20 * time.Second}, func(t *testing.T, w *world) {
 		want := installation("demo")
 		var behind atomic.Int64 // how many reads more do not see it yet
@@ -240,6 +246,7 @@ func TestStepsInARow(t *testing.T) {
 
 // What others put into policies, roles and providers survives every run.
 func TestStrangersSurvive(t *testing.T) {
+	t.Parallel()
 	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
 		condition := &fakegcp.Condition{Title: "until", Expression: "request.time < timestamp('2030-01-01T00:00:00Z')"}
 		w.project(t, func(p *fakegcp.Policy) {
@@ -287,6 +294,7 @@ func TestStrangersSurvive(t *testing.T) {
 
 // Somebody else writes between our read and our write, twice.
 func TestConcurrentPolicyWriter(t *testing.T) {
+	t.Parallel()
 	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
 		p, err := w.client().Plan(t.Context(), installation("demo"))
 		check(t, err)
@@ -311,6 +319,7 @@ func TestConcurrentPolicyWriter(t *testing.T) {
 
 // A stop at any call, and then another run: the same end, and nothing twice.
 func TestKilledAtEveryCall(t *testing.T) {
+	t.Parallel()
 	reference, calls := "", 0
 	inWorld(t, fakegcp.Options{OperationDelay: 2 * time.Second}, func(t *testing.T, w *world) {
 		mustApply(t, w, installation("demo"))
@@ -342,6 +351,7 @@ func TestKilledAtEveryCall(t *testing.T) {
 
 // The answer to each write is lost once: the same end, and nothing twice.
 func TestLostAnswers(t *testing.T) {
+	t.Parallel()
 	reference := ""
 	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
 		mustApply(t, w, installation("demo"))
@@ -377,6 +387,7 @@ func TestLostAnswers(t *testing.T) {
 
 // Throttled, unavailable, slow to show: it takes longer, and says so.
 func TestSlowCloud(t *testing.T) {
+	t.Parallel()
 	inWorld(t, fakegcp.Options{ConsistencyDelay: time.Minute, AccountDelay: 90 * time.Second, PoolDelay: 2 * time.Minute, OperationDelay: 30 * time.Second, OperationPolls: 3,
 		WritesPerSecond: 0.5, FederationWritesPerMinute: 2, PageSize: 1}, func(t *testing.T, w *world) {
 		var calls atomic.Int32
@@ -406,6 +417,7 @@ func TestSlowCloud(t *testing.T) {
 
 // Of an account that was just made, Google may say that a permission is missing.
 func TestNewAccountIsDenied(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		action string
 		lasts  time.Duration
@@ -438,6 +450,7 @@ func TestNewAccountIsDenied(t *testing.T) {
 
 // Two clusters of one project share custom roles and nothing else.
 func TestTwoClusters(t *testing.T) {
+	t.Parallel()
 	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
 		one, two := installation("demo-x"), installation("demo-x-openshift") // the display names of the second begin as those of the first
 		mustApply(t, w, one)
@@ -477,6 +490,7 @@ func TestTwoClusters(t *testing.T) {
 
 // Two clusters of one pool: neither's deletion takes the pool away while the other has accounts in it.
 func TestTwoClustersInOnePool(t *testing.T) {
+	t.Parallel()
 	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
 		one, two := installation("demo"), installation("other")
 		two.Pool, two.Provider, two.Accounts.Pool = nil, nil, "demo"
@@ -506,6 +520,7 @@ func TestTwoClustersInOnePool(t *testing.T) {
 
 // A stop at any call of a deletion, and then another: the same end.
 func TestDeletionKilledAtEveryCall(t *testing.T) {
+	t.Parallel()
 	remove := func(ctx context.Context, w *world) error {
 		p, err := w.client().PlanDelete(ctx, iam.Deletion{Name: "demo", CustomRoles: true})
 		if err != nil {
@@ -551,6 +566,7 @@ func TestDeletionKilledAtEveryCall(t *testing.T) {
 
 // A provisioner needs these permissions and no others.
 func TestLeastPermissions(t *testing.T) {
+	t.Parallel()
 	least := strings.Fields(`resourcemanager.projects.get resourcemanager.projects.getIamPolicy resourcemanager.projects.setIamPolicy
 		iam.workloadIdentityPools.get iam.workloadIdentityPools.create iam.workloadIdentityPools.delete
 		iam.workloadIdentityPoolProviders.get iam.workloadIdentityPoolProviders.create iam.workloadIdentityPoolProviders.list

@@ -37,6 +37,7 @@ func refused(t *testing.T, w *world, want iam.Wanted, problem iam.Problem) strin
 
 // A provider that trusts another issuer has not drifted: a cluster may live by it.
 func TestOtherIssuer(t *testing.T) {
+	t.Parallel()
 	whole := func(w iam.Wanted) iam.Wanted { return w }
 	alone := func(w iam.Wanted) iam.Wanted { return iam.Wanted{Provider: w.Provider} }
 	for _, part := range []func(iam.Wanted) iam.Wanted{whole, alone} {
@@ -67,6 +68,7 @@ func TestOtherIssuer(t *testing.T) {
 // What goes with a pool is what somebody lives by: each issuer once, and no issuer and no copy of a provider that is deleted, or that is for no
 // OIDC.
 func TestWhatGoesWithAPool(t *testing.T) {
+	t.Parallel()
 	const list = `{"workloadIdentityPoolProviders":[{"state":"DELETED","oidc":{"issuerUri":"https://gone","jwksJson":"{}"}},{"state":"ACTIVE","oidc":{"issuerUri":"https://b"}},
 		{"state":"ACTIVE","aws":{}},{"state":"ACTIVE","disabled":true,"oidc":{"issuerUri":"https://a"}},{"state":"ACTIVE","oidc":{"issuerUri":"https://b"}}`
 	for said, want := range map[string]string{
@@ -93,6 +95,7 @@ func TestWhatGoesWithAPool(t *testing.T) {
 
 // Nobody lives by a provider that is deleted, nor by those of a pool that is: a name may be used again.
 func TestOtherIssuerOfWhatWasDeleted(t *testing.T) {
+	t.Parallel()
 	for _, gone := range []string{poolPath, poolPath + "/providers/demo"} {
 		for _, revive := range []bool{true, false} {
 			inWorld(t, fakegcp.Options{ReviveProviders: revive, OperationDelay: time.Second}, func(t *testing.T, w *world) {
@@ -115,6 +118,7 @@ func TestOtherIssuerOfWhatWasDeleted(t *testing.T) {
 
 // Nobody lives by a provider of a deleted pool, also where the provider itself does not say that it is deleted: what its pool says counts.
 func TestOtherIssuerInADeletedPool(t *testing.T) {
+	t.Parallel()
 	for _, revive := range []bool{true, false} {
 		inWorld(t, fakegcp.Options{ReviveProviders: revive}, func(t *testing.T, w *world) {
 			want := installation("demo")
@@ -151,6 +155,7 @@ func TestOtherIssuerInADeletedPool(t *testing.T) {
 // nothing there tells that from a provider by which a cluster lives. It was said before the first write, and the error says it where there is
 // one; the next run refuses what could be a live one's, and ends it with Adopt.
 func TestStoppedRevival(t *testing.T) {
+	t.Parallel()
 	for _, replace := range []iam.Replace{"", iam.ReplaceUnrecorded, iam.ReplaceNothing} {
 		for _, other := range []bool{false, true} {
 			for _, gone := range []string{poolPath, poolPath + "/providers/demo"} {
@@ -203,6 +208,7 @@ func TestStoppedRevival(t *testing.T) {
 
 // Another installation that came between a plan and its writes keeps its issuer.
 func TestOtherIssuerMeanwhile(t *testing.T) {
+	t.Parallel()
 	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
 		mustApply(t, w, installation("demo"))
 		want := installation("demo")
@@ -219,6 +225,7 @@ func TestOtherIssuerMeanwhile(t *testing.T) {
 
 // A refusal by the organisation is no reason to ask its administrator for what is refused here.
 func TestOtherIssuerBeforeTheOrganisation(t *testing.T) {
+	t.Parallel()
 	inWorld(t, fakegcp.Options{AllowedIssuers: []string{oldIssuer}}, func(t *testing.T, w *world) {
 		old := installation("demo")
 		old.Provider.IssuerURL = oldIssuer
@@ -232,6 +239,7 @@ func TestOtherIssuerBeforeTheOrganisation(t *testing.T) {
 
 // A provider alone needs its pool, and is not made in one that lets nobody in.
 func TestProviderNeedsItsPool(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name, method, path string
 		body               map[string]any

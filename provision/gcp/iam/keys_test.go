@@ -28,6 +28,7 @@ func jwks(form string, kids ...string) []byte {
 
 // Uploaded keys are those that are published: no more, no less, whatever the form.
 func TestUpload(t *testing.T) {
+	t.Parallel()
 	inWorld(t, fakegcp.Options{ConsistencyDelay: 30 * time.Second, OperationPolls: 1}, func(t *testing.T, w *world) {
 		want := installation("demo")
 		want.Accounts = nil
@@ -83,6 +84,7 @@ func TestUpload(t *testing.T) {
 // A provider has the keys of the installation that its description names, or, where ccoctl's names none, of the one whose name it bears;
 // another's only if that is said.
 func TestUploadGoesToItsOwnProvider(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		description string
 		owner       string
@@ -119,6 +121,7 @@ func TestUploadGoesToItsOwnProvider(t *testing.T) {
 
 // A provider that was given to another issuer since it was read keeps its keys: ours would count for that issuer's tokens.
 func TestUploadGoesToTheIssuerThatWasRead(t *testing.T) {
+	t.Parallel()
 	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
 		want := installation("demo")
 		want.Accounts, want.Provider.JWKS = nil, jwks(rsaKey, "k1")
@@ -138,6 +141,7 @@ func TestUploadGoesToTheIssuerThatWasRead(t *testing.T) {
 // One that is given to another issuer between the reading and the upload has our keys for that issuer's tokens, which is said: the issuer was
 // changed by somebody, and stays. Of one that had the same keys before nothing is said: it may be a live cluster's, for another URL.
 func TestKeysThatWentToAnotherIssuer(t *testing.T) {
+	t.Parallel()
 	const victim = "https://victim.example.com"
 	for _, late := range []bool{true, false} {
 		for _, how := range []string{"sync", "create"} {
@@ -175,6 +179,7 @@ func TestKeysThatWentToAnotherIssuer(t *testing.T) {
 }
 
 func TestUploadRefuses(t *testing.T) {
+	t.Parallel()
 	c := iam.OpenWith("x", iam.Access{Project: "p", Transport: roundTripper(nil)}) // nobody is called
 	for _, tt := range []struct{ jwks, want string }{
 		{`secret`, "the keys to upload are no JWKS"},
@@ -198,6 +203,7 @@ func TestUploadRefuses(t *testing.T) {
 
 // A key need not say its algorithm where its kind says it.
 func TestUploadTakesKeysWithoutAlgorithm(t *testing.T) {
+	t.Parallel()
 	for _, form := range []string{rsaKey, ecKey} {
 		for _, alg := range []string{`"alg":"RS256",`, `"alg":"ES256",`} {
 			w := installation("demo")
@@ -210,6 +216,7 @@ func TestUploadTakesKeysWithoutAlgorithm(t *testing.T) {
 // Of a copy of which nothing was recorded no key is taken away, of one that no gate can read none that may be there; and none is added to
 // it, which may have been revoked.
 func TestAnUnknownCopyIsLeft(t *testing.T) {
+	t.Parallel()
 	const key = `{"kty":"EC","alg":"ES256","use":"sig","kid":%q,"crv":"P-256","x":"MKBCTNIcKUSDii11ySs3526iDZ8AiTo7Tu6KPAqv7D4","y":"4Etl6SRW2YiLUrN5vfvVHuhp7x8PxltmWWlbbM4IFyM"}`
 	jwks := func(form, kid string) string { return `{"keys":[` + fmt.Sprintf(form, kid) + `]}` }
 	one := jwks(key, "k1")
@@ -251,6 +258,7 @@ func TestAnUnknownCopyIsLeft(t *testing.T) {
 
 // A provider that cannot be used is told by what is wrong with it.
 func TestUnusableProvider(t *testing.T) {
+	t.Parallel()
 	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
 		c, want := w.client(), installation("demo")
 		want.Accounts = nil
@@ -280,6 +288,7 @@ func TestUnusableProvider(t *testing.T) {
 }
 
 func TestProviderID(t *testing.T) {
+	t.Parallel()
 	const name = "projects/123456789012/locations/global/workloadIdentityPools/pool/providers/prov"
 	id, err := iam.ParseProvider(name)
 	if err != nil || id != (iam.ProviderID{Project: "123456789012", Pool: "pool", Provider: "prov"}) || id.String() != name {

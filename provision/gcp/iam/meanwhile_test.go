@@ -47,6 +47,7 @@ func (b *busy) RoundTrip(r *http.Request) (*http.Response, error) {
 // What Google takes only later may be minutes old by then. A change of a provider is not sent again over what somebody else has written since:
 // it is decided anew, or given up where the keys are others.
 func TestAChangeIsNotRepeatedOverAnother(t *testing.T) {
+	t.Parallel()
 	const victim = "https://victim.example.com"
 	patch := func(t *testing.T, w *world, mask string, body map[string]any) {
 		t.Helper()

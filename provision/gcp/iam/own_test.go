@@ -29,6 +29,7 @@ func ccoctlAccount(t *testing.T, w *world, id, display, pool, sub string) {
 
 // What ccoctl made is found by its display name and kept, with its ID.
 func TestAfterCcoctl(t *testing.T) {
+	t.Parallel()
 	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
 		want := installation("demo")
 		w.Do(t, "POST", "my-project/locations/global/workloadIdentityPools?workloadIdentityPoolId=demo", map[string]any{"displayName": "demo", "description": ccoctlText})
@@ -61,6 +62,7 @@ func TestAfterCcoctl(t *testing.T) {
 
 // What is somebody else's is refused, and taken over when that is asked for.
 func TestAdoption(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name  string
 		made  func(t *testing.T, w *world)
@@ -109,6 +111,7 @@ func TestAdoption(t *testing.T) {
 
 // What one installation adopts from another is its own, and not the other's, however often.
 func TestAdoptedBackAndForth(t *testing.T) {
+	t.Parallel()
 	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
 		for i := range 5 {
 			want, owner, other := installation("demo"), "prod-a", "prod-b"
@@ -134,6 +137,7 @@ func TestAdoptedBackAndForth(t *testing.T) {
 
 // An account at the very email that ours would have.
 func TestAccountAdoption(t *testing.T) {
+	t.Parallel()
 	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
 		want := installation("demo")
 		id, _, _ := strings.Cut(email(t, w, want, 0), "@")
@@ -150,6 +154,7 @@ func TestAccountAdoption(t *testing.T) {
 
 // What nobody asks for any more is told of, and goes with Prune; a role that others have keeps its permissions.
 func TestPrune(t *testing.T) {
+	t.Parallel()
 	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
 		mustApply(t, w, installation("demo"))
 		mustApply(t, w, installation("demo2"))
@@ -173,6 +178,7 @@ func TestPrune(t *testing.T) {
 
 // The permissions that a role has beyond what is asked for go with Prune, once nobody else has the role.
 func TestPruneRole(t *testing.T) {
+	t.Parallel()
 	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
 		mustApply(t, w, installation("demo"))
 		less := installation("demo")
@@ -193,6 +199,7 @@ func TestPruneRole(t *testing.T) {
 
 // Who got the role since the plan was made keeps what it has.
 func TestPruneRoleThatSomebodyElseGot(t *testing.T) {
+	t.Parallel()
 	for _, member := range []string{"user:boss@example.com", "deleted:serviceAccount:old@my-project.iam.gserviceaccount.com?uid=1"} {
 		inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
 			mustApply(t, w, installation("demo"))
@@ -214,6 +221,7 @@ func TestPruneRoleThatSomebodyElseGot(t *testing.T) {
 
 // An account for any workload outlives the cluster.
 func TestWorkload(t *testing.T) {
+	t.Parallel()
 	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
 		mustApply(t, w, installation("demo"))
 		want := iam.Wanted{Accounts: &iam.Accounts{Owner: iam.OwnedByKeypost(), Pool: "demo", List: []iam.Account{
@@ -247,6 +255,7 @@ func TestWorkload(t *testing.T) {
 // A workload whose ID is the display name of an account that ccoctl made for a component of a cluster gets one of its own: with the
 // component's, it would have the component's roles, and the component would have none.
 func TestWorkloadNamedAsAComponentOfCcoctls(t *testing.T) {
+	t.Parallel()
 	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
 		ccoctlAccount(t, w, "demo-openshift-i-x5b68", "demo-registry", "demo", subject)
 		before := strings.Split(state(w), "\n")
@@ -267,6 +276,7 @@ func TestWorkloadNamedAsAComponentOfCcoctls(t *testing.T) {
 // Two requests whose names begin with the same 49 letters have one display name. Each keeps an account of its own, whichever comes later:
 // in one account the first would lose its subject and its role to the second.
 func TestRequestsOfOneDisplayName(t *testing.T) {
+	t.Parallel()
 	long := strings.Repeat("openshift-", 5)[:49]
 	want := func(name, role, sub string) iam.Wanted {
 		return iam.Wanted{Accounts: &iam.Accounts{Owner: iam.OwnedBy("demo"), Pool: "demo", List: []iam.Account{{Request: long + name, Roles: []string{role}, Subjects: []string{sub}}}}}
@@ -285,6 +295,7 @@ func TestRequestsOfOneDisplayName(t *testing.T) {
 
 // A pool in which others have a provider does not go.
 func TestPoolOfOthers(t *testing.T) {
+	t.Parallel()
 	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
 		mustApply(t, w, installation("demo"))
 		// A stranger's, one that ccoctl made for another installation, and one that keypost did.
@@ -308,6 +319,7 @@ func TestPoolOfOthers(t *testing.T) {
 
 // What was deleted is brought back, and is not said to be there already.
 func TestWhatWasDeletedIsNotThereAlready(t *testing.T) {
+	t.Parallel()
 	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
 		mustApply(t, w, installation("demo"))
 		for _, tt := range []struct{ gone, stays, note string }{
@@ -326,6 +338,7 @@ func TestWhatWasDeletedIsNotThereAlready(t *testing.T) {
 
 // A list that is not the whole one does not drive out other audiences, and does not grow beyond what Google allows.
 func TestAudiencesThatStay(t *testing.T) {
+	t.Parallel()
 	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
 		want := installation("demo")
 		want.Provider.Audiences = []string{"x"}
@@ -356,6 +369,7 @@ func TestAudiencesThatStay(t *testing.T) {
 
 // A provider without a list of audiences takes its own name, in two forms. It takes that beside what is added, and loses it by name.
 func TestOwnNameAsAudience(t *testing.T) {
+	t.Parallel()
 	const own = "//iam.googleapis.com/projects/123456789012/locations/global/workloadIdentityPools/demo/providers/demo"
 	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
 		want := installation("demo")
@@ -372,6 +386,7 @@ func TestOwnNameAsAudience(t *testing.T) {
 
 // A provider finds the keys where the issuer has its discovery document, and nowhere else on that host.
 func TestDiscoveryElsewhere(t *testing.T) {
+	t.Parallel()
 	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
 		want := installation("demo")
 		mustApply(t, w, want)
@@ -393,6 +408,7 @@ func TestDiscoveryElsewhere(t *testing.T) {
 
 // What has changed between a deletion's plan and its turn stays.
 func TestDeletionChangedMeanwhile(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name   string
 		change func(t *testing.T, w *world, email string)
@@ -433,6 +449,7 @@ func TestDeletionChangedMeanwhile(t *testing.T) {
 
 // Google blocks the ID of a role for a month after it can be brought back no more.
 func TestBlockedRole(t *testing.T) {
+	t.Parallel()
 	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
 		mustApply(t, w, installation("demo"))
 		w.Do(t, "DELETE", "my-project/roles/myproject_openshiftgcpccm", nil)
@@ -450,6 +467,7 @@ func TestBlockedRole(t *testing.T) {
 
 // A custom role that somebody else made stays, though an account of ours has it.
 func TestDeleteLeavesRolesOfOthers(t *testing.T) {
+	t.Parallel()
 	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
 		want := installation("demo")
 		mustApply(t, w, want)

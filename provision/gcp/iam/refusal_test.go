@@ -17,6 +17,7 @@ import (
 
 // Every refusal has Google's own reason, and where it is known what to do.
 func TestRefusals(t *testing.T) {
+	t.Parallel()
 	disabled := "Identity and Access Management (IAM) API has not been used in project 123456789012 before or it is disabled. Enable it by visiting https://x then retry."
 	for _, tt := range []struct {
 		name    string
@@ -88,6 +89,7 @@ func of(action string, f fakegcp.Fault) func(fakegcp.Call) fakegcp.Fault {
 
 // The project that answers must be the one that is meant.
 func TestProject(t *testing.T) {
+	t.Parallel()
 	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
 		for _, name := range []string{"my-project", "123456789012"} {
 			p, err := iam.OpenWith(fakegcp.AccessToken, iam.Access{Project: name, Transport: w}).Project(t.Context())
@@ -119,6 +121,7 @@ func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { retur
 
 // Google's own hint is obeyed, but not that of a day.
 func TestHints(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		after   time.Duration
 		problem iam.Problem
@@ -142,6 +145,7 @@ func TestHints(t *testing.T) {
 
 // Where nobody listens, that is known within seconds; what stays busy is given up.
 func TestUnreachable(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		err  error
 		most time.Duration

@@ -15,6 +15,7 @@ const ingressRole = "my-project/roles/myproject_openshiftingressgcp"
 
 // A role that was deleted is brought back and changed by its etags, which the first of these calls changes: none is refused.
 func TestARoleIsBroughtBack(t *testing.T) {
+	t.Parallel()
 	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
 		mustApply(t, w, installation("demo"))
 		before := state(w)
@@ -40,6 +41,7 @@ func TestARoleIsBroughtBack(t *testing.T) {
 // A role that is brought back and pruned loses what nobody asks for in the same run, which the preview shows; one that somebody else has
 // too keeps it.
 func TestARoleIsBroughtBackAndPruned(t *testing.T) {
+	t.Parallel()
 	for _, shared := range []bool{false, true} {
 		inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
 			want := installation("demo")
@@ -70,6 +72,7 @@ func TestARoleIsBroughtBackAndPruned(t *testing.T) {
 // A deletion takes the roles that its accounts have, and those of its requests: no other role of ccoctl's that nobody has, none of
 // somebody else's making, and none that is deleted already.
 func TestADeletionTakesItsOwnRoles(t *testing.T) {
+	t.Parallel()
 	role := func(t *testing.T, w *world, id, title, description string) {
 		t.Helper()
 		w.Do(t, "POST", "my-project/roles", map[string]any{"roleId": id, "role": map[string]any{"title": title, "description": description,
@@ -112,6 +115,7 @@ func TestADeletionTakesItsOwnRoles(t *testing.T) {
 
 // A role that somebody has made their own since the plan, or that somebody has by then, is not deleted; one that is gone holds nothing up.
 func TestADeletionAsksAgainWhoseARoleIs(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name    string
 		do      func(t *testing.T, w *world)
@@ -151,6 +155,7 @@ func TestADeletionAsksAgainWhoseARoleIs(t *testing.T) {
 
 // Of two roles that may be meant, one that is deleted is not brought back.
 func TestARoleThatIsThereComesFirst(t *testing.T) {
+	t.Parallel()
 	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
 		mustApply(t, w, installation("demo"))
 		w.Do(t, "DELETE", ingressRole, nil)
@@ -165,6 +170,7 @@ func TestARoleThatIsThereComesFirst(t *testing.T) {
 // A request whose name comes to the ID of another one's role does not get what that one may do, in whichever run; unless the role is
 // adopted, which gives it this one's title.
 func TestAnIDThatTwoRequestsComeTo(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{"openshiftingress-gcp", "openshift-ingressgcp"} {
 		inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
 			mustApply(t, w, installation("demo"))
@@ -191,6 +197,7 @@ func TestAnIDThatTwoRequestsComeTo(t *testing.T) {
 
 // A role that bears our title is ours, also where one that only has the ID comes first in the list.
 func TestATitleComesBeforeAnID(t *testing.T) {
+	t.Parallel()
 	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
 		mustApply(t, w, installation("demo"))
 		w.Do(t, "PATCH", ingressRole+"?updateMask=title", map[string]any{"title": "my-project-openshiftingress-gcp"})
@@ -202,6 +209,7 @@ func TestATitleComesBeforeAnID(t *testing.T) {
 
 // That Google blocks the ID of a role is said where it is so, and of no other refusal.
 func TestOtherRefusalsAreNoBlockedRole(t *testing.T) {
+	t.Parallel()
 	aborted := fakegcp.Fail(http.StatusConflict, "ABORTED", "There were concurrent changes.")
 	failed := fakegcp.Fail(http.StatusBadRequest, "FAILED_PRECONDITION", "You can't create a role_id (x) which has been marked for deletion.")
 	denied := fakegcp.Fail(http.StatusForbidden, "PERMISSION_DENIED", "You don't have it.")
@@ -231,6 +239,7 @@ func TestOtherRefusalsAreNoBlockedRole(t *testing.T) {
 
 // A mapping keeps the attributes beside the subject: what others bound to them would be lost.
 func TestOtherAttributesStay(t *testing.T) {
+	t.Parallel()
 	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
 		mustApply(t, w, installation("demo"))
 		w.Do(t, "PATCH", poolPath+"/providers/demo?updateMask=attributeMapping", map[string]any{"attributeMapping": map[string]string{

@@ -63,6 +63,7 @@ func without(p allow.Policy, may func(line string) bool) string {
 }
 
 func TestApplyTouchesNobodyElse(t *testing.T) {
+	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))
 	h := allow.Holdings{Roles: map[string][]string{"ours@p": {"roles/viewer", "roles/new"}}, Gone: []string{"gone@p"}}
 	for range 2000 {
@@ -97,6 +98,7 @@ func TestApplyTouchesNobodyElse(t *testing.T) {
 }
 
 func TestWithUsersTouchesNoOtherPool(t *testing.T) {
+	t.Parallel()
 	r := rand.New(rand.NewPCG(3, 4))
 	for range 2000 {
 		have := randomPolicy(r)
@@ -126,6 +128,7 @@ func TestWithUsersTouchesNoOtherPool(t *testing.T) {
 }
 
 func TestPoolsAndRemains(t *testing.T) {
+	t.Parallel()
 	p := allow.Policy{Bindings: []allow.Binding{{Role: allow.UserRole, Members: []string{"user:a@example.com", allow.Subjects(pool) + "a", set(other, "group/g"), set(other, "*")}}}}
 	if got := p.Pools(); !slices.Equal(got, []string{pool, other, other}) {
 		t.Errorf("pools %q", got)
@@ -141,6 +144,7 @@ func TestPoolsAndRemains(t *testing.T) {
 
 // Google's own policies have an etag, also where they bind nobody.
 func TestWhole(t *testing.T) {
+	t.Parallel()
 	if err := (allow.Policy{Etag: "x"}).Whole("project p"); err != nil {
 		t.Error(err)
 	}
