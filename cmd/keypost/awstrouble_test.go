@@ -100,7 +100,7 @@ func TestAnInterruptedWaitSaysWhatToDo(t *testing.T) {
 	time.Sleep(2 * time.Second)
 	checked{t}.Check(cmd.Process.Signal(syscall.SIGINT))
 	err := cmd.Wait()
-	if err == nil || !strings.HasSuffix(out.String(), "keypost: interrupted; key set \"prod-a\" is stored\nhint: run the same command again, it goes on from there\n") ||
+	if err == nil || !strings.HasSuffix(out.String(), "keypost: interrupted; key set \"prod-a\" is stored, and what else is done stays\nhint: run the same command again, it goes on from there\n") ||
 		strings.Contains(out.String(), "context canceled") {
 		t.Errorf("%v, said\n%s", err, &out)
 	}

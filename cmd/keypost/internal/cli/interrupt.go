@@ -45,7 +45,7 @@ func (f *Factory) stopped(cmd *cobra.Command, i Interruption) error {
 		return WithHint(fmt.Errorf("interrupted; whether key set %q was changed is unknown: %w", open, i), "look at it: %s",
 			Command{"issuer", "show", string(open)})
 	case done != "" && goesOn(cmd):
-		return WithHint(fmt.Errorf("interrupted; key set %q is stored: %w", done, i), again)
+		return WithHint(fmt.Errorf("interrupted; key set %q is stored, and what else is done stays: %w", done, i), again)
 	case done != "":
 		return fmt.Errorf("interrupted; key set %q is changed and stored: %w", done, i)
 	case goesOn(cmd):

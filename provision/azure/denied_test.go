@@ -1,0 +1,163 @@
+package azure_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/keypost/keypost/provision/azure"
+	"github.com/keypost/keypost/provision/install"
+	"github.com/keypost/keypost/test/fakeazure"
+)
+
+// command is one of keypost azure, and what is there before.
+type command struct {
+	name  string
+	setUp func(t *testing.T, w *world) func(context.Context) error
+}
+
+func commands() []command {
+	installed := func(t *testing.T, w *world, list ...request) {
+		t.Helper()
+		_, err := azure.CreateIdentities(t.Context(), w.identities(t, list...))
+		must(t, err)
+	}
+	return []command{
+		{"create-all", func(t *testing.T, w *world) func(context.Context) error {
+			w.WriteKeys(t)
+			o := w.create(t, usual()[1])
+			return func(ctx context.Context) error {
+				_, err := azure.Create(ctx, o)
+				return err
+			}
+		}},
+		{"create-managed-identities", func(t *testing.T, w *world) func(context.Context) error {
+			installed(t, w, usual()[:2]...)
+			o := w.identities(t, usual()[1:]...)
+			o.Prune, o.Tags = true, map[string]string{"team": "a"}
+			return func(ctx context.Context) error {
+				_, err := azure.CreateIdentities(ctx, o)
+				return err
+			}
+		}},
+		{"create-identity", func(t *testing.T, w *world) func(context.Context) error {
+			installed(t, w, usual()[2])
+			o := azure.WorkloadOptions{Options: w.elsewhere(), For: "--name", Roles: []string{"Contributor"}, Actions: []string{"Microsoft.Compute/disks/read"},
+				ServiceAccounts: []install.ServiceAccount{{Namespace: "logging", Name: "loki"}}}
+			o.Name, o.InstallGroup = "loki", ""
+			return func(ctx context.Context) error {
+				_, err := azure.CreateIdentity(ctx, o)
+				return err
+			}
+		}},
+		{"delete", func(t *testing.T, w *world) func(context.Context) error {
+			installed(t, w, usual()[:2]...)
+			return func(ctx context.Context) error {
+				_, err := azure.Delete(ctx, azure.DeleteOptions{Options: w.options(), Group: true})
+				return err
+			}
+		}},
+		{"migrate", func(t *testing.T, w *world) func(context.Context) error {
+			w.WriteKeys(t)
+			o := w.moved(t, "https://prod-a.blob.core.windows.net/prod-a")
+			return func(ctx context.Context) error {
+				_, err := azure.Migrate(ctx, o)
+				return err
+			}
+		}},
+	}
+}
+
+// subscription is what the subscription holds, without what differs from one making to another.
+func (w *world) subscription() string {
+	s := w.State()
+	var b strings.Builder
+	for _, g := range s.Groups {
+		fmt.Fprintf(&b, "group %s %v\n", g.Name, g.Tags)
+	}
+	principals, roles := map[string]string{}, map[string]string{}
+	for _, i := range s.Identities {
+		principals[i.PrincipalID] = i.Name
+		fmt.Fprintf(&b, "identity %s %v\n", i.Name, i.Tags)
+	}
+	for _, c := range s.Credentials {
+		fmt.Fprintf(&b, "credential %s %s %s %v\n", c.ID, c.Issuer, c.Subject, c.Audiences)
+	}
+	for _, d := range s.Definitions {
+		roles[d.Name] = d.RoleName
+		fmt.Fprintf(&b, "role %s %q %v %+v\n", d.RoleName, d.Description, d.Scopes, d.Permissions)
+	}
+	var assigned []string
+	for _, a := range s.Assignments {
+		role := a.Role[strings.LastIndexByte(a.Role, '/')+1:]
+		if roles[role] != "" {
+			role = roles[role]
+		}
+		assigned = append(assigned, fmt.Sprintf("%s has %s at %s", principals[a.Principal], role, a.Scope))
+	}
+	return sorted(b.String(), assigned)
+}
+
+// Whichever permission is missing, a command that ends well has done all, and one that lacks a permission to read has changed
+// nothing. With the permission it is done.
+func TestADeniedPermissionIsToldAndNothingIsHalfRead(t *testing.T) {
+	t.Parallel()
+	for _, c := range commands() {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, fakeazure.Options{})
+			run := c.setUp(t, w)
+			w.ResetCalls()
+			must(t, run(t.Context()))
+			done, writes := w.subscription(), map[string]bool{}
+			for _, call := range w.Calls() {
+				if call.Service != "login" && call.Permission != "" { // polls need none
+					writes[call.Permission] = writes[call.Permission] || call.Write
+				}
+			}
+			if len(writes) < 4 {
+				t.Fatalf("it calls %v", writes)
+			}
+			for permission, write := range writes {
+				t.Run(strings.ReplaceAll(permission, "/", "."), func(t *testing.T) {
+					t.Parallel()
+					w := newWorld(t, fakeazure.Options{})
+					run := c.setUp(t, w)
+					before := w.subscription()
+					w.Fault(func(call fakeazure.Call) fakeazure.Fault {
+						if call.Service == "login" || call.Permission != permission {
+							return fakeazure.Fault{}
+						}
+						return fakeazure.Fail(http.StatusForbidden, "AuthorizationFailed", "The client does not have authorization to perform action '"+permission+"'.")
+					})
+					ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+					defer cancel()
+					err := run(ctx)
+					switch after := w.subscription(); {
+					case err == nil && after != done:
+						t.Errorf("it ends well and has done\n%s\ninstead of\n%s", after, done)
+					case err != nil && !write && after != before:
+						t.Errorf("it ends with %v and has changed\n%s\nto\n%s", err, before, after)
+					case err != nil && !strings.Contains(err.Error(), permission):
+						t.Errorf("the error does not name the permission: %v", err)
+					}
+					w.Fault(nil)
+					must(t, run(t.Context()))
+					if after := w.subscription(); after != done {
+						t.Errorf("with the permission it has done\n%s\ninstead of\n%s", after, done)
+					}
+				})
+			}
+		})
+	}
+}
+
+func sorted(text string, more []string) string {
+	lines := append(strings.Split(text, "\n"), more...)
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
+}
