@@ -1,7 +1,6 @@
 package issuer
 
 import (
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"maps"
@@ -148,8 +147,7 @@ func (p *Publisher) Failing() bool {
 func (e *entry) status(n keystore.Name) Status {
 	s := Status{Name: n, Issuers: []string{}, Keys: map[keystore.State]int{}}
 	if v := e.served; v != nil {
-		digest := v.Digest()
-		s.Generation, s.Digest, s.Served, s.History = v.Generation(), hex.EncodeToString(digest[:]), !v.Withdrawn(), v.broken
+		s.Generation, s.Digest, s.Served, s.History = v.Generation(), v.Digest().String(), !v.Withdrawn(), v.broken
 		s.Issuers = slices.AppendSeq(s.Issuers, v.Issuers())
 		for i, count := range v.states {
 			s.Keys[states[i]] = count

@@ -3,6 +3,7 @@ package keystore
 import (
 	"cmp"
 	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"encoding/pem"
 	"errors"
@@ -329,14 +330,20 @@ func (p Policy) empty() bool {
 	return err == nil && string(data) == "{}"
 }
 
+// Digest identifies the content of a version.
+type Digest [sha256.Size]byte
+
+// String returns d in hex, as reports and observations have it.
+func (d Digest) String() string { return hex.EncodeToString(d[:]) }
+
 // Digest identifies a key set's content. It does not depend on layout, comments, labels, annotations or members that
 // this version does not know.
-func (s KeySet) Digest() [sha256.Size]byte {
+func (s KeySet) Digest() Digest {
 	d := s.documentWith(func(k Key) string { return string(k.fingerprint) }) // of the same bytes as the PEM, and shorter
 	d.Metadata.Labels, d.Metadata.Annotations = nil, nil
 	canonical, err := json.Marshal(d)
 	if err != nil {
-		return [sha256.Size]byte{} // cannot happen: nothing in a document is without a form in JSON
+		return Digest{} // cannot happen: nothing in a document is without a form in JSON
 	}
 	return sha256.Sum256(canonical)
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/http"
@@ -113,7 +112,7 @@ func (s *pages) document(ctx context.Context, path string) []byte {
 		return nil
 	}
 	doc, err := keystore.Encode(set)
-	if digest := set.Digest(); err != nil || hex.EncodeToString(digest[:]) != status.Digest {
+	if err != nil || set.Digest().String() != status.Digest {
 		return nil
 	}
 	return doc

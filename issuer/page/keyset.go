@@ -2,7 +2,6 @@ package page
 
 import (
 	"cmp"
-	"encoding/hex"
 	"slices"
 	"strings"
 	"time"
@@ -209,15 +208,10 @@ func stateOf(in Input) State {
 		return StateAbsent
 	case in.Set == nil && in.Unread != "":
 		return StateUnread
-	case in.Set != nil && (in.Set.Generation() != v.Generation || v.Digest != "" && digestOf(*in.Set) != v.Digest):
+	case in.Set != nil && (in.Set.Generation() != v.Generation || v.Digest != "" && in.Set.Digest().String() != v.Digest):
 		return StateBehind
 	}
 	return StateServed
-}
-
-func digestOf(s keystore.KeySet) string {
-	digest := s.Digest()
-	return hex.EncodeToString(digest[:])
 }
 
 // Known reports whether it is known which keys are stored.

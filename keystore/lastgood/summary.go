@@ -1,7 +1,6 @@
 package lastgood
 
 import (
-	"crypto/sha256"
 	"iter"
 	"strings"
 
@@ -12,7 +11,7 @@ import (
 // piece of memory, since publishers and mirrors keep one for each of many thousand key sets.
 type Summary struct {
 	generation int64
-	digest     [sha256.Size]byte
+	digest     keystore.Digest
 	urls       lines
 	keys, gone lines // keyLine of each
 	withdrawn  bool
@@ -34,7 +33,7 @@ func SummaryOf(v keystore.KeySet) Summary {
 func (s *Summary) Generation() int64 { return s.generation }
 
 // Digest returns [keystore.KeySet.Digest] of the version.
-func (s *Summary) Digest() [sha256.Size]byte { return s.digest }
+func (s *Summary) Digest() keystore.Digest { return s.digest }
 
 // Withdrawn reports whether the version is a tombstone.
 func (s *Summary) Withdrawn() bool { return s.withdrawn }

@@ -1,7 +1,6 @@
 package observation
 
 import (
-	"encoding/hex"
 	"slices"
 	"time"
 
@@ -35,8 +34,7 @@ type Compared struct {
 
 // ComparedWith returns how a record keeps s.
 func ComparedWith(s keystore.KeySet) *Compared {
-	digest := s.Digest()
-	return &Compared{Generation: s.Generation(), Digest: hex.EncodeToString(digest[:]), Gone: latestGone(s.Gone()), published: published(s)}
+	return &Compared{Generation: s.Generation(), Digest: s.Digest().String(), Gone: latestGone(s.Gone()), published: published(s)}
 }
 
 func published(s keystore.KeySet) (keys []keystore.VerificationKey) {

@@ -32,7 +32,7 @@ const (
 // AskAdmin returns what a running keypostd serves.
 func AskAdmin(ctx context.Context, admin string) (issuer.Report, error) {
 	var report issuer.Report
-	err := ask(ctx, "--admin", admin, "/issuers", func(body io.Reader) error {
+	err := ask(ctx, adminPage{"--admin", admin, "/issuers"}, func(body io.Reader) error {
 		return json.NewDecoder(io.LimitReader(body, maxReport)).Decode(&report)
 	})
 	return report, err
@@ -40,23 +40,26 @@ func AskAdmin(ctx context.Context, admin string) (issuer.Report, error) {
 
 // AskDocument returns the document of the last good version of a key set that a running keypostd or mirror has.
 func AskDocument(ctx context.Context, admin string, n keystore.Name) (doc []byte, err error) {
-	err = ask(ctx, "--from", admin, documents+string(n)+documentSuffix, func(body io.Reader) (err error) {
+	err = ask(ctx, adminPage{"--from", admin, documents + string(n) + documentSuffix}, func(body io.Reader) (err error) {
 		doc, err = io.ReadAll(io.LimitReader(body, keystore.MaxDocument))
 		return err
 	})
 	return doc, err
 }
 
+// adminPage is a page of the admin listener that the value of a flag names.
+type adminPage struct{ flag, listener, path string }
+
 // ask asks an admin listener for a page that read reads.
-func ask(ctx context.Context, flag, admin, path string, read func(io.Reader) error) error {
-	if !strings.HasPrefix(admin, "http://") && !strings.HasPrefix(admin, "https://") {
-		return WithHint(Usagef("%s %q is no URL", flag, open.Redacted(admin)), "use %s http://127.0.0.1:9090", flag)
+func ask(ctx context.Context, p adminPage, read func(io.Reader) error) error {
+	if !strings.HasPrefix(p.listener, "http://") && !strings.HasPrefix(p.listener, "https://") {
+		return WithHint(Usagef("%s %q is no URL", p.flag, open.Redacted(p.listener)), "use %s http://127.0.0.1:9090", p.flag)
 	}
 	ctx, cancel := context.WithTimeout(ctx, adminTimeout)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(admin, "/")+path, http.NoBody)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(p.listener, "/")+p.path, http.NoBody)
 	if err != nil {
-		return Usagef("%s %q is no URL", flag, open.Redacted(admin))
+		return Usagef("%s %q is no URL", p.flag, open.Redacted(p.listener))
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
@@ -67,7 +70,7 @@ func ask(ctx context.Context, flag, admin, path string, read func(io.Reader) err
 	case resp.StatusCode == http.StatusForbidden:
 		return WithHint(fmt.Errorf("ask keypostd: %s refuses: it answers clients on its own machine only", req.URL.Host),
 			"ask it by 127.0.0.1, in a pod through kubectl port-forward; or set admin.page: true in its configuration")
-	case resp.StatusCode == http.StatusNotFound && path != "/issuers":
+	case resp.StatusCode == http.StatusNotFound && p.path != "/issuers":
 		return WithHint(fmt.Errorf("ask keypostd: %s has no document of a good version of this key set", req.URL.Host), "ask the mirror or another replica, or give --from FILE from a backup or from Git")
 	case resp.StatusCode != http.StatusOK:
 		return fmt.Errorf("ask keypostd: %s answers %d; is it keypostd's admin listener?", req.URL.Host, resp.StatusCode)

@@ -2,7 +2,6 @@ package issuercmd
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -127,8 +126,7 @@ func addCopies(ctx context.Context, f *cli.Factory, rows []listRow, sets []keyst
 func storedRows(c catalog.Contents) []listRow {
 	rows := []listRow{}
 	for _, s := range c.Sets {
-		digest := s.Digest()
-		r := listRow{Name: s.Name(), Issuers: view.URLs(s), Generation: s.Generation(), Withdrawn: s.Withdrawn(), Keys: map[keystore.State]int{}, Digest: hex.EncodeToString(digest[:])}
+		r := listRow{Name: s.Name(), Issuers: view.URLs(s), Generation: s.Generation(), Withdrawn: s.Withdrawn(), Keys: map[keystore.State]int{}, Digest: s.Digest().String()}
 		for _, k := range s.Keys() {
 			r.Keys[k.State]++
 		}
@@ -146,17 +144,17 @@ func storedRows(c catalog.Contents) []listRow {
 
 // listTable shows what a keypostd serves if one was asked.
 func listTable(w *tabwriter.Writer, rows []listRow, served bool) {
-	head := []any{"NAME", "ISSUER", "GENERATION", "NEXT", "ACTIVE", "RETIRED", "STATUS"}
+	head := []any{"NAME", "ISSUER", "GENERATION", "NEXT", "ACTIVE", "RETIRED"}
 	if served {
-		head = slices.Insert(head, 6, any("SERVED"))
+		head = append(head, "SERVED")
 	}
-	cli.Row(w, head...)
+	cli.Row(w, append(head, "STATUS")...)
 	for _, r := range rows {
-		cells := []any{r.Name, strings.Join(r.Issuers, " "), r.Generation, r.Keys[keystore.Next], r.Keys[keystore.Active], r.Keys[keystore.Retired], r.status()}
+		cells := []any{r.Name, strings.Join(r.Issuers, " "), r.Generation, r.Keys[keystore.Next], r.Keys[keystore.Active], r.Keys[keystore.Retired]}
 		if served {
-			cells = slices.Insert(cells, 6, any(r.served()))
+			cells = append(cells, r.served())
 		}
-		cli.Row(w, cells...)
+		cli.Row(w, append(cells, r.status())...)
 	}
 }
 
