@@ -57,7 +57,7 @@ var users = map[string]string{
 	"github.com/aws/aws-sdk-go-v2/service/cloudfront": "provision/cloudfront",
 	"github.com/aws/aws-sdk-go-v2/service/s3":         "keystore/s3store",
 	"google.golang.org/api":                           "provision/gcp/internal/rest",
-	"golang.org/x/oauth2":                             "provision/gcp/internal/rest",
+	"golang.org/x/oauth2":                             "provision/gcp",
 	"github.com/Azure":                                "provision/azure",
 }
 
