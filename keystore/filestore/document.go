@@ -2,7 +2,6 @@ package filestore
 
 import (
 	"cmp"
-	"context"
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
@@ -13,7 +12,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/keypost/keypost/internal/hang"
 	"github.com/keypost/keypost/keystore"
 )
 
@@ -35,16 +33,6 @@ type entry struct {
 	stamp    stamp
 	stable   bool // the stamp was old enough when the bytes were read to show every later change
 	revision keystore.Revision
-}
-
-// awaitEntry is entry for a file that may hang. That one file is no reason not to list the others.
-func (s *Backend) awaitEntry(ctx context.Context, n keystore.Name, before entry) (entry, error) {
-	path, _ := s.file(n)
-	e, err := hang.Await(ctx, &s.hangs, path, func() (entry, error) { return s.entry(n, before) })
-	if hanging := (*hang.Error)(nil); errors.As(err, &hanging) {
-		return entry{revision: weakRevision(stamp{})}, nil
-	}
-	return e, err
 }
 
 // entry returns n's entry, the one from before if the file has not been touched since.

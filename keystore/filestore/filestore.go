@@ -35,7 +35,7 @@ type Backend struct {
 	now  func() time.Time
 	seen atomic.Pointer[map[keystore.Name]entry] // what the latest List found; replaced whole
 
-	hangs   hang.Guard
+	hangs   hang.Guard   // of the directory as a whole: every call goes through it
 	cleaned atomic.Int64 // when this Backend last removed leftovers, in nanoseconds since 1970
 }
 
@@ -102,8 +102,12 @@ func publish(dir string) error {
 	return durable.Writer{}.SyncDir(filepath.Dir(filepath.Clean(dir)))
 }
 
+// patience is how long one call may take before the file system counts as one that hangs. Until that call comes back, no other
+// is made, and the callers get an error at once.
+const patience = 10 * time.Second
+
 func newBackend(dir string, d disk) *Backend {
-	s := &Backend{dir: dir, disk: d, now: time.Now}
+	s := &Backend{dir: dir, disk: d, now: time.Now, hangs: hang.Guard{Patience: patience}}
 	s.seen.Store(&map[keystore.Name]entry{})
 	return s
 }
@@ -146,22 +150,29 @@ func (s *Backend) file(n keystore.Name) (path string, ok bool) {
 // Get returns the bytes of one document. With a [*keystore.BrokenError] (a file that can be no document) it returns the
 // revision of that file.
 func (s *Backend) Get(ctx context.Context, n keystore.Name) ([]byte, keystore.Revision, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, "", err
+	type result struct {
+		doc []byte
+		rev keystore.Revision
 	}
+	r, err := hang.Await(ctx, &s.hangs, s.dir, func() (result, error) {
+		doc, rev, err := s.get(n)
+		return result{doc, rev}, err
+	})
+	return r.doc, r.rev, err
+}
+
+func (s *Backend) get(n keystore.Name) ([]byte, keystore.Revision, error) {
 	path, ok := s.file(n)
 	if !ok {
 		return nil, "", fmt.Errorf("%w in %s", keystore.ErrNotFound, s.dir)
 	}
-	d, err := s.read(ctx, path, 0)
+	d, err := read(s.disk, path, 0)
 	var unfit *unfitError
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, "", s.notFound(ctx)
+		return nil, "", s.notFound()
 	case errors.As(err, &unfit):
 		return nil, d.revision(), &keystore.BrokenError{Name: n, Reason: keystore.ReasonBroken, Err: err}
-	case err != nil && ctx.Err() != nil:
-		return nil, "", ctx.Err()
 	case err != nil: // each file has its own permissions, links and mounts
 		return nil, "", &keystore.UnreadableError{Err: err}
 	case strings.HasSuffix(path, yml):
@@ -172,44 +183,41 @@ func (s *Backend) Get(ctx context.Context, n keystore.Name) ([]byte, keystore.Re
 	return d.data, d.revision(), nil
 }
 
-// read and stat are disk calls that give up on a file system that hangs.
-func (s *Backend) read(ctx context.Context, path string, flag int) (content, error) {
-	return hang.Await(ctx, &s.hangs, path, func() (content, error) { return read(s.disk, path, flag) })
-}
-
-func (s *Backend) stat(ctx context.Context, path string) (stamp, error) {
-	return hang.Await(ctx, &s.hangs, path, func() (stamp, error) { return s.disk.Stat(path) })
-}
-
 // notFound distinguishes a missing document from a missing directory: the second is trouble, never ErrNotFound.
-func (s *Backend) notFound(ctx context.Context) error {
-	if _, err := s.stat(ctx, s.dir); err != nil {
+func (s *Backend) notFound() error {
+	if _, err := s.disk.Stat(s.dir); err != nil {
 		return err
 	}
 	return fmt.Errorf("%w in %s", keystore.ErrNotFound, s.dir)
 }
 
 // List names every key set with its revision. It reads only files that are new or whose size or times have changed
-// since the previous List. Files that cannot be key sets (a wrong name, a directory, too large, unreadable) and files
-// that hang are listed too: Get says what is wrong with them.
+// since the previous List. Files that cannot be key sets (a wrong name, a directory, too large, unreadable) are listed too:
+// Get says what is wrong with them.
 func (s *Backend) List(ctx context.Context) (map[keystore.Name]keystore.Revision, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
+	all, err := hang.Await(ctx, &s.hangs, s.dir, s.list)
+	if err != nil && ctx.Err() == nil {
+		err = fmt.Errorf("list key sets: %w", err)
 	}
+	return all, err
+}
+
+// list goes on when its caller has given up: on a slow disk, the next List then finds most files read.
+func (s *Backend) list() (map[keystore.Name]keystore.Revision, error) {
 	before := *s.seen.Load()
-	names, err := s.names(ctx, before)
+	names, err := s.names(before)
 	if err != nil {
-		return nil, fmt.Errorf("list key sets: %w", err)
+		return nil, err
 	}
 	now := make(map[keystore.Name]entry, len(names))
 	revisions := make(map[keystore.Name]keystore.Revision, len(names))
 	for n := range names {
-		e, err := s.awaitEntry(ctx, n, before[n])
+		e, err := s.entry(n, before[n])
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // removed since
 		}
 		if err != nil {
-			return nil, fmt.Errorf("list key sets: %w", err)
+			return nil, err
 		}
 		now[n], revisions[n] = e, e.revision
 	}
@@ -217,53 +225,34 @@ func (s *Backend) List(ctx context.Context) (map[keystore.Name]keystore.Revision
 	return revisions, nil
 }
 
-// Bounds of how often names reads a directory that changes meanwhile: often enough that a name would have to be
-// missed several times, and not for ever.
-const (
-	minListings = 3
-	maxListings = 32
-)
+// maxListings bounds how often names reads a directory that changes meanwhile.
+const maxListings = 32
 
 var errRestless = errors.New("the directory changes faster than it can be listed")
 
-// names reads the directory, once if it stays the same meanwhile. Otherwise one reading is not enough: tmpfs and
-// btrfs leave files out that are renamed over another at that moment, although the name existed all the time (on tmpfs
-// under a busy writer a quarter of all readings was incomplete, by up to a third of the names). So readings add up
-// until one finds nothing new, and the names of the previous List are looked for one by one.
-func (s *Backend) names(ctx context.Context, before map[keystore.Name]entry) (map[keystore.Name]struct{}, error) {
+// names adds up readings of the directory until one finds nothing new. One is not enough: tmpfs and btrfs leave files out that
+// are renamed over another at that moment, although the name existed all the time (on tmpfs under a busy writer a quarter of all
+// readings was incomplete, by up to a third of the names). For the same reason the names of the previous List are looked for
+// one by one.
+func (s *Backend) names(before map[keystore.Name]entry) (map[keystore.Name]struct{}, error) {
 	names := make(map[keystore.Name]struct{}, len(before))
 	for n := range before {
 		names[n] = struct{}{}
 	}
-	for reading := 1; reading <= maxListings; reading++ {
+	for range maxListings {
 		known := len(names)
-		stable, err := s.addNames(ctx, names)
+		bases, err := s.disk.Names(s.dir)
 		if err != nil {
 			return nil, err
 		}
-		if stable || reading >= minListings && len(names) == known {
+		for _, b := range bases {
+			if n, ok := nameOf(b); ok {
+				names[n] = struct{}{}
+			}
+		}
+		if len(names) == known {
 			return names, nil
 		}
 	}
 	return nil, errRestless
-}
-
-// addNames reads the directory once and reports whether it stayed the same meanwhile.
-func (s *Backend) addNames(ctx context.Context, names map[keystore.Name]struct{}) (stable bool, err error) {
-	now := s.now()
-	before, err := s.stat(ctx, s.dir)
-	if err != nil {
-		return false, err
-	}
-	bases, err := hang.Await(ctx, &s.hangs, s.dir, func() ([]string, error) { return s.disk.Names(s.dir) })
-	if err != nil {
-		return false, err
-	}
-	for _, b := range bases {
-		if n, ok := nameOf(b); ok {
-			names[n] = struct{}{}
-		}
-	}
-	after, err := s.stat(ctx, s.dir)
-	return before == after && before.stable(now), err
 }

@@ -214,27 +214,6 @@ func TestLockIsForWhoMayWrite(t *testing.T) {
 	}
 }
 
-// The moment between the making of a lock and its mode is waited for by another user.
-func TestLockThatIsBeingMade(t *testing.T) {
-	dir := t.TempDir()
-	must(t, os.Chmod(filepath.Dir(dir), 0o755))
-	path := filepath.Join(dir, lockName)
-	write(t, path, "")
-	must(t, os.Chmod(path, 0))
-	go func() {
-		time.Sleep(3 * lockPause)
-		_ = os.Chmod(path, 0o666)
-	}()
-	err := asNobody(func() error {
-		unlock, err := lock(t.Context(), path)
-		if err == nil {
-			unlock()
-		}
-		return err
-	})
-	must(t, err)
-}
-
 // asNobody runs f without the rights that root has on files. Its thread is not used again.
 func asNobody(f func() error) error {
 	done := make(chan error, 1)

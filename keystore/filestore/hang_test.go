@@ -1,9 +1,9 @@
 package filestore
 
 import (
-	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/keypost/keypost/internal/hang"
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/storetest"
 )
 
 // stuck is a disk on which calls about some files do not return before they are let go, as on a mount whose server is
@@ -82,114 +83,82 @@ func wantHang(t *testing.T, err error) {
 	}
 }
 
-// One document that hangs keeps no other from being listed, read and changed, and a poll after the other asks for it
-// once.
-func TestOneDocumentHangs(t *testing.T) {
-	dir := t.TempDir()
-	for _, n := range []keystore.Name{"a", "b"} {
-		create(t, open(t, dir), n)
-	}
-	synctest.Test(t, func(t *testing.T) {
-		disk := newStuck(filepath.Join(dir, "a.yaml"))
-		st := newBackend(dir, disk)
-		began := time.Now()
-		for range 100 {
-			if all := list(t, st); len(all) != 2 || all["a"] == "" {
-				t.Fatalf("List = %v, want a and b", all)
-			}
-			_, _, err := keystore.NewStore(st).Load(t.Context(), "a")
-			wantHang(t, err)
-			if _, _, err := keystore.NewStore(st).Load(t.Context(), "b"); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if _, err := keystore.Update(t.Context(), keystore.NewStore(st), "b", numbered); err != nil {
-			t.Errorf("the other one cannot be changed: %v", err)
-		}
-		_, err := keystore.Update(t.Context(), keystore.NewStore(st), "a", numbered)
-		wantHang(t, err)
-		if disk.count() != 1 || time.Since(began) > 2*hang.Patience {
-			t.Errorf("%d calls hang, and it took %v", disk.count(), time.Since(began))
-		}
-		disk.letGo()
-		synctest.Wait()
-		before := list(t, st)["a"]
-		if _, rev, err := keystore.NewStore(st).Load(t.Context(), "a"); err != nil || rev != before {
-			t.Errorf("after the trouble Load = %q, %v; want %q", rev, err, before)
-		}
-	})
-}
-
 func numbered(s keystore.KeySet) (keystore.KeySet, error) {
 	return s.SetPolicy(keystore.Change{At: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}, keystore.Policy{RelyingParties: []string{fmt.Sprint("g-", s.Generation())}})
 }
 
-// A directory that hangs is trouble and never an empty one, and whoever waits for it can be stopped.
-func TestTheDirectoryHangs(t *testing.T) {
+// A store that hangs is trouble and never an empty one. Its callers get an error after patience, and at once while a call has not
+// come back; then it goes on as before.
+func TestTheStoreHangs(t *testing.T) {
 	dir := t.TempDir()
 	create(t, open(t, dir), "a")
-	synctest.Test(t, func(t *testing.T) {
-		disk := newStuck(dir)
-		st := newBackend(dir, disk)
-		began := time.Now()
-		for range 10 {
-			_, err := st.List(t.Context())
-			wantHang(t, err)
-		}
-		if disk.count() != 1 || time.Since(began) != hang.Patience {
-			t.Errorf("%d calls hang, and ten listings took %v", disk.count(), time.Since(began))
-		}
-		_, _, err := keystore.NewStore(st).Load(t.Context(), "absent")
-		wantHang(t, err)
-		wantHang(t, st.Watch(t.Context(), func(...keystore.Name) {}))
-		disk.letGo()
-		synctest.Wait()
-		if all := list(t, st); len(all) != 1 {
-			t.Errorf("after the trouble List = %v", all)
-		}
-	})
-}
-
-func TestHangingReadersCanBeStopped(t *testing.T) {
-	dir := t.TempDir()
-	synctest.Test(t, func(t *testing.T) {
-		disk := newStuck(dir, filepath.Join(dir, "a.yaml"))
-		defer disk.letGo()
-		st := newBackend(dir, disk)
-		ctx, cancel := context.WithTimeout(t.Context(), hang.Patience/2)
-		defer cancel()
-		_, listErr := st.List(ctx)
-		_, _, loadErr := keystore.NewStore(st).Load(ctx, "a")
-		if !errors.Is(listErr, context.DeadlineExceeded) || !errors.Is(loadErr, context.DeadlineExceeded) {
-			t.Errorf("List = %v and Load = %v, want that the deadline was exceeded", listErr, loadErr)
-		}
-	})
-}
-
-// Calls that hang are bounded: each keeps a thread.
-func TestEverythingHangs(t *testing.T) {
-	dir := t.TempDir()
-	var paths []string
-	for i := range 3 * hang.Most {
-		path := filepath.Join(dir, fmt.Sprintf("n%d.yaml", i))
-		write(t, path, "x")
-		paths = append(paths, path)
-	}
-	synctest.Test(t, func(t *testing.T) {
-		disk := newStuck(paths...)
-		st := newBackend(dir, disk)
-		for range 5 {
-			if _, err := st.List(t.Context()); err == nil || !strings.Contains(err.Error(), "other files hang already") {
-				t.Errorf("List = %v, want that too much hangs", err)
+	for what, path := range map[string]string{"the directory": dir, "a document": filepath.Join(dir, "a.yaml")} {
+		synctest.Test(t, func(t *testing.T) {
+			disk := newStuck(path)
+			st := newBackend(dir, disk)
+			store := keystore.NewStore(st)
+			began := time.Now()
+			for range 10 {
+				_, err := st.List(t.Context())
+				wantHang(t, err)
+				_, _, err = store.Load(t.Context(), "a")
+				wantHang(t, err)
+				_, err = keystore.Update(t.Context(), store, "a", numbered)
+				wantHang(t, err)
+				wantHang(t, st.Watch(t.Context(), func(...keystore.Name) {}))
 			}
+			if disk.count() != 1 || time.Since(began) != patience {
+				t.Errorf("%s: %d calls hang, and it took %v", what, disk.count(), time.Since(began))
+			}
+			disk.letGo()
+			synctest.Wait()
+			if all := list(t, st); len(all) != 1 {
+				t.Errorf("%s: after the trouble List = %v", what, all)
+			}
+			if _, err := keystore.Update(t.Context(), store, "a", numbered); err != nil {
+				t.Errorf("%s: after the trouble: %v", what, err)
+			}
+		})
+	}
+}
+
+// A Put that was given up must not write once the disk is back: its caller has gone on.
+func TestAPutThatHangsWritesNothingLater(t *testing.T) {
+	dir := t.TempDir()
+	create(t, open(t, dir), "a")
+	before := contentOf(t, filepath.Join(dir, "a.yaml"))
+	synctest.Test(t, func(t *testing.T) {
+		st := newBackend(dir, osDisk{})
+		_, rev, err := st.Get(t.Context(), "a")
+		if err != nil {
+			t.Fatal(err)
 		}
-		if disk.count() != hang.Most {
-			t.Errorf("%d calls hang, want %d", disk.count(), hang.Most)
-		}
+		disk := newStuck(filepath.Join(dir, "a.yaml"))
+		st.disk = disk
+		_, err = st.Put(t.Context(), "a", rev, []byte("other"))
+		wantHang(t, err)
 		disk.letGo()
 		synctest.Wait()
-		if all := list(t, st); len(all) != len(paths) {
-			t.Errorf("after the trouble List has %d names, want %d", len(all), len(paths))
-		}
+	})
+	if now := contentOf(t, filepath.Join(dir, "a.yaml")); now != before {
+		t.Errorf("it holds %q", now)
+	}
+}
+
+func contentOf(t *testing.T, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	must(t, err)
+	return string(data)
+}
+
+// What every Backend promises: once ctx is done, a method returns.
+func TestContract(t *testing.T) {
+	dir := t.TempDir()
+	create(t, open(t, dir), "a")
+	storetest.RunHanging(t, func(t *testing.T) keystore.Backend {
+		disk := newStuck(dir, filepath.Join(dir, "a.yaml"))
+		t.Cleanup(disk.letGo)
+		return newBackend(dir, disk)
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/keypost/keypost/internal/durable"
+	"github.com/keypost/keypost/internal/hang"
 	"github.com/keypost/keypost/keystore"
 	"golang.org/x/sys/unix"
 )
@@ -20,19 +21,25 @@ const lockName = ".keypost.lock"
 // Put replaces the file under the writers' lock, and returns once the new one is durable (package durable). Else a key set
 // that was reported as stored could come back as it was before, with a revoked key in it.
 func (s *Backend) Put(ctx context.Context, n keystore.Name, old keystore.Revision, doc []byte) (keystore.Revision, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // a Put that its caller has given up must not begin to write
+	return hang.Await(ctx, &s.hangs, s.dir, func() (keystore.Revision, error) { return s.put(ctx, n, old, doc) })
+}
+
+func (s *Backend) put(ctx context.Context, n keystore.Name, old keystore.Revision, doc []byte) (keystore.Revision, error) {
 	path, ok := s.file(n)
 	if !ok {
 		return "", fmt.Errorf("%q is not the name of a document in %s", n, s.dir)
 	}
-	if err := s.notMounted(ctx); err != nil {
-		return "", err
+	if _, err := s.disk.Stat(filepath.Join(s.dir, mountData)); err == nil { // the error of a read-only mount would not say what to do
+		return "", fmt.Errorf("%w: %s is a mounted ConfigMap or Secret; change that instead", keystore.ErrReadOnly, s.dir)
 	}
 	unlock, err := lock(ctx, filepath.Join(s.dir, lockName))
 	if err != nil {
 		return "", readOnly(err)
 	}
 	defer unlock()
-	if err := s.unchanged(ctx, path, old); err != nil {
+	if err := s.unchanged(path, old); err != nil {
 		return "", err
 	}
 	s.removeLeftovers()
@@ -42,21 +49,9 @@ func (s *Backend) Put(ctx context.Context, n keystore.Name, old keystore.Revisio
 	return revisionOf(doc), nil
 }
 
-// notMounted refuses a mounted ConfigMap by name: the error of the read-only mount alone would not say what to do.
-func (s *Backend) notMounted(ctx context.Context) error {
-	_, err := s.stat(ctx, filepath.Join(s.dir, mountData))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	return fmt.Errorf("%w: %s is a mounted ConfigMap or Secret; change that instead", keystore.ErrReadOnly, s.dir)
-}
-
 // unchanged returns an error unless the stored revision is old.
-func (s *Backend) unchanged(ctx context.Context, path string, old keystore.Revision) error {
-	d, err := s.read(ctx, path, syscall.O_NOFOLLOW)
+func (s *Backend) unchanged(path string, old keystore.Revision) error {
+	d, err := read(s.disk, path, syscall.O_NOFOLLOW)
 	var unfit *unfitError
 	switch {
 	case errors.Is(err, syscall.ELOOP):
@@ -180,7 +175,7 @@ func lockOnce(ctx context.Context, path string) (*os.File, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	f, err := openLock(ctx, path)
+	f, err := openLock(path)
 	if err != nil {
 		return nil, err
 	}
@@ -198,52 +193,20 @@ func lockOnce(ctx context.Context, path string) (*os.File, error) {
 	}
 }
 
-// lockTries and lockPause bound how long openLock waits for the one who has made the file to give it its mode.
-const (
-	lockTries = 10
-	lockPause = 20 * time.Millisecond
-)
-
-// openLock opens the lock, or makes it for everybody who may write the directory, whatever the umask: with a mode of its
-// own, the first user of a group that shares the directory would lock out the others. Nobody else may even open it: who
-// could lock it for reading could hold up every writer.
-func openLock(ctx context.Context, path string) (*os.File, error) {
-	for try := 1; ; try++ {
-		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
-		if err == nil {
-			shareLock(f, filepath.Dir(path))
-			return f, nil
+// openLock opens the lock, or makes it for everybody who may write the directory, whatever the umask. Nobody else may even open
+// it: who could lock it for reading could hold up every writer.
+func openLock(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	var dir unix.Stat_t
+	if unix.Stat(filepath.Dir(path), &dir) == nil { // both changes fail on the lock of another user, who has made them
+		writers := os.FileMode(dir.Mode & 0o022)
+		if f.Chown(-1, int(dir.Gid)) != nil {
+			writers &^= 0o020 // a group of this user's, not the directory's
 		}
-		if !errors.Is(err, fs.ErrPermission) || try == lockTries {
-			return nil, err
-		}
-		select { // it may have been made this moment
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-time.After(lockPause):
-		}
+		_ = f.Chmod(0o600 | writers | writers<<1)
 	}
-}
-
-// shareLock gives a lock of this user's the group of the directory, and the rights that group and others have to write
-// there. A group that this user may not give (not being in it) gets no rights. A file system that knows
-// no modes keeps what it has: this user can write.
-func shareLock(f *os.File, dir string) {
-	var lock, parent unix.Stat_t
-	errLock := retry(func() error { return unix.Fstat(int(f.Fd()), &lock) })
-	errDir := retry(func() error { return unix.Stat(dir, &parent) })
-	if errLock != nil || errDir != nil || int(lock.Uid) != os.Geteuid() {
-		return
-	}
-	mode := os.FileMode(0o600)
-	inGroup := lock.Gid == parent.Gid || f.Chown(-1, int(parent.Gid)) == nil
-	if parent.Mode&unix.S_IWGRP != 0 && inGroup {
-		mode |= 0o060
-	}
-	if parent.Mode&unix.S_IWOTH != 0 {
-		mode |= 0o066
-	}
-	if os.FileMode(lock.Mode).Perm() != mode {
-		_ = f.Chmod(mode)
-	}
+	return f, nil
 }

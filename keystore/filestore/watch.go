@@ -27,10 +27,13 @@ func (s *Backend) Watch(ctx context.Context, changed func(...keystore.Name)) err
 		return fmt.Errorf("watch %s: %w", s.dir, err)
 	}
 	defer w.Close() //nolint:errcheck // nothing was written
-	was, err := s.stat(ctx, s.dir)
-	if err == nil {
-		err = hang.Do(ctx, &s.hangs, s.dir, func() error { return w.Add(s.dir) })
-	}
+	was, err := hang.Await(ctx, &s.hangs, s.dir, func() (stamp, error) {
+		st, err := s.disk.Stat(s.dir)
+		if err == nil {
+			err = w.Add(s.dir)
+		}
+		return st, err
+	})
 	if err != nil {
 		return fmt.Errorf("watch %s: %w", s.dir, err)
 	}
@@ -60,7 +63,7 @@ func (s *Backend) Watch(ctx context.Context, changed func(...keystore.Name)) err
 var errReplaced = errors.New("the directory was moved, removed or replaced")
 
 func (s *Backend) same(ctx context.Context, was stamp) error {
-	now, err := s.stat(ctx, s.dir)
+	now, err := hang.Await(ctx, &s.hangs, s.dir, func() (stamp, error) { return s.disk.Stat(s.dir) })
 	if err == nil && (now.dev != was.dev || now.ino != was.ino) {
 		return errReplaced
 	}

@@ -504,3 +504,12 @@ func TestWatchGoesOn(t *testing.T) {
 		t.Errorf("Watch = %v after its context was done", err)
 	}
 }
+
+// An API server that never answers.
+func TestHanging(t *testing.T) {
+	storetest.RunHanging(t, func(t *testing.T) keystore.Backend {
+		f := newFake(t)
+		f.when(func(_ http.ResponseWriter, r *http.Request, _ func() answer) bool { <-r.Context().Done(); return true })
+		return f.store()
+	})
+}

@@ -160,3 +160,12 @@ func TestConformanceWithOddETagsAndSmallPages(t *testing.T) {
 		return open(t, url, newPrefix())
 	})
 }
+
+// A bucket that never answers.
+func TestHanging(t *testing.T) {
+	storetest.RunHanging(t, func(t *testing.T) keystore.Backend {
+		f, url := newFake(t)
+		f.answer = func(_ http.ResponseWriter, r *http.Request) bool { <-r.Context().Done(); return true }
+		return open(t, url, newPrefix())
+	})
+}
