@@ -26,9 +26,6 @@ type batch struct {
 // publish judges a batch, swaps the snapshot in and logs what changed. listed is nil when the batch is not a complete
 // reading.
 func (p *Publisher) publish(all []found, listed map[keystore.Name]keystore.Revision) {
-	p.turn.Lock()
-	defer p.turn.Unlock()
-	all = slices.DeleteFunc(all, func(f found) bool { e := p.entry(f.Name); return e != nil && e.at > f.at })
 	slices.SortFunc(all, func(a, b found) int { return strings.Compare(string(a.Name), string(b.Name)) })
 	b := &batch{p: p, now: time.Now(), found: all, listed: listed, entries: map[keystore.Name]*entry{}, edit: edit{}}
 	b.judge()
@@ -60,16 +57,11 @@ func (s servedState) Owner(r lastgood.Route) (n keystore.Name, owned bool) {
 	return s.p.current.Load().owner(routeKey(r))
 }
 
-// rejected yields the key sets in the store whose documents are rejected, and those that are being read: they may be.
+// rejected yields the key sets in the store whose documents are rejected.
 func (b *batch) rejected(yield func(keystore.Name, *lastgood.Rejection) bool) {
-	for n, e := range b.p.entries { // only the holder of the turn changes it
+	for n, e := range b.p.entries {
 		_, stored := b.listed[n]
 		if e.rejected != nil && (b.listed == nil || stored) && !yield(n, e.rejected) {
-			return
-		}
-	}
-	for _, n := range b.p.readings.all() {
-		if !yield(n, lastgood.Reject(lastgood.ReasonUnreadable, "it is being read")) {
 			return
 		}
 	}
@@ -88,7 +80,7 @@ func (b *batch) keep(f *found) {
 		b.noteMissing(f.Name)
 		return
 	}
-	now := &entry{revision: f.revision, rejected: f.Rejected, at: f.at}
+	now := &entry{revision: f.revision, rejected: f.Rejected}
 	if was != nil {
 		now.served = was.served
 	}
@@ -128,7 +120,7 @@ func (b *batch) findMissing() {
 		return
 	}
 	var missing []keystore.Name
-	for n := range b.p.entries { // only the holder of the turn changes it
+	for n := range b.p.entries {
 		if _, ok := b.listed[n]; !ok {
 			missing = append(missing, n)
 		}
@@ -182,7 +174,6 @@ func (b *batch) apply() {
 		p.complete = now
 		if p.first.IsZero() {
 			p.first = now
-			close(p.readOnce)
 		}
 	}
 	if !was.complete { // counts all key sets, which a change of one must not

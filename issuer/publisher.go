@@ -30,30 +30,21 @@ type Config struct {
 	FirstRead func()
 }
 
-const (
-	defaultPoll = 10 * time.Second
-	// listPatience is how long a listing may take before the store counts as one that cannot be listed.
-	listPatience = 10 * time.Second
-)
+const defaultPoll = 10 * time.Second
 
 // Publisher turns what a store holds into snapshots. The last good version of each key set stays through whatever
 // happens to the store; what is rejected or missing shows in the log, the metrics and the report.
 //
-// Nothing that takes long happens while somebody who asks for the state has to wait: key sets are read and judged
-// without the lock that Ready, Report and Collect take, and each is read by itself, so that one that takes long holds up
-// no other.
+// One goroutine refreshes and publishes. Nothing that takes long happens while somebody who asks for the state has to wait: key
+// sets are read and judged without the lock that Ready, Report and Collect take. A store that hangs costs readTime for each
+// refresh, and nothing else.
 type Publisher struct {
 	c         Config
 	admission Admission
 	current   atomic.Pointer[snapshot]
 	progress  atomic.Pointer[progress]
-	listing   atomic.Bool // a listing is under way
-	readings  readings
-	readOnce  chan struct{} // closed when everything was listed and read once
 
-	turn sync.Mutex // held by the one batch that is being judged. Only its holder changes what mu guards, but for failing
-
-	mu       sync.RWMutex // guards what follows; held for as long as it takes to assign it or to copy it
+	mu       sync.RWMutex // guards what follows, which only the refreshing goroutine changes; held to assign it or to copy it
 	entries  map[keystore.Name]*entry
 	complete time.Time // when the last complete listing was taken
 	first    time.Time // when the first one was
@@ -67,7 +58,6 @@ type entry struct {
 	revision keystore.Revision   // of the stored version that was looked at last; empty when there is none
 	served   *version            // the last good one; nil when there was none
 	rejected *lastgood.Rejection // why the stored version is not the served one, or that there is none; nil when it is served
-	at       uint64              // the place of that result among all
 }
 
 // NewPublisher returns a Publisher that serves nothing yet.
@@ -78,16 +68,18 @@ func NewPublisher(c Config) *Publisher {
 	if c.Poll == 0 {
 		c.Poll = defaultPoll
 	}
-	p := &Publisher{c: c, admission: Admission{Patterns: c.Patterns, Dev: c.Dev}, entries: map[keystore.Name]*entry{}, readOnce: make(chan struct{})}
+	p := &Publisher{c: c, admission: Admission{Patterns: c.Patterns, Dev: c.Dev}, entries: map[keystore.Name]*entry{}}
 	p.current.Store(&snapshot{})
 	p.progress.Store(&progress{})
 	return p
 }
 
 // Refresh lists the store, reads what has changed and publishes it. An error means that the listing failed, and changes
-// nothing else. It must not run beside Run, which refreshes too: of two listings the older one could be taken last.
+// nothing else. It must not run beside Run, which refreshes too.
 func (p *Publisher) Refresh(ctx context.Context) error {
-	listed, err := p.list(ctx)
+	limited, cancel := context.WithTimeout(ctx, readTime)
+	defer cancel()
+	listed, err := p.c.Source.List(limited)
 	if err != nil && ctx.Err() != nil {
 		return ctx.Err() // a stop is no fault of the store
 	}
@@ -97,35 +89,6 @@ func (p *Publisher) Refresh(ctx context.Context) error {
 		return fmt.Errorf("list key sets: %w", err)
 	}
 	return p.take(ctx, p.changed(listed), listed)
-}
-
-// list is a listing of the store that is waited for only so long. One that hangs goes on by itself, and none is begun
-// beside it: polls must not pile up. Its result is not used, since key sets may have been published meanwhile that it has
-// not seen.
-func (p *Publisher) list(ctx context.Context) (map[keystore.Name]keystore.Revision, error) {
-	type result struct {
-		listed map[keystore.Name]keystore.Revision
-		err    error
-	}
-	if !p.listing.CompareAndSwap(false, true) {
-		return nil, fmt.Errorf("a listing has taken longer than %v and goes on", listPatience)
-	}
-	done := make(chan result, 1)
-	go func() {
-		listed, err := p.c.Source.List(ctx)
-		p.listing.Store(false)
-		done <- result{listed, err}
-	}()
-	timer := time.NewTimer(listPatience)
-	defer timer.Stop()
-	select {
-	case r := <-done:
-		return r.listed, r.err
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	case <-timer.C:
-		return nil, fmt.Errorf("a listing has taken longer than %v and goes on", listPatience)
-	}
 }
 
 func (p *Publisher) noteListing(err error) {

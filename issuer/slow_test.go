@@ -4,10 +4,8 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,141 +21,82 @@ import (
 	"github.com/keypost/keypost/keystore/storetest"
 )
 
-// stuck is a fault with which operations do not end before they are let go, whatever their context says, as a system
-// call on a mount whose server is gone, or a document that is expensive to understand.
-type stuck struct {
-	which func(storetest.Op) bool
-	free  chan struct{}
-
-	mu    sync.Mutex
-	calls []keystore.Name
-}
-
-func (b *bench) stick(which func(storetest.Op) bool) *stuck {
-	s := &stuck{which: which, free: make(chan struct{})}
-	b.store.Inject(func(_ context.Context, op storetest.Op) (bool, error) {
-		if s.which(op) {
-			s.mu.Lock()
-			s.calls = append(s.calls, op.Name)
-			s.mu.Unlock()
-			<-s.free
+// hanging is a fault with which operations do not end before their context does, which is all that a backend promises.
+func hanging(which func(storetest.Op) bool) storetest.Fault {
+	return func(ctx context.Context, op storetest.Op) (bool, error) {
+		if !which(op) {
+			return true, nil
 		}
-		return true, nil
-	})
-	return s
-}
-
-func (s *stuck) count() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.calls)
+		<-ctx.Done()
+		return false, ctx.Err()
+	}
 }
 
 func loading(names ...keystore.Name) func(storetest.Op) bool {
 	return func(op storetest.Op) bool { return op.Kind == storetest.OpGet && slices.Contains(names, op.Name) }
 }
 
-func listing(op storetest.Op) bool { return op.Kind == storetest.OpList }
+const failingMetric = "keypost_key_sets_read_failing"
 
-// A key set whose reading does not end holds up nobody else: others change, it is told of, it is not read again and
-// again, and once its reading ends it is served as it is then.
-func TestOneKeySetHangs(t *testing.T) {
+func (b *bench) wantFailing(want int) {
+	b.t.Helper()
+	text := fmt.Sprintf("# HELP %[1]s 1 while the store cannot be listed.\n# TYPE %[1]s gauge\n%[1]s %[2]d\n", failingMetric, want)
+	if err := testutil.CollectAndCompare(b.Publisher, strings.NewReader(text), failingMetric); err != nil {
+		b.t.Error(err)
+	}
+}
+
+// While the store hangs, the last good versions stay, which a metric and one line of the log tell. Afterwards everything is as
+// before.
+func TestStoreHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
-		b.put(doc{name: "a", generation: 1, keys: []keystore.VerificationKey{key(t, 1)}}, doc{name: "b", generation: 1, keys: []keystore.VerificationKey{key(t, 2)}})
+		b.put(doc{name: "a", generation: 1, keys: []keystore.VerificationKey{key(t, 1)}}, doc{name: "b", generation: 1})
 		stop := b.run(t.Context())
 		time.Sleep(time.Second)
 		b.said()
-		hang := b.stick(loading("a"))
+		b.store.Inject(hanging(func(storetest.Op) bool { return true }))
 		b.put(doc{name: "a", generation: 2, keys: []keystore.VerificationKey{key(t, 1), key(t, 3)}})
-		b.put(doc{name: "b", generation: 2, gone: []keystore.VerificationKey{key(t, 2)}}) // in the same batch
-		time.Sleep(batchTime + 2*stall)
-		b.serves(urlB)
-		b.saidOnce("info key set published b")
-
-		time.Sleep(patience)
-		b.rejected("a", lastgood.ReasonUnreadable)
-		b.saidOnce("warn key set rejected; its last good version, if any, stays served a unreadable")
-		for generation := range int64(100) {
-			b.put(doc{name: "b", generation: 3 + generation, gone: []keystore.VerificationKey{key(t, 2)}})
-			time.Sleep(batchTime + time.Millisecond)
-			if is := b.Report().Issuers[1].Generation; is != 3+generation {
-				t.Fatalf("b is served at generation %d, not %d, %v after the change", is, 3+generation, batchTime)
-			}
-		}
-		b.put(doc{name: "a", generation: 3, keys: []keystore.VerificationKey{key(t, 1), key(t, 3)}})
 		time.Sleep(time.Hour)
 		b.serves(urlA, key(t, 1))
+		b.wantFailing(1)
 		if err := b.Ready(); err != nil {
 			t.Errorf("unready: %v", err)
 		}
-		if n := hang.count(); n != 1 {
-			t.Errorf("%d readings hang, want one", n)
+		if lines := b.said(); len(lines) > 3 { // the listing, and at most the two documents
+			t.Errorf("logged %q", lines)
 		}
-		if age := time.Since(b.Report().Complete); age > 2*defaultPoll {
-			t.Errorf("the last complete reading was %v ago", age)
-		}
-		b.said()
-
 		b.store.Inject(nil)
-		close(hang.free)
-		synctest.Wait()
+		time.Sleep(2 * readTime)
 		b.serves(urlA, key(t, 1), key(t, 3))
 		b.rejected("a", "")
-		b.saidOnce("info key set published a")
+		b.wantFailing(0)
 		stop()
 	})
 }
 
-// slowSource gives the version of the moment at which a reading began, long after.
-type slowSource struct {
-	*storetest.MemStore
-	free chan struct{}
-}
-
-func (s slowSource) Load(ctx context.Context, n keystore.Name) (keystore.KeySet, keystore.Revision, error) {
-	set, rev, err := s.MemStore.Load(ctx, n)
-	<-s.free
-	return set, rev, err
-}
-
-// What changed during a slow reading is read at its end, not at the next poll.
-func TestChangeDuringASlowReading(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		source := slowSource{storetest.NewMemStore(t), make(chan struct{})}
-		b := newBenchWith(t, Config{Source: source})
-		b.store = source.MemStore
-		b.put(doc{name: "a", generation: 1, keys: []keystore.VerificationKey{key(t, 1)}})
-		stop := b.run(t.Context())
-		time.Sleep(patience + time.Second)
-		b.put(doc{name: "a", generation: 2, gone: []keystore.VerificationKey{key(t, 1)}})
-		time.Sleep(batchTime + time.Millisecond)
-		close(source.free)
-		synctest.Wait()
-		b.serves(urlA)
-		stop()
-	})
-}
-
-// A fresh process serves the others at once, and waits for the one that hangs as for any that cannot be served.
-func TestOneKeySetHangsAtTheStart(t *testing.T) {
+// One document that cannot be read in time holds the others up no longer than that, and is served once it can be read.
+func TestOneKeySetHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.put(doc{name: "a", generation: 1}, doc{name: "b", generation: 1})
-		hang := b.stick(loading("a"))
+		b.store.Inject(hanging(loading("a")))
 		stop := b.run(t.Context())
-		time.Sleep(patience + time.Millisecond)
+		time.Sleep(readTime + time.Second)
 		b.serves(urlB)
 		b.refuses(urlA, http.StatusServiceUnavailable)
+		b.rejected("a", lastgood.ReasonUnreadable)
 		if err := b.Ready(); err == nil || !strings.Contains(err.Error(), "1 of 2") {
 			t.Errorf("Ready() = %v", err)
 		}
-		time.Sleep(lastgood.StartPatience + tick)
+		time.Sleep(lastgood.StartPatience + readTime + tick)
 		if err := b.Ready(); err != nil {
 			t.Errorf("not ready after five minutes: %v", err)
 		}
-		stop() // does not wait for it
-		close(hang.free)
+		b.store.Inject(nil)
+		time.Sleep(readTime + tick)
+		b.serves(urlA)
+		stop()
 	})
 }
 
@@ -166,15 +105,14 @@ func TestURLIsNotGivenWhileARivalHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.put(shared(t, "a", 1, 1), shared(t, "b", 1, 2), doc{name: "d", generation: 1})
-		hang := b.stick(loading("a"))
+		b.store.Inject(hanging(loading("a")))
 		defer b.run(t.Context())()
-		time.Sleep(tick)
+		time.Sleep(readTime + time.Second)
 		b.rejected("b", lastgood.ReasonURLConflict)
 		b.refuses(urlShared, http.StatusServiceUnavailable)
 		b.serves("https://oidc.example.com/d")
 		b.store.Inject(nil)
-		close(hang.free)
-		time.Sleep(tick)
+		time.Sleep(readTime + tick)
 		b.rejected("a", lastgood.ReasonURLConflict)
 		b.rejected("b", lastgood.ReasonURLConflict)
 
@@ -184,74 +122,7 @@ func TestURLIsNotGivenWhileARivalHangs(t *testing.T) {
 	})
 }
 
-// A listing that hangs holds up no change that the watch reports, and none is begun beside it.
-func TestListingHangs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t)
-		b.put(doc{name: "a", generation: 1})
-		b.put(shared(t, "b", 1, 1), shared(t, "c", 1, 2)) // a conflict, for which everything would be listed
-		stop := b.run(t.Context())
-		time.Sleep(time.Second)
-		hang := b.stick(listing)
-		time.Sleep(defaultPoll + listPatience)
-		for generation := range int64(50) {
-			b.put(doc{name: "a", generation: 2 + generation})
-			time.Sleep(batchTime + time.Millisecond)
-			if is := b.Report().Issuers[0].Generation; is != 2+generation {
-				t.Fatalf("generation %d is served, not %d", is, 2+generation)
-			}
-		}
-		b.put(shared(t, "b", 2, 1))
-		time.Sleep(time.Hour)
-		b.rejected("b", lastgood.ReasonURLConflict)
-		b.refuses(urlShared, http.StatusServiceUnavailable)
-		if n := hang.count(); n != 1 {
-			t.Errorf("%d listings hang, want one", n)
-		}
-		const failing = "keypost_key_sets_read_failing"
-		if err := testutil.CollectAndCompare(b.Publisher, strings.NewReader("# HELP "+failing+" 1 while the store cannot be listed.\n# TYPE "+failing+" gauge\n"+failing+" 1\n"), failing); err != nil {
-			t.Error(err)
-		}
-		b.store.Inject(nil)
-		close(hang.free)
-		time.Sleep(tick)
-		if age := time.Since(b.Report().Complete); age > tick {
-			t.Errorf("the last complete reading was %v ago", age)
-		}
-		stop()
-	})
-}
-
-// Readings that do not end are bounded.
-func TestEverythingHangs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t)
-		for i := range 4 * maxSlow {
-			b.put(doc{name: fmt.Sprintf("n%d", i), generation: 1})
-		}
-		hang := b.stick(func(op storetest.Op) bool { return op.Kind == storetest.OpGet })
-		stop := b.run(t.Context())
-		time.Sleep(time.Hour)
-		if n := hang.count(); n < maxSlow || n > maxSlow+runtime.GOMAXPROCS(0)+2 { // a few may have begun at once
-			t.Errorf("%d readings hang, want %d", n, maxSlow)
-		}
-		b.store.Inject(nil)
-		close(hang.free)
-		time.Sleep(tick)
-		if err := b.Ready(); err != nil {
-			t.Errorf("after the trouble: %v", err)
-		}
-		r := &b.readings
-		r.mu.Lock()
-		if r.slowing != 0 || len(r.under) != 0 || len(r.wanted) != 0 {
-			t.Errorf("after the trouble %d readings are slow, %d under way, %d wanted", r.slowing, len(r.under), len(r.wanted))
-		}
-		r.mu.Unlock()
-		stop()
-	})
-}
-
-// Whoever asks for the state never waits for a batch that is being judged, nor for a log that nobody reads.
+// Whoever asks for the state never waits for a log that nobody reads.
 func TestStateWaitsForNobody(t *testing.T) {
 	ask := func(b *bench) {
 		_ = b.Ready()
@@ -265,10 +136,6 @@ func TestStateWaitsForNobody(t *testing.T) {
 	b := newBench(t)
 	b.put(doc{name: "a", generation: 1})
 	b.poll()
-	b.turn.Lock()
-	ask(b)
-	b.turn.Unlock()
-
 	asked := make(chan struct{})
 	b.c.Log = zap.New(zapcore.RegisterHooks(zapcore.NewNopCore(), func(zapcore.Entry) error { return nil }), zap.WrapCore(func(zapcore.Core) zapcore.Core {
 		return blocked{zapcore.NewNopCore(), func() { ask(b); close(asked) }}
@@ -293,24 +160,6 @@ func (c blocked) Enabled(zapcore.Level) bool { return true }
 func (c blocked) Write(zapcore.Entry, []zapcore.Field) error {
 	c.meanwhile()
 	return nil
-}
-
-// A version is judged while it is read. If another one is served by then, it is judged again.
-func TestJudgedAgainstWhatIsServed(t *testing.T) {
-	b := newBench(t)
-	b.put(doc{name: "a", generation: 1, keys: []keystore.VerificationKey{key(t, 1)}})
-	b.poll()
-	b.put(doc{name: "a", generation: 2, keys: []keystore.VerificationKey{key(t, 1)}})
-	slow := b.readNow(t.Context(), "a")
-	b.put(doc{name: "a", generation: 3, keys: []keystore.VerificationKey{key(t, 1), key(t, 2)}})
-	b.poll()
-	b.publish([]found{slow}, nil) // as one of a batch that was slower than a later one
-	b.serves(urlA, key(t, 1), key(t, 2))
-	b.rejected("a", "")
-	slow.at = b.readings.next() // as a reading that ended after that
-	b.publish([]found{slow}, nil)
-	b.serves(urlA, key(t, 1), key(t, 2))
-	b.rejected("a", lastgood.ReasonOlderGeneration)
 }
 
 // slowly makes each reading take as long as d says.
@@ -385,85 +234,4 @@ func TestNewcomersTogetherWithASlowOne(t *testing.T) {
 			time.Sleep(time.Minute)
 		})
 	}
-}
-
-// What changed while a key set was read again after a slow reading is read at the end of that, not at the next poll.
-func TestChangeDuringTheSecondReading(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		delays := []time.Duration{3 * time.Second, 1900 * time.Millisecond}
-		source := &delayedSource{MemStore: storetest.NewMemStore(t)}
-		b := newBenchWith(t, Config{Source: source, Poll: time.Hour})
-		b.store = source.MemStore
-		put := func(generation int64) {
-			b.put(doc{name: "a", generation: generation, keys: []keystore.VerificationKey{key(t, 1)}})
-		}
-		put(1)
-		stop := b.run(t.Context())
-		time.Sleep(time.Second)
-		source.set(delays)
-		put(2)
-		time.Sleep(2500 * time.Millisecond)
-		put(3) // during the slow reading
-		time.Sleep(1500 * time.Millisecond)
-		b.put(doc{name: "a", generation: 4, gone: []keystore.VerificationKey{key(t, 1)}}) // during the second one
-		time.Sleep(3 * time.Second)
-		if g := b.Report().Issuers[0].Generation; g != 4 {
-			t.Errorf("generation %d is served; want 4, a revocation, without waiting for the poll", g)
-		}
-		stop()
-	})
-}
-
-// delayedSource gives the version of the moment at which a reading began, after a delay.
-type delayedSource struct {
-	*storetest.MemStore
-	mu     sync.Mutex
-	delays []time.Duration // of the readings to come
-}
-
-func (s *delayedSource) set(delays []time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.delays = delays
-}
-
-func (s *delayedSource) Load(ctx context.Context, n keystore.Name) (keystore.KeySet, keystore.Revision, error) {
-	set, rev, err := s.MemStore.Load(ctx, n)
-	s.mu.Lock()
-	var delay time.Duration
-	if len(s.delays) > 0 {
-		delay, s.delays = s.delays[0], s.delays[1:]
-	}
-	s.mu.Unlock()
-	time.Sleep(delay)
-	return set, rev, err
-}
-
-// That a reading took long is not reported any more once it has ended well, although others of its batch still are read.
-func TestASlowReadingThatEndedIsForgotten(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t)
-		for i := range 40 {
-			b.put(doc{name: fmt.Sprintf("n%d", i), generation: 1})
-		}
-		stop := b.run(t.Context())
-		time.Sleep(time.Second)
-		b.slowly(func(n keystore.Name) time.Duration {
-			if n == "n0" {
-				return 2050 * time.Millisecond
-			}
-			return 240 * time.Millisecond
-		})
-		for i := range 40 {
-			b.put(doc{name: fmt.Sprintf("n%d", i), generation: 2})
-		}
-		for range 600 {
-			time.Sleep(10 * time.Millisecond)
-			if is := b.Report().Issuers[0]; is.Name == "n0" && is.Generation == 2 && is.Rejected != "" {
-				t.Fatalf("n0 is served at generation 2 and rejected: %s", is.Rejected)
-			}
-		}
-		stop()
-		time.Sleep(time.Minute)
-	})
 }

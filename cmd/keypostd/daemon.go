@@ -167,35 +167,11 @@ func (d *daemon) serve(ctx context.Context) error {
 			return nil
 		}
 	})
-	err = wait(rest, g)
+	err = g.Wait()
 	if err == nil {
 		d.log.Info("stopped")
 	}
 	return err
-}
-
-// lastWait is how long the publisher and the admin listener may take to end. It is less than the 5 s that the chart and
-// the systemd unit add to the drain.
-const lastWait = 3 * time.Second
-
-// wait waits for g, whose context is rest, to end. A directory on a file system that hangs must not keep the process from ending.
-func wait(rest context.Context, g *errgroup.Group) error {
-	ended := make(chan error, 1)
-	go func() { ended <- g.Wait() }()
-	select {
-	case err := <-ended:
-		return err
-	case <-rest.Done():
-	}
-	select {
-	case err := <-ended:
-		return err
-	case <-time.After(lastWait):
-	}
-	if err := context.Cause(rest); !errors.Is(err, context.Canceled) {
-		return err
-	}
-	return fmt.Errorf("stop: reading the directory or a listener has not ended within %v", lastWait)
 }
 
 // logLimits logs the limits that were derived from the machine.

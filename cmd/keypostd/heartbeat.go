@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"sync/atomic"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -30,7 +29,7 @@ type reading struct {
 }
 
 func newHeartbeat(dir string) *heartbeat {
-	h := &heartbeat{dir: dir, hangs: hang.Guard{Patience: heartbeatPatience}}
+	h := &heartbeat{dir: dir}
 	h.last.Store(&reading{err: os.ErrNotExist})
 	return h
 }
@@ -53,10 +52,7 @@ func (h *heartbeat) Collect(ch chan<- prometheus.Metric) {
 	ch <- prometheus.MustNewConstMetric(heartbeatDesc, prometheus.GaugeValue, seconds)
 }
 
-// heartbeatPatience is how long the file system may take, so that one that hangs does not take all metrics away.
-const heartbeatPatience = time.Second
-
-// now reads the note. Where that takes too long, the previous one counts.
+// now reads the note. Where the file system hangs, the previous one counts: metrics must not hang with it.
 func (h *heartbeat) now() (replicate.Heartbeat, error) {
 	note, err := hang.Await(context.Background(), &h.hangs, h.dir, func() (replicate.Heartbeat, error) { return replicate.ReadHeartbeat(h.dir) })
 	if hanging := (*hang.Error)(nil); !errors.As(err, &hanging) {

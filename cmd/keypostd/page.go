@@ -24,8 +24,6 @@ import (
 const (
 	// maxPages is how many pages are made or written at once: each is kept until its client has taken it, some hundred KiB.
 	maxPages = 8
-	// pagePatience is how long the documents of one page may take to be read. What was not read by then is not known.
-	pagePatience = 2 * time.Second
 	// certificateSoon is when a certificate needs attention, and mirrorLate how old a copy may be: as the chart's alerts have them by
 	// default. Another monitoring.rules.certificateDays or staleSeconds changes the alert and not the page.
 	certificateSoon = 14 * 24 * time.Hour
@@ -78,8 +76,6 @@ func (s *pages) make(ctx context.Context, at *url.URL) (status int, contentType 
 		return 0, "", nil, ctx.Err()
 	}
 	defer func() { <-s.turn }()
-	ctx, cancel := context.WithTimeout(ctx, pagePatience)
-	defer cancel()
 	if doc := s.document(ctx, at.Path); doc != nil {
 		return http.StatusOK, "application/yaml", doc, nil
 	}
@@ -205,8 +201,6 @@ func (s *pages) list(ctx context.Context, about page.About, q page.Query) page.L
 func (s *pages) input(ctx context.Context, st issuer.Status, kids []keystore.KeyID) page.Input {
 	in := input(st, kids)
 	switch set, _, err := s.d.publishing.Source.Load(ctx, st.Name); {
-	case errors.Is(err, context.DeadlineExceeded):
-		in.Unread = "it has not been read in time"
 	case errors.Is(err, keystore.ErrNotFound):
 	case err != nil:
 		in.Unread = err.Error()
