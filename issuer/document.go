@@ -9,15 +9,20 @@ import (
 	"strings"
 	"time"
 
-	"github.com/keypost/keypost/issuer/internal/routes"
 	"github.com/keypost/keypost/keystore"
 )
 
 // document is an answer that is ready to be written. Its header values are in the form in which net/http keeps them, so
 // that a request allocates nothing for them. It is immutable.
 type document struct {
-	routes.Document
+	*content
 	contentType, cacheControl []string // one each
+}
+
+// content is a body with the header values that follow from it. A slice of one of them cannot grow into its neighbour.
+type content struct {
+	body         string
+	etag, length [1]string
 }
 
 // Header values that are the same in every response.
@@ -30,21 +35,10 @@ var (
 	anyOrigin = []string{"*"} // public data without credentials; lets browser tools read it
 )
 
-func newDocument(e routes.Entry, k kind) document {
-	switch k {
-	case kindRoot:
-		return document{routes.Document{Body: rootText, ETag: rootETag, Length: rootLength}, typeText, e.CacheControl()}
-	case kindDiscovery:
-		return document{e.Discovery(), typeJSON, e.CacheControl()}
-	default:
-		return document{e.JWKS(), typeJSON, e.CacheControl()}
-	}
-}
-
 // newContent returns a body with its ETag: a strong one, of the content alone and so equal on every replica.
-func newContent(body []byte) routes.Content {
+func newContent(body []byte) content {
 	sum := sha256.Sum256(body)
-	return routes.Content{Body: string(body), ETag: `"` + b64(sum[:16]) + `"`}
+	return content{string(body), [1]string{`"` + b64(sum[:16]) + `"`}, [1]string{strconv.Itoa(len(body))}}
 }
 
 // cacheControl returns the header value (RFC 9111 and RFC 5861).
@@ -58,18 +52,18 @@ func cacheControl(c keystore.Cache) string {
 func (d document) write(w http.ResponseWriter, r *http.Request) (unchanged bool) {
 	h := w.Header()
 	h["Cache-Control"] = d.cacheControl
-	h["Etag"] = d.ETag
+	h["Etag"] = d.etag[:]
 	h["X-Content-Type-Options"] = noSniff
 	h["Strict-Transport-Security"] = hsts
 	h["Access-Control-Allow-Origin"] = anyOrigin
-	if matches(r.Header["If-None-Match"], d.ETag[0]) {
+	if matches(r.Header["If-None-Match"], d.etag[0]) {
 		w.WriteHeader(http.StatusNotModified)
 		return true
 	}
 	h["Content-Type"] = d.contentType
-	h["Content-Length"] = d.Length
+	h["Content-Length"] = d.length[:]
 	if r.Method != http.MethodHead {
-		io.WriteString(w, d.Body) //nolint:errcheck // the client has gone away
+		io.WriteString(w, d.body) //nolint:errcheck // the client has gone away
 	}
 	return false
 }
@@ -93,7 +87,4 @@ func matches(fields []string, etag string) bool {
 // rootText answers requests for the issuer URL itself: ccoctl's thumbprint step and people ask there.
 const rootText = "This is an OIDC issuer. See .well-known/openid-configuration below this address.\n"
 
-var (
-	rootETag   = []string{newContent([]byte(rootText)).ETag}
-	rootLength = []string{strconv.Itoa(len(rootText))}
-)
+var root = newContent([]byte(rootText))

@@ -54,7 +54,7 @@ type servedState struct{ p *Publisher }
 func (s servedState) Good(n keystore.Name) *lastgood.Summary { return s.p.served(n).summary() }
 
 func (s servedState) Owner(r lastgood.Route) (n keystore.Name, owned bool) {
-	return s.p.current.Load().owner(routeKey(r))
+	return s.p.current.Load().owner(r)
 }
 
 // rejected yields the key sets in the store whose documents are rejected.
@@ -108,7 +108,7 @@ func (b *batch) replace(n keystore.Name, old, next *version) {
 // owns reports whether a place is served for n, or will be after the edit.
 func (b *batch) owns(n keystore.Name, at routeKey) bool {
 	if pg, edited := b.edit[at]; edited {
-		return pg != nil && pg.Owner == string(n)
+		return pg != nil && pg.owner == n
 	}
 	owner, owned := b.p.current.Load().owner(at)
 	return owned && owner == n
@@ -177,7 +177,7 @@ func (b *batch) apply() {
 		}
 	}
 	if !was.complete { // counts all key sets, which a change of one must not
-		next.complete = b.advance(next.issuers(), now)
+		next.complete = b.advance(len(next.pages), now)
 	}
 	if len(b.edit) > 0 || next.complete != was.complete {
 		p.current.Store(next)

@@ -40,7 +40,7 @@ func (p *Publisher) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
 	c := p.counted()
-	gauge(issuersDesc, float64(p.current.Load().issuers()))
+	gauge(issuersDesc, float64(len(p.current.Load().pages)))
 	for i, s := range states {
 		gauge(keysDesc, float64(c.keys[i]), string(s))
 	}

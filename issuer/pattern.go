@@ -37,7 +37,7 @@ func ParsePattern(raw string, dev bool) (Pattern, error) {
 	if p.name == "" && !p.wholePart() {
 		return Pattern{}, fmt.Errorf("issuer URL pattern %q: {name} must be a whole part between dots or slashes, or two names could meet in one URL", raw)
 	}
-	p.key = routeKey(lastgood.RouteOf(p.url))
+	p.key = lastgood.RouteOf(p.url)
 	return p, nil
 }
 
@@ -60,7 +60,7 @@ func (p Pattern) allows(name keystore.Name, u keystore.IssuerURL) bool {
 // allowsAt reports whether the key set called name may have an issuer URL at r.
 func (p Pattern) allowsAt(name keystore.Name, r lastgood.Route) bool {
 	if p.name != "" {
-		return p.name == name && p.key == routeKey(r)
+		return p.name == name && p.key == r
 	}
 	filled := func(pattern, s string) bool { // thousands of names may be asked for at a start
 		before, after, hole := strings.Cut(pattern, nameHole)

@@ -1,40 +1,59 @@
 package issuer
 
 import (
+	"maps"
 	"strings"
 
-	"github.com/keypost/keypost/issuer/internal/routes"
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/lastgood"
 )
 
-// routeKey is what a request is looked up by.
-type routeKey = routes.Key
+// routeKey is what a request is looked up by: the host in lower case without its port, and the escaped path of the issuer URL, byte
+// for byte.
+type routeKey = lastgood.Route
 
-// snapshot is everything that is served at one time. It is immutable.
+// snapshot is everything that is served at one time. It is immutable. A change copies the map, not the documents.
 type snapshot struct {
-	table    *routes.Table
+	pages    map[routeKey]*page
 	complete bool // every issuer there is was once read and found good: what is not here does not exist
 }
 
+// page is what is served below one issuer URL. It is immutable.
+type page struct {
+	owner           keystore.Name
+	cacheControl    [1]string
+	jwks, discovery content
+}
+
 // edit is a set of changes to a snapshot: a nil page removes a key.
-type edit map[routeKey]*routes.Page
+type edit map[routeKey]*page
 
 // with returns a new snapshot that differs by e.
 func (s *snapshot) with(e edit) *snapshot {
-	return &snapshot{table: s.table.With(e), complete: s.complete}
+	next := &snapshot{pages: s.pages, complete: s.complete}
+	if len(e) == 0 {
+		return next
+	}
+	next.pages = make(map[routeKey]*page, len(s.pages)+len(e))
+	maps.Copy(next.pages, s.pages)
+	for k, p := range e {
+		if p == nil {
+			delete(next.pages, k)
+		} else {
+			next.pages[k] = p
+		}
+	}
+	return next
 }
 
 // owner returns the key set whose page is looked up by k, and reports whether there is one.
 func (s *snapshot) owner(k routeKey) (keystore.Name, bool) {
-	e, ok := s.table.Find(k)
-	if !ok {
+	p := s.pages[k]
+	if p == nil {
 		return "", false
 	}
-	return keystore.Name(e.Owner()), true
+	return p.owner, true
 }
-
-// issuers returns how many issuer URLs are served.
-func (s *snapshot) issuers() int { return s.table.Len() }
 
 // find returns the document at host and path, and reports whether there is one.
 //
@@ -42,11 +61,18 @@ func (s *snapshot) issuers() int { return s.table.Len() }
 // cannot turn one issuer's document into another's.
 func (s *snapshot) find(host, path string) (document, kind, bool) {
 	issuerPath, k := split(path)
-	e, ok := s.table.Find(routeKey{Host: host, Path: issuerPath})
-	if !ok {
+	p := s.pages[routeKey{Host: host, Path: issuerPath}]
+	if p == nil {
 		return document{}, k, false
 	}
-	return newDocument(e, k), k, true
+	d := document{content: &p.jwks, contentType: typeJSON, cacheControl: p.cacheControl[:]}
+	switch k {
+	case kindRoot:
+		d.content, d.contentType = &root, typeText
+	case kindDiscovery:
+		d.content = &p.discovery
+	}
+	return d, k, true
 }
 
 // kind is which document below an issuer URL a request asks for.

@@ -3,7 +3,7 @@ package issuer
 import (
 	"testing"
 
-	"github.com/keypost/keypost/issuer/internal/routes"
+	"github.com/keypost/keypost/keystore"
 )
 
 func TestSplit(t *testing.T) {
@@ -38,9 +38,9 @@ func TestSplit(t *testing.T) {
 }
 
 // testPage returns documents that name where they belong.
-func testPage(name string) *routes.Page {
-	d := func(what string) routes.Content { return newContent([]byte(name + " " + what)) }
-	return &routes.Page{Owner: name, Discovery: d("discovery"), JWKS: d("jwks"), CacheControl: "public, " + name}
+func testPage(name string) *page {
+	d := func(what string) content { return newContent([]byte(name + " " + what)) }
+	return &page{owner: keystore.Name(name), discovery: d("discovery"), jwks: d("jwks"), cacheControl: [1]string{"public, " + name}}
 }
 
 func TestFind(t *testing.T) {
@@ -84,8 +84,25 @@ func TestFind(t *testing.T) {
 		{"", "/a/keys.json", ""},
 	} {
 		d, k, ok := s.find(tc.host, tc.path)
-		if d.Body != tc.want || ok != (tc.want != "") {
-			t.Errorf("%s%s: %q (%s), want %q", tc.host, tc.path, d.Body, kindNames[k], tc.want)
+		body := ""
+		if ok {
+			body = d.body
+		}
+		if body != tc.want || ok != (tc.want != "") {
+			t.Errorf("%s%s: %q (%s), want %q", tc.host, tc.path, body, kindNames[k], tc.want)
+		}
+	}
+}
+
+// A change leaves the snapshot before it as it was, and removes what it names.
+func TestSnapshotsAreImmutable(t *testing.T) {
+	a, b := routeKey{Host: "a.example.com"}, routeKey{Host: "b.example.com"}
+	first := new(snapshot).with(edit{a: testPage("a")})
+	second := first.with(edit{a: nil, b: testPage("b")})
+	for want, s := range map[keystore.Name]*snapshot{"a": first, "b": second} {
+		at := routeKey{Host: string(want) + ".example.com"}
+		if n, ok := s.owner(at); n != want || !ok || len(s.pages) != 1 {
+			t.Errorf("%s: owner %q of %d pages", want, n, len(s.pages))
 		}
 	}
 }

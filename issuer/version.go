@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/keypost/keypost/issuer/internal/routes"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/audit"
 	"github.com/keypost/keypost/keystore/history"
@@ -31,7 +30,7 @@ type version struct {
 	forced      int64  // when a key was last promoted with force, Unix time; 0 when history says of none
 
 	// Set until the version is published:
-	pages []routes.Page // one per issuer URL; none when withdrawn
+	pages []page // one per issuer URL; none when withdrawn
 
 	// Set until the version is logged:
 	state history.State
@@ -110,16 +109,16 @@ func newVersion(s keystore.KeySet, fallback keystore.Cache) (*version, error) {
 	if err != nil {
 		return nil, err
 	}
-	cache := cacheControl(s.Policy().Cache(fallback))
+	cache := [1]string{cacheControl(s.Policy().Cache(fallback))}
 	jwks := newContent(keys)
 	issuers := s.Issuers()
-	v.pages = make([]routes.Page, len(issuers))
+	v.pages = make([]page, len(issuers))
 	for i, u := range issuers {
 		body, err := RenderDiscovery(s, u)
 		if err != nil {
 			return nil, err
 		}
-		v.pages[i] = routes.Page{Owner: string(s.Name()), Discovery: newContent(body), JWKS: jwks, CacheControl: cache}
+		v.pages[i] = page{owner: s.Name(), discovery: newContent(body), jwks: jwks, cacheControl: cache}
 	}
 	return v, nil
 }
@@ -149,11 +148,7 @@ func (v *version) places() []routeKey {
 	if v == nil || v.Withdrawn() {
 		return nil
 	}
-	var all []routeKey
-	for r := range v.Routes() {
-		all = append(all, routeKey(r))
-	}
-	return all
+	return slices.Collect(v.Routes())
 }
 
 // summary returns what is kept to judge the next version by; nil when there is no version.
