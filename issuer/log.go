@@ -1,7 +1,6 @@
 package issuer
 
 import (
-	"fmt"
 	"slices"
 
 	"go.uber.org/zap"
@@ -58,9 +57,6 @@ func (b *batch) logNews(n keystore.Name, was, now *entry) {
 			level = zap.DebugLevel
 		}
 		b.log(level, publishedMessage(now.served), n, publishedFields(was.served, now.served)...)
-		if what := now.served.broken; what != "" && (was.served == nil || was.served.broken != what) {
-			b.log(zap.WarnLevel, "the history of a key set is not whole; it is served all the same", n, generationField(now.served), zap.String("message", plain(what)))
-		}
 	case lastgood.Restored:
 		b.log(zap.InfoLevel, "key set is as it is served again", n, generationField(now.served))
 	case lastgood.NoNews:
@@ -77,7 +73,7 @@ func publishedMessage(v *version) string {
 
 // publishedFields returns what a version changes: which keys relying parties trust from now on and which no longer, who
 // changed that and why. previous_generation shows whether this process has missed a generation in between; its changes
-// are in the history all the same. descent names the version for keypost audit --descends-from.
+// are in the history all the same.
 func publishedFields(was, now *version) []zap.Field {
 	fields := []zap.Field{generationField(now), zap.Int("keys", now.keys())}
 	var before []string
@@ -93,11 +89,8 @@ func publishedFields(was, now *version) []zap.Field {
 	if removed := without(before, after); len(removed) > 0 {
 		fields = append(fields, zap.Strings("kids_removed", removed))
 	}
-	if news := newEvents(now.state.Lines, last); len(news) > 0 {
+	if news := newEvents(now.history, last); len(news) > 0 {
 		fields = append(fields, zap.Array("changes", news))
-	}
-	if now.head.Digest != "" {
-		fields = append(fields, zap.String("descent", fmt.Sprintf("%d:%s", now.head.Generation, now.head.Digest)))
 	}
 	return fields
 }
@@ -147,9 +140,6 @@ type event keystore.Event
 // MarshalLogObject implements zapcore.ObjectMarshaler.
 func (e event) MarshalLogObject(enc zapcore.ObjectEncoder) error {
 	enc.AddString("what", plain(e.What))
-	if e.Generation != 0 {
-		enc.AddInt64("generation", e.Generation)
-	}
 	enc.AddString("by", plain(e.By))
 	if e.As != "" {
 		enc.AddString("as", plain(e.As))

@@ -28,7 +28,6 @@ var (
 	keySetActiveDesc   = prometheus.NewDesc("keypost_key_set_oldest_active_key_timestamp_seconds", "When the active key of the key set that may sign for the longest time was allowed to; left out without one. At most 1000 key sets, those with the oldest keys.", []string{"key_set"}, nil)
 	keySetChangedDesc  = prometheus.NewDesc("keypost_key_set_keys_changed_timestamp_seconds", "When keys of the served key set, or their states, last changed; at most 1000 key sets, those that changed last.", []string{"key_set"}, nil)
 	keySetForcedDesc   = prometheus.NewDesc("keypost_key_set_forced_promotion_timestamp_seconds", "When a key of the served key set was last promoted with --force; left out when its history says of none. At most 1000 key sets, the latest.", []string{"key_set"}, nil)
-	keySetHistoryDesc  = prometheus.NewDesc("keypost_key_set_history_broken", "1 while the history of the served key set is not whole, or shows that it was made from another version than the one served before: somebody may have changed it without keypost. It is served all the same; at most 1000 key sets, the first by name.", []string{"key_set"}, nil)
 )
 
 // Describe implements prometheus.Collector.
@@ -103,9 +102,6 @@ func (p *Publisher) everyNamed() map[*prometheus.Desc][]series {
 			continue
 		}
 		add(keySetChangedDesc, v.changed, name)
-		if v.broken != "" {
-			add(keySetHistoryDesc, 1, name)
-		}
 		if v.forced != 0 {
 			add(keySetForcedDesc, v.forced, name)
 		}

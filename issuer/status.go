@@ -22,7 +22,6 @@ type Status struct {
 	Served     bool                   `json:"served"`
 	Rejected   keystore.Reason        `json:"rejected,omitempty"` // why the stored version is not served; "missing" when there is none
 	Message    string                 `json:"message,omitempty"`  // about that; without Rejected: why the key set is not to be served here
-	History    string                 `json:"history,omitempty"`  // what is wrong with the history of the version served
 	Keys       map[keystore.State]int `json:"keys"`               // by state
 	Gone       []GoneKey              `json:"gone,omitempty"`     // of the served version; only while the stored one is rejected
 }
@@ -147,7 +146,7 @@ func (p *Publisher) Failing() bool {
 func (e *entry) status(n keystore.Name) Status {
 	s := Status{Name: n, Issuers: []string{}, Keys: map[keystore.State]int{}}
 	if v := e.served; v != nil {
-		s.Generation, s.Digest, s.Served, s.History = v.Generation(), v.Digest().String(), !v.Withdrawn(), v.broken
+		s.Generation, s.Digest, s.Served = v.Generation(), v.Digest().String(), !v.Withdrawn()
 		s.Issuers = slices.AppendSeq(s.Issuers, v.Issuers())
 		for i, count := range v.states {
 			s.Keys[states[i]] = count

@@ -1,7 +1,6 @@
 package issuer
 
 import (
-	"cmp"
 	"fmt"
 	"hash/fnv"
 	"slices"
@@ -9,8 +8,6 @@ import (
 	"time"
 
 	"github.com/keypost/keypost/keystore"
-	"github.com/keypost/keypost/keystore/audit"
-	"github.com/keypost/keypost/keystore/history"
 	"github.com/keypost/keypost/keystore/lastgood"
 )
 
@@ -22,9 +19,6 @@ type version struct {
 	activeSince int64  // when the longest active key became so, Unix time; 0 without an active key
 	kids        string // the key IDs, sorted, with a line feed after each
 	lastEvent   uint64 // eventDigest of the last line of history; 0 without one
-	head        history.Head
-	broken      string // what is wrong with its history; empty if nothing is
-	digests     bool   // its history has some, or that of a version before had
 	keysDigest  uint64 // of the key IDs with their states
 	changed     int64  // when keys or their states last changed, Unix time: as its dates say, or as this process saw
 	forced      int64  // when a key was last promoted with force, Unix time; 0 when history says of none
@@ -33,7 +27,7 @@ type version struct {
 	pages []page // one per issuer URL; none when withdrawn
 
 	// Set until the version is logged:
-	state history.State
+	history []keystore.Event
 }
 
 // published drops what is in the snapshot now.
@@ -42,7 +36,7 @@ func (v *version) published() { v.pages = nil }
 // logged drops what is in the log now.
 func (v *version) logged() {
 	if v != nil {
-		v.state = history.State{}
+		v.history = nil
 	}
 }
 
@@ -56,33 +50,13 @@ func (v *version) follow(was *version, now time.Time) {
 	default:
 		v.changed = max(v.changed, now.Unix())
 	}
-	switch {
-	case was == nil:
-		return
-	case v.head == was.head && v.head != (history.Head{}):
-		v.broken, v.digests = was.broken, was.digests
-		return
-	}
-	if f := v.state.Follow(was.head); f != nil {
-		v.broken = cmp.Or(v.broken, f.Message)
-	}
-	if was.digests && !v.digests {
-		v.digests = true
-		v.broken = cmp.Or(v.broken, "its history has no digests, which an earlier version had: an older program, or somebody by hand, has changed the key set")
-	}
-	if len(v.state.Unknown) > 0 { // nothing shows that it is whole again
-		v.broken = cmp.Or(v.broken, was.broken)
-	}
 }
 
 // newVersion renders a key set.
 func newVersion(s keystore.KeySet, fallback keystore.Cache) (*version, error) {
-	v := &version{Summary: lastgood.SummaryOf(s), state: s.Chained()}
-	if n := len(v.state.Lines); n > 0 {
-		v.lastEvent = eventDigest(v.state.Lines[n-1])
-	}
-	v.head, v.broken, v.digests = v.state.Head(), audit.Messages(v.state.Check()), history.Recorded(v.state.Lines)
-	for _, e := range v.state.Lines {
+	v := &version{Summary: lastgood.SummaryOf(s), history: s.History()}
+	for _, e := range v.history {
+		v.lastEvent = eventDigest(e)
 		if e.Forced && strings.HasPrefix(e.What, "promote key ") {
 			v.forced = max(v.forced, e.At.Unix())
 		}
@@ -128,7 +102,7 @@ var states = [3]keystore.State{keystore.Next, keystore.Active, keystore.Retired}
 // eventDigest identifies a line of history.
 func eventDigest(e keystore.Event) uint64 {
 	h := fnv.New64a()
-	fmt.Fprintf(h, "%d\x00%s\x00%s\x00%s\x00%s\x00%s\x00%t\x00%d\x00%s\x00%s", e.At.UnixNano(), e.By, e.As, e.What, e.Keys, e.Why, e.Forced, e.Generation, e.Content, e.Previous)
+	fmt.Fprintf(h, "%d\x00%s\x00%s\x00%s\x00%s\x00%s\x00%t", e.At.UnixNano(), e.By, e.As, e.What, e.Keys, e.Why, e.Forced)
 	return h.Sum64()
 }
 

@@ -51,9 +51,23 @@ type body struct {
 	Gone        []Gone        `json:"gone,omitempty"`
 	Policy      *Policy       `json:"policy,omitempty"`
 	Rotation    *Rotation     `json:"rotation,omitempty"`
-	History     []Event       `json:"history,omitempty"`
+	History     []line        `json:"history,omitempty"`
 	WithdrawnAt time.Time     `json:"withdrawnAt,omitzero"`
 	Dev         bool          `json:"dev,omitempty"`
+}
+
+// line is a line of history as it is stored.
+type line struct {
+	Event
+	olderLine
+}
+
+// olderLine has the members that versions before 0.1.0 wrote into a line: digests that linked it to the line before. They are
+// read and dropped.
+type olderLine struct {
+	Generation json.RawMessage `json:"generation,omitempty"`
+	Content    json.RawMessage `json:"content,omitempty"`
+	Previous   json.RawMessage `json:"previous,omitempty"`
 }
 
 type keyDocument struct {
@@ -180,7 +194,7 @@ func (d document) keySet() (KeySet, error) {
 	s := KeySet{
 		name: d.Metadata.Name, labels: d.Metadata.Labels, annotations: d.Metadata.Annotations,
 		generation: d.Spec.Generation, rotation: d.Spec.Rotation,
-		gone: d.Spec.Gone, history: d.Spec.History, withdrawnAt: d.Spec.WithdrawnAt, dev: d.Spec.Dev,
+		gone: d.Spec.Gone, withdrawnAt: d.Spec.WithdrawnAt, dev: d.Spec.Dev,
 	}
 	if d.Spec.Policy != nil {
 		s.policy = *d.Spec.Policy
@@ -197,6 +211,9 @@ func (d document) keySet() (KeySet, error) {
 			return KeySet{}, err
 		}
 		s.issuers = append(s.issuers, u)
+	}
+	for _, l := range d.Spec.History {
+		s.history = append(s.history, l.Event)
 	}
 	for n, kd := range d.Spec.Keys {
 		k, err := kd.key()
@@ -304,10 +321,13 @@ func (s KeySet) documentWith(form func(Key) string) document {
 	d := document{APIVersion: APIVersion, Kind: Kind, Metadata: metadata{Name: s.name, Labels: s.labels, Annotations: s.annotations}}
 	d.Spec = body{
 		Generation: s.generation, Keys: []keyDocument{}, Gone: s.gone, Rotation: s.rotation,
-		History: s.history, WithdrawnAt: s.withdrawnAt, Dev: s.dev,
+		WithdrawnAt: s.withdrawnAt, Dev: s.dev,
 	}
 	if p := s.policy; !p.empty() {
 		d.Spec.Policy = &p
+	}
+	for _, e := range s.history {
+		d.Spec.History = append(d.Spec.History, line{Event: e})
 	}
 	for _, u := range s.issuers {
 		d.Spec.Issuers = append(d.Spec.Issuers, u.raw)

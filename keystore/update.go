@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"time"
-
-	"github.com/keypost/keypost/keystore/history"
 )
 
 // Create stores a key set that does not exist yet.
@@ -64,7 +62,6 @@ func updateOnce(ctx context.Context, st *Store, n Name, change func(KeySet) (Key
 	default:
 		s.generation = was.generation + 1
 	}
-	s = s.LinkedTo(was)
 	w, err := newWrite(s)
 	if err = cmp.Or(err, ctx.Err()); err == nil {
 		_, err = st.replaceLoaded(ctx, rev, was, w)
@@ -81,18 +78,4 @@ func (s KeySet) Settled() KeySet {
 		s.generation, s.next = s.next, 0
 	}
 	return s
-}
-
-// LinkedTo returns s with its new lines of history linked to those of was, the version that it is made from (the zero KeySet:
-// none). [Update] does that by itself.
-func (s KeySet) LinkedTo(was KeySet) KeySet {
-	s.history = history.Link(was.Chained(), s.Chained())
-	return s
-}
-
-// Chained returns what the digest that names this generation is made of, and which members it leaves out.
-func (s KeySet) Chained() history.State {
-	bare := s
-	bare.history = nil
-	return history.State{Generation: s.generation, Content: history.DigestOf(bare.Digest()), Lines: s.History(), Unknown: s.Unknown()}
 }

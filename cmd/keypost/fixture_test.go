@@ -79,7 +79,7 @@ func writeKeySet(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	st, err := filestore.Create(ts.MkAbs(args[0]))
 	ts.Check(err)
-	ts.Check(keystore.Create(context.Background(), keystore.NewStore(st), s.LinkedTo(keystore.KeySet{})))
+	ts.Check(keystore.Create(context.Background(), keystore.NewStore(st), s))
 }
 
 type step struct {
@@ -191,18 +191,6 @@ func setKids(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Check(err)
 		ts.Setenv(name, string(keys[0].ID()))
 	}
-}
-
-// setDigest sets DIGEST to GENERATION:DIGEST of a key set: digest FILE
-func setDigest(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 1 {
-		ts.Fatalf("usage: digest FILE")
-	}
-	name := strings.TrimSuffix(filepath.Base(args[0]), ".yaml")
-	s, err := keystore.Parse(keystore.Name(name), []byte(ts.ReadFile(args[0])))
-	ts.Check(err)
-	m := s.Chained().Head()
-	ts.Setenv("DIGEST", fmt.Sprintf("%d:%s", m.Generation, m.Digest))
 }
 
 // signToken signs a token of the service account default/app with an EC key in PEM.

@@ -36,7 +36,6 @@ func TestScripts(t *testing.T) {
 			"serve":     accounts{t}.serve,
 			"apiserver": serveAPI,
 			"kids":      setKids,
-			"digest":    setDigest,
 			"earlier":   seenEarlier,
 			"clock":     setClock,
 			"damage":    damage,

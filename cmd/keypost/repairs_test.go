@@ -38,7 +38,7 @@ func byHand() map[string]string {
 	return map[string]string{
 		byGate:     "active-none cluster-key-next key-ec-entra key-alg-gcp key-type key-weak keys-too-many keys-too-many-gcp token-kid-unpublished token-kid-next kid-form",
 		byCluster:  "token-kid-gone token-signature-wrong token-alg",
-		byDecision: "copy-intruded copy-newer key-rogue key-swapped key-returned keys-unread jwks-uri-rogue history-broken key-certificate alg-changed cluster-key-swapped store-unread",
+		byDecision: "copy-intruded copy-newer key-rogue key-swapped key-returned keys-unread jwks-uri-rogue key-certificate alg-changed cluster-key-swapped store-unread",
 		byOutside: "dns-hidden origin-unreachable origin-certificate origin-alone origin-shielded origin-refused origin-cert-refused replica-stale replica-broken cache-alone addresses-differ " +
 			"key-still-there key-not-withdrawn key-cached key-missing key-not-published key-not-yet discovery-not-found jwks-not-found proxy-host",
 		byIAM: "aws-account-other aws-provider-other aws-provider-missing aws-audience-wrong aws-client-id-missing aws-thumbprint-stale aws-trust-provider " +

@@ -176,7 +176,7 @@ func (s *pages) list(ctx context.Context, about page.About, q page.Query) page.L
 	l.KeySets = len(all)
 	for _, st := range all {
 		l.Issuers += len(st.Issuers)
-		if st.Rejected != "" || st.History != "" {
+		if st.Rejected != "" {
 			wrong = append(wrong, st)
 		}
 	}
@@ -212,7 +212,7 @@ func (s *pages) input(ctx context.Context, st issuer.Status, kids []keystore.Key
 
 // input returns what a publisher knows of a key set.
 func input(st issuer.Status, kids []keystore.KeyID) page.Input {
-	in := page.Input{Name: st.Name, History: st.History, Served: &page.Served{Generation: st.Generation, Digest: st.Digest, Withdrawn: st.Generation > 0 && !st.Served, Issuers: st.Issuers, Kids: kids}}
+	in := page.Input{Name: st.Name, Served: &page.Served{Generation: st.Generation, Digest: st.Digest, Withdrawn: st.Generation > 0 && !st.Served, Issuers: st.Issuers, Kids: kids}}
 	if st.Rejected != "" {
 		in.Rejected = &page.Rejected{Reason: st.Rejected, Message: st.Message}
 	}

@@ -246,59 +246,6 @@ func TestWhoGetsThePage(t *testing.T) {
 	}
 }
 
-// What keypostd knows to be wrong with a history is on the list and on the key set's page, with its runbook.
-func TestPageShowsBrokenHistory(t *testing.T) {
-	p := newPaged(t)
-	file := filepath.Join(p.dir, "prod-a.yaml")
-	stored, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	set, err := keystore.Parse("prod-a", stored)
-	if err != nil {
-		t.Fatal(err)
-	}
-	change := keystore.Change{At: time.Now(), By: "ops@example.com", Why: "a shorter cache"}
-	changed, err := set.SetPolicy(change, keystore.Policy{RelyingParties: []string{"aws"}, TokenLifetime: keystore.DurationPtr(time.Hour)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	set = changed.LinkedTo(set)
-	write := func(generation int64) {
-		t.Helper()
-		b, err := json.Marshal(set)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var doc map[string]any
-		if err := json.Unmarshal(b, &doc); err != nil {
-			t.Fatal(err)
-		}
-		doc["spec"].(map[string]any)["generation"] = generation
-		if b, err = json.Marshal(doc); err != nil {
-			t.Fatal(err)
-		}
-		if err := errors.Join(os.WriteFile(file+".new", b, 0o600), os.Rename(file+".new", file), p.publisher.Refresh(t.Context())); err != nil {
-			t.Fatal(err)
-		}
-	}
-	const anchor = "#keyposthistorybroken"
-	write(set.Generation())
-	for _, path := range []string{"/index.html", "/keysets/prod-a.html"} {
-		if text := p.get(path).Body.String(); strings.Contains(text, anchor) {
-			t.Errorf("%s, with a whole history:\n%s", path, text)
-		}
-	}
-	write(set.Generation() + 1)
-	for path, wants := range map[string][]string{"/index.html": {"Needs attention", "its history is not whole", anchor}, "/keysets/prod-a.html": {"not whole", anchor}} {
-		for _, want := range wants {
-			if text := p.get(path).Body.String(); !strings.Contains(text, want) {
-				t.Errorf("%s lacks %q:\n%s", path, want, text)
-			}
-		}
-	}
-}
-
 // hung is a directory that gives up on a document.
 type hung struct{ keystore.Reader }
 

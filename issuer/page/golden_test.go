@@ -36,7 +36,7 @@ func lived(t *testing.T) keystore.KeySet {
 	})
 	check(t, err)
 	store := storetest.NewMemStore(t)
-	check(t, keystore.Create(t.Context(), store.Store, s.LinkedTo(keystore.KeySet{})))
+	check(t, keystore.Create(t.Context(), store.Store, s))
 	step := func(after time.Duration, by string, change func(keystore.Change, keystore.KeySet) (keystore.KeySet, error)) {
 		t.Helper()
 		s, err = keystore.Update(t.Context(), store.Store, "prod-a", func(was keystore.KeySet) (keystore.KeySet, error) {
@@ -82,7 +82,7 @@ func TestGolden(t *testing.T) {
 		{Names: []string{"oidc.example.com", "b.example.com"}, From: "/tls/tls.crt", Until: about.Made.Add(40*24*time.Hour + 5*time.Hour)}, {Names: []string{"new.example.com"}, From: "https://ca.example"},
 	}
 	in := page.Input{
-		Name: "prod-a", Set: &s, History: "generation 3 was made from another",
+		Name: "prod-a", Set: &s,
 		Served: &page.Served{Generation: s.Generation() - 1, Kids: []keystore.KeyID{s.Keys()[0].ID()}},
 		Looks: []page.Look{
 			{Issuer: "https://oidc.example.com/prod-a", Vantage: "eu", At: about.Made.Add(-3 * time.Minute), Complete: about.Made.Add(-26 * time.Hour), Gaps: []string{"192.0.2.7: no answer"}},
@@ -93,7 +93,7 @@ func TestGolden(t *testing.T) {
 	whole := page.Of(about, in)
 	rejected := page.Of(about, page.Input{Name: "prod-b", Served: &page.Served{Issuers: []string{"https://b.example.com"}}, Rejected: &page.Rejected{Reason: "broken", Message: "no YAML"}})
 	gone := page.Of(about, page.Input{Name: "prod-c", Served: &page.Served{Generation: 4, Withdrawn: true, Issuers: []string{"https://c.example.com", "https://d.example.com"}}})
-	list := page.List{About: about, Query: page.Query{Page: 1}, Pages: 1, KeySets: 3, Issuers: 4, Attention: 2, First: []page.Row{whole.Row(), rejected.Row()}}
+	list := page.List{About: about, Query: page.Query{Page: 1}, Pages: 1, KeySets: 3, Issuers: 4, Attention: 1, First: []page.Row{rejected.Row()}}
 	page.Cut(&list, []int{1, 2, 3})
 	list.Rows = []page.Row{whole.Row(), rejected.Row(), gone.Row()}
 	for file, p := range map[string]any{"keyset": whole, "rejected": rejected, "list": list} {

@@ -37,7 +37,7 @@ func Policy() string {
 var templates = template.Must(template.New("").Funcs(template.FuncMap{ //nolint:gochecknoglobals // parsed once, and never changed
 	"style": func() template.CSS { return template.CSS(styleText) }, //nolint:gosec // it is our own
 	"csp":   Policy, "stamp": stamp, "age": age, "left": left, "count": text.Count, "short": short, "day": day,
-	"sum": func(m map[keystore.State]int) string { return counts(m) }, "path": keySetPath, "more": func(list []string) int { return len(list) - 1 }, "label": label, "history": func() string { return RunbookHistory },
+	"sum": func(m map[keystore.State]int) string { return counts(m) }, "path": keySetPath, "more": func(list []string) int { return len(list) - 1 }, "label": label,
 	"arg": func(n *Next, made time.Time) step { return step{n, made} }, "deref": func(b *bool) bool { return *b },
 }).Parse(pagesText))
 

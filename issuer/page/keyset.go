@@ -20,8 +20,6 @@ type Input struct {
 	Served   *Served          // what a server serves; nil if nobody has asked one
 	Rejected *Rejected        // why the stored version is not served
 
-	History string // what is wrong with the history of the version served, or of the stored one if nobody asked a server
-
 	// Looks are the latest ones at the public URLs, where somebody knows them, which Observed reports. It returns what they say of a key.
 	Looks    []Look
 	Observed func(keystore.Key) keystore.Observed // nil: looks are not known here
@@ -78,7 +76,6 @@ type KeySet struct {
 	Served     *Served                `json:"served,omitempty"`
 	Rejected   *Rejected              `json:"rejected,omitempty"`
 	Unread     string                 `json:"unread,omitempty"`
-	History    string                 `json:"history,omitempty"` // what is wrong with it
 	Withdrawn  time.Time              `json:"withdrawnAt,omitzero"`
 	Rotation   *Rotation              `json:"rotation,omitempty"`
 	Keys       []Key                  `json:"keys"` // stored
@@ -162,7 +159,7 @@ func plain(s string) string { return text.OneLine(s, maxText) }
 func Of(a About, in Input) KeySet {
 	k := KeySet{
 		About: a, Name: keystore.Name(plain(string(in.Name))), Issuers: []string{}, Keys: []Key{},
-		Unread: plain(in.Unread), History: plain(in.History), Served: in.Served, State: stateOf(in), LooksKnown: in.Observed != nil,
+		Unread: plain(in.Unread), Served: in.Served, State: stateOf(in), LooksKnown: in.Observed != nil,
 	}
 	if in.Rejected != nil {
 		k.Unread = "" // that is why, and it says so

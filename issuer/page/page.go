@@ -77,13 +77,12 @@ type Row struct {
 	Unread     string                 `json:"unread,omitempty"` // why the stored version cannot be read
 	Next       *Next                  `json:"next,omitempty"`
 	Rejected   *Rejected              `json:"rejected,omitempty"`
-	History    string                 `json:"history,omitempty"` // what is wrong with it
 	Changed    time.Time              `json:"changed,omitzero"`
 }
 
 // Row returns the line about a key set.
 func (k KeySet) Row() Row {
-	r := Row{Name: k.Name, Issuers: k.Issuers, State: k.State, Generation: k.Generation, Counts: k.Counts, Next: k.Next, Rejected: k.Rejected, Unread: k.Unread, History: k.History}
+	r := Row{Name: k.Name, Issuers: k.Issuers, State: k.State, Generation: k.Generation, Counts: k.Counts, Next: k.Next, Rejected: k.Rejected, Unread: k.Unread}
 	if k.Served != nil {
 		r.Served = &Served{Generation: k.Served.Generation, Withdrawn: k.Served.Withdrawn}
 	}
@@ -94,7 +93,7 @@ func (k KeySet) Row() Row {
 }
 
 // NeedsAttention reports whether somebody has to look at it.
-func (r Row) NeedsAttention() bool { return r.Rejected != nil || r.History != "" }
+func (r Row) NeedsAttention() bool { return r.Rejected != nil }
 
 // Known reports whether it is known which keys are stored.
 func (r Row) Known() bool { return r.Counts != nil }
@@ -143,10 +142,9 @@ func Runbook(r keystore.Reason) string {
 	return runbooks + "keypostkeysetsrejected"
 }
 
-// Runbooks for trouble of the whole, and for what is wrong with a history.
+// Runbooks for trouble of the whole.
 const (
 	RunbookReady       = runbooks + "keypostreplicadown"
-	RunbookHistory     = runbooks + "keyposthistorybroken"
 	RunbookReading     = runbooks + "keypostreadfailing"
 	RunbookMirror      = runbooks + "keypostmirrorstale"
 	RunbookCertificate = runbooks + "keypostcertificateexpiring"

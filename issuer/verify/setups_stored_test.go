@@ -3,7 +3,6 @@ package verify
 import (
 	"context"
 	"crypto/tls"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -176,21 +175,6 @@ func storeSetups() []setup {
 	given := func(err error) func(*testing.T, *world) {
 		return func(_ *testing.T, w *world) { w.storeErr = err }
 	}
-	edited := func(edit func(line map[string]any)) func(*testing.T, *world) { // the last line of a whole history
-		return func(t *testing.T, w *world) {
-			st := storetest.NewMemStore(t)
-			check(t, keystore.Create(t.Context(), st.Store, w.stored.LinkedTo(keystore.KeySet{})))
-			changed, err := keystore.Update(t.Context(), st.Store, "prod-a", func(s keystore.KeySet) (keystore.KeySet, error) { return s.SetPolicy(ago(fresh), s.Policy()) })
-			check(t, err)
-			var doc map[string]any
-			check(t, json.Unmarshal(mustJSON(t, changed), &doc))
-			lines := doc["spec"].(map[string]any)["history"].([]any) //nolint:forcetypeassert // the test made it
-			last := lines[len(lines)-1].(map[string]any)             //nolint:forcetypeassert // the test made it
-			edit(last)
-			w.stored, err = keystore.Parse("prod-a", mustJSON(t, doc))
-			check(t, err)
-		}
-	}
 	return []setup{
 		{"the key set was withdrawn", "store-withdrawn", "", func(t *testing.T, w *world) {
 			w.store(t, func(s keystore.KeySet) (keystore.KeySet, error) { return s.Withdraw(ago(fresh)) })
@@ -202,10 +186,6 @@ func storeSetups() []setup {
 		}, func(t *testing.T, w *world) { w.stored = newSet(t, w.signer) }},
 		{"the store cannot be read", "store-unread", "", given(errors.New("access denied")), given(nil)},
 		{"the store does not have the issuer", "store-unknown", finding.Warn, given(ErrNotStored), given(nil)},
-		{"a line of history that somebody has edited", "history-broken", finding.Warn, edited(func(line map[string]any) { line["what"] = "nothing happened" }),
-			func(t *testing.T, w *world) { w.stored = newSet(t, w.signer) }},
-		{"a line of history without the digest of the generation before", "history-broken", finding.Warn, edited(func(line map[string]any) { delete(line, "previous") }),
-			func(t *testing.T, w *world) { w.stored = newSet(t, w.signer) }},
 		{"no store was given", "store-none", finding.Warn, func(_ *testing.T, w *world) { w.options.Stored = nil },
 			func(_ *testing.T, w *world) { w.options.Stored = w.readStored }},
 	}

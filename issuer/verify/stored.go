@@ -10,7 +10,6 @@ import (
 	"github.com/keypost/keypost/issuer/verify/difference"
 	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/keystore"
-	"github.com/keypost/keypost/keystore/audit"
 )
 
 // ErrNotStored means that a store has no key set with the issuer URL: there is nothing to compare with.
@@ -46,16 +45,6 @@ func (v *visitor) readStore(ctx context.Context) *keystore.KeySet {
 		return &set
 	}
 	return nil
-}
-
-// checkHistory warns of a key set whose lines of history do not fit each other or its content. Its keys may be right all the same.
-func (v *visitor) checkHistory(stored *keystore.KeySet) {
-	if stored == nil {
-		return
-	}
-	if c := audit.ChainOf(*stored); c.State == audit.Broken {
-		v.Warn("history-broken", "the history of key set %q is not whole: %s", stored.Name(), audit.Messages(c.Findings))
-	}
 }
 
 // checkStored compares what one address publishes with what the store says should be, key by key and by their

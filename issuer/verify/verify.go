@@ -94,7 +94,6 @@ func Examine(ctx context.Context, o Options) Examination {
 // their copies have them. It returns those keys, nil if they cannot be read.
 func (v *visitor) checkUnread(ctx context.Context) []keystore.VerificationKey {
 	stored := v.readStore(ctx)
-	v.checkHistory(stored)
 	v.checkActive(stored)
 	if stored == nil {
 		return nil
@@ -146,7 +145,6 @@ func (v *visitor) visits(ctx context.Context) []*visit {
 		return nil
 	}
 	stored := v.readStore(ctx) // after the answers: a key added in between is no stranger's
-	v.checkHistory(stored)
 	v.checkActive(stored)
 	v.checkPublic(looks, stored)
 	all := slices.Concat(looks, origins)

@@ -68,7 +68,6 @@ func Add(ctx context.Context, st *keystore.Store, spec keystore.Spec, o AddOptio
 	} else {
 		spec.Gone = claims.gone(spec.Keys)
 		if added.KeySet, err = keystore.New(o.Change, spec); err == nil {
-			added.KeySet = added.KeySet.LinkedTo(keystore.KeySet{})
 			err = keystore.Create(ctx, st, added.KeySet)
 		}
 	}

@@ -53,5 +53,5 @@ func Restore(c keystore.Change, good keystore.KeySet, doc []byte) (keystore.KeyS
 	if err != nil {
 		return good, err
 	}
-	return next.Settled().LinkedTo(good), nil
+	return next.Settled(), nil
 }

@@ -70,13 +70,6 @@ func TestProgramsAgree(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dev, "keysets/broken.yaml"), []byte("junk"), 0o600); err != nil { // a rejected one is named
 		t.Fatal(err)
 	}
-	changeByHand(t, filepath.Join(dev, "keysets/demo.yaml"))      // and one whose history is not whole
-	server.Await(t, "a history that is not whole", func() error { // before the mirror's next pass puts the key set back
-		if !strings.Contains(metrics(admins[0]), "\nkeypost_key_set_history_broken{key_set=\"demo\"} 1\n") {
-			return fmt.Errorf("it is whole")
-		}
-		return nil
-	})
 	watch := start("keypost", "watch", "--store", store, "--ca-file", ca, "--listen", admins[2], "--every", "5s")
 	watch.Await(t, "a look", func() error {
 		if !regexp.MustCompile(`keypost_watch_slowest_answer_seconds\{`).MatchString(metrics(admins[2])) {
@@ -98,22 +91,6 @@ func TestProgramsAgree(t *testing.T) {
 	for i, p := range []*process.Process{server, mirror, watch} {
 		p.Stop(process.Patience)
 		checkLog(t, p.Output.Lines(), messagesOf(t, loggers[i].dirs))
-	}
-}
-
-// changeByHand gives a stored key set the next generation, and no line of history.
-func changeByHand(t *testing.T, file string) {
-	t.Helper()
-	was, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	now := strings.Replace(string(was), "\n  generation: 3\n", "\n  generation: 4\n", 1)
-	if now == string(was) {
-		t.Fatalf("it has another generation:\n%s", was)
-	}
-	if err := os.WriteFile(file, []byte(now), 0o600); err != nil {
-		t.Fatal(err)
 	}
 }
 

@@ -128,12 +128,6 @@
   expr: time() - max by (namespace, key_set) (keypost_key_set_keys_changed_timestamp_seconds{ {{- $of }}}) < 900
   summary: Published keys have changed
   description: "{{`Keys of {{ $labels.key_set }}, or their states, changed {{ $value | humanizeDuration }} ago. A change that nobody planned is to be looked at.`}}"
-- alert: KeypostHistoryBroken
-  severity: info
-  for: 0m
-  expr: max by (namespace, key_set) (keypost_key_set_history_broken{ {{- $of }}}) > 0
-  summary: The history of a key set is not whole
-  description: "{{`The history of {{ $labels.key_set }} does not fit its content, or the version that was served before: somebody may have changed it without keypost. It is served all the same.`}}"
 {{- end }}
 - alert: KeypostUnavailable
   severity: critical

@@ -306,9 +306,6 @@ func servingCauses() []Cause {
 func comparisonCauses() []Cause {
 	const stand = "somebody who answers in your place would pass: compare with keypost verify NAME --store STORE"
 	return []Cause{
-		{"history-broken", "history", "the history of the key set is not whole", nil, "somebody may have changed it without keypost: by hand, by a merge, or by a restored backup",
-			"see at which generation (keypost audit NAME), and compare the key set with what the store itself keeps: git log, versions of the bucket, the audit log of the API server; a key that nobody knows is to be revoked." +
-				" The warning stays as long as the lines do, for 50 changes"},
 		{"store-withdrawn", "stored-keys", "the key set was withdrawn", nil, "the comparison could not be made", "look for the key set that is in use: keypost issuer list"},
 		{"store-other-url", "stored-keys", "the key set has other issuer URLs", nil, "the comparison could not be made", "look at its URLs: keypost issuer show NAME"},
 		{"store-unread", "stored-keys", "the store cannot be read", nil, "the comparison could not be made", "repair the store, and look again"},

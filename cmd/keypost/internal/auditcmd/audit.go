@@ -4,9 +4,6 @@ package auditcmd
 import (
 	"cmp"
 	"context"
-	"errors"
-	"strconv"
-	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -15,29 +12,24 @@ import (
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/cmd/keypost/internal/view"
 	"github.com/keypost/keypost/keystore/audit"
-	"github.com/keypost/keypost/keystore/history"
 )
 
 type auditOptions struct {
 	*cli.Factory
-	at, from string
+	at string
 }
 
 // NewCmdAudit returns audit.
 func NewCmdAudit(f *cli.Factory) *cobra.Command {
 	o := &auditOptions{Factory: f}
-	cmd := f.Command("audit ISSUER", "Show which keys were trusted when, and whether history is whole", cli.Exactly(1), o.run)
+	cmd := f.Command("audit ISSUER", "Show which keys were trusted at a time, and who changed what until then", cli.Exactly(1), o.run)
 	cmd.Long = "Show which keys relying parties trusted at a time: those that the key set listed then, by its own dates and by those\n" +
 		"of its gone keys, and those that had just left and that caches may still have held. -o json has the public keys too,\n" +
-		"while the key set has them; a key that is gone has left its fingerprint.\n\n" +
-		"Each generation names the one before by a digest of its content and its line of history. An edit by hand, a line that\n" +
-		"was changed, dropped or put in, or a version that was made from another one breaks that chain, and the exit code is 1.\n" +
-		"Where nothing shows whether it is whole (no digests, as before keypost recorded them; members that only a newer\n" +
-		"keypost knows), the answer says so, and the exit code is 0. It is no proof: whoever may write the store can write other dates, and a chain that fits them. What the store itself logs of\n" +
-		"its writers is the record. A digest that was kept elsewhere (keypostd logs one with each publication) shows with\n" +
-		"--descends-from whether this key set is a later version of that one."
+		"while the key set has them; a key that is gone has left its fingerprint. Below them: the changes until that time, of the\n" +
+		"latest 50.\n\n" +
+		"This is what the key set says. Anyone who may write the store can write other dates and other names: what the store\n" +
+		"itself logs of its writers is the record."
 	cmd.Flags().StringVar(&o.at, "at", "", "the `TIME`, as 2026-03-01T12:00:00Z or 2026-03-01 (then 00:00 UTC); default: now")
-	cmd.Flags().StringVar(&o.from, "descends-from", "", "`GENERATION:DIGEST` of an earlier version, which this one has to descend from")
 	return cmd
 }
 
@@ -46,25 +38,12 @@ func (o *auditOptions) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	head, err := headOf(o.from)
-	if err != nil {
-		return err
-	}
 	s, err := o.Find(ctx, args[0])
 	if err != nil {
 		return err
 	}
 	r := audit.Of(s, at)
-	if head != (history.Head{}) {
-		r.Expect(s, head)
-	}
-	if err := o.Print(r, func(w *tabwriter.Writer) { o.table(w, r) }); err != nil {
-		return err
-	}
-	if r.Chain.State == audit.Broken {
-		return cli.WithHint(errors.New("the history of the key set is not whole"), "compare it with what the store itself keeps: git log, versions of the bucket, the audit log of the API server")
-	}
-	return nil
+	return o.Print(r, func(w *tabwriter.Writer) { o.table(w, r) })
 }
 
 // timeOf reads --at.
@@ -83,20 +62,6 @@ func timeOf(typed string, now time.Time) (time.Time, error) {
 		return at, cli.Usagef("--at %s has not come yet", typed)
 	}
 	return at, nil
-}
-
-// headOf reads --descends-from.
-func headOf(typed string) (h history.Head, err error) {
-	if typed == "" {
-		return h, nil
-	}
-	generation, digest, _ := strings.Cut(typed, ":")
-	h.Generation, err = strconv.ParseInt(generation, 10, 64)
-	h.Digest = history.Digest(digest)
-	if err != nil || h.Generation < 1 || digest == "" {
-		return h, cli.Usagef("--descends-from %s is no GENERATION:DIGEST, as keypost audit and the log of keypostd have them", typed)
-	}
-	return h, nil
 }
 
 func (o *auditOptions) table(w *tabwriter.Writer, r audit.Report) {
@@ -126,16 +91,13 @@ func (o *auditOptions) table(w *tabwriter.Writer, r audit.Report) {
 		cli.Row(w, k.Kid, cmp.Or(string(k.Fingerprint), "unknown"), state, from, until)
 	}
 	switch {
-	case r.TooEarly() && !r.MadeAt.IsZero():
-		cli.Row(w, "none: the key set did not exist yet; it was made at "+cli.Stamp(r.MadeAt))
 	case r.TooEarly():
 		cli.Row(w, "none: the key set has nothing from then; its oldest date is "+cli.Stamp(r.OldestAt))
 	case len(r.Keys) == 0:
 		cli.Row(w, "none")
-	case r.Chain.State != audit.Whole:
-		cli.Row(w)
-		cli.Row(w, "The states are by the dates of the keys, which nothing shows to be as they were written: no line of history counts.")
 	}
-	cli.Row(w)
-	view.ChainRows(w, r.Generation, r.Chain)
+	if len(r.Changes) > 0 {
+		cli.Row(w)
+		view.HistoryRows(w, r.Changes)
+	}
 }

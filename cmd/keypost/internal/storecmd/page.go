@@ -18,7 +18,6 @@ import (
 	"github.com/keypost/keypost/issuer/export"
 	"github.com/keypost/keypost/issuer/page"
 	"github.com/keypost/keypost/keystore"
-	"github.com/keypost/keypost/keystore/audit"
 	"github.com/keypost/keypost/keystore/catalog"
 	"github.com/keypost/keypost/keystore/lastgood"
 	"github.com/keypost/keypost/keystore/observation"
@@ -134,7 +133,7 @@ func servedBy(report *issuer.Report) map[keystore.Name]page.Input {
 	}
 	all := map[keystore.Name]page.Input{}
 	for _, s := range report.Issuers {
-		in := page.Input{Name: s.Name, History: s.History, Served: &page.Served{Generation: s.Generation, Digest: s.Digest, Withdrawn: s.Generation > 0 && !s.Served, Issuers: s.Issuers}}
+		in := page.Input{Name: s.Name, Served: &page.Served{Generation: s.Generation, Digest: s.Digest, Withdrawn: s.Generation > 0 && !s.Served, Issuers: s.Issuers}}
 		if s.Rejected != "" {
 			in.Rejected = &page.Rejected{Reason: s.Rejected, Message: s.Message}
 		}
@@ -170,7 +169,7 @@ func (s sheaf) inputs(c catalog.Contents) (all []page.Input) {
 		delete(left, in.Name)
 		switch {
 		case known:
-			in.Served, in.Rejected, in.History = said.Served, said.Rejected, said.History
+			in.Served, in.Rejected = said.Served, said.Rejected
 		case s.served != nil:
 			in.Served = &page.Served{}
 		}
@@ -180,7 +179,7 @@ func (s sheaf) inputs(c catalog.Contents) (all []page.Input) {
 		all = append(all, in)
 	}
 	for _, set := range c.Sets {
-		in := page.Input{Name: set.Name(), Set: &set, History: audit.Messages(audit.ChainOf(set).Findings)}
+		in := page.Input{Name: set.Name(), Set: &set}
 		if s.records != nil {
 			in.Looks, in.Observed = looksOf(set, s.records[set.Name()])
 			for _, d := range s.damaged {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/keystore"
-	"github.com/keypost/keypost/keystore/audit"
 	"github.com/keypost/keypost/keystore/observation"
 )
 
@@ -22,7 +21,6 @@ type KeySet struct {
 	Gone        []keystore.Gone  `json:"gone,omitempty"`
 	Policy      keystore.Policy  `json:"policy"`
 	History     []keystore.Event `json:"history,omitempty"`
-	Chain       audit.Chain      `json:"chain"`
 	WithdrawnAt time.Time        `json:"withdrawnAt,omitzero"`
 	Dev         bool             `json:"dev,omitempty"`
 
@@ -50,7 +48,7 @@ func (k Key) StateText() string { return k.text }
 func Of(s keystore.KeySet, now time.Time) KeySet {
 	v := KeySet{
 		Name: s.Name(), Generation: s.Generation(), Issuers: URLs(s), Keys: []Key{}, Policy: s.Policy(), Gone: s.Gone(),
-		History: s.History(), Chain: audit.ChainOf(s), WithdrawnAt: s.WithdrawnAt(), Dev: s.Dev(),
+		History: s.History(), WithdrawnAt: s.WithdrawnAt(), Dev: s.Dev(),
 	}
 	for _, k := range s.Keys() {
 		until, _ := s.TrustedUntil(k, now)
@@ -122,8 +120,13 @@ func (v KeySet) Table(w *tabwriter.Writer) {
 		cli.Row(w, g.ID, g.Why, cli.Stamp(g.At))
 	}
 	cli.Row(w)
+	HistoryRows(w, v.History)
+}
+
+// HistoryRows prints changes: who made them, what they were, and why.
+func HistoryRows(w *tabwriter.Writer, changes []keystore.Event) {
 	cli.Row(w, "HISTORY", "BY", "WHAT", "WHY")
-	for _, e := range v.History {
+	for _, e := range changes {
 		why := e.Why
 		if e.Forced {
 			why += " (forced)"
@@ -134,8 +137,6 @@ func (v KeySet) Table(w *tabwriter.Writer) {
 			cli.Row(w, "", "", "  "+move, "")
 		}
 	}
-	cli.Row(w)
-	ChainRows(w, v.Generation, v.Chain)
 }
 
 // CopyRows prints the copies that relying parties hold, a row each.
@@ -146,31 +147,5 @@ func CopyRows(w *tabwriter.Writer, copies []observation.Copy) {
 			line = fmt.Sprintf("%s has the published keys (read back at %s by %s)", c.Upload, cli.Stamp(c.ReadAt), cmp.Or(c.By, "somebody unnamed"))
 		}
 		cli.Row(w, "copy:", line)
-	}
-}
-
-// ChainRows prints what is known of the chain of digests in a key set of that generation. Only a chain that was checked from its
-// first digest to the last is called whole.
-func ChainRows(w *tabwriter.Writer, generation int64, c audit.Chain) {
-	span := ""
-	if c.Since != 0 {
-		span = fmt.Sprintf(" from generation %d (%s) to %d", c.Since, cli.Stamp(c.SinceAt), generation)
-	}
-	if c.Digest != "" {
-		span += ":" + string(c.Digest)
-	}
-	switch c.State {
-	case audit.Unrecorded:
-		cli.Row(w, "history:", "no digests are recorded, so nothing shows that it is as it was written: from before keypost recorded them, or by hand; the next change begins with them")
-	case audit.Unshown:
-		cli.Row(w, "history:", "not shown: members that this keypost does not know ("+c.Unknown[0]+") are part of what was digested; ask the version of keypost that wrote them")
-	default:
-		cli.Row(w, "history:", string(c.State)+span)
-	}
-	if c.Since != 0 && c.Earlier > 0 {
-		cli.Row(w, "earlier:", fmt.Sprintf("lines without digests (%d), from before generation %d: nothing shows who wrote them", c.Earlier, c.Since))
-	}
-	for _, f := range c.Findings {
-		cli.Row(w, string(f.Kind)+":", f.Message)
 	}
 }
