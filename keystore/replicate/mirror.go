@@ -25,7 +25,7 @@ type MirrorConfig struct {
 	Admit       func(keystore.KeySet) *lastgood.Rejection // refuses key sets that the reader of To would refuse by its configuration
 	Permitted   func(keystore.Name, lastgood.Route) bool  // by the same configuration: see lastgood.Judge; nil = every one is
 	OnPass      func(MirrorStatus) error                  // called after every complete pass
-	OnCopy      func() error                              // called when Checkpoints may have changed; may be nil. OnPass reports what it could not do
+	OnCopy      func() error                              // called at the end of every pass, complete or not: Checkpoints may have changed; may be nil
 	Earlier     Heartbeat                                 // of an earlier run; the zero Heartbeat if there was none
 	AllowEmpty  bool                                      // From may be empty: there is no issuer yet
 	Checkpoints map[keystore.Name]Checkpoint              // of an earlier run on the same From
@@ -34,13 +34,11 @@ type MirrorConfig struct {
 }
 
 // Mirror keeps a copy of a store, byte for byte and by the rules of [Copy]: it writes none that a reader must reject, and
-// removes none. So the copy is always the last good state, whatever happens to the source.
+// removes none. So the copy is always the last good state, whatever happens to the source. One goroutine reads and copies. The
+// methods that tell of the state are safe for concurrent use.
 type Mirror struct {
 	c  MirrorConfig
 	to *destination
-
-	readings readings
-	work     chan struct{} // holds one while somebody reads or writes To; filled before mu is locked
 
 	mu       sync.Mutex // guards what follows; held while neither store is at work
 	sources  map[keystore.Name]*source
@@ -101,9 +99,8 @@ type trouble struct {
 
 // NewMirror returns a Mirror that has not looked at anything yet.
 func NewMirror(c MirrorConfig) *Mirror {
-	m := &Mirror{c: c, to: newDestination(c.To), sources: map[keystore.Name]*source{}, began: time.Now(), work: make(chan struct{}, 1), complete: c.Earlier.Complete}
+	m := &Mirror{c: c, to: newDestination(c.To), sources: map[keystore.Name]*source{}, began: time.Now(), complete: c.Earlier.Complete}
 	m.to.repairs = true
-	m.readings = readings{from: c.From, admit: c.Admit, late: m.copyLate, under: map[keystore.Name]*reading{}, slow: map[keystore.Name]bool{}}
 	for n, checkpoint := range c.Checkpoints {
 		if rev, digest, ok := checkpoint.parse(); ok {
 			m.sources[n] = &source{revision: rev, digest: digest}
@@ -114,18 +111,8 @@ func NewMirror(c MirrorConfig) *Mirror {
 	return m
 }
 
-// begin waits until nobody else reads or writes To. Another one may begin after end.
-func (m *Mirror) begin() { m.work <- struct{}{} }
-func (m *Mirror) end()   { <-m.work }
-
 // ReadCopy reads what To holds, as every pass does first.
 func (m *Mirror) ReadCopy(ctx context.Context) error {
-	m.begin()
-	defer m.end()
-	return m.readCopy(ctx)
-}
-
-func (m *Mirror) readCopy(ctx context.Context) error {
 	if err := m.to.read(ctx); err != nil {
 		return fmt.Errorf("read the copy: %w", err)
 	}
@@ -146,13 +133,9 @@ func (m *Mirror) Run(ctx context.Context) {
 			_ = m.Pass(ctx) // logged
 			return
 		}
-		m.begin()
-		defer m.end()
 		_ = m.copy(ctx, some) // logged
 		m.noteReady(time.Now())
 	})
-	m.begin() // a late reading may be at work
-	defer m.end()
 }
 
 // behind reports whether a complete pass is needed. Before the first one, of two key sets with one issuer URL the one that
@@ -167,10 +150,8 @@ func (m *Mirror) behind() bool {
 const listTimeout = time.Minute
 
 // Pass copies everything once. It returns nil if the listing was complete, every listed key set was read, and each is in To
-// now or was rejected. A key set that takes long to be read is copied when it was read, also after Pass has returned.
+// now or was rejected.
 func (m *Mirror) Pass(ctx context.Context) error {
-	m.begin()
-	defer m.end()
 	err := m.pass(ctx)
 	m.mu.Lock()
 	m.tried = true
@@ -183,7 +164,7 @@ func (m *Mirror) pass(ctx context.Context) error {
 	began := time.Now()
 	limited, cancel := context.WithTimeout(ctx, 2*listTimeout)
 	defer cancel()
-	if err := m.readCopy(limited); err != nil {
+	if err := m.ReadCopy(limited); err != nil {
 		return m.noteTrouble(ctx, &m.writing, err)
 	}
 	listed, err := m.c.From.List(limited)
@@ -191,7 +172,13 @@ func (m *Mirror) pass(ctx context.Context) error {
 		return m.noteTrouble(ctx, &m.reading, err)
 	}
 	m.noteAllMissing(listed)
-	if err := m.copy(ctx, m.changed(listed)); err != nil {
+	err = m.copy(ctx, m.changed(listed))
+	if m.c.OnCopy != nil && ctx.Err() == nil {
+		if marks := m.c.OnCopy(); marks != nil {
+			err = errors.Join(err, m.noteTrouble(ctx, &m.writing, marks))
+		}
+	}
+	if err != nil {
 		return err
 	}
 	m.noteComplete(began, len(listed))
@@ -219,38 +206,11 @@ func (m *Mirror) changed(listed map[keystore.Name]keystore.Revision) []keystore.
 	return changed
 }
 
-// copy reads key sets and writes those that may be written. What takes long to be read is copied later.
+// copy reads key sets and writes those that may be written.
 func (m *Mirror) copy(ctx context.Context, some []keystore.Name) error {
-	documents, err := m.readings.load(ctx, some)
+	documents, err := loadAll(ctx, m.c.From, some, m.c.Admit)
 	if err != nil {
 		return err
-	}
-	known := map[keystore.Name]bool{}
-	for _, d := range documents {
-		known[d.name] = true
-	}
-	var waiting []error // they stay as they were judged, so that nothing is logged at every pass
-	for _, n := range some {
-		if !known[n] {
-			waiting = append(waiting, fmt.Errorf("read key set %q: %w", n, errSlow))
-		}
-	}
-	return errors.Join(m.take(ctx, documents), m.troubleWithSome(ctx, &m.reading, waiting))
-}
-
-// copyLate copies a key set whose reading took long.
-func (m *Mirror) copyLate(ctx context.Context, d document) {
-	m.begin()
-	defer m.end()
-	_ = m.take(ctx, []document{d}) // logged
-	m.noteReady(time.Now())
-}
-
-// take writes the documents that may be written.
-func (m *Mirror) take(ctx context.Context, documents []document) error {
-	var some []keystore.Name
-	for _, d := range documents {
-		some = append(some, d.name)
 	}
 	all := m.to.candidates(documents)
 	if err := m.to.transfer(ctx, all, m.judge(some)); err != nil {
@@ -265,9 +225,6 @@ func (m *Mirror) take(ctx context.Context, documents []document) error {
 		case c.Rejected.Is(lastgood.ReasonUnreadable):
 			unread = append(unread, fmt.Errorf("read key set %q: %w", c.Name, c.document.err))
 		}
-	}
-	if m.c.OnCopy != nil && len(all) > 0 { // now: the document may be broken before the next pass is complete
-		_ = m.c.OnCopy()
 	}
 	return errors.Join(m.troubleWithSome(ctx, &m.reading, unread), m.troubleWithSome(ctx, &m.writing, unwritten))
 }

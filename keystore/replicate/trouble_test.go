@@ -238,3 +238,28 @@ func TestCheckpointsThatCouldNotBeWrittenAreWrittenNext(t *testing.T) {
 		t.Errorf("checkpoints %v", got)
 	}
 }
+
+// The marks are written once a pass, also of one in which some key set cannot be read, and not being able to is trouble.
+func TestMarksAreWrittenOnceAPass(t *testing.T) {
+	m := newMirrored(t)
+	m.from.Set("broken", []byte("junk"))
+	m.from.Inject(func(_ context.Context, op storetest.Op) (bool, error) {
+		if op.Name == "broken" {
+			return false, errors.New("permission denied")
+		}
+		return true, nil
+	})
+	m.config.Permitted = ownPath
+	writes, trouble := 0, error(nil)
+	m.config.OnCopy = func() error { writes++; return trouble }
+	m.Mirror = replicate.NewMirror(m.config)
+	_ = m.Pass(t.Context())
+	if writes != 1 || len(m.Checkpoints()) != 2 {
+		t.Errorf("%d writes of %v", writes, m.Checkpoints())
+	}
+	trouble = errors.New("no space left on device")
+	if err := m.Pass(t.Context()); !errors.Is(err, trouble) {
+		t.Errorf("Pass = %v", err)
+	}
+	m.wantLogged("the copy cannot be written", 1)
+}
