@@ -86,10 +86,10 @@ func (d *daemon) serveChallenges(ctx context.Context, up func()) error {
 	return listen.Serve(ctx, d.challengeListener(certificates, up))
 }
 
-// challengeListener is the second of the process: where what there is one of, such as memory, is shared out, the first decides.
+// challengeListener is what the CA asks over plain HTTP.
 func (d *daemon) challengeListener(certificates *listen.ACME, up func()) listen.Config {
 	return listen.Config{
-		Address: d.c.Listen.TLS.ACME.HTTPAddress, Handler: certificates.Challenges(), MaxConnections: listen.MaxChallengers, Second: true,
+		Address: d.c.Listen.TLS.ACME.HTTPAddress, Handler: certificates.Challenges(), MaxConnections: listen.MaxChallengers,
 		DrainTimeout: time.Second, Log: d.log.Named("challenges"),
 		Listening: func(a net.Addr) {
 			d.log.Info("challenge listener is up", zap.Stringer("address", a))

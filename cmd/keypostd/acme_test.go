@@ -82,7 +82,7 @@ listen: {tls: {mode: acme, acme: {acceptTerms: true, cache: %q, httpAddress: %q}
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c := d.challengeListener(d.certificates.(*listen.ACME), func() {}); !c.Second || c.MaxConnections != listen.MaxChallengers { //nolint:forcetypeassert // mode acme
+	if c := d.challengeListener(d.certificates.(*listen.ACME), func() {}); c.MaxConnections != listen.MaxChallengers { //nolint:forcetypeassert // mode acme
 		t.Errorf("it takes the place of the public listener: %+v", c)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

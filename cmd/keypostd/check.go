@@ -20,6 +20,9 @@ import (
 // maxReason bounds what is printed of a reason, in characters. It may quote the name of a file that somebody else chose.
 const maxReason = 1000
 
+// noHTTP2 is the warning for a setting of earlier versions.
+const noHTTP2 = "listen.http2 has no effect: keypostd serves HTTP/1.1 only; remove it, because the next version refuses it"
+
 // check prints the configuration with its defaults and how much would be served, and returns an error for each key set
 // in the directory that would not be. It reads the directory as a fresh process would and asks nobody else.
 func (d *daemon) check(ctx context.Context, stdout io.Writer) error {
@@ -31,6 +34,9 @@ func (d *daemon) check(ctx context.Context, stdout io.Writer) error {
 	if err != nil {
 		errs = append(errs, err)
 	}
+	if d.c.Listen.HTTP2 != nil {
+		warnings = append(warnings, noHTTP2)
+	}
 	more, err := d.checkShield(time.Now())
 	if err != nil {
 		errs = append(errs, err)
@@ -40,6 +46,9 @@ func (d *daemon) check(ctx context.Context, stdout io.Writer) error {
 		if _, err := fmt.Fprintf(stdout, "# warning: %s\n", w); err != nil {
 			return err
 		}
+	}
+	if _, err := fmt.Fprintf(stdout, "# %s\n", listen.Bounds(d.c.Listen.MaxConnections)); err != nil {
+		return err
 	}
 	c := d.publishing
 	c.Log = zap.NewNop() // its warnings are returned as errors

@@ -69,10 +69,10 @@ type listenConfig struct {
 	Address        string            `json:"address"` // host:port; default ":8443"
 	TLS            tlsConfig         `json:"tls"`     // where the certificate comes from
 	Shield         *shieldConfig     `json:"shield,omitempty"`
-	HTTP2          bool              `json:"http2"`          // default true; with false, HTTP/1.1 alone, which is all that relying parties need
-	MaxConnections int               `json:"maxConnections"` // open at once; default 0: as many as the memory and open files allow. Beyond it idle ones make room.
-	DrainDelay     keystore.Duration `json:"drainDelay"`     // after SIGTERM: how long new connections are still accepted; default 10s, 0s for none
-	DrainTimeout   keystore.Duration `json:"drainTimeout"`   // then: how long requests in flight may take; default 20s
+	HTTP2          *bool             `json:"http2,omitempty"` // has no effect: keypostd serves HTTP/1.1 only. This version warns of the setting, the next one refuses it.
+	MaxConnections int               `json:"maxConnections"`  // open at once; default 0: as many as the memory and open files allow. Beyond it idle ones make room.
+	DrainDelay     keystore.Duration `json:"drainDelay"`      // after SIGTERM: how long new connections are still accepted; default 10s, 0s for none
+	DrainTimeout   keystore.Duration `json:"drainTimeout"`    // then: how long requests in flight may take; default 20s
 }
 
 // shieldConfig lets only requests through that a CDN has made: by a header whose value it adds, by its client certificate, or
@@ -192,7 +192,7 @@ func defaultConfig() config {
 	d := keystore.DefaultCache()
 	return config{
 		Listen: listenConfig{
-			Address: ":8443", TLS: tlsConfig{Mode: tlsFiles}, HTTP2: true,
+			Address: ":8443", TLS: tlsConfig{Mode: tlsFiles},
 			DrainDelay: *keystore.DurationPtr(10 * time.Second), DrainTimeout: *keystore.DurationPtr(20 * time.Second),
 		},
 		Admin:  adminConfig{Address: "127.0.0.1:9090"},

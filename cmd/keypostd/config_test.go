@@ -29,7 +29,7 @@ func TestDefaults(t *testing.T) {
 		IssuerURLs: []string{"https://oidc.example.com/{name}"},
 		Listen: listenConfig{
 			Address: ":8443", TLS: tlsConfig{Mode: "files", Files: []pairConfig{{Cert: "tls.crt", Key: "tls.key"}}},
-			HTTP2: true, DrainDelay: keystore.Duration(10 * time.Second), DrainTimeout: keystore.Duration(20 * time.Second),
+			DrainDelay: keystore.Duration(10 * time.Second), DrainTimeout: keystore.Duration(20 * time.Second),
 		},
 		Admin:  adminConfig{Address: "127.0.0.1:9090"},
 		Policy: cacheConfig{keystore.DurationPtr(5 * time.Minute), keystore.DurationPtr(5 * time.Minute), keystore.DurationPtr(24 * time.Hour)},

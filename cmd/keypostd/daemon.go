@@ -183,6 +183,12 @@ func (d *daemon) logLimits(memory int64, noLimit error) {
 	d.log.Info("limits", zap.Int64("memory", memory), zap.Int("connections", d.c.Listen.MaxConnections))
 }
 
+func (d *daemon) warnOfHTTP2() {
+	if d.c.Listen.HTTP2 != nil {
+		d.log.Warn(noHTTP2)
+	}
+}
+
 // warnOfShield logs the secrets that are none to whoever has a login here, and the CAs that have expired. A start goes on without any
 // other: its clock may be wrong, and become right.
 func (d *daemon) warnOfShield() {
@@ -212,8 +218,8 @@ func (d *daemon) public() listen.Config {
 	}
 	return listen.Config{
 		Address: d.c.Listen.Address, Handler: handler, Certificates: d.certificates, Shield: d.shield,
-		MaxConnections: d.c.Listen.MaxConnections, NoHTTP2: !d.c.Listen.HTTP2,
-		DrainDelay: time.Duration(d.c.Listen.DrainDelay), DrainTimeout: time.Duration(d.c.Listen.DrainTimeout),
+		MaxConnections: d.c.Listen.MaxConnections,
+		DrainDelay:     time.Duration(d.c.Listen.DrainDelay), DrainTimeout: time.Duration(d.c.Listen.DrainTimeout),
 		Log: d.log.Named("listen"), Metrics: d.metrics,
 		Listening: func(a net.Addr) {
 			d.log.Info("serving", zap.Stringer("address", a), zap.Bool("tls", d.certificates != nil), zap.String("version", buildVersion()))

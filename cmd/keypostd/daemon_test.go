@@ -59,11 +59,11 @@ func TestPublicListenerFollowsConfiguration(t *testing.T) {
 		return d.public()
 	}
 	c := public("")
-	if c.Address != ":8443" || c.NoHTTP2 || c.DrainDelay != 10*time.Second || c.DrainTimeout != 20*time.Second || c.Shield != nil {
+	if c.Address != ":8443" || c.DrainDelay != 10*time.Second || c.DrainTimeout != 20*time.Second || c.Shield != nil {
 		t.Errorf("the defaults: %+v", c)
 	}
 	c = public(fmt.Sprintf(`address: "127.0.0.1:1", http2: false, maxConnections: 7, drainDelay: 3s, drainTimeout: 4s, shield: {header: X-Secret, secretFiles: [%q]}`, secret))
-	if c.Address != "127.0.0.1:1" || !c.NoHTTP2 || c.MaxConnections != 7 || c.DrainDelay != 3*time.Second || c.DrainTimeout != 4*time.Second || c.Shield == nil {
+	if c.Address != "127.0.0.1:1" || c.MaxConnections != 7 || c.DrainDelay != 3*time.Second || c.DrainTimeout != 4*time.Second || c.Shield == nil {
 		t.Errorf("all set: %+v", c)
 	}
 }

@@ -21,9 +21,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/net/http2"
-	"golang.org/x/net/http2/hpack"
-
 	"github.com/keypost/keypost/internal/devca"
 	"github.com/keypost/keypost/issuer/listen"
 	"github.com/keypost/keypost/test/process"
@@ -33,19 +30,18 @@ import (
 const (
 	asHTTP1  = iota // sends them to a listener without TLS
 	asTLS           // sends them to a listener with TLS, in place of a handshake
-	asFrames        // sends them as HTTP/2 frames after a handshake, the preface and the settings; the last is completed
-	asHTTP2         // sends them after a handshake that agreed on HTTP/2, in place of the preface
+	afterTLS        // sends them after a handshake
 	fuzzKinds
 )
 
-// most is how long an input may be: a header too large fits, and an HTTP/2 client that is not read slowly.
+// most is how long an input may be: a header too large fits.
 const most = 18 << 10
 
 // FuzzConnection writes arbitrary bytes to a connection of everything that keypostd puts between a stranger and a
 // document, on loopback: what comes back is well-formed HTTP (or TLS), a document is served only to a request that names
 // its host and path exactly, nothing panics, and when the clients have gone nothing is left of them.
 //
-// The seeds in testdata are the requests of test/contract/testdata/http and sequences of frames.
+// The seeds in testdata are the requests of test/contract/testdata/http.
 func FuzzConnection(f *testing.F) {
 	e := newFuzzed(f)
 	n := 0
@@ -58,12 +54,8 @@ func FuzzConnection(f *testing.F) {
 			e.judgeHTTP1(t, data, exchange(t, dialTCP(t, e.plain), data))
 		case asTLS:
 			judgeTLS(t, exchange(t, dialTCP(t, e.tls), data))
-		case asFrames:
-			e.frames(t, data)
-		case asHTTP2:
-			if got := exchange(t, e.dialTLS(t), data); len(got) > 0 { // settings, at least, and whatever the bytes were
-				e.judgeHTTP2(t, data, got)
-			}
+		case afterTLS:
+			e.judgeHTTP1(t, data, exchange(t, e.dialTLS(t), data))
 		}
 		if text := e.log.String(); strings.Contains(text, "panic") || strings.Contains(text, "reports trouble") {
 			t.Fatalf("the log says:\n%s", text)
@@ -91,7 +83,7 @@ type fuzzed struct {
 func newFuzzed(f *testing.F) *fuzzed {
 	f.Helper()
 	e := &fuzzed{log: &process.Output{}, client: &tls.Config{
-		ServerName: "oidc.example.com", InsecureSkipVerify: true, NextProtos: []string{"h2"}, ClientSessionCache: tls.NewLRUClientSessionCache(1),
+		ServerName: "oidc.example.com", InsecureSkipVerify: true, ClientSessionCache: tls.NewLRUClientSessionCache(1),
 	}}
 	sets, root := f.TempDir(), f.TempDir()
 	need(f, os.CopyFS(sets, os.DirFS("../../test/contract/testdata/keysets")))
@@ -203,7 +195,7 @@ func (e *fuzzed) named(etag string, names func(d document) bool) (document, bool
 	return document{}, false
 }
 
-// hostOnly is what counts of a Host or :authority.
+// hostOnly is what counts of a Host.
 func hostOnly(s string) string {
 	if i := strings.LastIndexByte(s, ':'); i >= 0 {
 		s = s[:i]
@@ -340,174 +332,6 @@ func judgeTLS(t *testing.T, got []byte) {
 		}
 		rest = rest[5+int(rest[3])<<8+int(rest[4]):]
 	}
-}
-
-// ping is the last frame that the client sends.
-const ping = "the end."
-
-// frames completes the last frame of data, sends them all and a ping, and reads until that is answered or the server
-// refuses to go on.
-func (e *fuzzed) frames(t *testing.T, data []byte) {
-	t.Helper()
-	var sent bytes.Buffer
-	sent.WriteString(http2.ClientPreface)
-	fr := http2.NewFramer(&sent, nil)
-	need(t, fr.WriteSettings())
-	sent.Write(completed(data))
-	need(t, fr.WritePing(false, [8]byte([]byte(ping))))
-	c := e.dialTLS(t)
-	defer c.Close()
-	all := sent.Bytes()
-	go func() { _, _ = c.Write(all) }() // the server may have enough of it before the end
-	var got bytes.Buffer
-	answers := http2.NewFramer(nil, io.TeeReader(c, &got))
-	answers.AllowIllegalReads = true // judgeHTTP2 looks closer
-	open := len(requestsOf(all))
-	for answered := false; ; {
-		if answered { // what is asked properly is answered in no order, and some is not, for want of a window
-			need(t, c.SetReadDeadline(time.Now().Add(5*time.Millisecond)))
-		}
-		frame, err := answers.ReadFrame()
-		var slow net.Error
-		if errors.As(err, &slow) && slow.Timeout() && !answered {
-			t.Fatalf("no answer to a ping within %v", longest)
-		}
-		if err != nil {
-			break
-		}
-		switch frame := frame.(type) {
-		case *http2.PingFrame:
-			answered = answered || frame.IsAck() && string(frame.Data[:]) == ping
-		case *http2.GoAwayFrame:
-			answered = answered || frame.ErrCode != http2.ErrCodeNo
-		}
-		if h := frame.Header(); h.Type == http2.FrameRSTStream || h.Flags.Has(http2.FlagDataEndStream) && (h.Type == http2.FrameData || h.Type == http2.FrameHeaders) {
-			open--
-		}
-		if answered && open <= 0 {
-			break
-		}
-	}
-	e.judgeHTTP2(t, all, got.Bytes())
-}
-
-// completed returns data with what its last frame lacks, if that is not more than a server takes.
-func completed(data []byte) []byte {
-	for at := 0; at < len(data); {
-		if len(data)-at < 9 {
-			data = append(slices.Clone(data), make([]byte, 9-(len(data)-at))...)
-		}
-		at += 9 + int(data[at])<<16 + int(data[at+1])<<8 + int(data[at+2])
-		if lacks := at - len(data); lacks > 0 && lacks <= 16<<10 {
-			data = append(slices.Clone(data), make([]byte, lacks)...)
-		}
-	}
-	return data
-}
-
-// requestsOf returns the fields of the requests that a client has sent, by stream.
-func requestsOf(sent []byte) map[uint32]map[string]string {
-	all := map[uint32]map[string]string{}
-	fr := http2.NewFramer(nil, bytes.NewReader(bytes.TrimPrefix(sent, []byte(http2.ClientPreface))))
-	fr.AllowIllegalReads = true
-	fr.SetMaxReadFrameSize(1 << 20)
-	var fields map[string]string
-	dec := hpack.NewDecoder(4096, func(f hpack.HeaderField) {
-		if _, twice := fields[f.Name]; !twice {
-			fields[f.Name] = f.Value
-		}
-	})
-	for {
-		frame, err := fr.ReadFrame()
-		if err != nil && !errors.As(err, new(http2.StreamError)) {
-			return all
-		}
-		var block []byte
-		switch frame := frame.(type) {
-		case *http2.HeadersFrame:
-			if all[frame.StreamID] == nil { // else these are trailers
-				all[frame.StreamID] = map[string]string{}
-			}
-			block = frame.HeaderBlockFragment()
-		case *http2.ContinuationFrame:
-			block = frame.HeaderBlockFragment()
-		default:
-			continue
-		}
-		if fields = all[frame.Header().StreamID]; fields == nil {
-			fields = map[string]string{}
-		}
-		if _, err := dec.Write(block); err != nil {
-			return all
-		}
-		if frame.Header().Flags.Has(http2.FlagHeadersEndHeaders) {
-			_ = dec.Close() // the server refuses what is wrong with it
-		}
-	}
-}
-
-// judgeHTTP2 takes apart what came back. The last frame may be cut off.
-func (e *fuzzed) judgeHTTP2(t *testing.T, sent, got []byte) {
-	t.Helper()
-	fr := http2.NewFramer(nil, bytes.NewReader(got))
-	fr.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
-	bodies := map[uint32]string{}
-	served := map[uint32]document{}
-	requests := requestsOf(sent)
-	for {
-		frame, err := fr.ReadFrame()
-		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-			return
-		}
-		if err != nil {
-			t.Fatalf("%v in %q", err, got)
-		}
-		switch frame := frame.(type) {
-		case *http2.MetaHeadersFrame:
-			for _, f := range frame.RegularFields() {
-				if !slices.Contains(known, textproto.CanonicalMIMEHeaderKey(f.Name)) {
-					t.Fatalf("%v in an answer", f)
-				}
-			}
-			if frame.PseudoValue("status") != "200" {
-				continue
-			}
-			d, ok := e.named(fieldOf(frame, "etag"), func(d document) bool { return asksHTTP2(requests[frame.StreamID], d) })
-			if !ok {
-				t.Fatalf("a document %s is served to %v", fieldOf(frame, "etag"), requests[frame.StreamID])
-			}
-			served[frame.StreamID] = d
-		case *http2.DataFrame:
-			bodies[frame.StreamID] += string(frame.Data())
-			d, isDocument := served[frame.StreamID]
-			if body := bodies[frame.StreamID]; frame.StreamEnded() && isDocument && body != d.body || frame.StreamEnded() && !isDocument && !refused(body) {
-				t.Fatalf("the answer to %v is %q", requests[frame.StreamID], body)
-			}
-		}
-	}
-}
-
-// refused reports whether body is keypostd's own refusal, or net/http's of a field of HTTP/1.
-func refused(body string) bool {
-	return slices.Contains(refusals, body) || strings.HasPrefix(body, "request header ") || body == ""
-}
-
-func fieldOf(frame *http2.MetaHeadersFrame, name string) string {
-	for _, f := range frame.RegularFields() {
-		if f.Name == name {
-			return f.Value
-		}
-	}
-	return ""
-}
-
-func asksHTTP2(fields map[string]string, d document) bool {
-	host, has := fields[":authority"]
-	if !has || host == "" {
-		host = fields["host"]
-	}
-	path, _, _ := strings.Cut(fields[":path"], "?")
-	return slices.Contains([]string{http.MethodGet, http.MethodHead}, fields[":method"]) && path == d.path && hostOnly(host) == d.host
 }
 
 // judgeRest waits until nothing is left of clients that have gone. net/http holds a connection that it refused for half a

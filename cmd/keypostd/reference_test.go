@@ -137,6 +137,8 @@ func (r *reference) form(t reflect.Type) (inner reflect.Value, form string) {
 	switch {
 	case t == reflect.TypeFor[keystore.Duration]() || t == reflect.TypeFor[*keystore.Duration]():
 		return inner, "Duration"
+	case t == reflect.TypeFor[*bool]():
+		return inner, "Boolean"
 	case t.Kind() == reflect.Pointer:
 		return reflect.Zero(t.Elem()), "Settings, left out if not wanted"
 	case t.Kind() == reflect.Struct:

@@ -2,7 +2,6 @@ package listen
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -92,28 +91,26 @@ func BenchmarkSmallBuffers(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		s := &httptest.Server{Listener: l, Config: &http.Server{Handler: document}, EnableHTTP2: true}
+		s := &httptest.Server{Listener: l, Config: &http.Server{Handler: document}}
 		s.StartTLS()
 		b.Cleanup(s.Close)
 		return s
 	}
 	small, err := bind.TCP(b.Context(), "127.0.0.1:0")
 	for name, s := range map[string]*httptest.Server{"small": serve(small, err), "usual": serve(net.Listen("tcp", "127.0.0.1:0"))} {
-		for _, http2 := range []bool{false, true} {
-			b.Run(fmt.Sprintf("%s/http2=%v", name, http2), func(b *testing.B) {
-				b.SetBytes(100 << 10)
-				for b.Loop() {
-					tr := &http.Transport{TLSClientConfig: s.Client().Transport.(*http.Transport).TLSClientConfig.Clone(), ForceAttemptHTTP2: http2}
-					resp, err := (&http.Client{Transport: tr}).Get(s.URL)
-					if err != nil {
-						b.Fatal(err)
-					}
-					if n, err := io.Copy(io.Discard, resp.Body); n != 100<<10 || err != nil || resp.Body.Close() != nil {
-						b.Fatal(n, err)
-					}
-					tr.CloseIdleConnections()
+		b.Run(name, func(b *testing.B) {
+			b.SetBytes(100 << 10)
+			for b.Loop() {
+				tr := &http.Transport{TLSClientConfig: s.Client().Transport.(*http.Transport).TLSClientConfig.Clone()}
+				resp, err := (&http.Client{Transport: tr}).Get(s.URL)
+				if err != nil {
+					b.Fatal(err)
 				}
-			})
-		}
+				if n, err := io.Copy(io.Discard, resp.Body); n != 100<<10 || err != nil || resp.Body.Close() != nil {
+					b.Fatal(n, err)
+				}
+				tr.CloseIdleConnections()
+			}
+		})
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -23,38 +22,34 @@ import (
 )
 
 func TestDrainFinishesRequestsInFlight(t *testing.T) {
-	for _, http2 := range []bool{false, true} {
-		t.Run(fmt.Sprintf("http2=%v", http2), func(t *testing.T) {
-			entered, draining := make(chan struct{}), make(chan struct{})
-			s := startSite(t, Config{
-				Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					close(entered)
-					<-draining
-					_, _ = io.WriteString(w, "finished")
-				}),
-				Draining: func() { close(draining) },
-			})
-			type answer struct {
-				body string
-				err  error
-			}
-			answers := make(chan answer, 1)
-			go func() {
-				_, body, err := get(t, "https://"+s.address, s.clientTLS(), http2)
-				answers <- answer{body, err}
-			}()
-			<-entered
-			if err := s.stop(); err != nil {
-				t.Errorf("Serve: %v", err)
-			}
-			if a := <-answers; a.err != nil || a.body != "finished" {
-				t.Errorf("the request in flight got %q, %v", a.body, a.err)
-			}
-			if c, err := net.Dial("tcp", s.address); err == nil {
-				c.Close()
-				t.Error("the socket is still open after Serve has returned")
-			}
-		})
+	entered, draining := make(chan struct{}), make(chan struct{})
+	s := startSite(t, Config{
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			close(entered)
+			<-draining
+			_, _ = io.WriteString(w, "finished")
+		}),
+		Draining: func() { close(draining) },
+	})
+	type answer struct {
+		body string
+		err  error
+	}
+	answers := make(chan answer, 1)
+	go func() {
+		_, body, err := get(t, "https://"+s.address, s.clientTLS(), false)
+		answers <- answer{body, err}
+	}()
+	<-entered
+	if err := s.stop(); err != nil {
+		t.Errorf("Serve: %v", err)
+	}
+	if a := <-answers; a.err != nil || a.body != "finished" {
+		t.Errorf("the request in flight got %q, %v", a.body, a.err)
+	}
+	if c, err := net.Dial("tcp", s.address); err == nil {
+		c.Close()
+		t.Error("the socket is still open after Serve has returned")
 	}
 }
 

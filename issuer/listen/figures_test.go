@@ -1,28 +1,18 @@
 package listen
 
 import (
+	"bufio"
+	"crypto/tls"
+	"fmt"
+	"io"
 	"net/http"
-	"net/http/httptest"
 	"os"
-	"path/filepath"
+	"os/exec"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
 )
-
-// Each of these has been measured, with test/attack, and shows in nothing else: who changes one measures again.
-func TestMeasuredFigures(t *testing.T) {
-	for name, tc := range map[string]struct{ got, want any }{
-		"stalledSoon":    {stalledSoon, 500 * time.Millisecond},
-		"fewBeside":      {fewBeside, 4},
-		"hidingSoon":     {hidingSoon, 250 * time.Millisecond},
-		"thriftyPercent": {thriftyPercent, 25},
-	} {
-		if tc.got != tc.want {
-			t.Errorf("%s is %v, want %v", name, tc.got, tc.want)
-		}
-	}
-}
 
 // An honest client may take as long as it does on a slow line, and nobody much longer. The bounds between which a figure may lie are the line's;
 // the figures themselves were measured with test/attack: who changes one measures again.
@@ -42,198 +32,93 @@ func TestHowLongAClientMayTake(t *testing.T) {
 		c, _ := pair(t, l)
 		c.received.Store(tc.received)
 		for waited, want := range map[time.Duration]bool{tc.stays: false, tc.goes: true} {
-			c.patience = patience{since: now - waited}
 			c.status.Store(status(tc.phase, now-waited))
-			if _, found := c.judge(now); found != want {
+			if v, found := c.judge(now); (found && v.rank < 3) != want { // the last goes while there is nobody else
 				t.Errorf("%s: after %v it may have to make room: %v", name, waited, found)
 			}
 		}
 	}
 }
 
-// What connections hold leaves room for a thousand answers that wait, and with a thousand connections and the garbage of all of it no more is taken
-// over idle than test/attack allows.
-func TestWhatConnectionsMayHold(t *testing.T) {
-	if mostHeld < 1000*heldPerStream {
-		t.Errorf("%d answers may wait", mostHeld/heldPerStream)
+// worstRequests are requests after which a connection holds most.
+func worstRequests() map[string]string {
+	const start = "GET / HTTP/1.1\r\nHost: oidc.example.com\r\n"
+	var fields strings.Builder
+	for i := range maxFields - 1 { // in 12 KiB, the last of which does not end
+		fmt.Fprintf(&fields, "x%d:%s\n", i, strings.Repeat("v", 110))
 	}
-	if most := (1000*inProcess + mostHeld) * (100 + thriftyPercent) / 100; most > 128<<20 {
-		t.Errorf("connections may take %d MiB", most>>20)
+	whole := start + fields.String()
+	return map[string]string{
+		"idle":                       start + "\r\n",
+		"a header that does not end": whole,
+		"an answer that nobody takes, and a next header behind it": whole + "\r\n" + whole,
 	}
 }
 
-// Go's own client is far from being bulky, and one with a header of 8 KiB is.
-func TestWhatIsBulky(t *testing.T) {
-	seen := make(chan int64, 1)
-	s := startSite(t, Config{Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		_, received := r.Context().Value(connKey{}).(*conn).sinceIdle()
-		seen <- received
+// With the worst request a connection takes what FittingConnections reckons with.
+func TestWorstRequest(t *testing.T) {
+	const n = 200
+	document := strings.Repeat("x", 1<<20)
+	s := startSite(t, Config{MaxConnections: 2 * n, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if len(r.Header) > 10 {
+			_, _ = io.WriteString(w, document)
+		}
 	})})
-	for size, want := range map[int]bool{1 << 10: false, 8 << 10: true} {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+s.address+"/", nil)
+	for name := range worstRequests() {
+		live := func() uint64 {
+			var m runtime.MemStats
+			runtime.GC()
+			runtime.GC()
+			runtime.ReadMemStats(&m)
+			return m.HeapAlloc + m.StackInuse
+		}
+		eventually(t, "those before have gone", func() bool { return gathered(t, s.metrics, "keypost_connections_open") == 0 })
+		before := live()
+		cmd := exec.Command(os.Args[0], "-test.run=^TestWorstClients$")
+		cmd.Env = append(os.Environ(), fmt.Sprintf("KEYPOST_WORST=%s\n%d\n%s", s.address, n, name))
+		stdin, err := cmd.StdinPipe()
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.Header.Set("X", strings.Repeat("x", size))
-		resp, err := (&http.Transport{TLSClientConfig: s.clientTLS(), DisableKeepAlives: true}).RoundTrip(r)
+		out, err := cmd.StdoutPipe()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := resp.Body.Close(); err != nil {
+		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		if received := <-seen; received > bulk != want {
-			t.Errorf("a header of %d bytes: %d with the handshake, of which %d are bulky", size, received, bulk)
+		if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || line != "all\n" {
+			t.Fatal(line, err)
 		}
-	}
-}
-
-// Half of what the process itself does not need, an eighth where there is little, and never more than mostHeld.
-func TestForConnections(t *testing.T) {
-	for limit, want := range map[int64]int64{384 << 20: mostHeld, 1 << 40: mostHeld, 96 << 20: 24 << 20, 64 << 20: 8 << 20, 16 << 20: 2 << 20} {
-		if got := forConnections(limit); got != want {
-			t.Errorf("of %d MiB connections may hold %d MiB, want %d", limit>>20, got>>20, want>>20)
+		time.Sleep(200 * time.Millisecond) // until what they have sent has been read
+		open, each := gathered(t, s.metrics, "keypost_connections_open"), (live()-before)/n
+		t.Logf("%s: %d KiB each, of %v connections", name, each>>10, open)
+		if each > inProcess || open != n {
+			t.Errorf("%s: %d bytes each, reckoned with %d; %v connections, want %d", name, each, inProcess, open, n)
 		}
+		_ = stdin.Close() // which ends it
+		_ = cmd.Wait()
 	}
 }
 
-// What is live counts from its part of the limit on, and neither before nor only later.
-func TestTooFull(t *testing.T) {
-	for live, want := range map[int64]int{70 << 20: 0, 70<<20 + 1: 1} {
-		l := testListener(t, 5)
-		c, _ := pair(t, l)
-		c.status.Store(status(idle, 0))
-		if got := l.relieveOnce(memory{live: live, limit: 100 << 20}); got != want {
-			t.Errorf("%d live of 100 MiB: %d were closed, want %d", live, got, want)
-		}
+// TestWorstClients is the other side of TestWorstRequest, in a process of its own.
+func TestWorstClients(t *testing.T) {
+	what := strings.Split(os.Getenv("KEYPOST_WORST"), "\n")
+	if len(what) != 3 {
+		t.Skip("it is run by TestWorstRequest")
 	}
-}
-
-// Those that a search has found and that have done something since stay, and the next one goes.
-func TestEvictNextPassesOver(t *testing.T) {
-	l := testListener(t, 5)
-	var all []*conn
-	for range 3 {
-		c, _ := pair(t, l)
-		c.status.Store(status(idle, 0))
-		all = append(all, c)
-		l.victims = append(l.victims, victim{conn: c, status: c.status.Load()})
-	}
-	all[0].status.Store(status(active, 0)) // one that was stalled, and takes its answer again
-	l.victims[0].status = all[0].status.Load()
-	all[0].patience = newPatience(l.now())
-	if !l.evictNext() || len(l.victims) != 1 {
-		t.Fatalf("none has gone, or too many were passed over: %d left", len(l.victims))
-	}
-	for i, want := range []phase{active, evicted, idle} {
-		if p, _ := read(all[i].status.Load()); p != want {
-			t.Errorf("connection %d is in phase %d, want %d", i, p, want)
-		}
-	}
-	all[2].enter(active)
-	if l.evictNext() {
-		t.Error("a connection with a request has gone")
-	}
-}
-
-// What a search has found is not used for long: by then another one may have to go first.
-func TestVictimsAreNotKept(t *testing.T) {
-	l := testListener(t, 5)
-
-	for range 3 {
-		c, _ := pair(t, l)
-		c.status.Store(status(idle, 0))
-
-	}
-	if !l.evict() || len(l.victims) != 2 {
-		t.Fatalf("%d were found besides the one that went, want 2", len(l.victims))
-	}
-	slow, _ := pair(t, l)
-	slow.status.Store(status(fresh, 0))
-	l.looked -= lookAgain
-	if !l.evict() {
-		t.Fatal("none has gone")
-	}
-	if p, _ := read(slow.status.Load()); p != evicted {
-		t.Error("an idle connection went before a slow handshake that came after the last search")
-	}
-}
-
-// One that has ended by itself makes no room, and is not counted.
-func TestCloseOfOneThatHasEnded(t *testing.T) {
-	l := testListener(t, 5)
-	c, _ := pair(t, l)
-	c.status.Store(status(idle, 0))
-	v := victim{conn: c, status: c.status.Load()}
-	_ = c.Close() // that is the point
-	if l.close(v, "idle") || counted(t, l.evictions) != 0 {
-		t.Error("it counts as evicted")
-	}
-}
-
-// A second listener leaves the garbage collector alone and sees no answers in the goroutines of the first.
-func TestSecondListener(t *testing.T) {
-	l := testListener(t, 5)
-	l.thrift.set = func(int) int { t.Error("it tells the garbage collector something"); return 0 }
-	l.goroutines = func() int { return 10_000 }
-	l.beSecond()
-	if l.thrift.begin(l.now()); l.hidden() > 0 {
-		t.Errorf("%d answers are hidden", l.hidden())
-	}
-}
-
-// Every secret opens, in whatever order they are, and nothing else does.
-func TestEverySecretOpens(t *testing.T) {
-	c := ShieldConfig{Header: "X-Origin-Secret"}
-	secrets := []string{strings.Repeat("a", 16), strings.Repeat("b", 16), strings.Repeat("c", 16)}
-	for _, s := range secrets {
-		file := filepath.Join(t.TempDir(), "secret")
-		if err := os.WriteFile(file, []byte(s), 0o600); err != nil {
+	var n int
+	_, _ = fmt.Sscan(what[1], &n) // it is a number
+	for range n {
+		c, err := tls.Dial("tcp", what[0], &tls.Config{InsecureSkipVerify: true, DynamicRecordSizingDisabled: true})
+		if err != nil {
 			t.Fatal(err)
 		}
-		c.SecretFiles = append(c.SecretFiles, file)
-	}
-	shield, err := NewShield(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, s := range secrets {
-		if !shield.knows(s) {
-			t.Errorf("%s does not open", s)
+		defer c.Close()
+		if _, err := io.WriteString(c, worstRequests()[what[2]]); err != nil {
+			t.Fatal(err)
 		}
 	}
-	for _, s := range []string{"", strings.Repeat("d", 16), secrets[0] + "a", secrets[0][1:]} {
-		if shield.knows(s) {
-			t.Errorf("%q opens", s)
-		}
-	}
-}
-
-// flushes calls a function when the answer is sent.
-type flushes struct {
-	*httptest.ResponseRecorder
-	then func()
-}
-
-func (f flushes) Flush() { f.then() }
-
-// What an HTTP/2 client has sent is let go while it does not take the answer: 16 KiB of each request, and what becomes of them.
-func TestRequestIsLetGo(t *testing.T) {
-	for _, major := range []int{1, 2} {
-		r := httptest.NewRequest(http.MethodGet, "https://oidc.example.com/prod", nil)
-		r.ProtoMajor = major
-		r.Header.Set("X", "y")
-		answered, flushed := false, false
-		h := front(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-			answered = r.Header.Get("X") == "y" && r.URL.Path == "/prod"
-		}))
-		h.ServeHTTP(flushes{httptest.NewRecorder(), func() {
-			if flushed = true; r.Header != nil || r.URL != nil || r.RequestURI != "" {
-				t.Errorf("HTTP/%d: %v %v %q are held while the answer waits", major, r.Header, r.URL, r.RequestURI)
-			}
-		}}, r)
-		if !answered || flushed != (major == 2) {
-			t.Errorf("HTTP/%d: the handler has seen the request: %v; the answer was waited for: %v", major, answered, flushed)
-		}
-	}
+	fmt.Println("all")
+	_, _ = io.Copy(io.Discard, os.Stdin)
 }

@@ -1,8 +1,14 @@
 // Package listen serves HTTPS to the open Internet. It speaks TLS 1.2 and 1.3 with
-// HTTP/1.1 and HTTP/2, bounds the memory and time that clients can hold, replaces
-// certificates without a restart and stops without cutting a request short. A
-// request costs some atomic operations here and takes no lock that connections
-// share. The package knows no OIDC.
+// HTTP/1.1, replaces certificates without a restart and stops without cutting a
+// request short. The package knows no OIDC.
+//
+// What clients can hold is bounded by construction: slots times the worst request.
+//   - A connection has one of Config.MaxConnections slots until nothing of it is left. While all are taken, connections
+//     that are slow, idle or stalled make room, and new ones wait in the kernel's queue.
+//   - A TLS handshake has 5 s and 16 KiB, a request's header 5 s, 8 KiB (and 4 KiB of net/http) and 100 fields; a request
+//     with its body 5 s; its answer 10 s; a kept connection 90 s until the next request.
+//   - So a connection takes 96 KiB of the process at most, and 88 KiB of the kernel's buffers: with a memory limit of
+//     384 MiB there are 1,869 slots (FittingConnections).
 package listen
 
 import (
@@ -12,6 +18,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -36,11 +43,6 @@ type Config struct {
 	// MaxConnections bounds the open connections of all clients together. When all are taken, slow, idle and stalled
 	// ones make room for new ones. It must be given: FittingConnections returns how many fit.
 	MaxConnections int
-	// Second is for a listener beside another one of the process, for challenges. It leaves to the first what there is one of:
-	// the garbage collector's percentage and the number of goroutines, which would tell it of the first one's connections.
-	Second bool
-	// NoHTTP2 turns HTTP/2 off: HTTP/1.1 is all that any relying party needs.
-	NoHTTP2 bool
 	// DrainDelay is how long new connections are still accepted once the stop
 	// has begun, because load balancers notice an unready replica late.
 	DrainDelay time.Duration
@@ -89,16 +91,12 @@ func Serve(ctx context.Context, c Config) error {
 		return errors.New("open the public listener: no limit of connections given")
 	}
 	c = c.withDefaults()
-	ln, err := newListener(ctx, c.Address, c.MaxConnections, c.Log)
+	log := errorlog.New(c.Log)
+	ln, err := newListener(ctx, c, log)
 	if err != nil {
 		return fmt.Errorf("open the public listener: %w", err)
 	}
-	ln.idle = c.limits.idle
-	if c.Second {
-		ln.beSecond()
-	}
 	defer ln.Close() //nolint:errcheck // closed by the drain already, except when this returns early
-	log := errorlog.New(c.Log)
 	if err := register(c.Metrics, append(ln.collectors(), log.Collectors()...)...); err != nil {
 		return err
 	}
@@ -111,9 +109,6 @@ func Serve(ctx context.Context, c Config) error {
 	if c.Listening != nil {
 		c.Listening(ln.Addr())
 	}
-	relief, stop := context.WithCancel(context.WithoutCancel(ctx)) // through the drain too
-	defer stop()
-	go ln.relieve(relief, goMemory())
 	handler := c.Handler
 	if c.Shield != nil {
 		if err := register(c.Metrics, c.Shield.collectors()...); err != nil {
@@ -121,9 +116,7 @@ func Serve(ctx context.Context, c Config) error {
 		}
 		handler = c.Shield.guard(handler)
 	}
-	srv := newServer(handler, c.limits, log)
-	srv.Protocols.SetHTTP2(!c.NoHTTP2)
-	return run(ctx, c, srv, ln)
+	return run(ctx, c, newServer(handler, c.limits, log), ln)
 }
 
 func register(reg prometheus.Registerer, collectors ...prometheus.Collector) error {
@@ -165,7 +158,7 @@ func watch(ctx context.Context, c Config) func() {
 func run(ctx context.Context, c Config, srv *http.Server, ln net.Listener) error {
 	defer srv.Close() //nolint:errcheck // after a failed accept; a drained server has nothing left
 	served := make(chan error, 1)
-	go func() { served <- accept(srv, ln, c) }()
+	go func() { served <- srv.Serve(ln) }()
 	select {
 	case err := <-served:
 		return fmt.Errorf("serve %s: %w", ln.Addr(), err)
@@ -185,17 +178,19 @@ func run(ctx context.Context, c Config, srv *http.Server, ln net.Listener) error
 	return nil
 }
 
-func accept(srv *http.Server, ln net.Listener, c Config) error {
+// tls returns what the listener's TLS goes by, or nil without TLS.
+func (c Config) tls() *tls.Config {
 	if c.Certificates == nil {
-		return srv.Serve(ln)
+		return nil
 	}
-	srv.TLSConfig = c.Certificates.TLSConfig().Clone()
+	conf := c.Certificates.TLSConfig().Clone()
 	if c.Shield != nil {
-		c.Shield.apply(srv.TLSConfig)
+		c.Shield.apply(conf)
 	}
-	srv.TLSConfig.MinVersion = max(srv.TLSConfig.MinVersion, tls.VersionTLS12)
-	srv.TLSConfig.CipherSuites = suites()
-	return srv.ServeTLS(ln, "", "")
+	conf.NextProtos = append(slices.Clone(conf.NextProtos), "http/1.1")
+	conf.MinVersion = max(conf.MinVersion, tls.VersionTLS12)
+	conf.CipherSuites = suites()
+	return conf
 }
 
 // suites returns those of TLS 1.2, which AWS still needs. Go's default includes suites in

@@ -132,11 +132,11 @@ func TestProtocols(t *testing.T) {
 		want    string
 	}{
 		{tls.VersionTLS12, false, "HTTP/1.1"},
-		{tls.VersionTLS12, true, "HTTP/2.0"},
+		{tls.VersionTLS12, true, "HTTP/1.1"},
 		{tls.VersionTLS13, false, "HTTP/1.1"},
-		{tls.VersionTLS13, true, "HTTP/2.0"},
+		{tls.VersionTLS13, true, "HTTP/1.1"},
 	} {
-		t.Run(tls.VersionName(tc.version)+" "+tc.want, func(t *testing.T) {
+		t.Run(fmt.Sprintf("%s, offers HTTP/2: %v", tls.VersionName(tc.version), tc.http2), func(t *testing.T) {
 			conf := s.clientTLS()
 			conf.MinVersion, conf.MaxVersion = tc.version, tc.version
 			resp, body, err := get(t, "https://"+s.address, conf, tc.http2)
@@ -147,6 +147,11 @@ func TestProtocols(t *testing.T) {
 				t.Errorf("got %s over %s, want %s", body, tls.VersionName(resp.TLS.Version), tc.want)
 			}
 		})
+	}
+	conf := s.clientTLS()
+	conf.NextProtos = []string{"h2"}
+	if c, err := tls.Dial("tcp", s.address, conf); err == nil {
+		t.Errorf("one that speaks nothing but HTTP/2 has got %q", c.ConnectionState().NegotiatedProtocol)
 	}
 }
 
@@ -229,14 +234,13 @@ func TestServerHasEveryBound(t *testing.T) {
 		srv := newServer(okHandler, l.withDefaults(), errorlog.New(zap.NewNop()))
 		for name, d := range map[string]time.Duration{
 			"ReadHeaderTimeout": srv.ReadHeaderTimeout, "ReadTimeout": srv.ReadTimeout, "WriteTimeout": srv.WriteTimeout,
-			"SendPingTimeout": srv.HTTP2.SendPingTimeout, "PingTimeout": srv.HTTP2.PingTimeout,
-			"WriteByteTimeout": srv.HTTP2.WriteByteTimeout,
+			"IdleTimeout": srv.IdleTimeout,
 		} {
 			if d <= 0 {
 				t.Errorf("%+v: %s is %v", l, name, d)
 			}
 		}
-		if srv.MaxHeaderBytes <= 0 || srv.HTTP2.MaxConcurrentStreams <= 0 || srv.ErrorLog == nil || srv.Handler == nil {
+		if srv.MaxHeaderBytes <= 0 || srv.ErrorLog == nil || srv.Handler == nil {
 			t.Errorf("%+v: a bound, the error log or the handler is missing: %+v", l, srv)
 		}
 	}
@@ -244,7 +248,7 @@ func TestServerHasEveryBound(t *testing.T) {
 
 // The bounds are those that the documents name.
 func TestLimits(t *testing.T) {
-	want := limits{readHeader: 5 * time.Second, read: 5 * time.Second, write: 10 * time.Second, idle: 90 * time.Second, header: 16 << 10}
+	want := limits{readHeader: 5 * time.Second, read: 5 * time.Second, write: 10 * time.Second, idle: 90 * time.Second, header: 8 << 10}
 	if got := (limits{}).withDefaults(); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
@@ -272,13 +276,6 @@ func TestSuitesOfTLS12(t *testing.T) {
 		if slices.Contains(suites(), suite.ID) && strings.Contains(suite.Name, "CBC") {
 			t.Errorf("%s is offered", suite.Name)
 		}
-	}
-}
-
-func TestHTTP2CanBeTurnedOff(t *testing.T) {
-	s := startSite(t, Config{NoHTTP2: true})
-	if _, body, err := get(t, "https://"+s.address, s.clientTLS(), true); err != nil || body != "HTTP/1.1" {
-		t.Errorf("got %q, %v", body, err)
 	}
 }
 
@@ -343,25 +340,18 @@ func TestIdleConnectionIsCut(t *testing.T) {
 func TestOversizedHeader(t *testing.T) {
 	s := startSite(t, Config{limits: limits{header: 4 << 10}})
 	plain, _ := start(t, Config{Handler: okHandler, limits: limits{header: 4 << 10}})
-	for _, tc := range []struct {
-		url   string
-		http2 bool
-	}{{"https://" + s.address, false}, {"https://" + s.address, true}, {"http://" + plain, false}} {
+	for _, url := range []string{"https://" + s.address, "http://" + plain} {
 		for size, want := range map[int]int{1 << 10: 200, 64 << 10: 431} {
-			tr := &http.Transport{TLSClientConfig: s.clientTLS(), ForceAttemptHTTP2: tc.http2, DisableKeepAlives: true}
-			// HTTP/2 clients honour the announced limit per header list, and refuse by themselves.
-			req, _ := http.NewRequest(http.MethodGet, tc.url, nil)
+			tr := &http.Transport{TLSClientConfig: s.clientTLS(), DisableKeepAlives: true}
+			req, _ := http.NewRequest(http.MethodGet, url, nil)
 			req.Header.Set("X-Long", strings.Repeat("a", size))
 			resp, err := tr.RoundTrip(req)
-			switch {
-			case err != nil && tc.http2 && want == 431: // refused by the client already
-			case err != nil:
-				t.Errorf("%s, %d bytes: %v", tc.url, size, err)
-			case resp.StatusCode != want:
-				t.Errorf("%s, %d bytes: got %d, want %d", tc.url, size, resp.StatusCode, want)
+			if err != nil {
+				t.Errorf("%s, %d bytes: %v", url, size, err)
+				continue
 			}
-			if resp != nil {
-				resp.Body.Close()
+			if resp.Body.Close(); resp.StatusCode != want {
+				t.Errorf("%s, %d bytes: got %d, want %d", url, size, resp.StatusCode, want)
 			}
 		}
 	}
@@ -406,8 +396,8 @@ func TestMetricsFollowConventions(t *testing.T) {
 		t.Errorf("%v %v", problems, err)
 	}
 	for _, name := range []string{
-		"keypost_tls_handshake_errors_total", "keypost_http2_connection_errors_total", "keypost_connections_open", "keypost_connections_max",
-		"keypost_connections_evicted_total", "keypost_connections_failed_total", "keypost_http2_reads_delayed_total",
+		"keypost_tls_handshake_errors_total", "keypost_connections_open", "keypost_connections_max",
+		"keypost_connections_evicted_total", "keypost_connections_failed_total",
 		"keypost_tls_certificate_not_after_timestamp_seconds", "keypost_tls_reload_failing",
 	} {
 		if n, err := testutil.GatherAndCount(s.metrics, name); err != nil || n == 0 {

@@ -6,6 +6,7 @@ import (
 	"crypto/x509/pkix"
 	"io"
 	"net/http"
+	"os"
 	"path/filepath"
 	"reflect"
 	"strconv"
@@ -95,7 +96,7 @@ func TestShield(t *testing.T) {
 				t.Fatal(err)
 			}
 			s := startSite(t, Config{Shield: shield})
-			for _, http2 := range []bool{false, true} {
+			for _, http2 := range []bool{false, true} { // what a client offers
 				conf := s.clientTLS()
 				if tt.certs != nil { // sent whatever CAs the server names
 					conf.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &tt.certs[0], nil }
@@ -174,6 +175,33 @@ func TestShieldErrors(t *testing.T) {
 	} {
 		if _, err := NewShield(tt.c); err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), newSecret) {
 			t.Errorf("%s: error %v, want %q", name, err, tt.want)
+		}
+	}
+}
+
+// Every secret opens, in whatever order they are, and nothing else does.
+func TestEverySecretOpens(t *testing.T) {
+	c := ShieldConfig{Header: "X-Origin-Secret"}
+	secrets := []string{strings.Repeat("a", 16), strings.Repeat("b", 16), strings.Repeat("c", 16)}
+	for _, s := range secrets {
+		file := filepath.Join(t.TempDir(), "secret")
+		if err := os.WriteFile(file, []byte(s), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c.SecretFiles = append(c.SecretFiles, file)
+	}
+	shield, err := NewShield(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range secrets {
+		if !shield.knows(s) {
+			t.Errorf("%s does not open", s)
+		}
+	}
+	for _, s := range []string{"", strings.Repeat("d", 16), secrets[0] + "a", secrets[0][1:]} {
+		if shield.knows(s) {
+			t.Errorf("%q opens", s)
 		}
 	}
 }

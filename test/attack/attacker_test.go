@@ -4,14 +4,13 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"golang.org/x/net/http2/hpack"
 )
 
 // host is what all servers under attack are called.
@@ -26,40 +25,19 @@ const path = "/prod-a/keys.json"
 // modes are the attacks. Each one works on a connection of its own until ctx is done or the connection fails; then it
 // gets a new one.
 var modes = map[string]func(ctx context.Context, address string) error{
-	"tcp-idle":              silent,
-	"h1-idle":               http1Idle,
-	"h1-busy":               http1Busy,
-	"h1-slow-header":        http1SlowHeader,
-	"h1-header-bomb":        http1HeaderBomb(16 << 10),
-	"h1-small-bomb":         http1HeaderBomb(5 << 10), // below what counts as bulky, so that every connection may send one
-	"h1-pipeline":           http1Pipeline,
-	"h1-stall":              http1Stall,
-	"h1-slow-body":          http1SlowBody,
-	"h1-drip":               http1Drip,
-	"h2-idle":               http2Idle,
-	"h2-load":               http2Load,
-	"h2-cookie-crumbs":      http2CookieCrumbs,
-	"h2-unread-refusals":    http2Unread,
-	"h2-window-drip":        http2WindowDrip,
-	"h2-own-400":            http2OwnAnswers(hpack.HeaderField{Name: "te", Value: "x"}, 1, nothing),
-	"h2-own-400-reset":      http2OwnAnswers(hpack.HeaderField{Name: "te", Value: "x"}, 1, aReset),
-	"h2-own-400-behind":     http2OwnAnswers(hpack.HeaderField{Name: "te", Value: "x"}, 1, aRequest),
-	"h2-own-431":            http2OwnAnswers(hpack.HeaderField{Name: "x", Value: strings.Repeat("&", 3900)}, 5, nothing),
-	"h2-stall":              http2Stall,
-	"h2-long-paths":         http2LongPaths,
-	"h2-hang-up":            http2HangUp,
-	"h2-drip":               http2Drip,
-	"h2-rapid-reset":        http2RapidReset,
-	"h2-made-you-reset":     http2MadeYouReset,
-	"h2-hpack-bomb":         http2HPACKBomb,
-	"h2-settings-flood":     http2Flood(frame(frameSettings, 0, 0, nil)),
-	"h2-ping-flood":         http2Flood(frame(framePing, 0, 0, make([]byte, 8))),
-	"h2-priority-flood":     http2Flood(frame(framePriority, 0, 1, []byte{0, 0, 0, 0, 1})),
-	"h2-unknown-flood":      http2Flood(frame(0xbb, 0, 0, nil)),
-	"h2-window-flood":       http2Flood(frame(frameWindowUpdate, 0, 0, []byte{0, 0, 0, 1})),
-	"h2-data-flood":         http2DataFlood,
-	"h2-continuation-flood": http2ContinuationFlood,
-	"tls-handshakes":        handshakes,
+	"tcp-idle":        silent,
+	"h1-idle":         http1Idle,
+	"h1-busy":         http1Busy,
+	"h1-slow-header":  http1SlowHeader,
+	"h1-header-bomb":  http1Header(many(16 << 10)),
+	"h1-small-bomb":   http1Header(many(5 << 10)),
+	"h1-large-header": http1Header(large()),
+	"h1-pipeline":     http1Pipeline,
+	"h1-stall":        http1Stall,
+	"h1-slow-body":    http1SlowBody,
+	"h1-drip":         http1Drip,
+	"tls-handshakes":  handshakes("http/1.1"),
+	"h2-offers":       handshakes("h2"), // and nothing else, which a server without HTTP/2 refuses
 }
 
 // attack runs a mode on n connections until ctx is done and returns how many the server, or its kernel, has accepted.
@@ -121,16 +99,24 @@ func silent(ctx context.Context, address string) error {
 	return untilClosed(c)
 }
 
-func handshakes(ctx context.Context, address string) error {
-	for n := 0; ; n++ {
-		c, err := dialTLS(ctx, address, "http/1.1")
-		switch {
-		case err != nil && n > 0:
-			return nil // it has attacked
-		case err != nil:
-			return err
+// handshakes makes one handshake after the other. One that is refused has attacked too.
+func handshakes(protocol string) func(ctx context.Context, address string) error {
+	return func(ctx context.Context, address string) error {
+		for n := 0; ; n++ {
+			c, err := dialTLS(ctx, address, protocol)
+			if refused := (*net.OpError)(nil); errors.As(err, &refused) && refused.Op == "dial" {
+				if n > 0 {
+					return nil // it has attacked
+				}
+				return err
+			}
+			if ctx.Err() != nil {
+				return nil
+			}
+			if err == nil {
+				_ = c.Close()
+			}
 		}
-		_ = c.Close()
 	}
 }
 
@@ -182,17 +168,31 @@ func http1SlowHeader(ctx context.Context, address string) error {
 	})
 }
 
-// http1HeaderBomb sends as many fields as fit into a header of size bytes, and never ends it.
-func http1HeaderBomb(size int) func(ctx context.Context, address string) error {
+// many is a header of as many fields as fit into some bytes, without its end.
+func many(size int) string {
 	var b strings.Builder
 	b.WriteString(strings.TrimSuffix(get, "\r\n"))
 	const letters = "abcdefghijklmnopqrstuvwxyz"
 	for i := 0; b.Len() < size; i++ {
 		b.Write([]byte{letters[i%26], letters[i/26%26], letters[i/676%26], ':', '\n'})
 	}
+	return b.String()
+}
+
+// large is a header with nearly all bytes and fields that keypostd takes, without its end.
+func large() string {
+	var b strings.Builder
+	b.WriteString(strings.TrimSuffix(get, "\r\n"))
+	for i := range 98 {
+		fmt.Fprintf(&b, "x%d: %s\r\n", i, strings.Repeat("v", 70))
+	}
+	return b.String()
+}
+
+func http1Header(text string) func(ctx context.Context, address string) error {
 	return func(ctx context.Context, address string) error {
 		return http1(ctx, address, func(c net.Conn) error {
-			if _, err := io.WriteString(c, b.String()); err != nil {
+			if _, err := io.WriteString(c, text); err != nil {
 				return err
 			}
 			return untilClosed(c)

@@ -23,9 +23,7 @@ import (
 // Attacks by programs of others.
 const (
 	// honestLoad is h2load: many requests, all of them proper.
-	honestLoad = "h2load -m 100"
-	// honestHTTP1 is the same for a server without HTTP/2.
-	honestHTTP1 = "h2load -m 100 --h1"
+	honestLoad = "h2load -m 100 --h1"
 	// slowHTTP is followed by the letter of its mode.
 	slowHTTP    = "slowhttptest -"
 	slowHeaders = slowHTTP + "H"
@@ -51,7 +49,7 @@ func against(t *testing.T, sc scenario, lasting time.Duration, start func(*testi
 	if o.alive && v.admin != "" {
 		o.attacked = max(o.attacked, int(v.metric(t, `keypost_http_requests_total{code="405"`))) // slowhttptest does not count connections that end at once
 		o.resident = int(v.peakResident(t)-idle) >> 20
-		o.detail += fmt.Sprintf(" evicted %v, delayed %v", v.metric(t, "keypost_connections_evicted_total"), v.metric(t, "keypost_http2_reads_delayed_total"))
+		o.detail += fmt.Sprintf(" evicted %v", v.metric(t, "keypost_connections_evicted_total"))
 	}
 	v.Stop(10 * time.Second) // and its workers with it
 	return o
@@ -157,7 +155,7 @@ http {
 	client_body_temp_path %[2]s/body; proxy_temp_path %[2]s/proxy; fastcgi_temp_path %[2]s/fastcgi; uwsgi_temp_path %[2]s/uwsgi; scgi_temp_path %[2]s/scgi;
 	default_type application/json;
 	server {
-		listen %[4]s ssl http2;
+		listen %[4]s ssl;
 		ssl_certificate %[2]s/tls.crt; ssl_certificate_key %[2]s/tls.key;
 		root %[2]s/html;
 		add_header Cache-Control "public, max-age=300, stale-while-revalidate=300, stale-if-error=86400";
@@ -186,7 +184,7 @@ func startNginx(t *testing.T, sc scenario, workers int, within []string) *target
 	v := run(t, append(within, "nginx", "-p", dir, "-c", config), nil)
 	v.address, v.body = address, reference.body
 	v.Await(t, "nginx serves the same bytes", func() error {
-		body, err := ask(t.Context(), address, "h2")
+		body, err := ask(t.Context(), address)
 		if err == nil && body != v.body {
 			err = fmt.Errorf("it serves %q", body)
 		}

@@ -155,7 +155,7 @@ func start(t *testing.T, s setup) *target {
 		}
 		return nil
 	})
-	body, err := ask(t.Context(), v.address, "http/1.1")
+	body, err := ask(t.Context(), v.address)
 	must(t, err)
 	v.body = body
 	return v
@@ -213,9 +213,9 @@ func (v *target) peakResident(t *testing.T) float64 {
 }
 
 // client returns what asks a server for path, with a connection for each request or with one that is kept.
-func client(address, protocol string, kept bool) *http.Transport {
+func client(address string, kept bool) *http.Transport {
 	return &http.Transport{
-		DisableKeepAlives: !kept, ForceAttemptHTTP2: protocol == "h2", TLSClientConfig: &tls.Config{ServerName: host, InsecureSkipVerify: true},
+		DisableKeepAlives: !kept, TLSClientConfig: &tls.Config{ServerName: host, InsecureSkipVerify: true},
 		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, network, address)
 		},
@@ -223,8 +223,8 @@ func client(address, protocol string, kept bool) *http.Transport {
 }
 
 // ask fetches path over a connection of its own.
-func ask(ctx context.Context, address, protocol string) (string, error) {
-	c := client(address, protocol, false)
+func ask(ctx context.Context, address string) (string, error) {
+	c := client(address, false)
 	defer c.CloseIdleConnections()
 	return askWith(ctx, c)
 }
@@ -275,12 +275,12 @@ func (p *party) note(what string, took time.Duration, err error) {
 // asksPerSecond is how often a party asks: 20 times on a new connection, and 10 times on one that it keeps.
 const asksPerSecond = 30
 
-// rely asks until ctx is done, with HTTP/1.1 and HTTP/2 in turn.
+// rely asks until ctx is done.
 func rely(ctx context.Context, v *target) *party {
 	p := &party{}
 	var all sync.WaitGroup
-	protocols := []string{"http/1.1", "h2"}
-	kept := []*http.Transport{client(v.address, protocols[0], true), client(v.address, protocols[1], true)}
+	kept := client(v.address, true)
+	defer kept.CloseIdleConnections()
 	one := func(what string, do func(ctx context.Context) (string, error)) {
 		all.Go(func() {
 			began := time.Now()
@@ -294,9 +294,9 @@ func rely(ctx context.Context, v *target) *party {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for n := 0; ctx.Err() == nil; n++ {
-		one(protocols[n%2], func(ctx context.Context) (string, error) { return ask(ctx, v.address, protocols[n%2]) })
+		one("new", func(ctx context.Context) (string, error) { return ask(ctx, v.address) })
 		if n%2 == 0 {
-			one(protocols[n/2%2]+", kept", func(ctx context.Context) (string, error) { return askWith(ctx, kept[n/2%2]) })
+			one("kept", func(ctx context.Context) (string, error) { return askWith(ctx, kept) })
 		}
 		select {
 		case <-tick.C:
@@ -304,9 +304,6 @@ func rely(ctx context.Context, v *target) *party {
 		}
 	}
 	all.Wait()
-	for _, c := range kept {
-		c.CloseIdleConnections()
-	}
 	return p
 }
 

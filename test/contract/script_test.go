@@ -18,9 +18,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/net/http2"
-	"golang.org/x/net/http2/hpack"
-
 	"github.com/keypost/keypost/test/process"
 )
 
@@ -31,7 +28,6 @@ import (
 //	== TITLE               begins a case
 //	> GET / HTTP/1.1       bytes to send, a line ending in CR LF; {x*9} is xxxxxxxxx, \r \n \t \0 as in Go
 //	>| hello               bytes to send without the line end
-//	h2> :method: GET       a field of an HTTP/2 request instead
 //	< 200                  the status, then the headers in any order; "Date: *" for any date
 //	<= {"keys":[]}         the body, none if left out; \n as in Go
 //	< closed               the server has closed the connection after that
@@ -62,9 +58,8 @@ type scriptCase struct {
 }
 
 type exchange struct {
-	raw    []byte              // HTTP/1: bytes to send
-	fields []hpack.HeaderField // HTTP/2: fields to send
-	want   response
+	raw  []byte // HTTP/1: bytes to send
+	want response
 }
 
 type response struct {
@@ -118,7 +113,7 @@ func (p *scriptParser) line(line, at string) error {
 
 func (p *scriptParser) exchangeLine(word, rest string) error {
 	c := p.cases[len(p.cases)-1]
-	sending := word == ">" || word == ">|" || word == "h2>"
+	sending := word == ">" || word == ">|"
 	if n := len(c.exchanges); sending && (n == 0 || c.exchanges[n-1].want.status != 0) {
 		c.exchanges = append(c.exchanges, &exchange{})
 	}
@@ -131,12 +126,6 @@ func (p *scriptParser) exchangeLine(word, rest string) error {
 		e.raw = append(e.raw, unescape(rest)+"\r\n"...)
 	case ">|":
 		e.raw = append(e.raw, unescape(rest)...)
-	case "h2>":
-		name, value, ok := strings.Cut(rest[1:], ": ")
-		if !ok {
-			return fmt.Errorf("%q is no field", rest)
-		}
-		e.fields = append(e.fields, hpack.HeaderField{Name: rest[:1] + name, Value: unescape(value)})
 	case "<=":
 		e.want.body += unescape(rest)
 	case "<":
@@ -177,30 +166,19 @@ func unescape(s string) string {
 }
 
 func (c *scriptCase) run(t *testing.T, v *server) {
-	protocol := "http/1.1"
-	if len(c.exchanges[0].fields) > 0 {
-		protocol = "h2"
-	}
-	conn, err := tls.Dial("tcp", v.public, &tls.Config{RootCAs: v.roots(t), ServerName: "oidc.example.com", NextProtos: []string{protocol}})
+	conn, err := tls.Dial("tcp", v.public, &tls.Config{RootCAs: v.roots(t), ServerName: "oidc.example.com"})
 	must(t, err)
 	defer conn.Close()
 	must(t, conn.SetDeadline(time.Now().Add(process.Patience)))
 	r := bufio.NewReader(conn)
 	for _, e := range c.exchanges {
-		var got response
-		if protocol == "h2" {
-			got, err = askHTTP2(conn, e.fields)
-		} else {
-			got, err = askHTTP1(conn, r, e)
-		}
+		got, err := askHTTP1(conn, r, e)
 		if err != nil {
 			t.Fatalf("%s: %v", c.at, err)
 		}
 		e.want.check(t, c.at, got)
 	}
-	if protocol != "h2" {
-		checkNothingFollows(t, conn, r)
-	}
+	checkNothingFollows(t, conn, r)
 }
 
 // check compares everything; "Date: *" in the script stands for any date that parses.
@@ -275,66 +253,4 @@ func checkNothingFollows(t *testing.T, conn *tls.Conn, r io.Reader) {
 	if len(rest) > 0 {
 		t.Errorf("after the answers: %q (%v)", rest, err)
 	}
-}
-
-// askHTTP2 sends one request with fields as they are.
-func askHTTP2(conn net.Conn, fields []hpack.HeaderField) (response, error) {
-	if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {
-		return response{}, err
-	}
-	var block bytes.Buffer
-	enc := hpack.NewEncoder(&block)
-	for _, f := range fields {
-		if err := enc.WriteField(f); err != nil {
-			return response{}, err
-		}
-	}
-	fr := http2.NewFramer(conn, conn)
-	fr.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
-	if err := fr.WriteSettings(); err != nil {
-		return response{}, err
-	}
-	if err := fr.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block.Bytes(), EndStream: true, EndHeaders: true}); err != nil {
-		return response{}, err
-	}
-	return readHTTP2(fr)
-}
-
-func readHTTP2(fr *http2.Framer) (response, error) {
-	var got response
-	for {
-		f, err := fr.ReadFrame()
-		if err != nil {
-			return got, err
-		}
-		switch f := f.(type) {
-		case *http2.SettingsFrame:
-			if !f.IsAck() {
-				err = fr.WriteSettingsAck()
-			}
-		case *http2.MetaHeadersFrame:
-			err = got.readFields(f)
-		case *http2.DataFrame:
-			got.body += string(f.Data())
-		case *http2.RSTStreamFrame:
-			got.body = fmt.Sprintf("reset: %v", f.ErrCode) // with status 0
-			return got, nil
-		case *http2.GoAwayFrame:
-			return got, fmt.Errorf("the connection was refused: %v", f.ErrCode)
-		}
-		if err != nil || f.Header().StreamID == 1 && f.Header().Flags.Has(http2.FlagDataEndStream) {
-			return got, err
-		}
-	}
-}
-
-func (got *response) readFields(f *http2.MetaHeadersFrame) (err error) {
-	if got.status, err = strconv.Atoi(f.PseudoValue("status")); err != nil {
-		return err
-	}
-	for _, h := range f.RegularFields() {
-		got.header = append(got.header, textproto.CanonicalMIMEHeaderKey(h.Name)+": "+h.Value)
-	}
-	slices.Sort(got.header)
-	return nil
 }

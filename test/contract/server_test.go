@@ -176,8 +176,7 @@ func (v *server) ask(t *testing.T, path string) (status int, body string) {
 func (v *server) client(t *testing.T) *http.Client {
 	t.Helper()
 	tr := &http.Transport{
-		TLSClientConfig:   &tls.Config{RootCAs: v.roots(t)},
-		ForceAttemptHTTP2: true,
+		TLSClientConfig: &tls.Config{RootCAs: v.roots(t)},
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "tcp", v.public)
 		},

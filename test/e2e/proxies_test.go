@@ -332,30 +332,14 @@ func (r row) answer() string {
 	return "hosts: " + r.hosts.answer + "; paths: " + r.paths.answer
 }
 
-// one sends the i-th request to a proxy, the HTTP/2 requests behind the others, and then asks as an ordinary relying party.
+// one sends the i-th request to a proxy, and then asks as an ordinary relying party.
 func (g *garden) one(p front, i int, paths bool) (f heard, err error) {
-	at, requests := plotOf(i, paths), rawRequests()
-	if i < len(requests) {
-		r := requests[i]
-		if paths && r.mayOnPaths != "" {
-			r.may = r.mayOnPaths
-		}
-		if f, err = g.ask(p, at, r); err != nil {
-			return f, err
-		}
-	} else {
-		r := framedRequests()[i-len(requests)]
-		answer, bodies, err := r.ask(p, g.roots, at.fill)
-		if errors.Is(err, errNoHTTP2) {
-			return heard{answer: "no HTTP/2"}, nil
-		}
-		if err != nil {
-			return f, err
-		}
-		f = heard{answer: answer, wrong: g.judge(at, r.may, bodies)}
-		if len(bodies) > 0 {
-			f.answer = strings.TrimSpace(answer + " " + g.name(at, bodies[0]))
-		}
+	at, r := plotOf(i, paths), rawRequests()[i]
+	if paths && r.mayOnPaths != "" {
+		r.may = r.mayOnPaths
+	}
+	if f, err = g.ask(p, at, r); err != nil {
+		return f, err
 	}
 	f.wrong = append(f.wrong, g.poisoned(p, at)...)
 	return f, nil
@@ -390,7 +374,7 @@ func (g *garden) walk(t *testing.T, p front) []row {
 // TestProxies sends what no client should send to keypostd and through proxies, and looks whether anybody then gets a document of
 // another issuer, or a wrong one. The answers of all are kept in docs/cdn/PROXIES.md.
 func TestProxies(t *testing.T) {
-	g := newGarden(t, len(rawRequests())+len(framedRequests()))
+	g := newGarden(t, len(rawRequests()))
 	fronts := []front{{name: "keypostd", address: g.tls}, g.nginx(t), g.haproxy(t), g.varnish(t)}
 	if os.Getenv("KEYPOST_E2E_FULL") == "1" {
 		fronts = append(fronts, g.apache(t), g.lighttpd(t), g.h2o(t), g.trafficServer(t), g.squid(t), g.caddy(t))
@@ -465,9 +449,6 @@ func requestNames() (all []string) {
 	for _, r := range rawRequests() {
 		all = append(all, r.name)
 	}
-	for _, r := range framedRequests() {
-		all = append(all, "HTTP/2: "+r.name)
-	}
 	return all
 }
 
@@ -477,9 +458,6 @@ func readings() (all []string) {
 		if r.mayOnPaths != "" {
 			r.may += "; on paths " + r.mayOnPaths
 		}
-		all = append(all, r.may)
-	}
-	for _, r := range framedRequests() {
 		all = append(all, r.may)
 	}
 	for i, may := range all {

@@ -12,7 +12,10 @@ import (
 	"crypto/x509/pkix"
 	"encoding/json"
 	"fmt"
+	"io"
+	"log"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,6 +23,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	programs "github.com/keypost/keypost/test/process"
 )
 
 // everything is what testssl.sh asks, but for what it asks in the name of old browsers.
@@ -39,7 +44,7 @@ func TestTLSOfThePublicListener(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // testssl.sh waits more than it works
 			cert, key := ca.certify(t, lasting90Days(name), key, cdnHost)
-			found := testssl(t, ca, publicServer(t, cert, key, ""), everything...)
+			found := testssl(t, ca, publicServer(t, cert, key), everything...)
 			for _, f := range found {
 				if f.Severity == "LOW" {
 					t.Logf("%s, which is LOW: %s", f.ID, f.Finding)
@@ -54,7 +59,7 @@ func TestTLSOfThePublicListener(t *testing.T) {
 	t.Run("weak", func(t *testing.T) {
 		t.Parallel()
 		cert, key := ca.certify(t, lasting90Days("weak"), private, cdnHost)
-		weak := plainServer(t, cert, key, &tls.Config{
+		weak := weakServer(t, cert, key, &tls.Config{
 			MinVersion: tls.VersionTLS11, MaxVersion: tls.VersionTLS12,
 			CipherSuites: []uint16{tls.TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA, tls.TLS_ECDHE_RSA_WITH_RC4_128_SHA},
 		})
@@ -145,4 +150,37 @@ func judgeTLS(found []testsslFinding) (wrong []string) {
 		}
 	}
 	return wrong
+}
+
+// weakServer is net/http with the TLS that c says.
+func weakServer(t *testing.T, cert, key string, c *tls.Config) (address string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	srv := &http.Server{TLSConfig: c, ErrorLog: log.New(io.Discard, "", 0), Protocols: new(http.Protocols), Handler: http.NotFoundHandler()}
+	srv.Protocols.SetHTTP1(true) // HTTP/2 demands suites that c does not have
+	t.Cleanup(func() { _ = srv.Close() })
+	go func() { _ = srv.ServeTLS(l, cert, key) }()
+	return l.Addr().String()
+}
+
+// publicServer is keypostd with an issuer https://oidc.keypost.test/prod and a certificate.
+func publicServer(t *testing.T, cert, key string) (address string) {
+	t.Helper()
+	s := newStore(t, nil)
+	public := filepath.Join(t.TempDir(), "prod.pub")
+	writePublicKey(t, public, newECKey(t))
+	s.keypost(t, "issuer", "add", "prod", "--url", "https://"+cdnHost+"/prod", "--public-key-file", public).ok(t)
+	address, admin := programs.FreeAddress(t), programs.FreeAddress(t)
+	o := &originServer{config: filepath.Join(t.TempDir(), "keypostd.yaml"), admin: "http://" + admin}
+	must(t, os.WriteFile(o.config, fmt.Appendf(nil, `dir: %s
+issuerURLs: ["https://%s/{name}"]
+listen:
+  address: %q
+  drainDelay: 0s
+  tls: {mode: files, files: [{cert: %q, key: %q}]}
+admin: {address: %q}
+`, s.store, cdnHost, address, cert, key, admin), 0o600))
+	o.up(t)
+	return address
 }

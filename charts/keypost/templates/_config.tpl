@@ -4,7 +4,9 @@ issuerURLs: {{ toJson .Values.issuerURLs }}
 listen:
   address: ":8443"
   maxConnections: {{ .Values.maxConnections }}
+  {{- if not (kindIs "invalid" .Values.http2) }}
   http2: {{ .Values.http2 }}
+  {{- end }}
   drainDelay: {{ .Values.drainDelaySeconds }}s
   drainTimeout: {{ .Values.drainTimeoutSeconds }}s
   tls:

@@ -1,4 +1,4 @@
-// Package errorlog makes metrics and lines of a log of what net/http reports in text.
+// Package errorlog counts TLS handshakes that fail, by reason, and logs what net/http reports.
 package errorlog
 
 import (
@@ -10,14 +10,11 @@ import (
 	"github.com/keypost/keypost/issuer/listen/internal/clientca"
 )
 
-// Log receives what net/http logs. What a client can cause at will is counted
-// and never logged: a scanner would fill the disk and hide the one line that
-// matters. net/http offers text only, so lines are matched; the tests compare the
-// patterns with real handshakes.
+// Log counts what a client can cause at will, and never logs it: a scanner would fill the disk and hide the one line that
+// matters.
 type Log struct {
 	log        *zap.Logger
 	handshakes *prometheus.CounterVec
-	http2      prometheus.Counter
 }
 
 // New returns one whose lines go to log, and whose metrics all start at zero.
@@ -28,10 +25,6 @@ func New(log *zap.Logger) *Log {
 			Name: "keypost_tls_handshake_errors_total",
 			Help: "TLS handshakes that failed, by reason.",
 		}, []string{"reason"}),
-		http2: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "keypost_http2_connection_errors_total",
-			Help: "HTTP/2 connections closed because the client broke the protocol or stopped answering.",
-		}),
 	}
 	for _, f := range handshakeFailures { // a rate needs the zero before the first failure
 		l.handshakes.WithLabelValues(f.reason)
@@ -44,31 +37,27 @@ func New(log *zap.Logger) *Log {
 
 // Collectors returns its metrics.
 func (l *Log) Collectors() []prometheus.Collector {
-	return []prometheus.Collector{l.handshakes, l.http2}
+	return []prometheus.Collector{l.handshakes}
 }
 
 // Write takes one message of an http.Server's ErrorLog.
 func (l *Log) Write(p []byte) (int, error) {
-	text := strings.TrimSpace(string(p))
-	switch {
-	case strings.HasPrefix(text, "http: TLS handshake error from "):
-		l.handshakes.WithLabelValues(handshakeReason(text)).Inc()
-	case hasAnyPrefix(text, http2Faults):
-		l.http2.Inc()
-	case hasAnyPrefix(text, panics):
-		l.log.Error("the handler panicked", zap.String("detail", text))
-	default:
-		l.log.Warn("the HTTP server reports trouble", zap.String("detail", text))
+	text := zap.String("detail", strings.TrimSpace(string(p)))
+	if strings.HasPrefix(text.String, "http: panic serving ") {
+		l.log.Error("the handler panicked", text)
+	} else {
+		l.log.Warn("the HTTP server reports trouble", text)
 	}
 	return len(p), nil
 }
 
+// Handshake counts a handshake that failed.
+func (l *Log) Handshake(err error) { l.handshakes.WithLabelValues(reason(err.Error())).Inc() }
+
 const otherReason = "other"
 
-// handshakeReason maps "http: TLS handshake error from ADDRESS: TEXT" to a label.
-func handshakeReason(line string) string {
-	_, text, _ := strings.Cut(line, " from ")
-	_, text, _ = strings.Cut(text, ": ") // an IPv6 address holds no ": "
+// reason maps an error's text to a label: crypto/tls offers text only. The tests compare it with real handshakes.
+func reason(text string) string {
 	if reason := clientca.Refusal(text); reason != "" {
 		return reason
 	}
@@ -94,29 +83,8 @@ var handshakeFailures = []struct {
 	{"no_shared_cipher", []string{"no cipher suite supported by both", "no key exchanges supported by both", "peer doesn't support any of the certificate's signature algorithms", "remote error: tls: handshake failure"}},
 	{"bad_certificate", []string{"remote error: tls: bad certificate", "unknown certificate", "expired certificate", "revoked certificate", "unsupported certificate"}},
 	{"unknown_sni", []string{"unrecognized name"}},
-	{"not_tls", []string{"does not look like a TLS handshake", "HTTP request to an HTTPS server", "unsupported SSLv2 handshake", "oversized record received"}},
+	{"not_tls", []string{"does not look like a TLS handshake", "unsupported SSLv2 handshake", "oversized record received"}},
 	{"timeout", []string{"i/o timeout", "deadline exceeded"}},
 	{"reset", []string{"connection reset by peer", "broken pipe"}},
 	{"eof", []string{"EOF", "use of closed network connection"}},
-}
-
-// http2Faults begin lines of net/http's HTTP/2 server that a client can cause.
-var http2Faults = []string{
-	"http2: server connection error from ",
-	"http2: server: error reading preface from client ",
-	"http2: server closing client connection: ",
-	"http2: received GOAWAY ",
-	"timeout waiting for SETTINGS frames from ",
-	"timeout waiting for PING response",
-}
-
-var panics = []string{"http: panic serving ", "http2: panic serving "}
-
-func hasAnyPrefix(s string, prefixes []string) bool {
-	for _, p := range prefixes {
-		if strings.HasPrefix(s, p) {
-			return true
-		}
-	}
-	return false
 }
