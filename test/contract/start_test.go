@@ -131,7 +131,7 @@ func TestCheckTellsTheConnections(t *testing.T) {
 	t.Parallel()
 	e := newEstate(t)
 	e.settings.write(t)
-	for memory, want := range map[string]string{"192MiB": "maxConnections: 1024\n", "48MiB": "maxConnections: 64\n"} {
+	for memory, want := range map[string]string{"192MiB": "maxConnections: 801\n", "48MiB": "maxConnections: 64\n"} {
 		cmd := exec.Command(keypostd, "--config", e.config, "--check")
 		cmd.Env = append(os.Environ(), "GOMEMLIMIT="+memory, "GORACE=atexit_sleep_ms=0")
 		out, err := cmd.CombinedOutput()
