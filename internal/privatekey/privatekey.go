@@ -67,7 +67,15 @@ func find(node any) (where string, found bool) {
 	return where, found
 }
 
-func inText(s string) bool { return HasLabel([]byte(s)) || looksLikeJWK(s) || isEncoded(s) }
+func inText(s string) bool { return HasLabel([]byte(s)) || looksLikeJWK(s) || isEncoded(withoutHost(s)) }
+
+// withoutHost returns the path of a URL: what refuses an issuer URL quotes it.
+func withoutHost(s string) string {
+	if _, rest, isURL := strings.Cut(s, "://"); isURL {
+		_, s, _ = strings.Cut(rest, "/")
+	}
+	return s
+}
 
 var (
 	ktyMember     = regexp.MustCompile(`\bkty\b\\*["']?\s*:`)

@@ -49,7 +49,7 @@ func TestForms(t *testing.T) {
 		}
 		return map[string]string{
 			"base64": text, "base64url": base64.RawURLEncoding.EncodeToString(der),
-			"in lines": strings.Join(lines, "\r\n") + "\n", "in words": strings.Join(lines, " "),
+			"in lines": strings.Join(lines, "\r\n") + "\n", "in words": strings.Join(lines, " "), "path of a URL": "https://oidc.example.com/" + text,
 		}
 	}
 	for name, der := range private {
