@@ -75,7 +75,8 @@ func checkUpload(party string) error {
 	case !marked || Name(kind).Check() != nil || place == "" || len(party) > maxUpload || strings.ContainsFunc(place, func(r rune) bool { return r <= ' ' || r > '~' }):
 		return fmt.Errorf("policy: relying party %q is neither a name such as aws, gcp, entra, vault or kube-apiserver nor an upload, KIND-upload:PLACE, such as %s", printable(party), exampleUpload)
 	case kind == "gcp" && !isProvider(place):
-		return fmt.Errorf("policy: relying party %q is no provider of a workload identity pool: write it with the project's number, as %s", printable(party), exampleUpload)
+		return fmt.Errorf("policy: relying party %q is no provider of a workload identity pool: write it with the project's number, as %s, where POOL and PROVIDER are 4 to 32 of a-z, 0-9 and hyphens",
+			printable(party), exampleUpload)
 	}
 	return nil
 }

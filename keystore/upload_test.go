@@ -53,7 +53,7 @@ func TestUploadsAreNamedInOneWay(t *testing.T) {
 		"gcp-upload:projects/my-project/locations/global/workloadIdentityPools/prod-a/providers/prod-a":   "write it with the project's number",
 		"gcp-upload:projects/0123/locations/global/workloadIdentityPools/prod-a/providers/prod-a":         "write it with the project's number",
 		"gcp-upload:projects/123/locations/global/workloadIdentityPools/prod-a":                           "is no provider",
-		"gcp-upload:projects/123/locations/global/workloadIdentityPools/prod-a/providers/x":               "is no provider",
+		"gcp-upload:projects/123/locations/global/workloadIdentityPools/prod-a/providers/x":               "POOL and PROVIDER are 4 to 32 of a-z, 0-9 and hyphens",
 		"gcp-upload:projects/123/locations/global/workloadIdentityPools/Prod-A/providers/prod-a":          "is no provider",
 		"gcp-upload:projects/123/locations/global/workloadIdentityPools/gcp-pool/providers/prod-a":        "is no provider",
 		"gcp-upload:projects/123/locations/global/workloadIdentityPools/prod-a/providers/gcp-prod":        "is no provider",
