@@ -90,12 +90,19 @@ func TestRefusedKeySetHoldsNobodyUp(t *testing.T) {
 		lastgood.ReasonURLNotPermitted: string(elsewhere.text(t)),
 		lastgood.ReasonGenerationJump:  string(doc{name: "b", generation: keystore.MaxGeneration}.text(t)),
 		lastgood.ReasonDev:             string(doc{name: "b", generation: 1, dev: true}.text(t)),
+		lastgood.ReasonUnreadable:      whole, // its owner took the right to read it away
 		"a tombstone":                  string(tombstone.text(t)),
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			b := newBench(t)
 			b.put(doc{name: "a", generation: 1})
 			b.store.Set("b", []byte(text))
+			b.store.Inject(func(_ context.Context, op storetest.Op) (bool, error) {
+				if reason == lastgood.ReasonUnreadable && op.Name == "b" {
+					return false, &keystore.UnreadableError{Err: errors.New("permission denied")}
+				}
+				return true, nil
+			})
 			defer b.run(t.Context())()
 			time.Sleep(time.Second)
 			if err := b.Ready(); err != nil {

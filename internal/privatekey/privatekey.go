@@ -67,7 +67,9 @@ func find(node any) (where string, found bool) {
 	return where, found
 }
 
-func inText(s string) bool { return HasLabel([]byte(s)) || looksLikeJWK(s) || isEncoded(withoutHost(s)) }
+func inText(s string) bool {
+	return HasLabel([]byte(s)) || looksLikeJWK(s) || isEncoded(withoutHost(s))
+}
 
 // withoutHost returns the path of a URL: what refuses an issuer URL quotes it.
 func withoutHost(s string) string {

@@ -29,8 +29,8 @@ type State interface {
 // newcomer has, or may have: one that waits for a URL itself, is broken and has it, or cannot be read. A document that
 // cannot be read may have every URL that is permitted to its key set.
 //
-// Without Permitted that is every URL. There, such a document counts until [StartPatience] only: else one unreadable
-// document would keep a new copy empty.
+// Without Permitted that is every URL. There, such a document counts only while the store does not return it, and until
+// [StartPatience]: else whoever may write one could keep a new copy empty.
 //
 // A tombstone ends its own key set and says nothing of others: from an empty state nobody can tell whether its key set ever
 // had the URLs and the keys that it lists.
@@ -145,7 +145,7 @@ func (t *trial) conflict(c *Candidate, issuer string) *Rejection {
 	for _, n := range t.rivals.unknown {
 		if t.permitted(n, at) {
 			r := c.inConflict("its issuer URL %s may also be in the document of key set %q, which cannot be read", issuer, n)
-			r.unread = true
+			r.waits = true
 			return r
 		}
 	}
@@ -191,7 +191,7 @@ func (t *trial) findRivals() *rivals {
 					found.at[at] = append(found.at[at], n)
 				}
 			}
-		case r.Is(ReasonUnreadable) && (t.Permitted != nil || t.Waited < StartPatience):
+		case r.Is(ReasonUnreadable) && (t.Permitted != nil || r.waits && t.Waited < StartPatience):
 			found.unknown = append(found.unknown, n)
 		}
 	}

@@ -140,6 +140,7 @@ func TestJudgeHeedsRejectedDocuments(t *testing.T) {
 	junk := RejectError(&keystore.BrokenError{Reason: ReasonBroken, Err: errors.New("x")})
 	newer := RejectError(&keystore.BrokenError{Reason: ReasonNewerVersion, Err: errors.New("x")})
 	unread := RejectError(errors.New("connection refused"))
+	kept := RejectError(&keystore.UnreadableError{Err: errors.New("permission denied")})
 	waiting := claim("b", 1, 2).summary(t)
 	c := &Candidate{Name: "b", Version: waiting}
 	conflict := c.inConflict("x")
@@ -167,6 +168,8 @@ func TestJudgeHeedsRejectedDocuments(t *testing.T) {
 		"unreadable, later":                    {late, unread, nil, "", false},
 		"unreadable, may have it, later":       {Judge{Permitted: patterns.Permitted, Waited: time.Hour}, unread, nil, ReasonURLConflict, true},
 		"unreadable, may not have it":          {elsewhere, unread, nil, "", false},
+		"kept from being read":                 {Judge{}, kept, nil, "", false},
+		"kept from being read, may have it":    {patterns, kept, nil, ReasonURLConflict, true},
 		"unreadable, has a good version":       {Judge{}, unread, []doc{{name: "b", generation: 1, keys: []int{2}}}, "", false},
 		"waits for it":                         {Judge{}, conflict, nil, ReasonURLConflict, false},
 		"waits for it beside its good version": {late, conflict, []doc{{name: "b", generation: 1, keys: []int{2}}}, ReasonURLConflict, false},

@@ -51,7 +51,7 @@ type Rejection struct {
 
 	listed bool  // the issuer URLs of the document are known, as far as the key set may get them later
 	urls   lines // those
-	unread bool  // one of the URLs may be that of a document which cannot be read
+	waits  bool  // see Waits
 	apart  bool  // see Expected
 }
 
@@ -79,7 +79,9 @@ func RejectError(err error) *Rejection {
 		r.listed, r.urls = broken.Issuers != nil, linesOf(broken.Issuers, keystore.IssuerURL.String)
 		return r
 	}
-	return Reject(ReasonUnreadable, "%v", err)
+	r := Reject(ReasonUnreadable, "%v", err)
+	r.waits = !keystore.OfDocument(err)
+	return r
 }
 
 // Is reports whether r is a rejection for that reason.
@@ -88,9 +90,9 @@ func (r *Rejection) Is(reason keystore.Reason) bool { return r != nil && r.Reaso
 // Expected reports whether nothing is wrong: the key set is not to be served here. It counts as nobody's failure, and nothing waits for it.
 func (r *Rejection) Expected() bool { return r != nil && r.apart }
 
-// Waits reports whether r may end by waiting: a document cannot be read, this one or one that may have its issuer URL. All
-// others end when somebody changes a document.
-func (r *Rejection) Waits() bool { return r.Is(ReasonUnreadable) || r != nil && r.unread }
+// Waits reports whether r may end by waiting: the store does not answer, or the document of another key set, which may have the
+// issuer URL, cannot be read. All others end when somebody changes a document, or the rights to it.
+func (r *Rejection) Waits() bool { return r != nil && r.waits }
 
 // Transient reports whether r may end although the document does not change, so that the document is read again.
 func (r *Rejection) Transient() bool { return r.Is(ReasonURLConflict) || r.Is(ReasonUnreadable) }

@@ -95,7 +95,8 @@ func TestRejectError(t *testing.T) {
 		{nil, nil},
 		{fmt.Errorf("x: %w", keystore.ErrNotFound), nil},
 		{fmt.Errorf("x: %w", broken), &Rejection{Reason: ReasonNewerVersion, Message: "upgrade"}},
-		{errors.New("connection refused"), &Rejection{Reason: ReasonUnreadable, Message: "connection refused"}},
+		{errors.New("connection refused"), &Rejection{Reason: ReasonUnreadable, Message: "connection refused", waits: true}},
+		{&keystore.UnreadableError{Err: errors.New("permission denied")}, &Rejection{Reason: ReasonUnreadable, Message: "permission denied"}},
 	} {
 		got := RejectError(tc.err)
 		if (got == nil) != (tc.want == nil) || got != nil && *got != *tc.want {

@@ -222,7 +222,7 @@ func (m *Mirror) copy(ctx context.Context, some []keystore.Name) error {
 		switch {
 		case c.err != nil:
 			unwritten = append(unwritten, c.err)
-		case c.Rejected.Is(lastgood.ReasonUnreadable):
+		case c.Rejected.Is(lastgood.ReasonUnreadable) && c.Rejected.Waits():
 			unread = append(unread, fmt.Errorf("read key set %q: %w", c.Name, c.document.err))
 		}
 	}

@@ -543,8 +543,16 @@ func TestMirrorReady(t *testing.T) {
 			m.earlier()
 			m.from.Inject(func(ctx context.Context, _ storetest.Op) (bool, error) { <-ctx.Done(); return false, ctx.Err() })
 		}, map[time.Duration]bool{0: false, 4 * time.Minute: true}},
-		"one that cannot be copied":            {func(m *mirrored) { m.from.Set("prod-b", []byte("junk")) }, map[time.Duration]bool{0: true}},
-		"one that cannot be read":              {func(m *mirrored) { m.from.Inject(unread(false, "prod-b")) }, map[time.Duration]bool{0: false, 4 * time.Minute: false, 6 * time.Minute: true}},
+		"one that cannot be copied": {func(m *mirrored) { m.from.Set("prod-b", []byte("junk")) }, map[time.Duration]bool{0: true}},
+		"one that cannot be read":   {func(m *mirrored) { m.from.Inject(unread(false, "prod-b")) }, map[time.Duration]bool{0: false, 4 * time.Minute: false, 6 * time.Minute: true}},
+		"one that nobody here may read": {func(m *mirrored) {
+			m.from.Inject(func(_ context.Context, op storetest.Op) (bool, error) {
+				if op.Kind == storetest.OpGet && op.Name == "prod-b" {
+					return false, &keystore.UnreadableError{Err: errors.New("permission denied")}
+				}
+				return true, nil
+			})
+		}, map[time.Duration]bool{0: true}},
 		"none that can be read":                {func(m *mirrored) { m.from.Inject(unread(false, "prod-a", "prod-b")) }, map[time.Duration]bool{0: false, 6 * time.Minute: false, time.Hour: false}},
 		"one whose reading hangs":              {func(m *mirrored) { m.from.Inject(unread(true, "prod-b")) }, map[time.Duration]bool{0: false, 4 * time.Minute: false, 6 * time.Minute: true}},
 		"all of whose reading hangs":           {func(m *mirrored) { m.from.Inject(unread(true, "prod-a", "prod-b")) }, map[time.Duration]bool{0: false, 6 * time.Minute: false, time.Hour: false}},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -148,23 +149,28 @@ func (s *Backend) misnamed(ctx context.Context, n keystore.Name, why error) (key
 // maxKey is how long a key may be in S3, in bytes.
 const maxKey = 1024
 
-// absent distinguishes an object that does not exist from trouble. Only S3's own error code counts: a 404 of a proxy, or of a
-// bucket that is gone, is trouble.
+// absent distinguishes an object that does not exist, and one that nobody here may read (archived, encrypted with another's key),
+// from trouble with the store, which lists nothing either. Only S3's own error code counts: a 404 of a proxy, or of a bucket that
+// is gone, is trouble.
 //
 // Who may list nothing but the prefix gets 403 for an object that is not there: the permission that would turn it into
 // 404 is s3:ListBucket without a condition, since s3:prefix has no value in a GetObject. The listing knows.
 func (s *Backend) absent(ctx context.Context, key string, err error) error {
 	notFound := fmt.Errorf("%w at s3://%s/%s", keystore.ErrNotFound, s.o.Bucket, key)
-	switch code(err) {
-	case "NoSuchKey":
+	if code(err) == "NoSuchKey" {
 		return notFound
-	case "AccessDenied":
-		page, listErr := s.page(ctx, key, "")
-		if listErr == nil && !holds(page, key) {
-			return notFound
-		}
 	}
-	return s.explain(err, key)
+	why := s.explain(err, key)
+	if refused := status(err); refused < 400 || refused >= 500 || refused == http.StatusTooManyRequests {
+		return why
+	}
+	switch page, err := s.page(ctx, key, ""); {
+	case err != nil:
+		return why
+	case !holds(page, key):
+		return notFound
+	}
+	return &keystore.UnreadableError{Err: why}
 }
 
 func holds(page *s3.ListObjectsV2Output, key string) bool {

@@ -135,11 +135,12 @@ func TestLoadAsksTheListingWhenS3DoesNotTell(t *testing.T) {
 	f, url := newFake(t)
 	st := open(t, url, Options{Prefix: "p"})
 	create(t, st, "prod-a")
+	code := "AccessDenied"
 	f.answer = func(w http.ResponseWriter, r *http.Request) bool {
 		if r.Method != http.MethodGet || !strings.HasSuffix(r.URL.Path, ".yaml") {
 			return false
 		}
-		refuse(w, http.StatusForbidden, "AccessDenied")
+		refuse(w, http.StatusForbidden, code)
 		return true
 	}
 	_, _, err := keystore.NewStore(st).Load(t.Context(), "prod-b")
@@ -148,6 +149,11 @@ func TestLoadAsksTheListingWhenS3DoesNotTell(t *testing.T) {
 	wantError(t, err, nil, "the credentials do not allow s3:GetObject on s3://keysets/p/prod-a.yaml")
 	if errors.Is(err, keystore.ErrNotFound) {
 		t.Errorf("what may not be read counts as absent: %v", err)
+	}
+	for _, code = range []string{"AccessDenied", "InvalidObjectState"} { // one who may write it had it archived
+		if _, _, err = keystore.NewStore(st).Load(t.Context(), "prod-a"); !keystore.OfDocument(err) {
+			t.Errorf("%s of one object counts as trouble with the store: %v", code, err)
+		}
 	}
 }
 
