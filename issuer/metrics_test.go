@@ -12,28 +12,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/storetest"
 )
-
-// The page of metrics does not grow with the store for ever.
-func TestNamedSeriesAreBounded(t *testing.T) {
-	b := newBench(t)
-	for i := range MostNamed + 30 {
-		b.put(doc{name: fmt.Sprintf("n%04d", i), generation: 1, keys: []keystore.VerificationKey{key(t, 1)}, issuers: []string{fmt.Sprintf("https://oidc.example.com/n%04d", i)}})
-	}
-	b.poll()
-	for d, all := range b.named() {
-		if len(all) > MostNamed {
-			t.Errorf("%v has %d series", d, len(all))
-		}
-	}
-	if n := testutil.CollectAndCount(b.Publisher, "keypost_key_set_keys_changed_timestamp_seconds"); n != MostNamed {
-		t.Errorf("%d series", n)
-	}
-}
 
 // values returns the series of a metric that the publisher makes, by their labels.
 func (b *bench) values(name string) string {

@@ -2,11 +2,9 @@ package mirrorcmd
 
 import (
 	"maps"
-	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/keypost/keypost/issuer"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/lastgood"
 )
@@ -39,11 +37,8 @@ func (m *mirroring) Collect(ch chan<- prometheus.Metric) {
 	for r, n := range counts {
 		ch <- prometheus.MustNewConstMetric(refused, prometheus.GaugeValue, float64(n), string(r))
 	}
-	named := prometheus.NewDesc("keypost_mirror_key_set_refused", "1 while the stored version of the key set is not the copied one; at most 1000 key sets, the first by name.", []string{"key_set", "reason"}, nil)
-	for i, n := range slices.Sorted(maps.Keys(refusals)) {
-		if i == issuer.MostNamed {
-			break
-		}
-		ch <- prometheus.MustNewConstMetric(named, prometheus.GaugeValue, 1, string(n), string(refusals[n].Reason))
+	named := prometheus.NewDesc("keypost_mirror_key_set_refused", "1 while the stored version of the key set is not the copied one.", []string{"key_set", "reason"}, nil)
+	for n, r := range refusals {
+		ch <- prometheus.MustNewConstMetric(named, prometheus.GaugeValue, 1, string(n), string(r.Reason))
 	}
 }
