@@ -1,6 +1,7 @@
 package keystore
 
 import (
+	"bytes"
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
@@ -172,8 +173,12 @@ func checkIdentity(apiVersion, kind string) error {
 
 // toJSON returns a document as JSON. It refuses one that holds private key material.
 func toJSON(data []byte) ([]byte, error) {
-	asJSON, tree, err := strictyaml.ToJSON(data, MaxDocument)
+	asJSON, err := strictyaml.ToJSON(data, MaxDocument)
 	if err != nil {
+		return nil, err
+	}
+	var tree any
+	if err := json.Unmarshal(asJSON, &tree); err != nil {
 		return nil, err
 	}
 	if privatekey.HasLabel(data) {
@@ -291,11 +296,10 @@ func (s KeySet) encode() ([]byte, error) {
 }
 
 // SortedYAML turns the JSON of a document into the form that every store has: YAML with sorted keys. It returns the JSON
-// itself if the YAML would be too large, would exceed the bounds on nesting because of brackets in its text, or has what
-// readers of YAML read in two ways (1e+21, a member named <<).
+// itself if the YAML would be too large, or if it has a member named <<, which is written without quotes and read as a merge.
 func SortedYAML(asJSON []byte) ([]byte, error) {
 	data, err := yaml.JSONToYAML(asJSON)
-	if err == nil && (len(data) > MaxDocument || strictyaml.CheckShape(data) != nil || strictyaml.CheckReaders(data) != nil) {
+	if err == nil && (len(data) > MaxDocument || bytes.Contains(data, []byte("<<"))) {
 		return asJSON, nil
 	}
 	return data, err

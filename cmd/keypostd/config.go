@@ -228,7 +228,7 @@ func readConfig(file string) (config, error) {
 }
 
 func parseConfig(data []byte) (config, error) {
-	asJSON, _, err := strictyaml.ToJSONWithWords(data, maxConfig) // mode: off
+	asJSON, err := strictyaml.ToJSON(data, maxConfig)
 	if errors.Is(err, strictyaml.ErrEmpty) {
 		asJSON, err = []byte("{}"), nil // the check lists everything that is missing
 	}

@@ -47,7 +47,7 @@ func damaged(text []byte) error {
 
 // PublicKey reads the public key in the DER of a block: PKIX, PKCS#1 or a certificate. The label of the block does not
 // count: Kubernetes' keyutil.ParsePublicKeysPEM ignores it, and OpenShift writes PKIX bytes under "RSA PUBLIC KEY". The
-// error for a private key, under whatever label, wraps [privatekey.ErrFound].
+// error for a block with the label of a private key wraps [privatekey.ErrFound].
 func PublicKey(block *pem.Block) (crypto.PublicKey, error) {
 	if bytes.Contains([]byte(block.Type), []byte("PRIVATE KEY")) {
 		return nil, privatekey.ErrFound
@@ -55,14 +55,11 @@ func PublicKey(block *pem.Block) (crypto.PublicKey, error) {
 	if k, err := x509.ParsePKIXPublicKey(block.Bytes); err == nil { // the form in documents comes first: it costs least
 		return k, nil
 	}
-	if privatekey.IsDER(block.Bytes) {
-		return nil, privatekey.ErrFound
-	}
 	if k, err := x509.ParsePKCS1PublicKey(block.Bytes); err == nil {
 		return k, nil
 	}
 	if c, err := x509.ParseCertificate(block.Bytes); err == nil {
 		return c.PublicKey, nil
 	}
-	return nil, errors.New("it is no public key that this program can read (PKIX, PKCS#1) and no certificate")
+	return nil, errors.New("it is neither a public key that this program can read (PKIX, PKCS#1) nor a certificate")
 }

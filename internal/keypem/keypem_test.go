@@ -67,7 +67,7 @@ func TestPublicKey(t *testing.T) {
 	if got, err := PublicKey(&pem.Block{Type: "RSA PUBLIC KEY", Bytes: public}); err != nil || !k.PublicKey.Equal(got) {
 		t.Errorf("%v, %v", got, err)
 	}
-	for _, b := range []pem.Block{{Type: "PUBLIC KEY", Bytes: private}, {Type: "PRIVATE KEY", Bytes: public}} {
+	for _, b := range []pem.Block{{Type: "EC PRIVATE KEY", Bytes: private}, {Type: "PRIVATE KEY", Bytes: public}} {
 		if _, err := PublicKey(&b); !errors.Is(err, privatekey.ErrFound) {
 			t.Errorf("%s: %v", b.Type, err)
 		}

@@ -83,7 +83,7 @@ func (e *DamagedError) Unwrap() error { return e.Err }
 func (e *DamagedError) MayBeOf(n keystore.Name) bool { return mayBeOf(n, e.Document) }
 
 func parse(data []byte) (Record, error) {
-	asJSON, _, err := strictyaml.ToJSON(data, keystore.MaxDocument)
+	asJSON, err := strictyaml.ToJSON(data, keystore.MaxDocument)
 	if err != nil {
 		return Record{}, err
 	}

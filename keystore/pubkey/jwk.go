@@ -9,7 +9,6 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/keypost/keypost/internal/privatekey"
-	"github.com/keypost/keypost/internal/strictyaml"
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/keystore"
 	kjson "sigs.k8s.io/json"
@@ -17,9 +16,6 @@ import (
 
 func parseJSON(data []byte) ([]keystore.VerificationKey, error) {
 	var tree any
-	if err := checkShape(data); err != nil {
-		return nil, err
-	}
 	if err := decodeJSON(data, &tree); err != nil {
 		return nil, fmt.Errorf("it looks like a JWK or JWKS but is not valid JSON: %s", firstLine(err))
 	}
@@ -48,13 +44,6 @@ func parseJSON(data []byte) ([]keystore.VerificationKey, error) {
 		return nil, fmt.Errorf("%s: %w", printable(where), keystore.ErrPrivateKey)
 	}
 	return keys, nil
-}
-
-func checkShape(data []byte) error {
-	if !json.Valid(data) { // the JSON reader reports the error, without recursion
-		return nil
-	}
-	return strictyaml.CheckShape(data)
 }
 
 func parseJWK(raw json.RawMessage) (keystore.VerificationKey, error) {

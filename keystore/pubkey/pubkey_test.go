@@ -136,8 +136,8 @@ func TestParseRefuses(t *testing.T) {
 		{"a damaged block between good ones", good + badBase64 + good, "PEM block 2: it is damaged"},
 		{"a first line without its block", good + "-----BEGIN PUBLIC KEY-----\n", "PEM block 2: it is damaged"},
 		{"text on the last line", strings.TrimSuffix(good, "\n") + "x\n", "PEM block 1: it is damaged"},
-		{"a block of something else", good + pemOf("X509 CRL", []byte("crl")), "PEM block 2 (X509 CRL): it is no public key that this program can read (PKIX, PKCS#1) and no certificate"},
-		{"bytes after the key", pemOf("PUBLIC KEY", append(spki(rs), 0)), "PEM block 1 (PUBLIC KEY): it is no public key"},
+		{"a block of something else", good + pemOf("X509 CRL", []byte("crl")), "PEM block 2 (X509 CRL): it is neither a public key that this program can read (PKIX, PKCS#1) nor a certificate"},
+		{"bytes after the key", pemOf("PUBLIC KEY", append(spki(rs), 0)), "PEM block 1 (PUBLIC KEY): it is neither a public key"},
 		{"RSA 1024", pemOf("PUBLIC KEY", spki(rsaPublic(1024))), "PEM block 1 (PUBLIC KEY): its RSA modulus has 1024 bits; at least 2048 are needed"},
 		{"P-224", pemOf("PUBLIC KEY", spki(ecPrivate(elliptic.P224(), 1).Public())), "its curve P-224 is not one of"},
 		{"Ed25519", pemOf("PUBLIC KEY", spki(edPublic)), "its type is ed25519"},
@@ -209,10 +209,6 @@ func TestPrivateKeysAreRefusedWithoutBeingQuoted(t *testing.T) {
 		whole := pemOf(own, der)
 		inputs := map[string]string{
 			"under its own label":       whole,
-			"under PUBLIC KEY":          pemOf("PUBLIC KEY", der),
-			"under RSA PUBLIC KEY":      pemOf("RSA PUBLIC KEY", der),
-			"under CERTIFICATE":         pemOf("CERTIFICATE", der),
-			"under no label":            pemOf("", der),
 			"after a public key":        good + whole,
 			"before a public key":       whole + good,
 			"truncated":                 whole[:len(whole)/2],
@@ -223,6 +219,14 @@ func TestPrivateKeysAreRefusedWithoutBeingQuoted(t *testing.T) {
 			"OpenSSH's, by its label":   strings.ReplaceAll(whole, own, "OPENSSH PRIVATE KEY"),
 			"CRLF":                      strings.ReplaceAll(whole, "\n", "\r\n"),
 			"base64 damaged in between": strings.Replace(whole, "\n", "\n!", 3),
+		}
+		for _, label := range []string{"PUBLIC KEY", "RSA PUBLIC KEY", "CERTIFICATE", ""} { // told by the label only, and never read
+			_, err := Parse("sa.key", []byte(pemOf(label, der)))
+			if err == nil {
+				t.Errorf("%s under %q was read", form, label)
+				continue
+			}
+			neverQuotes(t, err, pemOf(label, der))
 		}
 		for how, in := range inputs {
 			_, err := Parse("sa.key", []byte(in))

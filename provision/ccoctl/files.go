@@ -113,7 +113,7 @@ func IssuerIn(dir string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	asJSON, _, err := strictyaml.ToJSON(data, maxManifest)
+	asJSON, err := strictyaml.ToJSON(data, maxManifest)
 	if err != nil {
 		return "", err
 	}

@@ -202,7 +202,7 @@ func TestPublicHalf(t *testing.T) {
 		{"encrypted PKCS#8", pem.EncodeToMemory(&pem.Block{Type: "ENCRYPTED PRIVATE KEY", Bytes: []byte("x")}), nil, "it is encrypted"},
 		{"OpenSSH", pem.EncodeToMemory(&pem.Block{Type: "OPENSSH PRIVATE KEY", Bytes: []byte("x")}), nil, "OpenSSH"},
 		{"rubbish inside", pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: []byte("secret")}), nil, "labelled as a private key but is none"},
-		{"rubbish under another label", pem.EncodeToMemory(&pem.Block{Type: "KEY", Bytes: []byte("secret")}), nil, "it is no public key that this program can read"},
+		{"rubbish under another label", pem.EncodeToMemory(&pem.Block{Type: "KEY", Bytes: []byte("secret")}), nil, "it is neither a public key that this program can read"},
 		{"Ed25519", pkcs8(t, ed), nil, "RSA and ECDSA"},
 		{"P-224", pkcs8(t, p224), nil, "P-224"},
 		{"too large", bytes.Repeat([]byte{'x'}, pubkey.MaxSize+1), nil, "larger than"},
