@@ -188,7 +188,7 @@ func life(t *testing.T, w *world, c *iam.Client) {
 	want.Accounts.Prune = true
 	drifted(t, w, want)
 	create(want)
-	want.Provider.JWKS, want.Provider.Condition = jwks(rsaKey, "k1"), "assertion.sub != 'x'"
+	want.Provider.JWKS, want.Provider.Condition, want.Provider.Adopt = jwks(rsaKey, "k1"), "assertion.sub != 'x'", true
 	want.Accounts.List = want.Accounts.List[1:]
 	create(want)
 	_, err := c.UploadKeys(t.Context(), iam.Provider{Pool: "demo", ID: "demo", IssuerURL: issuerURL, Owner: iam.OwnedBy("demo"), JWKS: jwks(ecKey, "e1")})

@@ -93,6 +93,7 @@ func release(r *rand.Rand, subjects, audiences []string, keys []byte) iam.Wanted
 			Permissions: some(r, "dns.changes.create", "dns.changes.get", "compute.zones.list")})
 	}
 	w.Provider.JWKS, w.Provider.Audiences, w.Provider.KeepAudiences = keys, some(r, audiences...), true
+	w.Provider.Condition = some(r, "", "true", "assertion.sub != '"+subject+"'")[0]
 	return w
 }
 
@@ -104,7 +105,7 @@ func TestARunWithoutPruneTakesNothing(t *testing.T) {
 	public, err := json.Marshal(map[string][]jose.JSONWebKey{"keys": {key.Public()}})
 	check(t, err)
 	subjects, audiences := []string{subject, "system:serviceaccount:ns-a:node", "system:serviceaccount:ns-b:ingress"}, []string{"openshift", "sts.googleapis.com"}
-	pruned := 0
+	pruned, conditions := 0, 0
 	for seed := range uint64(40) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
@@ -134,11 +135,18 @@ func TestARunWithoutPruneTakesNothing(t *testing.T) {
 				return lost
 			}
 			next := release(r, subjects, audiences, public)
+			if _, err := apply(t.Context(), w.client(), next); err != nil && strings.Contains(err.Error(), "refuses tokens that do not fulfil") {
+				conditions++
+				next.Provider.Condition = ""
+			} else {
+				check(t, err)
+			}
 			mustApply(t, w, next)
 			if gone := lost(); gone.Len() > 0 {
 				t.Errorf("seed %d: lost are\n%s", seed, &gone)
 			}
 			next.Accounts.All, next.Accounts.Prune, next.Provider.KeepAudiences = true, true, false
+			next.Provider.Condition = "true"
 			mustApply(t, w, next)
 			finished(t, w, next)
 			if gone := lost(); gone.Len() > 0 {
@@ -146,7 +154,7 @@ func TestARunWithoutPruneTakesNothing(t *testing.T) {
 			}
 		})
 	}
-	if pruned == 0 {
-		t.Error("Prune has taken nothing")
+	if pruned == 0 || conditions == 0 {
+		t.Errorf("Prune has taken something %d times, %d conditions were refused", pruned, conditions)
 	}
 }

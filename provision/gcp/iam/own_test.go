@@ -351,9 +351,14 @@ func TestAudiencesThatStay(t *testing.T) {
 		contains(t, preview(t, w, want), "? provider demo has an attribute condition that nobody asked for, and that stays: Google refuses tokens that do not fulfil assertion.sub != 'x'; ")
 		mustApply(t, w, want)
 		contains(t, state(w), "assertion.sub != 'x'")
-		want.Provider.Condition = "assertion.sub != 'y'"
-		contains(t, preview(t, w, want), "- attribute condition assertion.sub != 'x'", "+ attribute condition assertion.sub != 'y'")
-		want.Provider.Condition = "true"
+		want.Provider.Condition, want.Provider.Show = "assertion.sub != 'y'", true
+		contains(t, preview(t, w, want), "- attribute condition assertion.sub != 'x'", "+ attribute condition assertion.sub != 'y'",
+			"warning: with that attribute condition provider demo refuses tokens")
+		want.Provider.Show = false
+		contains(t, refused(t, w, want, 0), "takes some of them now; create-workload-identity-provider with --adopt changes it; nothing was changed")
+		want.Provider.Adopt = true
+		mustApply(t, w, want)
+		want.Provider.Condition, want.Provider.Adopt = "true", false
 		mustApply(t, w, want)
 		want.Provider.Condition = ""
 		contains(t, preview(t, w, want), "nothing to change")

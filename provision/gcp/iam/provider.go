@@ -233,7 +233,8 @@ func (w Provider) loss(issuer string) string {
 	return lost
 }
 
-// compareTrust compares whose tokens are taken. The error is about more audiences than Google allows.
+// compareTrust compares whose tokens are taken. The error is about more audiences than Google allows, or about a condition that would
+// refuse tokens of a cluster that lives by the provider.
 func (d *decision) compareTrust(p Project, w Provider, have *providerState, set *patch) error {
 	if have.OIDC.Issuer != w.IssuerURL {
 		set.add("oidc.issuerUri", w.IssuerURL, replaced("issuer ", have.OIDC.Issuer, w.IssuerURL)...)
@@ -259,6 +260,15 @@ func (d *decision) compareTrust(p Project, w Provider, have *providerState, set 
 	switch {
 	case w.Condition != "" && w.Condition != have.Condition:
 		set.add("attributeCondition", w.Condition, replaced("attribute condition ", have.Condition, w.Condition)...)
+		if w.Condition == everyToken || w.vacant || w.Adopt {
+			break
+		}
+		refused := fmt.Sprintf("with that attribute condition provider %s refuses tokens that do not fulfil %s, and takes some of them now; "+
+			"create-workload-identity-provider with --adopt changes it", w.ID, w.Condition)
+		if !w.Show {
+			return fmt.Errorf("%s; nothing was changed", refused)
+		}
+		d.warnings = append(d.warnings, refused)
 	case w.Condition == "" && have.Condition != "" && have.Condition != everyToken: // it may be what keeps somebody out
 		d.extra = append(d.extra, fmt.Sprintf("provider %s has an attribute condition that nobody asked for, and that stays: Google refuses tokens that do not fulfil %s; "+
 			"ask for it with --attribute-condition, or for none: --attribute-condition %s", w.ID, have.Condition, everyToken))

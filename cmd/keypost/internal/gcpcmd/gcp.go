@@ -78,7 +78,7 @@ func (f *flags) define(cmd *cobra.Command, names ...string) *pflag.FlagSet {
 	all.StringVar(&f.storage, "key-storage-method", publicBucket,
 		"how Google gets the keys: "+publicBucket+" (it fetches them from the issuer URL) or "+poolJWKFile+" (it is given a copy)")
 	all.StringArrayVar(&f.Audiences, "allowed-audience", []string{"openshift"}, "audience of tokens that the provider takes (repeatable); what a provider that is there takes beside it stays, unless --prune is given")
-	all.StringVar(&f.Condition, "attribute-condition", "", "CEL expression that a token must fulfil; without it that of a provider that is there stays, and true lets every token in")
+	all.StringVar(&f.Condition, "attribute-condition", "", "CEL expression that a token must fulfil; without it that of a provider that is there stays, another takes its place with --adopt, and true lets every token in")
 	all.BoolVar(&f.Adopt, "adopt", false, "take over what neither keypost nor ccoctl made")
 	all.BoolVar(&f.Dev, "dev", false, "a development issuer of keypostd --dev: its URL may have a port, and waits are short")
 	all.StringVar(&f.requested.Dir, "credentials-requests-dir", "", "directory with CredentialsRequests (oc adm release extract --credentials-requests)")
@@ -101,7 +101,7 @@ func (f *flags) define(cmd *cobra.Command, names ...string) *pflag.FlagSet {
 func (f *flags) installation(factory *cli.Factory, cmd *cobra.Command, more ...string) {
 	f.define(cmd, append(append(cli.ShieldFiles(), "name", "project", "region", "output-dir", "dry-run", "diff", "issuer-url", "adopt", "public-key-file",
 		"key-storage-method", "allowed-audience", "attribute-condition", "ca-file", "connect", "dev", "why"), more...)...)
-	cmd.Flags().Lookup("adopt").Usage += ", change the issuer that a provider trusts, replace a copy of keys of which no record (--observations) says whether it is newer, " +
+	cmd.Flags().Lookup("adopt").Usage += ", change the issuer that a provider trusts or the attribute condition that it has, replace a copy of keys of which no record (--observations) says whether it is newer, " +
 		"and write over the manifests of another issuer in --output-dir"
 	f.cloud.DefinePolicy(cmd.Flags())
 	observationsFlag(factory, cmd.Flags())

@@ -59,8 +59,10 @@ type apiError struct {
 
 func (e *apiError) Error() string {
 	said := e.message
-	if len(e.violations) > 0 {
-		said += " " + strings.Join(e.violations, " ")
+	for _, v := range e.violations {
+		if !strings.Contains(said, v) { // mostly it is the message once more
+			said += " " + v
+		}
 	}
 	return fmt.Sprintf("%s (%s)", text.Sentence(said, 0), e.code)
 }

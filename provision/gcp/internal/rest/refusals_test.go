@@ -54,7 +54,7 @@ func TestRefusalsMean(t *testing.T) {
 		{"PERMISSION_DENIED", "The caller does not have permission", "", cloud.Refused, false},
 	} {
 		var s statusError
-		body := fmt.Sprintf(`{"message": %q, "status": %q, "details": [{"violations": [{"type": %q}]}]}`, tt.text, tt.code, tt.constraint)
+		body := fmt.Sprintf(`{"message": %q, "status": %q, "details": [{"violations": [{"type": %q, "description": %[1]q}]}]}`, tt.text, tt.code, tt.constraint)
 		if err := json.Unmarshal([]byte(body), &s); err != nil {
 			t.Fatal(err)
 		}
@@ -65,6 +65,9 @@ func TestRefusalsMean(t *testing.T) {
 		}
 		if refused, is := errors.AsType[*apiError](err); !is || tt.constraint != "" && refused.constraint != tt.constraint {
 			t.Errorf("%q: the constraint is not kept: %v", tt.text, err)
+		}
+		if n := strings.Count(err.Error(), tt.text[:20]); n != 1 {
+			t.Errorf("Google's words are told %d times: %v", n, err)
 		}
 	}
 	for _, r := range refusals {
