@@ -4,7 +4,6 @@ package clientca
 
 import (
 	"cmp"
-	"crypto/fips140"
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
@@ -19,12 +18,11 @@ type CAs struct {
 	certs       []*x509.Certificate
 	first, last time.Time // expiry
 	check       func(child, parent *x509.Certificate) error
-	fips        bool
 }
 
 // Parse reads PEM text, and passes over what holds no certificate, as x509.CertPool does. It returns nil when nothing is left.
 func Parse(text []byte) *CAs {
-	c := &CAs{check: (*x509.Certificate).CheckSignatureFrom, fips: fips140.Enabled()}
+	c := &CAs{check: (*x509.Certificate).CheckSignatureFrom}
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
 		cert, err := x509.ParseCertificate(block.Bytes)
 		if block.Type != "CERTIFICATE" || err != nil {
