@@ -80,11 +80,9 @@ func row(sc scenario, o, nginx outcome) string {
 		name += fmt.Sprintf(", %d slots", sc.slots)
 	}
 	figures := func(p *party) string {
-		return fmt.Sprintf("%d of %d | %d | %d", p.failed, p.asked, p.quantile(0.5).Milliseconds(), p.quantile(0.99).Milliseconds())
+		return fmt.Sprintf("%d of %d | %d", p.failed, p.asked, p.quantile(0.99).Milliseconds())
 	}
-	ratio := float64(o.party.quantile(0.99)) / float64(max(nginx.party.quantile(0.99), time.Microsecond))
-	return fmt.Sprintf("| %s | %s | %d | %d | %s | %d | %.1f |",
-		name, figures(o.party), o.resident, o.peak, figures(nginx.party), nginx.peak, ratio)
+	return fmt.Sprintf("| %s | %s | %d | %s |", name, figures(o.party), o.resident, figures(nginx.party))
 }
 
 // judgeable tries again, twice at most, while the machine is too busy with other work to judge: the relying party did

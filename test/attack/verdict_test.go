@@ -31,8 +31,7 @@ type surroundings struct {
 }
 
 // columns are those of a table, and titles are of the tables.
-const columns = "| attack x connections | failed | p50 ms | p99 ms | over idle MiB | cgroup MiB | nginx: failed | p50 ms | p99 ms | cgroup MiB | p99 ratio |\n" +
-	"|---|---|---|---|---|---|---|---|---|---|---|"
+const columns = "| attack x connections | failed | p99 ms | MiB over idle | nginx: failed | p99 ms |\n|---|---|---|---|---|---|"
 
 var titles = [...]string{"Two processors:", "One processor for the server:", "Less memory (256 MiB; nginx has 512):", "10,000 issuers (nginx has one document):"}
 

@@ -108,11 +108,7 @@ func TestRatioBars(t *testing.T) {
 		{7, 9, 0, 0}, // an unusual number
 	} {
 		for _, m := range modes() {
-			bars, targets := tc.bars, tc.targets
-			if strings.HasPrefix(m.label, "HTTP/2") {
-				bars, targets = 0, 0
-			}
-			expect(t, fmt.Sprintf("%d issuers, %v, %s", tc.issuers, tc.ratio, m.label), bars, targets,
+			expect(t, fmt.Sprintf("%d issuers, %v, %s", tc.issuers, tc.ratio, m.label), tc.bars, tc.targets,
 				func(r *report) { r.comparison(compared(tc.issuers, m, tc.ratio), because) })
 		}
 	}

@@ -34,14 +34,12 @@ type mode struct {
 	burst int // requests; short, so that what disturbs one server disturbs all
 	turns int // bursts of a round, which together are long enough to have their share of garbage collection
 	open  func(context.Context, *target) (load, error)
-	judge bool // otherwise it is only printed
 }
 
 func modes() []mode {
 	return []mode{
-		{"HTTP/1.1, connections kept alive", 1000, 12, newKeepAlive, true},
-		{"HTTP/1.1, one connection with a full TLS 1.3 handshake per request", 100, 10, newFresh, true},
-		{"HTTP/2, one connection (printed only)", 500, 4, newHTTP2, false},
+		{"HTTP/1.1, connections kept alive", 1000, 12, newKeepAlive},
+		{"HTTP/1.1, one connection with a full TLS 1.3 handshake per request", 100, 10, newFresh},
 	}
 }
 
@@ -103,9 +101,9 @@ func (c comparison) of(r role) (found []series) {
 	return found
 }
 
-// bound is that of a side: only keypostd has one, where it is judged.
+// bound is that of a side: only keypostd has one.
 func (c comparison) bound(s side) bound {
-	if s.role != theKeypostd || !c.mode.judge {
+	if s.role != theKeypostd {
 		return bound{}
 	}
 	return c.population.ratio

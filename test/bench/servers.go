@@ -87,7 +87,7 @@ http {
 	sendfile on; tcp_nopush on; default_type application/json;
 	ssl_protocols TLSv1.2 TLSv1.3; ssl_session_cache off; ssl_session_tickets off;
 	server {
-		listen %[2]s ssl http2; root %[1]s; ssl_certificate %[3]s; ssl_certificate_key %[4]s;
+		listen %[2]s ssl; root %[1]s; ssl_certificate %[3]s; ssl_certificate_key %[4]s;
 		add_header Last-Modified "";
 %[5]s	}
 }
