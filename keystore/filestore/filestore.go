@@ -104,7 +104,7 @@ func publish(dir string) error {
 
 // patience is how long one call may take before the file system counts as one that hangs. Until that call comes back, no other
 // is made, and the callers get an error at once.
-const patience = 10 * time.Second
+const patience = 20 * time.Second
 
 func newBackend(dir string, d disk) *Backend {
 	s := &Backend{dir: dir, disk: d, now: time.Now, hangs: hang.Guard{Patience: patience}}
