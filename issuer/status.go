@@ -3,7 +3,6 @@ package issuer
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -80,36 +79,6 @@ func (p *Publisher) statusOf(n keystore.Name, refused keystore.Reason) Status {
 		}
 	}
 	return s
-}
-
-// Find returns the status of every key set whose name, issuer URL or reason of a rejection contains text, or that serves a key whose kid
-// begins with it, in order of their names.
-func (p *Publisher) Find(text string) []Status {
-	refused := p.refused()
-	p.mu.RLock()
-	defer p.mu.RUnlock()
-	var all []Status
-	for _, n := range slices.Sorted(maps.Keys(p.entries)) {
-		if p.entries[n].has(n, text) {
-			all = append(all, p.statusOf(n, refused[n]))
-		}
-	}
-	return all
-}
-
-func (e *entry) has(n keystore.Name, text string) bool {
-	if strings.Contains(string(n), text) || e.rejected != nil && strings.Contains(string(e.rejected.Reason), text) {
-		return true
-	}
-	if e.served == nil {
-		return false
-	}
-	for u := range e.served.Issuers() {
-		if strings.Contains(u, text) {
-			return true
-		}
-	}
-	return slices.ContainsFunc(e.served.kidList(), func(id string) bool { return strings.HasPrefix(id, text) })
 }
 
 // Of returns the status of one key set and the kids that it serves, and whether there is such a key set.

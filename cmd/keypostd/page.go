@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +8,6 @@ import (
 	"net/url"
 	"os"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -80,7 +78,7 @@ func (s *pages) make(ctx context.Context, at *url.URL) (status int, contentType 
 		return http.StatusOK, "application/yaml", doc, nil
 	}
 	name, asJSON := strings.CutSuffix(at.Path, ".json")
-	p := s.find(ctx, strings.TrimSuffix(name, ".html"), at.Query())
+	p := s.find(ctx, strings.TrimSuffix(name, ".html"))
 	status = http.StatusOK
 	if _, missing := p.(page.NotFound); missing {
 		if status = http.StatusNotFound; asJSON {
@@ -91,7 +89,7 @@ func (s *pages) make(ctx context.Context, at *url.URL) (status int, contentType 
 		body, err = page.JSON(p)
 		return status, "application/json", body, err
 	}
-	body, err = page.Form{Live: true}.HTML(p)
+	body, err = page.HTML(p)
 	return status, "text/html; charset=utf-8", body, err
 }
 
@@ -115,10 +113,10 @@ func (s *pages) document(ctx context.Context, path string) []byte {
 }
 
 // find returns the page at a path without its suffix.
-func (s *pages) find(ctx context.Context, path string, query url.Values) any {
+func (s *pages) find(ctx context.Context, path string) any {
 	about := s.about(time.Now())
 	if path == "/" || path == "/index" {
-		return s.list(ctx, about, page.ParseQuery(query))
+		return s.list(ctx, about)
 	}
 	if name, below := strings.CutPrefix(path, "/keysets/"); below && keystore.Name(name).Check() == nil {
 		if status, kids, ok := s.d.publisher.Of(keystore.Name(name)); ok {
@@ -168,31 +166,21 @@ func (s *pages) about(now time.Time) page.About {
 	return a
 }
 
-// list returns a page of the list. Only the documents of its key sets are read.
-func (s *pages) list(ctx context.Context, about page.About, q page.Query) page.List {
-	l := page.List{About: about, Query: q}
-	var wrong []issuer.Status
+// list returns the list. Only the documents of the key sets that it names are read.
+func (s *pages) list(ctx context.Context, about page.About) page.List {
 	all := s.d.publisher.Report().Issuers
-	l.KeySets = len(all)
-	for _, st := range all {
+	l := page.List{About: about, KeySets: len(all), Rows: []page.Row{}}
+	for i, st := range all {
 		l.Issuers += len(st.Issuers)
-		if st.Rejected != "" {
-			wrong = append(wrong, st)
+		if i < page.MaxRows {
+			l.Rows = append(l.Rows, page.Of(about, s.input(ctx, st, nil)).Row())
 		}
-	}
-	slices.SortStableFunc(wrong, func(a, b issuer.Status) int { // what is rejected goes first
-		return cmp.Compare(min(len(b.Rejected), 1), min(len(a.Rejected), 1))
-	})
-	l.Attention = len(wrong)
-	if q.Text != "" {
-		all = s.d.publisher.Find(q.Text)
-	} else if q.Page == 1 {
-		for _, st := range wrong[:min(len(wrong), page.MaxAttention)] {
+		if st.Rejected == "" {
+			continue
+		}
+		if l.Attention++; l.Attention <= page.MaxAttention {
 			l.First = append(l.First, page.Of(about, input(st, nil)).Row())
 		}
-	}
-	for _, st := range page.Cut(&l, all) {
-		l.Rows = append(l.Rows, page.Of(about, s.input(ctx, st, nil)).Row())
 	}
 	return l
 }

@@ -84,11 +84,11 @@ func (f *Files) Write(p any) error {
 	var name func(suffix string) string
 	switch p := p.(type) {
 	case List:
-		name = func(suffix string) string { return ListName(p.Query.Page, suffix) }
+		name = func(suffix string) string { return "index" + suffix }
 	case KeySet:
 		name = func(suffix string) string { return KeySetName(p.Name, suffix) }
 	}
-	html, err := Form{}.HTML(p)
+	html, err := HTML(p)
 	if err != nil {
 		return err
 	}

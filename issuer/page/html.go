@@ -10,7 +10,6 @@ import (
 	"html/template"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -31,7 +30,7 @@ var pagesText string
 // Nothing may be loaded or run; the one sheet of styles is known by its hash.
 func Policy() string {
 	sum := sha256.Sum256([]byte(styleText))
-	return "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'; form-action 'self'; base-uri 'none'"
+	return "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'; form-action 'none'; base-uri 'none'"
 }
 
 var templates = template.Must(template.New("").Funcs(template.FuncMap{ //nolint:gochecknoglobals // parsed once, and never changed
@@ -47,41 +46,26 @@ type step struct {
 	Made time.Time
 }
 
-// Form is how a page is written.
-type Form struct {
-	Live bool // a server makes the pages when they are asked for, and answers queries
-}
-
 // view is a page with what the templates need besides it.
 type view struct {
-	Form
 	Title string
 	Up    string // the way to the root
 	Twin  string
 	Page  any
 	About About
-	Query string // that was searched for
 }
 
 // HTML returns the page.
-func (f Form) HTML(p any) ([]byte, error) {
-	v := view{Form: f, Page: p}
-	name := "list"
+func HTML(p any) ([]byte, error) {
+	var v view
+	var name string
 	switch p := p.(type) {
 	case List:
-		v.Title, v.About, v.Twin = "Key sets", p.About, f.listName(p.Query, p.Query.Page, ".json")
-		if v.Query = p.Query.Text; v.Query != "" {
-			v.Title = "Key sets with " + strconv.Quote(plain(p.Query.Text))
-		}
-		if p.Query.Page > 1 {
-			v.Title += ", page " + strconv.Itoa(p.Query.Page)
-		}
+		name, v = "list", view{"Key sets", "", "index.json", p, p.About}
 	case KeySet:
-		name = "keyset"
-		v.Title, v.About, v.Twin, v.Up = string(p.Name), p.About, url.PathEscape(string(p.Name))+".json", "../"
+		name, v = "keyset", view{string(p.Name), "../", url.PathEscape(string(p.Name)) + ".json", p, p.About}
 	case NotFound:
-		name = "notfound"
-		v.Title, v.About, v.Up = "Not found", p.About, p.Up
+		name, v = "notfound", view{"Not found", p.Up, "", p, p.About}
 	default:
 		return nil, fmt.Errorf("a %T is no page", p)
 	}
@@ -110,73 +94,10 @@ func JSON(p any) ([]byte, error) {
 	return append(text.EscapeJSON(body), '\n'), err
 }
 
-// ListName returns the file name of a page of the list; suffix is ".html" or ".json".
-func ListName(page int, suffix string) string {
-	if page == 1 {
-		return "index" + suffix
-	}
-	return "index-" + strconv.Itoa(page) + suffix
-}
-
 // KeySetName returns the file name of the page about a key set.
 func KeySetName(n keystore.Name, suffix string) string { return "keysets/" + string(n) + suffix }
 
 func keySetPath(n keystore.Name) string { return "keysets/" + url.PathEscape(string(n)) + ".html" }
-
-// listName returns the address of a page of the list.
-func (f Form) listName(q Query, page int, suffix string) string {
-	if !f.Live {
-		return ListName(page, suffix)
-	}
-	v := url.Values{}
-	if q.Text != "" {
-		v.Set("q", q.Text)
-	}
-	if page > 1 {
-		v.Set("page", strconv.Itoa(page))
-	}
-	if len(v) == 0 {
-		return "index" + suffix
-	}
-	return "index" + suffix + "?" + v.Encode()
-}
-
-// Link is one page of the list in the navigation.
-type Link struct {
-	Page    int
-	To      string
-	Current bool
-	Gap     bool // pages are left out before it
-}
-
-// Links returns the first and last page, and those around the current one.
-func (v view) Links() []Link {
-	l := v.Page.(List)
-	var all []Link
-	last := 0
-	for n := 1; n <= l.Pages; n++ {
-		if n != 1 && n != l.Pages && (n < l.Query.Page-2 || n > l.Query.Page+2) {
-			continue
-		}
-		all = append(all, Link{n, v.listName(l.Query, n, ".html"), n == l.Query.Page, n > last+1})
-		last = n
-	}
-	return all
-}
-
-// Prev returns the address of the page before this one; empty on the first.
-func (v view) Prev() string { return v.near(-1) }
-
-// NextPage returns the address of the page after this one; empty on the last.
-func (v view) NextPage() string { return v.near(1) }
-
-func (v view) near(by int) string {
-	l := v.Page.(List)
-	if n := l.Query.Page + by; n >= 1 && n <= l.Pages {
-		return v.listName(l.Query, n, ".html")
-	}
-	return ""
-}
 
 // Time is a moment on a page.
 type Time struct{ Machine, People string }

@@ -1,7 +1,7 @@
 // Package page makes the operator's page: what is known of key sets, as HTML for people and as JSON for programs. A server answers with
 // it, and a command writes it as files; both have the same pages at the same addresses below a root:
 //
-//	index.html          the list of all key sets, further pages of it, and what needs attention
+//	index.html          the list of key sets, and what needs attention
 //	keysets/NAME.html   one key set
 //
 // Beside each is its twin, with .json in place of .html, which says the same.
@@ -12,10 +12,6 @@
 package page
 
 import (
-	"net/url"
-	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/keypost/keypost/keystore"
@@ -53,17 +49,14 @@ type Certificate struct {
 	Until time.Time `json:"until,omitzero"` // zero: there is none yet
 }
 
-// List is a page of the list.
+// List is the page with all key sets.
 type List struct {
 	About     About `json:"about"`
-	Query     Query `json:"query"`
-	Pages     int   `json:"pages"` // at least 1
 	KeySets   int   `json:"keySets"`
 	Issuers   int   `json:"issuers"` // URLs, of all key sets
-	Found     int   `json:"found"`   // key sets that fit the query
 	Attention int   `json:"attention"`
-	First     []Row `json:"needAttention,omitempty"` // the first that need it, on the first page only
-	Rows      []Row `json:"rows"`
+	First     []Row `json:"needAttention,omitempty"` // the first that need it
+	Rows      []Row `json:"rows"`                    // the first MaxRows by name
 }
 
 // Row is a line of the list.
@@ -79,6 +72,9 @@ type Row struct {
 	Rejected   *Rejected              `json:"rejected,omitempty"`
 	Changed    time.Time              `json:"changed,omitzero"`
 }
+
+// More returns how many key sets the list leaves out.
+func (l List) More() int { return l.KeySets - len(l.Rows) }
 
 // Row returns the line about a key set.
 func (k KeySet) Row() Row {
@@ -98,38 +94,11 @@ func (r Row) NeedsAttention() bool { return r.Rejected != nil }
 // Known reports whether it is known which keys are stored.
 func (r Row) Known() bool { return r.Counts != nil }
 
+// Bounds of the list.
 const (
-	// PageRows is how many key sets a page of the list has.
-	PageRows = 100
-	// MaxAttention is how many of those that need attention the first page names.
-	MaxAttention = 50
+	MaxRows      = 1000 // key sets that it names; each of the others has its page all the same
+	MaxAttention = 50   // of those that need attention
 )
-
-// Query asks for a page of the list.
-type Query struct {
-	Text string `json:"q,omitempty"` // what a name, an issuer URL or a reason contains, or a kid begins with
-	Page int    `json:"page"`        // from 1
-}
-
-// ParseQuery reads a query; what it cannot read it leaves out.
-func ParseQuery(v url.Values) Query {
-	const maxQuery = 255 // the length of an issuer URL
-	n, err := strconv.Atoi(v.Get("page"))
-	if err != nil || n < 1 {
-		n = 1
-	}
-	q := strings.TrimSpace(v.Get("q"))
-	return Query{Text: q[:min(len(q), maxQuery)], Page: n}
-}
-
-// Cut returns the part of all that the page shows, sets the number of pages, and empties the rows. A page beyond the last is the last.
-func Cut[T any](l *List, all []T) []T {
-	l.Found, l.Rows = len(all), []Row{}
-	l.Pages = max(1, (len(all)+PageRows-1)/PageRows)
-	l.Query.Page = min(l.Query.Page, l.Pages)
-	from := (l.Query.Page - 1) * PageRows
-	return slices.Clip(all[from:min(from+PageRows, len(all))])
-}
 
 // runbooks is where the way out of what is wrong is written down.
 const runbooks = "https://github.com/keypost/keypost/blob/main/charts/keypost/README.md#"

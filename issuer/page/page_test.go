@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
-	"fmt"
 	"net/url"
 	"regexp"
 	"slices"
@@ -182,14 +181,12 @@ func TestHostileTexts(t *testing.T) {
 			Served: &page.Served{Generation: 7, Kids: []keystore.KeyID{keystore.KeyID(text)}}, Observed: func(keystore.Key) keystore.Observed { return keystore.Observed{} },
 			Looks: []page.Look{{Issuer: text, Vantage: text, Gaps: []string{text}}}})
 		none := page.Of(a, page.Input{Name: "broken", Unread: text, Served: &page.Served{Issuers: []string{text}}})
-		list := page.List{About: a, Query: page.Query{Text: text, Page: 1}, Pages: 1, First: []page.Row{one.Row()}, Rows: []page.Row{one.Row(), none.Row()}}
+		list := page.List{About: a, First: []page.Row{one.Row()}, Rows: []page.Row{one.Row(), none.Row()}}
 		for _, p := range []any{one, none, list, page.NotFound{About: a}} {
-			for _, live := range []bool{true, false} {
-				body, err := page.Form{Live: live}.HTML(p)
-				check(t, err)
-				html = append(html, body...)
-			}
-			body, err := page.JSON(p)
+			body, err := page.HTML(p)
+			check(t, err)
+			html = append(html, body...)
+			body, err = page.JSON(p)
 			check(t, err)
 			if !json.Valid(body) {
 				t.Errorf("the twin of %q is no JSON: %s", text, body)
@@ -249,8 +246,8 @@ func difference(got, want []string) (all []string) {
 // The styles are those that the policy knows by their hash, and nothing on a page asks for anything else.
 func TestPolicy(t *testing.T) {
 	s := newSet(t, "ada", "")
-	for _, p := range []any{page.Of(at(0), page.Input{Name: "prod-a", Set: &s}), page.List{About: at(0), Pages: 1, Query: page.Query{Page: 1}}, page.NotFound{About: at(0)}} {
-		html, err := page.Form{Live: true}.HTML(p)
+	for _, p := range []any{page.Of(at(0), page.Input{Name: "prod-a", Set: &s}), page.List{About: at(0)}, page.NotFound{About: at(0)}} {
+		html, err := page.HTML(p)
 		check(t, err)
 		style := regexp.MustCompile(`(?s)<style>(.*)</style>`).FindSubmatch(html)
 		if style == nil || !strings.Contains(page.Policy(), hashOf(style[1])) || !strings.Contains(page.Policy(), "default-src 'none'") {
@@ -270,48 +267,13 @@ func hashOf(style []byte) string {
 	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 }
 
-func TestListIsCut(t *testing.T) {
-	var all []int
-	for i := range 10000 {
-		all = append(all, i)
-	}
-	l := page.List{Query: page.Query{Page: 3}}
-	if got := page.Cut(&l, all); len(got) != page.PageRows || got[0] != 2*page.PageRows || l.Pages != 100 || l.Found != 10000 {
-		t.Errorf("page 3 has %d from %d, of %d pages", len(got), got[0], l.Pages)
-	}
-	l.Query.Page = 1 << 40
-	if got := page.Cut(&l, all); len(got) != page.PageRows || l.Query.Page != 100 {
-		t.Errorf("beyond the last: page %d with %d", l.Query.Page, len(got))
-	}
-	if got := page.Cut(&l, all[:0]); len(got) != 0 || l.Pages != 1 || l.Query.Page != 1 {
-		t.Errorf("nothing: page %d of %d with %d", l.Query.Page, l.Pages, len(got))
-	}
-	for query, want := range map[string]page.Query{
-		"": {Page: 1}, "q=+prod+&page=2": {Text: "prod", Page: 2}, "page=0": {Page: 1}, "page=-1": {Page: 1}, "page=x": {Page: 1}, "q=" + strings.Repeat("x", 1000): {Text: strings.Repeat("x", 255), Page: 1},
-	} {
-		v, _ := url.ParseQuery(query)
-		if got := page.ParseQuery(v); got != want {
-			t.Errorf("%.30s: %+v", query, got)
-		}
-	}
-}
-
-// The pages of a long list lead to each other, live by queries and as files by names.
-func TestLinksOfTheList(t *testing.T) {
-	for live, want := range map[bool]string{
-		true:  `["index.html?q=a%26b" "index.html?page=3&q=a%26b" "index.html?page=4&q=a%26b" "index.html?page=5&q=a%26b" "index.html?page=6&q=a%26b" "index.html?page=7&q=a%26b" "index.html?page=100&q=a%26b"]`,
-		false: `["index.html" "index-3.html" "index-4.html" "index-5.html" "index-6.html" "index-7.html" "index-100.html"]`,
-	} {
-		html, err := page.Form{Live: live}.HTML(page.List{About: at(0), Query: page.Query{Text: "a&b", Page: 5}, Pages: 100})
-		check(t, err)
-		nav := regexp.MustCompile(`(?s)<nav.*</nav>`).Find(html)
-		var got []string
-		for _, m := range regexp.MustCompile(`href="([^"]*)"[^>]*(?:aria)`).FindAllSubmatch(nav, -1) {
-			got = append(got, strings.ReplaceAll(string(m[1]), "&amp;", "&"))
-		}
-		if fmt.Sprintf("%q", got) != want {
-			t.Errorf("live %t: %q", live, got)
-		}
+// A list that leaves key sets out says so.
+func TestListIsBounded(t *testing.T) {
+	l := page.List{About: at(0), KeySets: page.MaxRows + 7, Rows: make([]page.Row, page.MaxRows)}
+	html, err := page.HTML(l)
+	check(t, err)
+	if !strings.Contains(string(html), "7 more are left out") {
+		t.Error("it does not say that seven are left out")
 	}
 }
 
@@ -319,9 +281,9 @@ func TestLinksOfTheList(t *testing.T) {
 func TestUnread(t *testing.T) {
 	in := page.Input{Name: "prod-a", Unread: "it has not been read in time", Served: &page.Served{Generation: 7}}
 	of := page.Of(at(0), in)
-	l := page.List{About: at(0), Query: page.Query{Page: 1}, Pages: 1, Rows: []page.Row{of.Row()}}
+	l := page.List{About: at(0), Rows: []page.Row{of.Row()}}
 	for name, p := range map[string]any{"list": l, "key set": of} {
-		html, err := page.Form{Live: true}.HTML(p)
+		html, err := page.HTML(p)
 		check(t, err)
 		twin, err := page.JSON(p)
 		check(t, err)

@@ -158,7 +158,7 @@ func (s sheaf) write(f *cli.Factory, c catalog.Contents) error {
 		}
 		p.Done(1)
 	}
-	return s.lists(rows, issuers)
+	return s.list(rows, issuers)
 }
 
 // inputs returns what is known of every key set. What a keypostd says of one counts, since it knows its own rules and what it served before.
@@ -201,33 +201,21 @@ func (s sheaf) inputs(c catalog.Contents) (all []page.Input) {
 	return all
 }
 
-// lists writes the pages of the list.
-func (s sheaf) lists(rows map[keystore.Name]page.Row, issuers int) error {
-	names := slices.Sorted(maps.Keys(rows))
-	bad := slices.DeleteFunc(slices.Clone(names), func(n keystore.Name) bool { return !rows[n].NeedsAttention() })
-	slices.SortStableFunc(bad, func(a, b keystore.Name) int { // what is rejected goes first
-		switch rejected := rows[a].Rejected != nil; {
-		case rejected == (rows[b].Rejected != nil):
-			return 0
-		case rejected:
-			return -1
+// list writes the list.
+func (s sheaf) list(rows map[keystore.Name]page.Row, issuers int) error {
+	l := page.List{About: s.about, KeySets: len(rows), Issuers: issuers, Rows: []page.Row{}}
+	for i, n := range slices.Sorted(maps.Keys(rows)) {
+		if i < page.MaxRows {
+			l.Rows = append(l.Rows, rows[n])
 		}
-		return 1
-	})
-	for n := 1; ; n++ {
-		l := page.List{About: s.about, Query: page.Query{Page: n}, KeySets: len(rows), Issuers: issuers, Attention: len(bad)}
-		if n == 1 {
-			for _, name := range bad[:min(len(bad), page.MaxAttention)] {
-				l.First = append(l.First, rows[name])
-			}
+		if !rows[n].NeedsAttention() {
+			continue
 		}
-		for _, name := range page.Cut(&l, names) {
-			l.Rows = append(l.Rows, rows[name])
-		}
-		if err := s.files.Write(l); err != nil || n >= l.Pages {
-			return err
+		if l.Attention++; l.Attention <= page.MaxAttention {
+			l.First = append(l.First, rows[n])
 		}
 	}
+	return s.files.Write(l)
 }
 
 // looksOf returns what the page shows of records, and what they say of a key.
