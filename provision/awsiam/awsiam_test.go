@@ -589,6 +589,33 @@ func TestNothingGoesWithoutPrune(t *testing.T) {
 	}
 }
 
+// What two own keeps the other's name and description, and no line offers a flag that would take something away from it.
+func TestWhatAnotherOwnsTooIsOnlyAddedTo(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, fakeaws.Options{})
+	d := w.cluster(1)
+	w.mustRun(t, d)
+	role, provider := d.roles[0].Name, d.trust.ProviderARN
+	const other = "openshift.io/cloud-credential-operator/c2"
+	w.tagRole(t, role, other, "owned")
+	w.tagRole(t, role, "Name", "c2")
+	w.tagProvider(t, provider, other, "owned")
+	w.tagProvider(t, provider, "Name", "c2")
+	d.provider.ClientIDs, d.provider.Tighten = []string{"openshift"}, true
+	d.trust.Audiences = []string{"openshift"}
+	d.roles[0].Description, d.roles[0].Exact, d.roles[0].Prune, d.roles[0].Tighten = "ours", true, true, true
+	d.roles[0].Subjects, d.roles[0].Policy = d.roles[0].Subjects[:1], policy("ec2:DescribeInstances")
+	before := w.picture()
+	p, err := w.plan(t.Context(), d)
+	if len(p.Extra) != 3 || !p.Empty() || strings.Contains(shown(p), "takes it away") {
+		t.Errorf("%v\n%s", err, shown(p))
+	}
+	apply(t, p, err)
+	if after := w.picture(); after != before {
+		t.Errorf("it had\n%s\nand has\n%s", before, after)
+	}
+}
+
 // ccoctl tags the provider in a second call, and knows no :aud.
 func TestWhatCcoctlMadeIsReconciledAndDeleted(t *testing.T) {
 	t.Parallel()

@@ -29,6 +29,7 @@ type Provider struct {
 	Adopt       bool              // take over a provider without the owner's tag
 	Tighten     bool              // remove client IDs and thumbprints that are not asked for
 	Port        bool              // the URL may have a port: an emulator of AWS takes it
+	Leaves      string            // ARN of the owner's provider that the cluster moves away from; empty for none
 }
 
 // providerState is a provider as IAM shows it.
@@ -96,7 +97,7 @@ func (c *Client) PlanProvider(ctx context.Context, a Account, p Provider) (plan.
 		if err != nil {
 			return plan.Plan{}, err
 		}
-		for _, o := range others.ours {
+		for _, o := range minus(others.ours, []string{p.Leaves}) {
 			notes = append(notes, fmt.Sprintf("%s bears the tag %s too: it belongs to another issuer URL and stays as it is", o, p.Owner))
 		}
 	}
@@ -120,8 +121,9 @@ func (p Provider) decide(arn string, have *providerState) ([]step, []string, err
 		return nil, nil, err
 	}
 	notes := []string{ccoctl.ProviderFound(arn)}
-	if others := p.Owner.others(have.tags); others != "" {
-		p.Tighten = false
+	others := p.Owner.others(have.tags)
+	if others != "" {
+		p.Tighten, p.Owner.name = false, "" // the tag Name is the other's as well
 		notes = append(notes, fmt.Sprintf("%s belongs to %s too, so nothing is taken away from it", arn, others))
 	}
 	var steps []step
@@ -135,7 +137,7 @@ func (p Provider) decide(arn string, have *providerState) ([]step, []string, err
 	}
 	for _, client := range minus(have.clientIDs, p.ClientIDs) {
 		if !p.Tighten {
-			notes = append(notes, fmt.Sprintf("%s takes tokens for the audience %s too; --tighten takes it away", arn, client))
+			notes = append(notes, fmt.Sprintf("%s takes tokens for the audience %s too%s", arn, client, remedy("--tighten", others != "")))
 			continue
 		}
 		steps = append(steps, newStep((*iam.Client).RemoveClientIDFromOpenIDConnectProvider, &iam.RemoveClientIDFromOpenIDConnectProviderInput{OpenIDConnectProviderArn: id, ClientID: aws.String(client)},

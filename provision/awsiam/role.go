@@ -36,6 +36,17 @@ type Role struct {
 	Exact   bool // Policy and ManagedPolicies are all that it should have; anything else is reported in Plan.Extra
 	Tighten bool // with Exact: anything else is removed
 	Prune   bool // permissions and trust that are not asked for go; else they stay, and are reported in Plan.Extra
+
+	shared bool // another owns it too, and nothing is taken away from it
+}
+
+// remedy returns what a line about something beyond what is wanted says of the flag that takes it away: nothing where another owns
+// the thing too, from which no flag takes anything.
+func remedy(flag string, shared bool) string {
+	if shared {
+		return ""
+	}
+	return "; " + flag + " takes it away"
 }
 
 // Trust is the issuer that a role trusts, for statements in its trust policy.
@@ -214,7 +225,8 @@ func (r Role) decide(t Trust, have *roleState) (decision, error) {
 	}
 	d := decision{notes: append([]string{ccoctl.RoleFound(have.arn)}, r.longSubjects()...)}
 	if others := r.Owner.others(have.tags); others != "" {
-		r.Prune, r.Tighten = false, false
+		r.Prune, r.Tighten, r.shared = false, false, true
+		r.Description, r.Owner.name = "", "" // both are the other's as well
 		d.notes = append(d.notes, fmt.Sprintf("role %s belongs to %s too, so nothing is taken away from it", r.Name, others))
 	}
 	if have.boundary != "" && r.Boundary == "" { // taking it away would give the role more than it has
@@ -244,7 +256,7 @@ func (d *decision) addExtra(r Role, have *roleState) {
 				d.steps = append(d.steps, removal(r.Name, name))
 				continue
 			}
-			d.extra = append(d.extra, fmt.Sprintf("role %s has the %s %s, which nobody asked for; --tighten takes it away", r.Name, kind, name))
+			d.extra = append(d.extra, fmt.Sprintf("role %s has the %s %s, which nobody asked for%s", r.Name, kind, name, remedy("--tighten", r.shared)))
 		}
 	}
 	beyond("inline policy", slices.DeleteFunc(have.inline, func(p string) bool { return p == r.Name && r.Policy != nil }), deletePolicyStep)
@@ -346,11 +358,11 @@ func (d *decision) addTrust(t Trust, r Role, have *roleState) error {
 	} else {
 		want, diff, extra = have.trust.Including(t.policy(), r.Subjects)
 		for _, s := range minus(have.trust.Subjects(t.policy()), r.Subjects) {
-			d.extra = append(d.extra, fmt.Sprintf("role %s trusts %s too, which nobody asked for; --prune takes it away", r.Name, s))
+			d.extra = append(d.extra, fmt.Sprintf("role %s trusts %s too, which nobody asked for%s", r.Name, s, remedy("--prune", r.shared)))
 		}
 		for _, line := range extra {
-			d.extra = append(d.extra, fmt.Sprintf("role %s has another statement for the provider in its trust policy; --prune takes it away: %s",
-				r.Name, line))
+			d.extra = append(d.extra, fmt.Sprintf("role %s has another statement for the provider in its trust policy%s: %s",
+				r.Name, remedy("--prune", r.shared), line))
 		}
 	}
 	if len(diff) == 0 {
@@ -377,8 +389,8 @@ func (d *decision) audiences(t Trust, r Role, has []string) []string {
 			d.warnings = append(d.warnings, fmt.Sprintf("role %s takes no tokens for the audience %s any more", r.Name, a))
 			continue
 		}
-		d.extra = append(d.extra, fmt.Sprintf("role %s takes tokens for the audience %s too, which nobody asked for; --prune takes it away",
-			r.Name, a))
+		d.extra = append(d.extra, fmt.Sprintf("role %s takes tokens for the audience %s too, which nobody asked for%s",
+			r.Name, a, remedy("--prune", r.shared)))
 	}
 	return t.Audiences
 }
@@ -405,7 +417,7 @@ func (d *decision) addPolicy(r Role, have *roleState) error {
 		return problem(NeedsPrune, "%w", err)
 	}
 	for _, g := range ch.Kept {
-		d.extra = append(d.extra, fmt.Sprintf("role %s keeps a permission that nobody asked for; --prune takes it away: %s", r.Name, g))
+		d.extra = append(d.extra, fmt.Sprintf("role %s keeps a permission that nobody asked for%s: %s", r.Name, remedy("--prune", r.shared), g))
 	}
 	if r.Prune {
 		for _, g := range ch.Lost {
