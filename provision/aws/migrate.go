@@ -141,11 +141,13 @@ func (m *migration) move() awsiam.Move {
 }
 
 func (m *migration) plan(ctx context.Context) (plan.Plan, error) {
-	provider, err := m.client.PlanProvider(ctx, m.account, m.o.provider())
+	wanted, move := m.o.provider(), m.move()
+	wanted.Leaves = move.From.ProviderARN
+	provider, err := m.client.PlanProvider(ctx, m.account, wanted)
 	if err != nil {
 		return provider, err
 	}
-	roles, err := m.client.PlanMove(ctx, m.move())
+	roles, err := m.client.PlanMove(ctx, move)
 	return provider.Then(roles), err
 }
 

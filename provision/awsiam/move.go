@@ -38,16 +38,23 @@ func (c *Client) PlanMove(ctx context.Context, m Move) (plan.Plan, error) {
 		return plan.Plan{}, err
 	}
 	var notes, extra []string
-	var errs []error
+	var errs, foreign []error
+	kind := OthersRoles
 	for _, b := range trustingRoles {
-		if !b.ours && !b.adopted {
-			line, err := m.foreign(b)
-			if line != "" {
-				extra = append(extra, line)
-			} else {
-				notes = append(notes, fmt.Sprintf("role %s is not ours, and trusts %s already", b, m.To.ProviderARN))
-			}
+		line, err := m.foreign(b)
+		switch {
+		case b.ours: // it is moved below
+		case err != nil:
 			errs = append(errs, err)
+			continue
+		case line == "":
+			notes = append(notes, fmt.Sprintf("role %s is not ours, and trusts %s already", b, m.To.ProviderARN))
+			continue
+		case !b.adopted:
+			extra, foreign = append(extra, line), append(foreign, errors.New(line))
+			if b.adoptable() {
+				kind = ForeignRoles
+			}
 			continue
 		}
 		actions, note, err := c.moveRole(m, b)
@@ -62,21 +69,26 @@ func (c *Client) PlanMove(ctx context.Context, m Move) (plan.Plan, error) {
 	if err := errors.Join(errs...); err != nil || len(extra) == 0 {
 		return p, err
 	}
-	kind := OthersRoles
-	if slices.ContainsFunc(trustingRoles, trustingRole.adoptable) {
-		kind = ForeignRoles
-	}
-	return p, problem(kind, "%s", strings.Join(extra, "\n"))
+	return p, problem(kind, "%w", errors.Join(foreign...))
 }
 
 // foreign returns what is to be done about a role that is not ours; empty if it trusts To already.
 func (m Move) foreign(b trustingRole) (string, error) {
 	both, _, rest, err := b.trust.Alongside(m.From.policy(), m.To.policy())
-	if err = cmp.Or(err, m.unfinished(b.name, rest)); err != nil || b.trust.Lets(m.To.ProviderARN) {
+	if err = cmp.Or(err, m.unfinished(b.name, rest)); err != nil || m.covered(b.trust) {
 		return "", err
 	}
-	return fmt.Sprintf("role %s is not ours, and trusts %s without %s; add this to its trust policy where it is kept: %s",
+	return fmt.Sprintf("role %s is not ours, and trusts %s for subjects for which it does not trust %s; add this to its trust policy where it is kept: %s",
 		b, m.From.ProviderARN, m.To.ProviderARN, strings.Join(both.Beyond(b.trust), ",")), nil
+}
+
+// covered reports whether a trust policy that somebody has adapted lets every subject in under To that it lets in under From.
+func (m Move) covered(d iampolicy.Document) bool {
+	under := d.Subjects(m.To.policy())
+	left := slices.DeleteFunc(d.Subjects(m.From.policy()), func(subject string) bool {
+		return slices.ContainsFunc(under, func(pattern string) bool { return iampolicy.Matches(pattern, subject) })
+	})
+	return d.Lets(m.To.ProviderARN) && (len(left) == 0 || len(under) == 0)
 }
 
 func (m Move) ours(p *providerState) bool { return OwnedBy(m.Name).Owns(p.tags) }

@@ -107,7 +107,7 @@ func TestAMoveSeesToRolesOfOthersFirst(t *testing.T) {
 	}
 	m.Adopt = true // which is for what nobody owns
 	p, err = w.client.PlanMove(t.Context(), m)
-	if !is(err, awsiam.ForeignRoles) || len(p.Extra) != 1 {
+	if !is(err, awsiam.OthersRoles) || len(p.Extra) != 1 { // there is nothing left that adopting would help
 		t.Errorf("another cluster's role is adopted: %v\n%s", err, shown(p))
 	}
 	m.Adopt = false
@@ -127,6 +127,36 @@ func TestAMoveSeesToRolesOfOthersFirst(t *testing.T) {
 	}
 	if _, err = w.client.PlanFinish(t.Context(), m); err == nil || !strings.Contains(err.Error(), "role terraform is not ours") {
 		t.Errorf("finished while a role of others names the old issuer: %v", err)
+	}
+}
+
+// A role of others that trusts the new issuer for some service accounts only would lock the others out at the switch. One that
+// covers all of them, in whatever form, is let be, with Adopt too.
+func TestAMoveLetsARoleOfOthersBeThatCoversAllSubjects(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, fakeaws.Options{})
+	d := w.cluster(1)
+	w.makeRole(t, d, "terraform")
+	d.roles = nil
+	w.mustRun(t, d)
+	must(t, second(w.hand.UntagRole(t.Context(), &iam.UntagRoleInput{RoleName: aws.String("terraform"), TagKeys: []string{"keypost.dev/owned"}})))
+	m, before := w.move(t, d), w.role(t, "terraform").Trust
+	for added, listed := range map[string]int{
+		`"StringEquals":{"oidc.example.com/moved:sub":"system:serviceaccount:openshift-0:node"}`:                                                1,
+		`"StringEquals":{"oidc.example.com/moved:sub":["system:serviceaccount:openshift-0:node","system:serviceaccount:openshift-0:operator"]}`: 0,
+		`"StringLike":{"oidc.example.com/moved:sub":"system:serviceaccount:openshift-0:*"}`:                                                     0,
+		`"StringLike":{"oidc.example.com/moved:sub":"system:serviceaccount:openshift-0:n*"}`:                                                    1,
+	} {
+		w.setTrust(t, "terraform", strings.Replace(before, `"Statement":[`, `"Statement":[{"Effect":"Allow","Principal":{"Federated":"`+m.To.ProviderARN+
+			`"},"Action":"sts:AssumeRoleWithWebIdentity","Condition":{`+added+`}},`, 1))
+		m.Adopt = false
+		if p, err := w.client.PlanMove(t.Context(), m); len(p.Extra) != listed || is(err, awsiam.ForeignRoles) != (listed > 0) {
+			t.Errorf("%s: %v\n%s", added, err, shown(p))
+		}
+		m.Adopt = true
+		if p, err := w.client.PlanMove(t.Context(), m); err != nil || p.Empty() != (listed == 0) {
+			t.Errorf("%s, adopting: %v\n%s", added, err, shown(p))
+		}
 	}
 }
 
