@@ -27,8 +27,7 @@ type roleSet struct {
 	name     string // the installation's
 	requests []credrequest.Request
 	skipped  []string
-	prune    bool          // delete the other roles of the installation
-	list     bool          // without prune: list them as beyond what is wanted
+	prune    bool          // delete the other roles of the installation; else they are listed as beyond what is wanted
 	roles    []awsiam.Role // of the requests that do not bring a role of their own, in their order
 }
 
@@ -38,7 +37,7 @@ func readRoles(o Options, q RequestedRoles) (roleSet, error) {
 	if err != nil {
 		return roleSet{}, fmt.Errorf("read CredentialsRequests: %w", err)
 	}
-	set := roleSet{name: o.Name, requests: requests, skipped: skipped, prune: q.Prune, list: o.Mode == install.Preview}
+	set := roleSet{name: o.Name, requests: requests, skipped: skipped, prune: q.Prune}
 	for _, request := range requests {
 		if request.HasIdentity() {
 			continue
@@ -80,7 +79,7 @@ func requestedRole(name string, q credrequest.Request) (awsiam.Role, error) {
 
 func (r *run) planRoles(ctx context.Context, set roleSet, trust awsiam.Trust) (plan.Plan, error) {
 	p, err := r.client.PlanRoles(ctx, trust, set.roles)
-	if err != nil || !set.prune && !set.list {
+	if err != nil {
 		return p, err
 	}
 	var keep []string

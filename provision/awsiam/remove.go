@@ -90,9 +90,10 @@ func (c *Client) PlanPrune(ctx context.Context, name string, keep []string, list
 	if err != nil {
 		return plan.Plan{}, err
 	}
+	roles = slices.DeleteFunc(roles, func(r listed) bool { return slices.Contains(keep, r.name) })
 	mine, err := c.ownedRoles(ctx, name, roles)
 	p := plan.Plan{Notes: unreadNotes(roleThing, mine.unread)}
-	for _, role := range minus(mine.shared, keep) {
+	for _, role := range mine.shared {
 		p.Notes = append(p.Notes, fmt.Sprintf("role %s belongs to another owner too, and stays", role))
 	}
 	if !list {
@@ -101,12 +102,11 @@ func (c *Client) PlanPrune(ctx context.Context, name string, keep []string, list
 	if err != nil {
 		return plan.Plan{}, err
 	}
-	gone := minus(mine.ours, keep)
 	if !list {
-		stage, err := c.deleteRoles(ctx, roles, gone, OwnedBy(name))
+		stage, err := c.deleteRoles(ctx, roles, mine.ours, OwnedBy(name))
 		return plan.Of(p.Notes, stage), err
 	}
-	for _, role := range gone {
+	for _, role := range mine.ours {
 		p.Extra = append(p.Extra, fmt.Sprintf("role %s of %s is there, and nobody asked for it; --prune deletes it", role, name))
 	}
 	return p, nil
