@@ -1,8 +1,10 @@
 package awsconf
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/aws/smithy-go"
 
@@ -28,10 +30,13 @@ func Explain(err error, name func(*smithy.OperationError) string, reason func(ca
 		return err
 	}
 	call := name(op)
+	api, ok := errors.AsType[smithy.APIError](err)
+	if why, none := WithoutCredentials(err); none && !ok && !errors.Is(err, context.Canceled) {
+		return &callError{call + ": " + why, err}
+	}
 	if sentence := reason(call, err); sentence != "" {
 		return &callError{sentence, err}
 	}
-	api, ok := errors.AsType[smithy.APIError](err)
 	switch {
 	case !ok:
 		return &callError{call + ": " + text.Sentence(op.Err.Error(), 0), err}
@@ -39,4 +44,13 @@ func Explain(err error, name func(*smithy.OperationError) string, reason func(ca
 		return &callError{call + ": " + api.ErrorCode(), err}
 	}
 	return &callError{fmt.Sprintf("%s: %s (%s)", call, api.ErrorMessage(), api.ErrorCode()), err}
+}
+
+// WithoutCredentials reports whether a call was not made for want of credentials, and why there are none.
+func WithoutCredentials(err error) (why string, none bool) {
+	_, cause, none := strings.Cut(text.Sentence(err.Error(), 0), "get identity: get credentials: ")
+	if strings.Contains(cause, "no EC2 IMDS role found") {
+		return "no AWS credentials were found: set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY", none
+	}
+	return "the AWS credentials cannot be had: " + cause, none
 }

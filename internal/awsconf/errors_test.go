@@ -25,6 +25,9 @@ func TestExplain(t *testing.T) {
 		"s3:GetObject: why (Code)": failed(&smithy.GenericAPIError{Code: "Code", Message: "why"}),
 		"s3:GetObject: Code":       failed(&smithy.GenericAPIError{Code: "Code"}),
 		"s3:GetObject: two lines":  failed(errors.New("two\nlines")),
+		"s3:GetObject: no AWS credentials were found: set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY": failed(errors.New(
+			"get identity: get credentials: failed to refresh cached credentials, no EC2 IMDS role found, operation error ec2imds: GetMetadata, access disabled")),
+		"s3:GetObject: the AWS credentials cannot be had: the process failed": failed(errors.New("get identity: get credentials: the process failed")),
 	} {
 		got := Explain(err, name, known)
 		if got.Error() != want || !errors.Is(got, err) {

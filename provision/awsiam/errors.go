@@ -45,9 +45,6 @@ func explain(err error) error {
 	}, reason)
 }
 
-// noIdentity stands in the SDK's errors before why it has no credentials.
-const noIdentity = "get identity: get credentials: "
-
 // reason returns a sentence for errors that the user can do something about, else "".
 func reason(call string, err error) string {
 	if errors.Is(err, context.Canceled) {
@@ -56,13 +53,7 @@ func reason(call string, err error) string {
 	if api, ok := errors.AsType[smithy.APIError](err); ok {
 		return refusal(call, api)
 	}
-	_, cause, without := strings.Cut(oneLine(err), noIdentity)
-	switch {
-	case without && strings.Contains(cause, "no EC2 IMDS role found"):
-		return call + ": no AWS credentials were found: set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
-	case without:
-		return call + ": the AWS credentials cannot be had: " + cause
-	case cloud.NobodyListens(err):
+	if cloud.NobodyListens(err) {
 		return call + ": AWS cannot be reached; see the network, the region and HTTPS_PROXY (" + innermost(err) + ")"
 	}
 	return ""
@@ -93,7 +84,10 @@ func unsent(err error) bool {
 	for inner := op; is; inner, is = errors.AsType[*smithy.OperationError](op.Err) {
 		op = inner // the innermost call is the one that failed
 	}
-	if op == nil || op.ServiceID != sts.ServiceID || strings.Contains(oneLine(op.Err), noIdentity) {
+	if op == nil || op.ServiceID != sts.ServiceID {
+		return false
+	}
+	if _, none := awsconf.WithoutCredentials(op.Err); none {
 		return false
 	}
 	_, failed := errors.AsType[*smithyhttp.RequestSendError](op.Err)
