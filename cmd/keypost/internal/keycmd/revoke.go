@@ -104,7 +104,8 @@ func (o *revokeOptions) run(ctx context.Context, args []string) error {
 		return taken
 	}
 	if !o.wait {
-		o.Notice("whether it is served no more was not looked at: run this again with --wait")
+		o.Notice("no server was asked whether it still publishes the key; to wait until none does: %s",
+			cli.Command{"key", "revoke", string(c.after.Name()), string(c.id), "--why", o.why, "--wait"})
 		return nil
 	}
 	return o.awaitGone(ctx, c.after, network)
