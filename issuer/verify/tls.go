@@ -134,6 +134,10 @@ func (v *visit) checkChain(chain []*x509.Certificate) {
 	if last := chain[len(chain)-1]; len(chain) > 1 && bytes.Equal(last.RawIssuer, last.RawSubject) {
 		note = "; the root at the end is of no use"
 	}
+	if v.o.RootCAs != nil && !bySystem(v.url.Host(), chain) {
+		v.OK("tls-chain", "the certificate chain is trusted by --ca-file only, and in order (%d sent%s): AWS takes it if its provider has the CA's thumbprint, Google Cloud and Entra never do", len(chain), note)
+		return
+	}
 	v.OK("tls-chain", "the certificate chain is trusted and in order (%d sent%s)", len(chain), note)
 }
 

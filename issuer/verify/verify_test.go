@@ -134,7 +134,7 @@ func TestTLS(t *testing.T) {
 			w.options.RootCAs.AddCert(w.pki.intermediate.Cert)
 			w.send(w.pki.leaf, newPKI(t).intermediate)
 		}, "tls-chain", finding.Fail, "out of order"},
-		{"root sent", func(_ *testing.T, w *world) { w.send(w.pki.leaf, w.pki.intermediate, w.pki.root) }, "tls-chain", finding.OK, "3 sent"},
+		{"root sent", func(_ *testing.T, w *world) { w.send(w.pki.leaf, w.pki.intermediate, w.pki.root) }, "tls-chain", finding.OK, "trusted by --ca-file only, and in order (3 sent"},
 		{"TLS 1.3 only", func(_ *testing.T, w *world) { w.tls.MinVersion = tls.VersionTLS13 }, "tls-versions", finding.Fail, "TLS 1.2 is not accepted"},
 		{"TLS 1.2 only", func(_ *testing.T, w *world) { w.tls.MaxVersion = tls.VersionTLS12 }, "tls-versions", finding.Warn, "TLS 1.3 is not accepted"},
 		{"expires soon", func(t *testing.T, w *world) { w.send(w.pki.issueLeaf(t, 20*24*time.Hour), w.pki.intermediate) }, "tls-expiry", finding.Warn, "expires at"},
