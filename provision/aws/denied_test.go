@@ -67,6 +67,17 @@ func commands() []command {
 				return err
 			}
 		}},
+		{"delete an issuer", func(t *testing.T, w *world) func(context.Context) error {
+			_, move := w.migration(t)
+			_, err := aws.Migrate(t.Context(), move)
+			must(t, err)
+			o := aws.DeleteOptions{Options: move.Options}
+			o.IssuerURL = oldURL
+			return func(ctx context.Context) error {
+				_, err := aws.Delete(ctx, o)
+				return err
+			}
+		}},
 		{"migrate", func(t *testing.T, w *world) func(context.Context) error {
 			_, o := w.migration(t)
 			return func(ctx context.Context) error {
