@@ -143,7 +143,6 @@ func TestNothingPrintedIsObeyed(t *testing.T) {
 		{"store", "copy", "file://" + dir, "file://" + t.TempDir()},
 		{"store", "copy", "file://" + dir, "file://" + filepath.Join(t.TempDir(), nasty)},
 		{"mirror", t.TempDir(), "--issuer-url", nasty, store},
-		{"watch", "--expect-ca", "sha256:" + nasty, store},
 		{"watch", "--listen", nasty, store},
 		{"watch", "--vantage", nasty, "--observations=file://" + t.TempDir(), store},
 		{"mirror", t.TempDir() + nasty, store},

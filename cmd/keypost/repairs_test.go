@@ -28,7 +28,6 @@ const (
 	byCA        = "a certificate is issued by its CA; issuer/verify TestSetups makes the change"
 	byToken     = "a new token, from whoever may ask the cluster for one; issuer/verify TestSetups and provision/awsiam TestSetUps do"
 	byURL       = "the issuer gets another URL, and the cluster another flag"
-	byProvider  = "testdata/gcp_disabled.txtar executes the command as gcp sync-keys prints it, which knows the provider"
 	byLook      = "nothing is repaired: it says how to look again"
 	byAccount   = "settings of an AWS account, or of a pod"
 )
@@ -38,7 +37,7 @@ func byHand() map[string]string {
 	return map[string]string{
 		byGate:     "active-none cluster-key-next key-ec-entra key-alg-gcp key-type key-weak keys-too-many keys-too-many-gcp token-kid-unpublished token-kid-next kid-form",
 		byCluster:  "token-kid-gone token-signature-wrong token-alg",
-		byDecision: "copy-intruded copy-newer key-rogue key-swapped key-returned keys-unread jwks-uri-rogue key-certificate alg-changed cluster-key-swapped store-unread",
+		byDecision: "key-rogue key-swapped key-returned keys-unread jwks-uri-rogue key-certificate alg-changed cluster-key-swapped store-unread",
 		byOutside: "dns-hidden origin-unreachable origin-certificate origin-alone origin-shielded origin-refused origin-cert-refused replica-stale replica-broken cache-alone addresses-differ " +
 			"key-still-there key-not-withdrawn key-cached key-missing key-not-published key-not-yet discovery-not-found jwks-not-found proxy-host",
 		byIAM: "aws-account-other aws-provider-other aws-provider-missing aws-audience-wrong aws-client-id-missing aws-thumbprint-stale aws-trust-provider " +
@@ -56,10 +55,9 @@ func byHand() map[string]string {
 		byToken: "token-malformed token-too-long token-numbers token-issuer-slash token-issuer-case token-issuer-legacy token-issuer-other token-kid-missing " +
 			"token-times-missing token-expired token-expired-just-now token-not-yet token-future token-lifetime token-aud-missing token-aud-cluster token-aud-unusual " +
 			"token-aud-many token-sub-missing token-sub-gcp token-sub-long",
-		byURL:      "url-slash url-case url-port url-form",
-		byProvider: "copy-refused",
-		byLook:     "store-withdrawn store-other-url not-compared token-unchecked cluster-key-unchecked aws-transient aws-rejected-claim aws-refused",
-		byAccount:  "aws-unread aws-credentials aws-forbidden aws-pod-unset aws-pod-token-unread aws-action-denied aws-role-missing aws-role-path aws-sts-unreachable aws-sts-region aws-session",
+		byURL:     "url-slash url-case url-port url-form",
+		byLook:    "store-withdrawn store-other-url not-compared token-unchecked cluster-key-unchecked aws-transient aws-rejected-claim aws-refused",
+		byAccount: "aws-unread aws-credentials aws-forbidden aws-pod-unset aws-pod-token-unread aws-action-denied aws-role-missing aws-role-path aws-sts-unreachable aws-sts-region aws-session",
 	}
 }
 
@@ -93,7 +91,7 @@ func TestRepairs(t *testing.T) {
 			t.Errorf("the repair of %s is executed, or is not, for %q: give one script or one reason", c.Code, how[c.Code])
 			continue
 		}
-		if changes := changing(c.Repair); changes != "" && !slices.Contains([]string{byGate, byCluster, byDecision, byOutside, byProvider}, how[c.Code][0]) && !strings.HasSuffix(how[c.Code][0], ".txtar") {
+		if changes := changing(c.Repair); changes != "" && !slices.Contains([]string{byGate, byCluster, byDecision, byOutside}, how[c.Code][0]) && !strings.HasSuffix(how[c.Code][0], ".txtar") {
 			t.Errorf("%s prints %q: execute it in a script, or say why not", c.Code, changes)
 		}
 		delete(how, c.Code)

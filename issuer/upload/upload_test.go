@@ -3,8 +3,6 @@ package upload
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"slices"
@@ -16,7 +14,6 @@ import (
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/filestore"
 	"github.com/keypost/keypost/keystore/observation"
-	"github.com/keypost/keypost/keystore/pubkey"
 	"github.com/keypost/keypost/keystore/storetest"
 )
 
@@ -51,8 +48,8 @@ func (f *fake) Upload(_ context.Context, jwks []byte) error {
 	return f.lost
 }
 
-func (f *fake) Read(context.Context) (Reading, error) {
-	r := Reading{JWKS: f.jwks, Issuer: cmp.Or(f.issuer, own), Refused: f.refused}
+func (f *fake) Read(context.Context) (Held, error) {
+	r := Held{JWKS: f.jwks, Issuer: cmp.Or(f.issuer, own), Refused: f.refused}
 	if f.ahead != 0 {
 		r.Date = f.now().Add(-f.ahead)
 	}
@@ -106,11 +103,11 @@ func (w *world) add() keystore.KeyID {
 	return k.ID()
 }
 
-func (w *world) sync(c Copy) (Result, error) { return w.u.Sync(w.t.Context(), "prod-a", party, c) }
+func (w *world) sync(c Holder) (Result, error) { return w.u.Sync(w.t.Context(), "prod-a", party, c) }
 
 func (w *world) record() observation.Record {
 	w.t.Helper()
-	r, err := w.u.Records.Load(w.t.Context(), "prod-a", observation.Place{Issuer: party})
+	r, err := w.u.Records.Load(w.t.Context(), "prod-a", observation.Subject{Issuer: party})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -153,7 +150,7 @@ func TestTheCopyGetsWhatIsPublished(t *testing.T) {
 		t.Errorf("again: %+v, %v, %d uploads", r, err, c.uploads)
 	}
 	rec := w.record()
-	if !w.since(r.Set.Keys()[0].ID()).Equal(first) || !rec.Complete.Equal(w.at) || rec.Latest.Upload.By != "tester" || len(rec.Latest.Upload.Digest) != 64 || rec.Latest.Upload.Generation != r.Set.Generation() {
+	if !w.since(r.Set.Keys()[0].ID()).Equal(first) || !rec.Complete.Equal(w.at) || rec.Latest.Upload.By != "tester" || rec.Newest.Generation != r.Set.Generation() {
 		t.Errorf("%+v", rec)
 	}
 }
@@ -171,7 +168,7 @@ func TestAKeyThatWasOverwrittenCountsAnew(t *testing.T) {
 		t.Fatalf("%v", err)
 	}
 	w.at, c.jwks = w.at.Add(time.Hour), without
-	if r, err := w.sync(c); err != nil || !r.Uploaded || !w.since(id).Equal(w.at) || !slices.Equal(r.Lost, []keystore.KeyID{id}) || !r.Had.Equal(w.at.Add(-time.Hour)) {
+	if r, err := w.sync(c); err != nil || !r.Uploaded || !w.since(id).Equal(w.at) {
 		t.Errorf("%+v, %v, since %v", r, err, w.since(id))
 	}
 	if got := w.since(old.Set.Keys()[0].ID()); !got.Equal(w.at.Add(-time.Hour)) {
@@ -280,31 +277,6 @@ func (l lossy) Upload(ctx context.Context, jwks []byte) error {
 	return err
 }
 
-// A store that is behind would bring back a key that was revoked.
-func TestAStoreThatIsBehindIsNotUploaded(t *testing.T) {
-	w, c := newWorld(t, named()), &fake{jwks: []byte(`{"keys":[]}`)}
-	id := w.add()
-	behind, _, err := w.st.Load(t.Context(), "prod-a")
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.change(func(s keystore.KeySet) (keystore.KeySet, error) {
-		return s.Revoke(keystore.Change{At: storetest.Time(time.Hour), Why: "stolen"}, id, keystore.RevokeOptions{})
-	})
-	if _, err := w.sync(c); err != nil {
-		t.Fatal(err)
-	}
-	w.u.Store = old{behind}
-	_, err = w.sync(c)
-	if e, is := errors.AsType[*BehindError](err); !is || e.Recorded <= e.Stored || c.uploads != 1 || strings.Contains(string(c.jwks), string(id)) {
-		t.Errorf("%v, %d uploads, %s", err, c.uploads, c.jwks)
-	}
-	w.u.Force = true
-	if _, err := w.sync(c); err != nil || c.uploads != 2 {
-		t.Errorf("forced: %v, %d uploads", err, c.uploads)
-	}
-}
-
 // old is a store that still has an older version.
 type old struct{ s keystore.KeySet }
 
@@ -322,16 +294,6 @@ func TestAnotherIssuersPlaceIsLeftAlone(t *testing.T) {
 	w.add()
 	if r, err := w.sync(c); err == nil || !strings.Contains(err.Error(), "it takes tokens of the issuer https://oidc.example.com/prod-b, which is none of key set \"prod-a\"") || c.uploads != 0 || r.Uploaded {
 		t.Errorf("%+v, %v, %d uploads", r, err, c.uploads)
-	}
-}
-
-// A place of records that cannot be written does not keep a key that was revoked in the copy, and opens no gate.
-func TestACopyDoesNotWaitForItsRecord(t *testing.T) {
-	w, c := newWorld(t, named()), &fake{jwks: []byte(`{"keys":[]}`)}
-	w.add()
-	w.u.Records = observation.NewStore(full{})
-	if _, err := w.sync(c); err == nil || !strings.Contains(err.Error(), "no space left") || c.uploads != 1 {
-		t.Errorf("%v, %d uploads; want the error and one", err, c.uploads)
 	}
 }
 
@@ -373,82 +335,23 @@ func TestAFailedReadingIsTold(t *testing.T) {
 	if _, err := w.sync(f); err == nil {
 		t.Error("no error")
 	}
-	if c := w.copy(); c.Failed == nil || !strings.Contains(c.Problem(), "came to no reading, at ") || !strings.Contains(c.Problem(), "there is no such provider") {
+	if c := w.status(); c.Failed == nil || !strings.Contains(c.Problem(), " up to date failed at ") || !strings.Contains(c.Problem(), "there is no such provider") {
 		t.Errorf("%+v: %s", c, c.Problem())
 	}
 	f.unread = nil
-	if _, err := w.sync(f); err != nil || w.copy().Problem() != "" {
-		t.Errorf("after a success: %v, %s", err, w.copy().Problem())
+	if _, err := w.sync(f); err != nil || w.status().Problem() != "" {
+		t.Errorf("after a success: %v, %s", err, w.status().Problem())
 	}
 }
 
-// TestWhoTakesNoTokenIsTold: a provider that is disabled is brought up to date, and one that is gone or another issuer's is not.
-func TestWhoTakesNoTokenIsTold(t *testing.T) {
-	w := newWorld(t, named())
-	w.add()
-	f := &fake{refused: errors.New("it is disabled")}
-	r, err := w.sync(f)
-	if err != nil || !r.Uploaded || !errors.Is(r.Refused, f.refused) || r.Read.IsZero() {
-		t.Errorf("disabled: %+v, %v", r, err)
-	}
-	if c := w.copy(); !c.Refused() || c.State != observation.CopyCurrent || !strings.Contains(c.Problem(), "takes no token, as was seen at ") || !strings.Contains(c.Problem(), "it is disabled") {
-		t.Errorf("disabled: %+v", c)
-	}
-	f.refused = nil
-	if r, err := w.sync(f); err != nil || r.Refused != nil || w.copy().Problem() != "" {
-		t.Errorf("enabled: %+v, %v, %s", r, err, w.copy().Problem())
-	}
-	f.unread = errors.New("no answer")
-	if _, err := w.sync(f); err == nil || w.copy().Refused() {
-		t.Errorf("without an answer: %v, %s", err, w.copy().Problem())
-	}
-	f.unread = &RefusedError{errors.New("it is deleted")}
-	if _, err := w.sync(f); err == nil || !w.copy().Refused() {
-		t.Errorf("deleted: %v, %s", err, w.copy().Problem())
-	}
-	f.unread, f.issuer = nil, "https://oidc.example.com/prod-b"
-	if _, err := w.sync(f); err == nil || !w.copy().Refused() {
-		t.Errorf("another issuer's: %v, %s", err, w.copy().Problem())
-	}
-}
-
-// copy returns how the copy compares with the key set, by its record.
-func (w *world) copy() observation.Copy {
+// status returns how the upload compares with the key set, by its record.
+func (w *world) status() observation.UploadStatus {
 	w.t.Helper()
 	s, _, err := w.u.Store.Load(w.t.Context(), "prod-a")
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return observation.Copies(s, []observation.Record{w.record()})[0]
-}
-
-// TestWhatDoesNotCountAsAReading: a copy at another issuer's provider, an upload that failed, and a run that is killed while it uploads.
-func TestWhatDoesNotCountAsAReading(t *testing.T) {
-	w := newWorld(t, named())
-	w.add()
-	f := &fake{}
-	if _, err := w.sync(f); err != nil {
-		t.Fatal(err)
-	}
-	f.issuer = "https://oidc.example.com/prod-b"
-	if _, err := w.sync(f); err == nil || !strings.Contains(w.copy().Failure(), "takes tokens of the issuer https://oidc.example.com/prod-b") {
-		t.Errorf("%v: %s", err, w.copy().Failure())
-	}
-	f.issuer = ""
-	w.add()
-	f.deaf, f.lost = true, errors.New("it is not allowed")
-	if _, err := w.sync(f); err == nil || !strings.Contains(w.copy().Failure(), "it is not allowed") || w.copy().State != observation.CopyBehind {
-		t.Errorf("%v: %s", err, w.copy().Problem())
-	}
-	f.deaf, f.lost = false, nil
-	f.onUpload = func() {
-		if said := w.copy().Failure(); !strings.Contains(said, "tester began to upload generation 4, and nobody has read the copy back since") {
-			t.Errorf("while it uploads: %q", said)
-		}
-	}
-	if r, err := w.sync(f); err != nil || !r.Uploaded || w.copy().Problem() != "" {
-		t.Errorf("%+v, %v, %s", r, err, w.copy().Problem())
-	}
+	return observation.UploadsOf(s, []observation.Record{w.record()})[0]
 }
 
 // deafToTheEnd is a backend that goes on when whoever asks has been ended, as one does whose call is under way by then.
@@ -481,189 +384,110 @@ func TestAnEndedRunIsNoFailure(t *testing.T) {
 			f.onRead = end
 		}
 		_, err := w.u.Sync(ctx, "prod-a", party, f)
-		if err == nil || (w.copy().Failed == nil) != ended {
-			t.Errorf("ended %t: %v, %q", ended, err, w.copy().Failure())
+		if err == nil || (w.status().Failed == nil) != ended {
+			t.Errorf("ended %t: %v, %q", ended, err, w.status().Problem())
 		}
 		f.onRead = nil
 		end()
 	}
 }
 
-// TestStrangers: a key that the store never had is told and kept in mind, one that is gone from the store is no stranger, and
-// adopting excuses what a copy had before it was ours, once.
-func TestStrangers(t *testing.T) {
-	theirs := func() []byte {
-		other := newWorld(t, named())
-		f := &fake{}
-		if _, err := other.sync(f); err != nil {
-			t.Fatal(err)
-		}
-		return f.jwks
-	}
+// TestWhoTakesNoTokenIsTold: a provider that is disabled is brought up to date, and one that is gone or another issuer's is not.
+func TestWhoTakesNoTokenIsTold(t *testing.T) {
 	w := newWorld(t, named())
-	f := &fake{jwks: theirs()}
-	w.u.Adopt, w.u.Force = true, true
-	if r, err := w.sync(f); err != nil || !r.Adopted || len(r.Strangers) != 1 || w.copy().Intrusion() != "" {
-		t.Errorf("adopted: %+v, %v, %s", r, err, w.copy().Intrusion())
+	w.add()
+	f := &fake{refused: errors.New("it is disabled")}
+	r, err := w.sync(f)
+	if err != nil || !r.Uploaded || !errors.Is(r.Refused, f.refused) || r.Read.IsZero() {
+		t.Errorf("disabled: %+v, %v", r, err)
 	}
-	w.u.Force = false
-	third := w.add()
-	if r, err := w.sync(f); err != nil || len(r.Strangers) > 0 {
-		t.Errorf("%+v, %v", r, err)
+	if u := w.status(); u.State != observation.UploadCurrent || !strings.Contains(u.Problem(), "it is disabled") {
+		t.Errorf("disabled: %+v", u)
 	}
+	f.refused = nil
+	if r, err := w.sync(f); err != nil || r.Refused != nil || w.status().Problem() != "" {
+		t.Errorf("enabled: %+v, %v, %s", r, err, w.status().Problem())
+	}
+	f.unread = &RefusedError{errors.New("it is deleted")}
+	if _, err := w.sync(f); err == nil || !strings.Contains(w.status().Problem(), "it is deleted") {
+		t.Errorf("deleted: %v, %s", err, w.status().Problem())
+	}
+}
+
+func (w *world) revoke(id keystore.KeyID) {
+	w.t.Helper()
 	w.change(func(s keystore.KeySet) (keystore.KeySet, error) {
-		return s.Remove(storetest.Change(0), third, keystore.Removal{NeverSigned: true})
+		return s.Revoke(keystore.Change{At: storetest.Time(time.Hour), Why: "stolen"}, id, keystore.RevokeOptions{})
 	})
-	if r, err := w.sync(f); err != nil || len(r.Strangers) > 0 || w.copy().Intrusion() != "" {
-		t.Errorf("a key that was removed: %+v, %v", r, err)
+}
+
+func (w *world) load() keystore.KeySet {
+	w.t.Helper()
+	s, _, err := w.st.Load(w.t.Context(), "prod-a")
+	if err != nil {
+		w.t.Fatal(err)
 	}
-	f.jwks, f.deaf, f.lost = theirs(), true, errors.New("it is not allowed")
-	for range 2 { // the second time, what was read last is another's alone
-		if r, err := w.sync(f); err == nil || r.Adopted || len(r.Strangers) != 1 {
-			t.Errorf("adopted already: %+v, %v", r, err)
-		}
-	}
-	f.deaf, f.lost = false, nil
-	if r, err := w.sync(f); err != nil || r.Adopted || len(r.Strangers) != 1 || !r.Uploaded {
-		t.Errorf("%+v, %v", r, err)
-	}
-	for _, told := range []bool{true, false} { // after 30 days and after 60
-		w.at = w.at.Add(30 * 24 * time.Hour)
-		if r, err := w.sync(f); err != nil || len(r.Strangers) > 0 || (w.copy().Intrusion() != "") != told {
-			t.Errorf("at %s: %+v, %v, %q", w.at, r, err, w.copy().Intrusion())
-		}
+	return s
+}
+
+func (w *world) synced(c Holder) {
+	w.t.Helper()
+	if _, err := w.sync(c); err != nil {
+		w.t.Fatal(err)
 	}
 }
 
-// TestWhatAdoptingExcuses: strangers' keys in a copy that never had one of ours, where it is said that the copy is to be adopted. Without
-// that word, beside a key of ours, and where an earlier version has recorded a key of ours, they are an intrusion.
-func TestWhatAdoptingExcuses(t *testing.T) {
-	other, theirs := newWorld(t, named()), &fake{}
-	if _, err := other.sync(theirs); err != nil {
-		t.Fatal(err)
-	}
-	of := func(s keystore.KeySet) []byte {
-		jwks, err := issuer.RenderJWKS(s)
-		if err != nil {
+// A store that is behind, or a backup that was put back and changed since, would bring back a key that was revoked: nothing is
+// uploaded, unless somebody says that it is the newest.
+func TestAnOlderStoreIsNotUploaded(t *testing.T) {
+	for name, later := range map[string]int{"behind": 0, "a backup that was changed once": 1, "a backup that was changed often": 3} {
+		w, f := newWorld(t, named()), &fake{}
+		id := w.add()
+		backup := w.load()
+		w.synced(f)
+		w.revoke(id)
+		w.synced(f)
+		w.st = storetest.NewMemStore(t).Store
+		if err := keystore.Create(t.Context(), w.st, backup); err != nil {
 			t.Fatal(err)
 		}
-		return jwks
-	}
-	both := func(s keystore.KeySet) []byte {
-		return []byte(strings.TrimSuffix(string(of(s)), "]}") + "," + strings.TrimPrefix(string(theirs.jwks), `{"keys":[`))
-	}
-	alone := func(keystore.KeySet) []byte { return theirs.jwks }
-	for _, tt := range []struct {
-		name           string
-		adopt, earlier bool
-		holds          func(s keystore.KeySet) []byte
-		excused        bool
-	}{
-		{"adopted", true, false, alone, true},
-		{"nobody said so", false, false, alone, false},
-		{"beside a key of ours", true, false, both, false},
-		{"an earlier version has seen a key of ours", true, true, alone, false},
-	} {
-		w := newWorld(t, named())
-		s, _, err := w.st.Load(t.Context(), "prod-a")
-		if err != nil {
-			t.Fatal(err)
+		w.u.Store = w.st
+		for range later {
+			w.add()
 		}
-		if tt.earlier { // which recorded no time at which the copy was ours
-			held, err := pubkey.Parse("the copy", of(s))
-			if err != nil {
-				t.Fatal(err)
-			}
-			look := observation.ReadBack(w.at.Add(-time.Hour), observation.Upload{By: "earlier", Generation: s.Generation()}, held)
-			if _, err := w.u.Records.Add(t.Context(), "prod-a", observation.Place{Issuer: party}, look); err != nil {
-				t.Fatal(err)
-			}
+		uploads := f.uploads
+		_, err := w.sync(f)
+		if _, is := errors.AsType[*OlderError](err); !is || f.uploads != uploads || strings.Contains(string(f.jwks), string(id)) {
+			t.Errorf("%s: %v, %d uploads, %s", name, err, f.uploads, f.jwks)
 		}
-		w.u.Adopt, w.u.Force = tt.adopt, !tt.earlier // without a record, keys that the store never had are refused else
-		r, err := w.sync(&fake{jwks: tt.holds(s)})
-		if err != nil || !r.Uploaded || len(r.Strangers) != 1 || r.Adopted != tt.excused || (w.copy().Intrusion() == "") != tt.excused {
-			t.Errorf("%s: %+v, %v, %q", tt.name, r, err, w.copy().Intrusion())
+		if u := w.status(); u.Older == nil || !strings.Contains(u.Problem(), "the store is older than the upload") {
+			t.Errorf("%s: %+v", name, u)
+		}
+		w.u.Force = true
+		w.synced(f)
+		w.u.Force = false
+		if r, err := w.sync(f); err != nil || r.Uploaded || w.status().Problem() != "" {
+			t.Errorf("%s: after it was forced: %+v, %v, %s", name, r, err, w.status().Problem())
 		}
 	}
 }
 
-// TestAnIntruderInAFormThatIsNotRead: what a relying party may read and we do not is replaced, told and kept in mind, as a stranger is.
-func TestAnIntruderInAFormThatIsNotRead(t *testing.T) {
-	other := newWorld(t, named())
-	theirs := &fake{}
-	if _, err := other.sync(theirs); err != nil {
-		t.Fatal(err)
-	}
-	replaced := func(old, new string) []byte { return []byte(strings.Replace(string(theirs.jwks), old, new, 1)) }
-	for name, jwks := range map[string][]byte{
-		"a kid with a space": replaced(`"kid":"`, `"kid":"a `),
-		"a member twice":     replaced(`"kid"`, `"kid":"x","kid"`),
-		"keys twice":         replaced(`"keys":`, `"keys":[],"keys":`),
-		"another use":        replaced(`"use":"sig"`, `"use":"signature"`),
-		"no JSON":            []byte("keys"),
-	} {
-		w, f := newWorld(t, named()), &fake{jwks: []byte(` {"keys": []}`)}
-		if r, err := w.sync(f); err != nil || r.Unreadable != "" || w.copy().Intrusion() != "" {
-			t.Fatalf("of nothing: %+v, %v", r, err)
-		}
-		f.jwks, w.u.Adopt = jwks, true // which excuses nothing in a copy that was ours
-		sum := sha256.Sum256(jwks)
-		r, err := w.sync(f)
-		said := w.copy().Intrusion()
-		if err != nil || r.Unreadable != hex.EncodeToString(sum[:]) || r.Adopted || !r.Uploaded || !strings.Contains(said, "had a JWKS in a form that is not read (SHA-256 "+r.Unreadable) {
-			t.Errorf("%s: %+v, %v, %q", name, r, err, said)
-		}
-		if r, err := w.sync(f); err != nil || r.Unreadable != "" || w.copy().Intrusion() != said {
-			t.Errorf("%s, afterwards: %+v, %v, %q", name, r, err, w.copy().Intrusion())
-		}
-		adopted, g := newWorld(t, named()), &fake{jwks: jwks}
-		adopted.u.Adopt, adopted.u.Force = true, true
-		if r, err := adopted.sync(g); err != nil || !r.Adopted || r.Unreadable == "" || adopted.copy().Intrusion() != "" {
-			t.Errorf("%s, adopted: %+v, %v, %q", name, r, err, adopted.copy().Intrusion())
+// What is about to be uploaded is recorded before: a run that is killed leaves no older store that may upload.
+func TestTheVersionIsRecordedBeforeTheUpload(t *testing.T) {
+	w, f := newWorld(t, named()), &fake{}
+	f.onUpload = func() {
+		if newest := w.record().Newest; newest == nil || newest.Generation != w.load().Generation() {
+			t.Errorf("while it uploads: %+v", newest)
 		}
 	}
+	w.synced(f)
 }
 
-// Where another key set has the copy too, and nobody knows whose it is, no key is added to it: neither to what it holds nor to a new one. A key
-// that was revoked is taken away all the same, also where that cannot be recorded.
-func TestNoKeyIsAddedToACopyOfTwo(t *testing.T) {
-	w, c := newWorld(t, named()), empty()
-	w.synced(c)
-	held := string(c.jwks)
-	id := w.add()
-	w.u.Rival = errors.New("another key set names it too")
-	refused := func(w *world, c *fake) {
-		t.Helper()
-		before := string(c.jwks)
-		if r, err := w.sync(c); !errors.Is(err, w.u.Rival) || r.Uploaded || string(c.jwks) != before {
-			t.Errorf("uploaded %t, %v", r.Uploaded, err)
-		}
-	}
-	refused(w, c)
-	if said := w.copy().Failure(); !strings.Contains(said, "another key set names it too") {
-		t.Errorf("the record says %q", said)
-	}
-	refused(w, empty())
-	w.u.Force, w.u.Adopt = true, true
-	refused(w, c)
-	unrecorded := *w
-	unrecorded.u.Records = observation.NewStore(readOnly{storetest.NewMemory(t)})
-	refused(&unrecorded, c)
-
-	w.u.Rival, w.u.Force, w.u.Adopt = nil, false, false
-	w.synced(c)
-	with := c.jwks
-	w.revoke(id)
-	w.u.Rival = errors.New("another key set names it too")
-	if r, err := w.sync(c); err != nil || !r.Uploaded || string(c.jwks) != held {
-		t.Errorf("a revocation: uploaded %t, %v", r.Uploaded, err)
-	}
-	unrecorded.u = w.u
-	unrecorded.u.Records, c.jwks = observation.NewStore(readOnly{storetest.NewMemory(t)}), with
-	if _, err := unrecorded.sync(c); err == nil || string(c.jwks) != held {
-		t.Errorf("a revocation that is not recorded: %v, it holds %s", err, c.jwks)
-	}
-	if r, err := w.sync(c); err != nil || r.Uploaded {
-		t.Errorf("what is published: uploaded %t, %v", r.Uploaded, err)
+// Without a record nothing is uploaded: nobody could tell an older store from then on.
+func TestNothingIsUploadedWithoutARecord(t *testing.T) {
+	w, f := newWorld(t, named()), &fake{}
+	w.u.Records = observation.NewStore(full{})
+	if _, err := w.sync(f); err == nil || !strings.Contains(err.Error(), "no space left") || f.uploads != 0 {
+		t.Errorf("%v, %d uploads", err, f.uploads)
 	}
 }

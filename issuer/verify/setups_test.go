@@ -30,7 +30,7 @@ func setups() []setup {
 	return slices.Concat(
 		reachSetups(), tlsSetups(), fetchSetups("discovery", discoveryPath), fetchSetups("jwks", keysPath), fetchSetups("alias", aliasPath),
 		discoverySetups(), headerSetups("discovery", discoveryPath), headerSetups("jwks", keysPath),
-		keySetups(), partySetups(), storedSetups(), activeSetups(), copySetups(), storeSetups(), replicaSetups(), cacheSetups(), nginxSetups(), tokenSetups(), tokenClaimSetups(),
+		keySetups(), partySetups(), storedSetups(), activeSetups(), uploadSetups(), storeSetups(), replicaSetups(), cacheSetups(), nginxSetups(), tokenSetups(), tokenClaimSetups(),
 	)
 }
 

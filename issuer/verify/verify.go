@@ -83,7 +83,7 @@ func Examine(ctx context.Context, o Options) Examination {
 	} else if v.checkURL() {
 		e.Keys = v.checkUnread(ctx)
 	}
-	v.checkCopies(ctx)
+	v.checkUploads(ctx)
 	v.checkTokenSeen(visits)
 	e.Findings = v.Sorted()
 	e.see(v.url.Host(), visits)

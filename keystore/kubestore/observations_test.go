@@ -38,7 +38,7 @@ func TestObservationsAreAResourceOfTheirOwn(t *testing.T) {
 		return true
 	})
 	st := observation.NewStore(f.open(OpenObservations))
-	p := observation.Place{Issuer: "https://oidc.example.com/prod-a", Vantage: "eu"}
+	p := observation.Subject{Issuer: "https://oidc.example.com/prod-a", Vantage: "eu"}
 	_, _ = st.Add(t.Context(), "prod-a", p, observation.Look{End: time.Unix(1e9, 0)}) // the fake has key sets only, and does not know what it is sent
 	if len(paths) < 2 || slices.ContainsFunc(paths, func(p string) bool { return !strings.Contains(p, "/namespaces/keys/observations") }) {
 		t.Errorf("it asks for %q", paths)

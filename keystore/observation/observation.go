@@ -114,10 +114,8 @@ type Record struct {
 	MaxAges      []Declared `json:"maxAges,omitempty"` // what answers allowed caches
 	SharedCaches []Sign     `json:"sharedCaches,omitempty"`
 
-	Newest    *Compared  `json:"newest,omitempty"`    // the newest version of the key set that an upload was compared with, whatever the clocks said; nil = see NewestCompared. Of an issuer URL: the newest that keypost watch read from the store
-	Ours      time.Time  `json:"ours,omitzero"`       // when an upload was read last with a key that the store has or had
-	Strangers []Stranger `json:"strangers,omitempty"` // keys that an upload had of late and that somebody else put there
-	Failed    *Failed    `json:"failed,omitempty"`    // the last try to upload or to read back; nil = it was read back
+	Newest *Version `json:"newest,omitempty"` // the newest version of the key set that was uploaded, or that keypost watch read; nil = none
+	Failed *Failed  `json:"failed,omitempty"` // the last try to upload or to read back; nil = it was read back
 }
 
 // Seen is a key that every answer had since the end of a complete look.
@@ -151,8 +149,6 @@ const (
 	turnedBack = 30 * time.Minute
 	// most bounds each of the two lists.
 	most = 16
-	// mostGone bounds Compared.Gone.
-	mostGone = 512
 	// mostServers bounds Seen.At.
 	mostServers = 256
 )
@@ -209,13 +205,9 @@ func (r Record) With(l Look) Record {
 	if l.Answers == 0 { // nobody said that a key is gone
 		run = r.Seen
 	}
-	r.Seen, r.Newest = run, r.newestWith(l)
+	r.Seen, r.Failed = run, nil
 	r.MaxAges = declared(r.MaxAges, l, at)
 	r.SharedCaches = signs(r.SharedCaches, l, at)
-	r.Strangers, r.Failed = strangers(r.Strangers, l, at), nil
-	if l.Upload != nil && l.Upload.Ours {
-		r.Ours = at
-	}
 	if l.Complete() && l.End.After(r.Complete) {
 		r.Complete = l.End
 	}
@@ -260,12 +252,12 @@ func signs(was []Sign, l Look, at time.Time) []Sign {
 
 // Of returns what the records say about a key, for a gate. required are the issuer URL and vantage of every record that
 // has to have it. Other records count for what they have seen of caches, not for the key.
-func Of(key Key, records []Record, required []Place) keystore.Observed {
+func Of(key Key, records []Record, required []Subject) keystore.Observed {
 	var e keystore.Observed
 	for _, r := range records {
 		for _, d := range r.MaxAges {
 			if longest := d.LongestOfAll(); longest > usual && longest > LifetimesOf(e.Cache).LongestOfAll() {
-				e.CacheFrom = fmt.Sprintf(" (%s let caches keep it for %v, last at %s)", text.OneLine(cmp.Or(d.By, r.Place().String()), 300), keystore.Duration(longest), d.At.UTC().Format(time.RFC3339))
+				e.CacheFrom = fmt.Sprintf(" (%s let caches keep it for %v, last at %s)", text.OneLine(cmp.Or(d.By, r.Subject().String()), 300), keystore.Duration(longest), d.At.UTC().Format(time.RFC3339))
 			}
 			e.Cache = e.Cache.Longest(d.Cache())
 		}
@@ -274,7 +266,7 @@ func Of(key Key, records []Record, required []Place) keystore.Observed {
 		}
 	}
 	for _, place := range required {
-		i := slices.IndexFunc(records, func(r Record) bool { return r.Place() == place })
+		i := slices.IndexFunc(records, func(r Record) bool { return r.Subject() == place })
 		if i < 0 {
 			e.Without = append(e.Without, place.String())
 			continue
@@ -305,13 +297,13 @@ func Of(key Key, records []Record, required []Place) keystore.Observed {
 	return e
 }
 
-// Place is an issuer URL and the vantage that looks at it.
-type Place struct{ Issuer, Vantage string }
+// Subject is what a record is about: an issuer URL and the vantage that looks at it, or an upload.
+type Subject struct{ Issuer, Vantage string }
 
-// Place returns whose record r is.
-func (r Record) Place() Place { return Place{r.Issuer, r.Vantage} }
+// Subject returns whose record r is.
+func (r Record) Subject() Subject { return Subject{r.Issuer, r.Vantage} }
 
-func (p Place) String() string {
+func (p Subject) String() string {
 	if p.Vantage == "" {
 		return p.Issuer
 	}

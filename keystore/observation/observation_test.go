@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/keypost/keypost/keystore"
-	"github.com/keypost/keypost/keystore/storetest"
 )
 
 var (
@@ -61,7 +60,7 @@ func TestRuns(t *testing.T) {
 			for _, l := range tt.looks {
 				r = r.With(l)
 			}
-			e := Of(a, []Record{r}, []Place{r.Place()})
+			e := Of(a, []Record{r}, []Subject{r.Subject()})
 			if !e.Since.Equal(tt.since) || !r.Complete.Equal(tt.fresh) || (len(e.Without) > 0) != tt.since.IsZero() {
 				t.Errorf("since %v, complete %v, without %q; want since %v, complete %v", e.Since, r.Complete, e.Without, tt.since, tt.fresh)
 			}
@@ -104,7 +103,7 @@ func TestRunsAreNeverTooLong(t *testing.T) {
 }
 
 func TestEveryRequiredPlaceCounts(t *testing.T) {
-	place := func(vantage string) Place { return Place{"https://oidc.example.com/prod-a", vantage} }
+	place := func(vantage string) Subject { return Subject{"https://oidc.example.com/prod-a", vantage} }
 	record := func(vantage string, looks ...Look) Record {
 		r := Record{Issuer: place(vantage).Issuer, Vantage: vantage}
 		for _, l := range looks {
@@ -116,20 +115,20 @@ func TestEveryRequiredPlaceCounts(t *testing.T) {
 	us := record("us", lookAt(3, []Key{a}), lookAt(5, []Key{a}))
 	behind := record("ap", lookAt(4, []Key{b}))
 	all := []Record{eu, us, behind}
-	if e := Of(a, all, []Place{place("eu"), place("us")}); !e.Newest.Equal(eu.Complete) {
+	if e := Of(a, all, []Subject{place("eu"), place("us")}); !e.Newest.Equal(eu.Complete) {
 		t.Errorf("newest %v", e.Newest)
 	}
-	if e := Of(a, all, []Place{place("eu"), place("us")}); !e.Since.Equal(us.Seen[0].Since) || !e.Fresh.Equal(us.Complete) || e.Without != nil {
+	if e := Of(a, all, []Subject{place("eu"), place("us")}); !e.Since.Equal(us.Seen[0].Since) || !e.Fresh.Equal(us.Complete) || e.Without != nil {
 		t.Errorf("two places: %+v; want the later run and the older look", e)
 	}
-	for name, required := range map[string][]Place{"one without": {place("eu"), place("ap")}, "one unknown": {place("eu"), place("sa")}, "none required": {}} {
+	for name, required := range map[string][]Subject{"one without": {place("eu"), place("ap")}, "one unknown": {place("eu"), place("sa")}, "none required": {}} {
 		if e := Of(a, all, required); !e.Since.IsZero() || !e.Fresh.IsZero() {
 			t.Errorf("%s: %+v", name, e)
 		}
 	}
 	shown := lookAt(2, []Key{b})
 	shown.SharedCache, shown.MaxAge = "Age: 3", keystore.Duration(time.Hour)
-	if e := Of(a, append(all, record("sa", shown)), []Place{place("eu")}); e.SharedCache != "Age: 3" || e.Cache.MaxAge != time.Hour {
+	if e := Of(a, append(all, record("sa", shown)), []Subject{place("eu")}); e.SharedCache != "Age: 3" || e.Cache.MaxAge != time.Hour {
 		t.Errorf("what another place has seen of caches does not count: %+v", e)
 	}
 }
@@ -159,7 +158,7 @@ func TestTheWorstClockCounts(t *testing.T) {
 	} {
 		eu, us := record("eu", tt.eu...), record("us", tt.us...)
 		elsewhere := record("ap", time.Hour)
-		if o := Of(a, []Record{eu, us, elsewhere}, []Place{eu.Place(), us.Place()}); time.Duration(o.ClockAhead) != tt.want {
+		if o := Of(a, []Record{eu, us, elsewhere}, []Subject{eu.Subject(), us.Subject()}); time.Duration(o.ClockAhead) != tt.want {
 			t.Errorf("%v and %v: %v, want %v", tt.eu, tt.us, o.ClockAhead, tt.want)
 		}
 	}
@@ -175,7 +174,7 @@ func TestWhatShowedACacheIsRemembered(t *testing.T) {
 		l := lookAt(1, []Key{a})
 		l.Start, l.End = l.Start.AddDate(0, 0, day), l.End.AddDate(0, 0, day)
 		r = r.With(l)
-		e := Of(a, []Record{r}, []Place{r.Place()})
+		e := Of(a, []Record{r}, []Subject{r.Subject()})
 		remembered := e.Cache == high.Cache() && e.SharedCache == high.SharedCache
 		if want := l.End.Sub(high.End) <= Memory; remembered != want {
 			t.Fatalf("after %d days: %+v", day, e)
@@ -329,8 +328,8 @@ func TestOfGoesThroughEveryPlace(t *testing.T) {
 		return Record{Issuer: "https://oidc.example.com/prod-a", Vantage: vantage}.With(l)
 	}
 	eu, us, ap := record("eu", []Key{a}, time.Second), record("us", []Key{b}, 2*time.Second), record("ap", []Key{a}, -3*time.Second)
-	lost := Place{eu.Issuer, "sa"}
-	o := Of(a, []Record{eu, us, ap}, []Place{lost, us.Place(), {eu.Issuer, ""}, ap.Place(), eu.Place()})
+	lost := Subject{eu.Issuer, "sa"}
+	o := Of(a, []Record{eu, us, ap}, []Subject{lost, us.Subject(), {eu.Issuer, ""}, ap.Subject(), eu.Subject()})
 	if want := []string{eu.Issuer + " from sa", eu.Issuer + " from us", eu.Issuer}; !slices.Equal(o.Without, want) {
 		t.Errorf("without %q, want %q", o.Without, want)
 	}
@@ -338,11 +337,11 @@ func TestOfGoesThroughEveryPlace(t *testing.T) {
 		t.Errorf("%+v", o)
 	}
 	same, opposite := record("eu", []Key{a}, time.Minute), record("us", []Key{a}, -time.Minute)
-	if o := Of(a, []Record{same, opposite}, []Place{same.Place(), opposite.Place()}); o.ClockAhead != keystore.Duration(time.Minute) {
+	if o := Of(a, []Record{same, opposite}, []Subject{same.Subject(), opposite.Subject()}); o.ClockAhead != keystore.Duration(time.Minute) {
 		t.Errorf("of two clocks that are off as far: %v, want that of the first", o.ClockAhead)
 	}
 	never := Record{Issuer: eu.Issuer, Seen: []Seen{{Key: a, Since: t0}}} // as nothing of ours writes it
-	if o := Of(a, []Record{never}, []Place{never.Place()}); len(o.Without) != 1 || !o.Since.IsZero() {
+	if o := Of(a, []Record{never}, []Subject{never.Subject()}); len(o.Without) != 1 || !o.Since.IsZero() {
 		t.Errorf("never looked at completely: %+v", o)
 	}
 	if o := Of(a, []Record{eu}, nil); !o.Since.IsZero() || o.Without != nil {
@@ -391,7 +390,7 @@ func TestALookWhoseClockIsOff(t *testing.T) {
 			for _, l := range tt.looks {
 				r = r.With(l)
 			}
-			e := Of(a, []Record{r}, []Place{r.Place()})
+			e := Of(a, []Record{r}, []Subject{r.Subject()})
 			since := -1
 			if len(r.Seen) > 0 && r.Seen[0].Key == a {
 				since = int(r.Seen[0].Since.Sub(begin).Minutes())
@@ -444,101 +443,5 @@ func TestAnAbsurdLifetimeIsNamed(t *testing.T) {
 	}
 	if e := Of(a, []Record{r.With(look(40*24*60, time.Minute, ""))}, nil); e.CacheFrom != "" || e.Cache.MaxAge != time.Minute {
 		t.Errorf("forgotten: %q, %v", e.CacheFrom, e.Cache)
-	}
-}
-
-// The newest version that an upload was compared with never goes back, unless that is forced; what is kept of its keys is bounded.
-func TestTheNewestVersionCompared(t *testing.T) {
-	look := func(n int, c *Compared, forced bool) Look {
-		l := lookAt(n, nil)
-		l.Upload = &Upload{By: "tester", Generation: c.Generation, Compared: c, Forced: forced}
-		return l
-	}
-	of := func(generation int64, digest string) *Compared {
-		return &Compared{Generation: generation, Digest: digest}
-	}
-	r := Record{}
-	for i, tt := range []struct {
-		look Look
-		want *Compared
-	}{
-		{look(10, of(3, "c"), false), of(3, "c")},
-		{look(11, of(2, "b"), false), of(3, "c")},
-		{look(12, of(3, "other"), false), of(3, "c")},
-		{look(11, of(4, "d"), false), of(4, "d")}, // whose clock is behind
-		{look(-100, of(3, "c"), false), of(4, "d")},
-		{lookAt(13, nil), of(4, "d")},
-		{look(14, of(2, "b"), true), of(2, "b")},
-	} {
-		if r = r.With(tt.look); r.NewestCompared().Generation != tt.want.Generation || r.NewestCompared().Digest != tt.want.Digest {
-			t.Errorf("after look %d: %+v, want %+v", i, r.NewestCompared(), tt.want)
-		}
-	}
-	earlier := Record{Latest: Look{Upload: &Upload{Generation: 5}}} // as earlier versions of keypost left it
-	if got := earlier.With(look(1, of(4, "d"), false)).NewestCompared(); got.Generation != 5 || got.Digest != "" {
-		t.Errorf("after a record of an earlier version: %+v", got)
-	}
-	if got := earlier.With(look(1, of(5, "e"), false)).NewestCompared(); got.Digest != "e" {
-		t.Errorf("its digest is not taken over: %+v", got)
-	}
-}
-
-// A version with a key that is gone from the newest does not become the newest, whatever its generation, unless that is forced.
-func TestAVersionThatRevivesAKeyIsNotTheNewest(t *testing.T) {
-	k := storetest.Key(t)
-	restored := storetest.KeySet(t, "prod-a", storetest.Key(t), k)
-	revoked, err := restored.Revoke(storetest.Change(time.Hour), k.ID(), keystore.RevokeOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := Record{}
-	for i, tt := range []struct {
-		set        keystore.KeySet
-		generation int64 // which the store counts
-		forced     bool
-		newest     int64
-	}{
-		{revoked, 4, false, 4},
-		{restored, 6, false, 4},
-		{revoked, 5, false, 5},
-		{restored, 6, true, 6},
-	} {
-		c, l := ComparedWith(tt.set), lookAt(i, nil)
-		c.Generation, l.Upload = tt.generation, &Upload{Compared: c, Forced: tt.forced}
-		if r = r.With(l); r.NewestCompared().Generation != tt.newest {
-			t.Errorf("look %d: generation %d is the newest, want %d", i, r.NewestCompared().Generation, tt.newest)
-		}
-	}
-}
-
-func TestWhatIsKeptOfAVersion(t *testing.T) {
-	s := storetest.KeySet(t, "prod-a", storetest.Key(t))
-	k := storetest.Key(t)
-	s, err := s.Add(storetest.Change(0), k)
-	if err == nil {
-		s, err = s.Remove(storetest.Change(0), k.ID(), keystore.Removal{NeverSigned: true})
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := ComparedWith(s)
-	if !slices.Equal(c.Gone, []Key{{k.ID(), k.Fingerprint()}}) || c.Generation != s.Generation() || len(c.Digest) != 64 {
-		t.Errorf("%+v", c)
-	}
-	if ids := c.revived(published(s)); len(ids) > 0 {
-		t.Errorf("%s counts as revived", ids)
-	}
-	var lines []keystore.Gone
-	for i := range mostGone + 1 {
-		lines = append(lines, keystore.Gone{ID: keystore.KeyID(fmt.Sprint("kid-", i))})
-	}
-	if kept := latestGone(lines); len(kept) != mostGone || kept[0].ID != "kid-1" || kept[mostGone-1].ID != lines[mostGone].ID {
-		t.Errorf("%d keys are kept, the first %s", len(kept), kept[0].ID)
-	}
-	first := s.Keys()[0]
-	for name, g := range map[string]Key{"by its ID": {ID: first.ID()}, "by its material": {ID: "another", Fingerprint: first.Fingerprint()}} {
-		if ids := (Compared{Gone: []Key{g}}).revived(published(s)); !slices.Equal(ids, []keystore.KeyID{first.ID()}) {
-			t.Errorf("%s: %q", name, ids)
-		}
 	}
 }

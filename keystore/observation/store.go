@@ -41,7 +41,7 @@ type document struct {
 
 // name returns under which name the record of an issuer URL and vantage is stored: that of the key set, so that people
 // find it, and a hash, so that each has its own.
-func name(n keystore.Name, p Place) keystore.Name {
+func name(n keystore.Name, p Subject) keystore.Name {
 	sum := sha256.Sum256([]byte(string(n) + "\n" + p.Issuer + "\n" + p.Vantage)) // the name too: it is cut below
 	const room = 63 - 1 - 16
 	return keystore.Name(string(n[:min(len(n), room)]) + "-" + hex.EncodeToString(sum[:8]))
@@ -49,12 +49,12 @@ func name(n keystore.Name, p Place) keystore.Name {
 
 // Load returns the record of an issuer URL and vantage of a key set. The error wraps [keystore.ErrNotFound] if nothing was
 // recorded yet.
-func (st *Store) Load(ctx context.Context, n keystore.Name, p Place) (Record, error) {
+func (st *Store) Load(ctx context.Context, n keystore.Name, p Subject) (Record, error) {
 	r, _, err := st.load(ctx, n, p)
 	return r, err
 }
 
-func (st *Store) load(ctx context.Context, n keystore.Name, p Place) (Record, keystore.Revision, error) {
+func (st *Store) load(ctx context.Context, n keystore.Name, p Subject) (Record, keystore.Revision, error) {
 	data, rev, err := st.backend.Get(ctx, name(n, p))
 	if err != nil {
 		return Record{}, rev, fmt.Errorf("load observation of %s: %w", p, err)
@@ -63,8 +63,8 @@ func (st *Store) load(ctx context.Context, n keystore.Name, p Place) (Record, ke
 	switch {
 	case err != nil:
 		return Record{}, rev, fmt.Errorf("load observation of %s (document %s): %w", p, name(n, p), &DamagedError{name(n, p), err})
-	case r.KeySet != n || r.Place() != p:
-		return Record{}, rev, fmt.Errorf("load observation of %s: document %s %w", p, name(n, p), &DamagedError{name(n, p), fmt.Errorf("is about key set %q and %s", r.KeySet, r.Place())})
+	case r.KeySet != n || r.Subject() != p:
+		return Record{}, rev, fmt.Errorf("load observation of %s: document %s %w", p, name(n, p), &DamagedError{name(n, p), fmt.Errorf("is about key set %q and %s", r.KeySet, r.Subject())})
 	}
 	return r, rev, nil
 }
@@ -99,7 +99,7 @@ func parse(data []byte) (Record, error) {
 
 // Required returns the places from which keys of s must have been seen before they may sign: each issuer URL from each
 // vantage that the policy names, or from the unnamed one; none where nobody reads the documents.
-func Required(s keystore.KeySet) []Place {
+func Required(s keystore.KeySet) []Subject {
 	if s.Policy().Reach == keystore.ReachCopies {
 		return nil
 	}
@@ -107,10 +107,10 @@ func Required(s keystore.KeySet) []Place {
 	if len(vantages) == 0 {
 		vantages = []string{""}
 	}
-	var all []Place
+	var all []Subject
 	for _, u := range s.Issuers() {
 		for _, v := range vantages {
-			all = append(all, Place{u.String(), v})
+			all = append(all, Subject{u.String(), v})
 		}
 	}
 	return all
@@ -157,8 +157,8 @@ func (st *Store) each(ctx context.Context, wanted func(document keystore.Name) b
 		case !keystore.OfDocument(err):
 			return nil, fmt.Errorf("load observation %s: %w", document, err)
 		}
-		if err == nil && document != name(r.KeySet, r.Place()) {
-			err = fmt.Errorf("it is about key set %q and %s", r.KeySet, r.Place())
+		if err == nil && document != name(r.KeySet, r.Subject()) {
+			err = fmt.Errorf("it is about key set %q and %s", r.KeySet, r.Subject())
 		}
 		if err != nil {
 			damaged = append(damaged, &DamagedError{document, err})
@@ -172,7 +172,7 @@ func (st *Store) each(ctx context.Context, wanted func(document keystore.Name) b
 // mayBeOf reports whether a document has the name of a record of the key set n.
 func mayBeOf(n, document keystore.Name) bool {
 	const hash = 16
-	example := name(n, Place{})
+	example := name(n, Subject{})
 	return len(document) == len(example) && document[:len(example)-hash] == example[:len(example)-hash]
 }
 
@@ -180,28 +180,32 @@ func mayBeOf(n, document keystore.Name) bool {
 const attempts = 8
 
 // Add records a look and returns the record with it. A damaged record is an error, never a reason to begin anew.
-func (st *Store) Add(ctx context.Context, n keystore.Name, p Place, l Look) (Record, error) {
+func (st *Store) Add(ctx context.Context, n keystore.Name, p Subject, l Look) (Record, error) {
 	if p.Vantage != "" && !dnsname.IsLabel(p.Vantage) {
 		return Record{}, fmt.Errorf("record observation of %s: a vantage is named with lower-case letters, digits and hyphens, at most 63", p)
 	}
 	return st.change(ctx, n, p, func(r Record) Record { return r.With(l) })
 }
 
-// MarkRead records the version of a key set that was read from the store, if it is the newest so far, and returns the record.
-func (st *Store) MarkRead(ctx context.Context, p Place, s keystore.KeySet) (Record, error) {
+// Mark records the version of a key set that was read from the store, if it is the newest so far, and returns the record. With force
+// it is the newest, whatever is recorded.
+func (st *Store) Mark(ctx context.Context, p Subject, s keystore.KeySet, force bool) (Record, error) {
+	mark := func(r Record) Record {
+		if force {
+			r.Newest = nil
+		}
+		return r.WithVersion(s)
+	}
 	r, err := st.Load(ctx, s.Name(), p)
-	if err != nil && !errors.Is(err, keystore.ErrNotFound) || err == nil && NewestRead(r.Newest, s) == r.Newest {
+	if err != nil && !errors.Is(err, keystore.ErrNotFound) || err == nil && !force && mark(r).Newest == r.Newest {
 		return r, err
 	}
-	return st.change(ctx, s.Name(), p, func(r Record) Record {
-		r.Newest = NewestRead(r.Newest, s)
-		return r
-	})
+	return st.change(ctx, s.Name(), p, mark)
 }
 
-// AddFailure records that an upload could not be brought up to date, or is about to be. What was read before stays, and the next look
-// takes the failure away.
-func (st *Store) AddFailure(ctx context.Context, n keystore.Name, p Place, f Failed) error {
+// AddFailure records that an upload could not be brought up to date. What was read before stays, and the next look takes the
+// failure away.
+func (st *Store) AddFailure(ctx context.Context, n keystore.Name, p Subject, f Failed) error {
 	_, err := st.change(ctx, n, p, func(r Record) Record {
 		r.Failed = &f
 		return r
@@ -210,7 +214,7 @@ func (st *Store) AddFailure(ctx context.Context, n keystore.Name, p Place, f Fai
 }
 
 // change stores what step makes of a record. It may call step again with a newer one.
-func (st *Store) change(ctx context.Context, n keystore.Name, p Place, step func(Record) Record) (Record, error) {
+func (st *Store) change(ctx context.Context, n keystore.Name, p Subject, step func(Record) Record) (Record, error) {
 	var err error
 	for range attempts {
 		var was Record
@@ -236,7 +240,7 @@ func (st *Store) change(ctx context.Context, n keystore.Name, p Place, step func
 
 func (st *Store) put(ctx context.Context, old keystore.Revision, r Record) error {
 	d := document{APIVersion: APIVersion, Kind: Kind, Spec: r}
-	d.Metadata.Name = name(r.KeySet, r.Place())
+	d.Metadata.Name = name(r.KeySet, r.Subject())
 	data, err := yaml.Marshal(d)
 	if err != nil {
 		return err

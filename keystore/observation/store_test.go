@@ -30,7 +30,7 @@ func open(t *testing.T) (st *Store, dir string) {
 
 func TestAddAndLoad(t *testing.T) {
 	st, dir := open(t)
-	place := Place{issuer, "eu"}
+	place := Subject{issuer, "eu"}
 	if _, err := st.Load(t.Context(), "prod-a", place); !errors.Is(err, keystore.ErrNotFound) {
 		t.Errorf("before the first look: %v", err)
 	}
@@ -46,10 +46,10 @@ func TestAddAndLoad(t *testing.T) {
 	if err != nil || len(r.Seen) != 2 || !r.Seen[0].Since.Equal(lookAt(1, nil).End) || r.Latest.Answers != 16 || *r.Latest.ClockAhead != behind {
 		t.Errorf("%+v, %v", r, err)
 	}
-	if _, err := st.Load(t.Context(), "prod-a", Place{issuer, "us"}); !errors.Is(err, keystore.ErrNotFound) {
+	if _, err := st.Load(t.Context(), "prod-a", Subject{issuer, "us"}); !errors.Is(err, keystore.ErrNotFound) {
 		t.Errorf("another vantage has the record: %v", err)
 	}
-	if _, err := st.Add(t.Context(), "prod-a", Place{issuer, "../x"}, lookAt(1, nil)); err == nil {
+	if _, err := st.Add(t.Context(), "prod-a", Subject{issuer, "../x"}, lookAt(1, nil)); err == nil {
 		t.Error("a vantage that is no name is recorded")
 	}
 	files, err := filepath.Glob(filepath.Join(dir, "prod-a-*.yaml"))
@@ -61,7 +61,7 @@ func TestAddAndLoad(t *testing.T) {
 // A name of 63 characters leaves room for the hash, and two such names do not share a record.
 func TestNamesAreValidAndDistinct(t *testing.T) {
 	long := keystore.Name(strings.Repeat("a", 63))
-	names := []keystore.Name{name(long, Place{issuer, ""}), name(long, Place{issuer, "eu"}), name(long, Place{issuer + "x", ""}), name("a", Place{issuer, ""})}
+	names := []keystore.Name{name(long, Subject{issuer, ""}), name(long, Subject{issuer, "eu"}), name(long, Subject{issuer + "x", ""}), name("a", Subject{issuer, ""})}
 	for i, n := range names {
 		if err := n.Check(); err != nil || slices.Index(names, n) != i {
 			t.Errorf("%s: %v", n, err)
@@ -83,7 +83,7 @@ func TestDamagedRecords(t *testing.T) {
 		"empty":           func(string) string { return "" },
 	} {
 		st, dir := open(t)
-		place := Place{Issuer: issuer}
+		place := Subject{Issuer: issuer}
 		if _, err := st.Add(t.Context(), "prod-a", place, lookAt(1, []Key{a})); err != nil {
 			t.Fatal(err)
 		}
@@ -117,7 +117,7 @@ func TestDamagedRecords(t *testing.T) {
 // Several observers of one vantage lose nothing of each other's.
 func TestObserversAtOnce(t *testing.T) {
 	st, _ := open(t)
-	place := Place{Issuer: issuer}
+	place := Subject{Issuer: issuer}
 	var wait sync.WaitGroup
 	for n := range 4 {
 		wait.Go(func() {
@@ -145,7 +145,7 @@ func TestRecordsOfAKeySet(t *testing.T) {
 	twin := long[:62] + "b" // whose records have names that begin alike
 	for n, vantages := range map[keystore.Name][]string{"prod": {""}, "prod-a": {"", "eu", "us"}, "prod-a-b": {"eu"}, long: {"eu"}, twin: {"", "eu"}} {
 		for _, v := range vantages {
-			if _, err := st.Add(t.Context(), n, Place{issuer, v}, lookAt(1, []Key{a})); err != nil {
+			if _, err := st.Add(t.Context(), n, Subject{issuer, v}, lookAt(1, []Key{a})); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -156,7 +156,7 @@ func TestRecordsOfAKeySet(t *testing.T) {
 			t.Errorf("%s: %d records, %v; want %d", n, len(all), err, want)
 		}
 	}
-	eu := filepath.Join(dir, string(name("prod-a", Place{issuer, "eu"}))+".yaml")
+	eu := filepath.Join(dir, string(name("prod-a", Subject{issuer, "eu"}))+".yaml")
 	text, err := os.ReadFile(eu)
 	if err != nil {
 		t.Fatal(err)
@@ -185,10 +185,10 @@ func TestRequired(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		from []string
-		want []Place
+		want []Subject
 	}{
-		{nil, []Place{{issuer, ""}, {"https://prod-a.oidc.example.com", ""}}},
-		{[]string{"eu", "us"}, []Place{{issuer, "eu"}, {issuer, "us"}, {"https://prod-a.oidc.example.com", "eu"}, {"https://prod-a.oidc.example.com", "us"}}},
+		{nil, []Subject{{issuer, ""}, {"https://prod-a.oidc.example.com", ""}}},
+		{[]string{"eu", "us"}, []Subject{{issuer, "eu"}, {issuer, "us"}, {"https://prod-a.oidc.example.com", "eu"}, {"https://prod-a.oidc.example.com", "us"}}},
 	} {
 		s, err := keystore.New(keystore.Change{At: t0}, keystore.Spec{Name: "prod-a", Issuers: urls, Keys: []keystore.VerificationKey{storetest.Key(t)}, Policy: keystore.Policy{ObserveFrom: tt.from}})
 		if err != nil {
@@ -221,7 +221,7 @@ func TestAddTriesAgain(t *testing.T) {
 			calls++
 			return false, tt.err
 		})
-		r, err := NewStore(m).Add(t.Context(), "prod-a", Place{Issuer: issuer}, lookAt(1, []Key{a}))
+		r, err := NewStore(m).Add(t.Context(), "prod-a", Subject{Issuer: issuer}, lookAt(1, []Key{a}))
 		if !errors.Is(err, tt.err) || calls != tt.calls || len(r.Seen) > 0 {
 			t.Errorf("%s: %d calls, error %v", name, calls, err)
 		}
@@ -244,11 +244,11 @@ func TestAddTriesAgain(t *testing.T) {
 
 // A document that has the name of a record of another key set, by its length or its beginning alone, is not read.
 func TestDocumentsOfOthers(t *testing.T) {
-	of := name("prod-a", Place{issuer, "eu"})
+	of := name("prod-a", Subject{issuer, "eu"})
 	if want := len("prod-a-") + 16; len(of) != want {
 		t.Errorf("%s has %d characters, want %d", of, len(of), want)
 	}
-	long := name(keystore.Name(strings.Repeat("a", 63)), Place{Issuer: issuer})
+	long := name(keystore.Name(strings.Repeat("a", 63)), Subject{Issuer: issuer})
 	if len(long) != 63 {
 		t.Errorf("%s has %d characters, want 63", long, len(long))
 	}

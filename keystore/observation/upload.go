@@ -1,87 +1,26 @@
 package observation
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/keystore"
 )
 
-// Upload is what else is to be known of a JWKS that was read back.
+// Upload is what else is known of a JWKS that was read back.
 type Upload struct {
-	By         string    `json:"by"`                  // who read it back
-	Uploaded   time.Time `json:"uploadedAt,omitzero"` // when they had uploaded it; zero = it was only read
-	Digest     string    `json:"digest"`              // SHA-256 of what was read, in hex
-	Generation int64     `json:"generation"`          // of the key set that it was compared with
-	Strangers  []Key     `json:"-"`                   // of what was read, the keys that the store never had; a record has them by itself
-	Back       []Key     `json:"-"`                   // of what was read, the keys that are not published and had been taken away: see [Record.Back]
-	Ours       bool      `json:"-"`                   // some of what was read are keys that the store has or had
-	Adopted    bool      `json:"-"`                   // it was another's until now: what it had before is no intrusion
-	Unreadable bool      `json:"-"`                   // it has a form that no gate reads, so that whoever holds it may know other keys than ours
-	Compared   *Compared `json:"-"`                   // the version that it was compared with; a record keeps the newest; nil = not told
-	Forced     bool      `json:"-"`                   // Compared is the newest, whatever is recorded
+	By       string    `json:"by"`                  // who read it back
+	Uploaded time.Time `json:"uploadedAt,omitzero"` // when they had uploaded it; zero = it was only read
 }
 
-// Compared is a version of a key set that an upload was compared with. No version that was made before it may be uploaded.
-type Compared struct {
-	Generation int64  `json:"generation"`
-	Digest     string `json:"digest,omitempty"` // [keystore.KeySet.Digest], in hex; empty = not known
-	Gone       []Key  `json:"gone,omitempty"`   // the keys that have left it, the latest mostGone, oldest first; without a fingerprint where that is not known
-
-	published []keystore.VerificationKey // only of a look that is recorded now
-}
-
-// ComparedWith returns how a record keeps s.
-func ComparedWith(s keystore.KeySet) *Compared {
-	return &Compared{Generation: s.Generation(), Digest: s.Digest().String(), Gone: latestGone(s.Gone()), published: published(s)}
-}
-
-func published(s keystore.KeySet) (keys []keystore.VerificationKey) {
-	for _, k := range s.Keys() {
-		keys = append(keys, k.VerificationKey)
-	}
-	return keys
-}
-
-func latestGone(lines []keystore.Gone) (keys []Key) {
-	for _, g := range lines[max(0, len(lines)-mostGone):] {
-		f, _ := g.Material()
-		keys = append(keys, Key{g.ID, f})
-	}
-	return keys
-}
-
-// revived returns those of the keys that are gone from c.
-func (c Compared) revived(keys []keystore.VerificationKey) (ids []keystore.KeyID) {
-	for _, k := range keys {
-		if slices.ContainsFunc(c.Gone, func(g Key) bool { return keystore.Gone{ID: g.ID, Fingerprint: g.Fingerprint}.Bars(k) }) {
-			ids = append(ids, k.ID())
-		}
-	}
-	return ids
-}
-
-// Older says how a stored key set is older than the newest version that an upload was compared with.
-type Older struct {
-	Stored   int64            `json:"storedGeneration"`
-	Recorded int64            `json:"recordedGeneration"`
-	Revived  []keystore.KeyID `json:"revived,omitempty"` // published keys that are gone from the recorded version
-}
-
-// Older returns how s is older than the newest version that an upload was compared with; nil if it is not. Two stores that were changed apart
-// from each other may have one generation, and one that was put back and changed since a later one: of these, keys that are gone tell.
-func (r Record) Older(s keystore.KeySet) *Older {
-	newest := r.NewestCompared()
-	if newest == nil {
-		return nil
-	}
-	o := Older{s.Generation(), newest.Generation, newest.revived(published(s))}
-	another := newest.Generation == s.Generation() && newest.Digest != "" && newest.Digest != ComparedWith(s).Digest
-	if newest.Generation > s.Generation() || another || len(o.Revived) > 0 {
-		return &o
-	}
-	return nil
+// Failed is a try to bring an upload up to date that failed, or after which the relying party takes no token all the same.
+type Failed struct {
+	At  time.Time `json:"at"`
+	By  string    `json:"by"`
+	Why string    `json:"why"` // as a sentence
 }
 
 // ReadBack returns the look that a JWKS read back at a time is. It is complete: a JWKS that is held has one place.
@@ -91,124 +30,6 @@ func ReadBack(at time.Time, u Upload, keys []keystore.VerificationKey) Look {
 		l.Keys = append(l.Keys, Key{k.ID(), k.Fingerprint()})
 	}
 	return l
-}
-
-// Stranger is a key that an upload had and the store never had, or that came back after it was taken away: somebody else may change what
-// the relying party holds.
-type Stranger struct {
-	Key
-	Back       bool      `json:"back,omitempty"`       // it is one of ours that was taken away before, such as one that was revoked
-	Unreadable string    `json:"unreadable,omitempty"` // instead of a key: SHA-256, in hex, of a JWKS in a form that no gate reads
-	At         time.Time `json:"at"`                   // when it was read last
-}
-
-// String names the stranger, in one line.
-func (s Stranger) String() string {
-	if s.Unreadable != "" {
-		return "a JWKS in a form that is not read (SHA-256 " + text.OneLine(s.Unreadable, 64) + ")"
-	}
-	if s.Back {
-		return text.OneLine(string(s.ID), 100) + " (taken away before)"
-	}
-	return text.OneLine(string(s.ID), 100)
-}
-
-// Back returns those of the keys of an upload that are neither in s nor were there when it was read last: of a key that s has had, that
-// is one that somebody put back.
-func (r Record) Back(s keystore.KeySet, keys []Key) (back []Key) {
-	if r.Latest.Upload == nil || r.Latest.Upload.Unreadable {
-		return nil
-	}
-	for _, k := range keys {
-		published := slices.ContainsFunc(s.Keys(), func(h keystore.Key) bool { return h.ID() == k.ID && h.Fingerprint() == k.Fingerprint })
-		if !published && Known(s, k) && !slices.Contains(r.Latest.Keys, k) {
-			back = append(back, k)
-		}
-	}
-	return back
-}
-
-// Failed is a try to bring an upload up to date that came to no reading, or has come to none yet; or after which the relying party
-// takes no token all the same.
-type Failed struct {
-	At      time.Time `json:"at"`
-	By      string    `json:"by"`
-	Why     string    `json:"why"`               // as a sentence
-	Refused bool      `json:"refused,omitempty"` // the relying party takes no token of the key set, whatever keys it has
-}
-
-// NewestCompared returns the newest version of the key set that an upload was compared with; nil if there is none. Records of earlier
-// versions of keypost have no more of it than the generation of the latest look.
-func (r Record) NewestCompared() *Compared {
-	if r.Newest == nil && r.Latest.Upload != nil {
-		return &Compared{Generation: r.Latest.Upload.Generation}
-	}
-	return r.Newest
-}
-
-// newestWith returns the newest version after another look. It never goes back, whatever the look's clock says, unless that is forced:
-// the look may be of somebody whose store is behind. So is one that was put back and changed since, however often: it publishes a key that
-// is gone from the newest, which alone still tells.
-func (r Record) newestWith(l Look) *Compared {
-	was := r.NewestCompared()
-	if l.Upload == nil || l.Upload.Compared == nil {
-		return was
-	}
-	is := l.Upload.Compared
-	if was == nil || l.Upload.Forced {
-		return is
-	}
-	return was.newer(is)
-}
-
-// newer returns the newer of two versions: c unless the other one is later and publishes no key that is gone from c.
-func (c *Compared) newer(is *Compared) *Compared {
-	if len(c.revived(is.published)) > 0 {
-		return c
-	}
-	if is.Generation > c.Generation || is.Generation == c.Generation && c.Digest == "" {
-		return is
-	}
-	return c
-}
-
-// NewestRead returns the newer one of a version that was read from the store and the newest before, which is nil at first. One
-// with a generation so high that no server takes it counts for nothing.
-func NewestRead(was *Compared, s keystore.KeySet) *Compared {
-	is := ComparedWith(s)
-	switch {
-	case s.Generation() >= keystore.MaxFirstGeneration, was != nil && s.Generation() >= was.Generation+keystore.MaxGenerationJump:
-		return was
-	case was != nil && was.newer(is) == was:
-		return was
-	}
-	is.published = nil
-	return is
-}
-
-// strangers adds those that l saw at a time.
-func strangers(was []Stranger, l Look, at time.Time) []Stranger {
-	var seen []Stranger
-	if u := l.Upload; u != nil {
-		for _, k := range u.Strangers {
-			seen = append(seen, Stranger{Key: k, At: at})
-		}
-		for _, k := range u.Back {
-			seen = append(seen, Stranger{Key: k, Back: true, At: at})
-		}
-		if u.Unreadable {
-			seen = append(seen, Stranger{Unreadable: u.Digest, At: at})
-		}
-		if u.Adopted {
-			was, seen = nil, nil
-		}
-	}
-	all := slices.DeleteFunc(slices.Clone(was), func(s Stranger) bool {
-		again := func(n Stranger) bool { return n.Key == s.Key && n.Unreadable == s.Unreadable }
-		return slices.ContainsFunc(seen, again) || l.End.Sub(s.At) > Memory
-	})
-	all = append(all, seen...)
-	return all[max(0, len(all)-most):]
 }
 
 // Uploads returns what the records say of uploads, whether a policy names them or not.
@@ -227,4 +48,125 @@ func Uploads(records []Record) (all keystore.Uploads) {
 		all = append(all, read)
 	}
 	return all
+}
+
+// UploadState is how an upload compares with the key set, in a word.
+type UploadState string
+
+// The states of an upload.
+const (
+	UploadCurrent UploadState = "current" // it has the published keys and no other
+	UploadUnread  UploadState = "unread"  // nothing was ever read back of it
+	UploadBehind  UploadState = "behind"  // it lacks a published key, or has another one
+)
+
+// UploadStatus is how an upload that a policy names compares with the key set, as it was read back last.
+type UploadStatus struct {
+	Upload string           `json:"upload"`
+	State  UploadState      `json:"state"`
+	ReadAt time.Time        `json:"readAt,omitzero"`
+	By     string           `json:"by,omitempty"`
+	Lacks  []keystore.KeyID `json:"lacks,omitempty"`  // published keys
+	Extra  []Key            `json:"extra,omitempty"`  // keys that it has and that are not published
+	Failed *Failed          `json:"failed,omitempty"` // the last try to bring it up to date; nil = it was read back
+	Older  *Older           `json:"older,omitempty"`  // the store is older than what was uploaded; nil = it is not
+	Broken bool             `json:"broken"`           // it refuses or trusts tokens that it should not, or nobody knows
+}
+
+// readLately is how old a reading may be that speaks for an upload: whoever may write to the relying party may have changed it since,
+// or the timer of who reads it back has ended.
+const readLately = 24 * time.Hour
+
+// Stale reports whether what was read back is too old to say that the relying party still has it.
+func (u UploadStatus) Stale(now time.Time) bool {
+	return u.State != UploadUnread && now.Sub(u.ReadAt) > readLately
+}
+
+// UploadsOf returns how each upload that the policy of s names compares with s, by what the records say of it. Keys are compared by
+// kid and material.
+func UploadsOf(s keystore.KeySet, records []Record) (all []UploadStatus) {
+	for _, party := range s.Policy().Uploads() {
+		u := UploadStatus{Upload: party, State: UploadUnread, Broken: true}
+		if i := slices.IndexFunc(records, func(r Record) bool { return r.Subject() == Subject{Issuer: party} }); i >= 0 {
+			if r := records[i]; !r.Latest.End.IsZero() {
+				u.compare(s, r.Latest)
+			}
+			u.Failed, u.Older = records[i].Failed, records[i].Older(s)
+		}
+		all = append(all, u)
+	}
+	return all
+}
+
+func (u *UploadStatus) compare(s keystore.KeySet, l Look) {
+	u.State, u.ReadAt, u.Broken = UploadCurrent, l.End, false
+	if l.Upload != nil {
+		u.By = l.Upload.By
+	}
+	published := map[Key]bool{}
+	for _, k := range s.Keys() {
+		key := Key{k.ID(), k.Fingerprint()}
+		published[key] = true
+		if !slices.Contains(l.Keys, key) {
+			u.Lacks = append(u.Lacks, k.ID())
+			u.Broken = u.Broken || k.State != keystore.Next // of which there is no token yet
+		}
+	}
+	for _, k := range l.Keys {
+		if published[k] {
+			continue
+		}
+		u.Extra = append(u.Extra, k)
+		removed := func(g keystore.Gone) bool { // of which there is no token any more
+			f, known := g.Material()
+			return g.Why == keystore.Removed && g.ID == k.ID && known && f == k.Fingerprint
+		}
+		u.Broken = u.Broken || !slices.ContainsFunc(s.Gone(), removed)
+	}
+	if len(u.Lacks)+len(u.Extra) > 0 {
+		u.State = UploadBehind
+	}
+}
+
+// Problem says all that is wrong with the upload, as a part of a sentence; empty if nothing is.
+func (u UploadStatus) Problem() string {
+	var all []string
+	name := text.OneLine(u.Upload, 300)
+	if u.Older != nil {
+		all = append(all, fmt.Sprintf("the store is older than the upload %s: %v", name, u.Older))
+	}
+	switch {
+	case u.State == UploadUnread:
+		all = append(all, fmt.Sprintf("the upload %s was never read back", name))
+	case u.State == UploadBehind:
+		all = append(all, fmt.Sprintf("the upload %s is behind: at %s it %s", name, u.ReadAt.UTC().Format(time.RFC3339), u.difference()))
+	}
+	if f := u.Failed; f != nil {
+		all = append(all, fmt.Sprintf("bringing the upload %s up to date failed at %s: %s", name, f.At.UTC().Format(time.RFC3339), text.OneLine(f.Why, 300)))
+	}
+	return strings.Join(all, "; ")
+}
+
+// difference says what the upload lacks and what else it has.
+func (u UploadStatus) difference() string {
+	var extra []keystore.KeyID
+	for _, k := range u.Extra {
+		extra = append(extra, k.ID)
+	}
+	switch {
+	case len(extra) == 0:
+		return "lacked " + ids(u.Lacks)
+	case len(u.Lacks) == 0:
+		return "had " + ids(extra) + ", not published"
+	}
+	return "lacked " + ids(u.Lacks) + ", and had " + ids(extra) + ", not published"
+}
+
+// ids names some of the keys; a kid in a record is what somebody else may have chosen.
+func ids(list []keystore.KeyID) string {
+	words := make([]string, len(list))
+	for i, id := range list {
+		words[i] = text.OneLine(string(id), 100)
+	}
+	return text.List(words, 3)
 }

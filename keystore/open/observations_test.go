@@ -82,7 +82,7 @@ func TestObservationsAreKept(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := observation.Place{Issuer: "https://oidc.example.com/prod-a"}
+	p := observation.Subject{Issuer: "https://oidc.example.com/prod-a"}
 	if _, err := observation.NewStore(b).Add(t.Context(), "prod-a", p, observation.Look{End: time.Unix(1e9, 0)}); err != nil {
 		t.Fatal(err)
 	}

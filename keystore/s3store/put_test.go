@@ -56,7 +56,7 @@ func TestAnObjectSaysWhatItIs(t *testing.T) {
 // A bucket keeps documents that are no key sets just as well.
 func TestObservationsAreKept(t *testing.T) {
 	_, url := newFake(t)
-	st, p := observation.NewStore(open(t, url, Options{Prefix: "observations"})), observation.Place{Issuer: "https://oidc.example.com/prod-a"}
+	st, p := observation.NewStore(open(t, url, Options{Prefix: "observations"})), observation.Subject{Issuer: "https://oidc.example.com/prod-a"}
 	for n := range 2 {
 		_, err := st.Add(t.Context(), "prod-a", p, observation.Look{End: time.Unix(int64(n), 0), Answers: n})
 		must(t, err)

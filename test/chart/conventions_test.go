@@ -93,7 +93,7 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		"certificate.enabled=true,certificate.issuerRef.name=x,certificate.privateKey.algorithm=RSB", "networkPolicy.egress[0].port=443", "networkPolicy.metricsFrom[0].namespace=x",
 		"mirror.extraArgs[0]=--poll=soon", "store.s3.url=s3://b/p?region=eu-central-1", "store.configMap.name=x",
 		"store.type=s3,store.s3.url=s3://b/p?region=x-1,store.s3.credentialsSecret=x,store.s3.webIdentity.roleARN=arn:aws:iam::123456789012:role/x",
-		"gateway.tlsRoute.enabled=true,gateway.tlsRoute.parentRefs[0].nme=x", "watch.enabled=true,watch.expectCA[0]=sha256:zz", "watch.observations=kubernetes", "watch.status=true",
+		"gateway.tlsRoute.enabled=true,gateway.tlsRoute.parentRefs[0].nme=x", "watch.observations=kubernetes", "watch.status=true",
 		"watch.enabled=true,watch.status=true,store.type=s3,store.s3.url=s3://b/p?region=x-1", "monitoring.rules.staleSeconds=7200", "monitoring.rules.keyAgeWarningDays=400",
 		"service.type=ClusterIP,service.nodePort=30443", "service.type=ClusterIP,service.externalTrafficPolicy=Local", "service.type=NodePort,service.loadBalancerSourceRanges[0]=10.0.0.0/8",
 		"volume.size=0", "volume.size=1", "strategy.type=OnDelete", "volume.type=claim,strategy.type=Recreate", "readinessProbe.httpGet.path=/", "readinessProbe.periodSeconds=0",

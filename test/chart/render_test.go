@@ -162,7 +162,7 @@ func TestWatch(t *testing.T) {
 			return
 		}
 		all := p.objects(t, append(slices.Clone(everything), "watch.enabled=true", "watch.observations=s3://b/p?region=eu-central-1",
-			"watch.vantage=eu", "watch.expectCA={Let's Encrypt}", "watch.caConfigMap=ca", "watch.credentialsSecret=aws")...)
+			"watch.vantage=eu", "watch.caConfigMap=ca", "watch.credentialsSecret=aws")...)
 		deployment := named(all, "Deployment")
 		spec := object(deployment.at("spec", "template", "spec").(map[string]any))
 		checkRestricted(t, map[bool]string{true: "openshift", false: "kubernetes"}[p == "openshift"], spec)
@@ -208,7 +208,7 @@ func TestWatch(t *testing.T) {
 // Arguments of the watch that the chart gives are those that it takes.
 func TestWatchArguments(t *testing.T) {
 	all := preset("kubernetes").objects(t, "watch.enabled=true", "watch.observations=s3://b/p?region=eu-central-1", "watch.vantage=eu",
-		"watch.expectCA={Let's Encrypt,sha256:"+strings.Repeat("0a", 32)+"}", "watch.caConfigMap=ca", "watch.every=7s",
+		"watch.caConfigMap=ca", "watch.every=7s",
 		"watch.origins.hosts={origin.example.net,10.1.2.3:8443}", "watch.origins.headerSecret=cdn-header", "watch.origins.certSecret=cdn-cert")
 	for _, d := range find(all, "Deployment") {
 		if d.str("metadata", "name") != release+"-keypost-watch" {

@@ -22,7 +22,7 @@ func TestObservationsInKubernetes(t *testing.T) {
 	b, err := kubestore.OpenObservations(t.Context(), ns, kubestore.Options{Kubeconfig: p.admin})
 	must(t, err)
 	st := observation.NewStore(b)
-	place := observation.Place{Issuer: "https://oidc.example.com/prod-a"}
+	place := observation.Subject{Issuer: "https://oidc.example.com/prod-a"}
 	ahead := observation.Offset(-time.Second)
 	at := time.Now().Add(-time.Hour).Truncate(time.Second)
 	for i, l := range []observation.Look{

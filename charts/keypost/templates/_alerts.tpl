@@ -177,12 +177,6 @@
   expr: max by (namespace, key_set) (keypost_watch_store_went_back{ {{- $of }},gone_key_published="false"}) == 1
   summary: The store holds an older version of a key set than before
   description: "{{`The store held a later version of key set {{ $labels.key_set }} before: a backup was restored, or an old manifest applied. Servers that know the later version refuse this one.`}}"
-- alert: KeypostUnexpectedCA
-  severity: warning
-  for: 5m
-  expr: max by (namespace, key_set, issuer) (keypost_watch_unexpected_ca{ {{- $of }}}) == 1
-  summary: A certificate is of an unexpected CA
-  description: "{{`{{ $labels.issuer }} (key set {{ $labels.key_set }}) shows a certificate of another CA than is expected, or than it showed at first. If nobody changed it, somebody else answers.`}}"
 - alert: KeypostPublicCertificateExpiring
   severity: warning
   for: 1h
@@ -201,12 +195,12 @@
   expr: time() - max by (namespace, key_set, issuer) (keypost_watch_last_complete_look_timestamp_seconds{ {{- $of }}}) > {{ int $rules.observationSeconds }}
   summary: An issuer has not been seen whole for long
   description: "{{`{{ $labels.issuer }} (key set {{ $labels.key_set }}) has had no complete look for {{ $value | humanizeDuration }}: some address does not answer, or is not public. Its promotions wait, and a stranger's key could be missed.`}}"
-- alert: KeypostCopyBehind
+- alert: KeypostUploadBehind
   severity: warning
   for: 15m
-  expr: max by (namespace, key_set, copy, reason) (keypost_watch_copy_failing{ {{- $of }}}) == 1
-  summary: A relying party's copy of the keys may not be what is published
-  description: "{{`The copy {{ $labels.copy }} of key set {{ $labels.key_set }} is not known to have the published keys ({{ $labels.reason }}): tokens signed with a key that it lacks are refused there, and a key that was taken out, or is somebody else's, may be trusted, or was (intruded).`}}"
+  expr: max by (namespace, key_set, upload, reason) (keypost_watch_upload_failing{ {{- $of }}}) == 1
+  summary: The keys that were uploaded to a relying party may not be what is published
+  description: "{{`The upload {{ $labels.upload }} of key set {{ $labels.key_set }} is not known to have the published keys ({{ $labels.reason }}): tokens signed with a key that it lacks are refused there, and a key that was taken out, or is somebody else's, may be trusted.`}}"
 - alert: KeypostWatchBlind
   severity: warning
   for: 15m

@@ -58,7 +58,7 @@ func aws(text string) []Answer { return []Answer{{AWS, text}} }
 
 // issuerCauses are what can be wrong with what an issuer serves, and with the way there.
 func issuerCauses() []Cause {
-	return slices.Concat(reachCauses(), tlsCauses(), discoveryCauses(), jwksCauses(), keyCauses(), storedCauses(), copyCauses(), servingCauses())
+	return slices.Concat(reachCauses(), tlsCauses(), discoveryCauses(), jwksCauses(), keyCauses(), storedCauses(), uploadCauses(), servingCauses())
 }
 
 func reachCauses() []Cause {
@@ -253,21 +253,13 @@ func storedCauses() []Cause {
 	}
 }
 
-// copyCauses are about the JWKS that was uploaded to a relying party, which goes by that and fetches nothing.
-func copyCauses() []Cause {
-	const sync = "upload the published keys and read them back: keypost gcp sync-keys ISSUER"
+// uploadCauses are about the JWKS that was uploaded to a relying party, which goes by that and fetches nothing.
+func uploadCauses() []Cause {
+	const sync = "upload the published keys and read them back: keypost gcp sync-keys ISSUER; where that is refused, it says what comes first"
 	return []Cause{
-		{"copy-behind", "copies", "a relying party holds an upload that lacks a published key", []Answer{{GCP, "invalid_grant"}}, "tokens signed with it are refused there, and gates stay closed; where it has a key that is not published, as one that was revoked, tokens of that one are accepted there", sync},
-		{"copy-newer", "copies", "the store has an older key set than the one that an upload was compared with", nil, "a replica is behind or a backup was put back, and to upload its keys may bring back one that was revoked",
-			"do not upload: name the store that has the newest key set (keypost verify ISSUER --store STORE), or put that version back; only if this store is the newest all the same: keypost gcp sync-keys ISSUER --force"},
-		{"copy-ahead", "copies", "a relying party holds an upload with a key that is not published", nil, "tokens signed with it are accepted there",
-			sync + "; a key that nobody knows was uploaded by somebody else: find out who may change the provider"},
-		{"copy-intruded", "copies", "a relying party held an upload with a key that the store never had", nil, "whoever uploaded it could make tokens of their own that were accepted there",
-			"find out in the cloud's audit log who changed the provider and what was done with such tokens, and take the right to change it away; told for 31 days after the key was read last"},
-		{"copy-unread", "copies", "nothing was read back of an upload that the policy names, or not the last time", nil, "nobody knows which keys the relying party goes by, and gates stay closed", sync + "; where that is refused, it says what comes first"},
-		{"copy-refused", "copies", "a relying party that holds an upload takes no token at all", nil, "it is disabled, deleted or another issuer's, and every token is refused there",
-			"enable it or bring it back, with the published keys: keypost gcp create-workload-identity-provider --name INSTALLATION --project PROJECT --workload-identity-pool POOL --workload-identity-provider PROVIDER --issuer-url URL --key-storage-method pool-jwk-file (--adopt too where it trusts another issuer), and before that its pool, where that is deleted or disabled: keypost gcp create-workload-identity-pool --name POOL --project PROJECT; what it is, and these commands in full, is printed by keypost gcp sync-keys ISSUER, which is to be run again afterwards"},
-		{"copies-unknown", "copies", "what was read back of uploads is not known here", nil, "", "name the place where readings are recorded: keypost verify ISSUER --observations URL; a document there that is damaged is to be mended or removed"},
+		{"upload-behind", "uploads", "a relying party holds an upload that lacks a published key, or has another one", []Answer{{GCP, "invalid_grant"}}, "tokens signed with a key that it lacks are refused there, and gates stay closed; tokens of a key that is not published, as one that was revoked, are accepted there", sync},
+		{"upload-unread", "uploads", "nothing was read back of an upload that the policy names, or not the last time", nil, "nobody knows which keys the relying party goes by, and gates stay closed", sync},
+		{"uploads-unknown", "uploads", "what was read back of uploads is not known here", nil, "", "name the place where readings are recorded: keypost verify ISSUER --observations URL; a document there that is damaged is to be mended or removed"},
 	}
 }
 

@@ -28,7 +28,7 @@ func (c Cause) Needs() []Need {
 
 func needsOfCheck() map[string][]Need {
 	all := map[string][]Need{
-		"addresses": {NeedAddresses}, "same-keys": {NeedAddresses}, "origin": {NeedStore}, "stored-keys": {NeedStore}, "active-key": {NeedStore}, "copies": {NeedStore},
+		"addresses": {NeedAddresses}, "same-keys": {NeedAddresses}, "origin": {NeedStore}, "stored-keys": {NeedStore}, "active-key": {NeedStore}, "uploads": {NeedStore},
 		"aws-access": {NeedRole}, "aws-provider": {NeedRole}, "aws-thumbprint": {NeedRole}, "aws-client-id": {NeedRole, NeedToken}, "aws-role": {NeedRole},
 		"aws-trust": {NeedRole, NeedToken}, "aws-assume": {NeedRole, NeedToken, NeedAssume}, "aws-pod": {NeedPod}, "aws-permissions": {NeedRights},
 		"cluster-review": {NeedCluster, NeedToken},

@@ -7,6 +7,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
+	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/observation"
 )
@@ -23,8 +24,6 @@ func linesOf(c Condition) lines {
 		return lines{zapcore.ErrorLevel, "a key is published that the store does not know", "no key is published any more that the store does not know"}
 	case ServedNotStored:
 		return lines{zapcore.WarnLevel, "keys are not published as they are stored", "keys are published as they are stored"}
-	case UnexpectedCA:
-		return lines{zapcore.WarnLevel, "a certificate is of an unexpected CA", "certificates are of expected CAs"}
 	case Unreachable:
 		return lines{zapcore.WarnLevel, "an issuer does not answer", "an issuer answers again"}
 	case Incomplete:
@@ -61,5 +60,22 @@ func logOlder(log *zap.Logger, n keystore.Name, was, is *observation.Older) {
 		log.Warn("the store went back to an older version", zap.String("key_set", string(n)), zap.Int64("stored", is.Stored), zap.Int64("before", is.Recorded))
 	default:
 		log.Info("the store holds the newest version again", zap.String("key_set", string(n)))
+	}
+}
+
+// logUploads logs which uploads of a key set are in trouble, or are so no more.
+func logUploads(log *zap.Logger, before, after []Upload) {
+	was := map[string]UploadTrouble{}
+	for _, u := range before {
+		was[u.Upload], _ = u.Trouble()
+	}
+	for _, u := range after {
+		fields := []zap.Field{zap.String("key_set", string(u.KeySet)), zap.String("upload", text.OneLine(u.Upload, 300))}
+		switch t, why := u.Trouble(); {
+		case t != "" && t != was[u.Upload]:
+			log.Warn("an upload is not known to have the published keys", append(fields, zap.String("reason", string(t)), zap.String("evidence", why))...)
+		case t == "" && was[u.Upload] != "":
+			log.Info("an upload has the published keys", fields...)
+		}
 	}
 }

@@ -3,7 +3,6 @@ package watch
 import (
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/keystore"
@@ -50,14 +49,14 @@ type Stored struct {
 	Withdrawn  bool
 }
 
-// Seen is the verdict on a stored version: the worst of all issuers of the key set, and of the copies that relying parties hold.
+// Seen is the verdict on a stored version: the worst of all issuers of the key set, and of its uploads.
 type Seen struct {
 	Stored
 	Verdict Verdict
 }
 
 // Seen returns the verdicts on the versions that are stored, by the names of key sets. One that changed since it was looked
-// at is left out until all its issuers have been looked at again and its copies compared, which is soon.
+// at is left out until all its issuers have been looked at again and its uploads compared, which is soon.
 func (w *Watcher) Seen() []Seen {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -74,12 +73,14 @@ func (w *Watcher) Seen() []Seen {
 	for i, s := range w.status {
 		add(i.KeySet, s.Generation, s.Verdict)
 	}
-	for h, c := range w.copies {
-		add(h.keySet, c.Generation, c.verdict())
+	for n, uploads := range w.uploads {
+		for _, u := range uploads {
+			add(n, u.Generation, u.verdict())
+		}
 	}
 	var all []Seen
-	for _, n := range slices.Sorted(maps.Keys(w.stored)) {
-		switch st := w.stored[n]; {
+	for _, n := range slices.Sorted(maps.Keys(w.listed.stored)) {
+		switch st := w.listed.stored[n]; {
 		case st.Withdrawn:
 			all = append(all, Seen{st, Ended})
 		case worst[st.KeySet] != 0 && behind[st.KeySet] == st.Generation:
@@ -87,19 +88,4 @@ func (w *Watcher) Seen() []Seen {
 		}
 	}
 	return all
-}
-
-// hurry takes the stored versions over, and has issuers looked at soon whose latest look was at another one: whoever
-// published a change waits for the verdict.
-func (w *Watcher) hurry(stored map[keystore.Name]Stored) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.stored = stored
-	now := time.Now()
-	for i, s := range w.status {
-		if !s.Looked.IsZero() && s.Generation < stored[i.KeySet].Generation {
-			w.schedule.hurry(i, now)
-		}
-	}
-	w.changed()
 }

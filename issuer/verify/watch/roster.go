@@ -36,8 +36,7 @@ type roster struct {
 type listed struct {
 	revision keystore.Revision
 	targets  []verify.Target // none if it was withdrawn, or never read
-	copies   keystore.KeySet // the key set, if its policy names copies and it was not withdrawn; zero else
-	unmarked keystore.KeySet // the version that was read last, until it is marked; zero from then on
+	set      keystore.KeySet // the version that was read last: until it was compared, and always if its policy names uploads
 	unread   bool            // what is stored now could not be read or is not admitted, or nothing is stored
 	Stored
 }
@@ -87,11 +86,7 @@ func (r *roster) load(ctx context.Context, n keystore.Name) error {
 	was := r.sets[n]
 	switch {
 	case err == nil && (r.admits == nil || r.admits(s)):
-		l := listed{revision: revision, targets: targets(s, was.targets), unmarked: s, Stored: Stored{n, s.Generation(), s.Withdrawn()}}
-		if !s.Withdrawn() && len(s.Policy().Uploads()) > 0 {
-			l.copies = s
-		}
-		r.sets[n] = l
+		r.sets[n] = listed{revision: revision, targets: targets(s, was.targets), set: s, Stored: Stored{n, s.Generation(), s.Withdrawn()}}
 		return nil
 	case err == nil, keystore.OfDocument(err), errors.Is(err, keystore.ErrNotFound):
 		was.unread, was.revision = true, ""
@@ -125,66 +120,49 @@ func targets(s keystore.KeySet, before []verify.Target) []verify.Target {
 	return all
 }
 
-// targets returns every issuer to look at, and the key sets of which the stored version is not known, in order.
-func (r *roster) targets() (all map[Issuer]verify.Target, unread []keystore.Name) {
+// listing is what a roster knows.
+type listing struct {
+	targets map[Issuer]verify.Target // every issuer to look at
+	stored  map[keystore.Name]Stored // the versions of the key sets that could be read
+	unread  []keystore.Name          // the key sets of which the stored version is not known, in order
+}
+
+func (r *roster) listing() listing {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	all = map[Issuer]verify.Target{}
+	all := listing{targets: map[Issuer]verify.Target{}, stored: map[keystore.Name]Stored{}}
 	for n, l := range r.sets {
 		if l.unread {
-			unread = append(unread, n)
+			all.unread = append(all.unread, n)
+		} else {
+			all.stored[n] = l.Stored
 		}
 		for _, t := range l.targets {
-			all[Issuer{n, t.URL.String()}] = t
+			all.targets[Issuer{n, t.URL.String()}] = t
 		}
 	}
-	slices.Sort(unread)
-	return all, unread
+	slices.Sort(all.unread)
+	return all
 }
 
-// copied returns the key sets of which relying parties hold copies, in order.
-func (r *roster) copied() (all []keystore.KeySet) {
+// toCompare returns the key sets that are to be compared with what is recorded, in order.
+func (r *roster) toCompare() (all []keystore.KeySet) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, n := range slices.Sorted(maps.Keys(r.sets)) {
-		if s := r.sets[n].copies; s.Name() != "" {
+		if s := r.sets[n].set; s.Name() != "" {
 			all = append(all, s)
 		}
 	}
 	return all
 }
 
-// unmarked returns the versions that were read and not marked yet, in order of their names.
-func (r *roster) unmarked() (all []keystore.KeySet) {
+// compared notes that a version was compared.
+func (r *roster) compared(s keystore.KeySet) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, n := range slices.Sorted(maps.Keys(r.sets)) {
-		if s := r.sets[n].unmarked; s.Name() != "" {
-			all = append(all, s)
-		}
-	}
-	return all
-}
-
-// marked notes that a version was marked.
-func (r *roster) marked(s keystore.KeySet) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if l := r.sets[s.Name()]; l.unmarked.Digest() == s.Digest() {
-		l.unmarked = keystore.KeySet{}
+	if l := r.sets[s.Name()]; l.set.Digest() == s.Digest() && (s.Withdrawn() || len(s.Policy().Uploads()) == 0) {
+		l.set = keystore.KeySet{}
 		r.sets[s.Name()] = l
 	}
-}
-
-// stored returns the versions that are stored, of the key sets that could be read.
-func (r *roster) stored() map[keystore.Name]Stored {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	all := map[keystore.Name]Stored{}
-	for n, l := range r.sets {
-		if !l.unread {
-			all[n] = l.Stored
-		}
-	}
-	return all
 }

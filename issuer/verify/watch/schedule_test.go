@@ -20,7 +20,7 @@ func issuers(n int) []Issuer {
 
 func TestDue(t *testing.T) {
 	const url = "https://oidc.example.com/prod-a"
-	p := place(url, 5*time.Minute) // within [12:00, 12:05), since intervals begin at whole hours
+	p := point(url, 5*time.Minute) // within [12:00, 12:05), since intervals begin at whole hours
 	for name, tt := range map[string]struct {
 		last time.Time
 		want time.Time
@@ -30,17 +30,17 @@ func TestDue(t *testing.T) {
 		"a second after it":      {start.Add(p + time.Second), start.Add(5*time.Minute + p)},
 		"days ago":               {start.Add(p - 48*time.Hour), start.Add(p - 48*time.Hour + 5*time.Minute)},
 	} {
-		if got := (entry{place: p, last: tt.last}).due(5 * time.Minute); !got.Equal(tt.want) {
+		if got := (turns{point: p, last: tt.last}).due(5 * time.Minute); !got.Equal(tt.want) {
 			t.Errorf("%s: due %v, want %v", name, got, tt.want)
 		}
 	}
-	if got := newEntry(url, 5*time.Minute, start).due(5 * time.Minute); got.Before(start) || got.Sub(start) >= soonest {
+	if got := newTurns(url, 5*time.Minute, start).due(5 * time.Minute); got.Before(start) || got.Sub(start) >= soonest {
 		t.Errorf("a new one is due after %v", got.Sub(start))
 	}
-	if got := newEntry(url, 2*time.Second, start).due(2 * time.Second); got.Sub(start) >= 2*time.Second {
+	if got := newTurns(url, 2*time.Second, start).due(2 * time.Second); got.Sub(start) >= 2*time.Second {
 		t.Errorf("a new one is due after %v of a short interval", got.Sub(start))
 	}
-	if again := place(url, 5*time.Minute); again != p || p == place(url+"x", 5*time.Minute) {
+	if again := point(url, 5*time.Minute); again != p || p == point(url+"x", 5*time.Minute) {
 		t.Error("the place does not follow from the URL")
 	}
 }

@@ -1,15 +1,9 @@
 package watch
 
 import (
-	"crypto/sha256"
-	"crypto/x509"
-	"encoding/hex"
-	"fmt"
 	"slices"
-	"strings"
 	"time"
 
-	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/issuer/verify"
 	"github.com/keypost/keypost/issuer/verify/finding"
 )
@@ -17,12 +11,11 @@ import (
 // Condition is something that is wrong with an issuer, or with what is known of it.
 type Condition string
 
-// The conditions. The first three are what was seen, and each lasts until the addresses that showed it show something
+// The conditions. The first two are what was seen, and each lasts until the addresses that showed it show something
 // better: one that does not answer, or a store that cannot be read, ends none. The others are about the latest look.
 const (
 	RogueKey        Condition = "rogue_key"         // a stranger's key is published
 	ServedNotStored Condition = "served_not_stored" // keys are published otherwise than they are stored, longer than caches explain
-	UnexpectedCA    Condition = "unexpected_ca"     // a certificate is another CA's
 
 	Unreachable Condition = "unreachable"  // nothing answered
 	Incomplete  Condition = "incomplete"   // something may be served that was not seen
@@ -32,7 +25,7 @@ const (
 
 // Conditions returns every condition.
 func Conditions() []Condition {
-	return []Condition{RogueKey, ServedNotStored, UnexpectedCA, Unreachable, Incomplete, NotCompared, NotRecorded}
+	return []Condition{RogueKey, ServedNotStored, Unreachable, Incomplete, NotCompared, NotRecorded}
 }
 
 // Status is what is known of an issuer.
@@ -42,7 +35,6 @@ type Status struct {
 	Complete   time.Time            // the end of the latest complete look, which was recorded where looks are; zero for none
 	Slowest    time.Duration        // answer of the latest look with one; zero for none
 	NotAfter   time.Time            // when the first certificate expires of those seen in the latest look with one
-	FirstCAs   []string             // the CAs of the first certificates that were seen
 	Conditions map[Condition]Detail // that hold
 	Generation int64                // of the stored version that the latest look was, or would have been, compared with
 	Verdict    Verdict              // of the latest look
@@ -64,9 +56,8 @@ type outcome struct {
 	generation  int64     // of the stored version that the look was, or would have been, compared with
 }
 
-// after returns the status after another look. expect has the CAs whose certificates are expected; without any, those are
-// that were seen first.
-func (s Status) after(o outcome, expect []string) Status {
+// after returns the status after another look.
+func (s Status) after(o outcome) Status {
 	was := s.Conditions
 	s.Conditions, s.Looked, s.Generation, s.Verdict = map[Condition]Detail{}, o.at, o.generation, o.verdict()
 	set := func(c Condition, d Detail) {
@@ -84,7 +75,7 @@ func (s Status) after(o outcome, expect []string) Status {
 	}
 	if o.err != nil {
 		set(Unreachable, Detail{Evidence: []string{o.err.Error()}})
-		for _, c := range []Condition{RogueKey, ServedNotStored, UnexpectedCA} {
+		for _, c := range []Condition{RogueKey, ServedNotStored} {
 			keep(c)
 		}
 		return s
@@ -104,13 +95,10 @@ func (s Status) after(o outcome, expect []string) Status {
 	}
 	if len(o.sight.Chains) > 0 {
 		s.NotAfter = expiry(o.sight.Chains)
-		if s.FirstCAs == nil {
-			s.FirstCAs = authorities(o.sight.Chains)
-		}
 	}
 	rogue, differs := judged(o.sight.Findings)
-	for c, d := range map[Condition]Detail{RogueKey: rogue, ServedNotStored: differs, UnexpectedCA: foreign(o.sight.Chains, expect, s.FirstCAs)} {
-		if len(d.Evidence) == 0 && (failed(c) || c != UnexpectedCA && o.sight.NotCompared != "") {
+	for c, d := range map[Condition]Detail{RogueKey: rogue, ServedNotStored: differs} {
+		if len(d.Evidence) == 0 && (failed(c) || o.sight.NotCompared != "") {
 			keep(c)
 		} else {
 			set(c, d)
@@ -156,73 +144,4 @@ func expiry(chains []verify.Chain) time.Time {
 		}
 	}
 	return first
-}
-
-// authority returns the name of the CA that a verified chain leads to, as its certificates call themselves: the
-// organisation of whoever signed the leaf, or the common name of one that has none. A CA renews its intermediate
-// certificates every few months, and keeps that name.
-func authority(chain []*x509.Certificate) string {
-	issuer := chain[0].Issuer
-	if len(issuer.Organization) > 0 {
-		return issuer.Organization[0]
-	}
-	return issuer.CommonName
-}
-
-// isFrom reports whether a verified chain is of a CA: its name, or "sha256:" and the SHA-256 in hex of the public key
-// (SubjectPublicKeyInfo) of a certificate above the leaf.
-func isFrom(chain []*x509.Certificate, ca string) bool {
-	sum, pinned := strings.CutPrefix(ca, pinPrefix)
-	if !pinned {
-		return authority(chain) == ca
-	}
-	return slices.ContainsFunc(chain[1:], func(c *x509.Certificate) bool {
-		key := sha256.Sum256(c.RawSubjectPublicKeyInfo)
-		return hex.EncodeToString(key[:]) == strings.ToLower(sum)
-	})
-}
-
-const pinPrefix = "sha256:"
-
-// CheckCA returns an error for what can name no CA.
-func CheckCA(ca string) error {
-	sum, pinned := strings.CutPrefix(ca, pinPrefix)
-	if b, err := hex.DecodeString(sum); pinned && (err != nil || len(b) != sha256.Size) {
-		return fmt.Errorf("%q is no SHA-256: %s needs 64 hexadecimal digits", ca, pinPrefix)
-	}
-	if strings.TrimSpace(ca) == "" {
-		return fmt.Errorf("the name of a CA is empty")
-	}
-	return nil
-}
-
-// authorities returns the names of the CAs of chains.
-func authorities(chains []verify.Chain) []string {
-	var all []string
-	for _, chain := range chains {
-		if name := authority(chain.Certificates); !slices.Contains(all, name) {
-			all = append(all, name)
-		}
-	}
-	slices.Sort(all)
-	return all
-}
-
-// foreign says which chains are of none of the expected CAs, or, where none is expected, of none of the first.
-func foreign(chains []verify.Chain, expect, first []string) Detail {
-	var d Detail
-	for _, chain := range chains {
-		name, why := authority(chain.Certificates), ""
-		switch {
-		case len(expect) > 0 && !slices.ContainsFunc(expect, func(ca string) bool { return isFrom(chain.Certificates, ca) }):
-			why = "which is not expected"
-		case len(expect) == 0 && !slices.Contains(first, name):
-			why = "and the first that was seen was of " + strings.Join(first, ", ")
-		default:
-			continue
-		}
-		d.Evidence = append(d.Evidence, text.OneLine(fmt.Sprintf("at %s: the certificate is of the CA %q, %s", chain.Address, name, why), 400))
-		d.At = append(d.At, chain.Address)
-	}
-	return d
 }

@@ -1,14 +1,11 @@
 package watch
 
 import (
-	"crypto/sha256"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/hex"
 	"errors"
 	"reflect"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -75,7 +72,7 @@ func TestConditions(t *testing.T) {
 	} {
 		var s Status
 		for _, o := range tt.looks {
-			s = s.after(o, nil)
+			s = s.after(o)
 		}
 		var got []Condition
 		for _, c := range Conditions() {
@@ -91,25 +88,25 @@ func TestConditions(t *testing.T) {
 
 func TestStatusTimes(t *testing.T) {
 	later, recorded := start.Add(time.Hour), start.Add(-time.Minute)
-	s := Status{}.after(outcome{sight: sighting(), at: start}, nil)
+	s := Status{}.after(outcome{sight: sighting(), at: start})
 	if !s.Complete.Equal(start) || !s.Looked.Equal(start) || s.Slowest != time.Second {
 		t.Errorf("after a complete look: %+v", s)
 	}
 	bad := failedAt(sighting(), "a")
 	bad.Slowest, bad.Look.End = 0, later
-	if s = s.after(outcome{sight: bad, at: later}, nil); !s.Complete.Equal(start) || !s.Looked.Equal(later) || s.Slowest != time.Second {
+	if s = s.after(outcome{sight: bad, at: later}); !s.Complete.Equal(start) || !s.Looked.Equal(later) || s.Slowest != time.Second {
 		t.Errorf("after one with a gap and no answer: %+v", s)
 	}
-	if s = s.after(outcome{err: errors.New("x"), at: later}, nil); !s.Complete.Equal(start) {
+	if s = s.after(outcome{err: errors.New("x"), at: later}); !s.Complete.Equal(start) {
 		t.Errorf("after none: %+v", s)
 	}
 	// What was not recorded opens no gate, so it is not the last complete look either.
 	full := sighting()
 	full.Look.End = later
-	if s = s.after(outcome{sight: full, notRecorded: errors.New("x"), at: later}, nil); !s.Complete.Equal(start) {
+	if s = s.after(outcome{sight: full, notRecorded: errors.New("x"), at: later}); !s.Complete.Equal(start) {
 		t.Errorf("after one that was not recorded: %+v", s)
 	}
-	if s = s.after(outcome{sight: bad, complete: recorded, at: later}, nil); !s.Complete.Equal(recorded) {
+	if s = s.after(outcome{sight: bad, complete: recorded, at: later}); !s.Complete.Equal(recorded) {
 		t.Errorf("with a record, its latest complete look counts, %v: %+v", recorded, s)
 	}
 }
@@ -125,64 +122,6 @@ func chain(t *testing.T, organisation, intermediate string, leafEnds time.Time) 
 	inner := pki.Certify(t, root, &x509.Certificate{Subject: name, NotAfter: start.Add(1000 * time.Hour)})
 	leaf := pki.Certify(t, inner, &x509.Certificate{Subject: pkix.Name{CommonName: "oidc.example.com"}, NotAfter: leafEnds})
 	return []*x509.Certificate{leaf.Cert, inner.Cert, root.Cert}
-}
-
-func TestUnexpectedCA(t *testing.T) {
-	ends := start.Add(90 * 24 * time.Hour)
-	first, renewed, other, bare := chain(t, "Let's Encrypt", "R10", ends), chain(t, "Let's Encrypt", "R11", ends), chain(t, "Evil Trust", "E1", ends), chain(t, "", "office CA", ends)
-	key := sha256.Sum256(first[1].RawSubjectPublicKeyInfo)
-	leafKey := sha256.Sum256(other[0].RawSubjectPublicKeyInfo)
-	pin := "sha256:" + strings.ToUpper(hex.EncodeToString(key[:]))
-	type chains = [][]*x509.Certificate
-	for name, tt := range map[string]struct {
-		expect []string
-		looks  []chains // at the addresses a, b, …
-		want   bool
-	}{
-		"the first":                {nil, []chains{{first}}, false},
-		"the first two":            {nil, []chains{{first, other}}, false},
-		"an intermediate renewed":  {nil, []chains{{first}, {renewed}}, false},
-		"another CA":               {nil, []chains{{first}, {other}}, true},
-		"at one address":           {nil, []chains{{first}, {renewed, other}}, true},
-		"and the first again":      {nil, []chains{{first}, {other}, {first}}, false},
-		"and then nothing":         {nil, []chains{{first}, {other}, {}}, true},
-		"expected":                 {[]string{"x", "Let's Encrypt"}, []chains{{first}}, false},
-		"a common name":            {[]string{"office CA"}, []chains{{bare}}, false},
-		"not expected":             {[]string{"Let's Encrypt"}, []chains{{other}}, true},
-		"expected by key":          {[]string{pin}, []chains{{first}}, false},
-		"not expected by key":      {[]string{pin}, []chains{{renewed}}, true},
-		"the key of the leaf":      {[]string{"sha256:" + hex.EncodeToString(leafKey[:])}, []chains{{other}}, true},
-		"a part of the name":       {[]string{"Let's"}, []chains{{first}}, true},
-		"expected, and first seen": {[]string{"Let's Encrypt"}, []chains{{other}, {first}}, false},
-	} {
-		var s Status
-		for _, l := range tt.looks {
-			sight := sighting()
-			for i, c := range l {
-				sight.Chains = append(sight.Chains, verify.Chain{Address: string(rune('a' + i)), Certificates: c})
-			}
-			if len(l) == 0 {
-				sight = failedAt(sight, "a")
-			}
-			s = s.after(outcome{sight: sight, at: start}, tt.expect)
-		}
-		d, got := s.Conditions[UnexpectedCA]
-		if got != tt.want {
-			t.Errorf("%s: %v %q", name, got, d.Evidence)
-		}
-		if got && !strings.Contains(strings.Join(d.Evidence, "\n"), "is of the CA") {
-			t.Errorf("%s: %q does not say which", name, d.Evidence)
-		}
-	}
-	s := Status{}.after(outcome{sight: verify.Sight{Chains: []verify.Chain{{Address: "a", Certificates: first}, {Address: "b", Certificates: chain(t, "x", "y", start.Add(48*time.Hour))}}}, at: start}, nil)
-	if !s.NotAfter.Equal(start.Add(48 * time.Hour)) {
-		t.Errorf("the first certificate expires at %v, want %v: the root's end is not the server's", s.NotAfter, start.Add(48*time.Hour))
-	}
-	for ca, good := range map[string]bool{"Let's Encrypt": true, pin: true, "sha256:12": false, "sha256:": false, "sha256:" + strings.Repeat("a", 64): true, "sha256:" + strings.Repeat("a", 64) + "x": false, "sha256:" + strings.Repeat("x", 64): false, " ": false, "": false} {
-		if err := CheckCA(ca); (err == nil) != good {
-			t.Errorf("%q: %v", ca, err)
-		}
-	}
 }
 
 // A condition says why it holds, and where: what each address showed, each once.
@@ -201,30 +140,9 @@ func TestDetails(t *testing.T) {
 		"two strangers' keys, and one is missing": {outcome{sight: sighting(rogue("a", "b"), missing("d"), second)}, map[Condition]Detail{
 			RogueKey: {[]string{"a stranger's key", "another stranger's key"}, []string{"a", "b", "c"}}, ServedNotStored: {[]string{"a key is missing"}, []string{"d"}}}},
 	} {
-		if got := (Status{}).after(tt.o, nil).Conditions; !reflect.DeepEqual(got, tt.want) {
+		if got := (Status{}).after(tt.o).Conditions; !reflect.DeepEqual(got, tt.want) {
 			t.Errorf("%s: %+v, want %+v", name, got, tt.want)
 		}
-	}
-}
-
-// The certificate is seen whether or not the store can be read: it ends what was said of another one.
-func TestAnotherCAEndsWithoutTheStore(t *testing.T) {
-	good, evil := chain(t, "Let's Encrypt", "R10", start), chain(t, "Evil Trust", "E1", start)
-	look := func(s verify.Sight, c []*x509.Certificate) outcome {
-		s.Chains = []verify.Chain{{Address: "a", Certificates: c}}
-		return outcome{sight: s, at: start}
-	}
-	s := Status{}.after(look(sighting(rogue("a")), evil), []string{"Let's Encrypt"})
-	if d := s.Conditions[UnexpectedCA]; !slices.Equal(d.At, []string{"a"}) || !slices.Equal(d.Evidence, []string{`at a: the certificate is of the CA "Evil Trust", which is not expected`}) {
-		t.Errorf("%+v", d)
-	}
-	s = s.after(look(uncompared(sighting()), good), []string{"Let's Encrypt"})
-	if _, holds := s.Conditions[UnexpectedCA]; holds || len(s.Conditions) != 2 {
-		t.Errorf("%+v", s.Conditions)
-	}
-	first := Status{}.after(look(sighting(), good), nil).after(look(sighting(), evil), nil)
-	if d := first.Conditions[UnexpectedCA]; !slices.Equal(d.Evidence, []string{`at a: the certificate is of the CA "Evil Trust", and the first that was seen was of Let's Encrypt`}) {
-		t.Errorf("%+v", d)
 	}
 }
 
@@ -253,28 +171,10 @@ func TestExpiry(t *testing.T) {
 	}
 }
 
-// A pin may be of any certificate above the leaf, the root too. Names of CAs are kept once each, in order.
-func TestNamesOfCAs(t *testing.T) {
-	c := chain(t, "Let's Encrypt", "R10", start)
-	for i, want := range []bool{false, true, true} {
-		key := sha256.Sum256(c[i].RawSubjectPublicKeyInfo)
-		if got := isFrom(c, "sha256:"+hex.EncodeToString(key[:])); got != want {
-			t.Errorf("pinned to certificate %d: %t", i, got)
-		}
-	}
-	var chains []verify.Chain
-	for _, organisation := range []string{"z", "a", "z", "m"} {
-		chains = append(chains, verify.Chain{Certificates: chain(t, organisation, "x", start)})
-	}
-	if got := authorities(chains); !slices.Equal(got, []string{"a", "m", "z"}) {
-		t.Errorf("%q", got)
-	}
-}
-
 // Where one address fails that showed something, and another one shows it now, that is what is known.
 func TestWhatIsSeenNowCounts(t *testing.T) {
-	s := Status{}.after(outcome{sight: sighting(rogue("a")), at: start}, nil)
-	s = s.after(outcome{sight: failedAt(sighting(rogue("b")), "a"), at: start}, nil)
+	s := Status{}.after(outcome{sight: sighting(rogue("a")), at: start})
+	s = s.after(outcome{sight: failedAt(sighting(rogue("b")), "a"), at: start})
 	if d := s.Conditions[RogueKey]; !slices.Equal(d.At, []string{"b"}) {
 		t.Errorf("%+v", d)
 	}
@@ -284,9 +184,9 @@ func TestWhatIsSeenLasts(t *testing.T) {
 	quick := sighting()
 	quick.Slowest = 1
 	quick.Chains = []verify.Chain{{Address: "a", Certificates: chain(t, "x", "y", start.Add(time.Hour))}}
-	s := Status{}.after(outcome{sight: quick, at: start}, nil)
+	s := Status{}.after(outcome{sight: quick, at: start})
 	quick.Slowest, quick.Chains = 0, nil // what was not seen this time stays
-	if s = s.after(outcome{sight: quick, at: start}, nil); s.Slowest != 1 || !s.NotAfter.Equal(start.Add(time.Hour)) || !slices.Equal(s.FirstCAs, []string{"x"}) {
+	if s = s.after(outcome{sight: quick, at: start}); s.Slowest != 1 || !s.NotAfter.Equal(start.Add(time.Hour)) {
 		t.Errorf("%+v", s)
 	}
 }

@@ -1,6 +1,6 @@
 // Package watch looks at every issuer of a store again and again, and knows what is wrong with each: above all whether a
-// key is published that the store does not know. Of what was uploaded to relying parties it knows what was read back and
-// recorded, and which version of each key set the store held. It promises to write nothing but observations, to end no issuer because
+// key is published that the store does not know. Of uploads it knows what was read back and recorded, and of each key set which
+// version the store held. It promises to write nothing but observations, to end no issuer because
 // something is absent, and that neither a slow origin nor a store that hangs keeps it from looking at the others.
 //
 // When an issuer is looked at, and what a look makes of its [Status], are pure decisions in files of their own; a [Watcher]
@@ -28,15 +28,12 @@ type Config struct {
 	Store   keystore.Reader
 	Every   time.Duration // each issuer is looked at once in this time
 	Network verify.Network
-	Records *observation.Store // where looks are recorded, and what was read back of copies is read; nil for nowhere
+	Records *observation.Store // where looks are recorded, and what was read back of uploads is read; nil for nowhere
 	Vantage string             // of the records
 	// Admits reports whether a key set may have its issuer URLs. One that may not counts as unread, and its issuers are watched as
 	// they were: the writers of a store are not to choose whom the watch dials. nil admits every key set.
 	Admits func(keystore.KeySet) bool
-	// ExpectCAs are the CAs that certificates may be of, each a name or "sha256:" and the hash of a public key, as CheckCA
-	// has it. Without any, those may be that an issuer's first look showed.
-	ExpectCAs []string
-	Log       *zap.Logger // gets a line for each change of an issuer's state
+	Log    *zap.Logger // gets a line for each change of an issuer's state
 }
 
 const (
@@ -53,20 +50,18 @@ type Watcher struct {
 	c    Config
 	look func(context.Context, verify.Target, func(context.Context) (keystore.KeySet, error)) (verify.Sight, error)
 	wake chan struct{} // something has changed that the loop waits for
-	read chan struct{} // the store was read
 
 	roster *roster // only readStore changes it
 
 	mu       sync.Mutex // guards the rest
 	schedule *schedule
-	targets  map[Issuer]verify.Target
 	status   map[Issuer]Status
 	running  int
 	store    StoreStatus
-	unread   []keystore.Name
-	stored   map[keystore.Name]Stored
-	copies   map[held]Copy
+	listed   listing
+	uploads  map[keystore.Name][]Upload
 	marks    map[keystore.Name]mark
+	compared bool // every key set was, once
 	ready    bool
 }
 
@@ -80,8 +75,8 @@ type StoreStatus struct {
 // New returns a Watcher that has read nothing yet.
 func New(c Config) *Watcher {
 	return &Watcher{
-		c: c, look: c.Network.Compare, wake: make(chan struct{}, 1), read: make(chan struct{}, 1), roster: newRoster(c),
-		schedule: newSchedule(c.Every), status: map[Issuer]Status{}, marks: map[keystore.Name]mark{},
+		c: c, look: c.Network.Compare, wake: make(chan struct{}, 1), roster: newRoster(c),
+		schedule: newSchedule(c.Every), status: map[Issuer]Status{}, uploads: map[keystore.Name][]Upload{}, marks: map[keystore.Name]mark{},
 	}
 }
 
@@ -90,7 +85,6 @@ func (w *Watcher) Run(ctx context.Context) {
 	var work sync.WaitGroup
 	defer work.Wait()
 	work.Go(func() { w.readStore(ctx) })
-	work.Go(func() { w.readCopies(ctx) })
 	for ctx.Err() == nil {
 		due, wait := w.begin(time.Now())
 		for _, i := range due {
@@ -140,20 +134,17 @@ func (w *Watcher) Ready() error {
 	if missing > 0 {
 		return fmt.Errorf("%d of %d issuers have not been looked at yet", missing, len(w.status))
 	}
-	if w.copies == nil {
-		return errors.New("what was read back of copies has not been read yet")
+	if !w.compared {
+		return errors.New("the key sets have not been compared with what is recorded yet")
 	}
 	w.ready = true
 	return nil
 }
 
-// changed wakes the loop.
-func (w *Watcher) changed() { signal(w.wake) }
-
-// signal tells whoever waits for it, without waiting for them.
-func signal(to chan<- struct{}) {
+// changed wakes the loop, without waiting for it.
+func (w *Watcher) changed() {
 	select {
-	case to <- struct{}{}:
+	case w.wake <- struct{}{}:
 	default:
 	}
 }
@@ -175,8 +166,8 @@ func (w *Watcher) begin(now time.Time) (due []Issuer, wait time.Duration) {
 func (w *Watcher) lookAt(ctx context.Context, i Issuer) {
 	defer w.changed()
 	w.mu.Lock()
-	target := w.targets[i]
-	o := outcome{generation: w.stored[i.KeySet].Generation}
+	target := w.listed.targets[i]
+	o := outcome{generation: w.listed.stored[i.KeySet].Generation}
 	w.mu.Unlock()
 	ended := false
 	o.sight, o.err = w.look(ctx, target, func(ctx context.Context) (keystore.KeySet, error) {
@@ -191,7 +182,7 @@ func (w *Watcher) lookAt(ctx context.Context, i Issuer) {
 	if w.c.Records != nil && o.err == nil {
 		var r observation.Record
 		adding, cancel := context.WithTimeout(ctx, readTime)
-		r, o.notRecorded = w.c.Records.Add(adding, i.KeySet, observation.Place{Issuer: i.URL, Vantage: w.c.Vantage}, o.sight.Look)
+		r, o.notRecorded = w.c.Records.Add(adding, i.KeySet, observation.Subject{Issuer: i.URL, Vantage: w.c.Vantage}, o.sight.Look)
 		cancel()
 		o.complete = r.Complete
 	}
@@ -204,7 +195,7 @@ func (w *Watcher) lookAt(ctx context.Context, i Issuer) {
 	if ctx.Err() != nil || !known || ended {
 		return
 	}
-	after := before.after(o, w.c.ExpectCAs)
+	after := before.after(o)
 	w.status[i] = after
 	logChanges(w.c.Log, before, after)
 }
@@ -218,10 +209,8 @@ func (w *Watcher) readStore(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		targets, unread := w.roster.targets()
-		w.take(targets, unread, err, time.Now())
-		w.hurry(w.roster.stored())
-		signal(w.read)
+		w.take(w.roster.listing(), err, time.Now())
+		w.compareAll(ctx)
 		select {
 		case <-ctx.Done():
 			return
@@ -230,26 +219,32 @@ func (w *Watcher) readStore(ctx context.Context) {
 	}
 }
 
-// take takes over what was read of the store, or that it could not be read.
-func (w *Watcher) take(targets map[Issuer]verify.Target, unread []keystore.Name, err error, now time.Time) {
+// take takes over what was read of the store, or that it could not be read. An issuer whose latest look was at another version is
+// looked at soon: whoever published a change waits for the verdict.
+func (w *Watcher) take(is listing, err error, now time.Time) {
 	defer w.changed()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.targets = targets
-	w.schedule.set(slices.SortedFunc(maps.Keys(targets), Issuer.compare), now)
-	maps.DeleteFunc(w.status, func(i Issuer, _ Status) bool { _, stays := targets[i]; return !stays })
-	for i := range targets {
-		if _, known := w.status[i]; !known {
+	was := w.listed
+	w.listed = is
+	w.schedule.set(slices.SortedFunc(maps.Keys(is.targets), Issuer.compare), now)
+	maps.DeleteFunc(w.status, func(i Issuer, _ Status) bool { _, stays := is.targets[i]; return !stays })
+	for i := range is.targets {
+		s, known := w.status[i]
+		if !known {
 			w.status[i] = Status{Issuer: i}
 		}
+		if !s.Looked.IsZero() && s.Generation < is.stored[i.KeySet].Generation {
+			w.schedule.hurry(i, now)
+		}
 	}
-	for _, n := range unread {
-		if !slices.Contains(w.unread, n) {
+	for _, n := range is.unread {
+		if !slices.Contains(was.unread, n) {
 			w.c.Log.Warn("a key set is missing, cannot be read, or is outside --issuer-url; its issuers are watched as they were", zap.String("key_set", string(n)))
 		}
 	}
-	for _, n := range w.unread {
-		if !slices.Contains(unread, n) {
+	for _, n := range was.unread {
+		if !slices.Contains(is.unread, n) {
 			w.c.Log.Info("a key set can be read again", zap.String("key_set", string(n)))
 		}
 	}
@@ -259,7 +254,7 @@ func (w *Watcher) take(targets map[Issuer]verify.Target, unread []keystore.Name,
 	case err == nil && w.store.Failing:
 		w.c.Log.Info("the store can be read again")
 	}
-	w.unread, w.store.Unread, w.store.Failing = unread, len(unread), err != nil
+	w.store.Unread, w.store.Failing = len(is.unread), err != nil
 	if err == nil {
 		w.store.Read = now
 	}

@@ -385,7 +385,7 @@ func TestWatchWritesObservationsOnly(t *testing.T) {
 		sc.c.Records, sc.c.Vantage = observation.NewStore(records), "eu"
 		sc.run(t)
 		sc.wait(3 * time.Minute)
-		r, err := sc.c.Records.Load(t.Context(), "a", observation.Place{Issuer: url("a"), Vantage: "eu"})
+		r, err := sc.c.Records.Load(t.Context(), "a", observation.Subject{Issuer: url("a"), Vantage: "eu"})
 		check(t, err)
 		s, _ := sc.of("a")
 		if r.Complete.IsZero() || !r.Complete.Equal(s.Complete) || records.Writes() < 3 {

@@ -98,7 +98,7 @@ func (f *Factory) flagValue(cmd *cobra.Command, flag *pflag.Flag) cobra.Completi
 	case listed("keep gone revoked") && cmd.Name() == "accept":
 		return f.completion(func(ctx context.Context, l line) []string { return l.kids(ctx, "") }, noFiles)
 	case listed("confirm-url confirm-kid"), // typed once more so that it is no accident
-		listed("account account-id admin-address apiserver at attribute-condition by cloudfront-distribution connect drop-issuer-url edge-hold error every expect-ca explain from-issuer-url from-workload-identity-provider gone identity-provider-arn issuer-url listen max-age " +
+		listed("account account-id admin-address apiserver at attribute-condition by cloudfront-distribution connect drop-issuer-url edge-hold error every explain from-issuer-url from-workload-identity-provider gone identity-provider-arn issuer-url listen max-age " +
 			"max-trust-length name observe-from permissions-boundary-arn policy-arn poll project region role-arn role-name served-generation service-account " +
 			"stale-if-error stale-while-revalidate thumbprint token-lifetime url user-tags why workload-identity-pool workload-identity-provider"),
 		listed("blob-container-name data-permission dnszone-resource-group-name installation-resource-group-name network-resource-group-name oidc-resource-group-name " +

@@ -11,17 +11,11 @@ import (
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/cmd/keypost/internal/cloudcmd"
-	"github.com/keypost/keypost/cmd/keypost/internal/copycmd"
+	"github.com/keypost/keypost/cmd/keypost/internal/uploadcmd"
 	"github.com/keypost/keypost/issuer/upload"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/provision/gcp"
 	"github.com/keypost/keypost/provision/gcp/iam"
-)
-
-// What became of a stranger's keys in a copy.
-const (
-	replaced  = "they are replaced"
-	leftThere = "this run has failed, and may have left them there"
 )
 
 // run is one run of a command.
@@ -29,8 +23,6 @@ type run struct {
 	*cloudcmd.Run
 	*flags
 	adopts bool // the command has --adopt
-
-	before upload.Result // what the copy held before this run changed anything; zero if there was none to be recorded
 }
 
 func newCmdCreatePool(factory *cli.Factory) *cobra.Command {
@@ -60,10 +52,9 @@ func newCmdCreateProvider(factory *cli.Factory) *cobra.Command {
 		Long: "Publish the cluster's public key under the issuer URL, wait until relying parties see it there, and make the OIDC\n" +
 			"provider in the workload identity pool. What is there already is compared and brought up to date. Without a file\n" +
 			"with the key, those that the store has under the issuer URL count (keypost issuer add --kubeconfig).\n\n" +
-			"With --key-storage-method pool-jwk-file Google is given a copy of the published keys and never calls the issuer, which\n" +
-			"may be out of its reach then. The copy is what it was when it was made: run this again whenever the keys change. A store\n" +
-			"that is behind what was recorded of the copy (--observations) is refused; keys in the copy that it never had are named and\n" +
-			"replaced, and the exit code is 1.",
+			"With --key-storage-method pool-jwk-file Google is given an upload of the published keys and never calls the issuer, which\n" +
+			"may be out of its reach then. The upload stays what it was when it was made: run this again whenever the keys change. A\n" +
+			"store that is older than what was recorded of the upload (--observations) is refused.",
 	}, func(ctx context.Context, r *run) error {
 		f.cloud.UseOwnPublicKey()
 		return r.create(ctx, nil)
@@ -98,15 +89,14 @@ func (r *run) create(ctx context.Context, accounts *gcp.RequestedAccounts) error
 	}
 	o := gcp.CreateOptions{Options: r.Options, Accounts: accounts, PublicKey: key, Stored: accounts == nil && key == nil}
 	made, err := gcp.Create(ctx, o)
-	var strangers error
 	switch end, err := r.Ended(made.Preview, err); {
 	case end:
-		return errors.Join(err, r.strangers(r.before, leftThere))
+		return err
 	case r.cloud.DryRun:
 		r.SayUnpublished(cmp.Or(r.unmadeCopy(), r.cloud.Party))
 		r.sayUnrecorded()
 	default:
-		strangers = r.record(ctx, made.KeySet, made.Copy)
+		r.record(ctx, made.KeySet, made.Copy)
 		r.sayCopy(made.KeySet, made.Copy)
 		r.sayNoCopy(made)
 		r.SayLifetime(made.KeySet)
@@ -114,7 +104,7 @@ func (r *run) create(ctx context.Context, accounts *gcp.RequestedAccounts) error
 			r.SayInstall(made.Created, r.readings(made.Copy)...)
 		}
 	}
-	return errors.Join(r.Result(struct {
+	return r.Result(struct {
 		Issuer   string        `json:"issuer"`
 		KeySet   keystore.Name `json:"keySet"`
 		Provider string        `json:"provider"` // its full name
@@ -122,15 +112,15 @@ func (r *run) create(ctx context.Context, accounts *gcp.RequestedAccounts) error
 		Secrets  int           `json:"secrets"`
 		Dir      string        `json:"outputDir"`
 		DryRun   bool          `json:"dryRun"`
-	}{r.IssuerURL, made.KeySet.Name(), made.Provider, made.Accounts, made.Secrets, r.cloud.Path("."), r.cloud.DryRun}), strangers)
+	}{r.IssuerURL, made.KeySet.Name(), made.Provider, made.Accounts, made.Secrets, r.cloud.Path("."), r.cloud.DryRun})
 }
 
-// checkUpload refuses to upload the keys of a store that is behind what Google was given, as sync-keys does, and says what else may be
-// replaced by them. What the copy holds is recorded before that.
+// checkUpload refuses to upload the keys of a store that is older than what Google was given, as sync-keys does, and says what of an
+// upload may be replaced.
 func (r *run) checkUpload(ctx context.Context, stored keystore.KeySet, party string) (iam.Replace, error) {
 	if r.Observations == "" {
 		if stored.Name() != "" && slices.Contains(stored.Policy().Uploads(), party) {
-			r.Warn("nothing names the place where gcp sync-keys records (--observations), so whether this store is behind what was uploaded is not known")
+			r.Warn("nothing names the place where gcp sync-keys records (--observations), so whether this store is older than what was uploaded is not known")
 		}
 		return iam.ReplaceNothing, nil
 	}
@@ -141,85 +131,26 @@ func (r *run) checkUpload(ctx context.Context, stored keystore.KeySet, party str
 	if err != nil {
 		return "", err
 	}
-	if err := upload.CheckBehind(ctx, records, stored, party); err != nil {
-		return "", r.older(err, stored.Name())
+	recorded, err := upload.Newest(ctx, records, stored, party)
+	if _, older := errors.AsType[*upload.OlderError](err); older {
+		return "", cli.WithHint(err, uploadcmd.NewestHint, append(cli.SyncCommandOf(r.cloud.Party, stored.Name()), "--force"))
 	}
-	compared, err := upload.Compared(ctx, records, stored.Name(), party)
 	if err != nil {
-		r.Warn("what gcp sync-keys recorded of the copy cannot be loaded, so whether this store is behind it is not known: %v", err)
+		r.Warn("what gcp sync-keys recorded of the upload cannot be loaded, so whether this store is older is not known: %v", err)
 		return iam.ReplaceNothing, nil
 	}
-	if !compared {
+	if !recorded {
 		return iam.ReplaceUnrecorded, nil
 	}
-	return "", r.look(ctx, stored, party)
+	return "", nil
 }
 
-// look records what a copy holds, before this run replaces it: of keys that somebody else has uploaded nothing would be left. Of a copy of
-// which nothing was recorded yet nothing is to be recorded here: the next run would take the store's keys for newer.
-func (r *run) look(ctx context.Context, stored keystore.KeySet, party string) error {
-	if r.cloud.Diff || r.cloud.DryRun || !slices.Contains(stored.Policy().Uploads(), party) {
-		return nil
-	}
-	held, err := r.copy(ctx, stored.Name(), party)
-	if err != nil {
-		return err
-	}
-	seen, err := held.Read(ctx)
-	if _, gone := errors.AsType[*upload.RefusedError](err); gone || errors.Is(err, errNoKeys) {
-		return nil // the plan makes it, or brings it back
-	}
-	if err != nil {
-		return err
-	}
-	records, err := r.CreateObservations(ctx)
-	if err != nil {
-		return err
-	}
-	r.before, err = upload.Uploader{Records: records, By: r.By, Adopt: r.Adopt}.Look(ctx, stored, party, seen)
-	if _, behind := errors.AsType[*upload.BehindError](err); behind {
-		return r.older(err, stored.Name())
-	}
-	if _, another := errors.AsType[*upload.RefusedError](err); err != nil && !another { // another issuer's is refused by the plan, or adopted
-		r.Warn("what %s held before this run could not be recorded: %v", party, err)
-	}
-	return nil
-}
-
-// older adds to the error about a store that is behind how to go on all the same.
-func (r *run) older(err error, set keystore.Name) error {
-	return cli.WithHint(err, copycmd.NewestHint, append(cli.SyncCommandOf(r.cloud.Party, set), "--force"))
-}
-
-// copy opens the copy of a key set's keys that a policy calls party.
-func (r *run) copy(ctx context.Context, set keystore.Name, party string) (upload.Copy, error) {
-	_, place := keystore.UploadKind(party)
-	return providers{r.Factory, map[string]*project{}}.open(ctx, copycmd.Target{Place: place, KeySet: set, Adopt: r.Adopt || string(set) != r.Name})
-}
-
-// record records what Google holds since this run, so that the next one can tell whether its store is behind. The error names the keys
-// that Google had and the store never had, as that of sync-keys does.
-func (r *run) record(ctx context.Context, set keystore.KeySet, party string) error {
+// record records what Google holds since this run, so that the next one can tell whether its store is older.
+func (r *run) record(ctx context.Context, set keystore.KeySet, party string) {
 	if r.Observations == "" || !slices.Contains(set.Policy().Uploads(), party) {
-		return nil
+		return
 	}
-	var since upload.Result
-	err := func() error {
-		store, err := r.OpenStore(ctx)
-		if err != nil {
-			return err
-		}
-		records, err := r.CreateObservations(ctx)
-		if err != nil {
-			return err
-		}
-		held, err := r.copy(ctx, set.Name(), party)
-		if err != nil {
-			return err
-		}
-		since, err = upload.Uploader{Store: store, Records: records, By: r.By, Adopt: r.Adopt}.Sync(ctx, set.Name(), party, held)
-		return err
-	}()
+	since, err := r.readBack(ctx, set.Name(), party)
 	switch {
 	case err != nil:
 		r.Warn("Google has the keys, and that could not be recorded: %v", err)
@@ -229,12 +160,23 @@ func (r *run) record(ctx context.Context, set keystore.KeySet, party string) err
 	case since.Refused != nil:
 		r.Warn("Google has the keys, and takes no token: %v", since.Refused)
 	}
-	return errors.Join(r.strangers(r.before, replaced), r.strangers(since, replaced))
 }
 
-// strangers tells of keys that a copy had and the store never had.
-func (r *run) strangers(had upload.Result, then string) error {
-	return copycmd.Strangers(r.Factory, "Google Cloud", had, then)
+func (r *run) readBack(ctx context.Context, set keystore.Name, party string) (upload.Result, error) {
+	store, err := r.OpenStore(ctx)
+	if err != nil {
+		return upload.Result{}, err
+	}
+	records, err := r.CreateObservations(ctx)
+	if err != nil {
+		return upload.Result{}, err
+	}
+	_, place := keystore.UploadKind(party)
+	held, err := providers{r.Factory, map[string]*project{}}.open(ctx, uploadcmd.Target{Place: place, KeySet: set, Adopt: r.Adopt || string(set) != r.Name})
+	if err != nil {
+		return upload.Result{}, err
+	}
+	return upload.Uploader{Store: store, Records: records, By: r.By}.Sync(ctx, set, party, held)
 }
 
 // newCopy returns what the policy of a key set that is still to be made calls the copy that this run is to give Google. Where the project's
@@ -309,7 +251,7 @@ func (r *run) sayCopy(set keystore.KeySet, place string) {
 	} else {
 		policy = policy.WithUpload(place)
 		r.Notice("Name the copy first, once, so that no key is promoted or removed before it was read back:")
-		r.Notice("  %s", copycmd.Setting(set.Name(), set.Policy(), policy))
+		r.Notice("  %s", uploadcmd.Setting(set.Name(), set.Policy(), policy))
 	}
 	if len(policy.Uploads()) == len(policy.RelyingParties) && policy.Reach == "" && !policy.Private {
 		r.Notice("If nobody else reads what is published, say so, or gates and verify look at the issuer URL too:")

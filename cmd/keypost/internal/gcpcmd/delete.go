@@ -8,7 +8,7 @@ import (
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/cmd/keypost/internal/cloudcmd"
-	"github.com/keypost/keypost/cmd/keypost/internal/copycmd"
+	"github.com/keypost/keypost/cmd/keypost/internal/uploadcmd"
 	"github.com/keypost/keypost/provision/gcp"
 	"github.com/keypost/keypost/provision/install"
 )
@@ -69,5 +69,5 @@ func (r *run) sayGone(deleted gcp.Deleted) {
 
 // withoutCopies returns the command that takes copies out of a key set's policy.
 func withoutCopies(n install.StillNamed) cli.Command {
-	return copycmd.Setting(n.KeySet.Name(), n.KeySet.Policy(), n.Policy)
+	return uploadcmd.Setting(n.KeySet.Name(), n.KeySet.Policy(), n.Policy)
 }

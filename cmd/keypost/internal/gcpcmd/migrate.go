@@ -64,15 +64,15 @@ func (f *migrateFlags) run(ctx context.Context, r *run) error {
 		"--location", "global", "--project", f.Project, "--format", "value(oidc.jwksJson)")
 	done, err := gcp.Migrate(ctx, gcp.MigrateOptions{Options: f.Options, Move: f.move.Reading(r.Factory), From: f.from, Accounts: f.requested})
 	if end, err := r.Ended(done.Preview, f.hinted(err)); end {
-		return errors.Join(err, r.strangers(r.before, leftThere))
+		return err
 	}
-	strangers := r.record(ctx, done.KeySet, done.Copy) // before anything is printed, which may fail
+	r.record(ctx, done.KeySet, done.Copy) // before anything is printed, which may fail
 	if err := f.print(r, done); err != nil {
-		return errors.Join(err, strangers)
+		return err
 	}
 	r.SayLifetime(done.KeySet)
 	r.sayCopy(done.KeySet, done.Copy)
-	return strangers
+	return nil
 }
 
 // hinted adds to an error of a migration what to do about it.

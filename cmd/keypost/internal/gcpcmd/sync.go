@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
-	"github.com/keypost/keypost/cmd/keypost/internal/copycmd"
+	"github.com/keypost/keypost/cmd/keypost/internal/uploadcmd"
 	"github.com/keypost/keypost/issuer/upload"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/provision/cloud"
@@ -22,7 +22,7 @@ import (
 // NewCmdSyncKeys returns sync-keys: the published keys to providers that Google was given keys for.
 func NewCmdSyncKeys(f *cli.Factory) *cobra.Command {
 	all := providers{f, map[string]*project{}}
-	return copycmd.NewCmdSync(f, copycmd.Cloud{Kind: "gcp", Name: "Google Cloud",
+	return uploadcmd.NewCmdSync(f, uploadcmd.Cloud{Kind: "gcp", Name: "Google Cloud",
 		Form: iam.ProviderID{Project: "NUMBER", Pool: "POOL", Provider: "PROVIDER"}.String(), Open: all.open, Revive: all.revive})
 }
 
@@ -32,7 +32,7 @@ type providers struct {
 	projects map[string]*project // by ID or number
 }
 
-func (o providers) open(ctx context.Context, to copycmd.Target) (upload.Copy, error) {
+func (o providers) open(ctx context.Context, to uploadcmd.Target) (upload.Holder, error) {
 	id, err := iam.ParseProvider(to.Place)
 	if err != nil {
 		return nil, err
@@ -51,7 +51,7 @@ func (o providers) open(ctx context.Context, to copycmd.Target) (upload.Copy, er
 	return &provider{project: p, id: id, to: to}, nil
 }
 
-func (o providers) revive(to copycmd.Target) cli.Commands {
+func (o providers) revive(to uploadcmd.Target) cli.Commands {
 	id, err := iam.ParseProvider(to.Place)
 	if err != nil {
 		return nil
@@ -72,7 +72,7 @@ func (o providers) revive(to copycmd.Target) cli.Commands {
 
 // revive returns the command that makes a provider anew, brings it back or enables it, with a copy of the keys, for the installation that
 // its description names. One that trusts another issuer by now is changed with --adopt alone. It is nil where the issuer is not known.
-func revive(id iam.ProviderID, to copycmd.Target, of iam.Registered) cli.Command {
+func revive(id iam.ProviderID, to uploadcmd.Target, of iam.Registered) cli.Command {
 	if len(to.Issuers) == 0 {
 		return nil
 	}
@@ -105,11 +105,11 @@ type project struct {
 	pools  map[iam.ProviderID]string // of those that are gone: what is wrong with the pool, if anything is
 }
 
-// provider implements [upload.Copy].
+// provider implements [upload.Holder].
 type provider struct {
 	project *project
 	id      iam.ProviderID
-	to      copycmd.Target
+	to      uploadcmd.Target
 	issuer  string // that it was for when it was read last: who uploads has seen that it is the key set's
 }
 
@@ -131,17 +131,17 @@ func (p *provider) Upload(ctx context.Context, jwks []byte) error {
 // errNoKeys is of a provider that has no copy.
 var errNoKeys = errors.New("this provider holds no keys: Google fetches those that the issuer publishes")
 
-func (p *provider) Read(ctx context.Context) (upload.Reading, error) {
+func (p *provider) Read(ctx context.Context) (upload.Held, error) {
 	held, err := p.project.client.UploadedKeys(ctx, p.id.Pool, p.id.Provider)
 	if e, is := errors.AsType[*iam.UnusableError](err); is {
 		p.project.seen[p.id] = e.Provider
 	}
 	if e, is := errors.AsType[*iam.Error](err); is && e.Problem == iam.NoProvider {
 		p.project.pools[p.id] = held.Pool
-		return upload.Reading{}, &upload.RefusedError{Err: err}
+		return upload.Held{}, &upload.RefusedError{Err: err}
 	}
 	if err != nil {
-		return upload.Reading{}, err
+		return upload.Held{}, err
 	}
 	var refused error
 	switch {
@@ -155,11 +155,11 @@ func (p *provider) Read(ctx context.Context) (upload.Reading, error) {
 	if held.JWKS == nil {
 		first := revive(p.id, p.to, held.Provider)
 		if first == nil {
-			return upload.Reading{}, errNoKeys
+			return upload.Held{}, errNoKeys
 		}
-		return upload.Reading{}, cli.WithHint(errNoKeys, "if that is as it should be, say so: %s; or, to give it a first upload: %s", p.declared(), first)
+		return upload.Held{}, cli.WithHint(errNoKeys, "if that is as it should be, say so: %s; or, to give it a first upload: %s", p.declared(), first)
 	}
-	return upload.Reading{JWKS: held.JWKS, Issuer: held.Provider.IssuerURL, Date: p.project.dates.now(), Refused: refused}, nil
+	return upload.Held{JWKS: held.JWKS, Issuer: held.Provider.IssuerURL, Date: p.project.dates.now(), Refused: refused}, nil
 }
 
 // declared returns the command by which the key set's policy says that Google fetches the keys, and has no copy of them.
@@ -173,7 +173,7 @@ func fetching(of keystore.Name, had keystore.Policy, provider string) cli.Comman
 		return party == "gcp" || kind == "gcp" && place == provider
 	})
 	want.RelyingParties, want.Reach = append(want.RelyingParties, "gcp"), ""
-	return copycmd.Setting(of, had, want)
+	return uploadcmd.Setting(of, had, want)
 }
 
 // dates is a transport that remembers what the clock of who answered said last, so that a wrong clock of this machine opens no gate.

@@ -32,7 +32,7 @@ func newShow(f *cli.Factory) *cobra.Command {
 		}
 		v := view.Of(s, time.Now())
 		var known bool
-		if v.Copies, known, err = observe.Copies(ctx, f, s); err != nil {
+		if v.Uploads, known, err = observe.UploadsOf(ctx, f, s); err != nil {
 			return err
 		}
 		if !known {

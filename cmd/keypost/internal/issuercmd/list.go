@@ -21,15 +21,15 @@ import (
 
 // listRow is one key set: as it is stored, and if a keypostd was asked, as it is served.
 type listRow struct {
-	Name       keystore.Name          `json:"name"`
-	Issuers    []string               `json:"issuers"`
-	Generation int64                  `json:"generation"` // stored
-	Keys       map[keystore.State]int `json:"keys,omitempty"`
-	Withdrawn  bool                   `json:"withdrawn,omitempty"`
-	Digest     string                 `json:"-"` // of the stored version, as issuer.Status has it
-	Problem    string                 `json:"problem,omitempty"`
-	Served     *issuer.Status         `json:"served,omitempty"`
-	Copies     []observation.Copy     `json:"copies,omitempty"` // that relying parties hold, where what was read back is known
+	Name       keystore.Name              `json:"name"`
+	Issuers    []string                   `json:"issuers"`
+	Generation int64                      `json:"generation"` // stored
+	Keys       map[keystore.State]int     `json:"keys,omitempty"`
+	Withdrawn  bool                       `json:"withdrawn,omitempty"`
+	Digest     string                     `json:"-"` // of the stored version, as issuer.Status has it
+	Problem    string                     `json:"problem,omitempty"`
+	Served     *issuer.Status             `json:"served,omitempty"`
+	Uploads    []observation.UploadStatus `json:"uploads,omitempty"` // that relying parties hold, where what was read back is known
 }
 
 func newList(f *cli.Factory) *cobra.Command {
@@ -62,7 +62,7 @@ func listRun(ctx context.Context, f *cli.Factory, admin string) error {
 		}
 		rows = merge(rows, report)
 	}
-	if err := addCopies(ctx, f, rows, c.Sets); err != nil {
+	if err := addUploads(ctx, f, rows, c.Sets); err != nil {
 		return err
 	}
 	slices.SortFunc(rows, func(a, b listRow) int { return strings.Compare(string(a.Name), string(b.Name)) })
@@ -91,13 +91,13 @@ func addRejected(rows []listRow, c catalog.Contents) {
 	}
 }
 
-// addCopies adds how the copies that relying parties hold compare with what is stored.
-func addCopies(ctx context.Context, f *cli.Factory, rows []listRow, sets []keystore.KeySet) error {
+// addUploads adds how the copies that relying parties hold compare with what is stored.
+func addUploads(ctx context.Context, f *cli.Factory, rows []listRow, sets []keystore.KeySet) error {
 	for _, s := range sets {
 		if s.Withdrawn() || len(s.Policy().Uploads()) == 0 {
 			continue
 		}
-		copies, known, err := observe.Copies(ctx, f, s)
+		uploads, known, err := observe.UploadsOf(ctx, f, s)
 		_, damaged := errors.AsType[*observation.DamagedError](err)
 		if err != nil && !damaged {
 			return err
@@ -108,13 +108,13 @@ func addCopies(ctx context.Context, f *cli.Factory, rows []listRow, sets []keyst
 		}
 		i := slices.IndexFunc(rows, func(r listRow) bool { return r.Name == s.Name() })
 		if damaged && rows[i].Problem == "" { // of this one alone
-			rows[i].Problem = fmt.Sprintf("what was read back of its copies cannot be read: %v", err)
+			rows[i].Problem = fmt.Sprintf("what was read back of its uploads cannot be read: %v", err)
 		}
 		if damaged {
 			continue
 		}
-		rows[i].Copies = copies
-		for _, c := range copies {
+		rows[i].Uploads = uploads
+		for _, c := range uploads {
 			if c.Broken && rows[i].Problem == "" {
 				rows[i].Problem = c.Problem()
 			}
@@ -167,7 +167,7 @@ func (r listRow) status() string {
 	case r.Withdrawn:
 		return "withdrawn"
 	}
-	for _, c := range r.Copies {
+	for _, c := range r.Uploads {
 		if problem := c.Problem(); problem != "" {
 			return "ok, but " + problem
 		}

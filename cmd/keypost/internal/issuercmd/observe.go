@@ -123,7 +123,7 @@ func observeError(incomplete, of int, unread []keystore.Name) error {
 
 func rowOf(r observe.Result) looked {
 	row := looked{
-		KeySet: r.Set.Name(), Issuer: r.Place.Issuer, Vantage: r.Place.Vantage, Complete: len(r.Missing()) == 0, Missing: r.Missing(),
+		KeySet: r.Set.Name(), Issuer: r.Subject.Issuer, Vantage: r.Subject.Vantage, Complete: len(r.Missing()) == 0, Missing: r.Missing(),
 		Addresses: append([]string{}, r.Look.Addresses...), Keys: []seenKey{}, Lifetimes: r.Look.Lifetimes, SharedCache: r.Look.SharedCache,
 	}
 	for _, k := range r.Set.Keys() {

@@ -30,7 +30,7 @@ func (o *revokeOptions) awaitGone(ctx context.Context, s keystore.KeySet, networ
 	}
 	uploads := len(s.Policy().Uploads()) > 0
 	if uploads && o.Observations == "" {
-		return cli.WithHint(errors.New("the key is revoked, and whether relying parties that hold a copy still have it is not known: nothing names the place where readings are recorded"),
+		return cli.WithHint(errors.New("the key is revoked, and whether relying parties that hold an upload still have it is not known: nothing names the place where readings are recorded"),
 			"run this again with --observations URL, the same as of: %s", cli.SyncCommands(s))
 	}
 	if uploads && len(s.Keys()) == 0 {
@@ -57,7 +57,7 @@ func (o *revokeOptions) awaitGone(ctx context.Context, s keystore.KeySet, networ
 		s, left = kept, append(left, undone...)
 		if len(left) == 0 {
 			if len(s.Policy().Uploads()) > 0 { // it may have changed meanwhile
-				o.Notice("each copy that the policy of %q names was read back without a key that is gone", s.Name())
+				o.Notice("each upload that the policy of %q names was read back without a key that is gone", s.Name())
 			}
 			if s.Policy().Reach != keystore.ReachCopies {
 				o.Notice("no address or origin of %q publishes a key that is gone; who has a copy of its own trusts it as printed above, or as keypost verify says", s.Name())
@@ -93,7 +93,7 @@ func (o *revokeOptions) uploaded(ctx context.Context, s keystore.KeySet) (left [
 	if err != nil {
 		return []string{err.Error()}
 	}
-	for _, c := range observation.Copies(s, records) {
+	for _, c := range observation.UploadsOf(s, records) {
 		gone := slices.ContainsFunc(c.Extra, func(k observation.Key) bool {
 			return slices.ContainsFunc(s.Gone(), func(g keystore.Gone) bool {
 				f, known := g.Material()
@@ -102,10 +102,10 @@ func (o *revokeOptions) uploaded(ctx context.Context, s keystore.KeySet) (left [
 		})
 		why := ""
 		switch name := text.OneLine(c.Upload, 300); {
-		case gone, c.State == observation.CopyBehind: // one whose keys nobody can read lacks them all
+		case gone, c.State == observation.UploadBehind: // one whose keys nobody can read lacks them all
 			why = c.Problem()
 		case c.ReadAt.Before(lastGone(s)):
-			why = fmt.Sprintf("the copy %s was not read back since the key was revoked", name)
+			why = fmt.Sprintf("the upload %s was not read back since the key was revoked", name)
 		default:
 			continue
 		}

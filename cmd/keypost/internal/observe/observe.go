@@ -90,11 +90,11 @@ func (fl *Flags) Open(ctx context.Context, f *cli.Factory) (Observer, error) {
 
 // Result is what came of looking at one issuer URL.
 type Result struct {
-	Set    keystore.KeySet
-	Place  observation.Place
-	Look   observation.Look
-	Record observation.Record // with the look; empty with Err
-	Err    error              // the look was not made, or not recorded
+	Set     keystore.KeySet
+	Subject observation.Subject
+	Look    observation.Look
+	Record  observation.Record // with the look; empty with Err
+	Err     error              // the look was not made, or not recorded
 
 	UnknownCA bool // some certificate was of a CA that is not the system's, and no other CA was given
 }
@@ -122,7 +122,7 @@ func (o Observer) All(ctx context.Context, sets ...keystore.KeySet) []Result {
 	var targets []verify.Target
 	for _, s := range sets {
 		for _, t := range Targets(s) {
-			all = append(all, Result{Set: s, Place: observation.Place{Issuer: t.URL.String(), Vantage: o.vantage}})
+			all = append(all, Result{Set: s, Subject: observation.Subject{Issuer: t.URL.String(), Vantage: o.vantage}})
 			targets = append(targets, t)
 		}
 	}
@@ -154,7 +154,7 @@ func (o Observer) All(ctx context.Context, sets ...keystore.KeySet) []Result {
 
 func (o Observer) look(ctx context.Context, r *Result, t verify.Target) {
 	if r.Look, r.Err = o.network.Observe(ctx, t); r.Err == nil {
-		r.Record, r.Err = o.Records.Add(ctx, r.Set.Name(), r.Place, r.Look)
+		r.Record, r.Err = o.Records.Add(ctx, r.Set.Name(), r.Subject, r.Look)
 	}
 }
 
@@ -171,7 +171,7 @@ func (r Result) Missing() []string {
 
 // Counting looks at s if its policy counts what is seen from here, and prints what keeps a look from being complete.
 func (o Observer) Counting(ctx context.Context, f *cli.Factory, s keystore.KeySet) error {
-	if !slices.ContainsFunc(observation.Required(s), func(p observation.Place) bool { return p.Vantage == o.vantage }) {
+	if !slices.ContainsFunc(observation.Required(s), func(p observation.Subject) bool { return p.Vantage == o.vantage }) {
 		f.Notice("the policy counts other vantages than this one; they have to observe: %s", cli.ObserveCommand(s))
 		return nil
 	}
@@ -180,7 +180,7 @@ func (o Observer) Counting(ctx context.Context, f *cli.Factory, s keystore.KeySe
 			return context.Cause(ctx)
 		}
 		for _, why := range r.Missing() {
-			f.Notice("the look at %s is not complete: %s", r.Place, why)
+			f.Notice("the look at %s is not complete: %s", r.Subject, why)
 		}
 		if r.UnknownCA {
 			f.Notice("hint: if that certificate is of your own CA, no look counts without it: %s", WithCA(f))
@@ -248,9 +248,9 @@ func Uploads(ctx context.Context, f *cli.Factory, s keystore.KeySet) (keystore.U
 	return observation.Uploads(records), err
 }
 
-// Copies returns how the uploads that the policy of s names compare with it. known is false where it names some and no place for
+// UploadsOf returns how the uploads that the policy of s names compare with it. known is false where it names some and no place for
 // observations is given.
-func Copies(ctx context.Context, f *cli.Factory, s keystore.KeySet) (all []observation.Copy, known bool, err error) {
+func UploadsOf(ctx context.Context, f *cli.Factory, s keystore.KeySet) (all []observation.UploadStatus, known bool, err error) {
 	if len(s.Policy().Uploads()) == 0 {
 		return nil, true, nil
 	}
@@ -258,5 +258,5 @@ func Copies(ctx context.Context, f *cli.Factory, s keystore.KeySet) (all []obser
 		return nil, false, nil
 	}
 	records, err := Records(ctx, f, s)
-	return observation.Copies(s, records), true, err
+	return observation.UploadsOf(s, records), true, err
 }

@@ -52,7 +52,7 @@ func TestASlowOriginDelaysNoRecord(t *testing.T) {
 	done := make(chan []Result, 1)
 	go func() { done <- o.All(ctx, slow, fast) }()
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		if _, err := o.Records.Load(t.Context(), "fast", observation.Place{Issuer: "https://fast.example.com"}); err == nil {
+		if _, err := o.Records.Load(t.Context(), "fast", observation.Subject{Issuer: "https://fast.example.com"}); err == nil {
 			break
 		} else if !errors.Is(err, keystore.ErrNotFound) || time.Now().After(deadline) {
 			t.Fatal(err)

@@ -23,16 +23,16 @@ func NewCmdRotate(f *cli.Factory) *cobra.Command {
 
 // state is a rotation as scripts read it.
 type state struct {
-	KeySet   keystore.Name      `json:"keySet"`
-	Rotation *keystore.Rotation `json:"rotation"` // null when none is under way
-	Back     bool               `json:"rolledBack,omitempty"`
-	Took     []rotation.Taken   `json:"took,omitempty"`
-	Waiting  string             `json:"waiting,omitempty"` // why the next step cannot be taken yet
-	Gate     keystore.Gate      `json:"gate,omitempty"`
-	ByHand   string             `json:"byHand,omitempty"` // what a person has to do at the cluster
-	Error    string             `json:"error,omitempty"`  // why no more was done; what was took stays
-	Plan     []entry            `json:"timetable,omitempty"`
-	Copies   []observation.Copy `json:"copies,omitempty"` // that relying parties hold, where what was read back is known
+	KeySet   keystore.Name              `json:"keySet"`
+	Rotation *keystore.Rotation         `json:"rotation"` // null when none is under way
+	Back     bool                       `json:"rolledBack,omitempty"`
+	Took     []rotation.Taken           `json:"took,omitempty"`
+	Waiting  string                     `json:"waiting,omitempty"` // why the next step cannot be taken yet
+	Gate     keystore.Gate              `json:"gate,omitempty"`
+	ByHand   string                     `json:"byHand,omitempty"` // what a person has to do at the cluster
+	Error    string                     `json:"error,omitempty"`  // why no more was done; what was took stays
+	Plan     []entry                    `json:"timetable,omitempty"`
+	Uploads  []observation.UploadStatus `json:"uploads,omitempty"` // that relying parties hold, where what was read back is known
 }
 
 // entry is a line of a timetable.
@@ -63,7 +63,7 @@ func stateOf(ctx context.Context, f *cli.Factory, s keystore.KeySet) (state, err
 			return st, err
 		}
 	}
-	if st.Copies, _, err = observe.Copies(ctx, f, s); err != nil {
+	if st.Uploads, _, err = observe.UploadsOf(ctx, f, s); err != nil {
 		return st, err
 	}
 	for _, e := range rotation.Timetable(f.Change("", false), s, seen) {
@@ -106,13 +106,9 @@ func table(w *tabwriter.Writer, states []state) {
 			}
 			cli.Row(w, "  "+string(e.Step), when, what(e.Step))
 		}
-		for _, c := range s.Copies {
+		for _, c := range s.Uploads {
 			if problem := c.Problem(); problem != "" {
-				ready := "not ready"
-				if problem == c.Intrusion() { // it has what it is to have again
-					ready = "was not alone"
-				}
-				cli.Row(w, "  copy", ready, problem)
+				cli.Row(w, "  upload", "not ready", problem)
 			}
 		}
 	}

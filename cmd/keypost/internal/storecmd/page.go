@@ -226,7 +226,7 @@ func looksOf(s keystore.KeySet, records []observation.Record) ([]page.Look, func
 			all = append(all, page.Look{Issuer: r.Issuer, Vantage: r.Vantage, At: r.Latest.End, Complete: r.Complete, Gaps: r.Latest.Gaps})
 		}
 	}
-	for _, c := range observation.Copies(s, records) {
+	for _, c := range observation.UploadsOf(s, records) {
 		look := page.Look{Issuer: c.Upload, At: c.ReadAt, Complete: c.ReadAt}
 		if problem := c.Problem(); problem != "" {
 			look.Gaps = []string{problem}

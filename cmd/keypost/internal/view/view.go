@@ -24,7 +24,7 @@ type KeySet struct {
 	WithdrawnAt time.Time        `json:"withdrawnAt,omitzero"`
 	Dev         bool             `json:"dev,omitempty"`
 
-	Copies []observation.Copy `json:"copies,omitempty"` // that the policy names, where what was read back is known
+	Uploads []observation.UploadStatus `json:"uploads,omitempty"` // that the policy names, where what was read back is known
 }
 
 // Key is a published key as it is printed.
@@ -109,7 +109,7 @@ func (v KeySet) Table(w *tabwriter.Writer) {
 	for _, h := range v.Policy.HeldUntil {
 		cli.Row(w, "held:", HeldLine(h))
 	}
-	CopyRows(w, v.Copies)
+	UploadRows(w, v.Uploads)
 	cli.Row(w)
 	KeyRows(w, v.Keys)
 	if len(v.Gone) > 0 {
@@ -139,13 +139,13 @@ func HistoryRows(w *tabwriter.Writer, changes []keystore.Event) {
 	}
 }
 
-// CopyRows prints the copies that relying parties hold, a row each.
-func CopyRows(w *tabwriter.Writer, copies []observation.Copy) {
-	for _, c := range copies {
+// UploadRows prints the uploads that relying parties hold, a row each.
+func UploadRows(w *tabwriter.Writer, uploads []observation.UploadStatus) {
+	for _, c := range uploads {
 		line := c.Problem()
 		if line == "" {
 			line = fmt.Sprintf("%s has the published keys (read back at %s by %s)", c.Upload, cli.Stamp(c.ReadAt), cmp.Or(c.By, "somebody unnamed"))
 		}
-		cli.Row(w, "copy:", line)
+		cli.Row(w, "upload:", line)
 	}
 }

@@ -36,8 +36,8 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	for _, s := range issuers {
 		d.collect(ch, s)
 	}
-	for _, c := range c.w.Copies() {
-		d.collectCopy(ch, c)
+	for _, u := range c.w.Uploads() {
+		d.collectUpload(ch, u)
 	}
 	for _, b := range c.w.WentBack() {
 		ch <- prometheus.MustNewConstMetric(d.wentBack, prometheus.GaugeValue, 1, string(b.KeySet), strconv.FormatBool(len(b.Revived) > 0))
@@ -58,12 +58,12 @@ func truth(b bool) float64 {
 	return 0
 }
 
-// descs are the metrics of each issuer, and of each copy.
+// descs are the metrics of each issuer, and of each upload.
 type descs struct {
 	conditions                         map[watch.Condition]*prometheus.Desc
 	failing                            *prometheus.Desc
 	looked, complete, slowest, expires *prometheus.Desc
-	copyFailing, copyRead              *prometheus.Desc
+	uploadFailing, uploadRead          *prometheus.Desc
 	wentBack                           *prometheus.Desc
 }
 
@@ -71,14 +71,13 @@ func describe() descs {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc(name, help, append([]string{"key_set", "issuer"}, labels...), nil)
 	}
-	ofCopy := func(name, help string, labels ...string) *prometheus.Desc {
-		return prometheus.NewDesc(name, help, append([]string{"key_set", "copy"}, labels...), nil)
+	ofUpload := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc(name, help, append([]string{"key_set", "upload"}, labels...), nil)
 	}
 	return descs{
 		conditions: map[watch.Condition]*prometheus.Desc{
 			watch.RogueKey:        desc("keypost_watch_rogue_key", "1 while a key is published that the store does not know. The log names it."),
 			watch.ServedNotStored: desc("keypost_watch_served_not_stored", "1 while keys are published otherwise than they are stored, longer than caches explain."),
-			watch.UnexpectedCA:    desc("keypost_watch_unexpected_ca", "1 while a certificate is of a CA that was not expected; without --expect-ca, of another one than at first."),
 		},
 		failing: desc("keypost_watch_look_failing", "1 while looks fail: nothing answers, some answers are missing, the store has nothing to compare with, "+
 			"or the look cannot be recorded.", "reason"),
@@ -86,23 +85,23 @@ func describe() descs {
 		complete: desc("keypost_watch_last_complete_look_timestamp_seconds", "When the latest complete look ended, one that was recorded if looks are; 0 for never."),
 		slowest:  desc("keypost_watch_slowest_answer_seconds", "How long the slowest whole answer took, over a new connection, in the latest look with one; left out before the first."),
 		expires:  desc("keypost_watch_certificate_not_after_timestamp_seconds", "When the first certificate expires of the verified chains without their roots, in the latest look with one; left out before the first."),
-		copyFailing: ofCopy("keypost_watch_copy_failing", "1 while a copy that a relying party holds is not known to have the published keys and no other: as it was read back last it "+
-			"lacks one (behind) or has another (ahead), it was never read back (unread), or not for a day or not the last time, or who holds it takes no token at all (stale), it had in the last 31 days a key that the store never had (intruded), or what was read back cannot be read by the watch (not_compared).", "reason"),
+		uploadFailing: ofUpload("keypost_watch_upload_failing", "1 while an upload that a relying party holds is not known to have the published keys and no other: as it was read back last it "+
+			"lacks one or has another (behind), it was never read back (unread), or not for a day or not the last time (stale), or what was read back cannot be read by the watch (not_compared).", "reason"),
 		wentBack: prometheus.NewDesc("keypost_watch_store_went_back", "1 while the store holds an older version of a key set than the watch has read before; "+
 			"gone_key_published says whether that publishes a key which was revoked or removed. Left out for every other key set.", []string{"key_set", "gone_key_published"}, nil),
-		copyRead: ofCopy("keypost_watch_copy_last_read_timestamp_seconds", "When a copy that a relying party holds was read back last, by whoever uploads to it; 0 for never."),
+		uploadRead: ofUpload("keypost_watch_upload_last_read_timestamp_seconds", "When an upload that a relying party holds was read back last, by whoever uploads it; 0 for never."),
 	}
 }
 
-func (d descs) collectCopy(ch chan<- prometheus.Metric, c watch.Copy) {
+func (d descs) collectUpload(ch chan<- prometheus.Metric, u watch.Upload) {
 	send := func(desc *prometheus.Desc, value float64, more ...string) {
-		ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, append([]string{string(c.KeySet), c.Upload}, more...)...)
+		ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, append([]string{string(u.KeySet), u.Upload}, more...)...)
 	}
-	troubles := c.Troubles()
-	for _, t := range watch.CopyTroubles() {
-		send(d.copyFailing, truth(troubles[t] != ""), string(t))
+	is, _ := u.Trouble()
+	for _, t := range watch.UploadTroubles() {
+		send(d.uploadFailing, truth(t == is), string(t))
 	}
-	send(d.copyRead, stamp(c.ReadAt))
+	send(d.uploadRead, stamp(u.ReadAt))
 }
 
 func (d descs) collect(ch chan<- prometheus.Metric, s watch.Status) {

@@ -125,7 +125,7 @@ func statusOf(s watch.Seen) kubestore.Status {
 	const more = "; keypost verify %s, and the log of keypost watch, say where"
 	switch s.Verdict {
 	case watch.Everywhere:
-		published.Status, published.Reason, published.Message = "True", "SeenEverywhere", "the stored keys, and no other, were seen wherever relying parties find them: at every address, and in every copy that the policy names"
+		published.Status, published.Reason, published.Message = "True", "SeenEverywhere", "the stored keys, and no other, were seen wherever relying parties find them: at every address, and in every upload that the policy names"
 	case watch.Ended:
 		published.Reason, published.Message = "Withdrawn", "the issuer was withdrawn: its documents are served no more"
 	case watch.Rogue:
@@ -133,9 +133,9 @@ func statusOf(s watch.Seen) kubestore.Status {
 	case watch.Different:
 		published.Reason, published.Message = "ServedNotStored", fmt.Sprintf("keys are published otherwise than they are stored, longer than caches explain"+more, s.KeySet)
 	case watch.NotYet:
-		published.Reason, published.Message = "OlderCopies", "some answer or copy is an older one, as a cache may give it for a while"
+		published.Reason, published.Message = "OlderCopies", "some answer or upload is an older one, as a cache may give it for a while"
 	default:
-		published.Status, published.Reason, published.Message = "Unknown", "NotSeenWhole", fmt.Sprintf("some address did not answer, is not public, or could not be compared with the store, or a copy was not read back"+more, s.KeySet)
+		published.Status, published.Reason, published.Message = "Unknown", "NotSeenWhole", fmt.Sprintf("some address did not answer, is not public, or could not be compared with the store, or an upload was not read back"+more, s.KeySet)
 	}
 	ready := published
 	ready.Type = "Ready"

@@ -28,7 +28,6 @@ type options struct {
 	every      time.Duration
 	listen     string
 	issuerURLs []string
-	expectCAs  []string
 	status     bool
 }
 
@@ -42,9 +41,9 @@ func NewCmdWatch(f *cli.Factory) *cobra.Command {
 		"is published that the store does not know: page somebody. A key that was removed or revoked and is still in a cache is\n" +
 		"not one. The log has a line for each change, with the keys. With --observations each look is recorded as well, as\n" +
 		"evidence for key promote. It never writes key sets: give it rights to read them and no more.\n\n" +
-		"Of a copy that a relying party holds (issuer set --relying-party gcp-upload:PROVIDER) it knows what was read back of it\n" +
-		"last, in --observations: keypost_watch_copy_failing is 1 for one that is not known to have the published keys, as it is\n" +
-		"after each change of the keys until keypost gcp sync-keys has run.\n\n" +
+		"Of an upload that a relying party holds (issuer set --relying-party gcp-upload:PROVIDER) it knows what was read back\n" +
+		"last, in --observations: keypost_watch_upload_failing is 1 for one that is not known to have the published keys, as it\n" +
+		"is after each change of the keys until keypost gcp sync-keys has run.\n\n" +
 		"With --status, in a Kubernetes store, the status of each KeySet object says whether that version was seen everywhere:\n" +
 		"the conditions Published and Ready, for kubectl wait, Argo CD and Flux. A changed key set is looked at within a minute.\n" +
 		"That needs the right to patch keysets/status, which changes no key set; one watch of a store does it.\n\n" +
@@ -52,7 +51,7 @@ func NewCmdWatch(f *cli.Factory) *cobra.Command {
 		"complete, unless the key set is --private. --store has to be the store that is published, and not a copy that may be\n" +
 		"older: a key that the copy lacks would be rogue. It dials whatever hosts a store's writers put into issuer URLs and origins:\n" +
 		"bind the URLs by --issuer-url, and origins by a network policy. Runs in the foreground until SIGTERM."
-	cmd.Example = "  keypost watch --store file:///srv/keysets --observations file:///srv/observations --expect-ca \"Let's Encrypt\""
+	cmd.Example = "  keypost watch --store file:///srv/keysets --observations file:///srv/observations"
 	fs := cmd.Flags()
 	o.flags.Register(f, fs)
 	o.flags.RegisterConnect(fs)
@@ -60,8 +59,6 @@ func NewCmdWatch(f *cli.Factory) *cobra.Command {
 	fs.StringVar(&o.listen, "listen", "127.0.0.1:9094", "serve /metrics, /livez and /readyz there")
 	fs.StringArrayVar(&o.issuerURLs, "issuer-url", nil,
 		"pattern as in keypostd's issuerURLs (repeatable): look at no key set with another issuer URL (default: at every one)")
-	fs.StringArrayVar(&o.expectCAs, "expect-ca", nil, "a `CA` that certificates may be of (repeatable): the organisation of the issuer of the server's certificate, or "+
-		"sha256: and the hash of a CA's public key in hex (default: the one that an issuer's first look shows; a restart forgets it)")
 	fs.BoolVar(&o.status, "status", false, "write into the status of KeySet objects whether they are published (stores kubernetes://NAMESPACE)")
 	return cmd
 }
@@ -110,11 +107,6 @@ func (o *options) watcher(ctx context.Context) (*watch.Watcher, error) {
 	if err := cli.CheckListen("--listen", o.listen); err != nil {
 		return nil, err
 	}
-	for _, ca := range o.expectCAs {
-		if err := watch.CheckCA(ca); err != nil {
-			return nil, cli.Usagef("--expect-ca: %v", err)
-		}
-	}
 	admission, err := cli.Admission(o.issuerURLs, true) // a development key set is looked at as well
 	if err != nil {
 		return nil, err
@@ -133,7 +125,7 @@ func (o *options) watcher(ctx context.Context) (*watch.Watcher, error) {
 	}
 	admits := func(s keystore.KeySet) bool { r := admission.Admit(s); return r == nil || r.Expected() }
 	c := watch.Config{
-		Store: keystore.NewStore(from), Admits: admits, Every: o.every, Network: network, Vantage: o.flags.Vantage, ExpectCAs: o.expectCAs, Log: cli.NewLogger(o.Err),
+		Store: keystore.NewStore(from), Admits: admits, Every: o.every, Network: network, Vantage: o.flags.Vantage, Log: cli.NewLogger(o.Err),
 	}
 	if o.Observations != "" {
 		records := o.CreateObservations

@@ -66,24 +66,24 @@ func unreadAgain(w *world) {
 	}
 }
 
-// copySetups are about what a relying party holds that fetches nothing.
-func copySetups() []setup {
+// uploadSetups are about what a relying party holds that fetches nothing.
+func uploadSetups() []setup {
 	return []setup{
-		{"an upload that lacks the key that signs", "copy-behind", "", func(t *testing.T, w *world) { w.holds(t, public(t, newECKey(t))) }, synced},
-		{"an upload that lacks the next key", "copy-behind", finding.Warn, func(t *testing.T, w *world) {
+		{"an upload that lacks the key that signs", "upload-behind", "", func(t *testing.T, w *world) { w.holds(t, public(t, newECKey(t))) }, synced},
+		{"an upload that lacks the next key", "upload-behind", finding.Warn, func(t *testing.T, w *world) {
 			w.storeKey(t, stale, newECKey(t))
 			w.heal(t)
 			w.holds(t, public(t, w.signer))
 		}, synced},
-		{"an upload with a key of somebody else", "copy-ahead", "", func(t *testing.T, w *world) { w.holds(t, public(t, w.signer), public(t, newECKey(t))) }, synced},
-		{"an upload with a key that was revoked", "copy-ahead", "", func(t *testing.T, w *world) {
+		{"an upload with a key of somebody else", "upload-behind", "", func(t *testing.T, w *world) { w.holds(t, public(t, w.signer), public(t, newECKey(t))) }, synced},
+		{"an upload with a key that was revoked", "upload-behind", "", func(t *testing.T, w *world) {
 			k := newECKey(t)
 			w.storeKey(t, time.Hour, k)
 			w.revoke(t, fresh, public(t, k).ID())
 			w.heal(t)
 			w.holds(t, public(t, w.signer), public(t, k))
 		}, synced},
-		{"an upload with a key that was removed", "copy-ahead", finding.Warn, func(t *testing.T, w *world) {
+		{"an upload with a key that was removed", "upload-behind", finding.Warn, func(t *testing.T, w *world) {
 			k := newECKey(t)
 			w.storeKey(t, time.Hour, k)
 			w.store(t, func(s keystore.KeySet) (keystore.KeySet, error) {
@@ -92,38 +92,25 @@ func copySetups() []setup {
 			w.heal(t)
 			w.holds(t, public(t, w.signer), public(t, k))
 		}, synced},
-		{"an upload that was compared with a later version of the key set", "copy-newer", "", func(t *testing.T, w *world) {
+		{"an upload that was of a later version of the key set", "upload-behind", "", func(t *testing.T, w *world) {
 			w.holds(t, public(t, newECKey(t)))
 			w.recorded(t, func(r *observation.Record) {
 				k := public(t, w.signer)
-				r.Newest = &observation.Compared{Generation: 1 << 40, Gone: []observation.Key{{ID: k.ID(), Fingerprint: k.Fingerprint()}}}
+				r.Newest = &observation.Version{Generation: 1 << 40, Gone: []observation.Key{{ID: k.ID(), Fingerprint: k.Fingerprint()}}}
 			})
 		}, synced},
-		{"an upload that had a key of somebody else until it was put right", "copy-intruded", finding.Warn, func(t *testing.T, w *world) {
-			synced(t, w)
-			w.recorded(t, func(r *observation.Record) {
-				k := public(t, newECKey(t))
-				r.Strangers = []observation.Stranger{{Key: observation.Key{ID: k.ID(), Fingerprint: k.Fingerprint()}, At: time.Now().Add(-time.Hour)}}
-			})
-		}, synced},
-		{"an upload that nobody has read back", "copy-unread", "", func(t *testing.T, w *world) { w.holds(t) }, synced},
-		{"an upload that could not be read back the last time", "copy-unread", finding.Warn, func(t *testing.T, w *world) {
+		{"an upload that nobody has read back", "upload-unread", "", func(t *testing.T, w *world) { w.holds(t) }, synced},
+		{"an upload that could not be read back the last time", "upload-unread", finding.Warn, func(t *testing.T, w *world) {
 			synced(t, w)
 			w.recorded(t, func(r *observation.Record) {
 				r.Failed = &observation.Failed{At: time.Now(), Why: "there is no such provider"}
 			})
 		}, synced},
-		{"an upload at a provider that is disabled", "copy-refused", "", func(t *testing.T, w *world) {
-			synced(t, w)
-			w.recorded(t, func(r *observation.Record) {
-				r.Failed = &observation.Failed{At: time.Now(), Why: "the provider is disabled", Refused: true}
-			})
-		}, synced},
-		{"nobody says where readings are recorded", "copies-unknown", finding.Warn, func(t *testing.T, w *world) {
+		{"nobody says where readings are recorded", "uploads-unknown", finding.Warn, func(t *testing.T, w *world) {
 			w.holds(t, public(t, w.signer))
 			w.options.Uploads = nil
 		}, synced},
-		{"readings that cannot be read", "copies-unknown", finding.Warn, func(t *testing.T, w *world) {
+		{"readings that cannot be read", "uploads-unknown", finding.Warn, func(t *testing.T, w *world) {
 			w.holds(t)
 			w.options.Uploads = func(context.Context, keystore.KeySet) ([]observation.Record, error) {
 				return nil, errors.New("access denied")

@@ -1,7 +1,7 @@
 package observation
 
 import (
-	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -38,9 +38,9 @@ func holding(t *testing.T, reach keystore.Reach) (keystore.KeySet, []keystore.Ve
 func TestReadingsAreRecorded(t *testing.T) {
 	st, dir := open(t)
 	s, keys := holding(t, keystore.ReachCopies)
-	place := Place{Issuer: anUpload}
+	place := Subject{Issuer: anUpload}
 	for n, read := range [][]keystore.VerificationKey{keys[:1], keys, keys, keys[:1], keys} {
-		l := ReadBack(minute(n), Upload{By: "cron", Digest: "00", Generation: 2}, read)
+		l := ReadBack(minute(n), Upload{By: "cron"}, read)
 		if n == 1 {
 			l.Upload.Uploaded = minute(1)
 		}
@@ -68,7 +68,7 @@ func TestReadingsAreRecorded(t *testing.T) {
 	}
 	public, _ := holding(t, "")
 	if len(Required(public)) != 1 {
-		t.Error("what an issuer's public URLs publish is required beside copies")
+		t.Error("what an issuer's public URLs publish is required beside uploads")
 	}
 	files, err := filepath.Glob(filepath.Join(dir, "prod-a-*.yaml"))
 	if err != nil || len(files) != 1 {
@@ -83,7 +83,7 @@ func TestReadingsAreRecorded(t *testing.T) {
 // A look at an issuer URL is never evidence of an upload, nor one from a vantage.
 func TestOnlyReadingsCountForUploads(t *testing.T) {
 	l := lookAt(1, []Key{a})
-	for _, place := range []Place{{Issuer: issuer}, {anUpload, "eu"}} {
+	for _, place := range []Subject{{Issuer: issuer}, {anUpload, "eu"}} {
 		r := Record{KeySet: "prod-a", Issuer: place.Issuer, Vantage: place.Vantage}.With(l)
 		if got := Uploads([]Record{r}); len(got) != 0 {
 			t.Errorf("%v: %+v", place, got)
@@ -103,7 +103,7 @@ func TestAReadingWhoseClockIsOff(t *testing.T) {
 	}
 }
 
-func TestCopies(t *testing.T) {
+func TestUploadsOf(t *testing.T) {
 	s, keys := holding(t, keystore.ReachCopies)
 	stranger := storetest.Key(t)
 	third := storetest.Key(t)
@@ -117,41 +117,64 @@ func TestCopies(t *testing.T) {
 		name   string
 		s      keystore.KeySet
 		held   []keystore.VerificationKey // nil: never read
-		state  CopyState
+		state  UploadState
 		broken bool
 		says   string
 	}{
-		{"never read", s, nil, CopyUnread, true, "nothing was read back yet"},
-		{"the published keys", s, keys, CopyCurrent, false, ""},
-		{"without the next key", s, keys[:1], CopyBehind, false, "it lacked " + string(keys[1].ID())},
-		{"without the key that signs", s, keys[1:], CopyBehind, true, "it lacked " + string(keys[0].ID())},
-		{"the key that signs under another kid", s, []keystore.VerificationKey{alias, keys[1]}, CopyBehind, true, "another-kid, not published"},
-		{"a key of somebody else", s, append(slices.Clone(keys), stranger), CopyAhead, true, "it had " + string(stranger.ID())},
-		{"a key that was removed", after, append(slices.Clone(keys), third), CopyAhead, false, "it had " + string(third.ID())},
-		{"a key that was revoked", revoked, append(slices.Clone(keys), third), CopyAhead, true, "it had " + string(third.ID())},
+		{"never read", s, nil, UploadUnread, true, "was never read back"},
+		{"the published keys", s, keys, UploadCurrent, false, ""},
+		{"without the next key", s, keys[:1], UploadBehind, false, "it lacked " + string(keys[1].ID())},
+		{"without the key that signs", s, keys[1:], UploadBehind, true, "it lacked " + string(keys[0].ID())},
+		{"the key that signs under another kid", s, []keystore.VerificationKey{alias, keys[1]}, UploadBehind, true, "another-kid, not published"},
+		{"a key of somebody else", s, append(slices.Clone(keys), stranger), UploadBehind, true, "it had " + string(stranger.ID())},
+		{"a key that was removed", after, append(slices.Clone(keys), third), UploadBehind, false, "it had " + string(third.ID())},
+		{"a key that was revoked", revoked, append(slices.Clone(keys), third), UploadBehind, true, "it had " + string(third.ID())},
 	} {
 		var records []Record
 		if tt.held != nil {
 			records = append(records, Record{KeySet: "prod-a", Issuer: anUpload}.With(ReadBack(minute(1), Upload{By: "cron"}, tt.held)))
 		}
-		got := Copies(tt.s, append(records, Record{KeySet: "prod-a", Issuer: issuer}.With(lookAt(1, []Key{a}))))
+		got := UploadsOf(tt.s, append(records, Record{KeySet: "prod-a", Issuer: issuer}.With(lookAt(1, []Key{a}))))
 		if len(got) != 1 || got[0].State != tt.state || got[0].Broken != tt.broken || (got[0].Problem() == "") != (tt.says == "") || !strings.Contains(got[0].Problem(), tt.says) {
 			t.Errorf("%s: %+v: %q", tt.name, got, got[0].Problem())
 		}
 	}
 }
 
-// A version that knows no uploads takes the record for one of an issuer URL that nobody requires.
-func TestARecordOfAnUploadIsReadByVersionsBefore(t *testing.T) {
+// The newest version never goes back unless that is forced, and one with a key that is gone from it does not become the newest,
+// whatever its generation.
+func TestTheNewestVersion(t *testing.T) {
+	k := storetest.Key(t)
+	restored := storetest.KeySet(t, "prod-a", storetest.Key(t), k)
+	revoked := must(t)(restored.Revoke(storetest.Change(time.Hour), k.ID(), keystore.RevokeOptions{}))
+	at := func(s keystore.KeySet, generation int64) keystore.KeySet {
+		t.Helper()
+		return must(t)(keystore.Parse("prod-a", []byte(strings.Replace(storetest.Text(t, s), "  generation: 1\n", fmt.Sprintf("  generation: %d\n", generation), 1))))
+	}
 	st, _ := open(t)
-	if _, err := st.Add(t.Context(), "prod-a", Place{Issuer: anUpload}, ReadBack(minute(1), Upload{By: "cron"}, nil)); err != nil {
-		t.Fatal(err)
+	about := Subject{Issuer: anUpload}
+	for i, tt := range []struct {
+		set    keystore.KeySet
+		forced bool
+		newest int64
+		older  bool
+	}{
+		{at(revoked, 4), false, 4, false},
+		{at(revoked, 3), false, 4, true},
+		{at(restored, 6), false, 4, true},
+		{at(revoked, 5), false, 5, false},
+		{at(revoked, 5+keystore.MaxGenerationJump), false, 5, false},
+		{at(restored, 6), true, 6, false},
+	} {
+		r, err := st.Mark(t.Context(), about, tt.set, tt.forced)
+		if older := r.Older(tt.set); err != nil || r.Newest.Generation != tt.newest || (older != nil) != tt.older {
+			t.Errorf("step %d: %+v, older %v, %v", i, r.Newest, older, err)
+		}
 	}
-	r, err := st.Load(t.Context(), "prod-a", Place{Issuer: anUpload})
-	if err != nil || r.KeySet != "prod-a" || len(r.Seen) != 0 || !r.Complete.Equal(minute(1)) {
-		t.Errorf("%+v, %v", r, err)
-	}
-	if _, err := st.Load(t.Context(), "prod-a", Place{Issuer: issuer}); !errors.Is(err, keystore.ErrNotFound) {
-		t.Error(err)
+	first := restored.Keys()[0]
+	for name, g := range map[string]Key{"by its ID": {ID: first.ID()}, "by its material": {ID: "another", Fingerprint: first.Fingerprint()}} {
+		if older := (Record{Newest: &Version{Gone: []Key{g}}}).Older(restored); older == nil || !slices.Equal(older.Revived, []keystore.KeyID{first.ID()}) {
+			t.Errorf("%s: %v", name, older)
+		}
 	}
 }

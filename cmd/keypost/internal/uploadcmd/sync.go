@@ -1,0 +1,237 @@
+// Package uploadcmd has the command that uploads published keys to relying parties that hold an upload of them, whatever the cloud.
+package uploadcmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/keypost/keypost/cmd/keypost/internal/cli"
+	"github.com/keypost/keypost/cmd/keypost/internal/observe"
+	"github.com/keypost/keypost/internal/text"
+	"github.com/keypost/keypost/issuer/upload"
+	"github.com/keypost/keypost/keystore"
+)
+
+// Cloud is a cloud with uploads of one kind.
+type Cloud struct {
+	Kind string // as in KIND-upload:PLACE; the commands are those of [cli.SyncCommandOf]
+	Name string // for people
+	Form string // of a place, for people
+	// Open returns who holds an upload. It calls nobody that a mistyped place would call.
+	Open func(ctx context.Context, to Target) (upload.Holder, error)
+	// Revive returns the commands, one after another, after which a relying party that takes no token of the key set takes them; none if
+	// there are none.
+	Revive func(to Target) cli.Commands
+}
+
+// Target is an upload that a key set's policy names.
+type Target struct {
+	Place   string
+	KeySet  keystore.Name
+	Issuers []keystore.IssuerURL // the key set's; without them no command is printed
+	Policy  keystore.Policy      // the key set's
+	Adopt   bool                 // it is to hold the keys also where it is marked as another's, or as nobody's
+}
+
+type syncOptions struct {
+	*cli.Factory
+	cloud Cloud
+	all   bool
+	adopt bool
+	force bool
+}
+
+// NewCmdSync returns the command sync-keys of a cloud.
+func NewCmdSync(f *cli.Factory, cloud Cloud) *cobra.Command {
+	o := &syncOptions{Factory: f, cloud: cloud}
+	cmd := f.Command("sync-keys ISSUER…|--all", "Upload the published keys to whom the policy names, and read them back", cobra.ArbitraryArgs, o.run)
+	cmd.Long = "A relying party that holds an upload of the keys goes by that, and fetches nothing. For each that the policy names\n" +
+		"(issuer set --relying-party " + cloud.Kind + "-upload:PLACE), read what it holds, upload exactly the published keys unless it has them, read\n" +
+		"them back, and record that as an observation: gates wait for it. Run it after each change of the keys, or by a timer every\n" +
+		fmt.Sprintf("few minutes, since a gate asks for a reading of the last %.0f. A store with an older key set than the one that was uploaded\n"+
+			"last is refused: a revoked key does not come back. The exit code is 1 also after the upload, if the relying party takes no\n"+
+			"token at all, since it is disabled.", keystore.ObservationFresh.Minutes())
+	const places = " --store file:///srv/keysets --observations file:///srv/observations"
+	line := "  keypost " + strings.Join(cli.SyncCommandOf(cloud.Kind, "prod-a"), " ")
+	cmd.Example = line + places + "\n" + strings.Replace(line, "prod-a", "--all", 1) + places
+	f.ObservationsFlag(cmd.Flags())
+	cmd.Flags().BoolVar(&o.all, "all", false, "every key set of the store whose policy names such an upload")
+	cmd.Flags().BoolVar(&o.adopt, "adopt", false, "upload also where the relying party is marked as another installation's, or as nobody's; not with --all")
+	cmd.Flags().BoolVar(&o.force, "force", false, "upload also where the store has an older key set than the one that was uploaded last; not with --all")
+	cmd.MarkFlagsMutuallyExclusive("all", "adopt")
+	cmd.MarkFlagsMutuallyExclusive("all", "force")
+	return cmd
+}
+
+// NewestHint goes with an [upload.OlderError], and a command.
+const NewestHint = "if this store is the newest all the same (the key set was made anew): %s"
+
+// Setting returns the command that changes the relying parties of a key set's policy, and its reach if that is no more that of copies.
+func Setting(n keystore.Name, had, want keystore.Policy) cli.Command {
+	c := cli.Command{"issuer", "set", string(n)}
+	for _, party := range want.RelyingParties {
+		c = append(c, "--relying-party", party)
+	}
+	if len(want.RelyingParties) == 0 {
+		c = append(c, "--relying-party", "")
+	}
+	if want.Reach != had.Reach {
+		c = append(c, "--reach", map[bool]string{false: "public", true: "private"}[want.Private])
+	}
+	return c
+}
+
+// synced is what came of one upload, as scripts read it.
+type synced struct {
+	KeySet   keystore.Name    `json:"keySet"`
+	Upload   string           `json:"upload"`
+	Uploaded bool             `json:"uploaded"` // false: it had the published keys already
+	Keys     []keystore.KeyID `json:"keys,omitempty"`
+	ReadAt   time.Time        `json:"readAt,omitzero"`
+	Refused  string           `json:"refused,omitempty"` // why no token is taken there, whatever keys it has
+	Error    string           `json:"error,omitempty"`
+}
+
+// work is an upload to bring up to date.
+type work struct {
+	set   keystore.KeySet
+	party string
+}
+
+func (o *syncOptions) run(ctx context.Context, args []string) error {
+	if err := cli.CheckChoice(args, o.all); err != nil {
+		return err
+	}
+	st, err := o.OpenStore(ctx)
+	if err != nil {
+		return err
+	}
+	sets, unread, err := o.InUse(ctx, st, args, o.all)
+	if err != nil {
+		return err
+	}
+	list, err := o.list(sets)
+	if err != nil {
+		return err
+	}
+	records, err := o.CreateObservations(ctx) // which makes a directory: not for an issuer that was mistyped
+	if err != nil {
+		return err
+	}
+	u := upload.Uploader{Store: st, Records: records, By: o.By, Force: o.force}
+	rows, failed := []synced{}, []error{}
+	p := o.Progress("uploading", "key sets")
+	p.Of(len(list))
+	for _, w := range list {
+		p.Now("waiting for " + o.cloud.Name)
+		row, err := o.sync(ctx, u, w)
+		if ctx.Err() != nil {
+			p.End()
+			return context.Cause(ctx)
+		}
+		if err != nil {
+			failed = append(failed, fmt.Errorf("key set %q: %w", w.set.Name(), err))
+		}
+		rows = append(rows, row)
+		p.Done(1)
+	}
+	p.End()
+	if err := o.Print(map[string]any{"uploads": rows}, func(w *tabwriter.Writer) { table(w, rows) }); err != nil {
+		return err
+	}
+	for _, n := range unread {
+		failed = append(failed, fmt.Errorf("key set %q cannot be read, so whether it names an upload is not known", n))
+	}
+	return errors.Join(failed...)
+}
+
+// list returns the uploads of this cloud that the key sets name. One that was asked for by its name has to have some.
+func (o *syncOptions) list(sets []keystore.KeySet) (all []work, err error) {
+	for _, s := range sets {
+		parties := slices.DeleteFunc(s.Policy().Uploads(), func(party string) bool {
+			kind, _ := keystore.UploadKind(party)
+			return kind != o.cloud.Kind
+		})
+		if len(parties) == 0 && !o.all {
+			c := Setting(s.Name(), s.Policy(), s.Policy().WithUpload(o.cloud.Kind+"-upload:PLACE"))
+			return nil, cli.WithHint(fmt.Errorf("the policy of key set %q names no upload of %s", s.Name(), o.cloud.Name), "name it beside the other relying parties: %s (PLACE is %s)", c, o.cloud.Form)
+		}
+		for _, party := range parties {
+			all = append(all, work{set: s, party: party})
+		}
+	}
+	if len(all) == 0 {
+		o.Notice("no policy names an upload of %s, so there is nothing to upload", o.cloud.Name)
+	}
+	return all, nil
+}
+
+func (o *syncOptions) sync(ctx context.Context, u upload.Uploader, w work) (synced, error) {
+	row := synced{KeySet: w.set.Name(), Upload: w.party}
+	_, place := keystore.UploadKind(w.party)
+	to := Target{Place: place, KeySet: w.set.Name(), Issuers: w.set.Issuers(), Policy: w.set.Policy(), Adopt: o.adopt}
+	holder, err := o.cloud.Open(ctx, to)
+	if err != nil {
+		holder = unopened{err}
+	}
+	r, err := u.Sync(ctx, w.set.Name(), w.party, holder)
+	row.Uploaded, row.ReadAt = r.Uploaded, cli.NotBefore(r.Read)
+	if _, older := errors.AsType[*upload.OlderError](err); older {
+		err = cli.WithHint(err, NewestHint, append(cli.SyncCommandOf(o.cloud.Kind, w.set.Name()), "--force"))
+	}
+	err = observe.Damaged(o.Factory, err)
+	if _, is := errors.AsType[*upload.RefusedError](err); is {
+		row.Refused = err.Error()
+		err = o.revived(err, to)
+	}
+	if err == nil && r.ClockGap != "" {
+		err = fmt.Errorf("%s: the keys are there, and the reading does not count, since %s; set the one that is wrong, and run this again", w.party, r.ClockGap)
+	}
+	if err != nil {
+		row.Error = err.Error()
+		return row, err
+	}
+	for _, k := range r.Set.Keys() {
+		row.Keys = append(row.Keys, k.ID())
+	}
+	if r.Refused != nil {
+		row.Refused = r.Refused.Error()
+		err = o.revived(r.Refused, to)
+	}
+	return row, err
+}
+
+// revived adds to an error about a relying party that takes no token what changes that, unless it says so itself.
+func (o *syncOptions) revived(err error, to Target) error {
+	c := o.cloud.Revive(to)
+	if _, is := errors.AsType[*cli.HintedError](err); is || len(c) == 0 {
+		return err
+	}
+	return cli.WithHint(err, "to have it take tokens of key set %q again: %s", to.KeySet, c)
+}
+
+// unopened is a relying party that cannot be asked, which is recorded as of one that does not answer.
+type unopened struct{ error }
+
+func (u unopened) Upload(context.Context, []byte) error { return u.error }
+
+func (u unopened) Read(context.Context) (upload.Held, error) { return upload.Held{}, u.error }
+
+func table(w *tabwriter.Writer, rows []synced) {
+	cli.Row(w, "KEY SET", "UPLOAD", "DONE", "KEYS", "READ BACK")
+	for _, r := range rows {
+		did := map[bool]string{true: "uploaded", false: "was there"}[r.Uploaded]
+		if r.Error != "" {
+			cli.Row(w, r.KeySet, r.Upload, map[bool]string{true: "uploaded, then failed", false: "failed"}[r.Uploaded], "-", "-")
+			continue
+		}
+		cli.Row(w, r.KeySet, r.Upload, did, text.Count(len(r.Keys), "key", "keys"), cli.Stamp(r.ReadAt))
+	}
+}
