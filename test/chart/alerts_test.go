@@ -118,7 +118,7 @@ func TestAlertsOfKeySetsNameThem(t *testing.T) {
 	alerts, _ := rules(t)
 	named := 0
 	for _, a := range alerts {
-		if !regexp.MustCompile(`keypost_(mirror_)?key_set_|keypost_watch_(certificate|rogue|served|unexpected|last_complete|look_failing|copy_failing)`).MatchString(a.str("expr")) {
+		if !regexp.MustCompile(`keypost_(mirror_)?key_set_|keypost_watch_(certificate|rogue|served|last_complete|look_failing|upload_failing)`).MatchString(a.str("expr")) {
 			continue
 		}
 		named++
