@@ -39,24 +39,10 @@ func spoils() map[string]func(discovery member, key func() member, h http.Header
 		return func(_ member, _ func() member, h http.Header) { h.Set(name, value) }
 	}
 	return map[string]func(member, func() member, http.Header){
-		"jwks-uri-form":          set("jwks_uri", nil),
-		"jwks-uri-beside":        set("jwks_uri", "https://oidc.example.com/keys.json"),
-		"jwks-uri-host":          set("jwks_uri", "https://localhost/prod-a/keys.json"),
-		"response-types-missing": set("response_types_supported", nil),
-		"subject-types-missing":  set("subject_types_supported", nil),
-		"algorithms-missing":     set("id_token_signing_alg_values_supported", nil),
-		"algorithm-unnamed":      set("id_token_signing_alg_values_supported", []string{"RS256"}),
-		"claims-missing":         set("claims_supported", nil),
-		"kid-missing":            with("kid", nil),
-		"kid-doubled": func(d member, key func() member, _ http.Header) {
-			if keys, is := d["keys"].([]any); is {
-				d["keys"] = append(keys, key())
-			}
-		},
-		"kid-changed":      with("kid", "other"),
+		"document-members": set("jwks_uri", nil),
+		"jwks-uri-host":    set("jwks_uri", "https://localhost/prod-a/keys.json"),
+		"key-changed":      with("kid", "other"),
 		"key-form":         with("x", "AAAA"),
-		"key-member":       with("key_ops", []string{"verify"}),
-		"key-use-missing":  with("use", nil),
 		"key-private":      with("d", "AAAA"),
 		"cache-undeclared": header("X-Cache", "Hit from cloudfront"),
 		"cache-stale":      header("Age", "200000"),
@@ -75,7 +61,7 @@ func damaged() map[string]struct {
 		status int
 		body   string
 	}{
-		"discovery-form": {discovery, http.StatusOK, "<html>"}, "jwks-form": {keys, http.StatusOK, "<html>"}, "alias-form": {alias, http.StatusOK, "{}"},
+		"discovery-form": {discovery, http.StatusOK, "<html>"}, "jwks-form": {keys, http.StatusOK, "<html>"},
 		"alias-not-found": {alias, http.StatusNotFound, ""},
 	}
 }

@@ -4,17 +4,19 @@ import (
 	"slices"
 	"time"
 
-	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/keystore"
 )
 
 // checkActive reports a key set of whose keys a cluster may sign with none. After the signing key was revoked that is an outage; a key
 // set whose keys were retired has ended, and one that never had an active key is not in use yet.
 func (v *visitor) checkActive(stored *keystore.KeySet) {
+	const promote = "let the next key sign, and have the cluster sign with it: keypost key promote ISSUER KID --force --why REASON --confirm-kid KID"
+	const publish = "publish a new key, and look again, which says how to let it sign: keypost key add ISSUER --public-key-file FILE"
+	const ended = "if the cluster is gone, withdraw the issuer: keypost issuer remove ISSUER --confirm-url URL --why REASON; if it signs still, see with what: keypost verify ISSUER --kubeconfig FILE"
 	if stored == nil {
 		return
 	}
-	keys := stored.Keys()
+	keys, name := stored.Keys(), stored.Name()
 	if slices.ContainsFunc(keys, func(k keystore.Key) bool { return k.State == keystore.Active }) {
 		return
 	}
@@ -22,32 +24,21 @@ func (v *visitor) checkActive(stored *keystore.KeySet) {
 	last, revoked := revokedLast(*stored)
 	switch {
 	case revoked && next >= 0:
-		v.FailWith("active-revoked", promoteUploaded(*stored),
-			"no key of key set %q is active: %s, which signed, was revoked at %s, and %s is next", stored.Name(), last.ID, stamp(last.At), keys[next].ID())
+		repair := promote
+		if len(stored.Policy().Uploads()) > 0 { // who goes by a copy would refuse its tokens without an upload
+			repair = "upload the next key first: keypost gcp sync-keys ISSUER; then " + promote
+		}
+		v.FailWith("active-none", repair, "no key of key set %q is active: %s, which signed, was revoked at %s, and %s is next", name, last.ID, stamp(last.At), keys[next].ID())
 	case revoked:
-		v.FailWith("active-revoked", "publish a new key, and look again, which says how to let it sign: keypost key add ISSUER --public-key-file FILE",
-			"no key of key set %q is active: %s, which signed, was revoked at %s, and none is next", stored.Name(), last.ID, stamp(last.At))
+		v.FailWith("active-none", publish, "no key of key set %q is active: %s, which signed, was revoked at %s, and none is next", name, last.ID, stamp(last.At))
 	case next >= 0:
-		v.Warn("active-none", "no key of key set %q is active: %s is next", stored.Name(), keys[next].ID())
-	case len(keys) > 0:
-		v.WarnWith("active-none", ended, "no key of key set %q is active: each is retired", stored.Name())
+		v.Warn("active-none", "no key of key set %q is active: %s is next", name, keys[next].ID())
 	default:
-		v.WarnWith("active-none", ended, "no key of key set %q is active: it has none", stored.Name())
+		v.WarnWith("active-none", ended, "no key of key set %q is active, and none is next", name)
 	}
 	if next >= 0 {
 		v.About(string(keys[next].ID()))
 	}
-}
-
-const ended = "if the cluster is gone, withdraw the issuer: keypost issuer remove ISSUER --confirm-url URL --why REASON; if it signs still, see with what: keypost verify ISSUER --kubeconfig FILE"
-
-// promoteUploaded returns how the next key comes to sign: who goes by a copy would refuse its tokens without an upload.
-func promoteUploaded(set keystore.KeySet) string {
-	promote := finding.CauseOf("active-revoked").Repair
-	if len(set.Policy().Uploads()) == 0 {
-		return promote
-	}
-	return "upload the next key first: keypost gcp sync-keys ISSUER; then " + promote
 }
 
 // revokedLast returns the key that was revoked while it was active, unless another one has stopped to sign in order since. Times have whole

@@ -8,7 +8,6 @@ import (
 	"syscall"
 
 	"github.com/keypost/keypost/internal/publicnet"
-	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/keystore"
 )
 
@@ -82,11 +81,10 @@ func (v *visitor) checkAddresses(looks []look) []look {
 		if len(looks) == 0 {
 			report = v.Fail
 		}
-		report("address-unroutable", "not seen: %s at %s, because this machine has no route for %s", v.url.Host(), list(hidden), family(hidden[0]))
+		report("address-unasked", "not seen: %s at %s, because this machine has no route for %s", v.url.Host(), list(hidden), family(hidden[0]))
 	}
 	if len(unasked) > 0 {
-		v.Add(finding.CauseOf("address-too-many").Finding(finding.Fail, fmt.Sprintf("not seen: %d further addresses of %s were not asked (%s)", len(unasked), v.url.Host(), list(unasked)),
-			fmt.Sprintf("give the host at most %d addresses", maxAddresses)))
+		v.Fail("address-unasked", "not seen: %d further addresses of %s were not asked (%s)", len(unasked), v.url.Host(), list(unasked))
 	}
 	return looks
 }

@@ -212,8 +212,8 @@ func TestCompareWithAKeyThatIsGone(t *testing.T) {
 		"a CDN has it for days":           {9 * 24 * time.Hour, cached, []string{"key-still-there@192.0.2.1"}},
 		"a CDN may have it for a week":    {7 * 24 * time.Hour, held, []string{"key-cached@192.0.2.1"}},
 		"and says that it may for a year": {9 * 24 * time.Hour, held, []string{"key-still-there@192.0.2.1"}},
-		"a server has it":                 {10 * time.Minute, jsonOf(both), []string{"key-not-withdrawn@192.0.2.1"}},
-		"under another kid":               {10 * time.Minute, jsonOf(jwksJSON(t, renamed, publicJWK(t, stays))), []string{"key-returned@192.0.2.1"}},
+		"a server has it":                 {10 * time.Minute, jsonOf(both), []string{"key-still-there@192.0.2.1"}},
+		"under another kid":               {10 * time.Minute, jsonOf(jwksJSON(t, renamed, publicJWK(t, stays))), []string{"key-still-there@192.0.2.1"}},
 	} {
 		set := newSet(t, w.signer, stays)
 		set, err := set.Revoke(keystore.Change{At: time.Now().Add(-tt.gone), Why: "stolen"}, public(t, w.signer).ID(), keystore.RevokeOptions{})

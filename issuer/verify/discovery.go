@@ -15,7 +15,6 @@ import (
 	"github.com/keypost/keypost/internal/caching"
 	"github.com/keypost/keypost/internal/strictjson"
 	"github.com/keypost/keypost/issuer/verify/finding"
-	"github.com/keypost/keypost/issuer/verify/servername"
 	"github.com/keypost/keypost/issuer/verify/token"
 	"github.com/keypost/keypost/keystore"
 )
@@ -60,65 +59,76 @@ func (v *visit) checkDiscovery() discovery {
 		return discovery{}
 	}
 	v.OK("discovery", "%s answers 200", a.URL)
-	v.checkIssuer(d)
-	v.checkJWKSURI(d)
+	if d.Issuer == v.o.URL {
+		v.OK("issuer", "the discovery document names the issuer %s, byte for byte", d.Issuer)
+	} else {
+		v.Fail("issuer-other", "the discovery document names the issuer %q, not %q", printable(d.Issuer), v.o.URL)
+	}
 	v.checkMembers(d)
-	v.checkHeaders("discovery", a)
+	v.checkCaching(a, v.Warn) // it never changes, and AWS asks to cache the JWKS only
 	return d
 }
 
-// document returns an answer, with a finding when it is not one with status 200. prefix is that of the causes' codes.
-func (v *visit) document(prefix string, r reply) (response, bool) {
+// document returns an answer, with a finding when it is not one with status 200.
+func (v *visit) document(name string, r reply) (response, bool) {
 	if !r.Asked {
 		return r.response, false
 	}
-	code, err := v.why(prefix, r)
+	code, err := v.trouble(name, r)
 	switch {
-	case strings.HasPrefix(code, "origin-") && code != "origin-silent":
+	case err == nil:
+	case strings.HasPrefix(code, "origin-"):
 		v.shutOut(code, "the origin %s: %v", v.look.Address, err)
-	case err != nil:
+	case code == "alias-not-found":
+		v.Warn(code, "%v", err)
+	default:
 		v.FailWith(code, strings.ReplaceAll(finding.CauseOf(code).Repair, "/PATH/", v.url.Path()+"/"), "%v", err)
 	}
 	return r.response, err == nil
 }
 
-// why returns why a reply is no answer with status 200, with the code of the cause.
-func (v *visit) why(prefix string, r reply) (code string, err error) {
-	code, err = r.trouble()
+// trouble returns why a reply is no answer with status 200, with the code of the cause.
+func (v *visit) trouble(name string, r reply) (code string, err error) {
+	if err = r.Err; err == nil {
+		err = r.check200()
+	}
 	bad, untrusted := errors.AsType[*tls.CertificateVerificationError](r.Err)
+	forbidden := r.Status == http.StatusUnauthorized || r.Status == http.StatusForbidden
 	shut := r.Status == http.StatusForbidden && string(r.Body) == finding.ShieldBody
+	missing := r.Status == http.StatusNotFound || r.Status == http.StatusGone
 	switch {
 	case err == nil:
 		return "", nil
 	case untrusted: // through a proxy; else the handshake failed before
-		return finding.OfCertificate(bad, v.o.Now), err
-	case v.look.Origin && code == "-silent":
-		return "origin-silent", fmt.Errorf("the origin %s: %w", v.look.Address, err)
-	case (v.look.Origin || v.look.Shielded) && refusesCertificate(r.Err):
-		return v.shown().OfHandshake(err.Error()), err
-	case v.look.Origin && (r.Status == http.StatusUnauthorized || r.Status == http.StatusForbidden), shut && v.look.Shielded:
-		return v.shown().Refused(), fmt.Errorf("%w; it was shown %v", err, v.shown())
+		return finding.OfCertificate(bad), err
+	case (v.look.Origin || v.look.Shielded) && (refusesCertificate(r.Err) || shut), v.look.Origin && forbidden:
+		return "origin-shielded", err
+	case v.look.Origin && r.Err != nil:
+		return "origin-unreachable", err
 	case shut:
 		return "cdn-refused", fmt.Errorf("%w, with keypostd's own words: its CDN shows it no secret, or a wrong one", err)
-	case code == "-not-found" && prefix == "discovery" && v.stripped():
-		return "proxy-path", fmt.Errorf("%w, and this issuer's document is at %s", err, v.look.Doubled.URL)
-	case code == "-not-found" && caching.Hit(r.Header):
-		return prefix + "-404-cached", fmt.Errorf("%w, from a cache (%s)", err, caching.Shared(r.Header))
+	case name == "alias":
+		return "alias-not-found", err
+	case isTimeout(r.Err):
+		return "connection-dropped", err
+	case name == "jwks":
+		return "jwks-status", fromCache(r, err)
+	case missing && fromKeypostd(r.response) && r.Header.Get("Server")+r.Header.Get("Via") != "":
+		return "discovery-not-found", fmt.Errorf("%w, as keypostd does for a host or path that is not one of its own, through %s", err, printable(cmp.Or(r.Header.Get("Via"), r.Header.Get("Server"))))
+	case missing:
+		return "discovery-not-found", fromCache(r, err)
+	case forbidden:
+		return "discovery-forbidden", err
 	}
-	if code == "-not-found" && prefix == "discovery" && fromKeypostd(r.response) && r.Header.Get("Server")+r.Header.Get("Via") != "" {
-		return "proxy-host", fmt.Errorf("%w, as keypostd does for a host or path that is not one of its own, through %s", err, printable(cmp.Or(r.Header.Get("Via"), r.Header.Get("Server"))))
-	}
-	return prefix + code, err
+	return "discovery-status", err
 }
 
-// stripped reports whether the issuer's own document comes when its path is asked for twice: something takes it off once.
-func (v *visit) stripped() bool {
-	doubled := v.look.Doubled
-	if _, err := doubled.trouble(); err != nil {
-		return false
+// fromCache returns err, and which cache gave the answer.
+func fromCache(r reply, err error) error {
+	if r.Header == nil || !caching.Hit(r.Header) {
+		return err
 	}
-	d, err := parseDiscovery(doubled.response)
-	return err == nil && d.Issuer == v.o.URL
+	return fmt.Errorf("%w, from a cache (%s)", err, caching.Shared(r.Header))
 }
 
 // fromKeypostd reports whether an answer 404 is what package issuer answers. A server in between adds a name or a Via.
@@ -129,97 +139,43 @@ func fromKeypostd(a response) bool {
 // refusesCertificate reports whether a server broke off because it got no client certificate, or that one. With TLS 1.3 that
 // comes after the handshake.
 func refusesCertificate(err error) bool {
-	return slices.ContainsFunc(servername.ByName(err), func(err error) bool {
-		return err != nil && strings.Contains(err.Error(), "remote error: tls: ") && strings.Contains(err.Error(), "certificate")
-	})
+	return err != nil && strings.Contains(err.Error(), "remote error: tls: ") && strings.Contains(err.Error(), "certificate")
 }
 
-// trouble returns why a reply is no answer with status 200, with the end of the cause's code.
-func (r reply) trouble() (code string, err error) {
-	err = r.check200()
-	switch {
-	case isTimeout(r.Err):
-		return "-silent", r.Err
-	case r.Err != nil:
-		return "-broken-off", r.Err
-	case r.Status >= 300 && r.Status < 400:
-		return "-redirect", err
-	case r.Status == http.StatusNotFound || r.Status == http.StatusGone:
-		return "-not-found", err
-	case r.Status == http.StatusUnauthorized || r.Status == http.StatusForbidden:
-		return "-forbidden", err
+// checkMembers looks for what AWS documents as required, and at where the JWKS is.
+func (v *visit) checkMembers(d discovery) {
+	before := len(v.Findings)
+	lacks := func(report func(code, format string, args ...any), what string) {
+		report("document-members", "the discovery document lacks %s", what)
 	}
-	return "-status", err
-}
-
-func (v *visit) checkIssuer(d discovery) {
-	code := "issuer-other"
-	switch want := v.o.URL; {
-	case d.Issuer == want:
-		v.OK("issuer", "the discovery document names the issuer %s, byte for byte", d.Issuer)
-		return
-	case strings.TrimRight(d.Issuer, "/") == strings.TrimRight(want, "/"):
-		code = "issuer-slash"
-	case strings.EqualFold(d.Issuer, want):
-		code = "issuer-case"
-	}
-	v.Fail(code, "the discovery document names the issuer %q, not %q", printable(d.Issuer), v.o.URL)
-}
-
-func (v *visit) checkJWKSURI(d discovery) {
 	u, err := url.Parse(d.JWKSURI)
 	own, _ := url.Parse(v.o.URL) // checked at the beginning
 	switch {
 	case d.JWKSURI == "" || err != nil || u.Scheme != "https" || u.Host == "":
-		v.Fail("jwks-uri-form", "jwks_uri %q is no https URL", printable(d.JWKSURI))
+		lacks(v.Fail, fmt.Sprintf("an https URL as jwks_uri: it has %q", printable(d.JWKSURI)))
 	case u.Host != own.Host:
 		v.Fail("jwks-uri-host", "jwks_uri %s is on another host than the issuer", printable(d.JWKSURI))
-	case !strings.HasPrefix(d.JWKSURI, v.o.URL+"/"):
-		v.Warn("jwks-uri-beside", "jwks_uri %s is not below the issuer URL", printable(d.JWKSURI))
 	default:
 		v.OK("jwks-uri", "jwks_uri is %s", printable(d.JWKSURI))
+		before++
 	}
-}
-
-func (v *visit) checkMembers(d discovery) {
-	bad := false
-	for _, m := range []struct {
-		name, code string
-		have, need []string
-		report     func(code, format string, args ...any)
-	}{
-		{"response_types_supported", "response-types-missing", d.ResponseTypes, []string{"id_token"}, v.Fail},
-		{"subject_types_supported", "subject-types-missing", d.SubjectTypes, []string{"public"}, v.Fail},
-		{"claims_supported", "claims-missing", d.Claims, []string{"aud", "iat", "iss", "sub"}, v.Warn},
-	} {
-		for _, value := range m.need {
-			if !slices.Contains(m.have, value) {
-				m.report(m.code, "the discovery document's %s lacks %q", m.name, value)
-				bad = true
-				break
-			}
+	if !slices.Contains(d.ResponseTypes, "id_token") {
+		lacks(v.Fail, "id_token in response_types_supported")
+	}
+	if !slices.Contains(d.SubjectTypes, "public") {
+		lacks(v.Fail, "public in subject_types_supported")
+	}
+	if !slices.ContainsFunc(d.Algorithms, token.AWSTakes) {
+		lacks(v.Fail, "an algorithm that AWS accepts in id_token_signing_alg_values_supported")
+	}
+	for _, claim := range []string{"aud", "iat", "iss", "sub"} {
+		if !slices.Contains(d.Claims, claim) { // AWS documents it as required; it works without at present
+			lacks(v.Warn, claim+" in claims_supported")
+			break
 		}
 	}
-	if len(d.Algorithms) == 0 || !slices.ContainsFunc(d.Algorithms, token.AWSTakes) {
-		v.Fail("algorithms-missing", "the discovery document's id_token_signing_alg_values_supported has none of RS256, RS384, RS512, ES256, ES384, ES512")
-		bad = true
-	}
-	if !bad {
+	if len(v.Findings) == before {
 		v.OK("discovery-members", "the discovery document has the members that AWS asks for")
-	}
-}
-
-// checkHeaders looks at type, caching and validator of a document. AWS asks issuers to let the JWKS be cached.
-//
-// Source: GitLab merge request 138405, which quotes AWS support.
-func (v *visit) checkHeaders(document string, a response) {
-	media, _, _ := strings.Cut(a.Header.Get("Content-Type"), ";")
-	if media = strings.TrimSpace(media); media != "application/json" && media != "application/jwk-set+json" {
-		v.Warn(document+"-type", "%s has the Content-Type %q", a.URL, printable(media))
-	}
-	v.checkCaching(document, a)
-	if a.Header.Get("ETag") == "" {
-		v.Warn(document+"-no-etag", "%s has no ETag", a.URL)
 	}
 }
 
@@ -229,33 +185,28 @@ const (
 	longMaxAge  = time.Hour
 )
 
-func (v *visit) checkCaching(document string, a response) {
-	value := strings.Join(a.Header.Values("Cache-Control"), ", ")
-	forbidden, age, hasAge := caching.Read(value)
+// checkCaching looks at how long a document may be cached. AWS asks issuers to let the JWKS be cached.
+//
+// Source: GitLab merge request 138405, which quotes AWS support.
+func (v *visit) checkCaching(a response, report func(code, format string, args ...any)) {
+	forbidden, age, hasAge := caching.Read(strings.Join(a.Header.Values("Cache-Control"), ", "))
 	if forbidden == "" && strings.Contains(strings.ToLower(a.Header.Get("Pragma")), "no-cache") {
 		forbidden = "Pragma: no-cache"
 	}
 	switch {
 	case forbidden != "":
-		report, code := v.Warn, "-no-store"
-		if document == "jwks" {
-			report = v.Fail
-		}
-		if forbidden == "max-age=0" {
-			code = "-max-age-0"
-		}
-		report(document+code, "%s may not be cached (%s)", a.URL, forbidden)
+		report("not-cacheable", "%s may not be cached (%s)", a.URL, forbidden)
 	case !hasAge:
-		v.Warn(document+"-no-max-age", "%s has no max-age in its Cache-Control", a.URL)
+		v.Warn("not-cacheable", "%s has no max-age in its Cache-Control", a.URL)
 	case age < shortMaxAge && (v.stored == nil || !v.stored.Dev()): // a development key set has seconds, for its rotations
-		v.Warn(document+"-max-age-short", "%s may be cached for %v only", a.URL, keystore.Duration(age))
+		v.Warn("not-cacheable", "%s may be cached for %v only", a.URL, keystore.Duration(age))
 	case age > longMaxAge:
 		repair := ""
 		if v.stored != nil && v.stored.Policy().Cache(keystore.Cache{MaxAge: age}).MaxAge < age {
 			repair = "the policy of the key set has less: have the proxy or CDN before keypostd pass Cache-Control on as it came (in nginx, no expires and no add_header Cache-Control), or purge its old copies"
 		}
-		v.WarnWith(document+"-max-age-long", repair, "%s may be cached for %v", a.URL, keystore.Duration(age))
+		v.WarnWith("max-age-long", repair, "%s may be cached for %v", a.URL, keystore.Duration(age))
 	default:
-		v.OK(document+"-headers", "%s may be cached for %v", a.URL, keystore.Duration(age))
+		v.OK("headers", "%s may be cached for %v", a.URL, keystore.Duration(age))
 	}
 }

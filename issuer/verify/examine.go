@@ -31,7 +31,7 @@ func (e *Examination) see(host string, visits []*visit) {
 			}
 		}
 		for _, h := range []handshake{one.look.TLS12, one.look.TLS13} {
-			if e.Chain == nil && h.Name == host && len(h.State.PeerCertificates) > 0 {
+			if chain := h.State.PeerCertificates; e.Chain == nil && len(chain) > 0 && chain[0].VerifyHostname(host) == nil {
 				e.Chain = h.State.PeerCertificates
 				e.PublicCA = bySystem(host, e.Chain)
 			}

@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/keypost/keypost/internal/strictjson"
-	"github.com/keypost/keypost/issuer/verify/servername"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/pubkey"
 )
@@ -96,23 +95,19 @@ type response struct {
 
 // get fetches an https URL. A status other than 200 is no error; an answer that is too large is.
 func (c *Client) get(ctx context.Context, url string) (response, error) {
-	return c.do(ctx, http.MethodGet, url)
-}
-
-func (c *Client) do(ctx context.Context, method, url string) (response, error) {
-	a, err := c.part(ctx, method, url)
+	a, err := c.part(ctx, url)
 	if err != nil {
 		return response{}, err
 	}
 	return a, nil
 }
 
-// part is do, and returns with an error what did arrive: a status other than zero if the header did.
-func (c *Client) part(ctx context.Context, method, url string) (response, error) {
+// part is get, and returns with an error what did arrive: a status other than zero if the header did.
+func (c *Client) part(ctx context.Context, url string) (response, error) {
 	if !strings.HasPrefix(url, "https://") {
 		return response{}, fmt.Errorf("fetch %s: it must begin with https://", printable(url))
 	}
-	req, err := http.NewRequestWithContext(ctx, method, url, http.NoBody)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
 		return response{}, fmt.Errorf("fetch %s: it is no URL", printable(url))
 	}
@@ -183,8 +178,7 @@ func (c *Client) cause(err error) error {
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		err = e.Err
 	}
-	err = servername.OnlyGiven(err, c.http.Transport.(*http.Transport).TLSClientConfig.RootCAs)
-	return &fetchError{printable(err.Error()), err}
+	return &fetchError{printable(sayRoots(err, c.http.Transport.(*http.Transport).TLSClientConfig.RootCAs)), err}
 }
 
 func isTimeout(err error) bool {

@@ -3,11 +3,9 @@ package verify
 import (
 	"bytes"
 	"cmp"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"maps"
-	"math/big"
 	"slices"
 	"strings"
 
@@ -40,18 +38,17 @@ func (v *visit) checkJWKS(d discovery) []jwksDocument {
 	}
 	first := v.checkKeys(a.URL, set)
 	v.published, v.read = first.keys, true
-	v.checkAlgorithms(d, first.keys)
-	v.checkHeaders("jwks", a)
+	for _, k := range first.keys {
+		if len(d.Algorithms) > 0 && !slices.Contains(d.Algorithms, k.Alg()) {
+			v.Warn("document-members", "the discovery document lacks %s, the algorithm of key %s, in id_token_signing_alg_values_supported", k.Alg(), k.ID())
+		}
+	}
+	v.checkCaching(a, v.Fail)
 	if alias, differs := v.checkAlias(first); differs {
 		return []jwksDocument{first, alias}
 	}
 	return []jwksDocument{first}
 }
-
-// maxUpload is how many keys a JWKS may have that is uploaded to a GCP workload identity pool.
-//
-// Source: https://cloud.google.com/iam/docs/workload-identity-federation-with-kubernetes
-const maxUpload = keystore.MaxRotating
 
 type jwk map[string]json.RawMessage
 
@@ -64,11 +61,10 @@ func (k jwk) text(member string) string {
 	return s
 }
 
-// jwksMembers are the names that a reader looks for.
-func jwksMembers() []string { return append([]string{"keys"}, jwkMembers()...) }
-
-// jwkMembers are the names of RFC 7517 and RFC 7518 for public keys.
-func jwkMembers() []string { return []string{"kty", "alg", "use", "kid", "n", "e", "crv", "x", "y"} }
+// jwksMembers are the names that a reader looks for: those of RFC 7517 and RFC 7518 for public keys.
+func jwksMembers() []string {
+	return []string{"keys", "kty", "alg", "use", "kid", "n", "e", "crv", "x", "y"}
+}
 
 // mostKeys is how many keys of a JWKS are looked at. A key set has 200 at most, and 1 MiB may have 350,000.
 const mostKeys = 1000
@@ -107,16 +103,13 @@ func (v *visit) checkKeys(url string, set []jwk) jwksDocument {
 	read.unread = len(set) - len(read.keys)
 	for _, kid := range slices.Sorted(maps.Keys(kids)) {
 		if kids[kid] > 1 && kid != "" {
-			v.Fail("kid-doubled", "%s has %d keys with the kid %q", url, kids[kid], printable(kid))
+			v.Fail("key-form", "%s has %d keys with the kid %q", url, kids[kid], printable(kid))
 		}
 	}
 	for _, kty := range slices.Sorted(maps.Keys(types)) {
 		if types[kty] > keystore.MaxKeysOfType {
 			v.Fail("keys-too-many", "%s has %d keys of type %s; AWS reads %d", url, types[kty], printable(kty), keystore.MaxKeysOfType)
 		}
-	}
-	if len(set) > maxUpload && v.declared(finding.GCP) {
-		v.Warn("keys-too-many-gcp", "%s has %d keys; GCP takes an upload with %d", url, len(set), maxUpload)
 	}
 	switch {
 	case len(set) == 0:
@@ -146,32 +139,23 @@ func (v *visit) checkKey(url string, n int, k jwk) (keystore.VerificationKey, bo
 		}
 	}
 	if k.text("kid") == "" {
-		v.Fail("kid-missing", "key %d of %s has no kid", n, url)
+		v.Fail("key-form", "key %d of %s has no kid", n, url)
 		return keystore.VerificationKey{}, false
 	}
 	public, err := parseKey(name, k)
-	switch bits := rsaBits(k); {
-	case err != nil && bits > 0 && bits < minRSABits:
-		v.Fail("key-weak", "%s: its RSA modulus has %d bits; at least %d are needed", name, bits, minRSABits)
-		return keystore.VerificationKey{}, false
-	case err != nil && !takenType(k):
-		v.Fail("key-type", "%v", err)
-		return keystore.VerificationKey{}, false
-	case err != nil:
+	if err != nil {
 		v.Fail("key-form", "%v", err)
 		return keystore.VerificationKey{}, false
 	}
-	v.checkTaken(name, public)
-	if k.text("use") == "" || k.text("alg") == "" {
-		v.Warn("key-use-missing", "%s lacks use or alg", name)
+	for _, party := range []string{finding.Entra, finding.GCP} {
+		if v.declared(party) && !keystore.Takes(party, public) {
+			v.Fail("key-refused", "%s is for %s, and the key set declares %s", name, public.Alg(), party)
+			v.about(public)
+		}
 	}
-	for _, m := range slices.Sorted(maps.Keys(k)) {
-		switch {
-		case slices.Contains(jwkMembers(), m):
-		case v.stored != nil && (m == "x5c" || m == "x5u"):
-			v.Fail("key-certificate", "%s has the member %q", name, m)
-		default:
-			v.Warn("key-member", "%s has the member %q", name, printable(m))
+	for _, m := range []string{"x5c", "x5u"} { // some relying parties take the key from there, so it may be another one
+		if _, has := k[m]; has && v.stored != nil {
+			v.Fail("key-form", "%s has the member %q", name, m)
 		}
 	}
 	return public, true
@@ -200,49 +184,6 @@ func (v *visit) about(k keystore.VerificationKey) {
 	}
 }
 
-// minRSABits is the least that RFC 7518, section 3.3, allows.
-const minRSABits = 2048
-
-// rsaBits returns the size of an RSA key's modulus; zero for any other key.
-func rsaBits(k jwk) int {
-	n, err := base64.RawURLEncoding.DecodeString(k.text("n"))
-	if err != nil || k.text("kty") != "RSA" {
-		return 0
-	}
-	return new(big.Int).SetBytes(n).BitLen()
-}
-
-// takenType reports whether clouds take keys of a JWK's type and curve.
-func takenType(k jwk) bool {
-	switch k.text("kty") {
-	case "RSA":
-		return true
-	case "EC":
-		return slices.Contains([]string{"P-256", "P-384", "P-521"}, k.text("crv"))
-	}
-	return false
-}
-
-// checkTaken reports what the declared relying parties do not take of a key that is sound.
-func (v *visit) checkTaken(name string, k keystore.VerificationKey) {
-	if v.declared(finding.Entra) && !keystore.Takes(finding.Entra, k) {
-		v.Fail("key-ec-entra", "%s is for %s, and the key set declares entra", name, k.Alg())
-		v.about(k)
-	}
-	if v.declared(finding.GCP) && !keystore.Takes(finding.GCP, k) {
-		v.Fail("key-alg-gcp", "%s is for %s, and the key set declares gcp", name, k.Alg())
-		v.about(k)
-	}
-	if v.stored != nil {
-		if s, known := v.stored.Key(k.ID()); known && s.Equal(k) {
-			return // whoever stored it under this kid had it so
-		}
-	}
-	if k.Imported() {
-		v.Warn("kid-form", "%s has another kid than Kubernetes gives it, %s", name, k.Fingerprint())
-	}
-}
-
 // declared reports whether the key set declares a relying party.
 func (v *visit) declared(party string) bool {
 	return v.stored != nil && slices.Contains(v.stored.Policy().Parties(), party)
@@ -260,52 +201,33 @@ func parseKey(name string, k jwk) (keystore.VerificationKey, error) {
 	return keys[0], nil
 }
 
-func (v *visit) checkAlgorithms(d discovery, keys []keystore.VerificationKey) {
-	for _, k := range keys {
-		if len(d.Algorithms) > 0 && !slices.Contains(d.Algorithms, k.Alg()) {
-			v.Warn("algorithm-unnamed", "the discovery document's id_token_signing_alg_values_supported lacks %s, the algorithm of key %s", k.Alg(), k.ID())
-		}
-	}
-}
-
 // checkAlias compares /openid/v1/jwks: since 2026 OpenShift sets it as the cluster's own jwks_uri for an issuer that
 // is not its own. It returns that document, and whether it has to be compared with the store by itself.
 //
 // Where there is a store to compare with, that decides whether other keys are an older copy or a stranger's.
 func (v *visit) checkAlias(first jwksDocument) (alias jwksDocument, differs bool) {
-	r := v.look.Alias
-	unread := jwksDocument{url: v.o.URL + aliasPath, broken: true}
-	if !r.Asked {
+	a, ok := v.document("alias", v.look.Alias)
+	if !ok {
 		return alias, false
 	}
-	switch code, err := v.why("alias", r); {
-	case code == "alias-not-found" || code == "alias-404-cached":
-		v.Warn(code, "%v", err)
-		return alias, false
-	case err != nil:
-		v.Fail(code, "%v", err)
-		return unread, true
-	}
-	set, err := parseJWKS(r.response)
+	set, err := parseJWKS(a)
 	if err != nil {
-		v.Fail("alias-form", "%v", err)
-		return unread, true
+		v.Fail("alias-not-found", "%v", err)
+		return jwksDocument{url: a.URL, broken: true}, true
 	}
-	if bytes.Equal(r.Body, v.look.JWKS.Body) {
-		v.OK("jwks-alias", "%s has the same keys", r.URL)
+	if bytes.Equal(a.Body, v.look.JWKS.Body) {
+		v.OK("jwks-alias", "%s has the same keys", a.URL)
 		return alias, false
 	}
-	before := len(v.Findings)
-	alias = v.checkKeys(r.URL, set)
+	alias = v.checkKeys(a.URL, set)
 	report := v.Fail
 	if v.stored != nil {
 		report = v.Warn
 	}
-	switch {
-	case !sameKeys(alias.keys, first.keys):
-		report("alias-differs", "%s has other keys than jwks_uri", r.URL)
-	case len(v.Findings) == before:
-		v.OK("jwks-alias", "%s has the same keys", r.URL)
+	if sameKeys(alias.keys, first.keys) {
+		v.OK("jwks-alias", "%s has the same keys", a.URL)
+	} else {
+		report("alias-differs", "%s has other keys than jwks_uri", a.URL)
 	}
 	return alias, true
 }

@@ -1,7 +1,6 @@
 package verify
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -11,9 +10,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
-	"time"
 
-	"github.com/keypost/keypost/issuer/verify/servername"
 	"github.com/keypost/keypost/keystore"
 )
 
@@ -24,22 +21,17 @@ type look struct {
 	Asked        bool     // false when the visit ended before its turn came
 	Origin       bool     // it is an origin behind the issuer's addresses
 	Names        []string // to ask for in TLS where the issuer's host has no certificate: the origin's in the policy, if it has one
-	Is           []string // of Names with --connect: those of the origin that was asked
 	Shielded     bool     // the operator names it, by itself or as one that the shield is shown to
 	Proxied      bool     // a proxy answered: there is no handshake to look at
 	TLS12, TLS13 handshake
 	Discovery    reply
-	Doubled      reply   // the discovery document with the issuer's path twice, where it is not there with it once
-	JWKS         reply   // at the discovery document's jwks_uri
-	Alias        reply   // at /openid/v1/jwks; not asked where jwks_uri points there
-	Head         reply   // HEAD of the issuer URL
-	Again        []reply // the JWKS once more, each over a new connection, half of them with gzip
+	JWKS         reply // at the discovery document's jwks_uri
+	Alias        reply // at /openid/v1/jwks; not asked where jwks_uri points there
 }
 
 // handshake is an attempt to speak one version of TLS.
 type handshake struct {
-	Connected bool   // something accepted the connection
-	Name      string // that was asked for; empty with Err
+	Connected bool // something accepted the connection
 	State     tls.ConnectionState
 	Err       error
 }
@@ -78,10 +70,6 @@ const (
 	patienceOfVisit = 12 // how many answers' time all of a visit may take
 )
 
-// again is how many times more the JWKS is asked for: replicas behind one address take turns. Twelve answers miss one of
-// three that are drawn by lot less than once in a hundred visits.
-const again = 11
-
 // looks asks every address of the issuer and every origin, several at a time, within the time that a visit may take.
 func (o Options) looks(ctx context.Context, u keystore.IssuerURL, origins []string) ([]look, error) {
 	lookup, cancel := context.WithTimeout(ctx, o.patience)
@@ -95,8 +83,7 @@ func (o Options) looks(ctx context.Context, u keystore.IssuerURL, origins []stri
 		all[i].Address = address
 	}
 	if o.Connect != "" { // no other is asked
-		all[0].Is = o.connected(lookup, origins)
-		all[0].Names, origins = NamesOf(slices.Concat(all[0].Is, origins)...), nil
+		all[0].Names, origins = o.connected(lookup, origins), nil
 	}
 	asked := all[:min(len(all), maxAddresses)]
 	behind := o.behind(lookup, addresses, origins)
@@ -146,8 +133,9 @@ func (o Options) look(ctx context.Context, u keystore.IssuerURL, l *look) {
 	if l.Shielded = l.Shielded || o.Connect != ""; l.Shielded {
 		client = o.shown(u, l.Address)
 	}
-	names := append([]string{u.Host()}, l.Names...)
+	client.under(u, l.Names...)
 	conf := client.http.Transport.(*http.Transport).TLSClientConfig
+	names := append([]string{u.Host()}, l.Names...)
 	var wait sync.WaitGroup // both versions at once, so that a silent server is known after one wait
 	wait.Go(func() { l.TLS12 = o.handshake(ctx, only(conf, tls.VersionTLS12), names, l.Address) })
 	wait.Go(func() { l.TLS13 = o.handshake(ctx, only(conf, tls.VersionTLS13), names, l.Address) })
@@ -155,60 +143,24 @@ func (o Options) look(ctx context.Context, u keystore.IssuerURL, l *look) {
 	if l.TLS12.Err != nil && l.TLS13.Err != nil {
 		return
 	}
-	if name := cmp.Or(l.TLS12.Name, l.TLS13.Name); name != u.Host() {
-		o.under(client, u, name)
-	}
-	l.ask(u, func(method, url string) (r reply) {
+	l.ask(u, func(url string) (r reply) {
 		r.Asked = true
-		r.response, r.Err = client.do(ctx, method, url)
+		r.response, r.Err = client.get(ctx, url)
 		return r
 	})
-	if !l.JWKS.Asked || isTimeout(l.JWKS.Err) {
-		return
-	}
-	for began := time.Now(); len(l.Again) < again && time.Since(began) < o.patience; {
-		r := reply{Asked: true}
-		asks := client
-		if withGzip(len(l.Again) + 1) {
-			asks = client.inGzip()
-		}
-		if r.response, r.Err = asks.get(ctx, l.jwksURI()); isTimeout(r.Err) {
-			began = time.Time{}
-		}
-		l.Again = append(l.Again, r)
-	}
-	sound := func(r reply) bool { _, err := r.trouble(); return err == nil }
-	if i := slices.IndexFunc(l.Again, sound); i >= 0 && !sound(l.JWKS) { // what is wrong is one replica, not the JWKS
-		l.JWKS, l.Again[i] = l.Again[i], l.JWKS
-	}
 }
 
 // ask asks for every document once, until an answer is waited for in vain.
-func (l *look) ask(u keystore.IssuerURL, fetch func(method, url string) reply) {
-	late := false
-	once := func(method, url string) reply {
-		if late {
-			return reply{}
-		}
-		r := fetch(method, url)
-		late = isTimeout(r.Err)
-		return r
-	}
-	l.Discovery = once(http.MethodGet, u.String()+discoveryPath)
-	if l.Discovery.Status == http.StatusNotFound && u.Path() != "" {
-		l.Doubled = once(http.MethodGet, u.String()+u.Path()+discoveryPath)
-		if l.Doubled.Status == http.StatusNotFound { // nginx's "location /a" takes the path off, and leaves the slash after it beside its own
-			l.Doubled = once(http.MethodGet, u.String()+strings.TrimPrefix(u.Path(), "/")+discoveryPath)
-		}
-	}
+func (l *look) ask(u keystore.IssuerURL, fetch func(url string) reply) {
+	l.Discovery = fetch(u.String() + discoveryPath)
 	jwksURI := l.jwksURI()
-	if strings.HasPrefix(jwksURI, "https://") {
-		l.JWKS = once(http.MethodGet, jwksURI)
+	if !strings.HasPrefix(jwksURI, "https://") {
+		return
 	}
-	if alias := u.String() + aliasPath; l.JWKS.Asked && alias != jwksURI {
-		l.Alias = once(http.MethodGet, alias)
+	l.JWKS = fetch(jwksURI)
+	if alias := u.String() + aliasPath; alias != jwksURI && !isTimeout(l.JWKS.Err) {
+		l.Alias = fetch(alias)
 	}
-	l.Head = once(http.MethodHead, u.String())
 }
 
 // jwksURI returns what the discovery document says; empty when it says nothing.
@@ -234,7 +186,7 @@ func only(conf *tls.Config, version uint16) *tls.Config {
 func (o Options) handshake(ctx context.Context, conf *tls.Config, names []string, address string) (h handshake) {
 	ctx, cancel := context.WithTimeout(ctx, o.patience)
 	defer cancel()
-	conn, name, err := servername.Dial(ctx, conf, names, func() (net.Conn, error) {
+	conn, err := dialTLS(ctx, conf, names, func() (net.Conn, error) {
 		conn, err := o.dial(ctx, "tcp", address)
 		h.Connected = h.Connected || err == nil
 		return conn, err
@@ -244,6 +196,6 @@ func (o Options) handshake(ctx context.Context, conf *tls.Config, names []string
 		return h
 	}
 	defer func() { _ = conn.Close() }()
-	h.Name, h.State = name, conn.ConnectionState()
+	h.State = conn.ConnectionState()
 	return h
 }

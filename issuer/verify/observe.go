@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/bits"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -68,7 +67,7 @@ type listener func(address string, discovery bool, a response)
 // observe is Observe, and hands every answer to heard if that is not nil, one call at a time.
 func (n Network) observe(ctx context.Context, t Target, heard listener) (observation.Look, error) {
 	n.patience = cmp.Or(n.patience, patience)
-	o := observer{n: n, t: t, pause: cmp.Or(n.pause, betweenThem), tell: heard, late: map[place]bool{}, variants: map[place]*variant{}, answered: map[string]bool{}, refused: map[string]error{}, names: map[string][]string{}}
+	o := observer{n: n, t: t, pause: cmp.Or(n.pause, betweenThem), tell: heard, late: map[place]bool{}, answered: map[string]bool{}, refused: map[string]error{}, names: map[string][]string{}}
 	if t.Dev {
 		o.pause = min(o.pause, inDev)
 	}
@@ -106,7 +105,6 @@ func (n Network) observe(ctx context.Context, t Target, heard listener) (observa
 			o.gapAt(address, err)
 		}
 	}
-	o.compareVariants()
 	slices.Sort(o.look.Gaps)
 	return o.look, nil
 }
@@ -123,9 +121,8 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// withGzip reports whether round n asks for gzip: every second one, in an order that two replicas that take turns do not keep
-// up with (Thue and Morse's).
-func withGzip(n int) bool { return bits.OnesCount(uint(n))%2 == 1 }
+// withGzip reports whether a round asks for gzip: every second two, so that two replicas that take turns give both to each.
+func withGzip(round int) bool { return round&2 != 0 }
 
 // place is where one document is served: at an address, under a URL.
 type place struct{ address, url string }
@@ -137,10 +134,9 @@ type observer struct {
 	pause time.Duration
 	tell  listener // may be nil
 
-	mu       sync.Mutex
-	look     observation.Look
-	variants map[place]*variant
-	late     map[place]bool // those that let a request wait: they are not asked again
+	mu   sync.Mutex
+	look observation.Look
+	late map[place]bool // those that let a request wait: they are not asked again
 
 	names    map[string][]string // of origins, by address: what their policy calls them
 	shielded []string            // addresses that the shield is shown to, none of them public
@@ -221,9 +217,7 @@ func (o *observer) ask(ctx context.Context, address string, packed bool) {
 	if slices.Contains(o.shielded, address) || o.n.Connect != "" {
 		client = o.n.shown(o.t.URL, address)
 	}
-	if names := o.names[address]; len(names) > 0 {
-		o.n.under(client, o.t.URL, names...)
-	}
+	client.under(o.t.URL, o.names[address]...)
 	if packed {
 		client = client.inGzip()
 	}
@@ -233,7 +227,7 @@ func (o *observer) ask(ctx context.Context, address string, packed bool) {
 		if o.isLate(at) {
 			continue
 		}
-		a, err := client.part(ctx, http.MethodGet, at.url)
+		a, err := client.part(ctx, at.url)
 		if a.Status != 0 {
 			o.heard(address, discovery, a)
 		}
@@ -382,7 +376,6 @@ func (o *observer) answer(address string, a response, keys []keystore.Verificati
 	for _, k := range keys {
 		have = append(have, observation.Key{ID: k.ID(), Fingerprint: k.Fingerprint()})
 	}
-	o.noteVariant(place{address, a.URL}, have)
 	if o.look.Answers++; o.look.Answers == 1 {
 		o.look.Keys = have
 	}
@@ -397,39 +390,6 @@ func (o *observer) answer(address string, a response, keys []keystore.Verificati
 		if was := o.look.ClockAhead; was == nil || ahead.Abs() > time.Duration(*was).Abs() {
 			rounded := observation.Offset(ahead.Round(time.Second))
 			o.look.ClockAhead = &rounded
-		}
-	}
-}
-
-// variant is what one place answers to requests that have the same headers.
-type variant struct {
-	answers int
-	keys    []observation.Key // sorted
-	mixed   bool              // not every answer had these
-}
-
-// noteVariant notes the keys of an answer. The caller holds mu.
-func (o *observer) noteVariant(at place, have []observation.Key) {
-	have = slices.SortedFunc(slices.Values(have), func(a, b observation.Key) int {
-		return cmp.Or(cmp.Compare(a.Fingerprint, b.Fingerprint), cmp.Compare(a.ID, b.ID))
-	})
-	v := o.variants[at]
-	if v == nil {
-		v = &variant{keys: have}
-		o.variants[at] = v
-	}
-	v.answers++
-	v.mixed = v.mixed || !slices.Equal(v.keys, have)
-}
-
-// compareVariants names the places that answer with other keys whenever gzip is asked for. Answers that took turns were never
-// all of one kind because the keys changed meanwhile.
-func (o *observer) compareVariants() {
-	steady := func(v *variant) bool { return v != nil && v.answers > 1 && !v.mixed }
-	for at, plain := range o.variants {
-		packed := o.variants[place{at.address, at.url + inGzip}]
-		if steady(plain) && steady(packed) && !slices.Equal(plain.keys, packed.keys) {
-			o.gap("at %s: %s has other keys than without: a cache keeps a copy for each", at.address, at.url+inGzip)
 		}
 	}
 }

@@ -21,12 +21,12 @@ func (o Options) throughProxy(ctx context.Context, u keystore.IssuerURL) (l look
 		return look{}, "", false
 	}
 	l = look{Address: u.Host() + ":" + port(u), Asked: true}
-	ask := func(method, address string) (r reply) {
+	ask := func(address string) (r reply) {
 		c := newClient(o.RootCAs, o.patience, o.dial)
 		transport := c.http.Transport.(*http.Transport)
 		transport.Proxy = func(*http.Request) (*url.URL, error) { return proxy, nil }
 		r.Asked = true
-		r.response, r.Err = c.do(ctx, method, address)
+		r.response, r.Err = c.get(ctx, address)
 		return r
 	}
 	l.Proxied = true

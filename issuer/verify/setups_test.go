@@ -1,19 +1,14 @@
 package verify
 
 import (
-	"bufio"
 	"cmp"
 	"fmt"
-	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/keypost/keypost/issuer/verify/finding"
-	"github.com/keypost/keypost/test/golden"
 )
 
 // setup is an issuer that is really broken on loopback, and the cause that is named first.
@@ -28,8 +23,7 @@ type setup struct {
 // setups is the table of broken set-ups, in the order of the catalogue.
 func setups() []setup {
 	return slices.Concat(
-		reachSetups(), tlsSetups(), fetchSetups("discovery", discoveryPath), fetchSetups("jwks", keysPath), fetchSetups("alias", aliasPath),
-		discoverySetups(), headerSetups("discovery", discoveryPath), headerSetups("jwks", keysPath),
+		reachSetups(), tlsSetups(), fetchSetups(), discoverySetups(), headerSetups(),
 		keySetups(), partySetups(), storedSetups(), activeSetups(), uploadSetups(), storeSetups(), replicaSetups(), cacheSetups(), nginxSetups(), tokenSetups(), tokenClaimSetups(),
 	)
 }
@@ -64,17 +58,12 @@ func TestSetups(t *testing.T) {
 	if begun < len(setups()) {
 		return // only some were asked for, with -run
 	}
-	for _, area := range finding.Areas() {
-		if area.Title == "The cluster" || area.Title == "AWS" {
-			continue // the set-ups of provision lead to these
+	for _, c := range finding.Causes() {
+		if area := c.Area(); area == "The cluster" || area == "AWS" || c.Code == "jwks-uri-rogue" {
+			continue // the tests of provision and of Compare lead to these
 		}
-		for _, c := range area.Causes {
-			if c.Code == "jwks-uri-rogue" {
-				continue // Compare finds it, and has a test of its own
-			}
-			if !seen[c.Code] && !t.Failed() {
-				t.Errorf("no set-up leads to %s, so nobody knows whether it is ever found", c.Code)
-			}
+		if !seen[c.Code] && !t.Failed() {
+			t.Errorf("no set-up leads to %s, so nobody knows whether it is ever found", c.Code)
 		}
 	}
 }
@@ -139,72 +128,3 @@ func TestHealthy(t *testing.T) {
 
 // listed is a set-up as README.md tells of it: its cause's code, or "-" for a healthy one, and its name.
 type listed struct{ code, name string }
-
-// TestSetupList: README.md is made from the lists in testdata/setups, of which this is one. The packages that prove the causes
-// of clusters and of AWS write theirs there likewise.
-func TestSetupList(t *testing.T) {
-	var b strings.Builder
-	for _, s := range ownListed() {
-		fmt.Fprintf(&b, "%s %s\n", s.code, s.name)
-	}
-	golden.Same(t, ownList(), b.String())
-}
-
-func ownList() string { return filepath.Join("testdata", "setups", "issuer.txt") }
-
-// ownListed are the set-ups of this package.
-func ownListed() []listed {
-	var all []listed
-	for _, s := range append(setups(), healthySetups()...) {
-		all = append(all, listed{cmp.Or(s.cause, "-"), s.name})
-	}
-	return all
-}
-
-// allListed reads every list of set-ups but that of this package, which may be about to be written anew.
-func allListed(t *testing.T) []listed {
-	t.Helper()
-	files, err := filepath.Glob(filepath.Join("testdata", "setups", "*.txt"))
-	check(t, err)
-	slices.Sort(files)
-	var all []listed
-	for _, name := range files {
-		if name == ownList() {
-			all = append(all, ownListed()...)
-			continue
-		}
-		f, err := os.Open(name)
-		check(t, err)
-		defer func() { _ = f.Close() }()
-		for line := bufio.NewScanner(f); line.Scan(); {
-			code, name, ok := strings.Cut(line.Text(), " ")
-			if !ok {
-				t.Fatalf("%s: %q is no CODE and NAME", f.Name(), line.Text())
-			}
-			all = append(all, listed{code, name})
-		}
-	}
-	return all
-}
-
-// What was promised of the table. README.md has the real figures, so that it does not shrink unseen.
-const (
-	fewestBroken  = 35
-	fewestHealthy = 10
-)
-
-// TestEnoughSetups: the table is the proof.
-func TestEnoughSetups(t *testing.T) {
-	names := map[string]int{}
-	for _, s := range append(setups(), healthySetups()...) {
-		names[s.name]++
-	}
-	for _, name := range slices.Sorted(maps.Keys(names)) {
-		if names[name] > 1 {
-			t.Errorf("%q stands %d times", name, names[name])
-		}
-	}
-	if broken, healthy := len(setups()), len(healthySetups()); broken < fewestBroken || healthy < fewestHealthy {
-		t.Errorf("%d broken and %d healthy set-ups, want %d and %d", broken, healthy, fewestBroken, fewestHealthy)
-	}
-}

@@ -33,19 +33,19 @@ func tokenSetups() []setup {
 	return []setup{
 		{"a token cut in half", "token-malformed", "", func(t *testing.T, w *world) { w.options.Token = w.token(t)[:100] }, anew},
 		{"a token without a signature", "token-malformed", "", literal("eyJhbGciOiJub25lIn0.e30."), anew},
-		{"a token of more than 20,000 characters", "token-too-long", "", claim("padding", strings.Repeat("a", 20_000)), anew},
-		{"a token whose exp is a fraction", "token-numbers", "", claim("exp", float64(time.Now().Unix())+3600.5), anew},
+		{"a token of more than 20,000 characters", "token-malformed", "", claim("padding", strings.Repeat("a", 20_000)), anew},
+		{"a token whose exp is a fraction", "token-malformed", "", claim("exp", float64(time.Now().Unix())+3600.5), anew},
 		{"a token signed with a shared secret", "token-alg", "", func(t *testing.T, w *world) { w.options.Token = hmacToken(t, w) }, anew},
-		{"a token whose iss ends in a slash", "token-issuer-slash", "", claim("iss", testIssuer+"/"), anew},
-		{"a token whose iss is in another letter case", "token-issuer-case", "", claim("iss", "https://oidc.example.com/Prod-A"), anew},
-		{"a token out of a Secret", "token-issuer-legacy", "", func(t *testing.T, w *world) {
+		{"a token whose iss ends in a slash", "token-issuer-other", "", claim("iss", testIssuer+"/"), anew},
+		{"a token whose iss is in another letter case", "token-issuer-other", "", claim("iss", "https://oidc.example.com/Prod-A"), anew},
+		{"a token out of a Secret", "token-malformed", "", func(t *testing.T, w *world) {
 			for _, name := range []string{"aud", "exp", "iat", "nbf"} {
 				delete(w.claims, name)
 			}
 			claim("iss", "kubernetes/serviceaccount")(t, w)
 		}, anew},
 		{"a token of another issuer", "token-issuer-other", "", claim("iss", "https://oidc.example.com/prod-b"), anew},
-		{"a token that names no key", "token-kid-missing", "", func(t *testing.T, w *world) { w.kid = ""; w.options.Token = w.token(t) }, anew},
+		{"a token that names no key", "token-kid-unknown", "", func(t *testing.T, w *world) { w.kid = ""; w.options.Token = w.token(t) }, anew},
 		{"a token of a removed key", "token-kid-gone", "", func(t *testing.T, w *world) {
 			k := newECKey(t)
 			w.storeKey(t, stale+time.Hour, k)
@@ -55,14 +55,15 @@ func tokenSetups() []setup {
 			w.options.Token = w.token(t)
 			w.signer = mine
 		}, anew},
-		{"the cluster signs with a key that is stored and not public yet", "token-kid-unpublished", "", func(t *testing.T, w *world) {
+		{"the cluster signs with a key that is stored and not public yet", "token-kid-next", "", func(t *testing.T, w *world) {
 			policy(func(p *keystore.Policy) { p.EdgeHold = keystore.DurationPtr(time.Hour) })(t, w)
 			w.header.Set("Age", "100")
-			k := newECKey(t)
+			k, mine := newECKey(t), w.signer
 			w.storeKey(t, fresh, k)
 			w.signer, w.kid = k, string(public(t, k).ID())
 			w.options.Token = w.token(t)
-		}, func(t *testing.T, w *world) { w.heal(t) }},
+			w.signer = mine
+		}, func(t *testing.T, w *world) { w.heal(t); anew(t, w) }},
 		{"the cluster signs with a key that may not sign yet", "token-kid-next", finding.Warn, func(t *testing.T, w *world) {
 			k, mine := newECKey(t), w.signer
 			w.storeKey(t, fresh, k)
@@ -95,26 +96,24 @@ func tokenClaimSetups() []setup {
 		return func(t *testing.T, w *world) { parties(party)(t, w); then(t, w) }
 	}
 	return []setup{
-		{"a token without exp", "token-times-missing", "", claim("exp", nil), anew},
+		{"a token without exp", "token-malformed", "", claim("exp", nil), anew},
 		{"an expired token", "token-expired", "", claim("exp", in(-10*time.Minute)), anew},
-		{"a token that expired a minute ago", "token-expired-just-now", finding.Warn, claim("exp", in(-time.Minute)), anew},
+		{"a token that expired a minute ago", "token-expired", finding.Warn, claim("exp", in(-time.Minute)), anew},
 		{"a token that is not valid yet", "token-not-yet", "", claim("nbf", in(time.Hour)), anew},
-		{"a token from the future", "token-future", "", claim("iat", in(time.Hour)), anew},
+		{"a token from the future", "token-not-yet", "", claim("iat", in(time.Hour)), anew},
 		{"a token of a year", "token-lifetime", finding.Warn, claim("exp", in(365*24*time.Hour)), anew},
 		{"a token of a year, and GCP is declared", "token-lifetime", "", declared("gcp", func(t *testing.T, w *world) {
 			w.claims["aud"] = "openshift"
 			claim("exp", in(365*24*time.Hour))(t, w)
 		}), func(t *testing.T, w *world) { anew(t, w); claim("aud", "openshift")(t, w) }},
-		{"a token without audience", "token-aud-missing", "", claim("aud", nil), anew},
+		{"a token without audience", "token-malformed", "", claim("aud", nil), anew},
 		{"a token for the cluster itself", "token-aud-cluster", "", claim("aud", []string{"https://kubernetes.default.svc"}), anew},
 		{"a token for the issuer", "token-aud-cluster", "", claim("aud", []string{testIssuer}), anew},
 		{"a token for GCP, and AWS is declared", "token-aud-unusual", finding.Warn, claim("aud", "//iam.googleapis.com/projects/1"), anew},
-		{"a token with two audiences", "token-aud-many", finding.Warn, claim("aud", []string{"sts.amazonaws.com", "openshift"}), anew},
-		{"a token without subject", "token-sub-missing", "", claim("sub", nil), anew},
+		{"a token without subject", "token-malformed", "", claim("sub", nil), anew},
 		{"a subject of 128 bytes, and GCP is declared", "token-sub-gcp", "", declared("gcp", func(t *testing.T, w *world) {
 			w.claims["aud"] = "openshift"
 			claim("sub", long(128))(t, w)
 		}), claim("sub", long(127))},
-		{"a subject of 256 characters", "token-sub-long", finding.Warn, claim("sub", long(256)), anew},
 	}
 }

@@ -89,8 +89,8 @@ func TestWhatAnOriginAnswersToItsOwnName(t *testing.T) {
 		roots   bool
 		want    []string
 	}{
-		"as an origin":           {"", true, []string{"origin-certificate", "asked as oidc.example.com: remote error: tls: internal error", "asked as origin.example.com: tls: failed to verify certificate: x509: certificate signed by unknown authority", "--ca-file"}},
-		"with the system's CAs":  {"", false, []string{"origin-certificate", "asked as origin.example.com: tls: failed to verify certificate: x509: certificate signed by unknown authority"}},
+		"as an origin":           {"", true, []string{"origin-unreachable", "asked as oidc.example.com: remote error: tls: internal error", "asked as origin.example.com: tls: failed to verify certificate: x509: certificate signed by unknown authority", "--ca-file"}},
+		"with the system's CAs":  {"", false, []string{"origin-unreachable", "asked as origin.example.com: tls: failed to verify certificate: x509: certificate signed by unknown authority"}},
 		"asked by itself, alone": {"203.0.113.9:443", true, []string{"tls-untrusted", "asked as origin.example.com", "--ca-file"}},
 	} {
 		w := newWorld(t)

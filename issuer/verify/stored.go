@@ -36,11 +36,11 @@ func (v *visitor) readStore(ctx context.Context) *keystore.KeySet {
 	case errors.Is(err, ErrNotStored):
 		v.Warn("store-unknown", "nothing was compared: %v", err)
 	case err != nil:
-		v.Fail("store-unread", "nothing was compared with the store: %v", err)
+		v.Fail("not-compared", "nothing was compared with the store: %v", err)
 	case set.Withdrawn():
-		v.Fail("store-withdrawn", "nothing was compared: key set %q was withdrawn at %s", set.Name(), stamp(set.WithdrawnAt()))
+		v.Fail("not-compared", "nothing was compared: key set %q was withdrawn at %s", set.Name(), stamp(set.WithdrawnAt()))
 	case !slices.ContainsFunc(set.Issuers(), func(u keystore.IssuerURL) bool { return u.String() == v.o.URL }):
-		v.Fail("store-other-url", "nothing was compared: key set %q does not have the issuer URL %s", set.Name(), v.o.URL)
+		v.Fail("not-compared", "nothing was compared: key set %q does not have the issuer URL %s", set.Name(), v.o.URL)
 	default:
 		return &set
 	}

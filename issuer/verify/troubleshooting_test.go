@@ -12,7 +12,7 @@ import (
 
 const troubleshootingPreface = `# Troubleshooting by error text
 
-Made from the catalogue of causes by ` + "`KEYPOST_UPDATE=1 go test ./issuer/verify -run TestTroubleshooting`" + `: edit that.
+Made from the table of causes by ` + "`KEYPOST_UPDATE=1 go test ./issuer/verify -run TestTroubleshooting`" + `: edit that.
 
 Look for what your program printed; only its beginning stands here, and SDKs write words of their own before it. Commands that have no
 ` + "`--store`" + ` find the key sets by KEYPOST_STORE. Or let keypost look:
@@ -22,7 +22,7 @@ $ kubectl logs app --tail 100 | keypost verify prod-a --store file:///srv/keyset
 ` + "```" + `
 
 It lists the causes that the error may have, and says which of them it finds. A cause that stands first is met first: repair it, and
-look again. The links lead to each cause's repair and to the broken set-ups in which a test sees keypost find it.
+look again. The links lead to each cause's repair and source.
 
 - [AWS STS and IAM](#aws-sts-and-iam) · [AWS SDKs](#aws-sdks) · [Google Cloud](#google-cloud) · [Microsoft Entra](#microsoft-entra) · [Vault](#vault) · [kube-apiserver](#kube-apiserver)
 
@@ -63,7 +63,7 @@ type printed struct {
 	causes   []finding.Cause
 }
 
-// TestTroubleshooting: docs/troubleshooting.md has every message that the catalogue knows, with its causes.
+// TestTroubleshooting: docs/troubleshooting.md has every message that the table knows, with its causes.
 func TestTroubleshooting(t *testing.T) {
 	var b strings.Builder
 	b.WriteString(troubleshootingPreface)
@@ -158,10 +158,8 @@ func title(c finding.Cause) string {
 // telling returns the command that tells causes apart.
 func telling(causes []finding.Cause) string {
 	has := map[string]bool{}
-	for _, area := range finding.Areas() {
-		for _, c := range area.Causes {
-			has[area.Title] = has[area.Title] || slices.ContainsFunc(causes, func(x finding.Cause) bool { return x.Code == c.Code })
-		}
+	for _, c := range causes {
+		has[c.Area()] = true
 	}
 	command := "keypost verify NAME --store STORE"
 	if has["The cluster"] {

@@ -8,17 +8,13 @@
 package verify
 
 import (
-	"cmp"
 	"context"
-	"errors"
-	"net"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/keypost/keypost/internal/caching"
 	"github.com/keypost/keypost/internal/publicnet"
 	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/issuer/verify/token"
@@ -157,7 +153,6 @@ func (v *visitor) visits(ctx context.Context) []*visit {
 	merge(&v.Report, visits)
 	v.checkOrigins(origins)
 	v.checkSameKeys(visits)
-	v.checkETags(all)
 	v.checkClock(all)
 	v.checkSpeed(looks)
 	v.checkSharedCache(looks, stored)
@@ -197,11 +192,7 @@ func (v *visitor) look(ctx context.Context) (looks, origins []look) {
 		}
 	}
 	if err != nil {
-		code := "dns-unanswered" // nobody has said that there is no such name
-		if e, is := errors.AsType[*net.DNSError](err); is && e.IsNotFound {
-			code = "dns-none"
-		}
-		v.Fail(code, "%s cannot be looked up: %v", v.url.Host(), err)
+		v.Fail("dns-none", "%s cannot be looked up: %v", v.url.Host(), err)
 		return nil, nil
 	}
 	return v.checkAddresses(all), origins
@@ -240,18 +231,8 @@ func (v *visit) check() {
 	if v.shut {
 		return
 	}
-	sets := v.checkJWKS(d)
-	others := v.checkAgain()
-	before := len(v.Findings)
-	v.checkStored(append(sets, others...))
-	if len(others) > 0 {
-		report := v.Fail
-		if v.stored != nil && !finding.Failed(v.Findings[before:]) { // the store explains the difference by a change of late
-			report = v.Warn
-		}
-		report("replica-stale", "%s: %s", v.look.JWKS.URL, v.variety(others))
-	}
-	v.checkHead()
+	v.checkStored(v.checkJWKS(d))
+	v.checkAge()
 	if v.o.Token != "" && v.read {
 		v.Add(token.Issuer{URL: v.o.URL, Published: v.published, Stored: v.stored, Now: v.o.Now}.Check(v.o.Token)...)
 	}
@@ -264,94 +245,16 @@ func (v *visitor) checkURL() bool {
 		v.OK("url", "%s is a URL that every cloud accepts", u)
 		return true
 	}
-	code := urlCause(v.o.URL)
 	u, devErr := keystore.ParseIssuerURL(v.o.URL, true)
 	v.url = u
 	switch {
 	case devErr != nil:
-		v.Fail(code, "%v", err)
+		v.Fail("url-form", "%v", err)
 		return false
 	case v.o.Dev:
 		v.OK("url", "%s is a development URL", u)
 	default:
-		v.Fail(code, "%v", err)
+		v.Fail("url-form", "%v", err)
 	}
 	return true
-}
-
-// urlCause returns why an issuer URL is refused.
-func urlCause(raw string) string {
-	accepted := func(s string, dev bool) bool { _, err := keystore.ParseIssuerURL(s, dev); return err == nil }
-	switch bare := strings.TrimRight(raw, "/"); {
-	case bare != raw && accepted(bare, true):
-		return "url-slash"
-	case accepted(lowerHost(raw), true) && !accepted(raw, true):
-		return "url-case"
-	case accepted(raw, true):
-		return "url-port" // or a host that is not public: both are for development
-	}
-	return "url-form"
-}
-
-// lowerHost returns a URL with its scheme and host in lower case.
-func lowerHost(raw string) string {
-	scheme, rest, _ := strings.Cut(raw, "://")
-	host, path, hasPath := strings.Cut(rest, "/")
-	if hasPath {
-		path = "/" + path
-	}
-	return strings.ToLower(scheme+"://"+host) + path
-}
-
-// checkHead does what ccoctl does to compute a thumbprint: it only needs a TLS handshake and any answer.
-func (v *visit) checkHead() {
-	switch a := v.look.Head; {
-	case !a.Asked:
-	case a.Err != nil:
-		v.Warn("head-failed", "HEAD %s: %v", v.o.URL, a.Err)
-	case a.Status >= 500:
-		v.Warn("head-trouble", "HEAD %s answers %d", v.o.URL, a.Status)
-	default:
-		v.OK("head", "HEAD %s answers %d", v.o.URL, a.Status)
-	}
-}
-
-// slow is what a relying party notices. An answer that takes longer than its patience fails by itself.
-const slow = time.Second
-
-func (v *visitor) checkSpeed(looks []look) {
-	var slowest response
-	for _, l := range looks {
-		for _, a := range l.replies() {
-			if a.Took >= slowest.Took {
-				slowest = a
-			}
-		}
-	}
-	took := slowest.Took.Round(time.Millisecond)
-	switch {
-	case slowest.URL == "":
-	case slowest.Took > slow:
-		v.Warn("slow", "%s took %v", slowest.URL, took)
-	default:
-		v.OK("speed", "the slowest answer took %v over a new connection", took)
-	}
-}
-
-// checkSharedCache says which shared cache shows itself, and whether it hands out what nobody may hand out any more.
-func (v *visitor) checkSharedCache(looks []look, stored *keystore.KeySet) {
-	seen := ""
-	for _, l := range looks {
-		for _, a := range l.replies() {
-			seen = cmp.Or(seen, caching.Shared(a.Header))
-		}
-	}
-	if seen == "" {
-		return
-	}
-	if stored != nil && stored.Policy().EdgeHold == nil {
-		v.Warn("cache-undeclared", "a shared cache answered (%s), and the policy does not say for how long it may hold a copy", seen)
-		return
-	}
-	v.OK("shared-cache", "a shared cache answered (%s)", seen)
 }

@@ -77,7 +77,7 @@ func (e *examination) account(ctx context.Context, home Account) bool {
 	if e.caller = caller; caller.ID == home.ID && caller.Partition == home.Partition {
 		return true
 	}
-	e.FailWith("aws-credentials", "run it again with credentials of account "+home.ID+" (AWS_PROFILE)",
+	e.FailWith("aws-unread", "run it again with credentials of account "+home.ID+" (AWS_PROFILE)",
 		"the role is of account %s (%s), and the credentials are of %s (%s)", home.ID, home.Partition, caller.ID, caller.Partition)
 	if have, err := e.client.readProvider(ctx, caller.ProviderARN(e.Issuer)); err == nil && have != nil {
 		e.WarnWith("aws-account-other", "run it again with credentials of account "+home.ID+" (AWS_PROFILE); if that has no provider, with them: "+e.CreateProvider(),
@@ -125,7 +125,7 @@ func (e *examination) readRole(ctx context.Context) *iampolicy.Document {
 		e.FailWith("aws-role-missing", "give the pods the ARN of a role that is there, or make it: "+e.createRole(), "there is no role %s", e.roleARN)
 		return nil
 	case have.arn != e.roleARN:
-		e.FailWith("aws-role-path", "give the pods the role "+have.arn, "the role %s has the ARN %s, and not %s", e.Role, have.arn, e.roleARN)
+		e.FailWith("aws-role-missing", "give the pods the role "+have.arn, "the role %s has the ARN %s, and not %s", e.Role, have.arn, e.roleARN)
 	default:
 		e.Add(finding.Good("aws-role", "there is the role "+e.roleARN))
 	}

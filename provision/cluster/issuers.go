@@ -23,7 +23,7 @@ func (e *examination) checkIssuer(flags flags) {
 			if sorted := how.list; slices.IsSorted(sorted) && len(sorted) > 1 {
 				repair += "; kubeadm 1.34.0 to 1.34.2 sorts repeated extraArgs, so that the order holds only in the manifest of the static pod"
 			}
-			e.FailWith("cluster-issuer-order", repair, "the cluster signs as %s, and accepts %s as well (%s)", has, want, how.source)
+			e.FailWith("cluster-issuer-other", repair, "the cluster signs as %s, and accepts %s as well (%s)", has, want, how.source)
 		default:
 			e.FailWith("cluster-issuer-other", repair+finding.InRounds, "the cluster signs as %q, not as %q%s", has, want, difference(has, want))
 		}

@@ -30,7 +30,8 @@ func (e *examination) checkKeys() {
 		case i < 0:
 			e.FailWith("cluster-key-unpublished", repair, "the cluster signs with key %s, which is not at the issuer's public URL", id)
 		case !s.own.signedBy(e.want.Published[i]):
-			e.Fail("cluster-key-swapped", "the cluster signs with another key than the one that is published as %s", id)
+			e.FailWith("cluster-key-unpublished", "find out whose key is published (keypost key list ISSUER), and revoke it if it is not yours: keypost key revoke ISSUER KID --why REASON",
+				"the cluster signs with another key than the one that is published as %s", id)
 			e.About(string(id))
 		case e.want.Early != nil && e.want.Early(e.want.Published[i]):
 			promote := text.Quoted("keypost", "key", "promote", e.want.Issuer, string(id), "--wait")
@@ -42,7 +43,7 @@ func (e *examination) checkKeys() {
 			if !until.IsZero() {
 				when = "once it is removed, which may be from " + until.UTC().Format(time.RFC3339) + " on"
 			}
-			e.WarnWith("cluster-key-retired", e.signWith(addresses), "the cluster signs with key %s, which is retired: the tokens are refused %s", id, when)
+			e.WarnWith("cluster-key-gone", e.signWith(addresses), "the cluster signs with key %s, which is retired: the tokens are refused %s", id, when)
 		default:
 			e.OK("cluster-key", "the cluster signs with the published key %s", id)
 		}
@@ -114,7 +115,7 @@ func (e *examination) checkKnown(ctx context.Context, servers []server) {
 		return
 	}
 	if err := all[0].err; err != nil {
-		e.WarnWith("cluster-keys-unread", e.command("kubectl", "get", "--raw", jwksPath), "the keys that the cluster trusts cannot be read: %v", err)
+		e.WarnWith("cluster-servers-unasked", e.command("kubectl", "get", "--raw", jwksPath), "the keys that the cluster trusts cannot be read: %v", err)
 		return
 	}
 	e.checkStrangers(read)

@@ -109,7 +109,7 @@ func (e *examination) servers(ctx context.Context, config *rest.Config, first ap
 		e.forbidden(err, "list the kube-apiservers", "clusterrole", "--verb=list", "--resource=endpointslices.discovery.k8s.io")
 	case kubeapi.IsStatus(err, http.StatusUnauthorized):
 		e.down = true
-		e.Fail("cluster-unauthorized", "%s: %v", e.access.named("use"), err)
+		e.FailWith("cluster-unreachable", "log in to the cluster anew, or give another --context", "%s: %v", e.access.named("use"), err)
 		return nil, false
 	case errors.Is(err, errNoServers):
 		e.Warn("cluster-servers-unasked", "%v; %s alone was asked", err, all[0].address)
@@ -181,7 +181,7 @@ func (e *examination) notMinted(ctx context.Context, s server, err error) {
 	case !answered && s.own:
 		e.Warn("cluster-servers-unasked", "the kube-apiserver at %s was not asked, so it may sign as another or with another key: %v", s.address, err)
 	default:
-		e.FailWith("cluster-token-refused", e.command("kubectl", "create", "token", e.name, "--namespace", e.namespace),
+		e.FailWith("cluster-account-missing", e.command("kubectl", "create", "token", e.name, "--namespace", e.namespace),
 			"the kube-apiserver at %s mints no token for %s: %v", s.address, account, err)
 	}
 }
@@ -237,7 +237,7 @@ func (e *examination) checkSigners(ctx context.Context, first api) {
 	if e.want.Published != nil {
 		e.checkKeys()
 	} else { // no word would look like a good one
-		e.Warn("cluster-key-unchecked", "the key that the cluster signs with was not compared: the keys of %s could not be read", e.want.Issuer)
+		e.Warn("cluster-servers-unasked", "the key that the cluster signs with was not compared: the keys of %s could not be read", e.want.Issuer)
 	}
 	e.checkAudiences()
 }

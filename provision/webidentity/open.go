@@ -28,11 +28,11 @@ func (e *examination) gaps(d iampolicy.Document) []gap {
 	audience.Audience, noSubject.Without, noAudience.Without = strangerURL, "sub", "aud"
 	everybody := iampolicy.Identity{ProviderARN: strangerProvider, Issuer: strangerURL, Subject: subjectPrefix + strangerName + ":" + strangerName}
 	return []gap{
-		{"aws-trust-open-all", "", "lets everybody in", "name " + e.ProviderARN + " as the principal", []iampolicy.Identity{everybody}},
-		{"aws-trust-open-sub", "sub", "lets service accounts of every namespace in", "compare " + key + "sub with the service account", strangersOf(d, own)},
-		{"aws-trust-open-aud", "aud", "takes a token for any audience", "compare " + key + "aud with the audience for AWS", []iampolicy.Identity{audience}},
-		{"aws-trust-open-absent", "sub", "asks nothing of a token without sub", "compare " + key + "sub by StringEquals or StringLike", []iampolicy.Identity{noSubject}},
-		{"aws-trust-open-absent", "aud", "asks nothing of a token without aud", "compare " + key + "aud by StringEquals or StringLike", []iampolicy.Identity{noAudience}},
+		{"aws-trust-open", "", "lets everybody in", "name " + e.ProviderARN + " as the principal", []iampolicy.Identity{everybody}},
+		{"aws-trust-open", "sub", "lets service accounts of every namespace in", "compare " + key + "sub with the service account", strangersOf(d, own)},
+		{"aws-trust-open", "aud", "takes a token for any audience", "compare " + key + "aud with the audience for AWS", []iampolicy.Identity{audience}},
+		{"aws-trust-open", "sub", "asks nothing of a token without sub", "compare " + key + "sub by StringEquals or StringLike", []iampolicy.Identity{noSubject}},
+		{"aws-trust-open", "aud", "asks nothing of a token without aud", "compare " + key + "aud by StringEquals or StringLike", []iampolicy.Identity{noAudience}},
 	}
 }
 

@@ -96,7 +96,7 @@ func (e *examination) checkDenials(d iampolicy.Document, all []iampolicy.Judgeme
 		switch {
 		case !j.Deny:
 		case j.Applies() == iampolicy.Yes:
-			e.FailWith("aws-trust-deny", "if that is not meant, take the statement out: "+e.edit(),
+			e.FailWith("aws-trust-provider", "if that is not meant, take the statement out: "+e.edit(),
 				"statement %d of the trust policy of %s denies it: %s", j.Number, e.Role, d.Line(j.Number))
 		case j.Applies() == iampolicy.Unknown && e.Subject != "":
 			e.WarnWith("aws-trust-unclear", tryIt+e.edit(), "statement %d of the trust policy of %s may deny it: %s", j.Number, e.Role, d.Line(j.Number))
@@ -162,7 +162,7 @@ func (e *examination) copied(d iampolicy.Document, from, to iampolicy.Trust) str
 // keptOut names each condition of a statement that keeps the token out.
 func (e *examination) keptOut(d iampolicy.Document, j iampolicy.Judgement) {
 	if j.Action == iampolicy.No {
-		e.FailWith("aws-trust-action", e.admit(d), "statement %d of the trust policy of %s is not for sts:AssumeRoleWithWebIdentity: %s", j.Number, e.Role, d.Line(j.Number))
+		e.FailWith("aws-trust-provider", e.admit(d), "statement %d of the trust policy of %s is not for sts:AssumeRoleWithWebIdentity: %s", j.Number, e.Role, d.Line(j.Number))
 		return
 	}
 	for _, t := range j.Tests {
@@ -177,17 +177,17 @@ func (e *examination) keptOut(d iampolicy.Document, j iampolicy.Judgement) {
 				owner := t.Key[:strings.LastIndex(t.Key, ":")]
 				repair = e.copied(d, iampolicy.Trust{ProviderARN: e.ProviderARN, Issuer: "https://" + owner}, e.trust())
 			}
-			e.FailWith("aws-trust-key", repair, "statement %d of the trust policy of %s compares a claim of another issuer than %s: %s", j.Number, e.Role, e.Issuer, condition)
+			e.FailWith("aws-trust-provider", repair, "statement %d of the trust policy of %s compares a claim of another issuer than %s: %s", j.Number, e.Role, e.Issuer, condition)
 		case t.Claim == "aud":
 			e.FailWith("aws-trust-audience", e.otherAudience(d, t), "the token's audience is %q; statement %d of the trust policy of %s asks for %s", e.Audience, j.Number, e.Role, condition)
 		case t.Claim == "sub" && t.Wildcard() && slices.ContainsFunc(t.Values, e.wouldMatch):
 			e.FailWith("aws-trust-wildcard", e.admit(d), "statement %d of the trust policy of %s compares letter for letter with a pattern: %s", j.Number, e.Role, condition)
 		case t.Claim == "sub" && neverServiceAccount(t):
-			e.FailWith("aws-trust-pattern", e.admit(d), "no service account has the sub that statement %d of the trust policy of %s asks for: %s", j.Number, e.Role, condition)
+			e.FailWith("aws-trust-subject", e.admit(d), "no service account has the sub that statement %d of the trust policy of %s asks for: %s", j.Number, e.Role, condition)
 		case t.Claim == "sub":
 			e.FailWith("aws-trust-subject", e.admit(d), "the token's sub is %q; statement %d of the trust policy of %s asks for %s", e.Subject, j.Number, e.Role, condition)
 		default:
-			e.FailWith("aws-trust-claim", e.admit(d), "statement %d of the trust policy of %s asks for a claim that AWS does not take from the token: %s", j.Number, e.Role, condition)
+			e.FailWith("aws-trust-provider", e.admit(d), "statement %d of the trust policy of %s asks for a claim that AWS does not take from the token: %s", j.Number, e.Role, condition)
 		}
 	}
 }

@@ -25,7 +25,7 @@ func TestTheVerdictCounts(t *testing.T) {
 		severity   finding.Severity
 	}{
 		"one that may apply, after one that does not": {[]string{statement("Allow", other), statement("Allow", unclear)}, "aws-trust-unclear", finding.Warn},
-		"only one that denies":                        {[]string{statement("Deny", own)}, "aws-trust-deny", finding.Fail},
+		"only one that denies":                        {[]string{statement("Deny", own)}, "aws-trust-provider", finding.Fail},
 		"only one that denies somebody else":          {[]string{statement("Deny", other)}, "aws-trust-provider", finding.Fail},
 	} {
 		d, err := iampolicy.Parse(`{"Version":"2012-10-17","Statement":[` + strings.Join(tt.statements, ",") + `]}`)

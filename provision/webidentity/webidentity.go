@@ -77,7 +77,7 @@ func (a Attempt) NoProvider(urls []string, trust *iampolicy.Document) finding.Fi
 		}
 	}
 	other := func(format string, args ...any) finding.Finding {
-		return finding.CauseOf("aws-provider-other").Finding(finding.Fail, fmt.Sprintf(format, args...), a.CreateProvider())
+		return finding.CauseOf("aws-provider-missing").Finding(finding.Fail, fmt.Sprintf(format, args...), a.CreateProvider())
 	}
 	switch {
 	case len(near) > 0:
@@ -119,14 +119,14 @@ func (e *examination) checkAudience(p Provider, trust *iampolicy.Document) {
 	case e.Audience == "":
 		e.FailWith("aws-client-id-missing", e.addClientID(asked[0]), "the role asks for the audience %s, and the provider's client IDs are %s", strings.Join(asked, " or "), clients)
 	case len(usable) > 0 && !slices.Contains(asked, e.Audience):
-		e.FailWith("aws-audience-wrong", e.askFor(usable[0]), "the token's audience is %q; the provider's client IDs are %s, and the role asks for %s",
+		e.FailWith("aws-client-id-missing", e.askFor(usable[0]), "the token's audience is %q; the provider's client IDs are %s, and the role asks for %s",
 			e.Audience, clients, strings.Join(asked, " or "))
 	case e.Audience != e.audience():
 		repair := e.askFor(e.audience())
 		if !slices.Contains(p.ClientIDs, e.audience()) {
 			repair += " && " + e.addClientID(e.audience())
 		}
-		e.FailWith("aws-audience-wrong", repair, "the token's audience is %q, which every pod of the cluster has a token for; the provider's client IDs are %s", e.Audience, clients)
+		e.FailWith("aws-client-id-missing", repair, "the token's audience is %q, which every pod of the cluster has a token for; the provider's client IDs are %s", e.Audience, clients)
 	default:
 		e.FailWith("aws-client-id-missing", e.addClientID(e.Audience), "the token's audience is %q, and the provider's client IDs are %s", e.Audience, clients)
 	}

@@ -28,10 +28,10 @@ func TestNoProvider(t *testing.T) {
 		{"none at all", nil, nil, "aws-provider-missing", "there is no arn:aws:iam::123456789012:oidc-provider/oidc.example.com/a"},
 		{"other hosts", []string{"https://x.example.com/a"}, &trusting, "aws-provider-missing", ""},
 		{"other clusters", others, &trusting, "aws-provider-missing", ""},
-		{"one other path", others[:1], nil, "aws-provider-other", "a provider for https://oidc.example.com/b, not for"},
-		{"another case", append(others, "https://oidc.example.com/A"), nil, "aws-provider-other", "https://oidc.example.com/A"},
-		{"a slash", append(others, "https://oidc.example.com/a/"), nil, "aws-provider-other", "https://oidc.example.com/a/"},
-		{"the trusted one", append(others, "https://oidc.example.com/old"), &trusting, "aws-provider-other", "https://oidc.example.com/old, which the role trusts"},
+		{"one other path", others[:1], nil, "aws-provider-missing", "a provider for https://oidc.example.com/b, not for"},
+		{"another case", append(others, "https://oidc.example.com/A"), nil, "aws-provider-missing", "https://oidc.example.com/A"},
+		{"a slash", append(others, "https://oidc.example.com/a/"), nil, "aws-provider-missing", "https://oidc.example.com/a/"},
+		{"the trusted one", append(others, "https://oidc.example.com/old"), &trusting, "aws-provider-missing", "https://oidc.example.com/old, which the role trusts"},
 	} {
 		f := attempt().NoProvider(tt.urls, tt.trust)
 		if f.Code != tt.code || !strings.Contains(f.Evidence, tt.says) || !strings.Contains(f.Repair, "--url https://oidc.example.com/a --client-id-list sts.amazonaws.com") {
@@ -110,12 +110,12 @@ func TestCheckTrustOfOddPolicies(t *testing.T) {
 	}
 	const subject = `"oidc.example.com/a:sub":"system:serviceaccount:ns:app"`
 	for _, tt := range []struct{ name, policy, code, repair string }{
-		{"too long", allow(`"StringEquals":{"oidc.example.com/a:sub":"` + strings.Repeat("x", 2000) + `"}`), "aws-trust-pattern", "aws iam get-role --role-name app"},
+		{"too long", allow(`"StringEquals":{"oidc.example.com/a:sub":"` + strings.Repeat("x", 2000) + `"}`), "aws-trust-subject", "aws iam get-role --role-name app"},
 		{"an address", allow(`"StringEquals":{` + subject + `},"IpAddress":{"aws:SourceIp":"192.0.2.0/24"}`), "aws-trust-unclear", "--assume"},
 		{"a key in capitals", allow(`"StringEquals":{"OIDC.example.com/a:sub":"system:serviceaccount:ns:app"}`), "aws-trust-unclear", "--assume"},
 		{"no provider at all", `{"Statement":[{"Effect":"Allow","Principal":{"Service":"ec2.amazonaws.com"},"Action":"sts:AssumeRole"}]}`, "aws-trust-provider", "if system:serviceaccount:ns:app is meant to have the role: aws iam update-assume-role-policy"},
 		{"an address denies", `{"Statement":[{"Effect":"Deny","Principal":"*","Action":"sts:*","Condition":{"IpAddress":{"aws:SourceIp":"192.0.2.0/24"}}}]}`, "aws-trust-unclear", "--assume"},
-		{"everything is denied", `{"Statement":[{"Effect":"Deny","Principal":"*","Action":"sts:*"}]}`, "aws-trust-deny", "update-assume-role-policy"},
+		{"everything is denied", `{"Statement":[{"Effect":"Deny","Principal":"*","Action":"sts:*"}]}`, "aws-trust-provider", "update-assume-role-policy"},
 	} {
 		d, err := iampolicy.Parse(tt.policy)
 		if err != nil {

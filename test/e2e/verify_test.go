@@ -101,7 +101,7 @@ func TestKubeAPIServerAnswers(t *testing.T) {
 		"token-kid-unknown":     signed(t, stranger, jose.RS256, "another", claims(nil)),
 		"token-signature-wrong": signed(t, stranger, jose.RS256, kid, claims(nil)),
 		"token-expired":         signed(t, c.key, jose.RS256, kid, claims(map[string]any{"exp": now - 600})),
-		"token-times-missing":   signed(t, c.key, jose.RS256, kid, claims(map[string]any{"exp": 0})),
+		"token-malformed":       signed(t, c.key, jose.RS256, kid, claims(map[string]any{"exp": 0})),
 		"token-not-yet":         signed(t, c.key, jose.RS256, kid, claims(map[string]any{"nbf": now + 600})),
 		"token-alg":             signed(t, make([]byte, 32), jose.HS256, kid, claims(nil)),
 		"discovery-not-found":   signed(t, c.key, jose.RS256, kid, claims(map[string]any{"iss": absent})),

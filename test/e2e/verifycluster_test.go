@@ -37,7 +37,7 @@ func TestVerifyCluster(t *testing.T) {
 	t.Run("nothing is wrong", func(t *testing.T) { s.healthy(t) })
 	t.Run("kubeadm sorts the issuers", func(t *testing.T) {
 		s.restart(slices.Sorted(slices.Values(both))...)
-		f := s.first(t, "cluster-issuer-order", "fail")
+		f := s.first(t, "cluster-issuer-other", "fail")
 		if !strings.Contains(f.Repair, "kubeadm 1.34.0 to 1.34.2 sorts") {
 			t.Errorf("repair: %s", f.Repair)
 		}

@@ -68,7 +68,7 @@ func explainToken(findings []finding.Finding) {
 		f := &findings[i]
 		by, what := "", ""
 		switch f.Code {
-		case "token-issuer-other", "token-issuer-slash", "token-issuer-case":
+		case "token-issuer-other":
 			by, what = "cluster-issuer", "signs as the issuer URL now"
 		case "token-kid-gone", "token-kid-unknown", "token-signature-wrong":
 			by, what = "cluster-key", "signs with a published key now"
@@ -103,11 +103,5 @@ func ruledOut(findings []finding.Finding, c finding.Cause) bool {
 	if made[c.Check] {
 		return true
 	}
-	for _, area := range finding.Areas() {
-		same := func(o finding.Cause) bool { return o.Code == c.Code }
-		if area.Title != "AWS" && slices.ContainsFunc(area.Causes, same) {
-			return slices.ContainsFunc(area.Causes, func(o finding.Cause) bool { return made[o.Check] })
-		}
-	}
-	return false
+	return c.Area() != "AWS" && slices.ContainsFunc(finding.Causes(), func(o finding.Cause) bool { return o.Area() == c.Area() && made[o.Check] })
 }

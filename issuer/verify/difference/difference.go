@@ -45,9 +45,9 @@ func (c *comparison) published(url string, p keystore.VerificationKey) {
 	if i := slices.IndexFunc(keys, func(k keystore.Key) bool { return p.Fingerprint() == k.Fingerprint() }); i >= 0 {
 		switch k := keys[i]; {
 		case p.ID() != k.ID():
-			c.Fail("kid-changed", "%s has the key %s of key set %q under another kid, %s", url, k.ID(), name, p.ID())
+			c.Fail("key-changed", "%s has the key %s of key set %q under another kid, %s", url, k.ID(), name, p.ID())
 		case p.Alg() != k.Alg():
-			c.Fail("alg-changed", "%s says that key %s is for %s; key set %q says %s", url, k.ID(), p.Alg(), name, k.Alg())
+			c.Fail("key-changed", "%s says that key %s is for %s; key set %q says %s", url, k.ID(), p.Alg(), name, k.Alg())
 		}
 		return
 	}
@@ -58,7 +58,7 @@ func (c *comparison) published(url string, p keystore.VerificationKey) {
 	case gone && g.ID == p.ID():
 		c.stillPublished(url, g)
 	case gone:
-		c.Fail("key-returned", "%s has the key %s, which is gone from key set %q (%s at %s), under another kid, %s", url, g.ID, name, g.Why, stamp(g.At), p.ID())
+		c.Fail("key-still-there", "%s has the key %s, which is gone from key set %q (%s at %s), under another kid, %s", url, g.ID, name, g.Why, stamp(g.At), p.ID())
 	case used || usedOnce:
 		c.Fail("key-swapped", "%s has another key under the kid %s than key set %q (its SHA-256 is %s)", url, p.ID(), name, p.Fingerprint())
 	default:
@@ -89,7 +89,7 @@ func (c *comparison) stillPublished(url string, g keystore.Gone) {
 		if g.Why == keystore.Revoked {
 			report = c.Fail
 		}
-		report("key-not-withdrawn", "%s still has key %s, which is gone (%s at %s), and no shared cache shows itself: keypostd has not got the change, or an unseen cache holds it, until %s at most",
+		report("key-still-there", "%s still has key %s, which is gone (%s at %s), and no shared cache shows itself: keypostd has not got the change, or an unseen cache holds it, until %s at most",
 			url, g.ID, g.Why, stamp(g.At), stamp(until))
 	default:
 		c.Warn("key-cached", "%s still has key %s, which is gone (%s at %s): a cache may still hold it until %s, or keypostd has not got the change", url, g.ID, g.Why, stamp(g.At), stamp(until))
@@ -105,7 +105,7 @@ func (c *comparison) missing(url string, k keystore.Key) {
 			"%s lacks the %s key %s of key set %q, published at %s, although no cache may hold an older copy since %s",
 			url, k.State, k.ID(), c.Set.Name(), stamp(k.PublishedAt), stamp(until))
 	case c.showsNoCache(k.PublishedAt):
-		c.Fail("key-not-published", "%s lacks the %s key %s, published at %s, and no shared cache shows itself: keypostd has not got the change, or an unseen cache holds an older copy, until %s at most",
+		c.Fail("key-missing", "%s lacks the %s key %s, published at %s, and no shared cache shows itself: keypostd has not got the change, or an unseen cache holds an older copy, until %s at most",
 			url, k.State, k.ID(), stamp(k.PublishedAt), stamp(until))
 	default:
 		c.Warn("key-not-yet", "%s lacks the %s key %s, published at %s: caches may still hold an older copy until %s, or keypostd has not got the change",

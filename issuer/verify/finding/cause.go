@@ -1,18 +1,21 @@
 package finding
 
 import (
+	"cmp"
+	"slices"
 	"strings"
 	"sync"
 )
 
-// Cause is a row of the catalogue: one thing that can be wrong with an issuer, a token, a cluster or an account. The
-// catalogue is the only place that holds what relying parties answer.
+// Cause is a row of the table: one thing that can be wrong with an issuer, a token, a cluster or an account. The table is the only
+// place that holds what relying parties answer. A cause has a row only where its source shows that it happens to people.
 type Cause struct {
 	Code, Check string   // of the findings that it leads to
-	Title       string   // what is wrong, in a few words: "the certificate has expired"
-	Answers     []Answer // what relying parties answer when it is so
-	Effect      string   // what else follows from it; may be empty
+	Title       string   // what is seen, in a few words: "the certificate has expired"
+	Effect      string   // why it matters, or what else follows from it; may be empty
 	Repair      string   // what to do; a finding may say it more exactly
+	Source      string   // where it is written, or tested, that this happens
+	Answers     []Answer // what relying parties answer when it is so
 }
 
 // Answer is what one relying party prints, in its own words: the beginning of its message, or its code.
@@ -21,7 +24,7 @@ type Answer struct {
 	Text  string `json:"text"`
 }
 
-// The relying parties whose answers the catalogue has, by the names that policies declare.
+// The relying parties whose answers the table has, by the names that policies declare.
 const (
 	AWS           = "aws"
 	GCP           = "gcp"
@@ -30,30 +33,20 @@ const (
 	KubeAPIServer = "kube-apiserver"
 )
 
-// Area is a part of the catalogue.
-type Area struct {
-	Title  string
-	Causes []Cause
-}
-
-// Areas returns the catalogue, in the order in which a relying party meets the causes: what stands earlier may have led to
-// what stands later. A cluster stands before its tokens.
-func Areas() []Area {
-	return []Area{
-		{"The issuer", issuerCauses()}, {"The cluster", clusterCauses()}, {"The token", tokenCauses()}, {"AWS", awsCauses()}, {"The comparison", comparisonCauses()},
+// Area returns what a cause is about: the issuer, the cluster, the token or AWS.
+func (c Cause) Area() string {
+	switch prefix, _, _ := strings.Cut(c.Check, "-"); prefix {
+	case "cluster":
+		return "The cluster"
+	case "token":
+		return "The token"
+	case "aws":
+		return "AWS"
 	}
+	return "The issuer"
 }
 
-// Causes returns the causes of all areas.
-func Causes() []Cause {
-	var all []Cause
-	for _, a := range Areas() {
-		all = append(all, a.Causes...)
-	}
-	return all
-}
-
-// byCode has the catalogue as CauseOf looks it up: a hostile document leads to thousands of findings.
+// byCode has the table as CauseOf looks it up: a hostile document leads to thousands of findings.
 var byCode = sync.OnceValue(func() map[string]Cause { //nolint:gochecknoglobals // built once, and never changed
 	all := map[string]Cause{}
 	for _, c := range Causes() {
@@ -62,7 +55,7 @@ var byCode = sync.OnceValue(func() map[string]Cause { //nolint:gochecknoglobals 
 	return all
 })
 
-// CauseOf returns the cause with a code. A code that the catalogue does not have is an error of the program; a running program
+// CauseOf returns the cause with a code. A code that the table does not have is an error of the program; a running program
 // says what it can.
 func CauseOf(code string) Cause {
 	if c, known := byCode()[code]; known {
@@ -71,18 +64,88 @@ func CauseOf(code string) Cause {
 	return Cause{Code: code, Check: code, Title: code, Repair: "this is an error of keypost; please report it"}
 }
 
-// RepairWith returns the repair of a cause with other words in the place of some: pairs of old and new ones.
-func RepairWith(code string, oldNew ...string) string {
-	return strings.NewReplacer(oldNew...).Replace(CauseOf(code).Repair)
-}
-
 // Finding returns a finding of the cause. An empty repair is that of the cause.
 func (c Cause) Finding(s Severity, evidence, repair string) Finding {
-	if repair == "" {
-		repair = c.Repair
-	}
 	return Finding{
 		Code: c.Code, Check: c.Check, Severity: s, Evidence: clean(evidence),
-		Answers: c.Answers, Effect: clean(c.Effect), Repair: clean(repair),
+		Answers: c.Answers, Effect: clean(c.Effect), Repair: clean(cmp.Or(repair, c.Repair)),
 	}
+}
+
+// likely are the causes that people meet most, the likeliest first: an issuer that only its own network can read, a key that nobody
+// published, an issuer URL or a trust policy that names something else.
+//
+// Sources: https://repost.aws/knowledge-center/iam-sts-invalididentitytoken,
+// https://azure.github.io/azure-workload-identity/docs/troubleshooting.html, and what users of OpenShift with STS ask.
+func likely() []string {
+	return []string{
+		"discovery-forbidden", "connection-dropped", "dns-hidden", "token-kid-unknown", "cluster-key-unpublished",
+		"aws-provider-missing", "aws-account-other", "cluster-issuer-other", "token-issuer-other", "aws-trust-subject", "aws-trust-audience",
+		"aws-trust-wildcard", "aws-trust-provider", "aws-role-missing", "aws-client-id-missing", "token-aud-cluster", "token-expired",
+		"aws-thumbprint-stale", "tls-incomplete",
+	}
+}
+
+// ByLikelihood compares causes: those that people meet most come first.
+func ByLikelihood(a, b Cause) int {
+	order := likely()
+	rank := func(c Cause) int {
+		if i := slices.Index(order, c.Code); i >= 0 {
+			return i
+		}
+		return len(order)
+	}
+	return cmp.Compare(rank(a), rank(b))
+}
+
+// SeenFromHere reports whether a look from one machine rules the cause out. The way to an issuer, and what it answers, may differ
+// for a cloud that comes from the internet.
+func (c Cause) SeenFromHere() bool {
+	return c.Area() != "The issuer" || c.Check == "url" || slices.Contains(c.Needs(), NeedStore)
+}
+
+// Need is what a look has to be given before it can see a cause; without it, that nothing was found says nothing.
+type Need string
+
+// What looks need.
+const (
+	NeedStore   Need = "store"      // the key set, to compare with
+	NeedCluster Need = "cluster"    // a kubeconfig
+	NeedToken   Need = "token"      // a token that a pod has
+	NeedRole    Need = "role"       // the role, and credentials of its account
+	NeedAssume  Need = "assume"     // the role assumed with the token
+	NeedPod     Need = "pod"        // what only the pod's own place shows: its files, network and region, and what its program asks for
+	NeedRights  Need = "permission" // what the role itself may do
+)
+
+// Needs returns what a look needs to be given to see the cause; a cause of what an issuer serves needs nothing.
+func (c Cause) Needs() []Need {
+	switch {
+	case Uncompared(c.Code):
+		return nil
+	case c.Code == "aws-sts-unreachable" || c.Check == "aws-pod":
+		return []Need{NeedPod}
+	case c.Code == "cluster-audience-lacking" || c.Check == "cluster-review":
+		return []Need{NeedCluster, NeedToken}
+	case slices.Contains([]string{"cluster-key-gone", "cluster-key-next"}, c.Code):
+		return []Need{NeedCluster, NeedStore}
+	case slices.Contains([]string{"token-kid-gone", "token-kid-next"}, c.Code):
+		return []Need{NeedToken, NeedStore}
+	case slices.Contains([]string{"origin", "stored-keys", "active-key", "uploads"}, c.Check):
+		return []Need{NeedStore}
+	}
+	switch c.Check {
+	case "aws-assume":
+		return []Need{NeedRole, NeedToken, NeedAssume}
+	case "aws-permissions":
+		return []Need{NeedRights}
+	case "aws-client-id", "aws-trust":
+		return []Need{NeedRole, NeedToken}
+	}
+	return map[string][]Need{"AWS": {NeedRole}, "The cluster": {NeedCluster}, "The token": {NeedToken}}[c.Area()]
+}
+
+// Uncompared reports whether a code says that nothing was compared with a store.
+func Uncompared(code string) bool {
+	return slices.Contains([]string{"store-none", "store-unknown", "not-compared"}, code)
 }

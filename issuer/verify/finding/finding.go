@@ -1,4 +1,4 @@
-// Package finding has what a relying party of our own can find wrong: the catalogue of causes, what clouds answer to each of
+// Package finding has what a relying party of our own can find wrong: the table of causes, what clouds answer to each of
 // them, and what repairs it. It is the only place that holds such answers, so that a pod's error leads back to its causes.
 package finding
 
@@ -63,7 +63,7 @@ func Failed(findings []Finding) bool {
 }
 
 // Sort brings findings into the order in which they are to be read: failures first, then warnings, then what is well, and
-// each of them as the catalogue has their causes. The first failure is the cause to repair first.
+// each of them as the table has their causes. The first failure is the cause to repair first.
 func Sort(findings []Finding) {
 	order := map[string]int{}
 	for i, c := range Causes() {

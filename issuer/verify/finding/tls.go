@@ -4,18 +4,14 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
-	"time"
 )
 
 // OfCertificate returns the cause's code for a certificate that is not trusted.
-func OfCertificate(bad *tls.CertificateVerificationError, now time.Time) string {
+func OfCertificate(bad *tls.CertificateVerificationError) string {
 	if _, ok := errors.AsType[x509.HostnameError](bad); ok {
 		return "tls-name"
 	}
 	if e, ok := errors.AsType[x509.CertificateInvalidError](bad); ok && e.Reason == x509.Expired {
-		if e.Cert != nil && now.Before(e.Cert.NotBefore) {
-			return "tls-not-yet"
-		}
 		return "tls-expired"
 	}
 	if _, ok := errors.AsType[x509.UnknownAuthorityError](bad); ok && len(bad.UnverifiedCertificates) == 1 && len(bad.UnverifiedCertificates[0].IssuingCertificateURL) > 0 {
@@ -23,3 +19,6 @@ func OfCertificate(bad *tls.CertificateVerificationError, now time.Time) string 
 	}
 	return "tls-untrusted"
 }
+
+// ShieldBody is what keypostd answers with status 403 to whoever does not show what listen.shield asks for.
+const ShieldBody = "this server answers its CDN only\n"

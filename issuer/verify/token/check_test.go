@@ -122,12 +122,12 @@ func TestAudience(t *testing.T) {
 		{"aws vault", issuerURL, clusters},
 		{"vault", "https://kubernetes.default.svc", clusters},
 		{"aws", []string{"sts.amazonaws.com", issuerURL}, clusters},
-		{"aws", []string{"sts.amazonaws.com", "nonsense"}, "warn token-aud-many"},
+		{"aws", []string{"sts.amazonaws.com", "nonsense"}, ""},
 		{"aws", []string{"sts.amazonaws.com"}, ""},
-		{"aws", []string{""}, "fail token-aud-missing"},
-		{"aws", []string{}, "fail token-aud-missing"},
-		{"aws", "", "fail token-aud-missing"},
-		{"aws", 5, "fail token-aud-missing"},
+		{"aws", []string{""}, "fail token-malformed"},
+		{"aws", []string{}, "fail token-malformed"},
+		{"aws", "", "fail token-malformed"},
+		{"aws", 5, "fail token-malformed"},
 	} {
 		if got := newScene(t, signer, strings.Fields(c.parties)...).codes(t, object{"aud": c.aud}); strings.Join(got, ", ") != c.want {
 			t.Errorf("[%s] and aud %q: %q, want %q", c.parties, c.aud, got, c.want)
@@ -161,17 +161,17 @@ func TestTime(t *testing.T) {
 		want   string
 	}{
 		{"expires now", object{"exp": now}, ""},
-		{"expired a second ago", object{"exp": now - 1}, "warn token-expired-just-now"},
-		{"expired for as long as AWS bears", object{"exp": now - skew}, "warn token-expired-just-now"},
+		{"expired a second ago", object{"exp": now - 1}, "warn token-expired"},
+		{"expired for as long as AWS bears", object{"exp": now - skew}, "warn token-expired"},
 		{"and a second more", object{"exp": now - skew - 1}, "fail token-expired"},
 		{"issued ahead for as long as AWS bears", object{"iat": now + skew}, ""},
-		{"and a second more", object{"iat": now + skew + 1}, "fail token-future"},
+		{"and a second more", object{"iat": now + skew + 1}, "fail token-not-yet"},
 		{"valid from now", object{"nbf": now}, ""},
 		{"valid in a second", object{"nbf": now + 1}, "fail token-not-yet"},
 		{"lives for a day", object{"exp": now + 24*3600}, ""},
 		{"and a second more", object{"exp": now + 24*3600 + 1}, "warn token-lifetime"},
-		{"no exp", object{"exp": nil}, "fail token-times-missing"},
-		{"no iat", object{"iat": nil}, "fail token-times-missing"},
+		{"no exp", object{"exp": nil}, "fail token-malformed"},
+		{"no iat", object{"iat": nil}, "fail token-malformed"},
 	} {
 		if got := strings.Join(s.codes(t, c.claims), ", "); got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
@@ -183,12 +183,12 @@ func TestTime(t *testing.T) {
 	}
 }
 
-// TestIssuer: slashes at the end are told apart from another issuer, however many they are.
+// TestIssuer: the iss is compared byte for byte.
 func TestIssuer(t *testing.T) {
 	s := newScene(t, newEC(t), "aws")
 	for iss, want := range map[string]string{
-		issuerURL: "", issuerURL + "/": "fail token-issuer-slash", issuerURL + "//": "fail token-issuer-slash",
-		strings.ToUpper(issuerURL): "fail token-issuer-case", legacyIssuer: "fail token-issuer-legacy", issuerURL + "x": "fail token-issuer-other", "": "fail token-issuer-other",
+		issuerURL: "", issuerURL + "/": "fail token-issuer-other", issuerURL + "//": "fail token-issuer-other",
+		strings.ToUpper(issuerURL): "fail token-issuer-other", legacyIssuer: "fail token-malformed", issuerURL + "x": "fail token-issuer-other", "": "fail token-issuer-other",
 	} {
 		if got := strings.Join(s.codes(t, object{"iss": iss}), ", "); got != want {
 			t.Errorf("%q: %q, want %q", iss, got, want)

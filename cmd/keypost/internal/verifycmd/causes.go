@@ -49,6 +49,7 @@ type causeState struct {
 	Message string           `json:"message,omitempty"`
 	Answers []finding.Answer `json:"answers,omitempty"`
 	Repair  string           `json:"repair"`
+	Source  string           `json:"source,omitempty"` // with --explain: where it is written, or tested, that this happens
 }
 
 func asCause(c finding.Cause) causeState {
@@ -79,7 +80,9 @@ func (opts *verifyOptions) explainCause() error {
 		return cli.Usagef("keypost knows no cause %q; give a name that keypost verify printed", opts.explain)
 	}
 	c := finding.Causes()[known]
-	return opts.f.Print(asCause(c), func(w *tabwriter.Writer) {
+	s := asCause(c)
+	s.Source = c.Source
+	return opts.f.Print(s, func(w *tabwriter.Writer) {
 		cli.Row(w, c.Code, c.Title)
 		for _, a := range c.Answers {
 			cli.Row(w, "", a.Party+" answers: "+a.Text)
@@ -88,6 +91,7 @@ func (opts *verifyOptions) explainCause() error {
 			cli.Row(w, "", "effect: "+c.Effect)
 		}
 		cli.Row(w, "", "repair: "+c.Repair)
+		cli.Row(w, "", "source: "+c.Source)
 	})
 }
 
@@ -124,8 +128,8 @@ func (opts *verifyOptions) state(causes []finding.Cause, results []verified) []c
 
 // lacks returns what is to be done before a look can see a cause that needs something; empty if this run had it.
 func (opts *verifyOptions) lacks(n finding.Need, results []verified) string {
-	has := func(is func(row) bool) bool {
-		return slices.ContainsFunc(results, func(r verified) bool { return slices.ContainsFunc(r.Findings, is) })
+	uncompared := func(r verified) bool {
+		return slices.ContainsFunc(r.Findings, func(f row) bool { return finding.Uncompared(f.Code) })
 	}
 	switch {
 	case n == finding.NeedPod:
@@ -138,13 +142,9 @@ func (opts *verifyOptions) lacks(n finding.Need, results []verified) string {
 		return "give --role-arn ARN"
 	case n == finding.NeedToken && opts.tokenFile == "":
 		return "give --token-file FILE with a token that a pod has"
-	case n == finding.NeedRefused && !has(func(f row) bool { return f.Code == "cluster-review-failed" }):
-		return "give --token-file FILE with the token that is refused: the one given is not, or has an audience for others"
 	case n == finding.NeedAssume && !opts.assume:
 		return "give --assume"
-	case n == finding.NeedAddresses && opts.connect != "":
-		return "leave --connect out"
-	case n == finding.NeedStore && has(func(f row) bool { return finding.Uncompared(f.Code) }):
+	case n == finding.NeedStore && slices.ContainsFunc(results, uncompared):
 		return "compare with the key set: give --store STORE"
 	}
 	return ""

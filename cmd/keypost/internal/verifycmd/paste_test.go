@@ -47,8 +47,8 @@ func TestPasted(t *testing.T) {
 		{"x", "wait: keypost key promote ISSUER KID --wait", "wait: keypost key promote prod-a KID --wait --ca-file 'my ca.pem' --observations URL --store 'file:///srv/key sets'"},
 		{"x", "a key: keypost key generate --out DIR, then another", "a key: keypost key generate --out DIR, then another"},
 		{"x", "make it: keypost aws create-role", "make it: keypost aws create-role"},
-		{"origin-silent", "look: keypost verify NAME --connect HOST:PORT; start it", "look: keypost verify prod-a --connect 192.0.2.1:443 --ca-file 'my ca.pem' --dev --store 'file:///srv/key sets'; start it"},
-		{"replica-stale", "keypost verify NAME --connect HOST:PORT", "keypost verify prod-a --connect HOST:PORT --ca-file 'my ca.pem' --dev --store 'file:///srv/key sets'"},
+		{"origin-unreachable", "look: keypost verify NAME --connect HOST:PORT; start it", "look: keypost verify prod-a --connect 192.0.2.1:443 --ca-file 'my ca.pem' --dev --store 'file:///srv/key sets'; start it"},
+		{"addresses-differ", "keypost verify NAME --connect HOST:PORT", "keypost verify prod-a --connect HOST:PORT --ca-file 'my ca.pem' --dev --store 'file:///srv/key sets'"},
 		{"token-x", "make one with kubectl create token SERVICEACCOUNT --audience a, and", "make one with kubectl create token app --audience a --namespace ns --kubeconfig kube.conf --context c1, and"},
 		{"cluster-x", "kubectl create x --user=jane && kubectl create y", "kubectl create x --user=jane && kubectl create y"},
 	} {
@@ -68,7 +68,7 @@ func TestPasted(t *testing.T) {
 		"keypost verify NAME --connect 192.0.2.7:443 --origin other.example.com": "keypost verify prod-a --connect 192.0.2.7:443 --origin other.example.com --ca-file 'my ca.pem' --dev --origin-header-file 'my header' --origin-cert c --origin-key k --store 'file:///srv/key sets'",
 		"keypost issuer set NAME --origin HOST:PORT":                             "keypost issuer set prod-a --origin HOST:PORT --store 'file:///srv/key sets'",
 	} {
-		if got := opts.pasted(finding.Finding{Code: "origin-silent", Repair: repair, At: []string{"192.0.2.1:443"}}, to); got != want {
+		if got := opts.pasted(finding.Finding{Code: "origin-unreachable", Repair: repair, At: []string{"192.0.2.1:443"}}, to); got != want {
 			t.Errorf("%s\n got %s\nwant %s", repair, got, want)
 		}
 	}
@@ -79,7 +79,7 @@ func TestPasted(t *testing.T) {
 		t.Fatal(err)
 	}
 	to.set = &behind
-	if got, want := opts.pasted(finding.Finding{Code: "replica-stale", Repair: "ask each: keypost verify NAME --connect HOST:PORT"}, to), "ask each: keypost verify prod-a --connect HOST:PORT --ca-file 'my ca.pem' --dev --origin origin.example.com:8443 --store 'file:///srv/key sets'"; got != want {
+	if got, want := opts.pasted(finding.Finding{Code: "addresses-differ", Repair: "ask each: keypost verify NAME --connect HOST:PORT"}, to), "ask each: keypost verify prod-a --connect HOST:PORT --ca-file 'my ca.pem' --dev --origin origin.example.com:8443 --store 'file:///srv/key sets'"; got != want {
 		t.Errorf("a replica\n got %s\nwant %s", got, want)
 	}
 	to.set = &keystore.KeySet{}
