@@ -31,17 +31,17 @@ func (a Admission) Admit(s keystore.KeySet) *lastgood.Rejection {
 	case len(refused) == 0:
 		return nil
 	case s.Policy().Reach == keystore.ReachCopies && len(refused) == len(s.Issuers()):
-		return lastgood.LeaveApart("its documents are read by nobody (reach copies), and none of its issuer URLs matches a pattern for the name %q", s.Name())
+		return lastgood.Reject(lastgood.ReasonUnread, "its documents are read by nobody (reach copies), and none of its issuer URLs matches a pattern for the name %q", s.Name())
 	}
 	return lastgood.Reject(lastgood.ReasonURLNotPermitted, "its issuer URL %s matches no issuer URL pattern for the name %q", refused[0], s.Name())
 }
 
 // Permitted returns the Permitted of a [lastgood.Judge].
-func (a Admission) Permitted() func(keystore.Name, lastgood.Route) bool {
+func (a Admission) Permitted() func(keystore.Name, keystore.Route) bool {
 	if a.AnyURL {
 		return nil
 	}
-	return func(n keystore.Name, r lastgood.Route) bool {
+	return func(n keystore.Name, r keystore.Route) bool {
 		return slices.ContainsFunc(a.Patterns, func(p Pattern) bool { return p.allowsAt(n, r) })
 	}
 }

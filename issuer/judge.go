@@ -53,7 +53,7 @@ type servedState struct{ p *Publisher }
 
 func (s servedState) Good(n keystore.Name) *lastgood.Summary { return s.p.served(n).summary() }
 
-func (s servedState) Owner(r lastgood.Route) (n keystore.Name, owned bool) {
+func (s servedState) Owner(r keystore.Route) (n keystore.Name, owned bool) {
 	return s.p.current.Load().owner(r)
 }
 
@@ -106,7 +106,7 @@ func (b *batch) replace(n keystore.Name, old, next *version) {
 }
 
 // owns reports whether a place is served for n, or will be after the edit.
-func (b *batch) owns(n keystore.Name, at routeKey) bool {
+func (b *batch) owns(n keystore.Name, at keystore.Route) bool {
 	if pg, edited := b.edit[at]; edited {
 		return pg != nil && pg.owner == n
 	}
@@ -138,16 +138,15 @@ func (b *batch) noteMissing(n keystore.Name) {
 	if e == nil || e.rejected.Is(lastgood.ReasonMissing) {
 		return
 	}
-	switch lastgood.AbsenceOf(e.served.summary()) {
-	case lastgood.Forgotten:
+	missing := lastgood.Missing(e.served.summary())
+	switch {
+	case e.served == nil:
 		b.entries[n] = nil
 		b.log(zap.InfoLevel, "a rejected key set has left the store", n)
-	case lastgood.Tidied:
-		if e.rejected != nil {
-			b.entries[n] = &entry{revision: e.revision, served: e.served}
-		}
-	case lastgood.Missing:
-		b.entries[n] = &entry{served: e.served, rejected: lastgood.RejectMissing()}
+	case missing == nil && e.rejected != nil: // a tombstone
+		b.entries[n] = &entry{revision: e.revision, served: e.served}
+	case missing != nil:
+		b.entries[n] = &entry{served: e.served, rejected: missing}
 		b.log(zap.WarnLevel, "key set is missing in the store; its last good version stays served", n, generationField(e.served))
 	}
 }

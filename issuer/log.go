@@ -8,7 +8,6 @@ import (
 
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/keystore"
-	"github.com/keypost/keypost/keystore/lastgood"
 )
 
 // log writes one line about a key set once the batch has been applied.
@@ -40,26 +39,24 @@ func (b *batch) logNews(n keystore.Name, was, now *entry) {
 		was = &entry{}
 	}
 	replaced := now.served != was.served && (was.served == nil || was.served.Digest() != now.served.Digest())
-	switch lastgood.NewsOf(was.rejected, now.rejected, replaced) {
-	case lastgood.Refused:
-		if now.rejected.Expected() {
-			b.log(zap.InfoLevel, "key set is not served here, as nobody reads its documents", n, zap.String("message", now.rejected.Message))
-			break
-		}
+	switch {
+	case now.rejected != nil && !now.rejected.IsNew(was.rejected):
+	case now.rejected.Expected():
+		b.log(zap.InfoLevel, "key set is not served here, as nobody reads its documents", n, zap.String("message", now.rejected.Message))
+	case now.rejected != nil:
 		fields := []zap.Field{zap.String("reason", string(now.rejected.Reason)), zap.String("message", now.rejected.Message)}
 		if now.served != nil {
 			fields = append(fields, zap.Int64("served_generation", now.served.Generation()))
 		}
 		b.log(zap.WarnLevel, "key set rejected; its last good version, if any, stays served", n, fields...)
-	case lastgood.Replaced:
+	case replaced:
 		level := zap.InfoLevel
 		if b.p.first.IsZero() { // at the start everything is published
 			level = zap.DebugLevel
 		}
 		b.log(level, publishedMessage(now.served), n, publishedFields(was.served, now.served)...)
-	case lastgood.Restored:
+	case was.rejected != nil:
 		b.log(zap.InfoLevel, "key set is as it is served again", n, generationField(now.served))
-	case lastgood.NoNews:
 	}
 	now.served.logged()
 }

@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/keypost/keypost/keystore"
-	"github.com/keypost/keypost/keystore/lastgood"
 )
 
 // Pattern binds issuer URLs to names of key sets, so that whoever may write one key set never speaks for the issuer
@@ -14,7 +13,7 @@ import (
 type Pattern struct {
 	name keystore.Name // the only name that it is for; empty for a pattern with {name}
 	url  string
-	key  routeKey // of url; one of the two may hold {name}
+	key  keystore.Route // of url; one of the two may hold {name}
 }
 
 const nameHole = "{name}"
@@ -37,7 +36,7 @@ func ParsePattern(raw string, dev bool) (Pattern, error) {
 	if p.name == "" && !p.wholePart() {
 		return Pattern{}, fmt.Errorf("issuer URL pattern %q: {name} must be a whole part between dots or slashes, or two names could meet in one URL", raw)
 	}
-	p.key = lastgood.RouteOf(p.url)
+	p.key = keystore.RouteOf(p.url)
 	return p, nil
 }
 
@@ -58,7 +57,7 @@ func (p Pattern) allows(name keystore.Name, u keystore.IssuerURL) bool {
 }
 
 // allowsAt reports whether the key set called name may have an issuer URL at r.
-func (p Pattern) allowsAt(name keystore.Name, r lastgood.Route) bool {
+func (p Pattern) allowsAt(name keystore.Name, r keystore.Route) bool {
 	if p.name != "" {
 		return p.name == name && p.key == r
 	}

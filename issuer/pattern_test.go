@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/keypost/keypost/keystore"
-	"github.com/keypost/keypost/keystore/lastgood"
 )
 
 func TestPatternAllows(t *testing.T) {
@@ -46,7 +45,7 @@ func TestPatternAllows(t *testing.T) {
 		if got := p.allows(tc.name, u); got != tc.want {
 			t.Errorf("%s allows %s to have %s: %v, want %v", tc.pattern, tc.name, tc.url, got, tc.want)
 		}
-		if got := (Admission{Patterns: []Pattern{p}}).Permitted()(tc.name, lastgood.RouteOf(tc.url)); got != tc.want {
+		if got := (Admission{Patterns: []Pattern{p}}).Permitted()(tc.name, keystore.RouteOf(tc.url)); got != tc.want {
 			t.Errorf("%s permits %s at the route of %s: %v, want %v", tc.pattern, tc.name, tc.url, got, tc.want)
 		}
 	}

@@ -5,16 +5,11 @@ import (
 	"strings"
 
 	"github.com/keypost/keypost/keystore"
-	"github.com/keypost/keypost/keystore/lastgood"
 )
-
-// routeKey is what a request is looked up by: the host in lower case without its port, and the escaped path of the issuer URL, byte
-// for byte.
-type routeKey = lastgood.Route
 
 // snapshot is everything that is served at one time. It is immutable. A change copies the map, not the documents.
 type snapshot struct {
-	pages    map[routeKey]*page
+	pages    map[keystore.Route]*page
 	complete bool // every issuer there is was once read and found good: what is not here does not exist
 }
 
@@ -26,7 +21,7 @@ type page struct {
 }
 
 // edit is a set of changes to a snapshot: a nil page removes a key.
-type edit map[routeKey]*page
+type edit map[keystore.Route]*page
 
 // with returns a new snapshot that differs by e.
 func (s *snapshot) with(e edit) *snapshot {
@@ -34,7 +29,7 @@ func (s *snapshot) with(e edit) *snapshot {
 	if len(e) == 0 {
 		return next
 	}
-	next.pages = make(map[routeKey]*page, len(s.pages)+len(e))
+	next.pages = make(map[keystore.Route]*page, len(s.pages)+len(e))
 	maps.Copy(next.pages, s.pages)
 	for k, p := range e {
 		if p == nil {
@@ -47,7 +42,7 @@ func (s *snapshot) with(e edit) *snapshot {
 }
 
 // owner returns the key set whose page is looked up by k, and reports whether there is one.
-func (s *snapshot) owner(k routeKey) (keystore.Name, bool) {
+func (s *snapshot) owner(k keystore.Route) (keystore.Name, bool) {
 	p := s.pages[k]
 	if p == nil {
 		return "", false
@@ -61,7 +56,7 @@ func (s *snapshot) owner(k routeKey) (keystore.Name, bool) {
 // cannot turn one issuer's document into another's.
 func (s *snapshot) find(host, path string) (document, kind, bool) {
 	issuerPath, k := split(path)
-	p := s.pages[routeKey{Host: host, Path: issuerPath}]
+	p := s.pages[keystore.Route{Host: host, Path: issuerPath}]
 	if p == nil {
 		return document{}, k, false
 	}

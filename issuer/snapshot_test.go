@@ -96,11 +96,11 @@ func TestFind(t *testing.T) {
 
 // A change leaves the snapshot before it as it was, and removes what it names.
 func TestSnapshotsAreImmutable(t *testing.T) {
-	a, b := routeKey{Host: "a.example.com"}, routeKey{Host: "b.example.com"}
+	a, b := keystore.Route{Host: "a.example.com"}, keystore.Route{Host: "b.example.com"}
 	first := new(snapshot).with(edit{a: testPage("a")})
 	second := first.with(edit{a: nil, b: testPage("b")})
 	for want, s := range map[keystore.Name]*snapshot{"a": first, "b": second} {
-		at := routeKey{Host: string(want) + ".example.com"}
+		at := keystore.Route{Host: string(want) + ".example.com"}
 		if n, ok := s.owner(at); n != want || !ok || len(s.pages) != 1 {
 			t.Errorf("%s: owner %q of %d pages", want, n, len(s.pages))
 		}

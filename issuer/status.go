@@ -116,7 +116,9 @@ func (e *entry) status(n keystore.Name) Status {
 	s := Status{Name: n, Issuers: []string{}, Keys: map[keystore.State]int{}}
 	if v := e.served; v != nil {
 		s.Generation, s.Digest, s.Served = v.Generation(), v.Digest().String(), !v.Withdrawn()
-		s.Issuers = slices.AppendSeq(s.Issuers, v.Issuers())
+		for _, u := range v.Issuers() {
+			s.Issuers = append(s.Issuers, u.String())
+		}
 		for i, count := range v.states {
 			s.Keys[states[i]] = count
 		}

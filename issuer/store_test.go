@@ -72,7 +72,7 @@ func (d doc) text(t testing.TB) []byte {
 	spec := map[string]any{"generation": d.generation, "issuers": d.issuers, "keys": d.keyLines(t), "dev": d.dev}
 	var gone []any
 	for _, k := range d.gone {
-		gone = append(gone, map[string]any{"kid": k.ID(), "at": storetest.Time(0), "why": keystore.Removed})
+		gone = append(gone, map[string]any{"kid": k.ID(), "fingerprint": k.Fingerprint(), "at": storetest.Time(0), "why": keystore.Removed})
 	}
 	spec["gone"] = gone
 	if d.policy != nil {

@@ -118,11 +118,15 @@ func (v *version) kidList() []string {
 func (v *version) keys() int { return v.states[0] + v.states[1] + v.states[2] }
 
 // places returns where the version's pages are looked up: none of a tombstone.
-func (v *version) places() []routeKey {
+func (v *version) places() []keystore.Route {
 	if v == nil || v.Withdrawn() {
 		return nil
 	}
-	return slices.Collect(v.Routes())
+	var all []keystore.Route
+	for _, u := range v.Issuers() {
+		all = append(all, u.Route())
+	}
+	return all
 }
 
 // summary returns what is kept to judge the next version by; nil when there is no version.

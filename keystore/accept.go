@@ -20,6 +20,7 @@ type Decision struct {
 // Accept turns a stored version that publishers reject into one that they take. It applies the decisions and gives the
 // version the generation after the later of the stored and the served one (0: none is served, or it is not known). If the
 // stored generation is so high that nothing could follow it, the new one is the one after the served: it is lowered.
+// Every other transition leaves the generation to [Update].
 func (s KeySet) Accept(c Change, served int64, decisions []Decision) (KeySet, error) {
 	if c.Why == "" {
 		return KeySet{}, &ReasonRequiredError{Step: "accept"}
@@ -29,13 +30,16 @@ func (s KeySet) Accept(c Change, served int64, decisions []Decision) (KeySet, er
 		if err != nil {
 			return err
 		}
-		n.next = next
+		n.generation = next
 		for _, d := range decisions { // lines in gone first: no other decision takes them back
 			if d.Lost != nil {
 				n.putBack(*d.Lost, at)
 			}
 		}
 		for _, d := range decisions {
+			if d.Lost != nil {
+				continue
+			}
 			if err := n.decide(d, at); err != nil {
 				return err
 			}
@@ -60,22 +64,14 @@ func (s KeySet) acceptedGeneration(served int64) (int64, error) {
 
 // decide applies a decision about a key. It may leave two lines in gone for one key ID, which Accept merges.
 func (s *KeySet) decide(d Decision, at time.Time) error {
-	if d.Lost != nil {
-		return nil
-	}
 	if d.Key.key == nil {
 		return errors.New("accept: a decision names no key")
 	}
-	have, published := s.published(d.Key)
 	if !d.Keep {
-		why := s.departure(d)
-		s.moveToGone(d.Key, why, at)
-		if i := s.index(d.Key.id); i >= 0 { // another key has the ID here: neither may keep it
-			s.moveToGone(s.keys[i].VerificationKey, Removed, at)
-		}
-		s.gone = append(s.gone, Key{VerificationKey: d.Key}.gone(at, why))
+		s.leave(d, at)
 		return nil
 	}
+	have, published := s.published(d.Key)
 	_, gone := s.GoneLine(d.Key)
 	switch {
 	case gone:
@@ -84,53 +80,46 @@ func (s *KeySet) decide(d Decision, at time.Time) error {
 		return fmt.Errorf("accept: key %s is stored under the kid %s; put the kid back by hand that it has where it is served, or let both be gone", d.Key.id, have.ID())
 	case published && have.sameMaterial(d.Key):
 		return nil
-	case published:
-		s.displace(have, at)
+	case published: // another key has its ID: that one's line in gone has the ID computed from its material
+		s.keys = slices.DeleteFunc(s.keys, func(other Key) bool { return other.sameMaterial(have.VerificationKey) })
+		line := have.gone(at, Removed)
+		line.ID = KeyID(have.fingerprint)
+		s.gone = append(s.gone, line)
 	}
 	s.insert(Key{VerificationKey: d.Key, State: Active, PublishedAt: at, PromotedAt: at})
 	return nil
 }
 
-// departure returns how the key of a decision leaves: revoked if that was said, or if a line in gone about this key has it.
-// A line about it that says otherwise is corrected.
-func (s *KeySet) departure(d Decision) Departure {
+// leave lets the key of a decision be gone. A line about it that says otherwise is corrected.
+func (s *KeySet) leave(d Decision, at time.Time) {
 	why := Removed
-	if d.Revoked {
+	if d.Revoked || slices.ContainsFunc(s.gone, func(g Gone) bool { return g.Fingerprint == d.Key.fingerprint && g.Why == Revoked }) {
 		why = Revoked
 	}
 	for i, g := range s.gone {
-		f, known := g.Material()
-		switch {
-		case known && f != d.Key.fingerprint, !known && g.ID != d.Key.id: // another key's
-		case d.Revoked:
-			s.gone[i].Why = Revoked
-		case g.Why == Revoked:
-			why = Revoked
+		if g.Fingerprint == d.Key.fingerprint {
+			s.gone[i].Why = why
 		}
 	}
-	return why
+	s.moveToGone(d.Key, why, at)
+	if i := s.index(d.Key.id); i >= 0 { // another key has the ID here: neither may keep it
+		s.moveToGone(s.keys[i].VerificationKey, Removed, at)
+	}
+	s.gone = append(s.gone, Key{VerificationKey: d.Key}.gone(at, why))
 }
 
 // putBack adds a lost line to gone, and removes the published keys that it bars.
 func (s *KeySet) putBack(g Gone, at time.Time) {
-	if g.Why != Revoked { // a line of an earlier report does not say
+	if g.Why != Revoked {
 		g.Why = Removed
+	}
+	if g.At.IsZero() { // the report of a server has no dates
+		g.At = at
 	}
 	for _, k := range s.Keys() {
 		if g.Bars(k.VerificationKey) {
 			s.moveToGone(k.VerificationKey, g.Why, at)
 		}
 	}
-	if g.At.IsZero() {
-		g.At = at
-	}
 	s.gone = append(s.gone, g)
-}
-
-// displace removes a key whose ID belongs to another key. Its line in gone has the ID computed from its material.
-func (s *KeySet) displace(k Key, at time.Time) {
-	s.keys = slices.DeleteFunc(s.keys, func(other Key) bool { return other.sameMaterial(k.VerificationKey) })
-	line := k.gone(at, Removed)
-	line.ID = KeyID(k.fingerprint)
-	s.gone = append(s.gone, line)
 }

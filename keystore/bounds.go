@@ -3,6 +3,8 @@ package keystore
 import (
 	"errors"
 	"fmt"
+
+	"github.com/keypost/keypost/internal/privatekey"
 )
 
 // MaxKeysOfType bounds the RSA keys and the EC keys of a key set: AWS reads no more of either in a JWKS.
@@ -20,17 +22,17 @@ const (
 	maxVantages       = 20 // each looks at every issuer URL
 	maxHistory        = 200
 	maxLabels         = 1000 // also annotations
+	keptHistory       = 50   // by transitions
+	maxReason         = 4096 // of a Change, in bytes
+	maxBy             = 1024
 )
 
-// Bounds for the transitions. They are below the bounds of a key set, so that a full one can still be repaired: ordinary
-// changes leave room for revoke, remove and accept.
+// What new key sets, Add and SetPolicy leave free, so that a full key set can still be repaired: by revoke, remove and
+// accept.
 const (
-	keptHistory  = 50
 	roomOfAType  = MaxKeysOfType - 10
 	roomGone     = maxGone - 2*maxKeys
 	roomDocument = MaxDocument - 128<<10
-	maxReason    = 4096 // of a Change, in bytes
-	maxBy        = 1024
 )
 
 // Bounds of the generation. JSON readers take integers up to 2^53-1 without loss, so that is the largest. A single write
@@ -42,19 +44,22 @@ const (
 	MaxGenerationJump  = 1 << 20
 )
 
-var errFull = errors.New("it is full")
+var errFull = errors.New("it is full; only revoke, remove and accept go on")
 
 type bound struct {
 	what    string
 	n, most int
 }
 
-// checkSizes checks the lengths of all lists. The issuers, keys and lines in gone are given by number, as a document
+// checkBounds checks the lengths of all lists. The issuers, keys and lines in gone are given by number, as a document
 // is checked before they are parsed.
-func (s KeySet) checkSizes(issuers, keys, gone int) error {
-	all := []bound{
+func (s KeySet) checkBounds(issuers, keys, gone int) error {
+	rsa, ec := s.keysOfType()
+	for _, b := range []bound{
 		{"issuer URLs", issuers, maxIssuers},
 		{"keys", keys, maxKeys},
+		{"RSA keys", rsa, MaxKeysOfType},
+		{"EC keys", ec, MaxKeysOfType},
 		{"keys and lines in gone", keys + gone, maxGone},
 		{"labels", len(s.labels), maxLabels},
 		{"annotations", len(s.annotations), maxLabels},
@@ -63,8 +68,7 @@ func (s KeySet) checkSizes(issuers, keys, gone int) error {
 		{"vantages", len(s.policy.ObserveFrom), maxVantages},
 		{"lines in heldUntil", len(s.policy.HeldUntil), maxHeld},
 		{"lines of history", len(s.history), maxHistory},
-	}
-	for _, b := range all {
+	} {
 		if b.n > b.most {
 			return fmt.Errorf("it has %d %s; at most %d are read", b.n, b.what, b.most)
 		}
@@ -72,57 +76,42 @@ func (s KeySet) checkSizes(issuers, keys, gone int) error {
 	return nil
 }
 
-// room returns an error if s leaves too little room for the changes that repair it.
-func (s KeySet) room() error {
-	if n := len(s.keys) + len(s.gone); n > roomGone {
-		return fmt.Errorf("%w: %d keys are published or gone; beyond %d only revoke, remove and accept go on; make a new key set with an issuer URL of its own", errFull, n, roomGone)
+// checkRoom returns an error if s leaves too little room for the changes that repair it.
+func (s KeySet) checkRoom() error {
+	data, err := s.MarshalJSON()
+	if err != nil {
+		return fmt.Errorf("encode key set %q: %w", s.name, err)
 	}
-	rsa := 0
+	rsa, ec := s.keysOfType()
+	for _, b := range []bound{
+		{"keys and lines in gone", len(s.keys) + len(s.gone), roomGone},
+		{"RSA keys", rsa, roomOfAType},
+		{"EC keys", ec, roomOfAType},
+		{"bytes", len(data), roomDocument},
+	} {
+		if b.n > b.most {
+			return fmt.Errorf("it would have %d %s, more than %d: %w", b.n, b.what, b.most, errFull)
+		}
+	}
+	return nil
+}
+
+func (s KeySet) keysOfType() (rsa, ec int) {
 	for _, k := range s.keys {
 		if k.isRSA() {
 			rsa++
 		}
 	}
-	if n := max(rsa, len(s.keys)-rsa); n > roomOfAType {
-		return fmt.Errorf("%w: it would have %d keys of one type, and %d are the most (AWS reads %d, and a revoked key may need a replacement); remove keys that are retired", errFull, n, roomOfAType, MaxKeysOfType)
-	}
-	size, err := s.size()
-	if err != nil {
-		return err
-	}
-	if size > roomDocument {
-		return fmt.Errorf("%w: its document would have %d bytes; beyond %d only revoke, remove and accept go on; shorten its annotations and policy, or make a new key set with an issuer URL of its own", errFull, size, roomDocument)
-	}
-	return nil
+	return rsa, len(s.keys) - rsa
 }
 
-// ordinary checks the result of an ordinary change, which must leave room for repairs.
-func (s KeySet) ordinary(what string) error {
-	err := s.check()
-	if err == nil {
-		err = s.room()
-	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", what, err)
-	}
-	return nil
-}
-
-// fit drops the oldest lines of history until the document can be stored: history must not prevent a revocation.
-func (s *KeySet) fit() error {
-	for {
-		size, err := s.size()
-		if err != nil || size <= MaxDocument || len(s.history) == 0 {
-			return err
-		}
-		s.history = s.history[(len(s.history)+1)/2:]
-	}
-}
-
-// check returns an error if the texts of a change are too long to be recorded.
+// check returns an error if the texts of a change are too long to be recorded, or hold a private key.
 func (c Change) check() error {
 	if by := max(len(c.By), len(c.As)); len(c.Why) > maxReason || by > maxBy {
 		return fmt.Errorf("the reason has %d bytes and the name of who changes it %d; they are recorded, and at most %d and %d are kept", len(c.Why), by, maxReason, maxBy)
+	}
+	if _, found := privatekey.Find([]any{c.By, c.As, c.Why}); found {
+		return fmt.Errorf("the reason or the name of who changes it is recorded: %w", ErrPrivateKey)
 	}
 	return nil
 }

@@ -8,9 +8,6 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// Overlaps reports whether u and v have the same host and path, by which requests are looked up.
-func (u IssuerURL) Overlaps(v IssuerURL) bool { return u.host == v.host && u.path == v.path }
-
 // ClaimedURLs returns the issuer URLs of a document that may be broken otherwise. An error means that they are unknown.
 // A manifest of another kind, such as a kustomization.yaml, has none.
 //

@@ -135,12 +135,6 @@ func parse(name Name, asJSON []byte, unreadable error) (KeySet, error) {
 	if err := s.check(); err != nil {
 		return KeySet{}, err
 	}
-	if len(asJSON) <= MaxDocument-roomToNormalize {
-		return s, nil
-	}
-	if size, err := s.size(); err != nil || size > MaxDocument {
-		return KeySet{}, fmt.Errorf("its content is larger than %d bytes", MaxDocument)
-	}
 	return s, nil
 }
 
@@ -207,7 +201,7 @@ func (d document) keySet() (KeySet, error) {
 	if d.Spec.Keys == nil { // an emptied or misspelt list must not pass for "no keys" where there is no last good state
 		return KeySet{}, errors.New("it has no spec.keys; write keys: [] for a key set without keys")
 	}
-	if err := s.checkSizes(len(d.Spec.Issuers), len(d.Spec.Keys), len(d.Spec.Gone)); err != nil {
+	if err := s.checkBounds(len(d.Spec.Issuers), len(d.Spec.Keys), len(d.Spec.Gone)); err != nil {
 		return KeySet{}, err
 	}
 	for _, raw := range d.Spec.Issuers {
@@ -263,32 +257,22 @@ func (kd keyDocument) key() (Key, error) {
 }
 
 // Encode returns the document of s: YAML with sorted keys. It returns an error for a key set with members that this
-// version does not know, which it would lose ([Store.Write] writes such a document as it is), and one if the document
-// does not parse to s again.
+// version does not know, which it would lose ([Store.Write] writes such a document as it is).
 func Encode(s KeySet) ([]byte, error) {
 	if len(s.unknown) > 0 {
 		return nil, fmt.Errorf("key set %q was written by a newer version (%s); change it with that version", s.name, s.unknown[0])
 	}
-	data, err := s.encode()
-	if err != nil {
-		return nil, err
+	var data []byte
+	err := s.check()
+	if err == nil {
+		data, err = s.MarshalJSON()
 	}
-	back, err := Parse(s.name, data)
-	if err != nil {
-		return nil, fmt.Errorf("encode key set %q: it would not be readable: %w", s.name, err)
+	if err == nil {
+		data, err = SortedYAML(data)
 	}
-	if back.Digest() != s.Digest() {
-		return nil, fmt.Errorf("encode key set %q: it would not read back the same", s.name)
+	if err == nil && len(data) > MaxDocument {
+		err = fmt.Errorf("it would have %d bytes, and at most %d are read", len(data), MaxDocument)
 	}
-	return data, nil
-}
-
-func (s KeySet) encode() ([]byte, error) {
-	asJSON, err := s.MarshalJSON()
-	if err != nil {
-		return nil, err
-	}
-	data, err := SortedYAML(asJSON)
 	if err != nil {
 		return nil, fmt.Errorf("encode key set %q: %w", s.name, err)
 	}
@@ -304,19 +288,6 @@ func SortedYAML(asJSON []byte) ([]byte, error) {
 	}
 	return data, err
 }
-
-// size returns the size that counts against MaxDocument: that of the compact JSON, in whatever notation the document
-// is. Else a document could be read that is too large to be written again.
-func (s KeySet) size() (int, error) {
-	data, err := s.MarshalJSON()
-	if err != nil {
-		return 0, fmt.Errorf("encode key set %q: %w", s.name, err)
-	}
-	return len(data), nil
-}
-
-// roomToNormalize is more than times, durations and PEM grow by when they are written in canonical form.
-const roomToNormalize = 128 << 10
 
 func (s KeySet) document() document { return s.documentWith(Key.pem) }
 

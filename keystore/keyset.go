@@ -17,7 +17,6 @@ type KeySet struct {
 	labels      map[string]string
 	annotations map[string]string
 	generation  int64
-	next        int64 // the generation that Accept chose for the next version, 0 if none; not stored
 	issuers     []IssuerURL
 	keys        []Key // sorted by key ID
 	gone        []Gone
@@ -37,15 +36,6 @@ func (s KeySet) Name() Name { return s.name }
 
 // Generation counts the changes, from 1.
 func (s KeySet) Generation() int64 { return s.generation }
-
-// MayReplace reports whether the generation of s allows it to replace the stored version: it is later, or the stored one
-// is so high that publishers reject it and [KeySet.Accept] has lowered it.
-func (s KeySet) MayReplace(stored KeySet) bool { return mayReplace(s.generation, stored.generation) }
-
-// mayReplace is MayReplace by the generations, 0 for none.
-func mayReplace(generation, stored int64) bool {
-	return generation > stored || stored >= MaxFirstGeneration || stored-generation >= MaxGenerationJump-1
-}
 
 // Issuers returns the issuer URLs; the first is canonical.
 func (s KeySet) Issuers() []IssuerURL { return slices.Clone(s.issuers) }
@@ -69,14 +59,6 @@ func (s KeySet) index(id KeyID) int {
 // Gone returns the keys that have left, oldest first.
 func (s KeySet) Gone() []Gone { return slices.Clone(s.gone) }
 
-func (s KeySet) goneLine(id KeyID) (Gone, bool) {
-	i := slices.IndexFunc(s.gone, func(g Gone) bool { return g.ID == id })
-	if i < 0 {
-		return Gone{}, false
-	}
-	return s.gone[i], true
-}
-
 // GoneLine returns the line in gone with p's key ID or p's material, and whether there is one.
 func (s KeySet) GoneLine(p VerificationKey) (Gone, bool) {
 	i := slices.IndexFunc(s.gone, func(g Gone) bool { return g.Bars(p) })
@@ -86,15 +68,11 @@ func (s KeySet) GoneLine(p VerificationKey) (Gone, bool) {
 	return s.gone[i], true
 }
 
-// RecordsGone reports whether gone has a line with g's key ID, and one with g's material if that is known. In a version that a
-// publisher takes, every key of the served version is published or recorded as gone, and every key that is gone stays so.
+// RecordsGone reports whether gone has a line with g's key ID, and one with g's material. In a version that a publisher
+// takes, every key of the served version is published or recorded as gone, and every key that is gone stays so.
 func (s KeySet) RecordsGone(g Gone) bool {
-	f, known := g.Material()
-	id, material := false, !known
-	for _, line := range s.gone {
-		id, material = id || line.ID == g.ID, material || line.material() == f
-	}
-	return id && material
+	return slices.ContainsFunc(s.gone, func(line Gone) bool { return line.ID == g.ID }) &&
+		slices.ContainsFunc(s.gone, func(line Gone) bool { return line.Fingerprint == g.Fingerprint })
 }
 
 // Remains returns the keys that may never be published again under s's issuer URLs: those in gone, and if s is withdrawn
@@ -137,7 +115,7 @@ func (s KeySet) check() error {
 	if s.generation < 1 || s.generation > MaxGeneration {
 		return fmt.Errorf("its generation is %d; it counts from 1 to 2^53-1", s.generation)
 	}
-	if err := s.checkSizes(len(s.issuers), len(s.keys), len(s.gone)); err != nil {
+	if err := s.checkBounds(len(s.issuers), len(s.keys), len(s.gone)); err != nil {
 		return err
 	}
 	for _, t := range s.times() {
@@ -148,58 +126,43 @@ func (s KeySet) check() error {
 	return cmp.Or(s.checkIssuers(), s.checkKeys(), s.policy.Check(s.dev))
 }
 
-// checkIssuers compares host and path, by which requests are looked up, and not the strings: development URLs may differ
-// in their port only.
+// checkIssuers compares routes and not the strings: development URLs may differ in their port only.
 func (s KeySet) checkIssuers() error {
 	if len(s.issuers) == 0 {
 		return errors.New("it has no issuer URL")
 	}
-	type place struct{ host, path string }
-	seen := make(map[place]bool, len(s.issuers))
-	for _, u := range s.issuers {
-		at := place{u.host, u.path}
-		if seen[at] {
+	for i, u := range s.issuers {
+		if slices.ContainsFunc(s.issuers[:i], func(o IssuerURL) bool { return o.route == u.route }) {
 			return fmt.Errorf("it has the issuer URL %s twice", u)
 		}
-		seen[at] = true
 	}
 	return nil
 }
 
 func (s KeySet) checkKeys() error {
-	gone := newGoneIndex(s.gone)
-	ofType := map[bool]int{}
+	gone, goneMaterial := map[KeyID]bool{}, map[Fingerprint]bool{}
+	for _, g := range s.gone {
+		switch {
+		case gone[g.ID] || (g.Why != Removed && g.Why != Revoked) || g.At.IsZero() || !g.ID.valid():
+			return fmt.Errorf("its gone line for %q is a second one or lacks kid, at, or why (%s or %s)", printable(string(g.ID)), Removed, Revoked)
+		case !g.Fingerprint.valid():
+			return fmt.Errorf("its gone line for %q has the fingerprint %q, which is no unpadded base64url SHA-256", printable(string(g.ID)), printable(string(g.Fingerprint)))
+		}
+		gone[g.ID], goneMaterial[g.Fingerprint] = true, true
+	}
 	for i, k := range s.keys {
-		if k.key == nil || !k.id.valid() {
+		switch {
+		case k.key == nil || !k.id.valid():
 			return fmt.Errorf("its key %d is empty or has a kid that is not 1 to %d printable ASCII characters", i+1, maxKid)
-		}
-		if i > 0 && s.keys[i-1].ID() == k.ID() {
+		case i > 0 && s.keys[i-1].ID() == k.ID():
 			return fmt.Errorf("two of its keys have the kid %q", k.ID())
-		}
-		if at, ok := gone.of(k.VerificationKey); ok {
-			g := s.gone[at]
-			return fmt.Errorf("key %s is published and gone (%s at %s) at once: %w", k.ID(), printable(string(g.Why)), stamp(g.At), ErrGoneReturned)
+		case gone[k.id] || goneMaterial[k.fingerprint]:
+			g, _ := s.GoneLine(k.VerificationKey)
+			return fmt.Errorf("key %s is published and gone (%s at %s) at once: %w", k.ID(), g.Why, stamp(g.At), ErrGoneReturned)
 		}
 		if err := k.checkState(); err != nil {
 			return fmt.Errorf("key %s: %w", k.ID(), err)
 		}
-		if ofType[k.isRSA()]++; ofType[k.isRSA()] > MaxKeysOfType {
-			return fmt.Errorf("it has more than %d keys of one type; AWS reads no more", MaxKeysOfType)
-		}
-	}
-	return s.checkGone()
-}
-
-func (s KeySet) checkGone() error {
-	seen := map[KeyID]bool{}
-	for _, g := range s.gone {
-		if seen[g.ID] || (g.Why != Removed && g.Why != Revoked) || g.At.IsZero() || !g.ID.valid() {
-			return fmt.Errorf("its gone line for %q is a second one or lacks kid, at, or why (%s or %s)", printable(string(g.ID)), Removed, Revoked)
-		}
-		if g.Fingerprint != "" && !g.Fingerprint.valid() {
-			return fmt.Errorf("its gone line for %q has the fingerprint %q, which is no unpadded base64url SHA-256", printable(string(g.ID)), printable(string(g.Fingerprint)))
-		}
-		seen[g.ID] = true
 	}
 	return nil
 }

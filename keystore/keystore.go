@@ -44,7 +44,4 @@ var (
 	ErrNotDurable = errors.New("it is stored but may not survive a power cut; look at the disk")
 	// ErrReadOnly: the store cannot be written from here (a mounted ConfigMap); nothing was written.
 	ErrReadOnly = errors.New("the store is read-only")
-	// ErrResent: Put had to send its request again, and the last request failed because of another revision. An earlier
-	// request may have succeeded. Only backends return it; [Store] reads back to find out.
-	ErrResent = errors.New("the write was sent more than once, and another version is stored than the one it was to replace")
 )

@@ -124,8 +124,8 @@ func (p Policy) Check(dev bool) error {
 		}
 	}
 	for _, h := range p.HeldUntil {
-		if longest := Duration(maxSeen); h.Edge > longest || h.Client > longest || h.TokenLifetime > longest {
-			return fmt.Errorf("policy: heldUntil holds more than %v", longest)
+		if longest := Duration(maxSeen); min(h.Edge, h.Client, h.TokenLifetime) < 0 || max(h.Edge, h.Client, h.TokenLifetime) > longest {
+			return fmt.Errorf("policy: heldUntil holds less than 0s or more than %v", longest)
 		}
 	}
 	for _, rp := range p.RelyingParties {
@@ -259,52 +259,39 @@ func (p Policy) replaceBy(next Policy, now time.Time) Policy {
 	return next
 }
 
-// names returns the first few of a list, which may be long.
-func names(list []string) string {
-	if len(list) == 0 {
-		return "none"
-	}
-	return text.OneLine(text.List(list, 3), 200)
-}
-
 // changes returns what next changes, for a line of history, with the values.
 func (p Policy) changes(next Policy) string {
 	var all []string
-	value := func(d *Duration) string {
-		if d == nil {
-			return "not declared"
+	was, is := p.declared(), next.declared()
+	names := slices.AppendSeq(slices.Collect(maps.Keys(was)), maps.Keys(is))
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		if was[name] != is[name] {
+			all = append(all, fmt.Sprintf("%s %s, was %s", name, cmp.Or(is[name], "not declared"), cmp.Or(was[name], "not declared")))
 		}
-		return d.String()
-	}
-	for _, l := range []struct {
-		name    string
-		was, is *Duration
-	}{
-		{"maxAge", p.MaxAge, next.MaxAge}, {"staleWhileRevalidate", p.StaleWhileRevalidate, next.StaleWhileRevalidate},
-		{"staleIfError", p.StaleIfError, next.StaleIfError}, {"edgeHold", p.EdgeHold, next.EdgeHold}, {"tokenLifetime", p.TokenLifetime, next.TokenLifetime},
-	} {
-		if was, is := value(l.was), value(l.is); was != is {
-			all = append(all, fmt.Sprintf("%s %s, was %s", l.name, is, was))
-		}
-	}
-	for _, l := range []struct {
-		name    string
-		was, is []string
-	}{{"relyingParties", p.RelyingParties, next.RelyingParties}, {"origins", p.Origins, next.Origins}, {"observeFrom", p.ObserveFrom, next.ObserveFrom}} {
-		if !slices.Equal(l.was, l.is) {
-			all = append(all, fmt.Sprintf("%s %s, was %s", l.name, names(l.is), names(l.was)))
-		}
-	}
-	if p.Reach != next.Reach {
-		all = append(all, fmt.Sprintf("reach %s, was %s", reachWord(next.Reach), reachWord(p.Reach)))
-	}
-	if p.Private != next.Private {
-		all = append(all, fmt.Sprintf("private %t", next.Private))
 	}
 	return strings.Join(all, "; ")
 }
 
-func reachWord(r Reach) string { return cmp.Or(string(r), "not declared") }
+// declared returns the members that are declared, but for what is held, as text for people.
+func (p Policy) declared() map[string]string {
+	p.HeldUntil = nil
+	var members map[string]any
+	data, _ := json.Marshal(p) // no policy is without a form in JSON
+	_ = json.Unmarshal(data, &members)
+	all := map[string]string{}
+	for name, value := range members {
+		if list, is := value.([]any); is {
+			var texts []string
+			for _, v := range list {
+				texts = append(texts, fmt.Sprint(v))
+			}
+			value = text.List(texts, 3)
+		}
+		all[name] = text.OneLine(fmt.Sprint(value), 200)
+	}
+	return all
+}
 
 // runsOut returns when the last copy or token from before the lowering has expired. An edge or client raised since (a
 // relying party declared late) prolongs it, since it was true of those copies all along.

@@ -5,10 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"time"
-
-	"github.com/keypost/keypost/keystore/history"
 )
 
 // Reader reads key sets, for publishers and mirrors.
@@ -24,8 +21,7 @@ type Reader interface {
 }
 
 // Store reads and writes the key sets in a [Backend]. It parses what it loads. Every write of a key set ([Create],
-// [Update], Replace, Write) goes through it: it checks name, size and generation before, and finds out afterwards what
-// happened when the write failed. Whoever can write here can make relying parties trust their keys. It is safe for
+// [Update], Replace, Write) goes through it: after a write that failed it reads back what is stored. Whoever can write here can make relying parties trust their keys. It is safe for
 // concurrent use, also by several processes.
 type Store struct{ backend Backend }
 
@@ -67,143 +63,73 @@ func ParseDocument(n Name, data []byte) (KeySet, Document, error) {
 }
 
 // Replace writes s if the stored revision is still old (old == "" creates) and returns the new revision. It is durable
-// when it returns nil. A stored version that s may not replace ([KeySet.MayReplace]) is a conflict. An error that wraps
-// [ErrConflict] or [ErrReadOnly] means that nothing was written, one that wraps [ErrNotDurable] that it was. After any
-// other error s may be stored or not; the message has what is known.
+// when it returns nil. An error that wraps [ErrConflict] or [ErrReadOnly] means that nothing was written, one that wraps
+// [ErrNotDurable] that it was. After any other error s may be stored or not; the message has what is known.
 func (st *Store) Replace(ctx context.Context, old Revision, s KeySet) (Revision, error) {
-	w, err := newWrite(s)
-	switch {
-	case err != nil:
+	data, err := Encode(s)
+	if err != nil {
 		return "", err
-	case ctx.Err() != nil:
-		return "", ctx.Err()
-	case old == "": // who may only create may not read
-		return st.put(ctx, old, w)
 	}
-	was, rev, err := st.Load(ctx, s.name)
-	switch {
-	case errors.Is(err, ErrNotFound):
-		return "", fmt.Errorf("%w: it is gone", ErrConflict)
-	case err != nil && !isBroken(err):
-		return "", err
-	case rev != old:
-		return "", fmt.Errorf("%w: it has another revision", ErrConflict)
-	} // a broken version has no generation to lose, and whoever repairs it has seen its revision
-	return st.replaceLoaded(ctx, old, was, w)
+	return st.put(ctx, old, Document{s.name, s.generation, data})
 }
 
 // Write is Replace for a document as it is, byte for byte: a copy of a newer version's document keeps the members that
-// this version does not know. The caller has loaded the version at revision old: its generation is was, 0 if it is broken
-// or there is none.
+// this version does not know. was is the generation that is stored at revision old, 0 if that is broken or there is none.
 func (st *Store) Write(ctx context.Context, doc Document, old Revision, was int64) (Revision, error) {
-	switch {
-	case ctx.Err() != nil:
-		return "", ctx.Err()
-	case !mayReplace(doc.generation, was):
-		return "", generationConflict(was, doc.generation)
+	if !MayReplace(doc.generation, was) {
+		return "", fmt.Errorf("%w: generation %d is stored, and %d was to be written", ErrConflict, was, doc.generation)
 	}
-	return st.put(ctx, old, write{Document: doc})
+	return st.put(ctx, old, doc)
 }
 
-// replaceLoaded is Replace for a caller that has just loaded the stored version: was, at revision old.
-func (st *Store) replaceLoaded(ctx context.Context, old Revision, was KeySet, w write) (Revision, error) {
-	if !mayReplace(w.generation, was.generation) {
-		return "", generationConflict(was.generation, w.generation)
-	}
-	if w.event != nil && history.Contains(was.history, *w.event) { // the change adds no line
-		w.event = nil
-	}
-	return st.put(ctx, old, w)
+// MayReplace reports whether a generation may be stored in place of another, 0 for none: it is later, or the stored one
+// is so high that publishers reject it and [KeySet.Accept] has lowered it.
+func MayReplace(generation, stored int64) bool {
+	return generation > stored || stored >= MaxFirstGeneration || stored-generation >= MaxGenerationJump-1
 }
 
-// write is a document to be stored. The stored versions that were made from it have the line of history that it adds.
-type write struct {
-	Document
-	event *Event // that line; nil if it adds none
-}
-
-func newWrite(s KeySet) (write, error) {
-	doc, err := Encode(s)
-	w := write{Document: Document{s.name, s.generation, doc}}
-	if n := len(s.history); n > 0 {
-		w.event = &s.history[n-1]
-	}
-	return w, err
-}
-
-func generationConflict(stored, writing int64) error {
-	return fmt.Errorf("%w: generation %d is stored, and %d was to be written", ErrConflict, stored, writing)
-}
-
-// put writes a document in place of old, whose generation was compared, and reads back when the answer leaves open what
-// happened.
-func (st *Store) put(ctx context.Context, old Revision, w write) (Revision, error) {
-	rev, err := st.backend.Put(ctx, w.name, old, w.data)
-	switch {
-	case err == nil:
-		return rev, nil
-	case errors.Is(err, ErrReadOnly), errors.Is(err, ErrNotDurable):
+// put writes a document in place of old, and reads back when the answer leaves open what happened.
+func (st *Store) put(ctx context.Context, old Revision, doc Document) (Revision, error) {
+	if err := ctx.Err(); err != nil {
 		return "", err
 	}
-	return st.readBack(ctx, w, err)
+	rev, err := st.backend.Put(ctx, doc.name, old, doc.data)
+	if err == nil || errors.Is(err, ErrReadOnly) || errors.Is(err, ErrNotDurable) {
+		return rev, err
+	}
+	return st.readBack(ctx, doc, err)
 }
 
 // readBackTime bounds the look at a store that just failed, which goes on after the caller has given up.
 const readBackTime = 10 * time.Second
 
-// errUnknown is about a write that was stored or not; the stored version does not show it.
-var errUnknown = errors.New("whether this write took effect is unknown; look at the key set and repeat the command if need be")
-
-// readBack finds out whether a write is stored after Put returned the error failed. A conflict may be about our own write,
-// sent twice on the way. Taking it for another writer's would apply a change twice.
-func (st *Store) readBack(ctx context.Context, w write, failed error) (Revision, error) {
+// readBack finds out whether a document is stored after Put returned the error failed. A conflict may be with our own
+// write, sent twice on the way: a change would be made twice if that passed for another writer's.
+func (st *Store) readBack(ctx context.Context, doc Document, failed error) (Revision, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readBackTime)
 	defer cancel()
-	conflict, resent := errors.Is(failed, ErrConflict), errors.Is(failed, ErrResent)
-	doc, rev, err := st.backend.Get(ctx, w.name)
-	stored, broken := Parse(w.name, doc)
-	readable := err == nil && broken == nil
+	data, rev, err := st.backend.Get(ctx, doc.name)
 	switch {
-	case err == nil && w.isStored(stored, doc, conflict || resent):
+	case err == nil && doc.isStored(data):
 		return rev, nil
-	case err != nil && !errors.Is(err, ErrNotFound) && !isBroken(err):
-		if conflict || resent { // which would promise that nothing was written
-			return "", fmt.Errorf("whether the write took effect is unknown: %w", err)
-		}
+	case errors.Is(failed, ErrConflict) && err != nil && !errors.Is(err, ErrNotFound) && !isBroken(err):
+		return "", fmt.Errorf("whether the write took effect is unknown: %w", err) // a conflict promises that it did not
+	case errors.Is(failed, ErrConflict):
 		return "", failed
-	case readable && stored.generation <= w.generation:
-		// Generations only grow: a version that had replaced ours would have a later one.
-		if resent {
-			return "", fmt.Errorf("%w: %w", ErrConflict, failed)
-		}
-		return "", failed
-	case conflict && readable && w.event != nil && history.Contains(stored.history, *w.event):
-		return "", fmt.Errorf("the stored version was made from it or from an equal one: %w", errUnknown)
-	case conflict:
-		return "", failed
-	case resent, readable:
-		return "", fmt.Errorf("it was written again or removed meanwhile: %w", errUnknown)
+	}
+	if stored, broken := Parse(doc.name, data); err == nil && broken == nil && stored.generation > doc.generation {
+		return "", fmt.Errorf("whether this write took effect is unknown: %w; another one followed, so look at the key set and repeat the command if need be", failed)
 	}
 	return "", failed
 }
 
-// isStored reports whether the stored version is w: the same bytes, or the same content in another notation. Labels and
-// annotations count only where strict: others may add theirs (a webhook), but after a conflict another writer of the
-// same content must not pass for us.
-func (w write) isStored(b KeySet, doc []byte, strict bool) bool {
-	if bytes.Equal(w.data, doc) {
+// isStored reports whether data is the document, byte for byte or in another notation, such as that of an API server. A
+// document has who changed the key set last and when, so that the same content of another writer is another document.
+func (d Document) isStored(data []byte) bool {
+	if bytes.Equal(d.data, data) {
 		return true
 	}
-	a, err := Parse(w.name, w.data)
-	switch {
-	case err != nil || a.Digest() != b.Digest():
-		return false
-	case len(a.unknown)+len(b.unknown) > 0: // which the digest leaves out
-		was, err := toJSON(w.data)
-		now, errStored := toJSON(doc)
-		return err == nil && errStored == nil && bytes.Equal(was, now)
-	case strict:
-		return maps.Equal(a.labels, b.labels) && maps.Equal(a.annotations, b.annotations)
-	}
-	return true
+	ours, err := Parse(d.name, d.data)
+	stored, errStored := Parse(d.name, data)
+	return err == nil && errStored == nil && len(ours.unknown)+len(stored.unknown) == 0 && ours.Digest() == stored.Digest()
 }

@@ -17,7 +17,7 @@ func after(t *testing.T, s KeySet, n int) KeySet {
 	return next
 }
 
-func TestReplaceComparesGenerationsAndRevisions(t *testing.T) {
+func TestReplaceComparesRevisions(t *testing.T) {
 	st := stocked(t)
 	first := st.load(t)
 	second := after(t, first, 1)
@@ -29,8 +29,6 @@ func TestReplaceComparesGenerationsAndRevisions(t *testing.T) {
 		old Revision
 		set KeySet
 	}{
-		"an older generation":  {"2", first},
-		"the same generation":  {"2", after(t, first, 2)},
 		"a stale revision":     {"1", after(t, second, 2)},
 		"creating what exists": {"", after(t, second, 2)},
 	} {
@@ -41,7 +39,7 @@ func TestReplaceComparesGenerationsAndRevisions(t *testing.T) {
 	if got := st.load(t); got.Digest() != second.Digest() {
 		t.Errorf("stored is generation %d", got.Generation())
 	}
-	st.doc = []byte("junk") // which has no generation; whoever repairs it has seen its revision
+	st.doc = []byte("junk") // whoever repairs it has seen its revision
 	if _, err := NewStore(st).Replace(t.Context(), "2", first); err != nil {
 		t.Errorf("a broken document cannot be replaced: %v", err)
 	}
@@ -119,28 +117,19 @@ func TestAWriteIsReadBack(t *testing.T) {
 		{name: "lost, not stored", answer: errors.New("reset"), part: "reset"},
 		{name: "lost, stored with what we did not write", answer: errors.New("reset"), stored: func(ours []byte, _ KeySet) []byte { return extended(ours) }, part: "reset"},
 		{name: "conflict with our own write", answer: ErrConflict, stored: func(ours []byte, _ KeySet) []byte { return ours }, done: true},
-		{name: "conflict with the same content of another", answer: ErrConflict, stored: func(ours []byte, _ KeySet) []byte { return annotated(ours) }, conflict: true},
+		{name: "conflict with our own write, labelled", answer: ErrConflict, stored: func(ours []byte, _ KeySet) []byte { return labelled(ours) }, done: true},
 		{name: "conflict", answer: ErrConflict, conflict: true},
 		{name: "conflict, junk is stored", answer: ErrConflict, stored: func([]byte, KeySet) []byte { return []byte("junk") }, conflict: true},
-		{name: "resent, stored", answer: ErrResent, stored: func(ours []byte, _ KeySet) []byte { return ours }, done: true},
-		{name: "resent, the same content, annotated", answer: ErrResent, stored: func(ours []byte, _ KeySet) []byte { return annotated(ours) }, conflict: true},
-		{name: "resent, the same content, labelled", answer: ErrResent, stored: func(ours []byte, _ KeySet) []byte { return labelled(ours) }, conflict: true},
-		{name: "resent, another's of our generation", answer: ErrResent, stored: func(_ []byte, s KeySet) []byte {
-			s.generation--
-			return must(Encode(after(t, s, 5)))
-		}, conflict: true},
-		{name: "resent, a later one", answer: ErrResent, stored: func(_ []byte, s KeySet) []byte { return must(Encode(after(t, s, 5))) }, part: "whether this write took effect is unknown"},
 		{name: "lost, then built upon", answer: errors.New("reset"), stored: func(_ []byte, s KeySet) []byte { return must(Encode(after(t, s, 5))) }, part: "whether this write took effect is unknown"},
 		{name: "lost, another's of our generation", answer: errors.New("reset"), stored: func(_ []byte, s KeySet) []byte {
 			s.generation--
 			return must(Encode(after(t, s, 5)))
 		}, part: "reset"},
-		{name: "conflict with one built upon ours", answer: ErrConflict, stored: func(_ []byte, s KeySet) []byte { return must(Encode(after(t, s, 5))) }, part: "whether this write took effect is unknown"},
+		{name: "conflict with one built upon ours", answer: ErrConflict, stored: func(_ []byte, s KeySet) []byte { return must(Encode(after(t, s, 5))) }, conflict: true},
 		{name: "conflict with a later one of others", answer: ErrConflict, stored: func(_ []byte, s KeySet) []byte {
 			s.history = s.history[:len(s.history)-1]
 			return must(Encode(after(t, s, 5)))
 		}, conflict: true},
-		{name: "resent, junk", answer: ErrResent, stored: func([]byte, KeySet) []byte { return []byte("junk") }, part: "whether this write took effect is unknown"},
 		{name: "not durable", answer: ErrNotDurable, stored: func(ours []byte, _ KeySet) []byte { return ours }, part: ErrNotDurable.Error()},
 		{name: "read-only", answer: ErrReadOnly, part: ErrReadOnly.Error()},
 	} {
@@ -169,7 +158,7 @@ func TestAConflictThatCannotBeReadBackIsNoConflict(t *testing.T) {
 	ours := after(t, st.load(t), 1)
 	store := NewStore(unreadable{st})
 	st.fail = func(int, func()) error { return ErrConflict }
-	_, err := store.put(t.Context(), "1", write{Document: Document{ours.Name(), ours.Generation(), must(Encode(ours))}})
+	_, err := store.put(t.Context(), "1", Document{ours.Name(), ours.Generation(), must(Encode(ours))})
 	if err == nil || errors.Is(err, ErrConflict) || !strings.Contains(err.Error(), "etcd is down") {
 		t.Errorf("put: %v", err)
 	}

@@ -32,7 +32,7 @@ type Spec struct {
 // New returns a key set of generation 1 whose keys are active.
 func New(c Change, spec Spec) (KeySet, error) {
 	s := KeySet{name: spec.Name, generation: 1, issuers: slices.Clone(spec.Issuers), policy: spec.Policy.clone(), dev: spec.Dev, gone: mergeGone(spec.Gone)}
-	if err := errors.Join(c.check(), s.checkSizes(len(spec.Issuers), len(spec.Keys), len(spec.Gone))); err != nil {
+	if err := errors.Join(c.check(), s.checkBounds(len(spec.Issuers), len(spec.Keys), len(spec.Gone))); err != nil {
 		return KeySet{}, fmt.Errorf("key set %q: %w", spec.Name, err)
 	}
 	for _, u := range spec.Issuers {
@@ -60,7 +60,7 @@ func New(c Change, spec Spec) (KeySet, error) {
 }
 
 func (s KeySet) checkNew() error {
-	return cmp.Or(s.check(), s.checkTwins(), s.room())
+	return cmp.Or(s.check(), s.checkTwins(), s.checkRoom())
 }
 
 // checkTwins returns an error if one key has two IDs. Stored documents may have that and are served as they are.
@@ -97,9 +97,6 @@ func (s KeySet) transition(c Change, what string, edit func(n *KeySet, at time.T
 	n.settleRotation()
 	n.noteMoves(s)
 	if err := n.check(); err != nil {
-		return KeySet{}, fmt.Errorf("%s: %w", what, err)
-	}
-	if err := n.fit(); err != nil {
 		return KeySet{}, fmt.Errorf("%s: %w", what, err)
 	}
 	return n, nil
@@ -155,7 +152,7 @@ func (s KeySet) onKey(c Change, step string, id KeyID, edit func(n *KeySet, i in
 			return err
 		}
 		i := n.index(id)
-		if g, gone := n.goneLine(id); gone {
+		if g, gone := n.GoneLine(VerificationKey{id: id}); gone {
 			return fmt.Errorf("%s key %s: it is gone (%s at %s)", step, id, g.Why, stamp(g.At))
 		}
 		if i < 0 {
@@ -196,7 +193,10 @@ func (s KeySet) Add(c Change, k VerificationKey) (KeySet, error) {
 			return fmt.Errorf("add key %s: key set %q publishes it already (%s, kid %s)", k.ID(), s.name, have.State, have.ID())
 		}
 		n.insert(Key{VerificationKey: k, State: Next, PublishedAt: at})
-		return n.ordinary(fmt.Sprintf("add key %s", k.ID()))
+		if err := n.checkRoom(); err != nil {
+			return fmt.Errorf("add key %s: %w", k.ID(), err)
+		}
+		return nil
 	})
 }
 
@@ -411,7 +411,10 @@ func (s KeySet) SetPolicy(c Change, p Policy) (KeySet, error) {
 		if changed := s.policy.changes(p); changed != "" {
 			n.history[len(n.history)-1].What = "set policy: " + changed
 		}
-		return n.ordinary("set policy")
+		if err := n.checkRoom(); err != nil {
+			return fmt.Errorf("set policy: %w", err)
+		}
+		return nil
 	})
 }
 
@@ -448,7 +451,7 @@ func (s KeySet) Reopen(c Change, spec Spec) (KeySet, error) {
 	if err != nil {
 		return KeySet{}, err
 	}
-	fresh.labels, fresh.annotations, fresh.unknown = s.labels, s.annotations, s.unknown
+	fresh.generation, fresh.labels, fresh.annotations, fresh.unknown = s.generation, s.labels, s.annotations, s.unknown
 	fresh.history = slices.Clone(s.history)
 	fresh.note(c, "issuer added again")
 	fresh.noteMoves(s)

@@ -116,7 +116,7 @@ func outcomeFor(s KeySet, err error) string {
 	if k, ok := s.Key(subject.ID()); ok {
 		return string(k.State)
 	}
-	g, _ := s.goneLine(subject.ID())
+	g, _ := s.GoneLine(subject)
 	return string(g.Why)
 }
 
@@ -236,7 +236,7 @@ func TestRevokeTheLastKey(t *testing.T) {
 			}
 			continue
 		}
-		g, _ := got.goneLine(id)
+		g, _ := got.GoneLine(VerificationKey{id: id})
 		if err != nil || !slices.Equal(ids(got), tt.keys) || g.Why != Revoked || !g.At.Equal(t0) {
 			t.Errorf("%s: keys %v, gone %+v, error %v", tt.name, ids(got), g, err)
 		}

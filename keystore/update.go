@@ -1,7 +1,6 @@
 package keystore
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -54,28 +53,14 @@ func updateOnce(ctx context.Context, st *Store, n Name, change func(KeySet) (Key
 	if s.Name() != n {
 		return KeySet{}, fmt.Errorf("update key set %q: the change returned key set %q", n, s.Name())
 	}
-	switch {
-	case s.next != 0:
-		s = s.Settled()
-	case was.generation >= MaxFirstGeneration:
-		return KeySet{}, &GenerationError{n, was.generation}
-	default:
-		s.generation = was.generation + 1
+	if s.generation == was.generation { // else Accept has chosen another one
+		if was.generation >= MaxFirstGeneration {
+			return KeySet{}, &GenerationError{n, was.generation}
+		}
+		s.generation++
 	}
-	w, err := newWrite(s)
-	if err = cmp.Or(err, ctx.Err()); err == nil {
-		_, err = st.replaceLoaded(ctx, rev, was, w)
-	}
-	if err != nil {
+	if _, err := st.Replace(ctx, rev, s); err != nil {
 		return KeySet{}, fmt.Errorf("replace key set %q: %w", n, err)
 	}
 	return s, nil
-}
-
-// Settled returns the key set with the generation that [KeySet.Accept] chose for it. [Update] does that by itself.
-func (s KeySet) Settled() KeySet {
-	if s.next != 0 {
-		s.generation, s.next = s.next, 0
-	}
-	return s
 }

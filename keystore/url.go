@@ -18,8 +18,22 @@ const maxIssuerURL = 255
 // IssuerURL is an issuer's `iss`, with the host and path by which a server looks it up. Relying parties compare the
 // string byte for byte (OpenID Connect Discovery 1.0, section 4.3), so it is never put together from parts.
 type IssuerURL struct {
-	raw, host, path string
-	devOnly         bool // it has a port or a host that is not public
+	raw     string
+	route   Route
+	devOnly bool // it has a port or a host that is not public
+}
+
+// Route is what requests for an issuer URL are looked up by: its host in lower case, without the port that a development
+// issuer may have, and its path, which is empty or begins with a slash and does not end in one.
+type Route struct{ Host, Path string }
+
+// RouteOf returns the Route of an issuer URL given as text, such as a pattern. It checks nothing: for any other text it
+// returns some Route.
+func RouteOf(url string) Route {
+	rest := strings.TrimPrefix(url, "https://")
+	end := strings.IndexByte(rest+"/", '/')
+	host, _, _ := strings.Cut(rest[:end], ":")
+	return Route{host, rest[end:]}
 }
 
 var pathSegment = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
@@ -62,7 +76,7 @@ func splitIssuerURL(raw string, dev bool) (IssuerURL, error) {
 	if notPublic != nil && !dev {
 		return IssuerURL{}, notPublic
 	}
-	return IssuerURL{raw: raw, host: host, path: path, devOnly: notPublic != nil || authority != host}, checkPath(path)
+	return IssuerURL{raw: raw, route: Route{host, path}, devOnly: notPublic != nil || authority != host}, checkPath(path)
 }
 
 // check returns an error for a URL that [ParseIssuerURL] did not return, and for a development URL unless dev is true.
@@ -123,8 +137,11 @@ func checkPath(path string) error {
 // String returns the URL exactly as it was given: the `iss` of the tokens.
 func (u IssuerURL) String() string { return u.raw }
 
-// Host returns the host in lower case, without a port.
-func (u IssuerURL) Host() string { return u.host }
+// Route returns what requests for the URL are looked up by.
+func (u IssuerURL) Route() Route { return u.route }
 
-// Path returns the path: empty, or beginning with a slash and not ending in one.
-func (u IssuerURL) Path() string { return u.path }
+// Host returns the host of its [Route].
+func (u IssuerURL) Host() string { return u.route.Host }
+
+// Path returns the path of its [Route].
+func (u IssuerURL) Path() string { return u.route.Path }

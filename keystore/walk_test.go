@@ -306,8 +306,9 @@ func (w *walker) checkKey(c Change, name string, got KeySet, k Key) {
 // back.
 func (w *walker) stored(got KeySet) {
 	was := w.s.Generation()
-	next := max(was+1, got.next)
-	got.generation, got.next = next, 0
+	if got.generation == was {
+		got.generation++
+	}
 	if got.Generation() <= was {
 		w.t.Errorf("the generation went from %d to %d", was, got.Generation())
 	}

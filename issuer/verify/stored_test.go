@@ -47,23 +47,6 @@ func (w *world) revoke(t *testing.T, at time.Duration, id keystore.KeyID) {
 	})
 }
 
-// goneBefore lets the imported key of a JWK be gone in the form of versions that recorded no fingerprint: a line under
-// its kid, and one under the computed one.
-func (w *world) goneBefore(t *testing.T, raw member, computed bool) {
-	t.Helper()
-	keys, err := pubkey.Parse("test", mustJSON(t, raw))
-	check(t, err)
-	at := time.Now().Add(-fresh)
-	lines := []keystore.Gone{{ID: keys[0].ID(), At: at, Why: keystore.Revoked}}
-	if computed {
-		lines = append(lines, keystore.Gone{ID: keystore.KeyID(keys[0].Fingerprint()), At: at, Why: keystore.Revoked})
-	}
-	w.stored, err = keystore.New(keystore.Change{At: longAgo()}, keystore.Spec{
-		Name: "prod-a", Issuers: storetest.URLs(t, testIssuer), Keys: []keystore.VerificationKey{public(t, w.signer)}, Gone: lines,
-	})
-	check(t, err)
-}
-
 // under is a JWK with another member.
 func under(key member, name string, value any) member {
 	other := maps.Clone(key)
@@ -136,10 +119,6 @@ func TestImpostor(t *testing.T) {
 			w.revoke(t, fresh, public(t, k).ID())
 			w.jwks = append(w.jwks, under(publicJWK(t, newECKey(t)), "kid", string(public(t, k).ID())))
 		}, "stored-keys", finding.Fail, "has another key under the kid"},
-		{"the kid of a key that an earlier version revoked", func(t *testing.T, w *world) {
-			w.goneBefore(t, rsaJWK(t, newRSAKey(t), "imported", "RS256"), false)
-			w.jwks = append(w.jwks, rsaJWK(t, newRSAKey(t), "imported", "RS256"))
-		}, "stored-keys", finding.Fail, "has another key under the kid imported"},
 		{"two revoked keys with their kids exchanged", func(t *testing.T, w *world) {
 			one, other := newECKey(t), newECKey(t)
 			for _, k := range []*ecdsa.PrivateKey{one, other} {
@@ -222,12 +201,6 @@ func TestHonest(t *testing.T) {
 			check(t, err)
 			w.store(t, func(s keystore.KeySet) (keystore.KeySet, error) { return s.Add(ago(time.Hour), keys[0]) })
 			w.revoke(t, settling, "imported")
-			w.jwks = append(w.jwks, raw)
-		}, "stored-keys", finding.Warn, "a cache may still hold it until"},
-		{"an imported key just revoked by an earlier version", func(t *testing.T, w *world) {
-			raw := rsaJWK(t, newRSAKey(t), "imported", "RS256")
-			w.header.Set("Via", "1.1 varnish")
-			w.goneBefore(t, raw, true)
 			w.jwks = append(w.jwks, raw)
 		}, "stored-keys", finding.Warn, "a cache may still hold it until"},
 		{"the other order and form", func(t *testing.T, w *world) {

@@ -68,9 +68,8 @@ func Of(s keystore.KeySet, at time.Time) Report {
 	for _, g := range s.Gone() {
 		r.from(g.PublishedAt)
 		r.from(g.At)
-		f, _ := g.Material()
 		k := keystore.Key{PublishedAt: g.PublishedAt, PromotedAt: g.PromotedAt, RetiredAt: g.RetiredAt, State: keystore.Next}
-		r.add(s, Key{Kid: g.ID, Fingerprint: f, State: byDates(k, at), PublishedAt: g.PublishedAt, LeftAt: g.At, Left: string(g.Why)})
+		r.add(s, Key{Kid: g.ID, Fingerprint: g.Fingerprint, State: byDates(k, at), PublishedAt: g.PublishedAt, LeftAt: g.At, Left: string(g.Why)})
 	}
 	slices.SortFunc(r.Keys, func(a, b Key) int { return cmp.Compare(a.Kid, b.Kid) })
 	return r

@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -87,40 +88,14 @@ func (e *UndecidedError) Error() string {
 	return text.Count(len(e.Open), "key is", "keys are") + " undecided, and nothing was changed"
 }
 
-// VerdictError reports a verdict that contradicts itself (Both), that keeps a key which never returns (Barred), or that
-// names no disputed key (Err, a [*PrefixError]).
-type VerdictError struct {
-	Both   keystore.KeyID // is kept and gone
-	Barred keystore.KeyID // is kept, and revoked or removed
-	Of     string         // keep, gone or revoked: the list that Err is about
-	Err    error
-}
-
-func (e *VerdictError) Error() string {
-	if e.Both != "" {
-		return fmt.Sprintf("key %s is both kept and gone", e.Both)
-	}
-	if e.Barred != "" {
-		return fmt.Sprintf("key %s was revoked or removed, and such a key never returns: it cannot be kept", e.Barred)
-	}
-	return fmt.Sprintf("of the keys in dispute: %v", e.Err)
-}
-
-func (e *VerdictError) Unwrap() error { return e.Err }
-
-// Decide makes a decision of every dispute. The error is a [*VerdictError] or an [*UndecidedError].
+// Decide makes a decision of every dispute. The error is an [*UndecidedError], or of the kind [Contradiction], [Barred], [NoKey] or
+// [BadPrefix].
 func Decide(disputes []Dispute, v Verdict) ([]keystore.Decision, error) {
-	keep, err := chosen(disputes, v.Keep)
-	if err != nil {
-		return nil, &VerdictError{Err: err, Of: "keep"}
-	}
-	gone, err := chosen(disputes, v.Gone)
-	if err != nil {
-		return nil, &VerdictError{Err: err, Of: "gone"}
-	}
-	revoked, err := chosen(disputes, v.Revoked)
-	if err != nil {
-		return nil, &VerdictError{Err: err, Of: "revoked"}
+	keep, errKeep := chosen(disputes, "keep", v.Keep)
+	gone, errGone := chosen(disputes, "gone", v.Gone)
+	revoked, errRevoked := chosen(disputes, "revoked", v.Revoked)
+	if err := cmp.Or(errKeep, errGone, errRevoked); err != nil {
+		return nil, err
 	}
 	maps.Copy(gone, revoked)
 	var decisions []keystore.Decision
@@ -128,9 +103,9 @@ func Decide(disputes []Dispute, v Verdict) ([]keystore.Decision, error) {
 	for _, d := range disputes {
 		switch id := d.Key.ID(); {
 		case keep[id] && gone[id]:
-			return nil, &VerdictError{Both: id}
+			return nil, errorf(Contradiction, "", "key %s is both kept and gone", id)
 		case keep[id] && d.Gone:
-			return nil, &VerdictError{Barred: id}
+			return nil, errorf(Barred, "", "key %s was revoked or removed, and such a key never returns: it cannot be kept", id)
 		case keep[id] || gone[id]:
 			decisions = append(decisions, keystore.Decision{Key: d.Key, Keep: keep[id], Revoked: revoked[id]})
 		default:
@@ -143,7 +118,8 @@ func Decide(disputes []Dispute, v Verdict) ([]keystore.Decision, error) {
 	return decisions, nil
 }
 
-func chosen(disputes []Dispute, typed []string) (map[keystore.KeyID]bool, error) {
+// chosen returns the keys that were typed for a list of a [Verdict], by the name of the option.
+func chosen(disputes []Dispute, option string, typed []string) (map[keystore.KeyID]bool, error) {
 	var ids []keystore.KeyID
 	for _, d := range disputes {
 		ids = append(ids, d.Key.ID())
@@ -152,7 +128,7 @@ func chosen(disputes []Dispute, typed []string) (map[keystore.KeyID]bool, error)
 	for _, t := range typed {
 		id, err := match(ids, t)
 		if err != nil {
-			return nil, err
+			return nil, &Error{Kind: KindOf(err), Message: fmt.Sprintf("--%s: of the keys in dispute: %v", option, err)}
 		}
 		picked[id] = true
 	}

@@ -10,18 +10,6 @@ import (
 	"github.com/keypost/keypost/keystore"
 )
 
-// CollisionError reports that a key set was stored and that another one, which was stored at the same time, has an
-// issuer URL of it. A publisher goes on with the one that it serves, and after a restart serves neither.
-type CollisionError struct {
-	Stored keystore.KeySet
-	Other  keystore.KeySet
-}
-
-func (e *CollisionError) Error() string {
-	return fmt.Sprintf("key set %q is stored, and so is %q, which got the same issuer URL at the same time (by %s): "+
-		"keypostd goes on with the one that it serves already, and with neither after a restart", e.Stored.Name(), e.Other.Name(), author(e.Other))
-}
-
 // author returns who changed a key set last, as far as it is recorded.
 func author(s keystore.KeySet) string {
 	if h := s.History(); len(h) > 0 {
@@ -35,7 +23,7 @@ type Added struct {
 	KeySet keystore.KeySet
 	Unread []keystore.Name // documents that could not be read, and may have the URL or the keys
 	Shared []Shared
-	Doubts []*RevokedError // see [Contents.Doubts]
+	Doubts []Shared // see [Contents.Doubts]
 }
 
 // AddOptions say who adds a key set, when and why, and what somebody permits who knows more than the store.
@@ -46,14 +34,14 @@ type AddOptions struct {
 }
 
 // Add stores a new key set, or reopens a withdrawn one of the same name. Besides the errors of [Contents.CheckFree]
-// and [Contents.CheckKeys] it returns a [*CollisionError] when another key set got one of the URLs at the same time. Unread, Shared and Doubts
+// and [Contents.CheckKeys] it returns a [Collision] error when another key set got one of the URLs at the same time. Unread, Shared and Doubts
 // are set as soon as they are known, also when the store then fails.
 func Add(ctx context.Context, st *keystore.Store, spec keystore.Spec, o AddOptions) (Added, error) {
 	c, err := ReadAll(ctx, st)
 	if err != nil {
 		return Added{}, err
 	}
-	claims, err := c.claims(spec, o.Reuse)
+	earlier, err := c.earlier(spec, o.Reuse)
 	if err != nil {
 		return Added{}, err
 	}
@@ -61,12 +49,12 @@ func Add(ctx context.Context, st *keystore.Store, spec keystore.Spec, o AddOptio
 	if added.Shared, err = c.CheckKeys(spec.Name, spec.Keys, o.Revoked); err != nil {
 		return added, err
 	}
-	if claims.same != nil {
+	if len(earlier) > 0 && earlier[0].Name() == spec.Name {
 		added.KeySet, err = keystore.Update(ctx, st, spec.Name, func(s keystore.KeySet) (keystore.KeySet, error) {
 			return s.Reopen(o.Change, spec)
 		})
 	} else {
-		spec.Gone = claims.gone(spec.Keys)
+		spec.Gone = remains(earlier, spec.Keys)
 		if added.KeySet, err = keystore.New(o.Change, spec); err == nil {
 			err = keystore.Create(ctx, st, added.KeySet)
 		}
@@ -77,16 +65,22 @@ func Add(ctx context.Context, st *keystore.Store, spec keystore.Spec, o AddOptio
 	return added, checkAlone(ctx, st, c.Revisions, added.KeySet)
 }
 
+// changed wants what is stored at another revision than before.
+func changed(before map[keystore.Name]keystore.Revision) func(keystore.Name, keystore.Revision) bool {
+	return func(n keystore.Name, rev keystore.Revision) bool { return before[n] != rev }
+}
+
 // checkAlone looks at a store once more after s was added to it. Two people who add one URL under two names at one
 // time both find it free. before is what the store held at the first look; only what came in since is read.
 func checkAlone(ctx context.Context, r keystore.Reader, before map[keystore.Name]keystore.Revision, s keystore.KeySet) error {
-	now, err := readChanged(ctx, r, before)
+	now, err := read(ctx, r, changed(before))
 	if err != nil {
 		return fmt.Errorf("key set %q is stored, but whether another one got its issuer URL at the same time is unknown: %w", s.Name(), err)
 	}
 	for _, other := range now.Sets {
 		if other.Name() != s.Name() && !other.Withdrawn() && overlap(other.Issuers(), s.Issuers()) {
-			return &CollisionError{Stored: s, Other: other}
+			return errorf(Collision, s.Name(), "key set %q is stored, and so is %q, which got the same issuer URL at the same time (by %s): "+
+				"keypostd goes on with the one that it serves already, and with neither after a restart", s.Name(), other.Name(), author(other))
 		}
 	}
 	return nil

@@ -20,21 +20,16 @@ import (
 type testStore struct {
 	sets      map[keystore.Name]keystore.KeySet
 	trouble   map[keystore.Name]error
-	vanished  map[keystore.Name]bool // of trouble: no longer listed the second time
-	listings  int
 	beforePut func()
 }
 
 func (s *testStore) List(context.Context) (map[keystore.Name]keystore.Revision, error) {
-	s.listings++
 	list := map[keystore.Name]keystore.Revision{}
 	for n := range s.sets {
 		list[n] = "1"
 	}
 	for n := range s.trouble {
-		if s.listings == 1 || !s.vanished[n] {
-			list[n] = "1"
-		}
+		list[n] = "1"
 	}
 	return list, nil
 }
@@ -65,7 +60,7 @@ func (s *testStore) Put(_ context.Context, n keystore.Name, old keystore.Revisio
 }
 
 func newTestStore() *testStore {
-	return &testStore{sets: map[keystore.Name]keystore.KeySet{}, trouble: map[keystore.Name]error{}, vanished: map[keystore.Name]bool{}}
+	return &testStore{sets: map[keystore.Name]keystore.KeySet{}, trouble: map[keystore.Name]error{}}
 }
 
 func testSpec(t *testing.T, name keystore.Name, urls ...string) keystore.Spec {
@@ -86,19 +81,17 @@ func TestAddBesideUnread(t *testing.T) {
 		return &keystore.BrokenError{Name: "other", Reason: keystore.ReasonBroken, Err: errors.New("it is damaged"), Issuers: urls}
 	}
 	for name, tt := range map[string]struct {
-		trouble  error
-		vanished bool
-		want     string // in the error; empty for none
+		trouble error
+		want    string // in the error; empty for none
 	}{
 		"unknown issuers":        {trouble: brokenWith()},
 		"other issuers":          {trouble: brokenWith(url("https://oidc.example.com/other"))},
 		"the same issuer":        {trouble: brokenWith(url("https://oidc.example.com/x"), url("https://oidc.example.com/new")), want: "has that issuer URL already"},
 		"an outage":              {trouble: errors.New("connection refused"), want: `load key set "other": connection refused`},
-		"removed meanwhile":      {trouble: keystore.ErrNotFound, vanished: true},
 		"listed and never found": {trouble: keystore.ErrNotFound},
 	} {
 		st := newTestStore()
-		st.trouble["other"], st.vanished["other"] = tt.trouble, tt.vanished
+		st.trouble["other"] = tt.trouble
 		added, err := Add(t.Context(), keystore.NewStore(st), testSpec(t, "new", "https://oidc.example.com/new"),
 			AddOptions{Change: storetest.Change(0)})
 		switch {
@@ -110,7 +103,7 @@ func TestAddBesideUnread(t *testing.T) {
 		if _, stored := st.sets["new"]; stored != (tt.want == "") {
 			t.Errorf("%s: stored %v", name, stored)
 		}
-		if told := slices.Contains(added.Unread, "other"); told != (tt.want == "" && !tt.vanished) {
+		if told := slices.Contains(added.Unread, "other"); told != (tt.want == "") {
 			t.Errorf("%s: Unread = %v", name, added.Unread)
 		}
 	}
@@ -155,16 +148,16 @@ func TestAddAtTheSameTime(t *testing.T) {
 func TestReadChangedSkipsWhatIsKnown(t *testing.T) {
 	st := newTestStore()
 	st.trouble["broken"] = errors.New("it must not be read")
-	c, err := readChanged(t.Context(), keystore.NewStore(st), map[keystore.Name]keystore.Revision{"broken": "1"})
+	c, err := read(t.Context(), keystore.NewStore(st), changed(map[keystore.Name]keystore.Revision{"broken": "1"}))
 	if err != nil || len(c.Sets)+len(c.Unread) != 0 {
-		t.Errorf("readChanged = %v, %v", c, err)
+		t.Errorf("read = %v, %v", c, err)
 	}
 }
 
 // Another key set may have got the URL by a change of a document that was there already.
 func TestReadChangedReadsWhatHasChanged(t *testing.T) {
 	known := map[keystore.Name]keystore.Revision{"changed": "0", "same": "1"}
-	c, err := readChanged(t.Context(), storeWith(t, false, storetest.KeySet(t, "changed"), storetest.KeySet(t, "new"), storetest.KeySet(t, "same")), known)
+	c, err := read(t.Context(), storeWith(t, false, storetest.KeySet(t, "changed"), storetest.KeySet(t, "new"), storetest.KeySet(t, "same")), changed(known))
 	check(t, err)
 	var names []keystore.Name
 	for _, s := range c.Sets {
@@ -189,7 +182,7 @@ func TestReadAllOfDirectory(t *testing.T) {
 	}
 	spec := testSpec(t, "new", "https://new.example.com")
 	err = got.CheckUnread(spec.Issuers, false)
-	if e, is := errors.AsType[*UnreadError](err); !is || e.Name != "loop" || e.Broken || e.HasURL || !strings.Contains(err.Error(), `key set "loop" cannot be read`) {
+	if KindOf(err) != Unread || !strings.Contains(err.Error(), `key set "loop" cannot be read`) {
 		t.Errorf("CheckUnread: %v", err)
 	}
 	if err := got.CheckFree(spec); err != nil {

@@ -1,5 +1,5 @@
-// Package catalog answers questions about the key sets of a whole store: which one has an issuer URL, who else claims
-// it, whether it may be given out again, which key a prefix means, and what two versions of a key set disagree about.
+// Package catalog answers questions about the key sets of a whole store: which one has an issuer URL, which others
+// have it, whether it may be given out again, which key a prefix means, and what two versions of a key set disagree about.
 // It promises not to guess: where two key sets could be meant, or one that cannot be read may matter, it returns an
 // error whose fields say so.
 //
@@ -23,27 +23,25 @@ import (
 type Contents struct {
 	Revisions map[keystore.Name]keystore.Revision // of every document that is stored
 	Sets      []keystore.KeySet                   // in order of their names
-	Unread    map[keystore.Name]error             // documents that are broken or cannot be opened (keystore.OfDocument)
+	Unread    map[keystore.Name]error             // documents that are broken, cannot be opened (keystore.OfDocument), or are listed and not there
 }
 
-// ReadAll loads every key set of a store. Trouble of one document stands in Unread; trouble of the store is an error.
-func ReadAll(ctx context.Context, r keystore.Reader) (Contents, error) {
-	return readChanged(ctx, r, nil)
+// ReadAll loads every key set of a store, but for those of some names. Trouble of one document stands in Unread; trouble of
+// the store is an error.
+func ReadAll(ctx context.Context, r keystore.Reader, but ...keystore.Name) (Contents, error) {
+	return read(ctx, r, func(n keystore.Name, _ keystore.Revision) bool { return !slices.Contains(but, n) })
 }
 
 // parallel is how many key sets are read at once: in a store that is far away nearly all of the time is waiting.
 const parallel = 8
 
-// readChanged is ReadAll without the key sets whose revision is the one in known.
-func readChanged(ctx context.Context, r keystore.Reader, known map[keystore.Name]keystore.Revision) (Contents, error) {
+// read is ReadAll of the key sets that are wanted.
+func read(ctx context.Context, r keystore.Reader, wanted func(keystore.Name, keystore.Revision) bool) (Contents, error) {
 	revisions, err := r.List(ctx)
 	if err != nil {
 		return Contents{}, err
 	}
-	names := slices.DeleteFunc(slices.Sorted(maps.Keys(revisions)), func(n keystore.Name) bool {
-		was, listed := known[n]
-		return listed && was == revisions[n]
-	})
+	names := slices.DeleteFunc(slices.Sorted(maps.Keys(revisions)), func(n keystore.Name) bool { return !wanted(n, revisions[n]) })
 	sets, failed := make([]keystore.KeySet, len(names)), make([]error, len(names))
 	g, loading := errgroup.WithContext(ctx)
 	g.SetLimit(parallel)
@@ -65,36 +63,12 @@ func readChanged(ctx context.Context, r keystore.Reader, known map[keystore.Name
 		return Contents{}, outage
 	}
 	c := Contents{Revisions: revisions, Unread: map[keystore.Name]error{}}
-	absent := map[keystore.Name]error{}
 	for i, n := range names {
-		switch err := failed[i]; {
-		case err == nil:
+		if failed[i] == nil {
 			c.Sets = append(c.Sets, sets[i])
-		case errors.Is(err, keystore.ErrNotFound):
-			absent[n] = err
-		default:
-			c.Unread[n] = err
-		}
-	}
-	return c, c.resolve(ctx, r, absent)
-}
-
-// resolve drops documents that were removed after they were listed. One that is still listed and never found, such as
-// a link that leads nowhere, counts as unread.
-func (c Contents) resolve(ctx context.Context, r keystore.Reader, absent map[keystore.Name]error) error {
-	if len(absent) == 0 {
-		return nil
-	}
-	now, err := r.List(ctx)
-	if err != nil {
-		return err
-	}
-	for n, err := range absent {
-		if _, listed := now[n]; listed {
-			c.Unread[n] = err
 		} else {
-			delete(c.Revisions, n)
+			c.Unread[n] = failed[i]
 		}
 	}
-	return nil
+	return c, nil
 }

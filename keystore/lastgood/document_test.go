@@ -61,13 +61,9 @@ func published(n int, kid string) map[string]any {
 	return entry
 }
 
-// line is a line in gone; of an earlier version without a fingerprint.
+// line is a line in gone.
 func line(kid, fingerprint string) map[string]any {
-	l := map[string]any{"kid": kid, "at": t0, "why": keystore.Removed}
-	if fingerprint != "" {
-		l["fingerprint"] = fingerprint
-	}
-	return l
+	return map[string]any{"kid": kid, "fingerprint": fingerprint, "at": t0, "why": keystore.Removed}
 }
 
 func revokedLine(kid, fingerprint string) map[string]any {
@@ -98,7 +94,7 @@ func (d doc) tree() map[string]any {
 		keys = append(keys, published(n, ""))
 	}
 	for _, n := range d.gone {
-		gone = append(gone, line(string(testKey(n).ID()), ""))
+		gone = append(gone, line(string(testKey(n).ID()), string(testKey(n).Fingerprint())))
 	}
 	spec := map[string]any{"generation": d.generation, "issuers": d.issuers, "keys": keys, "gone": gone, "dev": d.dev}
 	if d.withdrawn {

@@ -130,9 +130,7 @@ func asMap(entry any) map[string]any {
 func (e *editor) check(is keystore.KeySet) {
 	gone := map[keystore.Fingerprint]bool{}
 	for _, g := range is.Gone() {
-		if f, known := g.Material(); known {
-			gone[f], e.dead[f] = true, true
-		}
+		gone[g.Fingerprint], e.dead[g.Fingerprint] = true, true
 	}
 	for _, k := range is.Keys() {
 		if e.dead[k.Fingerprint()] {

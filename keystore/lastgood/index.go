@@ -11,25 +11,26 @@ import (
 // concurrent use.
 type Index struct {
 	good map[keystore.Name]*Summary
-	live map[Route][]keystore.Name // the key sets whose last good version is in use and has an issuer URL there
+	live map[keystore.Route][]keystore.Name // the key sets whose last good version is in use and has an issuer URL there
 }
 
 // Put makes a version the last good one of a key set; nil forgets the key set.
 func (x *Index) Put(n keystore.Name, version *Summary) {
 	if x.good == nil {
-		x.good, x.live = map[keystore.Name]*Summary{}, map[Route][]keystore.Name{}
+		x.good, x.live = map[keystore.Name]*Summary{}, map[keystore.Route][]keystore.Name{}
 	}
 	was := x.good[n]
 	delete(x.good, n)
 	if version != nil {
 		x.good[n] = version
 	}
-	for r := range version.served() {
-		if !slices.Contains(x.live[r], n) {
-			x.live[r] = append(x.live[r], n)
+	for _, u := range version.served() {
+		if !slices.Contains(x.live[u.Route()], n) {
+			x.live[u.Route()] = append(x.live[u.Route()], n)
 		}
 	}
-	for r := range was.served() {
+	for _, u := range was.served() {
+		r := u.Route()
 		if version.serves(r) {
 			continue
 		}
@@ -43,7 +44,7 @@ func (x *Index) Put(n keystore.Name, version *Summary) {
 func (x *Index) Good(n keystore.Name) *Summary { return x.good[n] }
 
 // Owner implements [State]. If two key sets have the URL, written by hand, the first that was put owns it.
-func (x *Index) Owner(r Route) (n keystore.Name, owned bool) {
+func (x *Index) Owner(r keystore.Route) (n keystore.Name, owned bool) {
 	if len(x.live[r]) == 0 {
 		return "", false
 	}

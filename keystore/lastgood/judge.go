@@ -15,13 +15,13 @@ type State interface {
 	// Good returns the last good version of a key set, nil when there is none.
 	Good(n keystore.Name) *Summary
 	// Owner returns the key set whose last good version is live and has an issuer URL at r.
-	Owner(r Route) (n keystore.Name, owned bool)
+	Owner(r keystore.Route) (n keystore.Name, owned bool)
 }
 
 // Judge decides which versions replace the last good ones. It does no I/O. A caller that refuses versions for reasons of
 // its own does so before.
 //
-// Beside [Summary.Follows] it has one rule: an issuer URL has one owner. Two URLs with the same [Route] count as one.
+// Beside [Summary.Follows] it has one rule: an issuer URL has one owner. Two URLs with the same [keystore.Route] count as one.
 //
 // A URL belongs to the key set whose last good version has it, whatever becomes of that key set's
 // document, until its tombstone. Of several newcomers none gets it: choosing one by chance would let a second writer
@@ -38,7 +38,7 @@ type Judge struct {
 	State State
 
 	// Permitted reports whether a key set may have an issuer URL at r; nil means that every one may.
-	Permitted func(n keystore.Name, r Route) bool
+	Permitted func(n keystore.Name, r keystore.Route) bool
 	// Rejected yields the key sets in the store whose documents were rejected when they were judged last, with the reasons;
 	// nil for none. Candidates do not count. It is called at most once, and only if there is a newcomer.
 	Rejected iter.Seq2[keystore.Name, *Rejection]
@@ -66,7 +66,7 @@ func NewCandidate(n keystore.Name, version, was *Summary) *Candidate {
 // tombstones among the others count as last good versions at once: a caller for which writing one may
 // fail decides about tombstones in a separate batch.
 func (j Judge) Decide(batch []*Candidate) {
-	t := trial{Judge: j, batch: batch, claims: map[Route][]keystore.Name{}, ended: map[keystore.Name]bool{}}
+	t := trial{Judge: j, batch: batch, wanted: map[keystore.Route][]keystore.Name{}, ended: map[keystore.Name]bool{}}
 	var open []*Candidate
 	for _, c := range batch {
 		if c.Rejected != nil {
@@ -96,25 +96,22 @@ func (c *Candidate) judge(good *Summary) *Rejection {
 type trial struct {
 	Judge
 	batch   []*Candidate
-	refused []Candidate               // those of the batch that were rejected before
-	rivals  *rivals                   // made when a newcomer is judged
-	claims  map[Route][]keystore.Name // by live versions
-	ended   map[keystore.Name]bool    // by tombstones
+	refused []Candidate                        // those of the batch that were rejected before
+	rivals  *rivals                            // made when a newcomer is judged
+	wanted  map[keystore.Route][]keystore.Name // by live versions
+	ended   map[keystore.Name]bool             // by tombstones
 }
 
 func (t *trial) enter(c *Candidate) {
 	t.ended[c.Name] = c.Version.Withdrawn()
-	for r := range c.Version.served() {
-		t.claims[r] = append(t.claims[r], c.Name)
+	for _, u := range c.Version.served() {
+		t.wanted[u.Route()] = append(t.wanted[u.Route()], c.Name)
 	}
 }
 
 // judge judges a version that follows the last good one.
 func (t *trial) judge(c *Candidate) *Rejection {
-	if c.Version.Withdrawn() {
-		return nil
-	}
-	for u := range c.Version.Issuers() {
+	for _, u := range c.Version.served() {
 		if r := t.conflict(c, u); r != nil {
 			return r
 		}
@@ -123,8 +120,8 @@ func (t *trial) judge(c *Candidate) *Rejection {
 }
 
 // conflict refuses a version with a URL that is another key set's, or may be.
-func (t *trial) conflict(c *Candidate, issuer string) *Rejection {
-	at := RouteOf(issuer)
+func (t *trial) conflict(c *Candidate, issuer keystore.IssuerURL) *Rejection {
+	at := issuer.Route()
 	owner, owned := t.State.Owner(at)
 	if owned && owner == c.Name {
 		return nil
@@ -132,7 +129,7 @@ func (t *trial) conflict(c *Candidate, issuer string) *Rejection {
 	if owned && !t.ended[owner] {
 		return c.inConflict("its issuer URL %s belongs to key set %q", issuer, owner)
 	}
-	others := slices.DeleteFunc(slices.Clone(t.claims[at]), func(n keystore.Name) bool { return n == c.Name })
+	others := slices.DeleteFunc(slices.Clone(t.wanted[at]), func(n keystore.Name) bool { return n == c.Name })
 	if len(others) > 0 {
 		return c.inConflict("its issuer URL %s is also that of key set %q", issuer, slices.Min(others))
 	}
@@ -145,7 +142,7 @@ func (t *trial) conflict(c *Candidate, issuer string) *Rejection {
 	for _, n := range t.rivals.unknown {
 		if t.permitted(n, at) {
 			r := c.inConflict("its issuer URL %s may also be in the document of key set %q, which cannot be read", issuer, n)
-			r.waits = true
+			r.Final = false
 			return r
 		}
 	}
@@ -155,18 +152,18 @@ func (t *trial) conflict(c *Candidate, issuer string) *Rejection {
 // inConflict returns the Rejection of a version that may have its issuer URLs later.
 func (c *Candidate) inConflict(format string, args ...any) *Rejection {
 	r := Reject(ReasonURLConflict, format, args...)
-	r.listed, r.urls = true, c.Version.urls
+	r.URLs = c.Version.issuers
 	return r
 }
 
-func (t *trial) permitted(n keystore.Name, r Route) bool {
+func (t *trial) permitted(n keystore.Name, r keystore.Route) bool {
 	return t.Permitted == nil || t.Permitted(n, r)
 }
 
 // rivals are the key sets whose rejected documents have issuer URLs, or may have them: none that is still to be judged.
 type rivals struct {
-	at      map[Route][]keystore.Name // sorted, as unknown is
-	unknown []keystore.Name           // it is not known which
+	at      map[keystore.Route][]keystore.Name // sorted, as unknown is
+	unknown []keystore.Name                    // it is not known which
 }
 
 func (t *trial) findRivals() *rivals {
@@ -180,18 +177,18 @@ func (t *trial) findRivals() *rivals {
 	for _, c := range t.refused {
 		all[c.Name] = c.Rejected
 	}
-	found := &rivals{at: map[Route][]keystore.Name{}}
+	found := &rivals{at: map[keystore.Route][]keystore.Name{}}
 	for _, n := range slices.Sorted(maps.Keys(all)) {
 		r := all[n]
 		switch {
 		case !r.Is(ReasonURLConflict) && t.State.Good(n) != nil: // what it has is known, and it is no newcomer
-		case r.listed:
-			for u := range r.urls.each() {
-				if at := RouteOf(u); t.permitted(n, at) {
+		case len(r.URLs) > 0:
+			for _, u := range r.URLs {
+				if at := u.Route(); t.permitted(n, at) {
 					found.at[at] = append(found.at[at], n)
 				}
 			}
-		case r.Is(ReasonUnreadable) && (t.Permitted != nil || r.waits && t.Waited < StartPatience):
+		case r.Is(ReasonUnreadable) && (t.Permitted != nil || r.Waits() && t.Waited < StartPatience):
 			found.unknown = append(found.unknown, n)
 		}
 	}

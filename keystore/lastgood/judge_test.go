@@ -145,8 +145,8 @@ func TestJudgeHeedsRejectedDocuments(t *testing.T) {
 	c := &Candidate{Name: "b", Version: waiting}
 	conflict := c.inConflict("x")
 	var patterns Judge
-	patterns.Permitted = func(n keystore.Name, r Route) bool { return n != "b" || r == RouteOf(shared) }
-	elsewhere := Judge{Permitted: func(n keystore.Name, r Route) bool { return n != "b" }}
+	patterns.Permitted = func(n keystore.Name, r keystore.Route) bool { return n != "b" || r == keystore.RouteOf(shared) }
+	elsewhere := Judge{Permitted: func(n keystore.Name, r keystore.Route) bool { return n != "b" }}
 	late := Judge{Waited: StartPatience}
 	for name, tc := range map[string]struct {
 		judge    Judge
@@ -174,7 +174,7 @@ func TestJudgeHeedsRejectedDocuments(t *testing.T) {
 		"waits for it":                         {Judge{}, conflict, nil, ReasonURLConflict, false},
 		"waits for it beside its good version": {late, conflict, []doc{{name: "b", generation: 1, keys: []int{2}}}, ReasonURLConflict, false},
 		"has another fault":                    {Judge{}, Reject(ReasonDev, "x"), nil, "", false},
-		"missing":                              {Judge{}, RejectMissing(), nil, "", false},
+		"missing":                              {Judge{}, Reject(ReasonMissing, "x"), nil, "", false},
 	} {
 		x := &Index{}
 		for _, d := range tc.good {
@@ -214,8 +214,8 @@ type counted struct {
 	asked int
 }
 
-func (c *counted) Good(n keystore.Name) *Summary       { c.asked++; return c.Index.Good(n) }
-func (c *counted) Owner(r Route) (keystore.Name, bool) { c.asked++; return c.Index.Owner(r) }
+func (c *counted) Good(n keystore.Name) *Summary                { c.asked++; return c.Index.Good(n) }
+func (c *counted) Owner(r keystore.Route) (keystore.Name, bool) { c.asked++; return c.Index.Owner(r) }
 
 // A change of one key set asks about that one, however many there are.
 func TestJudgeDoesNotWalk(t *testing.T) {
@@ -238,10 +238,10 @@ func TestJudgeDoesNotWalk(t *testing.T) {
 // witness remembers what was ever good and holds every later moment against it.
 type witness struct {
 	generation map[string]int64
-	gone       map[string]map[string]bool // by key set: kids that were ever gone
-	left       map[string]map[string]bool // by key set: kids that its tombstones held
-	owner      map[Route]string           // of what must be served
-	keys       map[Route][]string         // kids there
+	gone       map[string]map[string]bool  // by key set: kids that were ever gone
+	left       map[string]map[string]bool  // by key set: kids that its tombstones held
+	owner      map[keystore.Route]string   // of what must be served
+	keys       map[keystore.Route][]string // kids there
 }
 
 // take checks a version that a Judge let take the place of the last good one.
@@ -276,7 +276,7 @@ func (w *witness) take(n string, v keystore.KeySet) error {
 		return nil
 	}
 	for _, u := range v.Issuers() {
-		r := RouteOf(u.String())
+		r := keystore.RouteOf(u.String())
 		if owner, owned := w.owner[r]; owned && owner != n {
 			return fmt.Errorf("%s was taken from %s", u, owner)
 		}
@@ -288,7 +288,7 @@ func (w *witness) take(n string, v keystore.KeySet) error {
 		w.owner[r], w.keys[r] = n, kids
 	}
 	for r, owner := range w.owner {
-		if owner == n && !slices.ContainsFunc(v.Issuers(), func(u keystore.IssuerURL) bool { return RouteOf(u.String()) == r }) {
+		if owner == n && !slices.ContainsFunc(v.Issuers(), func(u keystore.IssuerURL) bool { return keystore.RouteOf(u.String()) == r }) {
 			return fmt.Errorf("%v was dropped", r)
 		}
 	}
@@ -300,7 +300,7 @@ func TestRandomBatchesKeepThePromises(t *testing.T) {
 	taken, refused := 0, map[keystore.Reason]int{}
 	for seed := range many(60, 12) {
 		rng := rand.New(rand.NewPCG(seed, 7))
-		x, w := &Index{}, &witness{map[string]int64{}, map[string]map[string]bool{}, map[string]map[string]bool{}, map[Route]string{}, map[Route][]string{}}
+		x, w := &Index{}, &witness{map[string]int64{}, map[string]map[string]bool{}, map[string]map[string]bool{}, map[keystore.Route]string{}, map[keystore.Route][]string{}}
 		now, old, trail := map[string]doc{}, []doc{}, []string{}
 		for range 80 {
 			sets := map[string]keystore.KeySet{}

@@ -16,28 +16,21 @@ import (
 )
 
 func TestAbsenceIsNeverDeletion(t *testing.T) {
-	if AbsenceOf(nil) != Forgotten || AbsenceOf(withdrawn(claim("a", 1, 1)).summary(t)) != Tidied || AbsenceOf(claim("a", 1, 1).summary(t)) != Missing {
-		t.Error("what was never good is forgotten, a tombstone may leave, all else is missing")
-	}
-	if r := RejectMissing(); !r.Is(ReasonMissing) || *r != *RejectMissing() {
-		t.Errorf("%+v", r)
+	if Missing(nil) != nil || Missing(withdrawn(claim("a", 1, 1)).summary(t)) != nil || !Missing(claim("a", 1, 1).summary(t)).Is(ReasonMissing) {
+		t.Error("what was never good and a tombstone may leave, all else is missing")
 	}
 }
 
-func TestNews(t *testing.T) {
+func TestIsNew(t *testing.T) {
 	x, y := Reject(ReasonBroken, "it is x"), Reject(ReasonBroken, "it is y")
 	for _, tc := range []struct {
 		was, now *Rejection
-		replaced bool
-		want     News
+		want     bool
 	}{
-		{nil, nil, false, NoNews}, {nil, nil, true, Replaced},
-		{nil, x, false, Refused}, {x, Reject(ReasonBroken, "it is x"), false, NoNews}, {x, y, false, Refused}, {x, RejectMissing(), false, Refused},
-		{x, nil, false, Restored}, {x, nil, true, Replaced},
-		{nil, x, true, Refused}, {x, x, true, NoNews},
+		{nil, nil, false}, {x, nil, false}, {nil, x, true}, {x, Reject(ReasonBroken, "it is x"), false}, {x, y, true}, {x, Reject(ReasonDev, "it is x"), true},
 	} {
-		if got := NewsOf(tc.was, tc.now, tc.replaced); got != tc.want {
-			t.Errorf("%v, %v, replaced %v: %d, want %d", tc.was, tc.now, tc.replaced, got, tc.want)
+		if got := tc.now.IsNew(tc.was); got != tc.want {
+			t.Errorf("%v, %v: %v, want %v", tc.was, tc.now, got, tc.want)
 		}
 	}
 }
@@ -72,7 +65,7 @@ func TestReasonsAreComplete(t *testing.T) {
 	}
 	declared := 0
 	ast.Inspect(file, func(n ast.Node) bool {
-		if v, ok := n.(*ast.ValueSpec); ok && strings.HasPrefix(v.Names[0].Name, "Reason") {
+		if v, ok := n.(*ast.ValueSpec); ok && strings.HasPrefix(v.Names[0].Name, "Reason") && v.Names[0].Name != "ReasonUnread" {
 			declared++
 		}
 		return true
@@ -94,12 +87,12 @@ func TestRejectError(t *testing.T) {
 	}{
 		{nil, nil},
 		{fmt.Errorf("x: %w", keystore.ErrNotFound), nil},
-		{fmt.Errorf("x: %w", broken), &Rejection{Reason: ReasonNewerVersion, Message: "upgrade"}},
-		{errors.New("connection refused"), &Rejection{Reason: ReasonUnreadable, Message: "connection refused", waits: true}},
-		{&keystore.UnreadableError{Err: errors.New("permission denied")}, &Rejection{Reason: ReasonUnreadable, Message: "permission denied"}},
+		{fmt.Errorf("x: %w", broken), &Rejection{Reason: ReasonNewerVersion, Message: "upgrade", Final: true}},
+		{errors.New("connection refused"), &Rejection{Reason: ReasonUnreadable, Message: "connection refused"}},
+		{&keystore.UnreadableError{Err: errors.New("permission denied")}, &Rejection{Reason: ReasonUnreadable, Message: "permission denied", Final: true}},
 	} {
 		got := RejectError(tc.err)
-		if (got == nil) != (tc.want == nil) || got != nil && *got != *tc.want {
+		if (got == nil) != (tc.want == nil) || got != nil && (got.IsNew(tc.want) || got.Final != tc.want.Final) {
 			t.Errorf("%v: %+v, want %+v", tc.err, got, tc.want)
 		}
 	}

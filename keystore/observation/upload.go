@@ -118,8 +118,7 @@ func (u *UploadStatus) compare(s keystore.KeySet, l Look) {
 		}
 		u.Extra = append(u.Extra, k)
 		removed := func(g keystore.Gone) bool { // of which there is no token any more
-			f, known := g.Material()
-			return g.Why == keystore.Removed && g.ID == k.ID && known && f == k.Fingerprint
+			return g.Why == keystore.Removed && g.ID == k.ID && g.Fingerprint == k.Fingerprint
 		}
 		u.Broken = u.Broken || !slices.ContainsFunc(s.Gone(), removed)
 	}

@@ -20,8 +20,7 @@ func versionOf(s keystore.KeySet) *Version {
 	v := &Version{Generation: s.Generation()}
 	lines := s.Gone()
 	for _, g := range lines[max(0, len(lines)-mostGone):] {
-		f, _ := g.Material()
-		v.Gone = append(v.Gone, Key{g.ID, f})
+		v.Gone = append(v.Gone, Key{g.ID, g.Fingerprint})
 	}
 	return v
 }

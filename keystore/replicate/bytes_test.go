@@ -40,7 +40,7 @@ func notations(t *testing.T) map[string][]byte {
 	_, rest, _ := strings.Cut(full, "spec:\n")
 	return map[string][]byte{
 		"as this version writes it":     []byte(full),
-		"of a version before":           []byte(fixture("prod-a-without-fingerprints.yaml")),
+		"of a version before":           []byte(fixture("fa747eb-rotation.yaml")),
 		"of a newer minor version":      []byte(strings.Replace(strings.Replace(full, "spec:\n", "spec:\n  colour: [red, {shade: 0x10}]\n", 1), "kind: KeySet\n", "kind: KeySet\nstatus: {seen: \"on\"}\n", 1)),
 		"with comments and blank lines": []byte("# from Git\n\n" + strings.Replace(full, "spec:\n", "spec:   # here it is\n\n", 1)),
 		"with other line ends":          []byte(strings.ReplaceAll(full, "\n", "\r\n")),

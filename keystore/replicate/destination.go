@@ -43,7 +43,7 @@ func (d *destination) Good(n keystore.Name) *lastgood.Summary {
 	return d.good.Good(n)
 }
 
-func (d *destination) Owner(r lastgood.Route) (keystore.Name, bool) {
+func (d *destination) Owner(r keystore.Route) (keystore.Name, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.good.Owner(r)
@@ -139,7 +139,7 @@ func (d *destination) candidates(documents []document) []*candidate {
 		case doc.rejected != nil:
 			c.Rejected = doc.rejected
 		default: // it has left the source since it was listed
-			c.Rejected = lastgood.RejectMissing()
+			c.Rejected = lastgood.Reject(lastgood.ReasonMissing, "it has left the store since it was listed")
 		}
 		if good != nil {
 			c.was = good.Generation()

@@ -23,7 +23,7 @@ type MirrorConfig struct {
 	From        keystore.Backend
 	To          keystore.Backend
 	Admit       func(keystore.KeySet) *lastgood.Rejection // refuses key sets that the reader of To would refuse by its configuration
-	Permitted   func(keystore.Name, lastgood.Route) bool  // by the same configuration: see lastgood.Judge; nil = every one is
+	Permitted   func(keystore.Name, keystore.Route) bool  // by the same configuration: see lastgood.Judge; nil = every one is
 	OnPass      func(MirrorStatus) error                  // called after every complete pass
 	OnCopy      func() error                              // called at the end of every pass, complete or not: Checkpoints may have changed; may be nil
 	Earlier     Heartbeat                                 // of an earlier run; the zero Heartbeat if there was none
@@ -308,23 +308,21 @@ func (m *Mirror) logNews(c *candidate, was *source) {
 		before = was.rejected
 	}
 	name := zap.String("key_set", string(c.Name))
-	switch lastgood.NewsOf(before, c.Rejected, !c.same) {
-	case lastgood.Refused:
-		if c.Rejected.Expected() {
-			m.c.Log.Info("key set is not copied, as nobody reads its documents", name, zap.String("message", c.Rejected.Message))
-			break
-		}
+	switch {
+	case !c.Rejected.IsNew(before) && c.Rejected != nil:
+	case c.Rejected.Expected():
+		m.c.Log.Info("key set is not copied, as nobody reads its documents", name, zap.String("message", c.Rejected.Message))
+	case c.Rejected != nil:
 		m.c.Log.Warn("key set refused; the last good version, if any, stays", name,
 			zap.String("reason", string(c.Rejected.Reason)), zap.String("message", c.Rejected.Message), zap.Int64("kept_generation", c.was))
-	case lastgood.Replaced:
+	case !c.same:
 		level := zap.InfoLevel
 		if m.first.IsZero() { // one line counts all that are copied at the start
 			level = zap.DebugLevel
 		}
 		m.c.Log.Log(level, "key set copied", name, zap.Int64("generation", c.generation()), zap.Int64("previous_generation", c.was))
-	case lastgood.Restored:
+	case before != nil:
 		m.c.Log.Info("key set is as it was copied again", name, zap.Int64("generation", c.generation()))
-	case lastgood.NoNews:
 	}
 }
 
@@ -356,16 +354,14 @@ func (m *Mirror) noteComplete(began time.Time, listed int) {
 
 func (m *Mirror) noteMissing(n keystore.Name) {
 	good, was := m.to.Good(n), m.sources[n]
-	switch lastgood.AbsenceOf(good) {
-	case lastgood.Forgotten:
+	missing := lastgood.Missing(good)
+	switch {
+	case good == nil:
 		delete(m.sources, n)
-	case lastgood.Tidied:
+	case missing == nil: // a tombstone
 		m.sources[n] = &source{}
-	case lastgood.Missing:
-		if was != nil && was.rejected.Is(lastgood.ReasonMissing) {
-			return
-		}
-		m.sources[n] = &source{rejected: lastgood.RejectMissing()}
+	case was == nil || !was.rejected.Is(lastgood.ReasonMissing):
+		m.sources[n] = &source{rejected: missing}
 		m.c.Log.Warn("key set is missing in the store; its last good version stays",
 			zap.String("key_set", string(n)), zap.Int64("kept_generation", good.Generation()))
 	}

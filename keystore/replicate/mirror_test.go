@@ -450,8 +450,8 @@ func (m *mirrored) earlier() {
 }
 
 // ownPath permits a key set the URL with its name.
-func ownPath(n keystore.Name, r lastgood.Route) bool {
-	return r == lastgood.Route{Host: "oidc.example.com", Path: "/" + string(n)}
+func ownPath(n keystore.Name, r keystore.Route) bool {
+	return r == keystore.Route{Host: "oidc.example.com", Path: "/" + string(n)}
 }
 
 // A newcomer does not get an issuer URL that a document which was not understood may have: of one that is unreadable every
@@ -460,7 +460,7 @@ func TestMirrorGivesNoURLAwayThatAnotherMayHave(t *testing.T) {
 	const url, text = "  - https://oidc.example.com/prod-b\n", "  - https://shared.example.com\n"
 	for name, tc := range map[string]struct {
 		happens   func(m *mirrored, thief string)
-		permitted func(keystore.Name, lastgood.Route) bool
+		permitted func(keystore.Name, keystore.Route) bool
 		copied    map[time.Duration]bool // the thief, since the start
 	}{
 		"unreadable": {func(m *mirrored, _ string) {
@@ -478,7 +478,7 @@ func TestMirrorGivesNoURLAwayThatAnotherMayHave(t *testing.T) {
 				}
 				return true, nil
 			})
-		}, func(n keystore.Name, r lastgood.Route) bool { return n != "thief" || r.Path == "/prod-b" }, map[time.Duration]bool{0: false, time.Hour: false}},
+		}, func(n keystore.Name, r keystore.Route) bool { return n != "thief" || r.Path == "/prod-b" }, map[time.Duration]bool{0: false, time.Hour: false}},
 		"broken": {func(m *mirrored, thief string) {
 			m.from.Set("prod-b", []byte(strings.Replace(thief, "state: active", "state: x", 1)))
 		}, nil, map[time.Duration]bool{0: false, time.Hour: false}},
@@ -562,7 +562,7 @@ func TestMirrorReady(t *testing.T) {
 			m.earlier()
 		}, map[time.Duration]bool{0: false, 4 * time.Minute: false, 6 * time.Minute: true}},
 		"no store, and half a copy of a run that was not ready": {func(m *mirrored) {
-			m.config.Permitted = func(keystore.Name, lastgood.Route) bool { return false }
+			m.config.Permitted = func(keystore.Name, keystore.Route) bool { return false }
 			m.Mirror = replicate.NewMirror(m.config)
 			m.from.Inject(unread(false, "prod-b"))
 			m.earlier()

@@ -119,6 +119,6 @@ func (m *Mirror) Refusals() map[keystore.Name]lastgood.Rejection {
 
 // Has reports whether a last good version in To has an issuer URL with the host and path of this one.
 func (m *Mirror) Has(issuer string) bool {
-	_, has := m.to.Owner(lastgood.RouteOf(issuer))
+	_, has := m.to.Owner(keystore.RouteOf(issuer))
 	return has
 }

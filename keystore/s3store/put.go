@@ -22,7 +22,7 @@ const contentType = "application/yaml" // RFC 9512
 // Backend is preceded by the proof that the server honours conditions.
 //
 // The SDK sends a request again after a throttle or a lost answer. A condition that fails then may fail because of our
-// own bytes, which the first request stored: that is [keystore.ErrResent].
+// own bytes, which the first request stored: [keystore.Store] reads back after each conflict.
 func (s *Backend) Put(ctx context.Context, n keystore.Name, old keystore.Revision, doc []byte) (keystore.Revision, error) {
 	if old != "" && !writable(string(old)) {
 		return "", fmt.Errorf("%w: no object has the revision %q", keystore.ErrConflict, old)
@@ -34,9 +34,7 @@ func (s *Backend) Put(ctx context.Context, n keystore.Name, old keystore.Revisio
 	switch {
 	case err == nil:
 		return rev, nil
-	case tries > 1 && conflict(err):
-		return "", fmt.Errorf("%w: s3://%s/%s", keystore.ErrResent, s.o.Bucket, s.key(n))
-	case tries > 1: // an earlier request may have been stored
+	case tries > 1 && !conflict(err): // an earlier request may have been stored
 		return "", s.explain(err, s.key(n))
 	}
 	return "", s.refused(err, s.key(n))

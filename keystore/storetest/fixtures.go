@@ -137,8 +137,8 @@ func Full(t testing.TB, n keystore.Name) keystore.KeySet {
 			"issuers":    []string{"https://oidc.example.com/" + string(n), "https://" + string(n) + ".oidc.example.com"},
 			"keys":       fullKeys(t),
 			"gone": []any{
-				map[string]any{"kid": "0x1F", "at": "2025-12-31T23:59:59.999999999Z", "why": keystore.Removed},
-				map[string]any{"kid": "~null", "at": "2025-12-30T01:00:00+02:00", "why": keystore.Revoked},
+				map[string]any{"kid": "0x1F", "fingerprint": "000000000000000000000000000000000000000031A", "at": "2025-12-31T23:59:59.999999999Z", "why": keystore.Removed},
+				map[string]any{"kid": "~null", "fingerprint": "000000000000000000000000000000000000000032A", "at": "2025-12-30T01:00:00+02:00", "why": keystore.Revoked},
 				map[string]any{"kid": "1e4", "fingerprint": Key(t).Fingerprint(), "at": "2025-12-31T00:00:00Z", "why": keystore.Removed,
 					"publishedAt": "2024-01-01T00:00:00.000000001Z", "promotedAt": "2024-01-02T01:00:00+01:00", "retiredAt": "2025-01-01T00:00:00.5Z"},
 			},
@@ -191,11 +191,17 @@ func large(t testing.TB, n keystore.Name) keystore.KeySet {
 	}
 	spec := keystore.Spec{Name: n, Issuers: URLs(t, "https://oidc.example.com/"+string(n)), Keys: keys}
 	for i := range 200 {
-		spec.Gone = append(spec.Gone, keystore.Gone{ID: keystore.KeyID(fmt.Sprintf("kid-%041d", i)), At: Time(0), Why: keystore.Removed})
+		spec.Gone = append(spec.Gone, goneLine(i))
 	}
 	s, err := keystore.New(Change(0), spec)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return s
+}
+
+// goneLine is a line in gone of a key that is nobody's, another one for each i.
+func goneLine(i int) keystore.Gone {
+	f := fmt.Sprintf("%042dA", i) // the last character has bits that are 0
+	return keystore.Gone{ID: keystore.KeyID(fmt.Sprintf("gone-%038d", i)), Fingerprint: keystore.Fingerprint(f), At: Time(0), Why: keystore.Removed}
 }

@@ -210,7 +210,7 @@ func (m *Memory) checkChange(n keystore.Name, before, after []byte) {
 // regressions returns what is wrong with a change from was to is: what no change may do.
 func regressions(was, is keystore.KeySet) []string {
 	var bad []string
-	if !is.MayReplace(was) {
+	if !keystore.MayReplace(is.Generation(), was.Generation()) {
 		bad = append(bad, fmt.Sprintf("the generation went from %d to %d", was.Generation(), is.Generation()))
 	}
 	gone := is.Gone()

@@ -2,7 +2,6 @@ package storetest
 
 import (
 	"encoding/json"
-	"fmt"
 	"testing"
 	"time"
 
@@ -56,7 +55,7 @@ func fullRepaired(x *suite) {
 	x.replace("", edited(x, KeySet(x, "prod-a", first, second), func(spec map[string]any) {
 		var gone []any
 		for i := range 3600 - 2 {
-			gone = append(gone, map[string]any{"kid": fmt.Sprintf("gone-%038d", i), "at": Time(0), "why": keystore.Removed})
+			gone = append(gone, goneLine(i))
 		}
 		spec["gone"] = gone
 	}))

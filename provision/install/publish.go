@@ -71,13 +71,12 @@ func (p *Publication) find(ctx context.Context, r keystore.Reader) error {
 		return nil
 	}
 	err = c.CheckFree(p.spec())
-	_, isUnread := errors.AsType[*catalog.UnreadError](err)
 	switch {
 	case err == nil:
 		return p.checkOwn(c)
-	case errors.Is(err, catalog.ErrReuse):
+	case catalog.KindOf(err) == catalog.Reuse:
 		return p.withdrawn(c, err)
-	case isUnread:
+	case catalog.KindOf(err) == catalog.Unread:
 		return fmt.Errorf("publish %s: %w", p.URL, err)
 	}
 	return &Error{Problem: Taken, Free: freeName(c, p.Name, p.URL), Err: fmt.Errorf("publish %s under the name %q: %w", p.URL, p.Name, err)}

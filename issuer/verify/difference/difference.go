@@ -116,17 +116,13 @@ func (c *comparison) missing(url string, k keystore.Key) {
 // goneWith returns the line that a key with p's material left, under p's key ID if it had that one.
 func (c *comparison) goneWith(p keystore.VerificationKey) (keystore.Gone, bool) {
 	lines := c.Set.Gone()
-	same := func(g keystore.Gone) bool {
-		f, known := g.Material()
-		return known && f == p.Fingerprint()
-	}
+	same := func(g keystore.Gone) bool { return g.Fingerprint == p.Fingerprint() }
 	i := slices.IndexFunc(lines, same)
 	if i < 0 {
 		return keystore.Gone{}, false
 	}
 	for _, g := range lines {
-		_, known := g.Material() // versions before the fingerprint left an imported key two lines
-		if g.ID == p.ID() && (!known || same(g)) {
+		if g.ID == p.ID() && same(g) {
 			return g, true
 		}
 	}

@@ -18,14 +18,8 @@ func Misused(err error) bool {
 	if _, is := errors.AsType[*usageError](err); is {
 		return true
 	}
-	if _, is := errors.AsType[*catalog.NameError](err); is {
-		return true
-	}
-	if e, is := errors.AsType[*catalog.VerdictError](err); is && e.Both != "" {
-		return true
-	}
-	e, is := errors.AsType[*catalog.PrefixError](err)
-	return is && (e.Short || e.Matches > 0)
+	kind := catalog.KindOf(err)
+	return kind == catalog.BadName || kind == catalog.BadPrefix || kind == catalog.Contradiction
 }
 
 // explained adds to a typed error of keystore or keystore/catalog what to do about it, in words of the command line.
@@ -36,24 +30,11 @@ func explained(err error) error {
 	if _, hinted := errors.AsType[*HintedError](err); hinted {
 		return err
 	}
-	list := Command{"issuer", "list"}
-	if e, is := errors.AsType[*catalog.NameError](err); is {
-		if !strings.ContainsAny(string(e.Name), "./") {
-			return err
-		}
-		return WithHint(err, "an issuer URL begins with https://: write https://%s", strings.TrimLeft(string(e.Name), "/"))
+	if e, is := errors.AsType[*catalog.Error](err); is {
+		return explainedSelection(err, e)
 	}
-	if e, is := errors.AsType[*catalog.AmbiguousError](err); is {
-		return WithHint(err, "give the name: %s or %s", e.Names[0], e.Names[1])
-	}
-	if _, is := errors.AsType[*catalog.NoKeySetError](err); is || errors.Is(err, keystore.ErrNotFound) {
-		return WithHint(err, "%s", list)
-	}
-	if e, is := errors.AsType[*catalog.NoKeyError](err); is {
-		if e.Gone {
-			return err
-		}
-		return WithHint(err, "%s", Command{"key", "list", string(e.KeySet)})
+	if errors.Is(err, keystore.ErrNotFound) {
+		return WithHint(err, "%s", Command{"issuer", "list"})
 	}
 	if _, is := errors.AsType[*keystore.ReasonRequiredError](err); is {
 		return WithHint(err, "add --why REASON")
@@ -74,35 +55,42 @@ func explained(err error) error {
 		return WithHint(err, "add another key first (%s), or withdraw the issuer (%s)", addKey(e.KeySet),
 			Command{"issuer", "remove", string(e.KeySet), "--confirm-url", "URL", "--why", "REASON"})
 	}
-	return explainedClaim(err)
-}
-
-// explainedClaim is explained for an issuer URL or name that is not free.
-func explainedClaim(err error) error {
-	if e, is := errors.AsType[*catalog.TakenError](err); is {
-		return WithHint(err, "to add keys to it: %s", addKey(e.By))
-	}
-	if _, is := errors.AsType[*catalog.TombstoneError](err); is {
-		return WithHint(err, "choose another name")
-	}
-	if errors.Is(err, catalog.ErrReuse) {
-		return WithHint(err, "to give it out again nevertheless, add --reuse-url --why REASON")
-	}
-	if _, is := errors.AsType[*catalog.UnreadError](err); is {
-		return WithHint(err, "mend its document, or put the last good one back (from Git or a backup)")
-	}
-	if _, is := errors.AsType[*catalog.RevokedError](err); is {
-		return WithHint(err, "make a new key (%s); if you know that this one is in no wrong hands, issuer add, key add and key revoke take it with --force --why REASON", Command{"key", "generate", "--out", "DIR"})
-	}
-	if e, is := errors.AsType[*catalog.CollisionError](err); is {
-		return WithHint(err, "agree on one of them, and withdraw the other: %s", Command{
-			"issuer", "remove", string(e.Stored.Name()), "--confirm-url", e.Stored.Issuers()[0].String(), "--why", "REASON", "--force",
-		})
-	}
 	if _, stored := errors.AsType[*keystore.BrokenError](err); errors.Is(err, keystore.ErrGoneReturned) && !stored {
 		return WithHint(err, "make a new key: %s", Command{"key", "generate", "--out", "DIR"})
 	}
 	return explainedWrite(err)
+}
+
+// explainedSelection is explained for what an argument means, and for an issuer URL or name that is not free.
+func explainedSelection(err error, e *catalog.Error) error {
+	switch e.Kind {
+	case catalog.BadName:
+		if strings.ContainsAny(string(e.Names[0]), "./") {
+			return WithHint(err, "an issuer URL begins with https://: write https://%s", strings.TrimLeft(string(e.Names[0]), "/"))
+		}
+	case catalog.Ambiguous:
+		return WithHint(err, "give the name: %s or %s", e.Names[0], e.Names[1])
+	case catalog.NoKeySet, catalog.MayBeOne:
+		return WithHint(err, "%s", Command{"issuer", "list"})
+	case catalog.NoKey, catalog.BadPrefix:
+		if len(e.Names) > 0 {
+			return WithHint(err, "%s", Command{"key", "list", string(e.Names[0])})
+		}
+	case catalog.Taken:
+		return WithHint(err, "to add keys to it: %s", addKey(e.Names[0]))
+	case catalog.Tombstone:
+		return WithHint(err, "choose another name")
+	case catalog.Reuse:
+		return WithHint(err, "to give it out again nevertheless, add --reuse-url --why REASON")
+	case catalog.Unread:
+		return WithHint(err, "mend its document, or put the last good one back (from Git or a backup)")
+	case catalog.Revoked:
+		return WithHint(err, "make a new key (%s); if you know that this one is in no wrong hands, issuer add, key add and key revoke take it with --force --why REASON", Command{"key", "generate", "--out", "DIR"})
+	case catalog.Collision:
+		return WithHint(err, "agree on one of them, and withdraw the other: %s", Command{"issuer", "remove", string(e.Names[0]), "--confirm-url", "URL", "--why", "REASON", "--force"})
+	case catalog.KeyGone, catalog.Contradiction, catalog.Barred:
+	}
+	return err
 }
 
 // explainedWrite is explained for a write that is refused. [Factory.AtGate] adds what depends on the key set.

@@ -162,10 +162,10 @@ func (p *Progress) line(since time.Duration) string {
 }
 
 // ReadAll is [catalog.ReadAll], and shows how far it is.
-func (f *Factory) ReadAll(ctx context.Context, r keystore.Reader) (catalog.Contents, error) {
+func (f *Factory) ReadAll(ctx context.Context, r keystore.Reader, but ...keystore.Name) (catalog.Contents, error) {
 	p := f.Progress("reading the store", "key sets")
 	defer p.End()
-	return catalog.ReadAll(ctx, counted{r, p})
+	return catalog.ReadAll(ctx, counted{r, p}, but...)
 }
 
 // counted counts what is read of a store.

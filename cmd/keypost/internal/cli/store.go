@@ -37,7 +37,7 @@ func (f *Factory) Find(ctx context.Context, issuer string) (keystore.KeySet, err
 
 // WarnOthers warns of the other key sets of a store: those that could not be read, those that say they revoked one of the keys, and
 // those with the same keys.
-func (f *Factory) WarnOthers(unread []keystore.Name, doubts []*catalog.RevokedError, shared []catalog.Shared) {
+func (f *Factory) WarnOthers(unread []keystore.Name, doubts []catalog.Shared, shared []catalog.Shared) {
 	for _, n := range unread {
 		f.Warn("key set %q cannot be read, and may have the same issuer URL or key; why: %s", n, Command{"issuer", "list"})
 	}
@@ -127,12 +127,28 @@ func (f *Factory) Update(ctx context.Context, issuer string, change func(keystor
 	if err != nil {
 		return keystore.KeySet{}, err
 	}
-	s, err := catalog.Find(ctx, st, issuer)
-	if err != nil {
-		return s, err
+	return f.UpdateIn(ctx, st, issuer, change)
+}
+
+// UpdateIn is Update in a store that was opened to write. A key set that is given by name is read once.
+func (f *Factory) UpdateIn(ctx context.Context, st *keystore.Store, issuer string, change func(keystore.KeySet) (keystore.KeySet, error)) (keystore.KeySet, error) {
+	n := keystore.Name(issuer)
+	if catalog.IsURL(issuer) {
+		s, err := catalog.Find(ctx, st, issuer)
+		if err != nil {
+			return s, err
+		}
+		n = s.Name()
 	}
-	changed, err := keystore.Update(ctx, st, s.Name(), change)
-	return changed, f.AtGate(err, s)
+	if err := catalog.CheckName(n); err != nil {
+		return keystore.KeySet{}, err
+	}
+	var was keystore.KeySet
+	changed, err := keystore.Update(ctx, st, n, func(s keystore.KeySet) (keystore.KeySet, error) {
+		was = s
+		return change(s)
+	})
+	return changed, f.AtGate(err, was)
 }
 
 // InUse returns the key sets in use that the arguments name, each once, or with all every one of the store, and then also

@@ -182,9 +182,6 @@ func (o *acceptOptions) disputes(ctx context.Context, s keystore.KeySet, gone []
 // undecided words an error of catalog.Decide, and lists the keys that are open.
 func (o *acceptOptions) undecided(err error) error {
 	f := o.Factory
-	if e, is := errors.AsType[*catalog.VerdictError](err); is && e.Err != nil {
-		return fmt.Errorf("--%s: %w", e.Of, err)
-	}
 	e, is := errors.AsType[*catalog.UndecidedError](err)
 	if !is {
 		return err

@@ -45,9 +45,18 @@ type keyChange struct {
 // change applies a transition to the key that the arguments ISSUER KID mean. Transition may be called several
 // times, as the key set may be changed by others at the same time.
 func change(ctx context.Context, f *cli.Factory, args []string, transition func(s keystore.KeySet, id keystore.KeyID) (keystore.KeySet, error)) (keyChange, error) {
+	st, err := f.OpenToWrite(ctx)
+	if err != nil {
+		return keyChange{}, err
+	}
+	return changeIn(ctx, f, st, args, transition)
+}
+
+// changeIn is change in a store that was opened to write.
+func changeIn(ctx context.Context, f *cli.Factory, st *keystore.Store, args []string, transition func(s keystore.KeySet, id keystore.KeyID) (keystore.KeySet, error)) (keyChange, error) {
 	var c keyChange
 	var err error
-	c.after, err = f.Update(ctx, args[0], func(s keystore.KeySet) (keystore.KeySet, error) {
+	c.after, err = f.UpdateIn(ctx, st, args[0], func(s keystore.KeySet) (keystore.KeySet, error) {
 		k, err := catalog.Key(s, args[1])
 		if err != nil {
 			return s, err

@@ -2,7 +2,6 @@ package keycmd
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -65,8 +64,12 @@ func (o *revokeOptions) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	c, err := o.revoke(ctx, args, last)
-	if gone, is := errors.AsType[*catalog.NoKeyError](err); is && gone.Gone && o.wait { // an earlier run has revoked it
+	st, err := o.OpenToWrite(ctx)
+	if err != nil {
+		return o.notRevoked(args, keyChange{}, err)
+	}
+	c, err := o.revoke(ctx, st, args, last)
+	if catalog.KindOf(err) == catalog.KeyGone && o.wait { // an earlier run has revoked it
 		s, err := o.Find(ctx, args[0])
 		if err != nil {
 			return err
@@ -96,7 +99,7 @@ func (o *revokeOptions) run(ctx context.Context, args []string) error {
 		}
 	}
 	o.sayNewer(ctx, c.after)
-	taken := o.warnElsewhere(ctx, c, last.Replacement)
+	taken := o.warnElsewhere(ctx, st, c, last.Replacement)
 	if err := printKeys(o.Factory, c.after, now); err != nil {
 		return err
 	}
@@ -144,8 +147,8 @@ func (o *revokeOptions) seen(ctx context.Context, c keyChange) keystore.Cache {
 }
 
 // revoke revokes the key that the arguments ISSUER KID mean. Nothing but its key set is read before that is written.
-func (o *revokeOptions) revoke(ctx context.Context, args []string, last keystore.RevokeOptions) (keyChange, error) {
-	c, err := change(ctx, o.Factory, args, func(s keystore.KeySet, id keystore.KeyID) (keystore.KeySet, error) {
+func (o *revokeOptions) revoke(ctx context.Context, st *keystore.Store, args []string, last keystore.RevokeOptions) (keyChange, error) {
+	c, err := changeIn(ctx, o.Factory, st, args, func(s keystore.KeySet, id keystore.KeyID) (keystore.KeySet, error) {
 		next, err := s.Revoke(o.Change(o.why, o.force), id, last)
 		if err != nil {
 			return next, &refusedError{err}

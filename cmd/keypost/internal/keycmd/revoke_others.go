@@ -16,18 +16,14 @@ import (
 
 // warnElsewhere names the other key sets that publish the key which was revoked, or may: who has it signs on for their issuers.
 // The error is about a replacement that another key set has revoked: it is published, and somebody else may have it.
-func (o *revokeOptions) warnElsewhere(ctx context.Context, c keyChange, replacement *keystore.VerificationKey) error {
-	st, err := o.OpenStore(ctx)
-	var all catalog.Contents
-	if err == nil {
-		all, err = o.ReadAll(ctx, st)
-	}
+func (o *revokeOptions) warnElsewhere(ctx context.Context, st keystore.Reader, c keyChange, replacement *keystore.VerificationKey) error {
+	k, _ := c.before.Key(c.id)
+	name := c.before.Name()
+	all, err := o.ReadAll(ctx, st, name)
 	if err != nil {
 		o.Warn("whether another key set publishes the key too is unknown: %v", err)
 		return nil
 	}
-	k, _ := c.before.Key(c.id)
-	name := c.before.Name()
 	shared, _ := all.CheckKeys(name, []keystore.VerificationKey{k.VerificationKey}, true)
 	for _, s := range shared {
 		o.Warn("key set %q publishes the same key, and it goes on being trusted there: %s", s.In, cli.Command{"key", "revoke", string(s.In), string(s.Key), "--why", o.why})
@@ -38,11 +34,7 @@ func (o *revokeOptions) warnElsewhere(ctx context.Context, c keyChange, replacem
 	if replacement == nil {
 		return nil
 	}
-	for i, s := range all.Sets { // what a key set publishes already is not in question, and this one publishes it since a moment ago
-		if s.Name() == name {
-			all.Sets[i] = c.before
-		}
-	}
+	all.Sets = append(all.Sets, c.before) // what a key set published before is not in question
 	keys := []keystore.VerificationKey{*replacement}
 	shared, err = all.CheckKeys(name, keys, o.force)
 	if err != nil {
@@ -78,14 +70,14 @@ func (o *revokeOptions) sayNewer(ctx context.Context, s keystore.KeySet) {
 // notRevoked adds to an error that left a key as it was that it did, and what ends its trust nevertheless.
 func (o *revokeOptions) notRevoked(args []string, c keyChange, err error) error {
 	_, refused := errors.AsType[*refusedError](err)
-	_, noKey := errors.AsType[*catalog.NoKeyError](err)
-	_, ambiguous := errors.AsType[*catalog.AmbiguousError](err)
+	kind := catalog.KindOf(err)
+	noKey := kind == catalog.NoKey || kind == catalog.KeyGone || kind == catalog.BadPrefix
 	_, high := errors.AsType[*keystore.GenerationError](err)
-	if refused || noKey || ambiguous || high || cli.Misused(err) || errors.Is(err, context.Canceled) {
+	if refused || noKey || kind == catalog.Ambiguous || high || cli.Misused(err) || errors.Is(err, context.Canceled) {
 		return err
 	}
 	_, broken := errors.AsType[*keystore.BrokenError](err)
-	_, unknown := errors.AsType[*catalog.NoKeySetError](err) // of a URL: the document that has it may be broken
+	unknown := kind == catalog.NoKeySet || kind == catalog.MayBeOne // of a URL: the document that has it may be broken
 	_, hinted := errors.AsType[*cli.HintedError](err)
 	if c.before.Name() != "" {
 		err = fmt.Errorf("whether key %s is revoked is unknown: %w", args[1], err)

@@ -96,8 +96,7 @@ func (o *revokeOptions) uploaded(ctx context.Context, s keystore.KeySet) (left [
 	for _, c := range observation.UploadsOf(s, records) {
 		gone := slices.ContainsFunc(c.Extra, func(k observation.Key) bool {
 			return slices.ContainsFunc(s.Gone(), func(g keystore.Gone) bool {
-				f, known := g.Material()
-				return known && f == k.Fingerprint || g.ID == k.ID
+				return g.Fingerprint == k.Fingerprint || g.ID == k.ID
 			})
 		})
 		why := ""

@@ -31,7 +31,7 @@ func TestKeep(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return next.Settled()
+		return next
 	}
 	revoke := func(s keystore.KeySet) (keystore.KeySet, error) {
 		return s.Revoke(keystore.Change{At: at, Why: "stolen"}, a.ID(), keystore.RevokeOptions{})

@@ -119,7 +119,7 @@ func (o *restoreOptions) checkFree(ctx context.Context, st *keystore.Store, s ke
 	}
 	o.WarnOthers(slices.Sorted(maps.Keys(all.Unread)), nil, nil)
 	err = all.CheckFree(keystore.Spec{Name: s.Name(), Issuers: s.Issuers()})
-	if _, is := errors.AsType[*catalog.UnreadError](err); is {
+	if catalog.KindOf(err) == catalog.Unread {
 		o.Warn("%v", err)
 		return nil
 	}

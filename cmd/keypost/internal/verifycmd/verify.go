@@ -387,7 +387,7 @@ func urlTarget(st keystore.Reader, url string, o verify.Options) target {
 // storedAt returns the key set to compare with. Several with one URL, or one that cannot be read, are errors.
 func storedAt(ctx context.Context, st keystore.Reader, url string) (keystore.KeySet, error) {
 	s, err := catalog.Find(ctx, st, url)
-	if e, is := errors.AsType[*catalog.NoKeySetError](err); is && e.Unread == 0 {
+	if catalog.KindOf(err) == catalog.NoKeySet {
 		return s, verify.ErrNotStored
 	}
 	return s, err
