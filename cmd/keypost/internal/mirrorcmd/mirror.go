@@ -54,7 +54,7 @@ func NewCmdMirror(f *cli.Factory) *cobra.Command {
 	fs.StringVar(&o.adminAddress, "admin-address", "", "serve /metrics, /livez, /readyz and the copied documents there, such as 127.0.0.1:9091")
 	fs.StringArrayVar(&o.issuerURLs, "issuer-url", nil,
 		"pattern as in keypostd's issuerURLs (repeatable): refuse what keypostd would refuse (default: nothing)")
-	fs.BoolVar(&o.once, "once", false, "end as soon as DIR has a complete copy, if the store cannot be read an earlier one; what cannot be read is waited for 5 minutes")
+	fs.BoolVar(&o.once, "once", false, "end as soon as DIR has a complete copy, if the store cannot be read an earlier one; waits up to 5 minutes for what the store does not return")
 	fs.BoolVar(&o.allowEmpty, "allow-empty", false, "take a store without key sets for a complete one: there is no issuer yet")
 	fs.BoolVar(&o.dev, "dev", false, "copy development key sets too")
 	return cmd
