@@ -277,17 +277,6 @@ func (l lossy) Upload(ctx context.Context, jwks []byte) error {
 	return err
 }
 
-// old is a store that still has an older version.
-type old struct{ s keystore.KeySet }
-
-func (o old) Load(context.Context, keystore.Name) (keystore.KeySet, keystore.Revision, error) {
-	return o.s, "1", nil
-}
-
-func (o old) List(context.Context) (map[keystore.Name]keystore.Revision, error) {
-	return map[keystore.Name]keystore.Revision{o.s.Name(): "1"}, nil
-}
-
 // What is there for another issuer is not overwritten: its tokens would be refused, and ours accepted as its own.
 func TestAnotherIssuersPlaceIsLeftAlone(t *testing.T) {
 	w, c := newWorld(t, named()), &fake{jwks: []byte(`{"keys":[]}`), issuer: "https://oidc.example.com/prod-b"}

@@ -125,6 +125,3 @@ func TestHealthy(t *testing.T) {
 		})
 	}
 }
-
-// listed is a set-up as README.md tells of it: its cause's code, or "-" for a healthy one, and its name.
-type listed struct{ code, name string }

@@ -8,7 +8,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -212,23 +211,6 @@ func TestLockIsForWhoMayWrite(t *testing.T) {
 			unlock()
 		}
 	}
-}
-
-// asNobody runs f without the rights that root has on files. Its thread is not used again.
-func asNobody(f func() error) error {
-	done := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread()
-		if os.Geteuid() == 0 {
-			const nobody = 65534
-			if err := syscall.Setfsuid(nobody); err != nil {
-				done <- err
-				return
-			}
-		}
-		done <- f()
-	}()
-	return <-done
 }
 
 // A Git checkout shows key sets and nothing else.

@@ -134,10 +134,10 @@ func (u UploadStatus) Problem() string {
 	if u.Older != nil {
 		all = append(all, fmt.Sprintf("the store is older than the upload %s: %v", name, u.Older))
 	}
-	switch {
-	case u.State == UploadUnread:
+	switch u.State {
+	case UploadUnread:
 		all = append(all, fmt.Sprintf("the upload %s was never read back", name))
-	case u.State == UploadBehind:
+	case UploadBehind:
 		all = append(all, fmt.Sprintf("the upload %s is behind: at %s it %s", name, u.ReadAt.UTC().Format(time.RFC3339), u.difference()))
 	}
 	if f := u.Failed; f != nil {
