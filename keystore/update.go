@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"time"
+
+	"github.com/keypost/keypost/keystore/history"
 )
 
 // Create stores a key set that does not exist yet.
@@ -26,10 +28,22 @@ const maxPause = 50 * time.Millisecond
 // Update reads a key set, applies change to it and stores the result with the next generation. After a conflict it
 // starts again from the then stored version, after a short random pause (doubled each time, at most 50 ms), 64 times at
 // most. So change may be called several times and must be pure. A write that fails although it was stored counts as
-// success.
+// success. A stored version that was made from ours ends it with an error: a second rollback would undo the first.
 func Update(ctx context.Context, st *Store, n Name, change func(KeySet) (KeySet, error)) (KeySet, error) {
+	var tried *Event // the line of history that the try before would have added
+	once := func(was KeySet) (KeySet, error) {
+		if tried != nil && history.Contains(was.history, *tried) {
+			return KeySet{}, errOvertaken
+		}
+		s, err := change(was)
+		tried = nil
+		if h := s.history; len(h) > 0 && !history.Contains(was.history, h[len(h)-1]) {
+			tried = &h[len(h)-1]
+		}
+		return s, err
+	}
 	for try := 1; ; try++ {
-		s, err := updateOnce(ctx, st, n, change)
+		s, err := updateOnce(ctx, st, n, once)
 		if err == nil || !errors.Is(err, ErrConflict) || try == updateTries {
 			return s, err
 		}
@@ -40,6 +54,10 @@ func Update(ctx context.Context, st *Store, n Name, change func(KeySet) (KeySet,
 		}
 	}
 }
+
+// errOvertaken is about a write whose answer was lost, and on top of which somebody else has written.
+var errOvertaken = errors.New("the stored version was made from it or from an equal one: whether this write took effect is unknown; " +
+	"look at the key set and repeat the command if need be")
 
 func updateOnce(ctx context.Context, st *Store, n Name, change func(KeySet) (KeySet, error)) (KeySet, error) {
 	was, rev, err := st.Load(ctx, n)

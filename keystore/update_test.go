@@ -181,7 +181,7 @@ func TestUpdateAppliesNoChangeTwice(t *testing.T) {
 		st.doc, st.rev = must(Encode(later)), st.rev+1
 		return ErrConflict
 	}
-	if _, err := Update(t.Context(), NewStore(st), "prod-a", addKey(2)); err == nil || !strings.Contains(err.Error(), "already") {
+	if _, err := Update(t.Context(), NewStore(st), "prod-a", addKey(2)); err == nil || !strings.Contains(err.Error(), "is unknown") {
 		t.Errorf("Update: %v", err)
 	}
 }

@@ -152,7 +152,7 @@ func TestCreateInAnothersDirectory(t *testing.T) {
 		{name: "no issuer", manifest: "kind: Authentication\n"},
 		{name: "an empty file", manifest: ""},
 		{name: "rubbish", manifest: "{", refused: true, said: "cannot be read, so that nothing says of which cluster the manifests are"},
-		{name: "two documents", manifest: string(ccoctl.AuthenticationFile(foreign).Data) + "\n---\n", refused: true, said: "cannot be read"},
+		{name: "two documents", manifest: string(ccoctl.AuthenticationFile(foreign).Data) + "\n---\nkind: Authentication\n", refused: true, said: "cannot be read"},
 		{name: "a character that YAML has not", manifest: string(ccoctl.AuthenticationFile(foreign).Data) + "\n#\x00\n", refused: true, said: "cannot be read"},
 		{name: "a long comment", manifest: string(ccoctl.AuthenticationFile(foreign).Data) + "\n#" + strings.Repeat("x", 70<<10), refused: true, said: "is larger than 65536 bytes"},
 		{name: "a list in its place", manifest: "spec: {serviceAccountIssuer: [" + foreign + "]}\n", refused: true, said: "cannot be read"},
