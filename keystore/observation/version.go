@@ -9,15 +9,16 @@ import (
 
 // Version is a version of a key set, as a record remembers it: what was uploaded, or read from the store.
 type Version struct {
-	Generation int64 `json:"generation"`
-	Gone       []Key `json:"gone,omitempty"` // the keys that have left it, the latest mostGone, oldest first; without a fingerprint where that is not known
+	Generation int64  `json:"generation"`
+	Digest     string `json:"digest,omitempty"` // [keystore.KeySet.Digest], in hex; empty = not known
+	Gone       []Key  `json:"gone,omitempty"`   // the keys that have left it, the latest mostGone, oldest first; without a fingerprint where that is not known
 }
 
 // mostGone bounds Version.Gone.
 const mostGone = 512
 
 func versionOf(s keystore.KeySet) *Version {
-	v := &Version{Generation: s.Generation()}
+	v := &Version{Generation: s.Generation(), Digest: s.Digest().String()}
 	lines := s.Gone()
 	for _, g := range lines[max(0, len(lines)-mostGone):] {
 		v.Gone = append(v.Gone, Key{g.ID, g.Fingerprint})
@@ -36,11 +37,14 @@ func (o Older) String() string {
 	if len(o.Revived) > 0 {
 		return fmt.Sprintf("it has generation %d, and in generation %d, which was recorded before, what is published here is gone: %s", o.Stored, o.Recorded, ids(o.Revived))
 	}
+	if o.Stored == o.Recorded {
+		return fmt.Sprintf("another version of generation %d was recorded before", o.Recorded)
+	}
 	return fmt.Sprintf("it has generation %d, and generation %d was recorded before", o.Stored, o.Recorded)
 }
 
 // Older returns how s is older than the newest version that was recorded; nil if it is not. A version that was put back and changed
-// since may have a later generation: its keys that are gone tell.
+// since may have the same generation, and then its content tells, or a later one: then its keys that are gone tell.
 func (r Record) Older(s keystore.KeySet) *Older {
 	if r.Newest == nil {
 		return nil
@@ -52,7 +56,8 @@ func (r Record) Older(s keystore.KeySet) *Older {
 			o.Revived = append(o.Revived, k.ID())
 		}
 	}
-	if o.Stored < o.Recorded || len(o.Revived) > 0 {
+	another := o.Stored == o.Recorded && r.Newest.Digest != "" && r.Newest.Digest != s.Digest().String()
+	if o.Stored < o.Recorded || another || len(o.Revived) > 0 {
 		return &o
 	}
 	return nil

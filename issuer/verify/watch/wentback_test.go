@@ -79,7 +79,7 @@ func TestStoreWentBack(t *testing.T) {
 				}
 				at = 2 * time.Hour
 				change(revoke)
-				sc.wentBack(t, "revoked again")
+				sc.wentBack(t, "revoked again, with the generation of the version before", wentBack{2, 2, 0})
 				change(func(s keystore.KeySet) (keystore.KeySet, error) {
 					return s.Accept(storetest.Change(3*time.Hour), 2, nil)
 				})

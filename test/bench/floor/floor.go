@@ -144,6 +144,6 @@ func NewServer(address string, h http.Handler) *http.Server {
 	return &http.Server{
 		Addr: address, Handler: h, TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12},
 		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 5 * time.Second,
-		WriteTimeout: 10 * time.Second, IdleTimeout: -1, MaxHeaderBytes: 16 << 10,
+		WriteTimeout: 10 * time.Second, IdleTimeout: 90 * time.Second, MaxHeaderBytes: 8 << 10,
 	}
 }
