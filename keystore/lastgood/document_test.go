@@ -66,12 +66,6 @@ func line(kid, fingerprint string) map[string]any {
 	return map[string]any{"kid": kid, "fingerprint": fingerprint, "at": t0, "why": keystore.Removed}
 }
 
-func revokedLine(kid, fingerprint string) map[string]any {
-	l := line(kid, fingerprint)
-	l["why"] = keystore.Revoked
-	return l
-}
-
 // doc is a document that somebody writes with an editor: nothing stops it from breaking rules.
 type doc struct {
 	name       string
