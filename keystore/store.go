@@ -21,8 +21,8 @@ type Reader interface {
 }
 
 // Store reads and writes the key sets in a [Backend]. It parses what it loads. Every write of a key set ([Create],
-// [Update], Replace, Write) goes through it: after a write that failed it reads back what is stored. Whoever can write here can make relying parties trust their keys. It is safe for
-// concurrent use, also by several processes.
+// [Update], Replace, Write) goes through it: after a write that failed it reads back what is stored. Everyone who can write
+// here can make relying parties trust their keys. It is safe for concurrent use, also by several processes.
 type Store struct{ backend Backend }
 
 var _ Reader = (*Store)(nil)

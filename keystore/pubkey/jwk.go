@@ -73,7 +73,7 @@ func parseJWK(raw json.RawMessage) (keystore.VerificationKey, error) {
 	if err != nil {
 		return keystore.VerificationKey{}, err
 	}
-	// The algorithm is what the JWKS says, if the key can have it: nothing else tells whether its signer uses RS512, as an external one
+	// The algorithm is what the JWKS says, if the key can have it: nothing else reports whether its signer uses RS512, as an external one
 	// of a cluster may. Where a declared relying party does not take that, it is refused later.
 	return k.WithID(keystore.KeyID(jwk.KeyID), jwk.Algorithm)
 }
