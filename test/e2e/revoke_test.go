@@ -122,22 +122,22 @@ func (v *stolen) restoreBackup(ctx context.Context) error {
 	return nil
 }
 
-// applyOld is a continuous deployment that knows the key set from before: it applies that again and again, and prunes first three
-// times of four, so that no rule of the API server can refuse it. A round is shorter than a look of --wait.
+// applyOld is a continuous deployment that knows the key set from before: it prunes and applies that again and again, so that no rule
+// of the API server can refuse it. The mirror, which polls each second, sees the revocation in between; a look of --wait is longer
+// than a round.
 func (v *stolen) applyOld(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	var loop sync.WaitGroup
 	loop.Go(func() {
-		for n := 0; ctx.Err() == nil; n++ {
-			if n%4 != 0 {
-				v.kubectl(ctx, nil, "delete", "keyset", v.id, "-n", v.side.namespace, "--ignore-not-found")
-			}
-			v.kubectl(ctx, v.backup, "apply", "-n", v.side.namespace, "-f", "-")
-			v.applied.Add(1)
+		for {
 			select {
 			case <-ctx.Done():
-			case <-time.After(50 * time.Millisecond):
+				return
+			case <-time.After(4 * time.Second):
 			}
+			v.kubectl(ctx, nil, "delete", "keyset", v.id, "-n", v.side.namespace, "--ignore-not-found")
+			v.kubectl(ctx, v.backup, "apply", "-n", v.side.namespace, "-f", "-")
+			v.applied.Add(1)
 		}
 	})
 	v.done = func() { stop(); loop.Wait() }
