@@ -31,7 +31,7 @@ func newRestore(f *cli.Factory) *cobra.Command {
 	cmd.Long = "Write the last good version of a key set over a document that is broken, lost or older. --from names a copy of the\n" +
 		"document, from a backup, Git or the directory of a mirror, or the admin listener of a keypostd or mirror that has it.\n" +
 		"The version gets the next generation. What is gone by either version stays gone. A stored version that is not older\n" +
-		"is replaced with --force only, and one that was withdrawn never."
+		"is replaced with --force only, also one that is broken, and one that was withdrawn never."
 	cmd.Example = "  keypost store restore prod-a --from http://127.0.0.1:9090\n" +
 		"  keypost store restore prod-a --from backup/prod-a.yaml"
 	fs := cmd.Flags()
@@ -74,7 +74,9 @@ func (o *restoreOptions) run(ctx context.Context, args []string) error {
 		why = o.why + "; " + why
 	}
 	next, err := catalog.Restore(o.Change(why, o.force), good, doc)
-	if _, is := errors.AsType[*catalog.NotOlderError](err); is {
+	if later, is := errors.AsType[*catalog.NotOlderError](err); is && later.Broken {
+		return cli.WithHint(fmt.Errorf("key set %q: %w", name, err), "mend the document, or give a later version with --from; to lose what the broken one says: --force --why REASON, and repeat each revocation")
+	} else if is {
 		return cli.WithHint(fmt.Errorf("key set %q: %w", name, err), "look at both versions (keypost issuer show %s); to replace the stored one nevertheless: --force --why REASON", name)
 	}
 	if err != nil {
