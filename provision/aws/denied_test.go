@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/provision/aws"
 	"github.com/keypost/keypost/provision/install"
 	"github.com/keypost/keypost/test/fakeaws"
@@ -82,6 +83,21 @@ func commands() []command {
 			_, o := w.migration(t)
 			return func(ctx context.Context) error {
 				_, err := aws.Migrate(ctx, o)
+				return err
+			}
+		}},
+		{"migrate --finish", func(t *testing.T, w *world) func(context.Context) error {
+			p, o := w.migration(t)
+			_, err := aws.Migrate(t.Context(), o)
+			must(t, err)
+			p.SignsAs(issuerURL)
+			o.TokenLifetime = time.Hour
+			if _, err := aws.FinishMigration(t.Context(), o); !closed(err, keystore.GateTokens) {
+				t.Fatal(err)
+			}
+			w.switchedLongAgo(t)
+			return func(ctx context.Context) error {
+				_, err := aws.FinishMigration(ctx, o)
 				return err
 			}
 		}},

@@ -104,19 +104,24 @@ func (w *world) finish(t *testing.T, p *scene.Plane, o aws.MigrateOptions) {
 	}
 	scene.Held(t, shown(t, preview.Preview), "~ update IAM role prod-a-ns-a", "- delete IAM OIDC identity provider")
 
-	// The time of the switch is in a tag of the old provider. Had it been two hours ago, the gate would be open.
+	w.switchedLongAgo(t)
+	o.Mode = install.Apply
+	_, err = aws.FinishMigration(t.Context(), o)
+	must(t, err)
+	if s := w.State(); len(s.Providers) != 1 || !strings.HasSuffix(s.Providers[0].ARN, issuerURL[7:]) || strings.Contains(s.Roles[0].Trust, oldURL[8:]) {
+		t.Errorf("left %+v", s)
+	}
+}
+
+// switchedLongAgo has the switch be two hours ago, so that the gate is open: its time is in a tag of the old provider.
+func (w *world) switchedLongAgo(t *testing.T) {
+	t.Helper()
 	client, err := awsiam.Open(t.Context(), awsiam.Options{Config: w.Config()})
 	must(t, err)
 	account, err := client.Account(t.Context())
 	must(t, err)
 	_, err = client.SetMovedAt(t.Context(), account.ProviderARN(oldURL), time.Now().Add(-2*time.Hour))
 	must(t, err)
-	o.Mode = install.Apply
-	_, err = aws.FinishMigration(t.Context(), o)
-	must(t, err)
-	if s := w.State(); len(s.Providers) != 1 || s.Providers[0].ARN != account.ProviderARN(issuerURL) || strings.Contains(s.Roles[0].Trust, oldURL[8:]) {
-		t.Errorf("left %+v", s)
-	}
 }
 
 // A move that would leave tokens untrusted stops before anything is changed.
