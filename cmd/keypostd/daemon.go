@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -62,7 +63,8 @@ func newDaemon(c config, dev string, stderr io.Writer) (*daemon, error) {
 	d.publishing = issuer.Config{
 		Source: keystore.NewStore(store), Patterns: patterns, Cache: c.Policy.policy().Cache(keystore.DefaultCache()),
 		Dev: dev != "", AllowEmpty: c.AllowEmpty, Poll: time.Duration(c.Poll), Log: log.Named("issuer"),
-		FirstRead: endStartMemory, Refused: d.heartbeat.refused,
+		FirstRead: debug.FreeOSMemory, // nothing that follows needs as much
+		Refused:   d.heartbeat.refused,
 	}
 	d.publisher = issuer.NewPublisher(d.publishing)
 	d.handler = issuer.NewHandler(d.publisher, c.HostAliases)
@@ -149,7 +151,6 @@ func (d *daemon) serve(ctx context.Context) error {
 		return err
 	}
 	d.warnOfShield()
-	beginStartMemory()
 	g.Go(func() error { d.publisher.Run(rest); return nil })
 	for _, s := range servers {
 		g.Go(func() error { return s.Serve(rest) })

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
-	"runtime/debug"
 	"syscall"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
@@ -26,25 +24,6 @@ func limitMemory() (int64, error) {
 		return math.MaxInt64, fmt.Errorf("find out how much memory there is: %w; set GOMEMLIMIT", err)
 	}
 	return limit, nil
-}
-
-// startGCPercent is how much the heap may grow between two collections while everything is read for the first time: of
-// what is allocated then, hardly anything stays. With 10,000 key sets it saves a tenth of the time until this process is
-// ready; more than 200 saves no more, since memory that is touched for the first time costs as much. The memory limit binds all the same.
-const startGCPercent = 200
-
-func beginStartMemory() {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(startGCPercent)
-	}
-}
-
-// endStartMemory gives the garbage of the first reading back to the system: nothing that follows needs as much.
-func endStartMemory() {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(100)
-	}
-	debug.FreeOSMemory()
 }
 
 // least returns a provider of the smallest of several limits. One that does not exist, such as a cgroup without a
