@@ -116,43 +116,81 @@ const (
 	clocks           = 2 * ClockTolerance // by how much the clocks of who observed and who promotes may differ
 )
 
-// promoteGate returns nil if key k of s, of which o was seen, may begin to sign at now.
-//
-// Conditions that need an act come before those that need time, so that nobody waits for a gate that would not open.
-func (s KeySet) promoteGate(k Key, now time.Time, o Observed) *NotYetError {
-	refuse := func(g Gate, need string) *NotYetError {
-		return &NotYetError{Step: "promote", Key: k.ID(), Gate: g, Need: need}
+// closed is why a gate is closed: by an act that is missing, until a time, or since what was seen is to be looked at again. They
+// count in this order: nobody is to wait for a gate that would not open, and a look before the wait would be old after it.
+type closed struct{ act, wait, look *NotYetError }
+
+// needs adds that an act is missing. Of several the first counts.
+func (c *closed) needs(g Gate, need string) {
+	if c.act == nil {
+		c.act = &NotYetError{Gate: g, Need: need}
 	}
-	held := s.held(o.Uploads, now, k)
-	if s.policy.Reach == ReachCopies { // nobody reads the documents, so that nothing seen of them counts
-		return cmp.Or(held.lacks("promote", k.ID()), held.waits("promote", k.ID(), now))
+}
+
+// until adds that the gate opens by itself. Of several times the latest counts.
+func (c *closed) until(now time.Time, g Gate, need string, opens time.Time, terms []Term) {
+	if now.Before(opens) && (c.wait == nil || opens.After(c.wait.Opens)) {
+		c.wait = &NotYetError{Gate: g, Need: need, Opens: opens, Terms: terms}
 	}
-	since, seen := o.since(k)
-	switch off := o.clock(now); {
-	case off != "":
-		return refuse(GateClock, off)
-	case !seen:
-		e := refuse(GateObserved, "the key has not been observed at the issuer's public addresses"+o.without())
-		e.Earliest, e.Terms = s.promoteOpens(now, o.Cache)
-		return e
-	case o.SharedCache != "" && s.policy.EdgeHold == nil:
-		return refuse(GateEdge, fmt.Sprintf("a shared cache was seen (%s) and the policy does not say how long it holds copies", text.OneLine(o.SharedCache, 200)))
+}
+
+// again adds that what was seen is too old.
+func (c *closed) again(g Gate, need string) {
+	if c.look == nil {
+		c.look = &NotYetError{Gate: g, Need: need}
 	}
-	if lacks := held.lacks("promote", k.ID()); lacks != nil {
-		return lacks
+}
+
+// clock adds that a clock is wrong, if one is: what was seen last at a time, by a clock that is ahead of the server's.
+func (c *closed) clock(what string, last time.Time, ahead Duration, now time.Time) {
+	if last.After(now.Add(ClockTolerance)) {
+		c.needs(GateClock, fmt.Sprintf("%s at %s, which lies in the future by this machine's clock; check the clocks of this machine and of who looked", what, stamp(last)))
 	}
+	by, direction := time.Duration(ahead).Abs(), "ahead of"
+	if ahead < 0 {
+		direction = "behind"
+	}
+	if by > ClockTolerance {
+		c.needs(GateClock, fmt.Sprintf("%s by a machine whose clock is %v %s the server's; set the one that is wrong, and look again", what, Duration(by), direction))
+	}
+}
+
+// error returns the reason that counts, nil if the gate is open.
+func (c closed) error(step string, id KeyID) *NotYetError {
+	e := cmp.Or(c.act, c.wait, c.look)
+	if e != nil {
+		e.Step, e.Key = step, id
+	}
+	return e
+}
+
+// promoteGate returns why key k of s, of which o was seen, may not begin to sign at now, and since when it counts as seen where no
+// act is missing.
+func (s KeySet) promoteGate(k Key, now time.Time, o Observed) (c closed, since time.Time) {
+	if s.policy.Reach != ReachCopies { // else nobody reads the documents, so that nothing seen of them counts
+		since = s.looked(&c, k, now, o)
+	}
+	return c, later(since, s.uploaded(&c, o.Uploads, now, k))
+}
+
+// looked adds to c why what was seen in public keeps the gate closed, and returns since when k counts as seen. What was seen before
+// it was published does not count.
+func (s KeySet) looked(c *closed, k Key, now time.Time, o Observed) time.Time {
+	c.clock("the key was observed", later(later(o.Since, o.Fresh), o.Newest), o.ClockAhead, now)
+	if c.act == nil && (o.Since.IsZero() || o.Fresh.IsZero() || len(o.Without) > 0) {
+		c.needs(GateObserved, "the key has not been observed at the issuer's public addresses"+o.without())
+		c.act.Earliest, c.act.Terms = s.promoteOpens(now, o.Cache)
+	}
+	if o.SharedCache != "" && s.policy.EdgeHold == nil {
+		c.needs(GateEdge, fmt.Sprintf("a shared cache was seen (%s) and the policy does not say how long it holds copies", text.OneLine(o.SharedCache, 200)))
+	}
+	since := later(o.Since, k.PublishedAt)
 	opens, terms := s.promoteOpens(since, o.Cache)
-	switch {
-	case now.Before(opens) && !opens.Before(held.opens):
-		e := refuse(GateCaches, "a cache may still hold a JWKS without the key"+o.CacheFrom)
-		e.Opens, e.Terms = opens, terms
-		return e
-	case now.Before(held.opens):
-		return held.waits("promote", k.ID(), now)
-	case now.Sub(o.Fresh) > ObservationFresh:
-		return refuse(GateFresh, fmt.Sprintf("the last complete observation was at %s, more than %v ago; observe again", stamp(o.Fresh), Duration(ObservationFresh)))
+	c.until(now, GateCaches, "a cache may still hold a JWKS without the key"+o.CacheFrom, opens, terms)
+	if now.Sub(o.Fresh) > ObservationFresh {
+		c.again(GateFresh, fmt.Sprintf("the last complete observation was at %s, more than %v ago; observe again", stamp(o.Fresh), Duration(ObservationFresh)))
 	}
-	return held.waits("promote", k.ID(), now)
+	return since
 }
 
 // EarliestPromotion returns when the published key with that ID may be promoted if every public address has had it since
@@ -167,14 +205,8 @@ func (s KeySet) EarliestPromotion(id KeyID, o Observed) (opens time.Time, ok boo
 	if s.policy.Reach != ReachCopies {
 		opens, _ = s.promoteOpens(since, o.Cache)
 	}
-	for _, party := range s.policy.Uploads() {
-		at := since
-		if r, was := o.Uploads.Of(party); was {
-			if has, does := r.Since(k.VerificationKey); does {
-				at = later(has, k.PublishedAt)
-			}
-		}
-		until, _ := s.uploadOpens(party, at)
+	for _, upload := range s.policy.Uploads() {
+		until, _ := s.uploadOpens(upload, cmp.Or(o.Uploads.of(upload).since(k), since))
 		opens = later(opens, until)
 	}
 	return opens, true
@@ -184,14 +216,19 @@ func (s KeySet) EarliestPromotion(id KeyID, o Observed) (opens time.Time, ok boo
 // answer with the oldest copy it may hand out, so edge and client add up; Age is never subtracted. The observer's clock
 // may be behind the issuer's and this machine's ahead of it, each by what the clock gate lets pass.
 func (s KeySet) promoteOpens(observed time.Time, seen Cache) (time.Time, []Term) {
-	opens, terms := s.cachePolicy().copiesRunOut(s.convergence(), observed, seen)
-	if !s.dev { // both are one machine
-		opens, terms = opens.Add(clocks), append(terms, Term{"clocks", clocks})
-	}
+	opens, terms := s.andClocks(s.cachePolicy().copiesRunOut(s.convergence(), observed, seen))
 	if floor := observed.Add(promoteFloor); !s.dev && floor.After(opens) {
 		return floor, []Term{{"floor", promoteFloor}}
 	}
 	return opens, terms
+}
+
+// andClocks adds what the clocks may differ, which in development are one.
+func (s KeySet) andClocks(opens time.Time, terms []Term) (time.Time, []Term) {
+	if s.dev {
+		return opens, terms
+	}
+	return opens.Add(clocks), append(terms, Term{"clocks", clocks})
 }
 
 // copiesRunOut returns when the last cached copy of what was published until at has expired, with the arithmetic.
@@ -236,29 +273,19 @@ func (s KeySet) CopiesOf(party string, at time.Time, seen Cache) time.Time {
 // has every key that signs: where one lacks it, all of its relying party's tokens are refused, and the way back leads over k.
 // That an upload still has k is no reason: it trusts a key of which no token is left, until the next upload.
 func (s KeySet) removeGate(k Key, now time.Time, read Uploads) *NotYetError {
-	e := &NotYetError{Step: "remove", Key: k.ID()}
+	var c closed
 	switch {
 	case k.State == Active:
-		e.Gate, e.Need = GateSigning, "the key is active; retire it first"
-		return e
+		c.needs(GateSigning, "the key is active; retire it first")
 	case k.State == Next:
-		e.Gate, e.Need = GateSigning, "the key is next and may have signed by mistake; retire it first, or state that it has never signed"
-		return e
+		c.needs(GateSigning, "the key is next and may have signed by mistake; retire it first, or state that it has never signed")
 	case s.policy.TokenLifetime == nil:
-		e.Gate, e.Need = GateUndeclared, "the policy does not say how long tokens live, and that is never assumed"
-		return e
-	}
-	held := s.held(read, now, s.active()...)
-	if lacks := held.lacks("remove", k.ID()); lacks != nil {
-		return lacks
+		c.needs(GateUndeclared, "the policy does not say how long tokens live, and that is never assumed")
 	}
 	opens, terms := s.trustedUntil(k, now)
-	if !now.Before(opens) || opens.Before(held.opens) {
-		return held.waits("remove", k.ID(), now)
-	}
-	e.Gate, e.Opens, e.Terms = GateTokens, opens, terms
-	e.Need = "tokens that it signed may still be valid"
-	return e
+	c.until(now, GateTokens, "tokens that it signed may still be valid", opens, terms)
+	s.uploaded(&c, read, now, s.active()...)
+	return c.error("remove", k.ID())
 }
 
 // trustedUntil returns when the last token of a retired key expires, with the arithmetic. A lowered lifetime counts only

@@ -131,8 +131,8 @@ func TestPromoteAsksForWhatNeedsAnActFirst(t *testing.T) {
 		{"nobody has looked completely", Observed{Since: t0}, GateObserved, "has not been observed"},
 		{"nobody has seen it everywhere", Observed{Fresh: open}, GateObserved, "has not been observed"},
 		{"it is missing somewhere", missing, GateObserved, "public addresses (missing: https://oidc.example.com/prod-a from eu)"},
-		{"it is missing at three places", three, GateObserved, "(missing: a, b, c)"},
-		{"it is missing at many places", sinceButMissing, GateObserved, "(missing: a, b, c?, 2 more)"},
+		{"it is missing at three places", three, GateObserved, "(missing: a, b and c)"},
+		{"it is missing at many places", sinceButMissing, GateObserved, "(missing: a, b, c? and 2 more)"},
 		{"the last look is 15 min and a second old", seen(t0, open.Add(-15*time.Minute-time.Second)), GateFresh, "the last complete observation was at 2026-03-03T11:44:59Z, more than 15m ago; observe again"},
 		{"the last complete look is too old", seen(t0, open.Add(-time.Hour)), GateFresh, "observe again"},
 		{"a shared cache of which nothing is declared", cached(t0), GateEdge, "a shared cache was seen (X-Cache: Hit from cloudfront)"},
@@ -203,16 +203,16 @@ func TestClocksOfWhoObserves(t *testing.T) {
 	}{
 		{with(time.Minute), ""},
 		{with(-time.Minute), ""},
-		{with(61 * time.Second), "the clock of who observed is 1m1s ahead of the issuer's server"},
-		{with(-61 * time.Second), "the clock of who observed is 1m1s behind the issuer's server"},
-		{with(math.MaxInt64), "ahead of the issuer's server"},
-		{with(math.MinInt64), "behind the issuer's server"},
+		{with(61 * time.Second), "observed by a machine whose clock is 1m1s ahead of the server's"},
+		{with(-61 * time.Second), "observed by a machine whose clock is 1m1s behind the server's"},
+		{with(math.MaxInt64), "ahead of the server's"},
+		{with(math.MinInt64), "behind the server's"},
 		{seen(t0, now.Add(time.Minute)), ""},
 		{seen(t0, now.Add(61*time.Second)), "the key was observed at 2026-04-12T04:01:01Z, which lies in the future"},
 		{seen(now.Add(61*time.Second), now), "the key was observed at 2026-04-12T04:01:01Z, which lies in the future"},
 		{seen(t0, time.Unix(1<<55, 0)), "which lies in the future"},
 		{Observed{Since: t0, Fresh: now, Newest: now.Add(61 * time.Second)}, "which lies in the future"}, // one of two vantages
-		{Observed{ClockAhead: Duration(time.Hour)}, "the clock of who observed is 1h ahead"},
+		{Observed{ClockAhead: Duration(time.Hour)}, "a machine whose clock is 1h ahead"},
 	} {
 		_, err := s.Promote(change(now), subject.ID(), tt.o)
 		notYet, _ := errors.AsType[*NotYetError](err)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/keypost/keypost/internal/text"
+	"github.com/keypost/keypost/keystore/party"
 )
 
 // Duration is a time.Duration that documents spell as Go does ("5m", "1h30m").
@@ -70,6 +71,13 @@ func DefaultCache() Cache {
 	return Cache{MaxAge: 5 * time.Minute, StaleWhileRevalidate: 5 * time.Minute, StaleIfError: 24 * time.Hour}
 }
 
+// Reach is who can read an issuer's documents, where that is not everybody. Whether the addresses are public is [Policy.Private].
+type Reach string
+
+// ReachCopies is that nobody can: relying parties go by the JWKS that was uploaded to them, so that the gates ask for those
+// uploads and for no look at a public address.
+const ReachCopies Reach = "copies"
+
 // Policy declares how long copies of the documents may live, who reads them, and how long tokens last. A nil or empty
 // member is undeclared: cache lifetimes then come from the server's configuration, and for everything else the gates
 // assume the worst or stay closed.
@@ -128,19 +136,14 @@ func (p Policy) Check(dev bool) error {
 			return fmt.Errorf("policy: heldUntil holds less than 0s or more than %v", longest)
 		}
 	}
-	for _, rp := range p.RelyingParties {
-		if Name(rp).Check() == nil {
-			continue
-		}
-		if !IsUpload(rp) {
-			return fmt.Errorf("policy: relying party %q is not a name such as aws, gcp, entra, vault or kube-apiserver", printable(rp))
-		}
-		if err := checkUpload(rp); err != nil {
-			return err
+	for _, name := range p.RelyingParties {
+		if err := party.Check(name); err != nil {
+			return fmt.Errorf("policy: relying party %q: %w", printable(name), err)
 		}
 	}
-	if err := p.checkReach(); err != nil {
-		return err
+	// With copies only uploads are read: of anybody else would be known only by a look that nobody makes.
+	if copies := p.Reach == ReachCopies; p.Reach != "" && !copies || copies && (len(p.RelyingParties) == 0 || len(p.Uploads()) < len(p.RelyingParties)) {
+		return fmt.Errorf("policy: reach is %q; leave it out, or write copies where every one of the relyingParties holds an upload, such as %s", printable(string(p.Reach)), party.Example)
 	}
 	for _, vantage := range p.ObserveFrom {
 		if Name(vantage).Check() != nil {
@@ -194,24 +197,8 @@ func (p Policy) Cache(fallback Cache) Cache {
 	return c
 }
 
-// allowance returns how long a relying party is known or assumed to keep a JWKS, whatever its max-age.
-//
-// Sources: AWS and GCP document nothing; field reports say 5 to 30 minutes, so 1 h. Microsoft advises relying parties
-// to cache for 24 h. kube-apiserver (go-oidc v2) follows max-age, Vault (go-oidc v3) fetches on an unknown kid.
-func allowance(relyingParty string) time.Duration {
-	if known, is := allowances()[relyingParty]; is {
-		return known
-	}
-	return 24 * time.Hour
-}
-
-func allowances() map[string]time.Duration {
-	return map[string]time.Duration{"aws": time.Hour, "gcp": time.Hour, "entra": 24 * time.Hour, "vault": 0, "kube-apiserver": 0}
-}
-
-// KnownRelyingParties returns the names of those whose allowance is known, in order: those that may trust the keys of a key set
-// that declares none.
-func KnownRelyingParties() []string { return slices.Sorted(maps.Keys(allowances())) }
+// Uploads returns the relying parties that hold an upload.
+func (p Policy) Uploads() []string { return party.Uploads(p.RelyingParties) }
 
 // client returns the longest time for which a relying party may use its own copy. seen is what answers allowed caches.
 func (p Policy) client(seen Cache) time.Duration {
@@ -219,9 +206,9 @@ func (p Policy) client(seen Cache) time.Duration {
 	if len(p.RelyingParties) == 0 {
 		return max(longest, 24*time.Hour)
 	}
-	for _, rp := range p.RelyingParties {
-		if !IsUpload(rp) { // that fetches nothing; its own gate counts from the upload
-			longest = max(longest, allowance(rp))
+	for _, name := range p.RelyingParties {
+		if !party.IsUpload(name) { // that fetches nothing; its own gate counts from the upload
+			longest = max(longest, party.Keeps(name))
 		}
 	}
 	return longest

@@ -210,10 +210,13 @@ func (s KeySet) Promote(c Change, id KeyID, o Observed) (KeySet, error) {
 			return fmt.Errorf("promote key %s: it is active already (since %s)", id, stamp(k.PromotedAt))
 		}
 		if k.State == Next || k.PromotedAt.IsZero() {
-			if err := c.pass(n.promoteGate(*k, at, o)); err != nil {
+			gate, since := n.promoteGate(*k, at, o)
+			if err := c.pass(gate.error("promote", id)); err != nil {
 				return err
 			}
-			k.ObservedAt = n.toRecord(o, *k, at)
+			if k.ObservedAt = (time.Time{}); gate.act == nil {
+				k.ObservedAt = earlier(since.UTC().Truncate(time.Second), at)
+			}
 		}
 		k.State, k.PromotedAt, k.RetiredAt = Active, at, time.Time{}
 		return nil

@@ -13,6 +13,7 @@ import (
 	"github.com/keypost/keypost/internal/strictjson"
 	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/party"
 	"github.com/keypost/keypost/keystore/pubkey"
 )
 
@@ -147,9 +148,9 @@ func (v *visit) checkKey(url string, n int, k jwk) (keystore.VerificationKey, bo
 		v.Fail("key-form", "%v", err)
 		return keystore.VerificationKey{}, false
 	}
-	for _, party := range []string{finding.Entra, finding.GCP} {
-		if v.declared(party) && !keystore.Takes(party, public) {
-			v.Fail("key-refused", "%s is for %s, and the key set declares %s", name, public.Alg(), party)
+	for _, reader := range []string{finding.Entra, finding.GCP} {
+		if v.declared(reader) && !party.Takes(reader, public.Alg()) {
+			v.Fail("key-refused", "%s is for %s, and the key set declares %s", name, public.Alg(), reader)
 			v.about(public)
 		}
 	}
@@ -185,8 +186,8 @@ func (v *visit) about(k keystore.VerificationKey) {
 }
 
 // declared reports whether the key set declares a relying party.
-func (v *visit) declared(party string) bool {
-	return v.stored != nil && slices.Contains(v.stored.Policy().Parties(), party)
+func (v *visit) declared(name string) bool {
+	return v.stored != nil && slices.Contains(party.Names(v.stored.Policy().RelyingParties), name)
 }
 
 func parseKey(name string, k jwk) (keystore.VerificationKey, error) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/party"
 )
 
 // Upload is what else is known of a JWKS that was read back.
@@ -35,7 +36,7 @@ func ReadBack(at time.Time, u Upload, keys []keystore.VerificationKey) Look {
 // Uploads returns what the records say of uploads, whether a policy names them or not.
 func Uploads(records []Record) (all keystore.Uploads) {
 	for _, r := range records {
-		if r.Vantage != "" || !keystore.IsUpload(r.Issuer) {
+		if r.Vantage != "" || !party.IsUpload(r.Issuer) {
 			continue
 		}
 		read := keystore.ReadBack{Upload: r.Issuer, At: r.Complete}

@@ -52,13 +52,14 @@ func TestReadingsAreRecorded(t *testing.T) {
 	if err != nil || len(records) != 1 || records[0].Latest.Upload == nil || records[0].Latest.Upload.By != "cron" {
 		t.Fatalf("%+v, %v", records, err)
 	}
-	r, was := Uploads(records).Of(anUpload)
-	if !was || !r.At.Equal(minute(4)) {
-		t.Errorf("%+v, %v", r, was)
+	r := Uploads(records)[0]
+	if r.Upload != anUpload || !r.At.Equal(minute(4)) {
+		t.Errorf("%+v", r)
 	}
 	for i, want := range []time.Time{minute(0), minute(4)} {
-		if since, has := r.Since(keys[i]); !has || !since.Equal(want) {
-			t.Errorf("key %d since %v, %v; want %v", i, since, has, want)
+		has := func(k keystore.ReadKey) bool { return k.Fingerprint == keys[i].Fingerprint() && k.Since.Equal(want) }
+		if !slices.ContainsFunc(r.Keys, has) {
+			t.Errorf("key %d: %+v; want it since %v", i, r.Keys, want)
 		}
 	}
 	next, _ := s.Key(keys[1].ID())
@@ -98,7 +99,7 @@ func TestAReadingWhoseClockIsOff(t *testing.T) {
 	l := ReadBack(minute(1), Upload{}, keys)
 	l.ClockAhead = &ahead
 	r := Record{KeySet: "prod-a", Issuer: anUpload}.With(l)
-	if got, was := Uploads([]Record{r}).Of(anUpload); was {
+	if got := Uploads([]Record{r}); !got[0].At.IsZero() {
 		t.Errorf("%+v", got)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/party"
 	"github.com/keypost/keypost/provision/azure/arm"
 )
 
@@ -172,7 +173,7 @@ func checkTags(tags map[string]string) []error {
 
 // checkKey refuses a key whose tokens Entra does not take.
 func checkKey(k keystore.VerificationKey) error {
-	if k.ID() == "" || keystore.Takes("entra", k) {
+	if k.ID() == "" || party.Takes("entra", k.Alg()) {
 		return nil
 	}
 	return problem(WrongAlgorithm, "the cluster would sign with key %s and %s, and Entra takes tokens signed with RS256 alone: Azure would refuse every one of them",

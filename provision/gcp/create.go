@@ -6,6 +6,7 @@ import (
 
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/party"
 	"github.com/keypost/keypost/provision/ccoctl"
 	"github.com/keypost/keypost/provision/gcp/iam"
 	"github.com/keypost/keypost/provision/install"
@@ -102,7 +103,7 @@ func (c *creation) Check(key keystore.VerificationKey) error {
 
 // checkKey returns an error for a key whose tokens Google refuses; the zero key is one that is still to be made.
 func checkKey(key keystore.VerificationKey) error {
-	if key.ID() != "" && !keystore.Takes("gcp", key) {
+	if key.ID() != "" && !party.Takes("gcp", key.Alg()) {
 		return fmt.Errorf("the cluster's key %s is for %s, and Google takes tokens signed with RS256 or ES256 alone", key.ID(), key.Alg())
 	}
 	return nil

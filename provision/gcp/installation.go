@@ -13,6 +13,7 @@ import (
 	"golang.org/x/oauth2"
 
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/party"
 	"github.com/keypost/keypost/provision/cloud"
 	"github.com/keypost/keypost/provision/gcp/iam"
 	"github.com/keypost/keypost/provision/install"
@@ -135,7 +136,7 @@ func (r *run) checkUpload(ctx context.Context, stored keystore.KeySet) (iam.Repl
 // nameCopy has the policy of a new key set name the copy in Google's place, which fetches nothing then: gates wait for it. The policy
 // of a key set that is there is somebody's.
 func (r *run) nameCopy() {
-	r.Policy = r.Policy.WithUpload(r.copyParty())
+	r.Policy.RelyingParties = party.WithUpload(r.Policy.RelyingParties, r.copyParty())
 }
 
 // CreatePool makes a workload identity pool, for [Create] to make a provider in. With mode Preview it returns what it would do.

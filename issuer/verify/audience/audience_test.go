@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/keypost/keypost/issuer/verify/finding"
-	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/party"
 )
 
 func TestIsOf(t *testing.T) {
@@ -29,9 +29,9 @@ func TestIsOf(t *testing.T) {
 		"x//iam.googleapis.com/projects/1/x": nil,
 	} {
 		var got []string
-		for _, party := range keystore.KnownRelyingParties() {
-			if IsOf(party, audience) {
-				got = append(got, party)
+		for _, known := range party.Known() {
+			if IsOf(known, audience) {
+				got = append(got, known)
 			}
 		}
 		if !slices.Equal(got, want) || IsClouds(audience) != (len(want) > 0) {
@@ -42,9 +42,9 @@ func TestIsOf(t *testing.T) {
 
 // TestEveryParty: each known relying party has audiences of its own, or a place where they are chosen.
 func TestEveryParty(t *testing.T) {
-	for _, party := range keystore.KnownRelyingParties() {
-		if named := !strings.Contains(Chosen(party), "not known"); named != (len(Of(party)) == 0) {
-			t.Errorf("%s asks for %q by default, and: %s", party, Of(party), Chosen(party))
+	for _, known := range party.Known() {
+		if named := !strings.Contains(Chosen(known), "not known"); named != (len(Of(known)) == 0) {
+			t.Errorf("%s asks for %q by default, and: %s", known, Of(known), Chosen(known))
 		}
 	}
 	if got := Chosen("snowflake"); got != "snowflake's is not known here" {

@@ -16,6 +16,7 @@ import (
 	"github.com/keypost/keypost/issuer/verify/audience"
 	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/party"
 )
 
 // Bounds of a web identity token (sts:AssumeRoleWithWebIdentity).
@@ -94,8 +95,8 @@ func AWSTakes(alg string) bool {
 }
 
 // declared reports whether a relying party is declared.
-func (v *check) declared(party string) bool {
-	return v.Stored != nil && slices.Contains(v.Stored.Policy().Parties(), party)
+func (v *check) declared(name string) bool {
+	return v.Stored != nil && slices.Contains(party.Names(v.Stored.Policy().RelyingParties), name)
 }
 
 func printable(s string) string { return text.OneLine(s, 400) }
@@ -237,13 +238,13 @@ func (v *check) expected(aud string) (is bool, usual string) {
 		return true, ""
 	}
 	var known, chosen []string
-	for _, party := range v.Stored.Policy().Parties() {
-		if audience.IsOf(party, aud) {
+	for _, name := range party.Names(v.Stored.Policy().RelyingParties) {
+		if audience.IsOf(name, aud) {
 			return true, ""
 		}
-		asked := audience.Of(party)
+		asked := audience.Of(name)
 		if len(asked) == 0 {
-			chosen = append(chosen, audience.Chosen(party))
+			chosen = append(chosen, audience.Chosen(name))
 		}
 		known = append(known, asked...)
 	}

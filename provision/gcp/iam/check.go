@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/keypost/keypost/internal/dnsname"
-	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/party"
 )
 
 // Google's limits (google.iam.v1: WorkloadIdentityPoolProvider and its Oidc; https://cloud.google.com/iam/quotas).
@@ -50,10 +50,10 @@ func CheckName(name string, pool, accounts bool) error {
 	return nil
 }
 
-// CheckPoolID returns an error unless a pool or a provider, as what says, can have an ID. The rule is [keystore.IsPoolID], by which
+// CheckPoolID returns an error unless a pool or a provider, as what says, can have an ID. The rule is [party.IsPoolID], by which
 // policies name providers too.
 func CheckPoolID(what, id string) error {
-	if !keystore.IsPoolID(id) {
+	if !party.IsPoolID(id) {
 		return fmt.Errorf("the name of the %s, %q, must have 4 to 32 lower-case letters, digits or hyphens, and not begin with gcp-", what, id)
 	}
 	return nil

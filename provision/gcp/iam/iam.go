@@ -17,6 +17,7 @@ import (
 	"strings"
 
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/party"
 	"github.com/keypost/keypost/provision/gcp/internal/allow"
 	"github.com/keypost/keypost/provision/gcp/internal/rest"
 )
@@ -107,7 +108,7 @@ func (o Owner) takesNamed(id, description string) bool {
 // installationOf returns the name of the installation that a description says a thing was made for, or that has adopted it last; empty if
 // it does not.
 func installationOf(description string) string {
-	if name := lastOf(description); keystore.IsPoolID(name) {
+	if name := lastOf(description); party.IsPoolID(name) {
 		return name
 	}
 	return ""

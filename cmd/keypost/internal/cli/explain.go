@@ -10,6 +10,7 @@ import (
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/catalog"
 	"github.com/keypost/keypost/keystore/observation"
+	"github.com/keypost/keypost/keystore/party"
 	"github.com/keypost/keypost/keystore/rotation"
 )
 
@@ -193,8 +194,8 @@ func SyncCommands(s keystore.KeySet) Commands { return syncCommands(s, SyncComma
 
 func syncCommands(s keystore.KeySet, of func(kind string, n keystore.Name) Command) (all Commands) {
 	var kinds []string
-	for _, party := range s.Policy().Uploads() {
-		kind, _ := keystore.UploadKind(party)
+	for _, upload := range s.Policy().Uploads() {
+		kind, _ := party.Upload(upload)
 		if slices.Contains(kinds, kind) {
 			continue
 		}
@@ -206,7 +207,7 @@ func syncCommands(s keystore.KeySet, of func(kind string, n keystore.Name) Comma
 	return all
 }
 
-// SyncCommandOf returns the command that uploads to the relying parties of a kind. There is one for each of [keystore.UploadKinds], and
+// SyncCommandOf returns the command that uploads to the relying parties of a kind. There is one for each of [party.UploadKinds], and
 // nil for any other kind.
 func SyncCommandOf(kind string, n keystore.Name) Command {
 	switch kind {

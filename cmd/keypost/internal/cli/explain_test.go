@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/party"
 	"github.com/keypost/keypost/test/keys"
 )
 
@@ -32,7 +33,7 @@ func TestHintAtACachesGate(t *testing.T) {
 // What uploads is chosen by the kind of the copy: each kind that this version knows has its command, and no other kind is given that of
 // another cloud.
 func TestSyncCommandGoesByTheKindOfTheCopy(t *testing.T) {
-	for _, kind := range keystore.UploadKinds() {
+	for _, kind := range party.UploadKinds() {
 		if SyncCommandOf(kind, "prod-a") == nil {
 			t.Errorf("no command uploads to %s", kind)
 		}

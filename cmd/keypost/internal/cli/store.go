@@ -14,6 +14,7 @@ import (
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/catalog"
 	"github.com/keypost/keypost/keystore/open"
+	"github.com/keypost/keypost/keystore/party"
 	"github.com/keypost/keypost/keystore/replicate"
 )
 
@@ -182,7 +183,11 @@ func (f *Factory) InUse(ctx context.Context, st keystore.Reader, args []string, 
 // CheckTaken returns an error for keys that are to be published and whose tokens a relying party of the policy refuses. With force it
 // warns of each instead.
 func (f *Factory) CheckTaken(p keystore.Policy, force bool, keys ...keystore.VerificationKey) error {
-	for _, err := range p.NotTaken(keys...) {
+	var refused []error
+	for _, k := range keys {
+		refused = append(refused, party.Refusals(p.RelyingParties, string(k.ID()), k.Alg())...)
+	}
+	for _, err := range refused {
 		if !force {
 			return WithHint(err, "make one that every relying party takes: %s; or, if that relying party need not take its tokens, add it with --force --why REASON",
 				Command{"key", "generate", "--type", "rsa3072", "--out", "DIR"})

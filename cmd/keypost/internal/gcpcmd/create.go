@@ -14,6 +14,7 @@ import (
 	"github.com/keypost/keypost/cmd/keypost/internal/uploadcmd"
 	"github.com/keypost/keypost/issuer/upload"
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/party"
 	"github.com/keypost/keypost/provision/gcp"
 	"github.com/keypost/keypost/provision/gcp/iam"
 )
@@ -162,7 +163,7 @@ func (r *run) record(ctx context.Context, set keystore.KeySet, party string) {
 	}
 }
 
-func (r *run) readBack(ctx context.Context, set keystore.Name, party string) (upload.Result, error) {
+func (r *run) readBack(ctx context.Context, set keystore.Name, to string) (upload.Result, error) {
 	store, err := r.OpenStore(ctx)
 	if err != nil {
 		return upload.Result{}, err
@@ -171,12 +172,12 @@ func (r *run) readBack(ctx context.Context, set keystore.Name, party string) (up
 	if err != nil {
 		return upload.Result{}, err
 	}
-	_, place := keystore.UploadKind(party)
+	_, place := party.Upload(to)
 	held, err := providers{r.Factory, map[string]*project{}}.open(ctx, uploadcmd.Target{Place: place, KeySet: set, Adopt: r.Adopt || string(set) != r.Name})
 	if err != nil {
 		return upload.Result{}, err
 	}
-	return upload.Uploader{Store: store, Records: records, By: r.By}.Sync(ctx, set, party, held)
+	return upload.Uploader{Store: store, Records: records, By: r.By}.Sync(ctx, set, to, held)
 }
 
 // newCopy returns what the policy of a key set that is still to be made calls the copy that this run is to give Google. Where the project's
@@ -249,7 +250,7 @@ func (r *run) sayCopy(set keystore.KeySet, place string) {
 	if slices.Contains(policy.RelyingParties, place) {
 		r.Notice("No key is promoted or removed before it was read back: the policy of %s names the copy.", set.Name())
 	} else {
-		policy = policy.WithUpload(place)
+		policy.RelyingParties = party.WithUpload(policy.RelyingParties, place)
 		r.Notice("Name the copy first, once, so that no key is promoted or removed before it was read back:")
 		r.Notice("  %s", uploadcmd.Setting(set.Name(), set.Policy(), policy))
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/keypost/keypost/cmd/keypost/internal/uploadcmd"
 	"github.com/keypost/keypost/issuer/upload"
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/party"
 	"github.com/keypost/keypost/provision/cloud"
 	"github.com/keypost/keypost/provision/gcp/iam"
 )
@@ -81,7 +82,7 @@ func revive(id iam.ProviderID, to uploadcmd.Target, of iam.Registered) cli.Comma
 	if another || of.IssuerURL == "" {
 		of.IssuerURL = to.Issuers[0].String()
 	}
-	if of.Installation == "" && !to.Adopt && keystore.IsPoolID(string(to.KeySet)) { // with --adopt it is somebody else's, who is not known
+	if of.Installation == "" && !to.Adopt && party.IsPoolID(string(to.KeySet)) { // with --adopt it is somebody else's, who is not known
 		of.Installation = string(to.KeySet)
 	}
 	of.Uploaded = true
@@ -168,9 +169,9 @@ func (p *provider) declared() cli.Command { return fetching(p.to.KeySet, p.to.Po
 // fetching returns the command by which a key set's policy says that Google fetches the keys, and has no copy of them in a provider.
 func fetching(of keystore.Name, had keystore.Policy, provider string) cli.Command {
 	want := had
-	want.RelyingParties = slices.DeleteFunc(slices.Clone(want.RelyingParties), func(party string) bool {
-		kind, place := keystore.UploadKind(party)
-		return party == "gcp" || kind == "gcp" && place == provider
+	want.RelyingParties = slices.DeleteFunc(slices.Clone(want.RelyingParties), func(name string) bool {
+		kind, place := party.Upload(name)
+		return name == "gcp" || kind == "gcp" && place == provider
 	})
 	want.RelyingParties, want.Reach = append(want.RelyingParties, "gcp"), ""
 	return uploadcmd.Setting(of, had, want)

@@ -13,6 +13,7 @@ import (
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/cmd/keypost/internal/view"
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/party"
 )
 
 type removeOptions struct {
@@ -49,7 +50,7 @@ func (o *removeOptions) run(ctx context.Context, args []string) error {
 		return err
 	}
 	for _, u := range view.URLs(s) {
-		o.Notice("remove what trusts %s as well, in every account, project and tenant (%s); whoever gets the host name next could speak for it", u, trusting(s.Policy().Parties()))
+		o.Notice("remove what trusts %s as well, in every account, project and tenant (%s); whoever gets the host name next could speak for it", u, trusting(party.Names(s.Policy().RelyingParties)))
 	}
 	for _, party := range s.Policy().Uploads() {
 		o.Notice("delete or disable what holds a copy of its keys, or it goes on trusting them: %s", cli.OneLine(party))

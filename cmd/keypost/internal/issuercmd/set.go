@@ -9,6 +9,7 @@ import (
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/cmd/keypost/internal/view"
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/party"
 )
 
 type setOptions struct {
@@ -44,7 +45,7 @@ func (o *setOptions) run(ctx context.Context, args []string) error {
 	}
 	view.Warn(f, s.Policy())
 	for _, k := range s.Keys() {
-		for _, err := range s.Policy().NotTaken(k.VerificationKey) {
+		for _, err := range party.Refusals(s.Policy().RelyingParties, string(k.ID()), k.Alg()) {
 			f.Warn("%v", err)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/keypost/keypost/cmd/keypost/internal/observe"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/catalog"
+	"github.com/keypost/keypost/keystore/party"
 )
 
 // warnElsewhere names the other key sets that publish the key which was revoked, or may: who has it signs on for their issuers.
@@ -54,7 +55,7 @@ func (o *revokeOptions) sayNewer(ctx context.Context, s keystore.KeySet) {
 	}
 	for _, r := range records {
 		older := r.Older(s)
-		if older == nil || keystore.IsUpload(r.Issuer) {
+		if older == nil || party.IsUpload(r.Issuer) {
 			continue
 		}
 		accept := cli.Command{"issuer", "accept", string(s.Name()), "--served-generation", strconv.FormatInt(max(older.Recorded, older.Stored), 10), "--why", o.why}
@@ -89,8 +90,8 @@ func (o *revokeOptions) notRevoked(args []string, c keyChange, err error) error 
 		name, issuer = "NAME", name
 	}
 	o.Notice("until the key is revoked, only these lines end the trust in it, for the issuer %s:", issuer)
-	for _, party := range keystore.KnownRelyingParties() {
-		for _, line := range trustOf(party, issuer, "the key is revoked") {
+	for _, name := range party.Known() {
+		for _, line := range trustOf(name, issuer, "the key is revoked") {
 			o.Notice("  %s", line)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/party"
 )
 
 // stillTrusting returns, for each relying party that the policy declares, until when it may trust a key that left at a time,
@@ -16,15 +17,15 @@ import (
 func stillTrusting(s keystore.KeySet, at time.Time, seen keystore.Cache) []string {
 	parties := s.Policy().RelyingParties
 	if len(parties) == 0 {
-		parties = append(keystore.KnownRelyingParties(), "any other")
+		parties = append(party.Known(), "any other")
 	}
 	var lines []string
-	for _, party := range parties {
-		if keystore.IsUpload(party) {
-			lines = append(lines, party+" without end: until the published keys, without it, are uploaded there, and perhaps for 1h after that")
+	for _, name := range parties {
+		if party.IsUpload(name) {
+			lines = append(lines, name+" without end: until the published keys, without it, are uploaded there, and perhaps for 1h after that")
 			continue
 		}
-		lines = append(lines, trustOf(party, s.Issuers()[0].String(), cli.Stamp(s.CopiesOf(party, at, seen)))...)
+		lines = append(lines, trustOf(name, s.Issuers()[0].String(), cli.Stamp(s.CopiesOf(name, at, seen)))...)
 	}
 	if s.Policy().Reach != keystore.ReachCopies { // else nobody reads the documents, through a cache or without
 		lines = append(lines, "caches in front of keypostd: purge them, also of copies that are stale; a purge that only marks copies stale ends nothing")

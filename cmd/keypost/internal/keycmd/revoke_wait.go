@@ -16,6 +16,7 @@ import (
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/catalog"
 	"github.com/keypost/keypost/keystore/observation"
+	"github.com/keypost/keypost/keystore/party"
 )
 
 // lookAgain is how long --wait waits between two looks, each of which takes ten seconds.
@@ -108,7 +109,7 @@ func (o *revokeOptions) uploaded(ctx context.Context, s keystore.KeySet) (left [
 		default:
 			continue
 		}
-		kind, _ := keystore.UploadKind(c.Upload)
+		kind, _ := party.Upload(c.Upload)
 		if sync := cli.SyncCommandOf(kind, s.Name()); sync != nil {
 			why += " (" + o.Line(sync) + ")"
 		}

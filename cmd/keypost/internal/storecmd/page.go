@@ -22,6 +22,7 @@ import (
 	"github.com/keypost/keypost/keystore/lastgood"
 	"github.com/keypost/keypost/keystore/observation"
 	"github.com/keypost/keypost/keystore/open"
+	"github.com/keypost/keypost/keystore/party"
 )
 
 // pagesRun writes the operator's page of a whole store, and of what the keypostd at admin serves, if that is not empty.
@@ -222,7 +223,7 @@ func (s sheaf) list(rows map[keystore.Name]page.Row, issuers int) error {
 func looksOf(s keystore.KeySet, records []observation.Record) ([]page.Look, func(keystore.Key) keystore.Observed) {
 	var all []page.Look
 	for _, r := range records {
-		if !keystore.IsUpload(r.Issuer) {
+		if !party.IsUpload(r.Issuer) {
 			all = append(all, page.Look{Issuer: r.Issuer, Vantage: r.Vantage, At: r.Latest.End, Complete: r.Complete, Gaps: r.Latest.Gaps})
 		}
 	}

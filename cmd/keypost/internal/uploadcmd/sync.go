@@ -17,6 +17,7 @@ import (
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/issuer/upload"
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/party"
 )
 
 // Cloud is a cloud with uploads of one kind.
@@ -155,16 +156,18 @@ func (o *syncOptions) run(ctx context.Context, args []string) error {
 // list returns the uploads of this cloud that the key sets name. One that was asked for by its name has to have some.
 func (o *syncOptions) list(sets []keystore.KeySet) (all []work, err error) {
 	for _, s := range sets {
-		parties := slices.DeleteFunc(s.Policy().Uploads(), func(party string) bool {
-			kind, _ := keystore.UploadKind(party)
+		parties := slices.DeleteFunc(s.Policy().Uploads(), func(name string) bool {
+			kind, _ := party.Upload(name)
 			return kind != o.cloud.Kind
 		})
 		if len(parties) == 0 && !o.all {
-			c := Setting(s.Name(), s.Policy(), s.Policy().WithUpload(o.cloud.Kind+"-upload:PLACE"))
+			want := s.Policy()
+			want.RelyingParties = party.WithUpload(want.RelyingParties, o.cloud.Kind+"-upload:PLACE")
+			c := Setting(s.Name(), s.Policy(), want)
 			return nil, cli.WithHint(fmt.Errorf("the policy of key set %q names no upload of %s", s.Name(), o.cloud.Name), "name it beside the other relying parties: %s (PLACE is %s)", c, o.cloud.Form)
 		}
-		for _, party := range parties {
-			all = append(all, work{set: s, party: party})
+		for _, name := range parties {
+			all = append(all, work{set: s, party: name})
 		}
 	}
 	if len(all) == 0 {
@@ -175,7 +178,7 @@ func (o *syncOptions) list(sets []keystore.KeySet) (all []work, err error) {
 
 func (o *syncOptions) sync(ctx context.Context, u upload.Uploader, w work) (synced, error) {
 	row := synced{KeySet: w.set.Name(), Upload: w.party}
-	_, place := keystore.UploadKind(w.party)
+	_, place := party.Upload(w.party)
 	to := Target{Place: place, KeySet: w.set.Name(), Issuers: w.set.Issuers(), Policy: w.set.Policy(), Adopt: o.adopt}
 	holder, err := o.cloud.Open(ctx, to)
 	if err != nil {

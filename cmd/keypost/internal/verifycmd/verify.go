@@ -23,6 +23,7 @@ import (
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/catalog"
 	"github.com/keypost/keypost/keystore/observation"
+	"github.com/keypost/keypost/keystore/party"
 	"github.com/keypost/keypost/provision/awsiam"
 	"github.com/keypost/keypost/provision/cluster"
 )
@@ -117,7 +118,7 @@ type target struct {
 }
 
 // declared returns the relying parties of a target's key set.
-func (t target) declared() []string { return t.set.Policy().Parties() }
+func (t target) declared() []string { return party.Names(t.set.Policy().RelyingParties) }
 
 func (opts *verifyOptions) run(ctx context.Context, args []string) error {
 	opts.issuers = args

@@ -10,6 +10,7 @@ import (
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/party"
 )
 
 // PolicyFlags set members of a policy; a flag that was not given leaves its member as it is.
@@ -89,9 +90,9 @@ func (f *PolicyFlags) Apply(p keystore.Policy) (keystore.Policy, error) {
 	}
 	if f.fs.Changed("relying-party") {
 		p.RelyingParties = f.relyingParties
-		for _, party := range p.Uploads() {
-			if kind, _ := keystore.UploadKind(party); !keystore.KnownUpload(party) {
-				return p, cli.Usagef("--relying-party %s: this keypost uploads to nobody of the kind %s, so that no gate would ever open; it knows gcp-upload:PLACE", cli.OneLine(party), cli.OneLine(kind))
+		for _, upload := range p.Uploads() {
+			if kind, _ := party.Upload(upload); !party.KnownUpload(upload) {
+				return p, cli.Usagef("--relying-party %s: this keypost uploads to nobody of the kind %s, so that no gate would ever open; it knows gcp-upload:PLACE", cli.OneLine(upload), cli.OneLine(kind))
 			}
 		}
 	}
@@ -146,7 +147,7 @@ func Warn(f *cli.Factory, p keystore.Policy) {
 	}
 	for _, name := range p.RelyingParties {
 		meant, known := relyingParty(name)
-		if known || keystore.IsUpload(name) {
+		if known || party.IsUpload(name) {
 			continue
 		}
 		f.Warn("relying party %q is not known here, so that it counts as one that keeps keys for 24h%s", name, cli.DidYouMean("", meant))

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/keypost/keypost/issuer/verify/finding"
-	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/party"
 )
 
 // TestKnownParties: a new relying party needs its name and spellings here, its allowance in package keystore and its answers in
@@ -22,7 +22,7 @@ func TestKnownParties(t *testing.T) {
 	}
 	slices.Sort(named)
 	slices.Sort(answering)
-	if want := keystore.KnownRelyingParties(); !slices.Equal(named, want) || !slices.Equal(slices.Compact(answering), want) {
+	if want := party.Known(); !slices.Equal(named, want) || !slices.Equal(slices.Compact(answering), want) {
 		t.Errorf("keystore knows %q, flags %q, and the catalogue has answers of %q", want, named, slices.Compact(answering))
 	}
 }

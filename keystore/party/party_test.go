@@ -1,0 +1,126 @@
+package party
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+const (
+	oneUpload   = "gcp-upload:projects/123456789012/locations/global/workloadIdentityPools/prod-a/providers/prod-a"
+	otherUpload = "gcp-upload:projects/123456789012/locations/global/workloadIdentityPools/prod-a/providers/other"
+	newerUpload = "newer-upload:org/1" // of a kind that this version does not know
+)
+
+func TestHowLongKeysAreKept(t *testing.T) {
+	for name, want := range map[string]struct {
+		keeps time.Duration
+		why   string
+	}{
+		"aws":            {time.Hour, "nothing is documented; the field reports 5 to 30 minutes"},
+		"gcp":            {time.Hour, "nothing is documented; the field reports 5 to 30 minutes"},
+		"entra":          {24 * time.Hour, "Microsoft advises relying parties to keep keys for a day"},
+		"vault":          {0, "go-oidc v3 fetches for a kid that it does not know"},
+		"kube-apiserver": {0, "go-oidc v2 keeps its copy for max-age, which the gate counts anyway"},
+		"snowflake":      {24 * time.Hour, "nothing is known of it"},
+		"AWS":            {24 * time.Hour, "names are compared byte for byte"},
+	} {
+		if got := Keeps(name); got != want.keeps {
+			t.Errorf("%q is counted on to keep keys for %v, want %v: %s", name, got, want.keeps, want.why)
+		}
+	}
+	if got, known := Known(), []string{"aws", "entra", "gcp", "kube-apiserver", "vault"}; !slices.Equal(got, known) {
+		t.Errorf("known are %q; a new one stands above with its reason", got)
+	}
+	if UploadKeeps(oneUpload) != time.Hour || UploadKeeps(newerUpload) != 24*time.Hour {
+		t.Errorf("uploads count for %v and %v", UploadKeeps(oneUpload), UploadKeeps(newerUpload))
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	for _, tt := range []struct {
+		alg     string
+		parties []string
+		refused []string
+	}{
+		{"RS256", []string{"aws", "gcp", "entra", "vault", "kube-apiserver", "my-app", oneUpload}, nil},
+		{"ES256", []string{"aws", "gcp", oneUpload, "vault", "kube-apiserver", "my-app"}, nil},
+		{"ES256", []string{"gcp", "entra"}, []string{"entra"}},
+		{"ES384", []string{"aws", "vault", "kube-apiserver", "my-app"}, nil},
+		{"ES384", []string{"entra", "gcp"}, []string{"entra", "gcp"}},
+		{"ES512", []string{"aws", "gcp"}, []string{"gcp"}},
+		{"ES512", []string{oneUpload}, []string{"gcp"}},
+		{"ES512", []string{"gcp", oneUpload}, []string{"gcp"}},
+		{"ES512", nil, nil},
+	} {
+		got := Refusals(tt.parties, "key-1", tt.alg)
+		if len(got) != len(tt.refused) {
+			t.Errorf("%s, %v: %v; want refusals by %v", tt.alg, tt.parties, got, tt.refused)
+			continue
+		}
+		for i, by := range tt.refused {
+			if !strings.HasPrefix(got[i].Error(), "key key-1 is for "+tt.alg+", and the relying party "+by+" takes tokens signed with RS256") {
+				t.Errorf("%s, %v: %v; want a refusal by %s", tt.alg, tt.parties, got[i], by)
+			}
+		}
+	}
+}
+
+func TestAnUploadTakesThePlaceOfWhoFetched(t *testing.T) {
+	for _, c := range []struct{ had, want []string }{
+		{nil, []string{oneUpload}},
+		{[]string{"aws", "gcp", "vault"}, []string{"aws", "vault", oneUpload}},
+		{[]string{otherUpload, "gcp", newerUpload}, []string{otherUpload, newerUpload, oneUpload}},
+	} {
+		before := slices.Clone(c.had)
+		if got := WithUpload(c.had, oneUpload); !slices.Equal(got, c.want) || !slices.Equal(c.had, before) {
+			t.Errorf("%q: %q, and it is %q", before, got, c.had)
+		}
+	}
+}
+
+func TestPartiesHaveOneForm(t *testing.T) {
+	for name, refused := range map[string]string{
+		"aws":       "",
+		"my-app":    "",
+		oneUpload:   "",
+		newerUpload: "",
+		"salesforce-upload:https://example.com/x?y":                                                       "",
+		"gcp-upload:projects/my-project/locations/global/workloadIdentityPools/prod-a/providers/prod-a":   "write it with the project's number",
+		"gcp-upload:projects/0123/locations/global/workloadIdentityPools/prod-a/providers/prod-a":         "write it with the project's number",
+		"gcp-upload:projects/123/locations/global/workloadIdentityPools/prod-a":                           "is no provider",
+		"gcp-upload:projects/123/locations/global/workloadIdentityPools/prod-a/providers/x":               "POOL and PROVIDER are 4 to 32 of a-z, 0-9 and hyphens",
+		"gcp-upload:projects/123/locations/global/workloadIdentityPools/Prod-A/providers/prod-a":          "is no provider",
+		"gcp-upload:projects/123/locations/global/workloadIdentityPools/gcp-pool/providers/prod-a":        "is no provider",
+		"gcp-upload:projects/123/locations/global/workloadIdentityPools/prod-a/providers/gcp-prod":        "is no provider",
+		"gcp-upload:projects/123/locations/europe/workloadIdentityPools/prod-a/providers/prod-a":          "is no provider",
+		"gcp-upload:projects/123/locations/global/workloadIdentityPools/prod-a/providers/prod-a/keys/one": "is no provider",
+		"gcp-upload:": "KIND-upload:PLACE",
+		"-upload:x":   "KIND-upload:PLACE",
+		"Gcp-upload:projects/123/locations/global/workloadIdentityPools/prod-a/providers/prod-a": "KIND-upload:PLACE",
+		"a-upload:two words":                   "KIND-upload:PLACE",
+		"a-upload:\x1b[2J":                     "KIND-upload:PLACE",
+		"a-upload:" + strings.Repeat("x", 600): "KIND-upload:PLACE",
+		"gcp:projects/123":                     "neither a name",
+		"":                                     "neither a name",
+	} {
+		err := Check(name)
+		if refused == "" && err != nil || refused != "" && (err == nil || !strings.Contains(err.Error(), refused) || strings.ContainsAny(err.Error(), "\n\x1b")) {
+			t.Errorf("%q: %v; want %q", name, err, refused)
+		}
+	}
+}
+
+func TestNamesOfUploads(t *testing.T) {
+	declared := []string{"aws", oneUpload, "gcp", otherUpload, newerUpload}
+	if got := strings.Join(Names(declared), " "); got != "aws gcp newer" {
+		t.Error(got)
+	}
+	if got := Uploads(declared); !slices.Equal(got, []string{oneUpload, otherUpload, newerUpload}) {
+		t.Error(got)
+	}
+	if !KnownUpload(oneUpload) || KnownUpload(newerUpload) || KnownUpload("gcp") {
+		t.Error("this version uploads to gcp-upload alone")
+	}
+}
