@@ -25,7 +25,7 @@ func (s KeySet) Accept(c Change, served int64, decisions []Decision) (KeySet, er
 	if c.Why == "" {
 		return KeySet{}, &ReasonRequiredError{Step: "accept"}
 	}
-	return s.transition(c, "accept", func(n *KeySet, at time.Time) error {
+	return s.change(c, "accept", func(n *KeySet, at time.Time) error {
 		next, err := n.acceptedGeneration(served)
 		if err != nil {
 			return err

@@ -57,18 +57,19 @@ type body struct {
 	Dev         bool          `json:"dev,omitempty"`
 }
 
-// line is a line of history as it is stored.
+// line is a line of history as it is stored. Versions before 0.1.0 linked it to the line before, by members that are read and dropped.
 type line struct {
 	Event
-	olderLine
-}
-
-// olderLine has the members that versions before 0.1.0 wrote into a line: digests that linked it to the line before. They are
-// read and dropped.
-type olderLine struct {
 	Generation json.RawMessage `json:"generation,omitempty"`
 	Content    json.RawMessage `json:"content,omitempty"`
 	Previous   json.RawMessage `json:"previous,omitempty"`
+}
+
+// header is what says which document it is, and which issuer URLs it has, whatever else it holds.
+type header struct {
+	APIVersion string          `json:"apiVersion"`
+	Kind       string          `json:"kind"`
+	Spec       json.RawMessage `json:"spec"`
 }
 
 type keyDocument struct {
@@ -85,8 +86,7 @@ type keyDocument struct {
 
 // Parse reads the document stored under name. The error is a [*BrokenError].
 func Parse(name Name, data []byte) (KeySet, error) {
-	asJSON, unreadable := toJSON(data)
-	s, err := parse(name, asJSON, unreadable)
+	s, h, err := parse(name, data)
 	if err == nil {
 		return s, nil
 	}
@@ -97,34 +97,45 @@ func Parse(name Name, data []byte) (KeySet, error) {
 	case errors.Is(err, ErrGoneReturned):
 		reason = ReasonGoneReturned
 	}
-	broken := &BrokenError{Name: name, Reason: reason, Err: err}
-	if unreadable == nil {
-		broken.Issuers, _ = claimedURLs(asJSON) // an error means unknown; err has the reason
-	}
-	return KeySet{}, broken
+	return KeySet{}, &BrokenError{Name: name, Reason: reason, Err: err, Issuers: h.claimed()}
 }
 
 var errNewerVersion = errors.New("upgrade this program, or write the document with the older one")
 
-// parse reads a document as JSON. unreadable is the error of turning it into JSON, if any.
-func parse(name Name, asJSON []byte, unreadable error) (KeySet, error) {
-	if err := cmp.Or(name.Check(), unreadable); err != nil {
-		return KeySet{}, err
+// ClaimedURLs returns the issuer URLs of a document that may be broken otherwise; nil if they are unknown. A manifest of another
+// kind, such as a kustomization.yaml, has none.
+//
+// An issuer URL of a broken document is not free: once the document is repaired, two key sets would have the URL, and a
+// server that starts then serves neither.
+func ClaimedURLs(data []byte) []IssuerURL {
+	_, h, _ := parse("any", data)
+	return h.claimed()
+}
+
+// parse returns also the header of a broken document, empty if it is unknown.
+func parse(name Name, data []byte) (KeySet, header, error) {
+	asJSON, err := toJSON(data)
+	if err != nil {
+		return KeySet{}, header{}, err
+	}
+	var h header
+	if kjson.UnmarshalCaseSensitivePreserveInts(asJSON, &h) != nil {
+		return KeySet{}, header{}, errors.New("it is not a manifest with apiVersion and kind")
+	}
+	if err := cmp.Or(name.Check(), checkIdentity(h.APIVersion, h.Kind)); err != nil {
+		return KeySet{}, h, err
 	}
 	var d document
 	strict, err := kjson.UnmarshalStrict(asJSON, &d)
 	if err != nil {
-		return KeySet{}, misfit(asJSON, err)
-	}
-	if err := checkIdentity(d.APIVersion, d.Kind); err != nil {
-		return KeySet{}, err
+		return KeySet{}, h, fmt.Errorf("it does not fit the form of a key set: %s", printableLine(err))
 	}
 	if d.Metadata.Name != name {
-		return KeySet{}, fmt.Errorf("it is stored as %q but its metadata.name is %q", name, printable(string(d.Metadata.Name)))
+		return KeySet{}, h, fmt.Errorf("it is stored as %q but its metadata.name is %q", name, printable(string(d.Metadata.Name)))
 	}
 	s, err := d.keySet()
 	if err != nil {
-		return KeySet{}, err
+		return KeySet{}, h, err
 	}
 	for _, t := range s.times() { // else the digest of one moment would depend on the time zone
 		*t = t.UTC()
@@ -132,26 +143,29 @@ func parse(name Name, asJSON []byte, unreadable error) (KeySet, error) {
 	for _, e := range strict { // a member of a newer minor version: read on, but never write it away
 		s.unknown = append(s.unknown, printableLine(e))
 	}
-	if err := s.check(); err != nil {
-		return KeySet{}, err
-	}
-	return s, nil
+	return s, h, s.check()
 }
 
-// misfit returns why reading a document as a key set failed with err: it may have another version, whose form differs,
-// or be no manifest at all.
-func misfit(asJSON []byte, err error) error {
-	var id struct {
-		APIVersion string `json:"apiVersion"`
-		Kind       string `json:"kind"`
+// claimed returns the issuer URLs, nil if they are unknown.
+func (h header) claimed() []IssuerURL {
+	if h.APIVersion != "" && h.Kind != "" && !strings.HasPrefix(h.APIVersion, "keypost.") && !strings.EqualFold(h.Kind, Kind) {
+		return []IssuerURL{} // both, so that no slip of the pen makes a key set one
 	}
-	if kjson.UnmarshalCaseSensitivePreserveInts(asJSON, &id) != nil { // as the whole document is read
-		return errors.New("it is not a manifest with apiVersion and kind")
+	var spec struct {
+		Issuers []string `json:"issuers"`
 	}
-	if err := checkIdentity(id.APIVersion, id.Kind); err != nil {
-		return err
+	if h.APIVersion != APIVersion || h.Kind != Kind || kjson.UnmarshalCaseSensitivePreserveInts(h.Spec, &spec) != nil {
+		return nil
 	}
-	return fmt.Errorf("it does not fit the form of a key set: %s", printableLine(err))
+	var urls []IssuerURL
+	for _, raw := range spec.Issuers {
+		u, err := ParseIssuerURL(raw, true)
+		if err != nil {
+			return nil
+		}
+		urls = append(urls, u)
+	}
+	return urls
 }
 
 func checkIdentity(apiVersion, kind string) error {

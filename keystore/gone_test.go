@@ -98,8 +98,8 @@ func TestRevokeWithAReplacementThatIsAnotherKeyThanThePublishedOne(t *testing.T)
 			with VerificationKey
 			want string
 		}{
-			"its kid, another key": {must(testKey(8).WithID(subject.ID(), "")), "the replacement is another key than the published key " + string(subject.ID())},
-			"the key, another kid": {must(subject.WithID("new-name", "")), "is published already under the kid " + string(subject.ID())},
+			"its kid, another key": {must(testKey(8).WithID(subject.ID(), "")), "is not the published key " + string(subject.ID())},
+			"the key, another kid": {must(subject.WithID("new-name", "")), "is not the published key " + string(subject.ID())},
 		} {
 			if _, err := s.Revoke(because(openDay, "lost"), testKey(0).ID(), RevokeOptions{Replacement: &tt.with}); err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("%s, %s: error %v", place, name, err)

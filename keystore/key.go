@@ -196,7 +196,7 @@ type Key struct {
 // key set: a stored key goes on being read, since it may be what a cluster signs with.
 func (p VerificationKey) CheckStrength() error {
 	if err := weakkey.Check(p.key); err != nil {
-		return fmt.Errorf("key %s: %w; make a new key", p.id, err)
+		return fmt.Errorf("%w; make a new key", err)
 	}
 	return nil
 }

@@ -107,7 +107,6 @@ type Held struct {
 // Bounds of what a policy may declare.
 const (
 	minMaxAge  = time.Minute    // less and AWS STS fetches for nearly every call, and fails when throttled
-	softMaxAge = time.Hour      // more is allowed with a warning: an emergency revocation takes this long to be seen
 	hardMaxAge = 24 * time.Hour //
 	maxStale   = 7 * 24 * time.Hour
 	maxToken   = 366 * 24 * time.Hour  // kube-apiserver extends tokens to one year at most
@@ -160,27 +159,6 @@ func checkOrigins(origins []string) error {
 		}
 	}
 	return nil
-}
-
-// PolicyWarning is about a value of a policy, or the lack of one, that is allowed but seldom intended.
-type PolicyWarning struct {
-	Member  string // maxAge, relyingParties or tokenLifetime
-	Message string
-}
-
-// Warnings returns the values that are allowed but seldom intended.
-func (p Policy) Warnings() []PolicyWarning {
-	var w []PolicyWarning
-	if p.MaxAge != nil && time.Duration(*p.MaxAge) > softMaxAge {
-		w = append(w, PolicyWarning{"maxAge", fmt.Sprintf("maxAge is %v: after an emergency revocation relying parties may trust the key for that long", p.MaxAge)})
-	}
-	if len(p.RelyingParties) == 0 {
-		w = append(w, PolicyWarning{"relyingParties", "no relying party is declared, so a new key waits 24h before it may sign"})
-	}
-	if p.TokenLifetime == nil {
-		w = append(w, PolicyWarning{"tokenLifetime", "no token lifetime is declared, so a retired key cannot be removed"})
-	}
-	return w
 }
 
 // Cache returns the lifetimes to serve: the policy's own, and those of fallback where it has none.
@@ -263,19 +241,12 @@ func (p Policy) changes(next Policy) string {
 // declared returns the members that are declared, but for what is held, as text for people.
 func (p Policy) declared() map[string]string {
 	p.HeldUntil = nil
-	var members map[string]any
+	var members map[string]json.RawMessage
 	data, _ := json.Marshal(p) // no policy is without a form in JSON
 	_ = json.Unmarshal(data, &members)
 	all := map[string]string{}
 	for name, value := range members {
-		if list, is := value.([]any); is {
-			var texts []string
-			for _, v := range list {
-				texts = append(texts, fmt.Sprint(v))
-			}
-			value = text.List(texts, 3)
-		}
-		all[name] = text.OneLine(fmt.Sprint(value), 200)
+		all[name] = text.OneLine(strings.NewReplacer(`"`, "", "[", "", "]", "", ",", ", ").Replace(string(value)), 200)
 	}
 	return all
 }

@@ -63,29 +63,6 @@ func TestPolicyBounds(t *testing.T) {
 	}
 }
 
-func TestPolicyWarnings(t *testing.T) {
-	for _, tt := range []struct {
-		p    Policy
-		want []string
-	}{
-		{awsPolicy(), nil},
-		{Policy{}, []string{"no relying party is declared", "no token lifetime is declared"}},
-		{Policy{MaxAge: DurationPtr(time.Hour), RelyingParties: []string{"aws"}, TokenLifetime: DurationPtr(0)}, nil},
-		{Policy{MaxAge: DurationPtr(2 * time.Hour), RelyingParties: []string{"aws"}, TokenLifetime: DurationPtr(0)}, []string{"maxAge is 2h: after an emergency revocation"}},
-	} {
-		got := tt.p.Warnings()
-		if len(got) != len(tt.want) {
-			t.Errorf("warnings %q; want %q", got, tt.want)
-			continue
-		}
-		for i := range got {
-			if !strings.HasPrefix(got[i].Message, tt.want[i]) {
-				t.Errorf("warning %q; want %q", got[i], tt.want[i])
-			}
-		}
-	}
-}
-
 // TestAllowance: what a relying party is counted on to keep, and why. Whoever changes a number changes DESIGN's list of them too.
 func TestAllowance(t *testing.T) {
 	for name, want := range map[string]struct {
@@ -145,7 +122,7 @@ func TestADeclaredTokenLifetimeStaysDeclared(t *testing.T) {
 func TestSetPolicyRecordsWhatChanged(t *testing.T) {
 	for want, edit := range map[string]func(p *Policy){
 		"set policy": func(*Policy) {},
-		"set policy: observeFrom eu and us, was not declared":                              func(p *Policy) { p.ObserveFrom = []string{"eu", "us"} },
+		"set policy: observeFrom eu, us, was not declared":                              func(p *Policy) { p.ObserveFrom = []string{"eu", "us"} },
 		"set policy: edgeHold 15m, was not declared":                                       func(p *Policy) { p.EdgeHold = DurationPtr(15 * time.Minute) },
 		"set policy: origins a.example.com, was not declared; tokenLifetime 2h, was 1h":    func(p *Policy) { p.TokenLifetime, p.Origins = DurationPtr(2*time.Hour), []string{"a.example.com"} },
 		"set policy: private true, was not declared; relyingParties not declared, was aws": func(p *Policy) { p.RelyingParties, p.Private = nil, true },

@@ -71,9 +71,6 @@ func (s KeySet) StartRotation(c Change, k VerificationKey) (KeySet, error) {
 		return KeySet{}, fmt.Errorf("%s: it is %s already; make a new key", what, have.State)
 	}
 	return n.transition(c, what, func(n *KeySet, at time.Time) error {
-		if err := n.inUse("start rotation"); err != nil {
-			return err
-		}
 		r := &Rotation{ID: at.Format(time.RFC3339), By: c.By, Kid: k.ID()}
 		for _, other := range n.keys {
 			switch {
@@ -97,9 +94,6 @@ func (s KeySet) StartRotation(c Change, k VerificationKey) (KeySet, error) {
 // token has expired.
 func (s KeySet) RollBack(c Change) (KeySet, error) {
 	return s.transition(c, WhatRollBack, func(n *KeySet, at time.Time) error {
-		if err := n.inUse("roll back"); err != nil {
-			return err
-		}
 		r := n.Rotation()
 		if r == nil {
 			return fmt.Errorf("roll back: no rotation of %q is under way; a key that has left never comes back", n.name)
@@ -166,7 +160,3 @@ func (s KeySet) SetServers(c Change, servers []string) (KeySet, error) {
 		return nil
 	})
 }
-
-// settleRotation brings the step of the rotation up to date after a transition, and ends a rotation that is complete or
-// whose new key was taken out.
-func (s *KeySet) settleRotation() { s.rotation = s.Rotation() }

@@ -36,7 +36,7 @@ func New(c Change, spec Spec) (KeySet, error) {
 		return KeySet{}, fmt.Errorf("key set %q: %w", spec.Name, err)
 	}
 	for _, u := range spec.Issuers {
-		if err := u.check(spec.Dev); err != nil {
+		if _, err := ParseIssuerURL(u.raw, spec.Dev); err != nil { // one for development may have been given
 			return KeySet{}, err
 		}
 	}
@@ -46,7 +46,7 @@ func New(c Change, spec Spec) (KeySet, error) {
 	c.At = c.At.UTC().Truncate(time.Second)
 	for _, k := range spec.Keys {
 		if err := k.CheckStrength(); err != nil {
-			return KeySet{}, fmt.Errorf("key set %q: %w", spec.Name, err)
+			return KeySet{}, fmt.Errorf("key set %q: key %s: %w", spec.Name, k.ID(), err)
 		}
 		s.keys = append(s.keys, Key{VerificationKey: k, State: Active, PublishedAt: c.At, PromotedAt: c.At})
 	}
@@ -75,8 +75,16 @@ func (s KeySet) checkTwins() error {
 	return nil
 }
 
-// transition runs edit on a copy, with the clock checked before and the invariants after, and adds a line of history.
+// transition is change for a key set in use.
 func (s KeySet) transition(c Change, what string, edit func(n *KeySet, at time.Time) error) (KeySet, error) {
+	if s.Withdrawn() {
+		return KeySet{}, fmt.Errorf("%s: key set %q was withdrawn at %s", what, s.name, stamp(s.withdrawnAt))
+	}
+	return s.change(c, what, edit)
+}
+
+// change runs edit on a copy, with the clock checked before and the invariants after, and adds a line of history.
+func (s KeySet) change(c Change, what string, edit func(n *KeySet, at time.Time) error) (KeySet, error) {
 	if c.Force && c.Why == "" {
 		return KeySet{}, &ReasonRequiredError{Step: what, Force: true}
 	}
@@ -94,7 +102,7 @@ func (s KeySet) transition(c Change, what string, edit func(n *KeySet, at time.T
 	if err := edit(&n, at); err != nil {
 		return KeySet{}, err
 	}
-	n.settleRotation()
+	n.rotation = n.Rotation() // which ends when it is complete or its new key was taken out
 	n.noteMoves(s)
 	if err := n.check(); err != nil {
 		return KeySet{}, fmt.Errorf("%s: %w", what, err)
@@ -148,9 +156,6 @@ func (s *KeySet) sortKeys() {
 // onKey runs edit on one published key of a set that is in use.
 func (s KeySet) onKey(c Change, step string, id KeyID, edit func(n *KeySet, i int, at time.Time) error) (KeySet, error) {
 	return s.transition(c, fmt.Sprintf("%s key %s", step, id), func(n *KeySet, at time.Time) error {
-		if err := n.inUse(step); err != nil {
-			return err
-		}
 		i := n.index(id)
 		if g, gone := n.GoneLine(VerificationKey{id: id}); gone {
 			return fmt.Errorf("%s key %s: it is gone (%s at %s)", step, id, g.Why, stamp(g.At))
@@ -160,13 +165,6 @@ func (s KeySet) onKey(c Change, step string, id KeyID, edit func(n *KeySet, i in
 		}
 		return edit(n, i, at)
 	})
-}
-
-func (s KeySet) inUse(step string) error {
-	if s.Withdrawn() {
-		return fmt.Errorf("%s: key set %q was withdrawn at %s", step, s.name, stamp(s.withdrawnAt))
-	}
-	return nil
 }
 
 // pass returns nil if the gate is open or forced.
@@ -180,14 +178,8 @@ func (c Change) pass(gate *NotYetError) error {
 // Add publishes a key as next. It returns an error if the key is published already, under whatever kid.
 func (s KeySet) Add(c Change, k VerificationKey) (KeySet, error) {
 	return s.transition(c, fmt.Sprintf("add key %s", k.ID()), func(n *KeySet, at time.Time) error {
-		if err := n.inUse("add key"); err != nil {
-			return err
-		}
-		if g, gone := n.GoneLine(k); gone {
-			return fmt.Errorf("add key %s: it is gone (%s at %s) and never comes back; make a new key", k.ID(), g.Why, stamp(g.At))
-		}
-		if err := k.CheckStrength(); err != nil {
-			return fmt.Errorf("add key: %w", err)
+		if err := n.mayEnter(k); err != nil {
+			return fmt.Errorf("add key %s: %w", k.ID(), err)
 		}
 		if have, published := n.published(k); published {
 			return fmt.Errorf("add key %s: key set %q publishes it already (%s, kid %s)", k.ID(), s.name, have.State, have.ID())
@@ -198,6 +190,14 @@ func (s KeySet) Add(c Change, k VerificationKey) (KeySet, error) {
 		}
 		return nil
 	})
+}
+
+// mayEnter returns an error for a key that must not be published: it has left already, or its private half can be computed.
+func (s KeySet) mayEnter(k VerificationKey) error {
+	if g, gone := s.GoneLine(k); gone {
+		return fmt.Errorf("it is gone (%s at %s) and never comes back; make a new key", g.Why, stamp(g.At))
+	}
+	return k.CheckStrength()
 }
 
 // Promote makes a key active: a next key once no cache can hold a JWKS without it, by what was seen of it; a retired one
@@ -365,26 +365,20 @@ func (s KeySet) Revoke(c Change, id KeyID, last RevokeOptions) (KeySet, error) {
 // replaceRevoked makes k active at once. If k is published already, ID and material must be the same: the cluster is about
 // to sign with the key that the operator gave.
 func (s *KeySet) replaceRevoked(c Change, revoked KeyID, k VerificationKey) error {
-	if g, gone := s.GoneLine(k); gone {
-		return fmt.Errorf("the replacement %s is gone (%s) itself; make a new key", k.ID(), g.Why)
+	if err := s.mayEnter(k); err != nil {
+		return fmt.Errorf("the replacement %s: %w", k.ID(), err)
 	}
-	if err := k.CheckStrength(); err != nil {
-		return fmt.Errorf("the replacement: %w", err)
-	}
-	at := c.At.UTC().Truncate(time.Second)
-	c.At = at
+	c.At = c.At.UTC().Truncate(time.Second)
 	s.note(c, fmt.Sprintf("activate key %s in place of key %s", k.ID(), revoked))
 	have, published := s.published(k)
 	switch {
 	case !published:
-		s.insert(Key{VerificationKey: k, State: Active, PublishedAt: at, PromotedAt: at})
-	case have.ID() != k.ID():
-		return fmt.Errorf("the replacement %s is published already under the kid %s (%s); give it with that kid, as a JWK, or make a new key", k.ID(), have.ID(), have.State)
-	case !have.sameMaterial(k):
-		return fmt.Errorf("the replacement is another key than the published key %s (%s); give that key, or make a new one", have.ID(), have.State)
+		s.insert(Key{VerificationKey: k, State: Active, PublishedAt: c.At, PromotedAt: c.At})
+	case have.ID() != k.ID() || !have.sameMaterial(k):
+		return fmt.Errorf("the replacement %s is not the published key %s (%s), and has its material or its kid; give that key with that kid, as a JWK, or make a new one", k.ID(), have.ID(), have.State)
 	case have.State != Active:
-		i := s.index(k.ID())
-		s.keys[i].State, s.keys[i].PromotedAt, s.keys[i].RetiredAt = Active, at, time.Time{}
+		k := &s.keys[s.index(k.ID())]
+		k.State, k.PromotedAt, k.RetiredAt = Active, c.At, time.Time{}
 	}
 	return nil
 }
@@ -404,9 +398,6 @@ func (s KeySet) published(p VerificationKey) (Key, bool) {
 // SetPolicy replaces the policy. The gates use lifetimes that it lowers until copies and tokens from before have expired.
 func (s KeySet) SetPolicy(c Change, p Policy) (KeySet, error) {
 	return s.transition(c, "set policy", func(n *KeySet, at time.Time) error {
-		if err := n.inUse("set policy"); err != nil {
-			return err
-		}
 		if s.policy.TokenLifetime != nil && p.TokenLifetime == nil {
 			return errLoweredUndeclared
 		}
@@ -424,9 +415,6 @@ func (s KeySet) SetPolicy(c Change, p Policy) (KeySet, error) {
 // Withdraw ends an issuer: the key set becomes a tombstone, and its documents are served no more.
 func (s KeySet) Withdraw(c Change) (KeySet, error) {
 	return s.transition(c, "withdraw", func(n *KeySet, at time.Time) error {
-		if err := n.inUse("withdraw"); err != nil {
-			return err
-		}
 		if a := n.active(); len(a) > 0 && !c.Force {
 			return &NotYetError{Step: "withdraw", Gate: GateActiveKeys,
 				Need: fmt.Sprintf("key %s is active; retire it when the cluster signs with it no more", a[0].ID())}

@@ -18,9 +18,8 @@ const maxIssuerURL = 255
 // IssuerURL is an issuer's `iss`, with the host and path by which a server looks it up. Relying parties compare the
 // string byte for byte (OpenID Connect Discovery 1.0, section 4.3), so it is never put together from parts.
 type IssuerURL struct {
-	raw     string
-	route   Route
-	devOnly bool // it has a port or a host that is not public
+	raw   string
+	route Route
 }
 
 // Route is what requests for an issuer URL are looked up by: its host in lower case, without the port that a development
@@ -72,20 +71,10 @@ func splitIssuerURL(raw string, dev bool) (IssuerURL, error) {
 	if err != nil {
 		return IssuerURL{}, err
 	}
-	notPublic := checkPublic(host)
-	if notPublic != nil && !dev {
-		return IssuerURL{}, notPublic
+	if err := checkPublic(host); err != nil && !dev {
+		return IssuerURL{}, err
 	}
-	return IssuerURL{raw: raw, route: Route{host, path}, devOnly: notPublic != nil || authority != host}, checkPath(path)
-}
-
-// check returns an error for a URL that [ParseIssuerURL] did not return, and for a development URL unless dev is true.
-func (u IssuerURL) check(dev bool) error {
-	if u.raw != "" && (dev || !u.devOnly) {
-		return nil
-	}
-	_, err := ParseIssuerURL(u.raw, dev)
-	return err
+	return IssuerURL{raw: raw, route: Route{host, path}}, checkPath(path)
 }
 
 func issuerHost(authority string, dev bool) (string, error) {

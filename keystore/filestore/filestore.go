@@ -177,7 +177,7 @@ func (s *Backend) get(n keystore.Name) ([]byte, keystore.Revision, error) {
 		return nil, "", &keystore.UnreadableError{Err: err}
 	case strings.HasSuffix(path, yml):
 		err := fmt.Errorf("its file name ends in %s; rename it to end in %s", yml, suffix)
-		claimed, _ := keystore.ClaimedURLs(d.data) // it has them once it is renamed
+		claimed := keystore.ClaimedURLs(d.data) // it has them once it is renamed
 		return nil, d.revision(), &keystore.BrokenError{Name: n, Reason: keystore.ReasonBroken, Err: err, Issuers: claimed}
 	}
 	return d.data, d.revision(), nil

@@ -139,11 +139,14 @@ var knownParties = [][]string{
 
 // Warn prints what a policy leaves undeclared at a cost, and relying parties that are not known.
 func Warn(f *cli.Factory, p keystore.Policy) {
-	for _, w := range p.Warnings() {
-		flag := map[string]string{
-			"relyingParties": "; declare them with --relying-party (aws: 1h)", "tokenLifetime": "; declare it with --token-lifetime",
-		}[w.Member]
-		f.Warn("%s%s", w.Message, flag)
+	if p.MaxAge != nil && time.Duration(*p.MaxAge) > time.Hour {
+		f.Warn("maxAge is %v: after an emergency revocation relying parties may trust the key for that long", p.MaxAge)
+	}
+	if len(p.RelyingParties) == 0 {
+		f.Warn("no relying party is declared, so a new key waits 24h before it may sign; declare them with --relying-party (aws: 1h)")
+	}
+	if p.TokenLifetime == nil {
+		f.Warn("no token lifetime is declared, so a retired key cannot be removed; declare it with --token-lifetime")
 	}
 	for _, name := range p.RelyingParties {
 		meant, known := relyingParty(name)
