@@ -83,11 +83,6 @@ func (a api) isAbsent(err error, n keystore.Name) bool {
 		s.Group == group && s.Kind == a.resource && s.Name == string(n)
 }
 
-// isGone reports whether the API server has forgotten the requested state (410): etcd was compacted.
-func isGone(err error) bool {
-	return kubeapi.IsStatus(err, http.StatusGone) || errors.Is(err, errAnotherState)
-}
-
 // advise adds to an error of the API server what an operator can do.
 func (a api) advise(err error, verbs string) error {
 	s, ok := errors.AsType[*kubeapi.StatusError](err)
@@ -102,7 +97,7 @@ func (a api) advise(err error, verbs string) error {
 	case s.Code == http.StatusNotFound && s.Reason == "":
 		return fmt.Errorf("%w; it knows no %s: install the custom resource definition %s.%s", err, a.many, a.resource, group)
 	case s.Code == http.StatusGone:
-		return fmt.Errorf("%w; it keeps forgetting the state that is being listed", err)
+		return fmt.Errorf("%w; it has forgotten the state that was being listed, and the next listing begins anew", err)
 	}
 	return err
 }

@@ -104,28 +104,19 @@ const (
 	pageLimit = 64 << 20 // bytes: metadata may have 256 kB of annotations, though it never has
 )
 
-// listTries is how often a listing starts again because the API server no longer knew the state that it had begun with.
-const listTries = 3
-
 // List names every key set with its revision: one state of the namespace, read page by page, without the documents.
 //
 // An empty listing may mean that the namespace does not exist: the API server answers the same. That is one more reason
 // why absence is never deletion.
 func (s *Backend) List(ctx context.Context) (map[keystore.Name]keystore.Revision, error) {
-	for try := 1; ; try++ {
-		all, err := s.listOnce(ctx)
-		if err != nil && (!isGone(err) || try == listTries) {
-			return nil, fmt.Errorf("list %s in %s: %w", s.api.many, s.api.place, s.api.advise(err, "get, list and watch"))
-		}
-		if err == nil {
-			return all, nil
-		}
+	all, err := s.list(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list %s in %s: %w", s.api.many, s.api.place, s.api.advise(err, "get, list and watch"))
 	}
+	return all, nil
 }
 
-var errAnotherState = errors.New("the API server went on with another state of the namespace in the middle of a listing")
-
-func (s *Backend) listOnce(ctx context.Context) (map[keystore.Name]keystore.Revision, error) {
+func (s *Backend) list(ctx context.Context) (map[keystore.Name]keystore.Revision, error) {
 	all := map[keystore.Name]keystore.Revision{}
 	state, next := "", ""
 	for {
@@ -137,7 +128,7 @@ func (s *Backend) listOnce(ctx context.Context) (map[keystore.Name]keystore.Revi
 			state = p.Metadata.ResourceVersion
 		}
 		if p.Metadata.ResourceVersion != state {
-			return nil, errAnotherState
+			return nil, errors.New("the API server went on with another state of the namespace in the middle of a listing")
 		}
 		for _, i := range p.Items {
 			if i.Metadata.Name == "" || i.Metadata.ResourceVersion == "" {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"reflect"
 
 	"sigs.k8s.io/yaml"
 
@@ -17,14 +16,9 @@ import (
 // objectLimit bounds the size of one object, in bytes: etcd takes 1.5 MiB by default.
 const objectLimit = 4 << 20
 
-// Annotations that are bookkeeping and no part of the key set document.
-const (
-	// writeID was written by earlier versions, and objects that were not changed since still carry it. Get leaves it
-	// out so that a mirror does not copy it.
-	writeID = "keypost.dev/write-id"
-	// lastApplied is kubectl's copy of the whole manifest; in the document it would be an old key set inside the new.
-	lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
-)
+// lastApplied is the annotation with kubectl's copy of the whole manifest. It is no part of the document: there it would be an old
+// key set inside the new.
+const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
 // object is a custom resource as the API server gave it, with members that nobody here knows.
 type object struct {
@@ -69,13 +63,14 @@ func decode(body []byte, into any) error {
 // document returns the document that the object is: all of it but the API's own bookkeeping. Members that are unknown
 // here stay, so that a key set of a newer version is recognised as one and not written back without them.
 func (o object) document() ([]byte, error) {
-	members := maps.Clone(o.members)
+	members, annotations := maps.Clone(o.members), maps.Clone(o.Annotations)
 	delete(members, "status")
+	delete(annotations, lastApplied)
 	own := struct {
 		Name        keystore.Name     `json:"name"`
 		Labels      map[string]string `json:"labels,omitempty"`
 		Annotations map[string]string `json:"annotations,omitempty"`
-	}{o.Name, o.Labels, o.documentAnnotations()}
+	}{o.Name, o.Labels, annotations}
 	var err error
 	if members["metadata"], err = marshal(own); err != nil {
 		return nil, err
@@ -85,13 +80,6 @@ func (o object) document() ([]byte, error) {
 		return nil, err
 	}
 	return keystore.SortedYAML(asJSON)
-}
-
-func (o object) documentAnnotations() map[string]string {
-	own := maps.Clone(o.Annotations)
-	delete(own, writeID)
-	delete(own, lastApplied)
-	return own
 }
 
 // with returns the object with next in place of the document that it is. Owners, finalizers and the like stay as they
@@ -143,26 +131,6 @@ func parseDocument(n keystore.Name, doc []byte) (object, error) {
 		return object{}, fmt.Errorf("its metadata.name is %q", text.OneLine(string(o.Name), 100))
 	}
 	return o, nil
-}
-
-// holds reports whether the object has the content of next, its metadata aside: others may add labels and annotations.
-func (o object) holds(next object) bool {
-	stored, errStored := o.content()
-	sent, errSent := next.content()
-	return errStored == nil && errSent == nil && reflect.DeepEqual(stored, sent)
-}
-
-func (o object) content() (any, error) {
-	members := maps.Clone(o.members)
-	delete(members, "metadata")
-	delete(members, "status")
-	data, err := marshal(members)
-	if err != nil {
-		return nil, err
-	}
-	var content any
-	err = json.Unmarshal(data, &content)
-	return content, err
 }
 
 // marshal leaves <, > and & as they are: the document is to have the size that it has elsewhere.
