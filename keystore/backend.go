@@ -19,8 +19,8 @@ import "context"
 // Put stores doc under n if the stored revision is old, and returns the new revision; old == "" creates. It is durable
 // when it returns nil. An error that wraps [ErrConflict] or [ErrReadOnly] means that this call wrote nothing, one that
 // wraps [ErrNotDurable] that it wrote, and after any other error it may have written. A backend need not find out: Store
-// reads back. A conflict may also be the answer to a Put that a proxy on the way has sent twice; Store reads back after
-// a conflict too. Callers pass a name that [Name.Check] accepts, a document of that name, and at most [MaxDocument] bytes.
+// reads back. A conflict or a refusal may also be the answer to a Put that was sent twice on the way; Store reads back
+// after both. Callers pass a name that [Name.Check] accepts, a document of that name, and at most [MaxDocument] bytes.
 //
 // Once ctx is done, a method does nothing more and returns ctx.Err(), possibly wrapped. A Put that has begun to write
 // may have written.

@@ -94,7 +94,7 @@ func (st *Store) put(ctx context.Context, old Revision, doc Document) (Revision,
 		return "", err
 	}
 	rev, err := st.backend.Put(ctx, doc.name, old, doc.data)
-	if err == nil || errors.Is(err, ErrReadOnly) || errors.Is(err, ErrNotDurable) {
+	if err == nil || errors.Is(err, ErrNotDurable) {
 		return rev, err
 	}
 	return st.readBack(ctx, doc, err)
@@ -104,7 +104,7 @@ func (st *Store) put(ctx context.Context, old Revision, doc Document) (Revision,
 const readBackTime = 10 * time.Second
 
 // readBack finds out whether a document is stored after Put returned the error failed. A conflict may be with our own
-// write, sent twice on the way: a change would be made twice if that passed for another writer's.
+// write, sent twice on the way: a change would be made twice if that passed for another writer's. So may a refusal.
 func (st *Store) readBack(ctx context.Context, doc Document, failed error) (Revision, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readBackTime)
 	defer cancel()
@@ -112,6 +112,8 @@ func (st *Store) readBack(ctx context.Context, doc Document, failed error) (Revi
 	switch {
 	case err == nil && doc.isStored(data):
 		return rev, nil
+	case errors.Is(failed, ErrReadOnly):
+		return "", failed
 	case errors.Is(failed, ErrConflict) && err != nil && !errors.Is(err, ErrNotFound) && !isBroken(err):
 		return "", fmt.Errorf("whether the write took effect is unknown: %w", err) // a conflict promises that it did not
 	case errors.Is(failed, ErrConflict):

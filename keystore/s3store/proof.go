@@ -51,7 +51,7 @@ func (s *Backend) prove(ctx context.Context) error {
 // refuses is nil when the server refuses to write the probe on the condition old.
 func (s *Backend) refuses(ctx context.Context, old keystore.Revision) error {
 	key := s.o.dir() + probe
-	_, _, err := s.put(ctx, key, old, []byte(probeText))
+	_, err := s.put(ctx, key, old, []byte(probeText))
 	switch {
 	case err == nil:
 		return fmt.Errorf("%s: %w", s.o.place(), errNoConditions)

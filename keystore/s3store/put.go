@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
-	"net/http"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
@@ -30,17 +29,14 @@ func (s *Backend) Put(ctx context.Context, n keystore.Name, old keystore.Revisio
 	if err := s.prove(ctx); err != nil {
 		return "", err
 	}
-	rev, tries, err := s.put(ctx, s.key(n), old, doc)
-	switch {
-	case err == nil:
-		return rev, nil
-	case tries > 1 && !conflict(err): // an earlier request may have been stored
-		return "", s.explain(err, s.key(n))
+	rev, err := s.put(ctx, s.key(n), old, doc)
+	if err != nil {
+		return "", s.refused(err, s.key(n))
 	}
-	return "", s.refused(err, s.key(n))
+	return rev, nil
 }
 
-// refused wraps the error of a write that was sent once in ErrConflict or ErrReadOnly where it means that.
+// refused wraps the error of a write in ErrConflict or ErrReadOnly where it means that.
 func (s *Backend) refused(err error, key string) error {
 	switch {
 	case code(err) == "NoSuchBucket":
@@ -52,9 +48,9 @@ func (s *Backend) refused(err error, key string) error {
 	return s.explain(err, key)
 }
 
-// put writes an object on the condition that old names and counts the requests that it took. No ACL is set: buckets
+// put writes an object on the condition that old names. No ACL is set: buckets
 // made since 2023 refuse them, and access is the policy's.
-func (s *Backend) put(ctx context.Context, key string, old keystore.Revision, data []byte) (keystore.Revision, int, error) {
+func (s *Backend) put(ctx context.Context, key string, old keystore.Revision, data []byte) (keystore.Revision, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
 	sum := sha256.Sum256(data)
@@ -72,29 +68,13 @@ func (s *Backend) put(ctx context.Context, key string, old keystore.Revision, da
 	if s.o.KMSKey != "" {
 		in.ServerSideEncryption, in.SSEKMSKeyId = types.ServerSideEncryptionAwsKms, &s.o.KMSKey
 	}
-	counted := &counter{}
-	out, err := s.s3.PutObject(ctx, in, func(o *s3.Options) {
-		counted.next = o.HTTPClient
-		o.HTTPClient = counted
-	})
+	out, err := s.s3.PutObject(ctx, in)
 	if err != nil {
-		return "", counted.requests, err
+		return "", err
 	}
 	rev, err := revisionOf(out.ETag)
 	if err != nil {
-		return "", counted.requests, fmt.Errorf("s3://%s/%s: %w", s.o.Bucket, key, err)
+		return "", fmt.Errorf("s3://%s/%s: %w", s.o.Bucket, key, err)
 	}
-	return rev, counted.requests, nil
-}
-
-// counter counts the requests of one call: the SDK does not tell with every error how often it tried.
-type counter struct {
-	next     s3.HTTPClient
-	requests int
-}
-
-// Do sends a request.
-func (c *counter) Do(r *http.Request) (*http.Response, error) {
-	c.requests++
-	return c.next.Do(r)
+	return rev, nil
 }

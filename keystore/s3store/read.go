@@ -127,23 +127,31 @@ func (s *Backend) misnamed(ctx context.Context, n keystore.Name, why error) (key
 		why = fmt.Errorf("its object is named %s%s; rename it to end in %s", base, yml, suffix)
 		key = s.o.dir() + string(n)
 	}
-	notFound := fmt.Errorf("%w at %s", keystore.ErrNotFound, s.o.place())
-	if listed, ok := s.nameOf(key); !ok || listed != n || len(key) > maxKey {
-		return "", notFound
+	if listed, ok := s.nameOf(key); ok && listed == n && len(key) <= maxKey {
+		rev, stored, err := s.stored(ctx, key)
+		if err != nil {
+			return "", err
+		}
+		if stored {
+			return rev, &keystore.BrokenError{Name: n, Reason: keystore.ReasonBroken, Err: why}
+		}
 	}
+	return "", fmt.Errorf("%w at %s", keystore.ErrNotFound, s.o.place())
+}
+
+// stored looks for one key in the listing. Keys are listed in their order, so that one that begins with it follows.
+func (s *Backend) stored(ctx context.Context, key string) (rev keystore.Revision, stored bool, err error) {
 	page, err := s.page(ctx, key, "")
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
-	all := map[keystore.Name]keystore.Revision{}
-	if err := s.add(all, page); err != nil {
-		return "", s.incomplete(err)
+	for _, object := range page.Contents {
+		if listed, err := unescape(string(page.EncodingType), aws.ToString(object.Key)); err == nil && listed == key {
+			rev, err := revisionOf(object.ETag)
+			return rev, true, err
+		}
 	}
-	rev, ok := all[n] // keys are listed in their order, so that one with this whole key is on the first page
-	if !ok {
-		return "", notFound
-	}
-	return rev, &keystore.BrokenError{Name: n, Reason: keystore.ReasonBroken, Err: why}
+	return "", false, nil
 }
 
 // maxKey is how long a key may be in S3, in bytes.
@@ -164,22 +172,13 @@ func (s *Backend) absent(ctx context.Context, key string, err error) error {
 	if refused := status(err); refused < 400 || refused >= 500 || refused == http.StatusTooManyRequests {
 		return why
 	}
-	switch page, err := s.page(ctx, key, ""); {
+	switch _, stored, err := s.stored(ctx, key); {
 	case err != nil:
 		return why
-	case !holds(page, key):
+	case !stored:
 		return notFound
 	}
 	return &keystore.UnreadableError{Err: why}
-}
-
-func holds(page *s3.ListObjectsV2Output, key string) bool {
-	for _, object := range page.Contents {
-		if listed, err := unescape(string(page.EncodingType), aws.ToString(object.Key)); err != nil || listed == key {
-			return true
-		}
-	}
-	return *page.IsTruncated
 }
 
 func nonEmpty(text string) *string {

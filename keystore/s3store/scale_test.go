@@ -23,7 +23,7 @@ func fill(t testing.TB, st *Backend, n int) {
 	for i := range n {
 		name := fmt.Sprintf("prod-%05d", i)
 		g.Go(func() error {
-			_, _, err := st.put(t.Context(), st.key(keystore.Name(name)), "", []byte(strings.ReplaceAll(text, "template", name)))
+			_, err := st.put(t.Context(), st.key(keystore.Name(name)), "", []byte(strings.ReplaceAll(text, "template", name)))
 			return err
 		})
 	}
