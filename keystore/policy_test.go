@@ -122,7 +122,7 @@ func TestADeclaredTokenLifetimeStaysDeclared(t *testing.T) {
 func TestSetPolicyRecordsWhatChanged(t *testing.T) {
 	for want, edit := range map[string]func(p *Policy){
 		"set policy": func(*Policy) {},
-		"set policy: observeFrom eu, us, was not declared":                              func(p *Policy) { p.ObserveFrom = []string{"eu", "us"} },
+		"set policy: observeFrom eu, us, was not declared":                                 func(p *Policy) { p.ObserveFrom = []string{"eu", "us"} },
 		"set policy: edgeHold 15m, was not declared":                                       func(p *Policy) { p.EdgeHold = DurationPtr(15 * time.Minute) },
 		"set policy: origins a.example.com, was not declared; tokenLifetime 2h, was 1h":    func(p *Policy) { p.TokenLifetime, p.Origins = DurationPtr(2*time.Hour), []string{"a.example.com"} },
 		"set policy: private true, was not declared; relyingParties not declared, was aws": func(p *Policy) { p.RelyingParties, p.Private = nil, true },
