@@ -22,7 +22,7 @@ func loadACME(a acmeConfig, hosts []string, patterns []issuer.Pattern, aliases m
 	}
 	certificates, err := listen.NewACME(a.settings(names))
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("set up ACME: %w", err)
 	}
 	return certificates, nil
 }

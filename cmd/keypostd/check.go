@@ -96,8 +96,10 @@ func (d *daemon) checkCertificates() (warnings []string, err error) {
 			warnings = append(warnings, fmt.Sprintf("%q holds the server's certificate alone: unless a root signed it itself, add its intermediates, or relying parties refuse it", cert))
 		}
 	case *listen.ACME:
-		if expired := c.Expired(time.Now()); len(expired) > 0 {
-			warnings = append(warnings, fmt.Sprintf("the certificate cache holds certificates that have expired: %s; a start serves them until the CA has given new ones, and says why if it does not", strings.Join(expired, ", ")))
+		for _, one := range c.InUse() {
+			if !one.Until.IsZero() && time.Now().After(one.Until) {
+				warnings = append(warnings, fmt.Sprintf("the certificate in %s has expired (at %s); a start serves it until the CA has given a new one, and says why if it does not", one.From, one.Until.UTC().Format(time.RFC3339)))
+			}
 		}
 		if err := c.CheckAccount(); err != nil {
 			warnings = append(warnings, fmt.Sprintf("nothing would be ordered: %s", text.OneLine(err.Error(), maxReason)))

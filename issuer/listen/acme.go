@@ -1,7 +1,6 @@
 package listen
 
 import (
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
@@ -10,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,20 +17,17 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"go.uber.org/zap"
 	"golang.org/x/crypto/acme"
-	"golang.org/x/crypto/acme/autocert"
 
 	"github.com/keypost/keypost/internal/dnsname"
 	"github.com/keypost/keypost/internal/hang"
 	"github.com/keypost/keypost/issuer/listen/internal/chain"
-	"github.com/keypost/keypost/issuer/listen/internal/exchange"
 )
 
 // Directories of Let's Encrypt. Certificates of the second are trusted by nobody: it is for trying a set-up out, without
 // the limits of the first (https://letsencrypt.org/docs/staging-environment).
 const (
-	LetsEncrypt        = autocert.DefaultACMEDirectory
+	LetsEncrypt        = acme.LetsEncryptURL
 	LetsEncryptStaging = "https://acme-staging-v02.api.letsencrypt.org/directory"
 )
 
@@ -62,39 +59,28 @@ type ACMEConfig struct {
 // Only Watch orders. A handshake never does: a client would wait for the CA, and strangers could use up the CA's limits.
 // While a certificate cannot be renewed, the old one stays in use.
 type ACME struct {
-	hosts   []string
-	dir     string // of the cache, one per CA
-	hangs   hang.Guard
-	cache   autocert.Cache
-	http01  bool
-	ca      http.RoundTripper                                                                     // to the CA; another one in tests
-	ask     func(i int, challenge string) (asked time.Duration, err error)                        // orderOne; another one in tests of the schedule
-	order   func(cache autocert.Cache, challenge string) (*autocert.Manager, *exchange.Transport) // a Manager for one order
-	answers *autocert.Manager                                                                     // of challenges, from the cache; cannot order
-	inUse   []atomic.Pointer[chain.Chain]                                                         // by host; nil while there is none
-	ordered *prometheus.CounterVec
-	asked   *prometheus.CounterVec // challenges http-01
-	failing []atomic.Bool          // by host
-	stuck   atomic.Bool            // the cache cannot be written
-	holds   atomic.Pointer[string] // what this process has written into the lock
+	hosts     []*acmeHost
+	dir       string // of the cache, one per CA
+	hangs     hang.Guard
+	http01    bool
+	directory string       // of the CA
+	ca        *http.Client // the way to it
+	account   acme.Account // as the CA is told of it
+	lock      *os.File     // nil while another replica has it; owned by Watch
+	stuck     atomic.Bool  // the cache cannot be written
+}
+
+// acmeHost is a host with its certificate.
+type acmeHost struct {
+	name    string
+	inUse   atomic.Pointer[chain.Chain] // nil while there is none
+	failing atomic.Bool                 // the latest order has failed
+	failed  int                         // orders in a row; owned by Watch
+	retry   time.Time                   // no order before; owned by Watch
 }
 
 // NewACME reads the certificates that the cache holds. It asks nobody and makes nothing.
 func NewACME(c ACMEConfig) (*ACME, error) {
-	a, err := newACME(c)
-	if err == nil {
-		err = hang.Do(context.Background(), &a.hangs, a.dir, a.checkCache)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("set up ACME: %w", err)
-	}
-	for i := range a.hosts {
-		a.reload(i, time.Now())
-	}
-	return a, nil
-}
-
-func newACME(c ACMEConfig) (*ACME, error) {
 	if err := checkHosts(c.Hosts); err != nil {
 		return nil, err
 	}
@@ -116,51 +102,24 @@ func newACME(c ACMEConfig) (*ACME, error) {
 	if c.Cache == "" {
 		return nil, errors.New("it needs a directory to keep certificates in; without one each restart would order again, which CAs limit")
 	}
-	// One per CA: a certificate of the staging CA must not be taken for a real one.
-	dir := filepath.Join(c.Cache, url.PathEscape(directory.Host+directory.Path))
 	a := &ACME{
-		hosts: slices.Clone(c.Hosts), dir: dir, http01: c.HTTP01, ca: client.Transport,
-		inUse: make([]atomic.Pointer[chain.Chain], len(c.Hosts)), failing: make([]atomic.Bool, len(c.Hosts)),
-		ordered: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "keypost_tls_orders_total", Help: "Certificates that were ordered from the ACME CA, by result: ok or failed.",
-		}, []string{"result"}),
+		// One per CA: a certificate of the staging CA must not be taken for a real one.
+		dir:    filepath.Join(c.Cache, url.PathEscape(directory.Host+directory.Path)),
+		http01: c.HTTP01, directory: c.Directory, ca: client, account: acme.Account{ExternalAccountBinding: binding},
 	}
-	for _, result := range []string{"ok", "failed"} {
-		a.ordered.WithLabelValues(result)
+	if c.Email != "" {
+		a.account.Contact = []string{"mailto:" + c.Email}
 	}
-	a.asked = newChallengeRequests()
-	a.ask = a.orderOne
-	cache := newPatientCache(autocert.DirCache(dir), &a.hangs)
-	a.cache = cache
-	a.answers = &autocert.Manager{
-		Cache: cache.forStrangers(), HostPolicy: a.allow, Prompt: autocert.AcceptTOS,
-		Client: &acme.Client{DirectoryURL: c.Directory, HTTPClient: &http.Client{Transport: noCA{}}},
+	if err := a.onDisk(a.checkCache); err != nil {
+		return nil, err
 	}
-	a.order = func(cache autocert.Cache, challenge string) (*autocert.Manager, *exchange.Transport) {
-		why := &exchange.Transport{Next: a.ca, Until: time.Now().Add(orderTime), Challenge: challenge}
-		m := &autocert.Manager{
-			Cache: cache, HostPolicy: a.allow, Prompt: autocert.AcceptTOS, Email: c.Email, ExternalAccountBinding: binding,
-			Client: &acme.Client{DirectoryURL: c.Directory, UserAgent: "keypostd", HTTPClient: &http.Client{Transport: why, Timeout: client.Timeout}},
-			// The Manager's own timer renews outside the lock and the schedule. This makes it wait until the certificate expires. By
-			// then Watch has put a newer one into the cache, which the Manager looks at first, or orderTime is over.
-			RenewBefore: time.Microsecond,
-		}
-		if c.HTTP01 {
-			m.HTTPHandler(nil) // the only way to make it take this challenge
-		}
-		return m, why
+	for _, host := range c.Hosts {
+		h := &acmeHost{name: host}
+		a.hosts = append(a.hosts, h)
+		a.take(h)
 	}
 	return a, nil
 }
-
-// errOnlyWatch answers whatever would let a handshake order.
-var errOnlyWatch = errors.New("certificates are ordered ahead of handshakes, never in one")
-
-// noCA reaches no CA. It is the transport of the Manager that answers challenges: autocert makes one type of both, and orders for
-// whatever it takes for no challenge.
-type noCA struct{}
-
-func (noCA) RoundTrip(*http.Request) (*http.Response, error) { return nil, errOnlyWatch }
 
 func checkHosts(hosts []string) error {
 	if len(hosts) == 0 || len(hosts) > MaxACMEHosts {
@@ -197,9 +156,6 @@ func readBinding(keyID, file string) (*acme.ExternalAccountBinding, error) {
 	return &acme.ExternalAccountBinding{KID: keyID, Key: key}, nil
 }
 
-// caTimeout bounds one request to the CA.
-const caTimeout = 30 * time.Second
-
 // readPool reads the certificates of CAs. Wanted is what the file is to hold.
 func readPool(file, wanted string) (*x509.CertPool, error) {
 	text, err := readAtStart(file, chain.MaxPEM)
@@ -222,17 +178,40 @@ func caClient(caFile string) (*http.Client, error) {
 		}
 		transport.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
 	}
-	return &http.Client{Transport: transport, Timeout: caTimeout}, nil
+	return &http.Client{Transport: boundedCA{transport}, Timeout: caTimeout, CheckRedirect: notRedirected}, nil
 }
 
-func (a *ACME) allow(_ context.Context, host string) error {
-	if h, _, err := net.SplitHostPort(host); err == nil {
-		host = h // of a request for a challenge
+// notRedirected follows no redirect: RFC 8555 has none, and one leads wherever the CA likes, to what listens inside the network
+// that this server is in.
+func notRedirected(to *http.Request, _ []*http.Request) error {
+	return fmt.Errorf("the CA redirects to %s, which is not followed; if its ACME directory is there now, set listen.tls.acme.directory to it", to.URL.Redacted())
+}
+
+// boundedCA is the way to the CA: over TLS, whatever URLs its directory names, and with answers of at most maxAnswer. Package acme
+// reads errors of whatever length: one of 400 MB took 1.6 GB, and with it a server whose certificate is sound.
+type boundedCA struct{ http.RoundTripper }
+
+const maxAnswer = 1 << 20 // bytes
+
+func (b boundedCA) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.URL.Scheme != "https" {
+		return nil, fmt.Errorf("the CA names %s, without TLS, which is not followed (RFC 8555, section 6.1); ask whoever runs it for https", req.URL.Redacted())
 	}
-	if !slices.Contains(a.hosts, host) {
-		return errors.New("this host has no certificate here")
+	resp, err := b.RoundTripper.RoundTrip(req)
+	if err != nil {
+		return nil, err
 	}
-	return nil
+	resp.Body = http.MaxBytesReader(nil, resp.Body, maxAnswer)
+	return resp, nil
+}
+
+// find returns the host of a name, or nil.
+func (a *ACME) find(name string) *acmeHost {
+	i := slices.IndexFunc(a.hosts, func(h *acmeHost) bool { return h.name == name })
+	if i < 0 {
+		return nil
+	}
+	return a.hosts[i]
 }
 
 // TLSConfig serves the certificates in use and the CA's challenges tls-alpn-01 (RFC 8737). A client that names no host
@@ -244,62 +223,61 @@ func (a *ACME) TLSConfig() *tls.Config {
 // errUnlisted has the words that crypto/tls has for it, by which the listener counts it (unknown_sni).
 var errUnlisted = errors.New("unrecognized name: no certificate is configured for it")
 
-// errMixed refuses a handshake that is for a challenge and for something else; a CA's is for nothing else (RFC 8737, section 3).
-var errMixed = errors.New("acme-tls/1 is for the CA alone")
-
 func (a *ACME) choose(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
-	host := strings.ToLower(hello.ServerName)
-	i := slices.Index(a.hosts, host)
-	if host == "" {
-		i = 0
+	h := a.hosts[0]
+	if hello.ServerName != "" {
+		h = a.find(strings.ToLower(hello.ServerName))
 	}
-	if i < 0 {
+	if h == nil {
 		return nil, errUnlisted
 	}
 	if slices.Contains(hello.SupportedProtos, acme.ALPNProto) {
-		if len(hello.SupportedProtos) > 1 || host == "" { // else the Manager would try to order
-			return nil, errMixed
-		}
-		return a.answers.GetCertificate(hello)
+		return a.challengeCertificate(h)
 	}
-	if c := a.inUse[i].Load(); c != nil {
+	if c := h.inUse.Load(); c != nil {
 		return &c.TLS, nil
 	}
-	return nil, fmt.Errorf("no certificate for %s yet", a.hosts[i])
+	return nil, fmt.Errorf("no certificate for %s yet", h.name)
 }
 
 // HTTP01 reports whether somebody must serve Challenges.
 func (a *ACME) HTTP01() bool { return a.http01 }
 
-// reload takes the certificate of host i from the cache if it is sound and better than the one in use. It reports whether it did.
-func (a *ACME) reload(i int, now time.Time) bool {
-	fresh, err := a.load(i, now)
-	if err != nil && a.inUse[i].Load() == nil {
-		// Whatever this machine's clock says: the clients' clocks count, and none of them is better off with no certificate at all.
-		fresh, err = a.load(i, time.Time{})
-	}
-	if err != nil || fresh.TLS.Leaf.VerifyHostname(a.hosts[i]) != nil {
-		return false // none yet, or none that can be used: Watch orders another
-	}
-	if old := a.inUse[i].Load(); old != nil && !better(a.hosts[i], fresh, old, now) {
+// take takes the certificate of a host from the cache if it was issued later than the one in use. It reports whether it did.
+// Nothing is refused for its dates, whatever this machine's clock says: the clients' clocks count, and none of them is better off
+// with no certificate at all.
+func (a *ACME) take(h *acmeHost) bool {
+	text, err := a.read(h.name)
+	if err != nil {
 		return false
 	}
-	a.inUse[i].Store(fresh)
+	fresh, err := parseChain(text, h.name)
+	if old := h.inUse.Load(); err != nil || old != nil && !fresh.TLS.Leaf.NotBefore.After(old.TLS.Leaf.NotBefore) {
+		return false
+	}
+	h.inUse.Store(fresh)
 	return true
 }
 
-// load reads the certificate of host i from the cache, where autocert keeps key and chain in one file.
-func (a *ACME) load(i int, now time.Time) (*chain.Chain, error) {
-	file := filepath.Join(a.dir, a.hosts[i])
-	return hang.Await(context.Background(), &a.hangs, file, func() (*chain.Chain, error) { return chain.Load(file, file, now) })
+// parseChain reads a key with its chain, in one text as the cache has them, which must be sound and for the host.
+func parseChain(text []byte, host string) (*chain.Chain, error) {
+	pair, err := tls.X509KeyPair(text, text)
+	if err != nil {
+		return nil, err
+	}
+	c, err := chain.Check(pair, time.Time{})
+	if err != nil {
+		return nil, err
+	}
+	return c, c.TLS.Leaf.VerifyHostname(host)
 }
 
 // InUse is part of [Certificates].
 func (a *ACME) InUse() []InUse {
 	var all []InUse
-	for i, host := range a.hosts {
-		one := InUse{Names: []string{host}, From: filepath.Join(a.dir, host)}
-		if c := a.inUse[i].Load(); c != nil {
+	for _, h := range a.hosts {
+		one := InUse{Names: []string{h.name}, From: filepath.Join(a.dir, h.name)}
+		if c := h.inUse.Load(); c != nil {
 			one.Names, one.Until = c.Names(), c.NotAfter
 		}
 		all = append(all, one)
@@ -308,36 +286,27 @@ func (a *ACME) InUse() []InUse {
 }
 
 var orderFailingDesc = prometheus.NewDesc("keypost_tls_order_failing",
-	"1 while the latest order of a certificate from the ACME CA has failed, or none could be made since the cache cannot be written or another process has had its lock for a minute, by host.", []string{"certificate"}, nil)
+	"1 while the latest order of a certificate from the ACME CA has failed, or none can be made since the cache cannot be written, by host.", []string{"certificate"}, nil)
 
 // Describe is part of prometheus.Collector.
 func (a *ACME) Describe(ch chan<- *prometheus.Desc) {
 	ch <- notAfterDesc
 	ch <- orderFailingDesc
-	a.ordered.Describe(ch)
-	a.asked.Describe(ch)
 }
 
 // Collect is part of prometheus.Collector. A host without a certificate expires at 0, which is long ago.
 func (a *ACME) Collect(ch chan<- prometheus.Metric) {
-	for i, host := range a.hosts {
+	for _, h := range a.hosts {
 		expires, failing := 0.0, 0.0
-		if c := a.inUse[i].Load(); c != nil {
+		if c := h.inUse.Load(); c != nil {
 			expires = float64(c.NotAfter.Unix())
 		}
-		if a.failing[i].Load() || a.stuck.Load() {
+		if h.failing.Load() || a.stuck.Load() {
 			failing = 1
 		}
-		sendGauge(ch, notAfterDesc, expires, host)
-		sendGauge(ch, orderFailingDesc, failing, host)
+		sendGauge(ch, notAfterDesc, expires, h.name)
+		sendGauge(ch, orderFailingDesc, failing, h.name)
 	}
-	a.ordered.Collect(ch)
-	a.asked.Collect(ch)
 }
 
 var _ Certificates = (*ACME)(nil)
-
-// logTaken writes one line for each certificate that is taken into use.
-func (a *ACME) logTaken(log *zap.Logger, i int) {
-	log.Info("TLS certificate taken into use", zap.String("certificate", a.hosts[i]), zap.Time("not_after", a.inUse[i].Load().NotAfter))
-}

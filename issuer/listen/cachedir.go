@@ -3,6 +3,11 @@ package listen
 import (
 	"cmp"
 	"context"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
@@ -10,14 +15,21 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"time"
+	"slices"
 
-	"go.uber.org/zap"
-	"golang.org/x/crypto/acme/autocert"
 	"golang.org/x/sys/unix"
 
+	"github.com/keypost/keypost/internal/durable"
 	"github.com/keypost/keypost/internal/hang"
+	"github.com/keypost/keypost/internal/regular"
 	"github.com/keypost/keypost/internal/text"
+	"github.com/keypost/keypost/issuer/listen/internal/chain"
+)
+
+// The cache is a directory, in the form of autocert.DirCache: the certificate of a host with its key is a file of the host's name.
+const (
+	accountFile = "acme_account+key" // the key of the account at the CA
+	lockFile    = ".lock"
 )
 
 // Prepare makes the cache. It must be called before Watch. A cache that cannot be written would lose each certificate: that is an
@@ -27,14 +39,7 @@ func (a *ACME) Prepare() error {
 	if err := a.onDisk(a.checkCache); err != nil {
 		return err
 	}
-	locked := a.onDisk(func() error {
-		f, err := a.openLock()
-		if err != nil {
-			return err
-		}
-		return f.Close()
-	})
-	if err := cmp.Or(made, locked, a.Writable()); err != nil && !a.Serves() {
+	if err := cmp.Or(made, a.Writable()); err != nil && !a.Serves() {
 		return fmt.Errorf("the certificate cache cannot be written, and holds no certificate to serve meanwhile: let the user that runs keypostd write it: %w", err)
 	}
 	return nil
@@ -52,7 +57,7 @@ func (a *ACME) checkCache() error {
 		case errors.Is(err, fs.ErrNotExist):
 			return nil
 		case err != nil:
-			return explained(err)
+			return err
 		case !info.IsDir():
 			return fmt.Errorf("%s is not a directory; name one that holds nothing but certificates", dir)
 		case info.Mode().Perm()&0o077 != 0:
@@ -62,100 +67,116 @@ func (a *ACME) checkCache() error {
 	return nil
 }
 
-// accountFile is where autocert keeps the key of the account at the CA.
-const accountFile = "acme_account+key"
-
-// CheckAccount returns why the key of the account in the cache cannot be read, so that nothing could be ordered, or nil. None is no
-// error: the first order makes one.
-func (a *ACME) CheckAccount() error {
-	file := filepath.Join(a.dir, accountFile)
-	text, err := a.cache.Get(context.Background(), accountFile)
-	switch {
-	case errors.Is(err, autocert.ErrCacheMiss):
+// Writable returns why this process could not write to the cache, so that nothing could be ordered, or nil. It writes nothing. A cache
+// that is not there yet is one that can be made.
+func (a *ACME) Writable() error {
+	return a.onDisk(func() error {
+		dir := a.dir
+		err := unix.Access(dir, unix.W_OK|unix.X_OK)
+		for errors.Is(err, unix.ENOENT) && dir != filepath.Dir(dir) {
+			dir = filepath.Dir(dir)
+			err = unix.Access(dir, unix.W_OK|unix.X_OK)
+		}
+		if err != nil {
+			return fmt.Errorf("write to %s: %w", dir, err)
+		}
 		return nil
-	case err != nil:
-		return fmt.Errorf("read the key of the ACME account in %s: %w", file, explained(err))
-	}
-	if block, _ := pem.Decode(text); block != nil {
-		_, ec := x509.ParseECPrivateKey(block.Bytes)       //nolint:forbidigo // the account at the CA, and no signer of tokens
-		_, pkcs1 := x509.ParsePKCS1PrivateKey(block.Bytes) //nolint:forbidigo // the account at the CA, and no signer of tokens
-		_, pkcs8 := x509.ParsePKCS8PrivateKey(block.Bytes) //nolint:forbidigo // the account at the CA, and no signer of tokens
-		if ec == nil || pkcs1 == nil || pkcs8 == nil {
-			return nil
-		}
-	}
-	return fmt.Errorf("%s does not hold the key of the ACME account; put it back from a copy, or remove the file, and the next order makes a new account", file) // never what it holds
-}
-
-// explained returns an error of the cache's file system with what to do about it.
-func explained(err error) error {
-	switch {
-	case errors.Is(err, fs.ErrPermission):
-		return fmt.Errorf("%w: run keypostd as the user that the certificate cache belongs to, or give it to the one that runs keypostd (chown -R)", err)
-	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
-		return fmt.Errorf("%w: make room on that file system", err)
-	}
-	return err
-}
-
-// Expired returns the certificates in use that have expired by now, each with its host and when.
-func (a *ACME) Expired(now time.Time) (all []string) {
-	for i, host := range a.hosts {
-		if c := a.inUse[i].Load(); c != nil && now.After(c.NotAfter) {
-			all = append(all, fmt.Sprintf("%s (at %s)", host, c.NotAfter.UTC().Format(time.RFC3339)))
-		}
-	}
-	return all
+	})
 }
 
 // Serves reports whether there is a certificate to serve for some host.
 func (a *ACME) Serves() bool {
-	for i := range a.inUse {
-		if a.inUse[i].Load() != nil {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(a.hosts, func(h *acmeHost) bool { return h.inUse.Load() != nil })
 }
 
-// Writable returns why this process could not write to the cache, so that nothing could be ordered, or nil. It writes nothing. A cache
-// that is not there yet is one that can be made.
-func (a *ACME) Writable() error { return a.onDisk(a.writable) }
+// read returns an entry of the cache. One on a file system that hangs is given up on: strangers cause reads, by handshakes that ask
+// for a challenge, and each that waits keeps a thread.
+func (a *ACME) read(name string) ([]byte, error) {
+	file := filepath.Join(a.dir, name)
+	return hang.Await(context.Background(), &a.hangs, file, func() ([]byte, error) { return regular.Read(file, chain.MaxPEM) })
+}
 
-func (a *ACME) writable() error {
-	dir := a.dir
-	err := unix.Access(dir, unix.W_OK|unix.X_OK)
-	for errors.Is(err, unix.ENOENT) && dir != filepath.Dir(dir) {
-		dir = filepath.Dir(dir)
-		err = unix.Access(dir, unix.W_OK|unix.X_OK)
-	}
-	if err != nil {
-		return fmt.Errorf("write to %s: %w", dir, err)
-	}
-	lock, err := os.OpenFile(filepath.Join(a.dir, lockFile), os.O_RDWR, 0) // which may be another user's
-	if errors.Is(err, fs.ErrNotExist) {
+// put replaces an entry of the cache.
+func (a *ACME) put(name string, data []byte) error {
+	return durable.Writer{Owner: "acme"}.Replace(filepath.Join(a.dir, name), data)
+}
+
+func (a *ACME) remove(name string) error { return os.Remove(filepath.Join(a.dir, name)) }
+
+// lead locks the cache for as long as Watch runs, so that of several replicas one orders. Where another one has it, the error is
+// unix.EWOULDBLOCK. The kernel frees it when its process ends.
+func (a *ACME) lead() error {
+	if a.lock != nil {
 		return nil
 	}
+	f, err := os.OpenFile(filepath.Join(a.dir, lockFile), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return err
 	}
-	return lock.Close()
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return errors.Join(err, f.Close())
+	}
+	a.lock = f
+	return nil
 }
 
-// watchCache notices that the cache cannot be written, as after a mount has become read-only, long before a certificate is due.
-func (a *ACME) watchCache(ctx context.Context, log *zap.Logger) {
-	for {
-		err := a.Writable()
-		switch was := a.stuck.Swap(err != nil); {
-		case err != nil && !was:
-			log.Warn("certificate cache cannot be written, nothing is ordered until it can", zap.String("cache", a.dir), zap.Error(err))
-		case err == nil && was:
-			log.Info("certificate cache can be written again", zap.String("cache", a.dir))
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(lookEvery):
+// CheckAccount returns why the key of the account in the cache cannot be read, so that nothing could be ordered, or nil. None is no
+// error: the first order makes one.
+func (a *ACME) CheckAccount() error {
+	_, err := a.readAccountKey()
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+func (a *ACME) readAccountKey() (crypto.Signer, error) {
+	file := filepath.Join(a.dir, accountFile)
+	text, err := a.read(accountFile)
+	if err != nil {
+		return nil, fmt.Errorf("read the key of the ACME account in %s: %w", file, err)
+	}
+	if block, _ := pem.Decode(text); block != nil {
+		if key, err := x509.ParseECPrivateKey(block.Bytes); err == nil { //nolint:forbidigo // the account at the CA, and no signer of tokens
+			return key, nil
 		}
 	}
+	// Never what it holds.
+	return nil, fmt.Errorf("%s does not hold the key of the ACME account; put it back from a copy, or remove the file, and the next order makes a new account", file)
+}
+
+// accountKey returns the key of the account, and makes one where there is none. The cache has it before the CA is told of it.
+func (a *ACME) accountKey() (crypto.Signer, error) {
+	key, err := a.readAccountKey()
+	if !errors.Is(err, fs.ErrNotExist) {
+		return key, err
+	}
+	fresh, err := newKey()
+	if err != nil {
+		return nil, err
+	}
+	text, err := encode(tls.Certificate{PrivateKey: fresh})
+	if err != nil {
+		return nil, err
+	}
+	return fresh, a.put(accountFile, text)
+}
+
+func newKey() (*ecdsa.PrivateKey, error) { return ecdsa.GenerateKey(elliptic.P256(), rand.Reader) }
+
+// encode returns a key and its chain of certificates as the cache has them.
+func encode(c tls.Certificate) ([]byte, error) {
+	key, ok := c.PrivateKey.(*ecdsa.PrivateKey)
+	if !ok {
+		return nil, errors.New("not an ECDSA key")
+	}
+	der, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		return nil, err
+	}
+	text := pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der})
+	for _, c := range c.Certificate {
+		text = append(text, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c})...)
+	}
+	return text, nil
 }

@@ -1,71 +1,88 @@
 package listen
 
 import (
+	"crypto/tls"
+	"errors"
+	"net"
 	"net/http"
+	"path"
 	"strings"
 
-	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/crypto/acme"
 )
 
 // MaxChallengers is how many connections a listener for challenges is to have at most. A CA makes a few at once, from several places.
 // Each that says nothing keeps its slot for two seconds at most, so with 64 of them 32 strangers a second kept the CA out.
 const MaxChallengers = 500
 
+// The types of challenges that are answered (RFC 8737, section 3; RFC 8555, section 8.3).
+const (
+	tlsALPN01 = "tls-alpn-01"
+	http01    = "http-01"
+)
+
+// Names in the cache end with these where they are of a challenge under way. Whichever replica is asked answers from there.
+const (
+	tlsALPN01Suffix = "+token"   // after the host
+	http01Suffix    = "+http-01" // after the token
+)
+
+// provide puts the answer to a challenge into the cache. The function that it returns takes it away.
+func (a *ACME) provide(client *acme.Client, c *acme.Challenge, host string) (remove func(), err error) {
+	var answer []byte
+	name := host + tlsALPN01Suffix
+	if c.Type == http01 {
+		name = path.Base(c.Token) + http01Suffix
+		text, err := client.HTTP01ChallengeResponse(c.Token)
+		if err != nil {
+			return nil, err
+		}
+		answer = []byte(text)
+	} else {
+		cert, err := client.TLSALPN01ChallengeCert(c.Token, host)
+		if err != nil {
+			return nil, err
+		}
+		if answer, err = encode(cert); err != nil {
+			return nil, err
+		}
+	}
+	return func() { _ = a.remove(name) }, a.put(name, answer)
+}
+
+// challengeCertificate answers a challenge tls-alpn-01 (RFC 8737).
+func (a *ACME) challengeCertificate(h *acmeHost) (*tls.Certificate, error) {
+	text, err := a.read(h.name + tlsALPN01Suffix)
+	if err != nil {
+		return nil, errors.New("no challenge is under way")
+	}
+	pair, err := tls.X509KeyPair(text, text)
+	return &pair, err
+}
+
 // Challenges answers the CA's challenges http-01 (RFC 8555, section 8.3), and 404 to all else: no redirect ever leads a
 // relying party to an issuer that it did not name.
 func (a *ACME) Challenges() http.Handler {
-	tokens := a.answers.HTTPHandler(http.NotFoundHandler())
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		seen := &codeWriter{ResponseWriter: w, code: http.StatusOK}
-		defer func() { a.asked.WithLabelValues(outcomeOf(r, seen.code)).Inc() }()
-		w = seen
 		w.Header().Set("Cache-Control", "no-store")
-		if r.Method != http.MethodGet && r.Method != http.MethodHead {
-			w.Header().Set("Allow", "GET, HEAD")
-			w.WriteHeader(http.StatusMethodNotAllowed)
-			return
+		token, challenge := strings.CutPrefix(r.URL.Path, "/.well-known/acme-challenge/")
+		host, _, err := net.SplitHostPort(r.Host)
+		if err != nil {
+			host = r.Host
 		}
-		tokens.ServeHTTP(w, r)
+		switch {
+		case r.Method != http.MethodGet && r.Method != http.MethodHead:
+			w.Header().Set("Allow", "GET, HEAD")
+			http.Error(w, "method not allowed", http.StatusMethodNotAllowed)
+		case !challenge || a.find(host) == nil:
+			http.NotFound(w, r)
+		default:
+			answer, err := a.read(path.Base(token) + http01Suffix)
+			if err != nil {
+				http.NotFound(w, r)
+				return
+			}
+			_, _ = w.Write(answer) // the CA tells if it has not come
+		}
 	})
-}
-
-const (
-	challengeAnswered = "answered"
-	challengeUnknown  = "unknown"
-	challengeOther    = "other"
-)
-
-// newChallengeRequests has every outcome from the start: one that never happens is 0 and not absent.
-func newChallengeRequests() *prometheus.CounterVec {
-	c := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "keypost_tls_challenge_requests_total",
-		Help: "Requests to the listener for challenges http-01, by outcome: answered, unknown (no such challenge) or other (whatever is no challenge for a host of this server).",
-	}, []string{"outcome"})
-	for _, outcome := range []string{challengeAnswered, challengeUnknown, challengeOther} {
-		c.WithLabelValues(outcome)
-	}
-	return c
-}
-
-// outcomeOf tells what became of a request, from the code of its answer.
-func outcomeOf(r *http.Request, code int) string {
-	switch challenge := strings.HasPrefix(r.URL.Path, "/.well-known/acme-challenge/"); {
-	case challenge && code == http.StatusOK:
-		return challengeAnswered
-	case challenge && code == http.StatusNotFound:
-		return challengeUnknown
-	default:
-		return challengeOther
-	}
-}
-
-// codeWriter notes the code of an answer.
-type codeWriter struct {
-	http.ResponseWriter
-	code int
-}
-
-func (s *codeWriter) WriteHeader(code int) {
-	s.code = code
-	s.ResponseWriter.WriteHeader(code)
 }

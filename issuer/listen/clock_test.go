@@ -28,14 +28,14 @@ func TestStartWithAWrongClock(t *testing.T) {
 			before := replica(t, cache, ca)
 			puts(t, before, root, tc.from, tc.until)
 			a := replica(t, cache, ca)
-			old := a.inUse[0].Load()
+			old := a.hosts[0].inUse.Load()
 			if old == nil {
 				t.Fatalf("%s: nothing is served", name)
 			}
 			stop := watching(t, zap.NewNop(), a)
 			time.Sleep(10 * time.Minute)
 			stop()
-			if n, changed := ca.orders(day), a.inUse[0].Load() != old; n != tc.orders || changed != (tc.orders > 0) {
+			if n, changed := ca.orders(day), a.hosts[0].inUse.Load() != old; n != tc.orders || changed != (tc.orders > 0) {
 				t.Errorf("%s: %d orders, another certificate: %v", name, n, changed)
 			}
 		})

@@ -1,9 +1,9 @@
 package listen
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/base64"
@@ -12,40 +12,35 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
-	"golang.org/x/crypto/acme/autocert"
 
-	"github.com/keypost/keypost/issuer/listen/internal/chain"
-	"github.com/keypost/keypost/issuer/listen/internal/exchange"
 	"github.com/keypost/keypost/test/authority"
 )
 
-const acmeHost = "a.example.com"
+const hostA = "a.example.com"
 
-// playedCA is as much of an ACME CA as an order takes whose host has been validated already. It is the transport to itself, so that
-// its time may be that of a test.
+// playedCA is as much of an ACME CA as an order takes. It is the transport to itself, so that its time may be that of a test.
 type playedCA struct {
-	chain []*authority.Authority                           // that signs; the last one is left out of what the CA gives
-	times func(now time.Time) (notBefore, after time.Time) // of the next certificate
+	chain    []*authority.Authority                           // that signs; the last one is left out of what the CA gives
+	times    func(now time.Time) (notBefore, after time.Time) // of the next certificate
+	validate func(kind, token string) (fault string)          // nil: the host has been validated already
 
 	mu     sync.Mutex
 	asked  []time.Time // newOrder
 	refuse http.Header // of newOrder, with a rate limit; nil: it orders
+	valid  string      // the state of the authorization
 	issued []byte
 }
 
@@ -54,30 +49,50 @@ func (ca *playedCA) RoundTrip(req *http.Request) (*http.Response, error) {
 	defer ca.mu.Unlock()
 	const at = "https://ca.example"
 	code, header, body := http.StatusOK, http.Header{"Replay-Nonce": {"nonce"}, "Content-Type": {"application/json"}}, ""
-	order := func(status string) string {
-		return fmt.Sprintf(`{"status":%q,"identifiers":[{"type":"dns","value":%q}],"authorizations":[],"finalize":%q,"certificate":%q}`, status, acmeHost, at+"/finalize", at+"/certificate")
+	authorizations := ""
+	if ca.validate != nil {
+		authorizations = fmt.Sprintf("%q", at+"/authorization")
 	}
-	switch req.URL.Path {
-	case "/dir":
+	order := func(status string) string {
+		return fmt.Sprintf(`{"status":%q,"authorizations":[%s],"finalize":%q,"certificate":%q}`, status, authorizations, at+"/finalize", at+"/certificate")
+	}
+	switch kind, challenge := strings.CutPrefix(req.URL.Path, "/challenge/"); {
+	case challenge:
+		ca.valid = `"status":"valid"`
+		if fault := ca.validate(kind, "token-"+kind); fault != "" {
+			detail, err := json.Marshal(fault)
+			if err != nil {
+				return nil, err
+			}
+			ca.valid = fmt.Sprintf(`"status":"invalid","challenges":[{"type":%q,"status":"invalid","error":{"type":"urn:ietf:params:acme:error:connection","detail":%s}}]`, kind, detail)
+		}
+		body = `{"status":"processing"}`
+	case req.URL.Path == "/dir":
 		body = fmt.Sprintf(`{"newNonce":%q,"newAccount":%q,"newOrder":%q}`, at+"/nonce", at+"/account", at+"/order")
-	case "/nonce":
-	case "/account":
+	case req.URL.Path == "/nonce":
+	case req.URL.Path == "/account":
 		code, body = http.StatusCreated, `{"status":"valid"}`
 		header.Set("Location", at+"/account/1")
-	case "/order":
+	case req.URL.Path == "/order":
 		ca.asked = append(ca.asked, time.Now())
-		code, body = http.StatusCreated, order("ready")
+		code, body = http.StatusCreated, order("pending")
 		header.Set("Location", at+"/order/1")
+		ca.valid = fmt.Sprintf(`"status":"pending","challenges":[{"type":"dns-01","url":%q,"token":"t"},{"type":"http-01","url":%q,"token":"token-http-01"},{"type":"tls-alpn-01","url":%q,"token":"token-tls-alpn-01"}]`,
+			at+"/challenge/dns-01", at+"/challenge/http-01", at+"/challenge/tls-alpn-01")
 		if ca.refuse != nil {
-			code, body = http.StatusForbidden, `{"type":"urn:ietf:params:acme:error:rateLimited","detail":"too many"}`
+			code, body = http.StatusTooManyRequests, `{"type":"urn:ietf:params:acme:error:rateLimited","detail":"too many"}`
 			header.Set("Retry-After", ca.refuse.Get("Retry-After"))
 		}
-	case "/finalize":
+	case req.URL.Path == "/authorization":
+		body = fmt.Sprintf(`{"identifier":{"type":"dns","value":%q},%s}`, hostA, ca.valid)
+	case req.URL.Path == "/order/1":
+		body = order("ready")
+	case req.URL.Path == "/finalize":
 		if err := ca.issue(req.Body); err != nil {
 			return nil, err
 		}
 		body = order("valid")
-	case "/certificate":
+	case req.URL.Path == "/certificate":
 		header.Set("Content-Type", "application/pem-certificate-chain")
 		body = string(ca.issued)
 	default:
@@ -141,16 +156,16 @@ func living(life time.Duration) func(time.Time) (time.Time, time.Time) {
 const day = 24 * time.Hour
 
 // replica starts one of those that share a cache.
-func replica(t *testing.T, cache string, ca *playedCA) *ACME {
+func replica(t *testing.T, cache string, ca http.RoundTripper) *ACME {
 	t.Helper()
-	a, err := NewACME(ACMEConfig{Hosts: []string{acmeHost}, Cache: cache, Directory: "https://ca.example/dir"})
+	a, err := NewACME(ACMEConfig{Hosts: []string{hostA}, Cache: cache, Directory: "https://ca.example/dir"})
 	if err == nil {
 		err = a.Prepare()
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.ca = ca
+	a.ca.Transport = boundedCA{ca}
 	return a
 }
 
@@ -168,188 +183,94 @@ func watching(t *testing.T, log *zap.Logger, replicas ...*ACME) (stop func()) {
 func puts(t *testing.T, a *ACME, root *authority.Authority, from, until time.Duration) {
 	t.Helper()
 	now := time.Now()
-	leaf := authority.Certify(t, root, &x509.Certificate{DNSNames: []string{acmeHost}, NotBefore: now.Add(from), NotAfter: now.Add(until)})
-	writeFile(t, filepath.Join(a.dir, acmeHost), append(leaf.KeyPEM(t), authority.ChainPEM(leaf)...))
+	leaf := authority.Certify(t, root, &x509.Certificate{DNSNames: []string{hostA}, NotBefore: now.Add(from), NotAfter: now.Add(until)})
+	writeFile(t, filepath.Join(a.dir, hostA), append(leaf.KeyPEM(t), authority.ChainPEM(leaf)...))
 }
 
-func outcome(a *ACME) string {
-	return fmt.Sprintf("%v ok, %v failed, failing %v", testutil.ToFloat64(a.ordered.WithLabelValues("ok")), testutil.ToFloat64(a.ordered.WithLabelValues("failed")), a.failing[0].Load())
+// left returns how long the certificate in use is still valid, or 0.
+func left(a *ACME) time.Duration {
+	if c := a.hosts[0].inUse.Load(); c != nil {
+		return time.Until(c.NotAfter)
+	}
+	return 0
 }
 
-// Two replicas start at once: one orders, and the other one takes what it finds once it has the lock.
+func failing(a *ACME) bool { return a.hosts[0].failing.Load() }
+
+// Three replicas start at once: one orders, for as long as it runs, and then another one does.
 func TestOneOrdersForAll(t *testing.T) {
 	root := authority.Named(t, "root", nil)
 	synctest.Test(t, func(t *testing.T) {
-		ca := &playedCA{chain: []*authority.Authority{root}, times: living(90 * day)}
+		ca := &playedCA{chain: []*authority.Authority{root}, times: living(time.Hour)}
 		cache := filepath.Join(t.TempDir(), "cache")
-		a, b := replica(t, cache, ca), replica(t, cache, ca)
-		stop := watching(t, zap.NewNop(), a, b)
-		time.Sleep(10 * time.Second)
-		stop()
-		if ca.orders(day) != 1 {
-			t.Errorf("%d orders", ca.orders(day))
-		}
-		for _, r := range []*ACME{a, b, replica(t, cache, ca)} {
-			if c := r.inUse[0].Load(); c == nil || time.Until(c.NotAfter) < 89*day {
-				t.Errorf("in use: %v", c)
+		a, b, c := replica(t, cache, ca), replica(t, cache, ca), replica(t, cache, ca)
+		stopA := watching(t, zap.NewNop(), a)
+		synctest.Wait()
+		stopRest := watching(t, zap.NewNop(), b, c)
+		defer stopRest()
+		time.Sleep(2 * lookEvery)
+		for i, r := range []*ACME{a, b, c, replica(t, cache, ca)} {
+			if n := ca.orders(day); n != 1 || left(r) < 59*time.Minute {
+				t.Errorf("replica %d: %d orders, %v left", i, n, left(r))
 			}
 		}
-		if got := []string{outcome(a), outcome(b)}; got[0] == got[1] || !strings.Contains(strings.Join(got, "; "), "1 ok, 0 failed, failing false") {
-			t.Errorf("counted: %v", got)
-		}
-		if notes, err := filepath.Glob(filepath.Join(a.dir, "*failed")); err != nil || len(notes) > 0 {
-			t.Errorf("an order that went well leaves %v, %v", notes, err)
+		stopA()
+		time.Sleep(50 * time.Minute)
+		for i, r := range []*ACME{b, c} {
+			if n := ca.orders(day); n != 2 || left(r) < 30*time.Minute {
+				t.Errorf("replica %d after the one that ordered has ended: %d orders, %v left", i, n, left(r))
+			}
 		}
 	})
 }
 
-// CAs count failures by host: replicas that share a cache keep the schedule together, and so does one that starts again and again.
+// CAs count failures by host: replicas that share a cache make no more orders than one.
 func TestReplicasFailTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ca := &playedCA{}
 		ca.refuses(0)
 		cache := filepath.Join(t.TempDir(), "cache")
-		core, logs := observer.New(zap.InfoLevel)
-		all := []*ACME{replica(t, cache, ca), replica(t, cache, ca), replica(t, cache, ca)}
-		stop := watching(t, zap.New(core), all...)
-		time.Sleep(6*time.Hour - time.Minute)
-		if first, all := ca.orders(time.Hour), ca.orders(day); first != 5 || all < 9 || all > 11 {
-			t.Errorf("%d orders in the first hour, %d in six; want 5 and one in each later hour", first, all)
-		}
-		for i, a := range all {
-			if !a.failing[0].Load() {
-				t.Errorf("replica %d does not say that the latest order failed: %s", i, outcome(a))
-			}
-		}
-		if held := logs.FilterMessageSnippet("not ordered yet").All(); len(held) == 0 {
-			t.Error("who is held back does not say so")
-		} else if why := held[0].ContextMap()["why"]; why != "order a certificate for a.example.com: 403 urn:ietf:params:acme:error:rateLimited: too many" {
-			t.Errorf("it says that the earlier orders failed for %q", why)
-		}
-		stop()
-		before := ca.orders(100 * day)
-		for range 30 { // a crash loop
-			stop = watching(t, zap.NewNop(), replica(t, cache, ca))
-			time.Sleep(time.Minute)
-			stop()
-		}
-		if n := ca.orders(100*day) - before; n > 1 {
-			t.Errorf("%d orders in half an hour of starting again", n)
+		core, logs := observer.New(zap.WarnLevel)
+		stop := watching(t, zap.New(core), replica(t, cache, ca), replica(t, cache, ca), replica(t, cache, ca))
+		defer stop()
+		time.Sleep(4*time.Hour - time.Minute)
+		if first, all := ca.orders(time.Hour), ca.orders(day); first != 5 || all != 8 || logs.Len() != all {
+			t.Errorf("%d orders in the first hour, %d in four, %d lines; want 5, and one in each later hour", first, all, logs.Len())
 		}
 	})
 }
 
-// An order is noted before the CA is asked: a process that is killed meanwhile and started again has asked, too. The note goes
-// with the order that succeeds, and has the CA's wish after one that fails.
-func TestOrdersAreNoted(t *testing.T) {
+// The CA says when it may be asked again, within bounds; after a success the waits begin anew.
+func TestWaits(t *testing.T) {
+	root := authority.Named(t, "root", nil)
 	synctest.Test(t, func(t *testing.T) {
-		a := replica(t, filepath.Join(t.TempDir(), "cache"), nil)
-		var during attempts
-		var answer error
-		a.ask = func(int, string) (time.Duration, error) {
-			during = a.noted(0, time.Now())
-			a.inUse[0].Store(&chain.Chain{})
-			return 5 * time.Hour, answer
+		ca := &playedCA{chain: []*authority.Authority{root}, times: living(90 * time.Minute)}
+		ca.refuses(3 * time.Hour)
+		a := replica(t, filepath.Join(t.TempDir(), "cache"), ca)
+		stop := watching(t, zap.NewNop(), a)
+		defer stop()
+		time.Sleep(3*time.Hour - time.Minute)
+		if n := ca.orders(day); n != 1 || !failing(a) {
+			t.Errorf("%d orders although the CA asked for 3 hours", n)
 		}
-		same := func(got attempts, failed int, wait time.Duration) bool {
-			return got.Failed == failed && time.Until(got.Next) == wait
+		ca.mu.Lock()
+		ca.refuse = nil
+		ca.mu.Unlock()
+		time.Sleep(2 * time.Minute)
+		if left(a) < 80*time.Minute || failing(a) {
+			t.Errorf("it does not order after 3 hours: %v left", left(a))
 		}
-		if next, err := a.renew(t.Context(), 0, attempts{}, zap.NewNop()); err != nil || !same(next, 0, 5*time.Hour) {
-			t.Errorf("an order that succeeds: %v, %v", next, err)
+		ca.refuses(0)
+		time.Sleep(70 * time.Minute) // it is due after an hour
+		if n := ca.orders(day); n != 2+3 || !failing(a) || left(a) < 15*time.Minute {
+			t.Errorf("%d orders, want three more after 0, 2 and 6 minutes; %v left", n, left(a))
 		}
-		if !same(during, 1, firstRetry) || a.noted(0, time.Now()) != (attempts{}) {
-			t.Errorf("noted meanwhile %v, and afterwards %v", during, a.noted(0, time.Now()))
-		}
-		answer = errors.New("no")
-		next, err := a.renew(t.Context(), 0, attempts{}, zap.NewNop())
-		if err == nil || !same(next, 1, 5*time.Hour) || !same(a.noted(0, time.Now()), 1, 5*time.Hour) {
-			t.Errorf("one that fails: %v, %v, noted %v", next, err, a.noted(0, time.Now()))
+		puts(t, a, root, -time.Minute, 90*time.Minute) // by hand, say
+		time.Sleep(2 * lookEvery)
+		if left(a) < 89*time.Minute || failing(a) {
+			t.Errorf("what came into the cache is not in use: %v left", left(a))
 		}
 	})
-}
-
-// Each order answers challenges of one type, since the CA counts each validation that fails. With http-01 that comes first; they take turns
-// when the CA could not validate the host, also after a start, and not when it was away.
-func TestChallengesTakeTurns(t *testing.T) {
-	away, judged := errors.New("connection refused"), fmt.Errorf("no; %w: it cannot connect", exchange.ErrNotValidated)
-	for name, tt := range map[string]struct {
-		with  []bool // http-01, at each order; a change is a new start
-		fails []error
-		want  []string
-	}{
-		"both":           {[]bool{true, true, true, true}, []error{judged, judged, judged, judged}, []string{http01, tlsALPN01, http01, tlsALPN01}},
-		"the CA is away": {[]bool{true, true, true, true}, []error{away, away, judged, away}, []string{http01, http01, http01, tlsALPN01}},
-		"without":        {[]bool{false, false, false}, []error{judged, judged, away}, []string{tlsALPN01, tlsALPN01, tlsALPN01}},
-		"set up later":   {[]bool{false, true, true}, []error{judged, judged, judged}, []string{tlsALPN01, http01, tlsALPN01}},
-		"taken out":      {[]bool{true, false}, []error{judged, judged}, []string{http01, tlsALPN01}},
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			cache := filepath.Join(t.TempDir(), "cache")
-			var got []string
-			var past attempts
-			for i, with := range tt.with {
-				a := replica(t, cache, nil)
-				a.http01 = with
-				if i > 0 && with != tt.with[i-1] {
-					past = attempts{}
-				}
-				a.ask = func(_ int, challenge string) (time.Duration, error) {
-					got = append(got, challenge)
-					return 0, tt.fails[i]
-				}
-				past, _ = a.renew(t.Context(), 0, past, zap.NewNop())
-				time.Sleep(time.Until(past.Next) + time.Second)
-			}
-			if !slices.Equal(got, tt.want) {
-				t.Errorf("%s: %q, want %q", name, got, tt.want)
-			}
-		})
-	}
-}
-
-// What was noted is believed within bounds.
-func TestNotedAttempts(t *testing.T) {
-	a := replica(t, filepath.Join(t.TempDir(), "cache"), nil)
-	now := time.Now()
-	note := func(p attempts) string {
-		text, err := json.Marshal(p)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(text)
-	}
-	for name, tt := range map[string]struct {
-		text string
-		want int
-	}{
-		"sound":              {note(attempts{Failed: 3, Next: now.Add(time.Minute)}), 3},
-		"a day, by the CA":   {note(attempts{Failed: 3, Next: now.Add(longestWait)}), 3},
-		"it was just over":   {note(attempts{Failed: 3, Next: now.Add(-time.Minute)}), 3},
-		"far in the future":  {note(attempts{Failed: 3, Next: now.Add(3 * day)}), 0},
-		"long ago":           {note(attempts{Failed: 3, Next: now.Add(-3 * day)}), 0},
-		"none":               {note(attempts{Failed: 0, Next: now.Add(time.Minute)}), 0},
-		"fewer than none":    {note(attempts{Failed: -3, Next: now.Add(time.Minute)}), 0},
-		"more than there is": {note(attempts{Failed: 1 << 40, Next: now.Add(time.Minute)}), 0},
-		"half of it":         {`{"failed":3,"ne`, 0},
-		"empty":              {"", 0},
-		"too long":           {strings.Repeat(" ", maxNote) + note(attempts{Failed: 3, Next: now.Add(time.Minute)}), 0},
-	} {
-		writeFile(t, a.note(0), []byte(tt.text))
-		if got := a.noted(0, now).Failed; got != tt.want {
-			t.Errorf("%s: %d failed, want %d", name, got, tt.want)
-		}
-	}
-	if err := errors.Join(os.Remove(a.note(0)), syscall.Mkfifo(a.note(0), 0o600)); err != nil {
-		t.Fatal(err)
-	}
-	if got := a.noted(0, now); got != (attempts{}) {
-		t.Errorf("a pipe: %v", got)
-	}
-	// One failure holds nobody back who has not failed itself: the configuration may be another one now.
-	once, twice, later := attempts{Failed: 1, Next: now.Add(time.Minute)}, attempts{Failed: 2, Next: now.Add(time.Minute)}, attempts{Failed: 2, Next: now.Add(-time.Second)}
-	if (attempts{}).heldBack(once, now) || !(attempts{}).heldBack(twice, now) || !once.heldBack(once, now) || once.heldBack(later, now) {
-		t.Error("who has to wait")
-	}
 }
 
 // The CA's certificates now live for 6 days; the one in use has 29 of 90 left. The new one is taken, by all and for good.
@@ -361,318 +282,178 @@ func TestShorterCertificates(t *testing.T) {
 		puts(t, replica(t, cache, ca), root, -61*day, 29*day)
 		all := []*ACME{replica(t, cache, ca), replica(t, cache, ca)}
 		stop := watching(t, zap.NewNop(), all...)
-		time.Sleep(7 * day)
-		stop()
-		if n := ca.orders(100 * day); n != 2 {
-			t.Errorf("%d orders in a week, want one at once and one when it is due", n)
-		}
-		for i, a := range append(all, replica(t, cache, ca)) {
-			if left := time.Until(a.inUse[0].Load().NotAfter); left < 2*day || left > 6*day || a.failing[0].Load() {
-				t.Errorf("replica %d: the certificate in use has %v left, %s", i, left, outcome(a))
-			}
-		}
-	})
-}
-
-// A certificate that is to be renewed as soon as it is issued, and expires no later than the one in use, does not take its place
-// in memory or in the cache; the CA is asked once a day.
-func TestUselessCertificates(t *testing.T) {
-	root := authority.Named(t, "root", nil)
-	synctest.Test(t, func(t *testing.T) {
-		ca := &playedCA{chain: []*authority.Authority{root}, times: func(now time.Time) (time.Time, time.Time) { return now.Add(-80 * day), now.Add(8 * day) }}
-		cache := filepath.Join(t.TempDir(), "cache")
-		a := replica(t, cache, ca)
-		puts(t, a, root, -61*day, 29*day)
-		core, logs := observer.New(zap.WarnLevel)
-		stop := watching(t, zap.New(core), a)
-		time.Sleep(7*day - time.Hour)
-		stop()
-		if n := ca.orders(100 * day); n != 7 {
-			t.Errorf("%d orders in a week", n)
-		}
-		if n := logs.Len(); n != 7 || !strings.Contains(fmt.Sprint(logs.All()[0].ContextMap()), "expires no later than the one in use") || !a.failing[0].Load() {
-			t.Errorf("%d warnings, %s", n, outcome(a))
-		}
-		if left := time.Until(replica(t, cache, ca).inUse[0].Load().NotAfter); left < 21*day {
-			t.Errorf("after a restart there are %v left of 22 days", left)
-		}
-	})
-}
-
-// An intermediate that expires before the leaf makes the certificate due; a CA that goes on with it is not asked faster and faster.
-func TestDyingIntermediate(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		root := authority.Certify(t, nil, &x509.Certificate{
-			Subject: pkix.Name{CommonName: "root"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-			NotBefore: time.Now().Add(-day), NotAfter: time.Now().Add(400 * day),
-		})
-		inner := authority.Certify(t, root, &x509.Certificate{
-			Subject: pkix.Name{CommonName: "inner"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-			NotBefore: time.Now().Add(-day), NotAfter: time.Now().Add(3 * day),
-		})
-		ca := &playedCA{chain: []*authority.Authority{inner, root}, times: living(90 * day)}
-		a := replica(t, filepath.Join(t.TempDir(), "cache"), ca)
-		stop := watching(t, zap.NewNop(), a)
-		time.Sleep(3*day - time.Minute)
-		if n := ca.orders(3 * day); n < 3 || n > 12 {
-			t.Errorf("%d orders until it dies, want a few", n)
-		}
-		ca.mu.Lock()
-		ca.chain = []*authority.Authority{root}
-		ca.mu.Unlock()
 		time.Sleep(2 * time.Hour)
 		stop()
-		if left := time.Until(a.inUse[0].Load().NotAfter); left < 89*day {
-			t.Errorf("the CA has another intermediate, and the one in use has %v left", left)
+		for i, a := range append(all, replica(t, cache, ca)) {
+			if n := ca.orders(day); n != 1 || left(a) > 6*day || failing(a) {
+				t.Errorf("replica %d: %d orders, %v left", i, n, left(a))
+			}
 		}
 	})
 }
 
-// Where the lock is out of reach nothing is ordered; that is said, and what another replica orders is taken.
-func TestLockOutOfReach(t *testing.T) {
-	root := authority.Named(t, "root", nil)
-	for name, out := range map[string]func(t *testing.T, a *ACME) (back func()){
-		"directory gone": func(t *testing.T, a *ACME) func() {
-			if err := os.RemoveAll(a.dir); err != nil {
-				t.Fatal(err)
-			}
-			return func() { _ = a.Prepare() }
-		},
-		"held by a frozen replica": func(t *testing.T, a *ACME) func() {
-			unlock, err := a.lock(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(unlock)
-			return func() {}
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				ca := &playedCA{chain: []*authority.Authority{root}, times: living(90 * day)}
-				cache := filepath.Join(t.TempDir(), "cache")
-				a := replica(t, cache, ca)
-				back := out(t, replica(t, cache, ca))
-				core, logs := observer.New(zap.WarnLevel)
-				stop := watching(t, zap.New(core), a)
-				defer stop()
-				time.Sleep(day)
-				if n := logs.Len(); n < 15 || n > 30 || !a.failing[0].Load() || ca.orders(day) > 0 {
-					t.Errorf("after a day: %d warnings, %s, %d orders", n, outcome(a), ca.orders(day))
-				}
-				back()
-				puts(t, a, root, -time.Minute, 80*day)
-				time.Sleep(lookEvery + 5*time.Second)
-				if a.inUse[0].Load() == nil || a.failing[0].Load() {
-					t.Errorf("what came into the cache is not in use: %s", outcome(a))
-				}
+// An intermediate that expires before the leaf makes the certificate due; a CA that goes on with it is asked once an hour.
+func TestDyingIntermediate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ca := func(name string, parent *authority.Authority, life time.Duration) *authority.Authority {
+			return authority.Certify(t, parent, &x509.Certificate{
+				Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+				NotBefore: time.Now().Add(-30 * day), NotAfter: time.Now().Add(life),
 			})
+		}
+		root := ca("root", nil, 400*day)
+		played := &playedCA{chain: []*authority.Authority{ca("inner", root, 12*time.Hour), root}, times: func(now time.Time) (time.Time, time.Time) {
+			return now.Add(-20 * day), now.Add(70 * day)
+		}}
+		stop := watching(t, zap.NewNop(), replica(t, filepath.Join(t.TempDir(), "cache"), played))
+		defer stop()
+		time.Sleep(4*time.Hour - time.Minute)
+		if n := played.orders(day); n != 4 {
+			t.Errorf("%d orders in four hours", n)
+		}
+	})
+}
+
+// An order tries one type of challenge, since the CA counts each validation that fails: http-01 first where it has been set up, and
+// then they take turns. The answer is in the cache, where each replica finds it, until the CA has looked. The log has the CA's words.
+func TestChallengesTakeTurns(t *testing.T) {
+	root := authority.Named(t, "root", nil)
+	for _, offered := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			cache := filepath.Join(t.TempDir(), "cache")
+			other := replica(t, cache, nil)
+			var tried []string
+			ca := &playedCA{chain: []*authority.Authority{root}, times: living(90 * day)}
+			ca.validate = func(kind, token string) string {
+				tried = append(tried, kind)
+				w := httptest.NewRecorder()
+				other.Challenges().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "GET", "http://"+hostA+"/.well-known/acme-challenge/"+token, http.NoBody))
+				c, err := other.choose(&tls.ClientHelloInfo{ServerName: hostA, SupportedProtos: []string{"acme-tls/1"}})
+				if answers := strings.HasPrefix(w.Body.String(), token+"."); answers != (kind == http01) || (err == nil) == answers || err == nil && c.Leaf.VerifyHostname(hostA) != nil {
+					t.Errorf("%s: %d %s; %v", kind, w.Code, w.Body, err)
+				}
+				if len(tried) < 3 {
+					return "Connection refused by\x1b[2J\n" + strings.Repeat("x", 2000)
+				}
+				return ""
+			}
+			a := replica(t, cache, ca)
+			a.http01 = offered
+			core, logs := observer.New(zap.WarnLevel)
+			stop := watching(t, zap.New(core), a)
+			time.Sleep(10 * time.Minute)
+			stop()
+			want := []string{tlsALPN01, tlsALPN01, tlsALPN01}
+			if offered {
+				want = []string{http01, tlsALPN01, http01}
+			}
+			if !slices.Equal(tried, want) || left(a) < 89*day || failing(a) || logs.Len() != 2 {
+				t.Errorf("%q, want %q; %v left, %v", tried, want, left(a), logs.All())
+			}
+			if why := fmt.Sprint(logs.All()[0].ContextMap()["error"]); !strings.Contains(why, hostA+": challenge "+want[0]) ||
+				!strings.Contains(why, "Connection refused by?[2J x") || len(why) > maxReason+len("…") {
+				t.Errorf("it says %s", why)
+			}
+			if answers, err := filepath.Glob(filepath.Join(a.dir, "*+*")); err != nil || len(answers) != 1 || filepath.Base(answers[0]) != accountFile {
+				t.Errorf("left in the cache: %q, %v", answers, err)
+			}
 		})
 	}
 }
 
-// Who waits for the lock looks at the cache meanwhile.
-func TestTakenWhileTheLockIsHeld(t *testing.T) {
-	root := authority.Named(t, "root", nil)
-	synctest.Test(t, func(t *testing.T) {
-		cache := filepath.Join(t.TempDir(), "cache")
-		unlock, err := replica(t, cache, nil).lock(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer unlock()
-		a := replica(t, cache, nil)
-		core, logs := observer.New(zap.WarnLevel)
-		stop := watching(t, zap.New(core), a)
-		defer stop()
-		time.Sleep(30 * time.Second)
-		if logs.Len() > 0 || a.failing[0].Load() {
-			t.Errorf("a wait of half a minute is told: %v", logs.All())
-		}
-		time.Sleep(3 * time.Minute)
-		if n := logs.FilterField(zap.String("file", filepath.Join(a.dir, lockFile))).Len(); n != 1 || logs.Len() != 1 || !a.failing[0].Load() {
-			t.Errorf("who waits for minutes tells so %d times: %v, failing %v", n, logs.All(), a.failing[0].Load())
-		} else if why := fmt.Sprint(logs.All()[0].ContextMap()["error"]); !strings.Contains(why, fmt.Sprintf("process %d on ", os.Getpid())) {
-			t.Errorf("the holder is not named: %s", why)
-		}
-		puts(t, a, root, -time.Minute, 80*day)
-		time.Sleep(lookEvery + 5*time.Second)
-		if a.inUse[0].Load() == nil || outcome(a) != "0 ok, 0 failed, failing false" {
-			t.Errorf("what came into the cache is not in use: %s", outcome(a))
-		}
-	})
-}
-
-// The orders of one process wait for each other, which is no fault.
-func TestOrdersTakeTurns(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := replica(t, filepath.Join(t.TempDir(), "cache"), nil)
-		unlock, err := a.lock(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer unlock()
-		core, logs := observer.New(zap.WarnLevel)
-		stop := watching(t, zap.New(core), a)
-		defer stop()
-		time.Sleep(3 * time.Minute)
-		if logs.Len() > 0 || a.failing[0].Load() {
-			t.Errorf("%v, failing %v", logs.All(), a.failing[0].Load())
-		}
-	})
-}
-
-// The CA says when it may be asked again.
-func TestRateLimited(t *testing.T) {
+// Where the cache cannot be written, as on a full disk, the CA is not asked: it would count an order. A directory of the name stands for that.
+func TestFullDisk(t *testing.T) {
 	root := authority.Named(t, "root", nil)
 	synctest.Test(t, func(t *testing.T) {
 		ca := &playedCA{chain: []*authority.Authority{root}, times: living(90 * day)}
-		ca.refuses(3 * time.Hour)
 		a := replica(t, filepath.Join(t.TempDir(), "cache"), ca)
-		stop := watching(t, zap.NewNop(), a)
-		defer stop()
-		time.Sleep(3*time.Hour - time.Minute)
-		if n := ca.orders(day); n != 1 || outcome(a) != "0 ok, 1 failed, failing true" {
-			t.Errorf("%d orders although the CA asked for 3 hours; %s", n, outcome(a))
+		if err := os.MkdirAll(filepath.Join(a.dir, ".space", "full"), 0o700); err != nil {
+			t.Fatal(err)
 		}
-		ca.mu.Lock()
-		ca.refuse = nil
-		ca.mu.Unlock()
-		time.Sleep(2 * time.Minute)
-		if outcome(a) != "1 ok, 1 failed, failing false" {
-			t.Error(outcome(a))
-		}
-	})
-}
-
-// The Manager of an order that is over orders nothing more, neither before its certificate expires nor then: Watch alone does.
-func TestOrderIsOver(t *testing.T) {
-	root := authority.Named(t, "root", nil)
-	for _, life := range []time.Duration{6 * time.Minute, 20 * time.Minute} {
-		synctest.Test(t, func(t *testing.T) {
-			ca := &playedCA{chain: []*authority.Authority{root}, times: living(life)}
-			a := replica(t, filepath.Join(t.TempDir(), "cache"), ca)
-			if _, err := a.renew(t.Context(), 0, attempts{}, zap.NewNop()); err != nil {
-				t.Fatal(err)
-			}
-			time.Sleep(life - time.Second)
-			if n := ca.orders(day); n != 1 {
-				t.Errorf("life %v: %d orders before it expires", life, n)
-			}
-			if life > orderTime {
-				if time.Sleep(day); ca.orders(2*day) != 1 {
-					t.Errorf("%d orders once it has expired", ca.orders(2*day))
-				}
-			}
-		})
-	}
-}
-
-// crammed is a cache on a disk that may be full.
-type crammed struct {
-	autocert.Cache
-	full atomic.Bool
-}
-
-func (c *crammed) Put(ctx context.Context, key string, data []byte) error {
-	if c.full.Load() {
-		return syscall.ENOSPC
-	}
-	return c.Cache.Put(ctx, key, data)
-}
-
-// On a full disk the CA is not asked, which would count a failure; that is told once an hour. Once there is room, the next look orders, and a
-// refusal by the CA is the first one.
-func TestFullDisk(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ca := &playedCA{}
-		ca.refuses(0)
-		a := replica(t, filepath.Join(t.TempDir(), "cache"), ca)
-		disk := &crammed{Cache: a.cache}
-		a.cache = disk
-		disk.full.Store(true)
 		core, logs := observer.New(zap.WarnLevel)
 		stop := watching(t, zap.New(core), a)
 		defer stop()
-		time.Sleep(5*time.Hour - time.Minute)
-		if n := logs.FilterMessageSnippet("not ordered").Len(); n != 5 || !a.failing[0].Load() || ca.orders(day) > 0 {
-			t.Errorf("after five hours: %d warnings, %s, %d orders", n, outcome(a), ca.orders(day))
-		} else if why := fmt.Sprint(logs.All()[0].ContextMap()["error"]); !strings.Contains(why, "the CA is not asked") || !strings.Contains(why, "make room") {
-			t.Errorf("it says %s", why)
+		time.Sleep(time.Minute)
+		if why := fmt.Sprint(logs.All()[0].ContextMap()["error"]); ca.orders(day) > 0 || !failing(a) || !strings.Contains(why, "the CA is not asked") {
+			t.Errorf("%d orders; it says %s", ca.orders(day), why)
 		}
-		disk.full.Store(false)
-		time.Sleep(lookEvery + time.Second)
-		if n := ca.orders(day); n != 1 {
-			t.Errorf("%d orders once there is room", n)
+		if err := os.RemoveAll(filepath.Join(a.dir, ".space")); err != nil {
+			t.Fatal(err)
 		}
-		if next := a.noted(0, time.Now()); next.Failed != 1 || time.Until(next.Next) > firstRetry {
-			t.Errorf("the CA's first refusal is noted as %+v", next)
+		time.Sleep(firstRetry)
+		if ca.orders(day) != 1 || failing(a) || left(a) < 89*day {
+			t.Errorf("%d orders once there is room, %v left", ca.orders(day), left(a))
+		}
+		if _, err := os.Stat(filepath.Join(a.dir, ".space")); !os.IsNotExist(err) {
+			t.Errorf("it leaves something behind: %v", err)
 		}
 	})
 }
 
-// losesHost is a cache that cannot keep the certificate.
-type losesHost struct{ autocert.Cache }
-
-func (c losesHost) Put(ctx context.Context, key string, data []byte) error {
-	if key == acmeHost {
-		return syscall.EIO
-	}
-	return c.Cache.Put(ctx, key, data)
-}
-
-// A certificate that cannot be kept is a failure: the next start would order again.
-func TestCertificateIsNotKept(t *testing.T) {
-	ca := &playedCA{chain: []*authority.Authority{authority.Named(t, "root", nil)}, times: living(90 * day)}
-	a := replica(t, filepath.Join(t.TempDir(), "cache"), ca)
-	a.cache = losesHost{a.cache}
-	next, err := a.renew(t.Context(), 0, attempts{}, zap.NewNop())
-	if !errors.Is(err, syscall.EIO) || !strings.Contains(err.Error(), "keep the certificate for "+acmeHost) || next.Failed != 1 {
-		t.Errorf("%v, %v", next, err)
-	}
-	if text, err := os.ReadFile(a.note(0)); err != nil || !bytes.Contains(text, []byte(`"failed":1`)) {
-		t.Errorf("noted: %s, %v", text, err)
-	}
-	if _, err := os.Stat(filepath.Join(a.dir, acmeHost)); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("a certificate: %v", err)
-	}
-}
-
-// Where the CA's directory cannot be read nothing was ordered, so no failure is counted that the CA has not counted: whoever corrects
-// the configuration waits for nothing. What was noted before stays.
-func TestNothingOrderedIsNoFailure(t *testing.T) {
-	for _, before := range []attempts{{}, {Failed: 3, Next: time.Now().Add(-time.Minute).UTC().Truncate(time.Second), Why: "DNS"}} {
-		a, err := NewACME(ACMEConfig{Hosts: []string{acmeHost}, Cache: filepath.Join(t.TempDir(), "cache"), Directory: "https://127.0.0.1:1/dir"})
-		if err == nil {
-			err = a.Prepare()
-		}
-		if err == nil && before.Failed > 0 {
-			err = a.putNote(0, before)
-		}
-		if err != nil {
+// A certificate that cannot be kept is a failure: the next start would order again. So is one that does not fit.
+func TestUnusableCertificates(t *testing.T) {
+	root, stranger := authority.Named(t, "root", nil), authority.Named(t, "stranger", nil)
+	for want, harm := range map[string]func(a *ACME, ca *playedCA) error{
+		"keep the certificate": func(a *ACME, _ *playedCA) error { return os.MkdirAll(filepath.Join(a.dir, hostA, "x"), 0o700) },
+		"the CA's answer cannot be used": func(_ *ACME, ca *playedCA) error {
+			ca.chain = []*authority.Authority{root, stranger, stranger}
+			return nil
+		},
+	} {
+		ca := &playedCA{chain: []*authority.Authority{root}, times: living(90 * day)}
+		a := replica(t, filepath.Join(t.TempDir(), "cache"), ca)
+		if err := harm(a, ca); err != nil {
 			t.Fatal(err)
 		}
-		a.ask = func(int, string) (time.Duration, error) { return 0, fmt.Errorf("%w: 404", exchange.ErrNoDirectory) }
-		next, err := a.renew(t.Context(), 0, attempts{}, zap.NewNop())
-		if wait := time.Until(next.Next); err == nil || next.Failed != before.Failed || wait > lookEvery || wait < lookEvery-10*time.Second {
-			t.Errorf("after %+v: %+v, %v", before, next, err)
+		if err := a.order(t.Context(), a.hosts[0]); err == nil || !strings.Contains(err.Error(), want) || left(a) > 0 {
+			t.Errorf("%v, want %q; %v left", err, want, left(a))
 		}
-		if got := a.noted(0, time.Now()); got != before {
-			t.Errorf("noted %+v, was %+v", got, before)
+	}
+}
+
+// A CA that goes on writing takes 1 MiB of memory at most.
+func TestEndlessAnswer(t *testing.T) {
+	ca := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusNotFound)
+		for _, err := w.Write(make([]byte, 1<<16)); err == nil; _, err = w.Write(make([]byte, 1<<16)) {
 		}
-		if before.Failed > 0 {
-			continue
+	}))
+	defer ca.Close()
+	resp, err := (&http.Client{Transport: boundedCA{ca.Client().Transport}}).Get(ca.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if text, err := io.ReadAll(resp.Body); err == nil || len(text) != maxAnswer {
+		t.Errorf("%d bytes, %v", len(text), err)
+	}
+}
+
+func TestRetryAfter(t *testing.T) {
+	for failures, want := range map[int]time.Duration{1: 2, 2: 4, 3: 8, 4: 16, 5: 32, 6: 60, 100: 60} {
+		if got := retryAfter(failures, 0); got != want*time.Minute {
+			t.Errorf("after %d failures: %v", failures, got)
 		}
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		done := make(chan struct{})
-		go func() { defer close(done); a.follow(ctx, 0, zap.NewNop()) }()
-		for deadline := time.Now().Add(10 * time.Second); !a.failing[0].Load(); time.Sleep(time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatal("the metric does not tell of it")
-			}
+	}
+	for asked, want := range map[time.Duration]time.Duration{-time.Hour: firstRetry, time.Second: firstRetry, 3 * time.Hour: 3 * time.Hour, 365 * day: longestWait} {
+		if got := retryAfter(1, asked); got != want {
+			t.Errorf("the CA asked for %v, and gets %v, want %v", asked, got, want)
 		}
-		cancel()
-		<-done
+	}
+}
+
+func TestDue(t *testing.T) {
+	root, now := authority.Named(t, "root", nil), time.Now().Truncate(time.Second)
+	a := replica(t, filepath.Join(t.TempDir(), "cache"), nil)
+	h := a.hosts[0]
+	if !h.due().IsZero() {
+		t.Errorf("without a certificate: %v", h.due())
+	}
+	for life, want := range map[time.Duration]time.Duration{6 * day: 4 * day, 90 * day: 60 * day, 300 * day: 270 * day} {
+		h.inUse.Store(nil)
+		puts(t, a, root, 0, life)
+		if !a.take(h) || h.due().Sub(now).Round(time.Minute) != want {
+			t.Errorf("life %v: due after %v", life, h.due().Sub(now))
+		}
 	}
 }

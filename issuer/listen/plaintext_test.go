@@ -9,8 +9,6 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"go.uber.org/zap"
-
 	"github.com/keypost/keypost/test/authority"
 )
 
@@ -78,10 +76,9 @@ func TestNoOrderWithoutTLS(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				a := replica(t, filepath.Join(t.TempDir(), "cache"), nil)
 				tt.leads.ca = &playedCA{chain: []*authority.Authority{root}, times: living(90 * day)}
-				a.ca = &tt.leads
-				_, err := a.renew(t.Context(), 0, attempts{}, zap.NewNop())
+				a := replica(t, filepath.Join(t.TempDir(), "cache"), &tt.leads)
+				err := a.order(t.Context(), a.hosts[0])
 				if len(tt.leads.reached) > 0 || (err == nil) != (tt.want == "") {
 					t.Errorf("asked %q, %v", tt.leads.reached, err)
 				}

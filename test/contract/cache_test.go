@@ -158,7 +158,7 @@ func TestCheckOfTheCertificateCache(t *testing.T) {
 	until := time.Now().Add(-time.Hour)
 	leaf := authority.Certify(t, nil, &x509.Certificate{DNSNames: []string{"shared.example.com"}, NotBefore: until.Add(-time.Hour), NotAfter: until})
 	must(t, os.WriteFile(filepath.Join(dir, "shared.example.com"), append(leaf.KeyPEM(t), authority.ChainPEM(leaf)...), 0o600))
-	expired := "the certificate cache holds certificates that have expired: shared.example.com (at " + until.UTC().Format(time.RFC3339) + ")"
+	expired := "the certificate in " + filepath.Join(dir, "shared.example.com") + " has expired (at " + until.UTC().Format(time.RFC3339) + ")"
 	check(expired)
 	must(t, os.WriteFile(filepath.Join(dir, "acme_account+key"), []byte("half a k"), 0o600))
 	check(expired, "nothing would be ordered: ")
