@@ -62,7 +62,7 @@ func damaged() map[string]struct {
 		body   string
 	}{
 		"discovery-form": {discovery, http.StatusOK, "<html>"}, "jwks-form": {keys, http.StatusOK, "<html>"},
-		"alias-not-found": {alias, http.StatusNotFound, ""},
+		"alias-differs": {alias, http.StatusNotFound, ""},
 	}
 }
 

@@ -22,7 +22,7 @@ func unexecuted() map[string]string {
 	)
 	all := map[string]string{}
 	for reason, codes := range map[string]string{
-		byGate:    "cluster-key-next key-refused keys-too-many token-kid-next",
+		byGate:    "cluster-key-next key-refused token-kid-next",
 		byCluster: "token-kid-gone token-signature-wrong",
 		byOutside: "dns-hidden key-still-there key-missing",
 	} {

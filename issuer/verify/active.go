@@ -41,8 +41,7 @@ func (v *visitor) checkActive(stored *keystore.KeySet) {
 	}
 }
 
-// revokedLast returns the key that was revoked while it was active, unless another one has stopped to sign in order since. Times have whole
-// seconds: what began to sign in that of the revocation, and signs no more, stopped after it.
+// revokedLast returns the key that was revoked while it was active, unless another one has stopped to sign in order since.
 func revokedLast(set keystore.KeySet) (last keystore.Gone, revoked bool) {
 	for _, g := range set.Gone() {
 		if g.Why == keystore.Revoked && !g.PromotedAt.IsZero() && g.RetiredAt.IsZero() && !g.At.Before(last.At) {
@@ -50,7 +49,7 @@ func revokedLast(set keystore.KeySet) (last keystore.Gone, revoked bool) {
 		}
 	}
 	since := func(promoted, retired time.Time) bool { // a key that was retired before it was promoted never signed
-		return !promoted.IsZero() && (retired.After(last.At) || !retired.IsZero() && !promoted.Before(last.At))
+		return !promoted.IsZero() && !retired.IsZero() && !retired.Before(last.At)
 	}
 	ended := slices.ContainsFunc(set.Keys(), func(k keystore.Key) bool { return since(k.PromotedAt, k.RetiredAt) }) ||
 		slices.ContainsFunc(set.Gone(), func(g keystore.Gone) bool { return since(g.PromotedAt, g.RetiredAt) })

@@ -1,7 +1,7 @@
 package verify
 
 import (
-	"fmt"
+	"errors"
 	"net/netip"
 	"slices"
 	"strings"
@@ -14,60 +14,40 @@ import (
 // isIPv6 reports whether a dialled address is one of IPv6.
 func isIPv6(address string) bool { return strings.HasPrefix(address, "[") }
 
-func family(address string) string {
-	if isIPv6(address) {
-		return "IPv6"
-	}
-	return "IPv4"
+// isLoopback reports whether an address is this machine's own. Names such as localhost have two, and a development server uses one.
+func isLoopback(address string) bool {
+	a, err := netip.ParseAddrPort(address)
+	return err == nil && a.Addr().IsLoopback()
 }
 
-// split returns the addresses of the looks of which is is true, and the other looks.
-func split(looks []look, is func(look) bool) (addresses []string, rest []look) {
+// nobodyListens reports whether an error says that nobody listens at an address.
+func nobodyListens(err error) bool {
+	return slices.ContainsFunc([]error{syscall.ECONNREFUSED, syscall.EADDRNOTAVAIL, syscall.ENETUNREACH}, func(e error) bool { return errors.Is(err, e) })
+}
+
+// checkAddresses reports who was asked, and returns the looks that are to be checked. This machine may lack a route for an IP version:
+// then it cannot ask, and that is no fault of the issuer. What the network answers is no excuse, since whoever owns the address could
+// send that, and neither is anything when another address of the version was reached.
+func (v *visitor) checkAddresses(looks []look) (seen []look) {
+	reached := func(like func(string) bool) bool {
+		return slices.ContainsFunc(looks, func(l look) bool { return l.reached && like(l.address) })
+	}
+	var names, quiet, noRoute, unasked []string
 	for _, l := range looks {
-		if is(l) {
-			addresses = append(addresses, l.Address)
-		} else {
-			rest = append(rest, l)
+		sameVersion := func(a string) bool { return isIPv6(a) == isIPv6(l.address) }
+		switch {
+		case !l.asked:
+			unasked = append(unasked, l.address)
+		case v.o.Dev && !l.reached && isLoopback(l.address) && nobodyListens(l.Discovery.Err) && reached(isLoopback):
+			quiet = append(quiet, l.address)
+		case v.o.Connect == "" && !reached(sameVersion) && !v.o.hasRoute(l.address):
+			noRoute = append(noRoute, l.address)
+		default:
+			seen, names = append(seen, l), append(names, l.address)
 		}
 	}
-	return addresses, rest
-}
-
-// unseen returns a function that reports whether this machine cannot ask an address: it has no route for the address's
-// IP version. What the network answers is no excuse, since whoever owns the address could send that, and neither is
-// anything when another address of the version was reached.
-func (o Options) unseen(looks []look) func(look) bool {
-	reached := map[string]bool{}
-	for _, l := range looks {
-		if l.reached() {
-			reached[family(l.Address)] = true
-		}
-	}
-	return func(l look) bool {
-		return l.Asked && !reached[family(l.Address)] && o.Connect == "" && !o.hasRoute(l.Address)
-	}
-}
-
-// idle returns a function that reports whether nothing listens at a loopback address although something does at another.
-// Names such as localhost have two, and a development server uses one.
-func idle(looks []look) func(look) bool {
-	used := slices.ContainsFunc(looks, look.reached)
-	return func(l look) bool {
-		a, err := netip.ParseAddrPort(l.Address)
-		return used && err == nil && a.Addr().IsLoopback() && l.hasError(syscall.ECONNREFUSED, syscall.EADDRNOTAVAIL, syscall.ENETUNREACH)
-	}
-}
-
-// checkAddresses reports who was asked, and returns the looks that are to be checked.
-func (v *visitor) checkAddresses(looks []look) []look {
-	var quiet []string
-	if v.o.Dev {
-		quiet, looks = split(looks, idle(looks))
-	}
-	hidden, looks := split(looks, v.o.unseen(looks))
-	unasked, looks := split(looks, func(l look) bool { return !l.Asked })
-	if asked, _ := split(looks, func(look) bool { return true }); len(asked) > 0 {
-		text := fmt.Sprintf("%s was asked at %s", v.url.Host(), list(asked))
+	if len(seen) > 0 {
+		text := v.url.Host() + " was asked at " + list(names)
 		if v.o.Connect != "" {
 			text += " and nowhere else"
 		}
@@ -76,17 +56,17 @@ func (v *visitor) checkAddresses(looks []look) []look {
 		}
 		v.OK("addresses", "%s", text)
 	}
-	if len(hidden) > 0 {
+	if len(noRoute) > 0 {
 		report := v.Warn
-		if len(looks) == 0 {
+		if len(seen) == 0 {
 			report = v.Fail
 		}
-		report("address-unasked", "not seen: %s at %s, because this machine has no route for %s", v.url.Host(), list(hidden), family(hidden[0]))
+		report("address-unasked", "not seen: %s at %s, because this machine has no route there", v.url.Host(), list(noRoute))
 	}
 	if len(unasked) > 0 {
 		v.Fail("address-unasked", "not seen: %d further addresses of %s were not asked (%s)", len(unasked), v.url.Host(), list(unasked))
 	}
-	return looks
+	return seen
 }
 
 // checkPublic warns of addresses that were asked and that clouds never see. An operator who declares the issuer private
@@ -97,7 +77,7 @@ func (v *visitor) checkPublic(looks []look, stored *keystore.KeySet) {
 	}
 	var inside []string
 	for _, l := range looks {
-		if a, err := netip.ParseAddrPort(l.Address); err == nil && publicnet.Hidden(a.Addr()) {
+		if a, err := netip.ParseAddrPort(l.address); err == nil && publicnet.Hidden(a.Addr()) {
 			inside = append(inside, a.Addr().String())
 		}
 	}

@@ -128,28 +128,28 @@ func TestEveryAddressIsAsked(t *testing.T) {
 		}, []string{"fail issuer at 198.51.100.7:443: ", "ok issuer at 192.0.2.1:443: "}, nil},
 		{"nobody at one", func(t *testing.T, w *world) {
 			w.places(t, map[string]DialFunc{"192.0.2.1": nil, b: refusing(syscall.ECONNREFUSED)})
-		}, []string{"fail reach 198.51.100.7:443 cannot be reached for oidc.example.com: ", "fail stored-keys at 198.51.100.7:443: nothing could be compared"}, nil},
+		}, []string{"fail reach at 198.51.100.7:443: fetch ", "fail stored-keys at 198.51.100.7:443: nothing could be compared"}, nil},
 		{"no route for IPv6", func(t *testing.T, w *world) {
 			w.options.hasRoute = func(address string) bool { return !isIPv6(address) }
 			w.places(t, map[string]DialFunc{"192.0.2.1": nil, six: refusing(syscall.ENETUNREACH)})
-		}, []string{"ok addresses oidc.example.com was asked at 192.0.2.1:443\n", "warn addresses not seen: oidc.example.com at [2001:db8::7]:443, because this machine has no route for IPv6"}, []string{"\nfail", "reach"}},
+		}, []string{"ok addresses oidc.example.com was asked at 192.0.2.1:443\n", "warn addresses not seen: oidc.example.com at [2001:db8::7]:443, because this machine has no route there"}, []string{"\nfail", "reach"}},
 		{"no route for anything", func(t *testing.T, w *world) {
 			w.options.hasRoute = func(string) bool { return false }
 			w.places(t, map[string]DialFunc{six: refusing(syscall.ENETUNREACH)})
 		}, []string{"fail addresses not seen: ", "fail stored-keys nothing could be compared"}, []string{"ok addresses"}},
 		{"unreachable, says somebody on the way", func(t *testing.T, w *world) {
 			w.places(t, map[string]DialFunc{"192.0.2.1": nil, six: refusing(syscall.ENETUNREACH)})
-		}, []string{"fail reach [2001:db8::7]:443 cannot be reached"}, []string{"not seen"}},
+		}, []string{"fail reach at [2001:db8::7]:443: fetch "}, []string{"not seen"}},
 		{"no route for one of two", func(t *testing.T, w *world) {
 			w.options.hasRoute = func(address string) bool { return address != b+":443" }
 			w.places(t, map[string]DialFunc{"192.0.2.1": nil, b: refusing(syscall.ENETUNREACH)})
-		}, []string{"fail reach 198.51.100.7:443 cannot be reached"}, []string{"not seen"}},
+		}, []string{"fail reach at 198.51.100.7:443: fetch "}, []string{"not seen"}},
 		{"the same address twice", func(t *testing.T, w *world) {
 			w.places(t, map[string]DialFunc{"192.0.2.1": nil, "::ffff:192.0.2.1": nil})
 		}, []string{"was asked at 192.0.2.1:443\n"}, []string{"\nfail"}},
 		{"a server on one of two loopback addresses", func(t *testing.T, w *world) {
 			w.places(t, map[string]DialFunc{"127.0.0.1": nil, "::1": refusing(syscall.ECONNREFUSED)})
-		}, []string{"fail reach [::1]:443 cannot be reached"}, []string{"nothing listens"}},
+		}, []string{"fail reach at [::1]:443: fetch "}, []string{"nothing listens"}},
 		{"a development server on one of two loopback addresses", func(t *testing.T, w *world) {
 			w.options.Dev = true
 			w.places(t, map[string]DialFunc{"127.0.0.1": nil, "::1": refusing(syscall.ECONNREFUSED)})
@@ -180,16 +180,16 @@ func TestSilence(t *testing.T) {
 		name, want string
 		make       func(t *testing.T, w *world)
 	}{
-		{"no TLS", "fail reach 127.0.0.1:19999 accepts connections but does not answer for oidc.example.com within 1.5s", func(t *testing.T, w *world) {
+		{"no TLS", "fail reach at 127.0.0.1:19999: fetch https://oidc.example.com/prod-a/.well-known/openid-configuration: no answer within 1.5s", func(t *testing.T, w *world) {
 			w.options.Connect, w.options.Dial = "127.0.0.1:19999", silent(t)
 		}},
-		{"no connection", "fail reach 192.0.2.1:443 accepts no connection for oidc.example.com within 1.5s", func(_ *testing.T, w *world) { w.options.Dial = dropping }},
-		{"no document", "fail reach fetch https://oidc.example.com/prod-a/.well-known/openid-configuration: no answer within 1.5s", func(t *testing.T, w *world) {
+		{"no connection", "fail reach at 192.0.2.1:443: fetch https://oidc.example.com/prod-a/.well-known/openid-configuration: no connection within 1.5s", func(_ *testing.T, w *world) { w.options.Dial = dropping }},
+		{"no document", "fail reach at 192.0.2.1:443: fetch https://oidc.example.com/prod-a/.well-known/openid-configuration: no answer within 1.5s", func(t *testing.T, w *world) {
 			w.hang(discoveryPath)
 			w.replace["/prod-a"] = func(http.ResponseWriter, *http.Request) { t.Error("asked on after a silence") }
 		}},
-		{"no keys", "fail reach fetch https://oidc.example.com/prod-a/keys.json: no answer within 1.5s", func(t *testing.T, w *world) { w.hang("/keys.json") }},
-		{"no name", "fail reach oidc.example.com cannot be looked up: ", func(_ *testing.T, w *world) {
+		{"no keys", "fail reach at 192.0.2.1:443: fetch https://oidc.example.com/prod-a/keys.json: no answer within 1.5s", func(t *testing.T, w *world) { w.hang("/keys.json") }},
+		{"no name", "fail reach look up oidc.example.com: ", func(_ *testing.T, w *world) {
 			w.options.Lookup = func(ctx context.Context, _ string) ([]netip.Addr, error) { <-ctx.Done(); return nil, ctx.Err() }
 		}},
 	} {

@@ -83,25 +83,3 @@ func (v *visitor) checkClock(looks []look) {
 		v.OK("clock", "this machine's clock and the server's agree")
 	}
 }
-
-// slow is what a relying party notices. An answer that takes longer than its patience fails by itself.
-const slow = time.Second
-
-func (v *visitor) checkSpeed(looks []look) {
-	var slowest response
-	for _, l := range looks {
-		for _, a := range l.replies() {
-			if a.Took >= slowest.Took {
-				slowest = a
-			}
-		}
-	}
-	took := slowest.Took.Round(time.Millisecond)
-	switch {
-	case slowest.URL == "":
-	case slowest.Took > slow:
-		v.Warn("slow", "%s took %v", slowest.URL, took)
-	default:
-		v.OK("speed", "the slowest answer took %v over a new connection", took)
-	}
-}

@@ -5,14 +5,10 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/x509"
-	"fmt"
 	"net/http"
 	"slices"
-	"strings"
-	"time"
 
 	"github.com/keypost/keypost/internal/caching"
-	"github.com/keypost/keypost/internal/strictjson"
 	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/observation"
@@ -24,7 +20,6 @@ type Sight struct {
 	Findings    []finding.Finding // how answers differ from the stored key set, At the addresses that gave them; none when they do not
 	NotCompared string            // why nothing was compared with the store; empty if it was
 	Failed      []string          // addresses at which something is missing: what they showed before may still be so
-	Slowest     time.Duration     // answer, over a new connection; zero when there was none
 	Chains      []Chain           // that the addresses sent
 }
 
@@ -55,13 +50,13 @@ func (n Network) Compare(ctx context.Context, t Target, stored func(context.Cont
 	if ctx.Err() != nil {
 		return Sight{}, context.Cause(ctx)
 	}
-	s.Look, s.Slowest, s.Chains = look, c.slowest, c.chains
+	s.Look, s.Chains = look, c.chains
 	slices.Sort(s.Failed)
 	s.Failed = slices.Compact(s.Failed)
 	switch {
 	case set == nil:
 		s.NotCompared = v.Findings[0].Evidence
-	case len(c.answers)+len(c.flooded) == 0:
+	case len(c.answers) == 0 && !c.flooded:
 		s.NotCompared = "no JWKS could be read at " + t.URL.String()
 	}
 	if set != nil {
@@ -83,8 +78,7 @@ type comparison struct {
 	kept        int                    // bytes of them
 	answers     map[answerKey]response // where a JWKS was asked for
 	discoveries map[answerKey]response
-	flooded     []string // addresses that gave more than is kept
-	slowest     time.Duration
+	flooded     bool // some address gave more than is kept
 	chains      []Chain
 }
 
@@ -96,40 +90,27 @@ type answerKey struct {
 	cached       bool // a shared cache shows itself
 }
 
-// add notes an answer. One that tells of trouble, and has no keys in it, leads no relying party to any.
+// add notes an answer. One that tells of trouble leads no relying party to a key.
 func (c *comparison) add(address string, discovery bool, a response) {
-	if a.Cut == nil {
-		c.slowest = max(c.slowest, a.Took)
+	known := func(o Chain) bool { return o.Address == address && o.Certificates[0].Equal(a.TLS.PeerCertificates[0]) }
+	if len(a.TLS.VerifiedChains) > 0 && !slices.ContainsFunc(c.chains, known) {
+		c.chains = append(c.chains, Chain{address, a.TLS.VerifiedChains[0]})
 	}
-	known := func(o Chain) bool { return o.Address == address && o.Certificates[0].Equal(a.Chain[0]) }
-	if len(a.Chain) > 0 && !slices.ContainsFunc(c.chains, known) {
-		c.chains = append(c.chains, Chain{address, a.Chain})
+	list, success := c.answers, a.Status >= 200 && a.Status < 400 // to whoever follows redirects
+	if discovery {
+		list = c.discoveries
+	} else if a.none() {
+		a.Status, a.Body, success = http.StatusOK, []byte(`{"keys":[]}`), true // whatever it says about that
 	}
-	success := a.Status >= 200 && a.Status < 400 // to whoever follows redirects
-	switch {
-	case discovery && success:
-		c.keep(c.discoveries, address, a)
-	case discovery:
-	case a.none():
-		if hasKeys(a.Body) { // for whoever does not look at the status
-			c.keep(c.answers, address, a)
-		}
-		// Whatever it says about that.
-		c.keep(c.answers, address, response{URL: a.URL, Status: http.StatusOK, Header: a.Header, Body: []byte(`{"keys":[]}`)})
-	case success || hasKeys(a.Body):
-		c.keep(c.answers, address, a)
+	if !success {
+		return
 	}
-}
-
-// keep keeps one of each kind of answer.
-func (c *comparison) keep(list map[answerKey]response, address string, a response) {
 	key := answerKey{address, a.URL, sha256.Sum256(a.Body), a.Status, caching.Shared(a.Header) != ""}
 	if c.bodies[key.body] == nil {
-		if c.kept+len(a.Body) > mostKept {
-			c.flooded = append(c.flooded, address)
+		if c.kept += len(a.Body); c.kept > mostKept {
+			c.flooded = true
 			return
 		}
-		c.kept += len(a.Body)
 		c.bodies[key.body] = a.Body
 	}
 	a.Body = c.bodies[key.body]
@@ -145,13 +126,7 @@ func (c *comparison) judge(ctx context.Context, o Options, set *keystore.KeySet)
 			if ctx.Err() != nil {
 				return
 			}
-			plain := key
-			if plain.url = strings.TrimSuffix(key.url, inGzip); plain != key {
-				if _, both := answers[plain]; both { // said once
-					continue
-				}
-			}
-			v := &visit{o: o, stored: set, look: look{Address: key.address, JWKS: reply{response: a, Asked: true}}}
+			v := &visit{o: o, stored: set, look: look{JWKS: reply{response: a, Asked: true}}}
 			judge(v, a)
 			for _, f := range v.Findings {
 				all.AddAt(f, key.address)
@@ -160,8 +135,8 @@ func (c *comparison) judge(ctx context.Context, o Options, set *keystore.KeySet)
 	}
 	judgeEach(c.discoveries, (*visit).judgeDiscovery)
 	judgeEach(c.answers, (*visit).judgeJWKS)
-	for _, address := range c.flooded {
-		all.AddAt(finding.CauseOf("keys-unread").Finding(finding.Fail, fmt.Sprintf("%s answers with so many different documents that not all of them were compared", o.URL), ""), address)
+	if c.flooded {
+		all.Fail("keys-unread", "%s answers with so many different documents that not all of them were compared", o.URL)
 	}
 	for _, f := range all.Findings {
 		slices.Sort(f.At)
@@ -174,7 +149,8 @@ func (c *comparison) judge(ctx context.Context, o Options, set *keystore.KeySet)
 // judgeDiscovery reports a discovery document that leads to another JWKS than that of keypostd, or may do so for a reader
 // that follows or forgives more than we do.
 func (v *visit) judgeDiscovery(a response) {
-	if v.unlike(a) {
+	if a.Status >= 300 {
+		v.Fail("keys-unread", "%v", a.check200())
 		return
 	}
 	d, err := parseDiscovery(a)
@@ -182,13 +158,14 @@ func (v *visit) judgeDiscovery(a response) {
 	case err != nil:
 		v.Fail("keys-unread", "%v", err)
 	case d.JWKSURI != "" && d.JWKSURI != own:
-		v.Fail("jwks-uri-rogue", "%s names the JWKS %q, not %s", a.URL, printable(d.JWKSURI), own)
+		v.Fail("keys-unread", "%s names the JWKS %q, not %s", a.URL, printable(d.JWKSURI), own)
 	}
 }
 
 // judgeJWKS compares what was answered where a JWKS was asked for.
 func (v *visit) judgeJWKS(a response) {
-	if v.unlike(a) {
+	if a.Status >= 300 {
+		v.Fail("keys-unread", "%v", a.check200())
 		return
 	}
 	keys, err := parseJWKS(a)
@@ -200,18 +177,4 @@ func (v *visit) judgeJWKS(a response) {
 	if v.compare(d); err != nil {
 		v.Fail("keys-unread", "%v", err) // another reader may find keys where we find none
 	}
-}
-
-// unlike reports whether an answer is not one with a whole document, and says so unless it broke off before anybody could
-// read a document in it.
-func (v *visit) unlike(a response) bool {
-	switch {
-	case a.Status >= 300 && a.Status < 400:
-		v.Fail("keys-unread", "%v", a.check200())
-	case a.Large:
-		v.Fail("keys-unread", "%v", a.Cut)
-	default:
-		return a.Cut != nil && strictjson.Unfinished(a.Body)
-	}
-	return true
 }

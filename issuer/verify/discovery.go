@@ -1,7 +1,6 @@
 package verify
 
 import (
-	"cmp"
 	"crypto/tls"
 	"encoding/json"
 	"errors"
@@ -74,72 +73,54 @@ func (v *visit) document(name string, r reply) (response, bool) {
 	if !r.Asked {
 		return r.response, false
 	}
-	code, err := v.trouble(name, r)
-	switch {
-	case err == nil:
-	case strings.HasPrefix(code, "origin-"):
-		v.shutOut(code, "the origin %s: %v", v.look.Address, err)
-	case code == "alias-not-found":
-		v.Warn(code, "%v", err)
-	default:
-		v.FailWith(code, strings.ReplaceAll(finding.CauseOf(code).Repair, "/PATH/", v.url.Path()+"/"), "%v", err)
-	}
-	return r.response, err == nil
-}
-
-// trouble returns why a reply is no answer with status 200, with the code of the cause.
-func (v *visit) trouble(name string, r reply) (code string, err error) {
-	if err = r.Err; err == nil {
+	err := r.Err
+	if err == nil {
 		err = r.check200()
 	}
+	if err == nil {
+		return r.response, true
+	}
+	report, code := v.Fail, v.trouble(name, r)
+	switch {
+	case r.Status == 0: // the error may not say where
+		err = fmt.Errorf("at %s: %w", v.look.address, err)
+	case code == "cdn-refused":
+		err = fmt.Errorf("%w, with keypostd's own words: its CDN shows it no secret, or a wrong one", err)
+	}
+	silent := v.look.reached && isTimeout(r.Err)
+	if code == "origin-unreachable" && !v.look.shielded && !silent || code == "alias-differs" {
+		report = v.Warn
+	}
+	report(code, "%v", err)
+	return r.response, false
+}
+
+// trouble returns the code of the cause that a reply is no answer with status 200.
+func (v *visit) trouble(name string, r reply) string {
 	bad, untrusted := errors.AsType[*tls.CertificateVerificationError](r.Err)
 	forbidden := r.Status == http.StatusUnauthorized || r.Status == http.StatusForbidden
 	shut := r.Status == http.StatusForbidden && string(r.Body) == finding.ShieldBody
-	missing := r.Status == http.StatusNotFound || r.Status == http.StatusGone
 	switch {
-	case err == nil:
-		return "", nil
-	case untrusted: // through a proxy; else the handshake failed before
-		return finding.OfCertificate(bad), err
-	case (v.look.Origin || v.look.Shielded) && (refusesCertificate(r.Err) || shut), v.look.Origin && forbidden:
-		return "origin-shielded", err
-	case v.look.Origin && r.Err != nil:
-		return "origin-unreachable", err
+	case v.look.origin, v.look.shielded && shut: // it may let in its cache only, which may know its CA
+		return "origin-unreachable"
+	case untrusted:
+		return finding.OfCertificate(bad)
 	case shut:
-		return "cdn-refused", fmt.Errorf("%w, with keypostd's own words: its CDN shows it no secret, or a wrong one", err)
+		return "cdn-refused"
 	case name == "alias":
-		return "alias-not-found", err
+		return "alias-differs"
 	case isTimeout(r.Err):
-		return "connection-dropped", err
+		return "connection-dropped"
 	case name == "jwks":
-		return "jwks-status", fromCache(r, err)
-	case missing && fromKeypostd(r.response) && r.Header.Get("Server")+r.Header.Get("Via") != "":
-		return "discovery-not-found", fmt.Errorf("%w, as keypostd does for a host or path that is not one of its own, through %s", err, printable(cmp.Or(r.Header.Get("Via"), r.Header.Get("Server"))))
-	case missing:
-		return "discovery-not-found", fromCache(r, err)
+		return "jwks-form"
+	case r.Status == 0:
+		return "connection-refused"
+	case r.Status == http.StatusNotFound || r.Status == http.StatusGone:
+		return "discovery-not-found"
 	case forbidden:
-		return "discovery-forbidden", err
+		return "discovery-forbidden"
 	}
-	return "discovery-status", err
-}
-
-// fromCache returns err, and which cache gave the answer.
-func fromCache(r reply, err error) error {
-	if r.Header == nil || !caching.Hit(r.Header) {
-		return err
-	}
-	return fmt.Errorf("%w, from a cache (%s)", err, caching.Shared(r.Header))
-}
-
-// fromKeypostd reports whether an answer 404 is what package issuer answers. A server in between adds a name or a Via.
-func fromKeypostd(a response) bool {
-	return string(a.Body) == "not found\n" && a.Header.Get("Cache-Control") == "public, max-age=60"
-}
-
-// refusesCertificate reports whether a server broke off because it got no client certificate, or that one. With TLS 1.3 that
-// comes after the handshake.
-func refusesCertificate(err error) bool {
-	return err != nil && strings.Contains(err.Error(), "remote error: tls: ") && strings.Contains(err.Error(), "certificate")
+	return "discovery-form"
 }
 
 // checkMembers looks for what AWS documents as required, and at where the JWKS is.
@@ -190,9 +171,6 @@ const (
 // Source: GitLab merge request 138405, which quotes AWS support.
 func (v *visit) checkCaching(a response, report func(code, format string, args ...any)) {
 	forbidden, age, hasAge := caching.Read(strings.Join(a.Header.Values("Cache-Control"), ", "))
-	if forbidden == "" && strings.Contains(strings.ToLower(a.Header.Get("Pragma")), "no-cache") {
-		forbidden = "Pragma: no-cache"
-	}
 	switch {
 	case forbidden != "":
 		report("not-cacheable", "%s may not be cached (%s)", a.URL, forbidden)
@@ -201,11 +179,7 @@ func (v *visit) checkCaching(a response, report func(code, format string, args .
 	case age < shortMaxAge && (v.stored == nil || !v.stored.Dev()): // a development key set has seconds, for its rotations
 		v.Warn("not-cacheable", "%s may be cached for %v only", a.URL, keystore.Duration(age))
 	case age > longMaxAge:
-		repair := ""
-		if v.stored != nil && v.stored.Policy().Cache(keystore.Cache{MaxAge: age}).MaxAge < age {
-			repair = "the policy of the key set has less: have the proxy or CDN before keypostd pass Cache-Control on as it came (in nginx, no expires and no add_header Cache-Control), or purge its old copies"
-		}
-		v.WarnWith("max-age-long", repair, "%s may be cached for %v", a.URL, keystore.Duration(age))
+		v.Warn("max-age-long", "%s may be cached for %v", a.URL, keystore.Duration(age))
 	default:
 		v.OK("headers", "%s may be cached for %v", a.URL, keystore.Duration(age))
 	}

@@ -1,8 +1,6 @@
 package verify
 
 import (
-	"bytes"
-	"compress/gzip"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -14,6 +12,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/keypost/keypost/internal/strictjson"
@@ -30,43 +29,33 @@ const unhurried = 10 * time.Second
 // Client fetches documents as a careful relying party does: over HTTPS only, on a new connection each time, with bounds
 // on time and size, and without following a redirect. [Network.At] and [Network.Client] make one.
 type Client struct {
-	http   *http.Client
-	shield Shield
-	origin string // host:port of the URLs that the shield is shown to
-	packed bool   // it asks for gzip
-}
-
-// inGzip is what follows a URL that was asked for with gzip, wherever it is printed.
-const inGzip = " (asked for with Accept-Encoding: gzip)"
-
-// inGzip returns a client that asks for gzip, as Go's own does unless told otherwise: a cache may keep another copy of a
-// document for whoever does.
-func (c *Client) inGzip() *Client {
-	packed := *c
-	packed.packed = true
-	return &packed
+	http     *http.Client
+	shield   Shield
+	origin   string      // host:port of the URLs that the shield is shown to
+	accepted atomic.Bool // something has accepted a connection
 }
 
 // newClient returns a client that sends what any program in Go sends: a server that could tell it from relying parties could
 // answer it otherwise. So there is no User-Agent of keypost's own, and no Connection: close, which DisableKeepAlives would send.
 func newClient(roots *x509.CertPool, patience time.Duration, dial DialFunc) *Client {
-	return &Client{
-		http: &http.Client{
-			Timeout:       patience,
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-			Transport: &http.Transport{
-				DialContext:         within(patience, dial),
-				TLSClientConfig:     &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
-				MaxIdleConnsPerHost: -1,
-				DisableCompression:  true,
-			},
+	c := &Client{}
+	c.http = &http.Client{
+		Timeout:       patience,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Transport: &http.Transport{
+			DialContext:         within(patience, dial, &c.accepted),
+			TLSClientConfig:     &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
+			MaxIdleConnsPerHost: -1,
 		},
 	}
+	return c
 }
+
+func (c *Client) transport() *http.Transport { return c.http.Transport.(*http.Transport) }
 
 // within bounds the life of each connection, from its dial to its last byte. The timeout of a http.Client does not: a dial and
 // a TLS handshake outlive their request, for ever if the server says nothing.
-func within(patience time.Duration, dial DialFunc) DialFunc {
+func within(patience time.Duration, dial DialFunc, accepted *atomic.Bool) DialFunc {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		end := time.Now().Add(patience)
 		ctx, cancel := context.WithDeadline(ctx, end)
@@ -75,90 +64,56 @@ func within(patience time.Duration, dial DialFunc) DialFunc {
 		if err != nil {
 			return nil, err
 		}
+		accepted.Store(true)
 		return conn, conn.SetDeadline(end)
 	}
 }
 
 // response is what a server answered, whatever the status.
 type response struct {
-	URL    string // safe to print, and with inGzip behind it if it was asked for so
+	URL    string // safe to print
 	Status int
 	Header http.Header
-	Body   []byte              // of a GET, unpacked if gzip was asked for, at most maxBody; what there is of one that was cut off
-	Cut    error               // why there is no more of the body; nil when it is whole
-	Packed bool                // it has a Content-Encoding that was not undone: Body is what arrived
-	Large  bool                // it was cut off since it is larger than maxBody, and none of it was kept
-	Took   time.Duration       // from the start of the connection to the last byte
-	At     time.Time           // of the last byte
-	Chain  []*x509.Certificate // as it was verified, the leaf first
+	Body   []byte        // of a GET, at most maxBody
+	Took   time.Duration // from the start of the connection to the last byte
+	At     time.Time     // of the last byte
+	TLS    tls.ConnectionState
 }
 
-// get fetches an https URL. A status other than 200 is no error; an answer that is too large is.
+// get fetches an https URL. A status other than 200 is no error; an answer that is too large, or that was cut off, is. With an error it
+// returns what did arrive, without the body: a status other than zero if the header did.
 func (c *Client) get(ctx context.Context, url string) (response, error) {
-	a, err := c.part(ctx, url)
-	if err != nil {
-		return response{}, err
-	}
-	return a, nil
-}
-
-// part is get, and returns with an error what did arrive: a status other than zero if the header did.
-func (c *Client) part(ctx context.Context, url string) (response, error) {
 	if !strings.HasPrefix(url, "https://") {
 		return response{}, fmt.Errorf("fetch %s: it must begin with https://", printable(url))
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
-		return response{}, fmt.Errorf("fetch %s: it is no URL", printable(url))
+		return response{}, fmt.Errorf("fetch %s: it is not a URL", printable(url))
 	}
 	if c.shield.Header != "" && withPort(req.URL.Host) == c.origin { // jwks_uri may lead to another host or port
 		req.Header.Set(c.shield.Header, c.shield.Value)
 	}
-	shown := printable(url)
-	if c.packed {
-		req.Header.Set("Accept-Encoding", "gzip")
-		shown += inGzip
-	}
 	start := time.Now()
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return response{}, fmt.Errorf("fetch %s: %w", shown, c.cause(err))
+		return response{}, fmt.Errorf("fetch %s: %w", printable(url), c.cause(err))
 	}
 	defer func() { _ = resp.Body.Close() }()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBody+1))
-	encoding := strings.ToLower(resp.Header.Get("Content-Encoding"))
-	packed := encoding != "" && encoding != "identity"
-	if c.packed && encoding == "gzip" && len(body) <= maxBody {
-		body, packed = unpack(body, err != nil)
-	}
-	a := response{URL: shown, Status: resp.StatusCode, Header: resp.Header, Body: body, Packed: packed, Took: time.Since(start), At: time.Now()}
-	if resp.TLS != nil && len(resp.TLS.VerifiedChains) > 0 {
-		a.Chain = resp.TLS.VerifiedChains[0]
+	a := response{URL: printable(url), Status: resp.StatusCode, Header: resp.Header, Took: time.Since(start), At: time.Now()}
+	if resp.TLS != nil {
+		a.TLS = *resp.TLS
 	}
 	switch {
 	case len(body) > maxBody:
-		a.Body, a.Large = nil, true
-		a.Cut = fmt.Errorf("fetch %s: the answer is larger than %d bytes", shown, maxBody)
+		return a, fmt.Errorf("fetch %s: the answer is larger than %d bytes", a.URL, maxBody)
 	case err != nil:
-		a.Cut = fmt.Errorf("fetch %s: %w", shown, c.cause(err))
-	case c.http.Timeout > 0 && time.Since(start) > c.http.Timeout: // what a server says to a connection that is being closed
-		a.Cut = fmt.Errorf("fetch %s: %w", shown, c.cause(context.DeadlineExceeded))
+		return a, fmt.Errorf("fetch %s: %w", a.URL, c.cause(err))
+	case c.http.Timeout > 0 && a.Took > c.http.Timeout: // what a server says to a connection that is being closed
+		return a, fmt.Errorf("fetch %s: %w", a.URL, c.cause(context.DeadlineExceeded))
 	}
-	return a, a.Cut
-}
-
-// unpack returns what gzip data holds, at most maxBody+1 bytes of it, or as much of that as arrived if it was cut off. What is
-// no gzip data stays as it is, and is reported as still packed.
-func unpack(data []byte, cut bool) (body []byte, packed bool) {
-	z, err := gzip.NewReader(bytes.NewReader(data))
-	if err != nil {
-		return data, true
-	}
-	plain, err := io.ReadAll(io.LimitReader(z, maxBody+1))
-	if err != nil && !cut {
-		return data, true
-	}
-	return plain, false
+	a.Body = body
+	return a, nil
 }
 
 // fetchError is an error with a text that is safe to print: a stranger's server may have put half a header into err's.
@@ -170,15 +125,22 @@ type fetchError struct {
 func (e *fetchError) Error() string { return e.text }
 func (e *fetchError) Unwrap() error { return e.err }
 
-// cause leaves out the method and URL that net/http puts before every error.
+// cause leaves out the method and URL that net/http puts before every error, and adds what may be the reason.
 func (c *Client) cause(err error) error {
-	if isTimeout(err) {
+	switch {
+	case isTimeout(err) && !c.accepted.Load():
+		return &fetchError{fmt.Sprintf("no connection within %v", c.http.Timeout), err}
+	case isTimeout(err):
 		return &fetchError{fmt.Sprintf("no answer within %v", c.http.Timeout), err}
 	}
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		err = e.Err
 	}
-	return &fetchError{printable(sayRoots(err, c.http.Transport.(*http.Transport).TLSClientConfig.RootCAs)), err}
+	text := err.Error()
+	if _, unknown := errors.AsType[x509.UnknownAuthorityError](err); unknown && c.transport().TLSClientConfig.RootCAs != nil {
+		text += " (only the CAs in --ca-file count, in place of the system's)"
+	}
+	return &fetchError{printable(text), err}
 }
 
 func isTimeout(err error) bool {
@@ -196,8 +158,6 @@ func (a response) check200() error {
 		return nil
 	case a.Status >= 300 && a.Status < 400:
 		return fmt.Errorf("%s redirects (%d) to %s", a.URL, a.Status, printable(a.Header.Get("Location")))
-	case a.Status == http.StatusUnauthorized && a.Header.Get("WWW-Authenticate") != "":
-		return fmt.Errorf("%s answers 401 and asks for credentials (%s)", a.URL, printable(a.Header.Get("WWW-Authenticate")))
 	}
 	return &StatusError{a.URL, a.Status}
 }

@@ -161,20 +161,16 @@ func TestLooksSendWhatAnyProgramSends(t *testing.T) {
 		sent[fmt.Sprint(r.Method, r.Proto, r.Host, r.Header, r.Close)] = true
 	}
 	w.start(t)
-	for _, plain := range []bool{true, false} {
-		c := &http.Client{Transport: &http.Transport{DialContext: w.options.Dial, TLSClientConfig: &tls.Config{RootCAs: w.pki.root.Pool()}, DisableCompression: plain}}
-		for _, ask := range []func(string) (*http.Response, error){c.Get, c.Head} {
-			res, err := ask(testIssuer)
-			check(t, err)
-			check(t, res.Body.Close())
-		}
-		c.CloseIdleConnections()
-	}
+	c := &http.Client{Transport: &http.Transport{DialContext: w.options.Dial, TLSClientConfig: &tls.Config{RootCAs: w.pki.root.Pool()}}}
+	res, err := c.Get(testIssuer)
+	check(t, err)
+	check(t, res.Body.Close())
+	c.CloseIdleConnections()
 	usual := sent
 	sent = map[string]bool{}
 	n := w.options.Network
 	n.pause = time.Millisecond
-	_, err := n.Observe(t.Context(), Target{URL: storetest.URLs(t, testIssuer)[0]})
+	_, err = n.Observe(t.Context(), Target{URL: storetest.URLs(t, testIssuer)[0]})
 	check(t, err)
 	Examine(t.Context(), w.options)
 	for request := range sent {
@@ -182,7 +178,7 @@ func TestLooksSendWhatAnyProgramSends(t *testing.T) {
 			t.Errorf("sent %s; a plain client sends %v", request, slices.Sorted(maps.Keys(usual)))
 		}
 	}
-	if len(sent) < 2 {
-		t.Errorf("only %v was sent", sent)
+	if len(sent) == 0 {
+		t.Error("nothing was sent")
 	}
 }

@@ -6,34 +6,23 @@ import (
 	"errors"
 	"net"
 	"net/http"
-	"slices"
+	"net/url"
 	"strings"
 	"sync"
-	"syscall"
 
 	"github.com/keypost/keypost/keystore"
 )
 
 // look is what one address of an issuer answered. It holds answers and no judgement of them, so that they can be
-// compared with each other and with a store, or recorded.
+// compared with each other and with a store.
 type look struct {
-	Address      string   // HOST:PORT that was dialled
-	Asked        bool     // false when the visit ended before its turn came
-	Origin       bool     // it is an origin behind the issuer's addresses
-	Names        []string // to ask for in TLS where the issuer's host has no certificate: the origin's in the policy, if it has one
-	Shielded     bool     // the operator names it, by itself or as one that the shield is shown to
-	Proxied      bool     // a proxy answered: there is no handshake to look at
-	TLS12, TLS13 handshake
-	Discovery    reply
-	JWKS         reply // at the discovery document's jwks_uri
-	Alias        reply // at /openid/v1/jwks; not asked where jwks_uri points there
-}
-
-// handshake is an attempt to speak one version of TLS.
-type handshake struct {
-	Connected bool // something accepted the connection
-	State     tls.ConnectionState
-	Err       error
+	endpoint
+	asked     bool  // false when the visit ended before its turn came
+	reached   bool  // something accepted a connection
+	only13    error // what was answered to TLS 1.2, where TLS 1.3 is accepted
+	Discovery reply
+	JWKS      reply // at the discovery document's jwks_uri
+	Alias     reply // at /openid/v1/jwks; not asked where jwks_uri points there
 }
 
 // reply is an answer, the error in its place, or neither: what was not asked because an earlier answer was missing.
@@ -41,14 +30,6 @@ type reply struct {
 	response
 	Asked bool
 	Err   error
-}
-
-// reached reports whether something accepted a connection.
-func (l look) reached() bool { return l.TLS12.Connected || l.TLS13.Connected }
-
-// hasError reports whether no connection was accepted, for one of these reasons.
-func (l look) hasError(reasons ...syscall.Errno) bool {
-	return l.Asked && !l.reached() && slices.ContainsFunc(reasons, func(e syscall.Errno) bool { return errors.Is(l.TLS12.Err, e) })
 }
 
 // replies returns the documents that arrived.
@@ -62,10 +43,8 @@ func (l look) replies() []response {
 	return all
 }
 
-// Bounds of a visit. A relying party is sent to any of a host's addresses, so each of them is asked by itself. The
-// largest CDNs have about a dozen for one name.
+// Bounds of a visit.
 const (
-	maxAddresses    = 32
 	atOnce          = 8
 	patienceOfVisit = 12 // how many answers' time all of a visit may take
 )
@@ -74,85 +53,53 @@ const (
 func (o Options) looks(ctx context.Context, u keystore.IssuerURL, origins []string) ([]look, error) {
 	lookup, cancel := context.WithTimeout(ctx, o.patience)
 	defer cancel()
-	addresses, err := o.Addresses(lookup, u)
+	endpoints, err := o.endpoints(lookup, u, origins)
 	if err != nil {
 		return nil, err
 	}
-	all := make([]look, len(addresses))
-	for i, address := range addresses {
-		all[i].Address = address
-	}
-	if o.Connect != "" { // no other is asked
-		all[0].Names, origins = o.connected(lookup, origins), nil
-	}
-	asked := all[:min(len(all), maxAddresses)]
-	behind := o.behind(lookup, addresses, origins)
 	ctx, cancel = context.WithTimeout(ctx, patienceOfVisit*o.patience)
 	defer cancel()
-	var wait sync.WaitGroup
+	all := make([]look, len(endpoints))
 	turns := make(chan struct{}, atOnce)
-	for _, list := range [][]look{asked, behind} {
-		for i := range list {
-			wait.Go(func() {
-				turns <- struct{}{}
-				defer func() { <-turns }()
-				if l := &list[i]; ctx.Err() == nil && !l.Asked {
-					o.look(ctx, u, l)
-				}
-			})
+	var wait sync.WaitGroup
+	for i, at := range endpoints {
+		all[i].endpoint = at
+		if i >= maxAddresses {
+			continue
 		}
-	}
-	wait.Wait()
-	return append(all, behind...), nil
-}
-
-// behind returns a look for each origin that is none of the addresses. One that cannot be looked up counts as asked.
-func (o Options) behind(ctx context.Context, addresses, origins []string) []look {
-	var all []look
-	seen := slices.Clone(addresses)
-	for _, origin := range origins {
-		found, err := o.origin(ctx, origin)
-		if err != nil {
-			failed := handshake{Err: err}
-			all = append(all, look{Address: origin, Asked: true, Origin: true, TLS12: failed, TLS13: failed})
-		}
-		for _, address := range found {
-			if !slices.Contains(seen, address) {
-				seen = append(seen, address)
-				all = append(all, look{Address: address, Origin: true, Names: NamesOf(origin), Shielded: o.Shield.IsFor(origin)})
+		wait.Go(func() {
+			turns <- struct{}{}
+			defer func() { <-turns }()
+			if ctx.Err() == nil {
+				all[i].ask(ctx, u, o.client(u, at))
 			}
-		}
+		})
 	}
-	return all[:min(len(all), maxAddresses)]
+	wait.Wait()
+	return all, nil
 }
 
-// look asks one address, and stops asking when it lets an answer wait: AWS would have given up there.
-func (o Options) look(ctx context.Context, u keystore.IssuerURL, l *look) {
-	l.Asked = true
-	client := o.At(u, l.Address)
-	if l.Shielded = l.Shielded || o.Connect != ""; l.Shielded {
-		client = o.shown(u, l.Address)
+// ask asks for every document once, until an answer is waited for in vain: AWS would have given up there. TLS 1.2 comes first, which AWS
+// needs; a server that refuses it is asked again without.
+func (l *look) ask(ctx context.Context, u keystore.IssuerURL, c *Client) {
+	l.asked = true
+	fetch := func(url string) (r reply) {
+		r.Asked = true
+		r.response, r.Err = c.get(ctx, url)
+		return r
 	}
-	client.under(u, l.Names...)
-	conf := client.http.Transport.(*http.Transport).TLSClientConfig
-	names := append([]string{u.Host()}, l.Names...)
-	var wait sync.WaitGroup // both versions at once, so that a silent server is known after one wait
-	wait.Go(func() { l.TLS12 = o.handshake(ctx, only(conf, tls.VersionTLS12), names, l.Address) })
-	wait.Go(func() { l.TLS13 = o.handshake(ctx, only(conf, tls.VersionTLS13), names, l.Address) })
-	wait.Wait()
-	if l.TLS12.Err != nil && l.TLS13.Err != nil {
+	if l.err != nil {
+		l.Discovery = reply{Asked: true, Err: l.err}
 		return
 	}
-	l.ask(u, func(url string) (r reply) {
-		r.Asked = true
-		r.response, r.Err = client.get(ctx, url)
-		return r
-	})
-}
-
-// ask asks for every document once, until an answer is waited for in vain.
-func (l *look) ask(u keystore.IssuerURL, fetch func(url string) reply) {
+	conf := c.transport().TLSClientConfig
+	conf.MaxVersion = tls.VersionTLS12
 	l.Discovery = fetch(u.String() + discoveryPath)
+	if e, is := errors.AsType[*net.OpError](l.Discovery.Err); is && e.Op == "remote error" { // an alert
+		conf.MaxVersion, l.only13 = 0, l.Discovery.Err
+		l.Discovery = fetch(u.String() + discoveryPath)
+	}
+	l.reached = c.accepted.Load()
 	jwksURI := l.jwksURI()
 	if !strings.HasPrefix(jwksURI, "https://") {
 		return
@@ -175,27 +122,21 @@ func (l *look) jwksURI() string {
 	return d.JWKSURI
 }
 
-// only returns a configuration for one version of TLS.
-func only(conf *tls.Config, version uint16) *tls.Config {
-	conf = conf.Clone()
-	conf.MinVersion, conf.MaxVersion = version, version
-	return conf
-}
-
-// handshake speaks TLS with an address, under the first of the names that it has a certificate for.
-func (o Options) handshake(ctx context.Context, conf *tls.Config, names []string, address string) (h handshake) {
-	ctx, cancel := context.WithTimeout(ctx, o.patience)
-	defer cancel()
-	conn, err := dialTLS(ctx, conf, names, func() (net.Conn, error) {
-		conn, err := o.dial(ctx, "tcp", address)
-		h.Connected = h.Connected || err == nil
-		return conn, err
-	})
-	if err != nil {
-		h.Err = err
-		return h
+// throughProxy looks at an issuer through the proxy of the environment (HTTPS_PROXY, NO_PROXY), if that names one for it.
+// TLS is spoken with the issuer itself. What is seen is what the proxy is answered, from one of the issuer's addresses
+// that nobody here knows: a diagnosis, and no observation.
+func (o Options) throughProxy(ctx context.Context, u keystore.IssuerURL) (l look, through string, ok bool) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), http.NoBody)
+	if err != nil || o.Connect != "" {
+		return look{}, "", false
 	}
-	defer func() { _ = conn.Close() }()
-	h.State = conn.ConnectionState()
-	return h
+	proxy, err := o.proxy(req)
+	if err != nil || proxy == nil {
+		return look{}, "", false
+	}
+	c := newClient(o.RootCAs, o.patience, o.dial)
+	c.transport().Proxy = func(*http.Request) (*url.URL, error) { return proxy, nil }
+	l.address = u.Host() + ":" + port(u)
+	l.ask(ctx, u, c)
+	return l, proxy.Redacted(), true
 }

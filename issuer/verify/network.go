@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
@@ -70,6 +71,9 @@ func (n Network) lookup(ctx context.Context, host, port string) ([]string, error
 			return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 		}
 	}
+	if ip, err := netip.ParseAddr(host); err == nil {
+		return []string{net.JoinHostPort(ip.String(), port)}, nil
+	}
 	ips, err := lookup(ctx, host)
 	if err != nil {
 		return nil, err
@@ -90,14 +94,22 @@ func (n Network) lookup(ctx context.Context, host, port string) ([]string, error
 
 // origin returns the addresses of host[:port].
 func (n Network) origin(ctx context.Context, origin string) ([]string, error) {
-	host, port, err := net.SplitHostPort(origin)
+	host, port, err := net.SplitHostPort(withPort(origin))
 	if err != nil {
-		host, port = origin, "443"
-	}
-	if ip, err := netip.ParseAddr(host); err == nil {
-		return []string{net.JoinHostPort(ip.String(), port)}, nil
+		return nil, err
 	}
 	return n.lookup(ctx, host, port)
+}
+
+// NamesOf returns the host names of origins, host[:port] each; an address has none.
+func NamesOf(origins ...string) (names []string) {
+	for _, origin := range origins {
+		host, _, err := net.SplitHostPort(withPort(origin))
+		if _, address := netip.ParseAddr(host); err == nil && address != nil && !slices.Contains(names, host) {
+			names = append(names, host)
+		}
+	}
+	return names
 }
 
 // port returns the port of an issuer URL; only development URLs name one.
@@ -109,12 +121,113 @@ func port(u keystore.IssuerURL) string {
 	return "443"
 }
 
-// shown returns a Client that reaches the issuer's host at an address, and shows the shield there.
-func (n Network) shown(u keystore.IssuerURL, address string) *Client {
-	c := n.At(u, address)
-	c.shield, c.origin = n.Shield, net.JoinHostPort(u.Host(), port(u))
-	c.http.Transport.(*http.Transport).TLSClientConfig.Certificates = n.Shield.Certificates
+// maxAddresses bounds how many addresses are asked. A relying party is sent to any of a host's, so each is asked by itself. The largest
+// CDNs have about a dozen for one name.
+const maxAddresses = 32
+
+// endpoint is where an issuer is asked.
+type endpoint struct {
+	address  string   // HOST:PORT to dial
+	named    bool     // the policy names it as an origin
+	origin   bool     // it is that, and no address of the issuer's host
+	names    []string // to ask for in TLS where the issuer's host has no certificate: what the policy calls an origin
+	shielded bool     // the operator names it as one that the shield is shown to
+	err      error    // the origin cannot be looked up
+}
+
+// endpoints returns where an issuer is asked, each once: the addresses of its host, and behind them those of its origins. With Connect
+// that is the only one. An error means that there is no address.
+func (n Network) endpoints(ctx context.Context, u keystore.IssuerURL, origins []string) (all []endpoint, err error) {
+	if n.Connect != "" {
+		return []endpoint{{address: n.Connect, names: n.connected(ctx, origins), shielded: true}}, nil
+	}
+	addresses, err := n.Addresses(ctx, u)
+	if err != nil {
+		return nil, fmt.Errorf("look up %s: %w", u.Host(), err)
+	}
+	for _, a := range addresses {
+		all = append(all, endpoint{address: a})
+	}
+	for _, origin := range origins {
+		found, err := n.origin(ctx, origin)
+		if err != nil {
+			all = append(all, endpoint{address: origin, named: true, origin: true, err: err})
+		}
+		for _, a := range found {
+			if i := slices.IndexFunc(all, func(e endpoint) bool { return e.address == a }); i >= 0 {
+				all[i].named = true
+			} else {
+				all = append(all, endpoint{address: a, named: true, origin: true, names: NamesOf(origin), shielded: n.Shield.IsFor(origin)})
+			}
+		}
+	}
+	return all, nil
+}
+
+// connected returns the names of the origin that Connect is: as the operator calls it, and those in the policy that lead there.
+func (n Network) connected(ctx context.Context, origins []string) []string {
+	names := slices.Clone(n.Shield.Origins)
+	for _, origin := range origins {
+		found, err := n.origin(ctx, origin)
+		if withPort(origin) == withPort(n.Connect) || err == nil && slices.Contains(found, n.Connect) {
+			names = append(names, origin)
+		}
+	}
+	return NamesOf(names...)
+}
+
+// client returns a Client for the issuer at an endpoint. Where an origin has no certificate for the issuer's host, it is asked under its
+// other names in TLS: it has one for the name that its CDN asks for. The HTTP requests stay those of the issuer's host.
+func (n Network) client(u keystore.IssuerURL, at endpoint) *Client {
+	c := n.At(u, at.address)
+	t := c.transport()
+	if at.shielded {
+		c.shield, c.origin = n.Shield, net.JoinHostPort(u.Host(), port(u))
+		t.TLSClientConfig.Certificates = n.Shield.Certificates
+	}
+	if len(at.names) == 0 {
+		return c
+	}
+	t.DialTLSContext = func(ctx context.Context, _, asked string) (net.Conn, error) {
+		names := []string{u.Host()}
+		if host, _, _ := net.SplitHostPort(asked); host == u.Host() {
+			names = append(names, at.names...)
+		} else {
+			names[0] = host
+		}
+		var failed error
+		for _, name := range names {
+			conn, err := dialTLS(ctx, t, asked, name)
+			if err == nil {
+				return conn, nil
+			}
+			err = fmt.Errorf("asked as %s: %w", name, err)
+			if failed != nil {
+				err = fmt.Errorf("%w; %w", failed, err)
+			}
+			if failed = err; isTimeout(err) {
+				break
+			}
+		}
+		return nil, failed
+	}
 	return c
+}
+
+// dialTLS returns a TLS connection under a name.
+func dialTLS(ctx context.Context, t *http.Transport, address, name string) (*tls.Conn, error) {
+	raw, err := t.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	conf := t.TLSClientConfig.Clone()
+	conf.ServerName = name
+	conn := tls.Client(raw, conf)
+	if err := conn.HandshakeContext(ctx); err != nil {
+		_ = raw.Close()
+		return nil, err
+	}
+	return conn, nil
 }
 
 // At returns a Client that reaches the issuer's host at one of its Addresses, whatever DNS says by then.
@@ -143,7 +256,7 @@ func (n Network) Client() *Client {
 		return n.At(keystore.IssuerURL{}, n.Connect)
 	}
 	c := newClient(n.RootCAs, unhurried, n.dial)
-	c.http.Transport.(*http.Transport).Proxy = http.ProxyFromEnvironment
+	c.transport().Proxy = http.ProxyFromEnvironment
 	return c
 }
 

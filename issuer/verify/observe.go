@@ -53,46 +53,37 @@ const (
 // what it is served. It judges nothing but whether the look is complete. An error means that it was not made: ctx is done,
 // or there is no address.
 //
-// An answer 200 counts, and only the keys that every answer has were seen: what is no sound JWKS has those that every reader
-// finds in it, and is a gap too. A place that says that it has none (404, 410) counts as a JWKS without keys: whoever asks it
-// first is refused. Any other answer is a gap alone.
+// An answer 200 counts, and only the keys that every answer has were seen: what is no sound JWKS has none, and is a gap too. A server
+// that says that it has no document (404, 410) counts as one with a JWKS without keys: whoever asks it first is refused. Any other
+// answer is a gap alone.
 func (n Network) Observe(ctx context.Context, t Target) (observation.Look, error) {
 	return n.observe(ctx, t, nil)
 }
 
-// listener gets what an address answers, or as much of it as arrived: to the request for the discovery document, or for a
-// JWKS.
+// listener gets what an address answers to the request for the discovery document, or for a JWKS.
 type listener func(address string, discovery bool, a response)
 
-// observe is Observe, and hands every answer to heard if that is not nil, one call at a time.
-func (n Network) observe(ctx context.Context, t Target, heard listener) (observation.Look, error) {
+// observe is Observe, and hands every answer to tell if that is not nil, one call at a time.
+func (n Network) observe(ctx context.Context, t Target, tell listener) (observation.Look, error) {
 	n.patience = cmp.Or(n.patience, patience)
-	o := observer{n: n, t: t, pause: cmp.Or(n.pause, betweenThem), tell: heard, late: map[place]bool{}, answered: map[string]bool{}, refused: map[string]error{}, names: map[string][]string{}}
+	o := observer{n: n, t: t, tell: tell, late: map[string]bool{}, answered: map[string]bool{}, refused: map[string]error{}}
+	pause := cmp.Or(n.pause, betweenThem)
 	if t.Dev {
-		o.pause = min(o.pause, inDev)
+		pause = min(pause, inDev)
 	}
 	o.look.Start = time.Now()
-	addresses, err := o.places(ctx)
+	endpoints, err := o.endpoints(ctx)
 	if err != nil {
 		return observation.Look{}, err
 	}
-	var wait sync.WaitGroup
-	turns := make(chan struct{}, connections)
 	last := cmp.Or(t.Rounds, rounds) - 1
 	for round := range last + 1 {
 		began := time.Now()
-		for _, address := range addresses {
-			wait.Go(func() {
-				turns <- struct{}{}
-				defer func() { <-turns }()
-				o.ask(ctx, address, withGzip(round))
-			})
-		}
-		wait.Wait()
+		o.round(ctx, endpoints)
 		if round == last && t.Rounds > 0 {
 			break // nothing is asked after it
 		}
-		if err := sleep(ctx, time.Until(began.Add(o.pause))); round < last && err != nil {
+		if err := sleep(ctx, time.Until(began.Add(pause))); round < last && err != nil {
 			return observation.Look{}, err
 		}
 	}
@@ -121,75 +112,64 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// withGzip reports whether a round asks for gzip: every second two, so that two replicas that take turns give both to each.
-func withGzip(round int) bool { return round&2 != 0 }
-
-// place is where one document is served: at an address, under a URL.
-type place struct{ address, url string }
-
 // observer makes one look.
 type observer struct {
-	n     Network
-	t     Target
-	pause time.Duration
-	tell  listener // may be nil
+	n    Network
+	t    Target
+	tell listener // may be nil
 
-	mu   sync.Mutex
-	look observation.Look
-	late map[place]bool // those that let a request wait: they are not asked again
-
-	names    map[string][]string // of origins, by address: what their policy calls them
-	shielded []string            // addresses that the shield is shown to, none of them public
-	answered map[string]bool     // addresses
-	refused  map[string]error    // by address, in development: a connection was refused
+	mu       sync.Mutex
+	look     observation.Look
+	late     map[string]bool  // documents that let a request wait, by address and URL: they are not asked for again
+	answered map[string]bool  // addresses
+	refused  map[string]error // by address, in development: a connection was refused
 }
 
-// places returns the addresses to ask, and notes those that are not asked or show little.
-func (o *observer) places(ctx context.Context) ([]string, error) {
+// endpoints returns where to ask, and notes what is not asked or shows little.
+func (o *observer) endpoints(ctx context.Context) ([]endpoint, error) {
 	lookup, cancel := context.WithTimeout(ctx, o.n.patience)
 	defer cancel()
-	all, err := o.n.Addresses(lookup, o.t.URL)
+	all, err := o.n.endpoints(lookup, o.t.URL, o.t.Origins)
 	if err != nil {
-		return nil, fmt.Errorf("look up %s: %w", o.t.URL.Host(), err)
+		return nil, err
 	}
 	if o.n.Connect != "" {
 		o.gap("%s was asked in place of the addresses of %s", o.n.Connect, o.t.URL.Host())
-		o.names[o.n.Connect] = o.n.connected(lookup, o.t.Origins)
-	} else {
-		for _, a := range all {
-			o.checkPublic(a)
-		}
-	}
-	for _, origin := range o.t.Origins {
-		found, err := o.n.origin(lookup, origin)
-		if err != nil {
-			o.gap("the origin %s cannot be looked up: %s", origin, printable(err.Error()))
-		}
-		o.look.Origins = append(o.look.Origins, found...)
-		for _, a := range found {
-			if !slices.Contains(all, a) {
-				all = append(all, a)
-				o.names[a] = NamesOf(origin)
-				if o.n.Shield.IsFor(origin) {
-					o.shielded = append(o.shielded, a)
-				}
-			}
-		}
 	}
 	if extra := len(all) - maxAddresses; extra > 0 {
 		o.gap("%d of %d addresses were not asked", extra, len(all))
 		all = all[:maxAddresses]
 	}
-	o.look.Addresses = all
+	all = slices.DeleteFunc(all, func(e endpoint) bool {
+		if e.err != nil {
+			o.gap("the origin %s cannot be looked up: %s", e.address, printable(e.err.Error()))
+		}
+		return e.err != nil
+	})
+	for _, e := range all {
+		o.look.Addresses = append(o.look.Addresses, e.address)
+		if a, err := netip.ParseAddrPort(e.address); !e.origin && o.n.Connect == "" && err == nil && publicnet.Hidden(a.Addr()) && !o.t.Private && !o.t.Dev {
+			o.gap("%s is not a public address: with split-horizon DNS the world is sent elsewhere", e.address)
+		}
+		if e.named {
+			o.look.Origins = append(o.look.Origins, e.address)
+		}
+	}
 	return all, nil
 }
 
-// checkPublic notes an address that says nothing about what the world is served.
-func (o *observer) checkPublic(address string) {
-	a, err := netip.ParseAddrPort(address)
-	if err == nil && publicnet.Hidden(a.Addr()) && !o.t.Private && !o.t.Dev {
-		o.gap("%s is not a public address: with split-horizon DNS the world is sent elsewhere", address)
+// round asks each endpoint once.
+func (o *observer) round(ctx context.Context, endpoints []endpoint) {
+	var wait sync.WaitGroup
+	turns := make(chan struct{}, connections)
+	for _, at := range endpoints {
+		wait.Go(func() {
+			turns <- struct{}{}
+			defer func() { <-turns }()
+			o.ask(ctx, at)
+		})
 	}
+	wait.Wait()
 }
 
 func (o *observer) gap(format string, args ...any) {
@@ -212,24 +192,17 @@ func (o *observer) gapAt(address string, err error) {
 
 // ask asks one address once for each document, but for those that it let a request wait for. Each counts by itself: who
 // lets us wait for one may still serve the others to whoever has more patience.
-func (o *observer) ask(ctx context.Context, address string, packed bool) {
-	client, issuer := o.n.At(o.t.URL, address), o.t.URL.String()
-	if slices.Contains(o.shielded, address) || o.n.Connect != "" {
-		client = o.n.shown(o.t.URL, address)
-	}
-	client.under(o.t.URL, o.names[address]...)
-	if packed {
-		client = client.inGzip()
-	}
+func (o *observer) ask(ctx context.Context, at endpoint) {
+	client, issuer := o.n.client(o.t.URL, at), o.t.URL.String()
 	urls := []string{issuer + discoveryPath, issuer + keysPath, issuer + aliasPath}
 	for i := 0; i < len(urls); i++ { // the discovery document may add one
-		at, discovery := place{address, urls[i]}, i == 0
-		if o.isLate(at) {
+		document, discovery := at.address+" "+urls[i], i == 0
+		if o.isLate(document) {
 			continue
 		}
-		a, err := client.part(ctx, at.url)
+		a, err := client.get(ctx, urls[i])
 		if a.Status != 0 {
-			o.heard(address, discovery, a)
+			o.heard(at.address, discovery, a, err)
 		}
 		switch {
 		case err == nil && discovery:
@@ -238,11 +211,9 @@ func (o *observer) ask(ctx context.Context, address string, packed bool) {
 				urls = append(urls, other)
 			}
 		case err == nil:
-			err = o.takeKeys(address, a)
-		case a.Large && !discovery && a.Status == http.StatusOK: // whole, and nobody finds a key in it
-			o.answer(address, a, nil)
+			err = o.takeKeys(at.address, a)
 		}
-		o.fail(at, err)
+		o.fail(at.address, document, err)
 	}
 }
 
@@ -272,61 +243,55 @@ func (o *observer) checkDiscovery(a response) error {
 	return err
 }
 
-// takeKeys adds the keys of a JWKS to the look: of an unsound one those that every reader finds in it.
+// takeKeys adds the keys of a JWKS to the look; an unsound one counts as one without keys.
 func (o *observer) takeKeys(address string, a response) error {
-	if a.none() {
-		o.answer(address, a, nil)
-	}
-	if err := a.check200(); err != nil {
+	err := a.check200()
+	if err != nil && !a.none() {
 		return err
 	}
-	if a.Packed {
-		o.answer(address, a, nil)
-		return fmt.Errorf("%s cannot be unpacked: its Content-Encoding is %s", a.URL, printable(a.Header.Get("Content-Encoding")))
-	}
-	keys, err := soundKeys(a)
-	if err != nil {
-		keys = clearKeys(a)
+	var keys []keystore.VerificationKey
+	if err == nil {
+		keys, err = soundKeys(a)
 	}
 	o.answer(address, a, keys)
 	return err
 }
 
-// none reports whether a place says that it has no document.
+// none reports whether a server says that it has no document there.
 func (a response) none() bool { return a.Status == http.StatusNotFound || a.Status == http.StatusGone }
 
 // heard notes that an address answered, and what the header of whatever answer says.
-func (o *observer) heard(address string, discovery bool, a response) {
+func (o *observer) heard(address string, discovery bool, a response, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.answered[address] = true
 	o.look.SharedCache = cmp.Or(o.look.SharedCache, caching.Shared(a.Header))
-	if o.tell != nil {
+	if o.tell != nil && err == nil {
 		o.tell(address, discovery, a)
 	}
 }
 
-// fail notes what was wrong at a place, if anything was.
-func (o *observer) fail(at place, err error) {
+// fail notes what was wrong with a document at an address, if anything was.
+func (o *observer) fail(address, document string, err error) {
 	if err == nil {
 		return
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if isTimeout(err) {
-		o.late[at] = true
+		o.late[document] = true
 	}
 	if o.t.Dev && errors.Is(err, syscall.ECONNREFUSED) {
-		o.refused[at.address] = err
+		o.refused[address] = err
 		return
 	}
-	o.gapAt(at.address, err)
+	o.gapAt(address, err)
 }
 
-func (o *observer) isLate(at place) bool {
+func (o *observer) isLate(document string) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.late[at]
+	return o.late[document]
 }
 
 // soundKeys returns the keys of a JWKS, of which there may be none.
@@ -340,25 +305,6 @@ func soundKeys(a response) ([]keystore.VerificationKey, error) {
 	}
 	p, err := published("", a)
 	return p.Keys, err
-}
-
-// clearKeys returns the keys of an unsound JWKS about which no two readers disagree: each is sound, and alone has its kid.
-func clearKeys(a response) []keystore.VerificationKey {
-	set, err := parseJWKS(a)
-	if err != nil {
-		return nil
-	}
-	kids := map[string]int{}
-	for _, k := range set {
-		kids[k.text("kid")]++
-	}
-	var clear []keystore.VerificationKey
-	for _, k := range set {
-		if public, err := parseKey(a.URL, k); err == nil && k.text("kid") != "" && kids[k.text("kid")] == 1 {
-			clear = append(clear, public)
-		}
-	}
-	return clear
 }
 
 // allows returns for how long the answer's headers allow a copy of it to be handed out, by whatever cache.

@@ -31,7 +31,7 @@ func TestREADME(t *testing.T) {
 	area := ""
 	for _, c := range finding.Causes() {
 		heading := c.Area()
-		if finding.Uncompared(c.Code) {
+		if c.Code == finding.NotCompared {
 			heading = "The comparison"
 		}
 		if heading != area {

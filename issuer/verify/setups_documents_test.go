@@ -12,7 +12,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -73,13 +72,6 @@ func keySetups() []setup {
 	without := func(name string) func(*testing.T, *world) {
 		return func(_ *testing.T, w *world) { delete(w.jwks[0], name) }
 	}
-	many := func(n int) func(*testing.T, *world) {
-		return func(t *testing.T, w *world) {
-			for range n - 1 {
-				w.jwks = append(w.jwks, publicJWK(t, newECKey(t)))
-			}
-		}
-	}
 	return []setup{
 		{"a JWKS without keys", "jwks-empty", "", func(_ *testing.T, w *world) { w.jwks = []member{} }, nil},
 		{"a private member in the JWKS", "key-private", "", func(t *testing.T, w *world) {
@@ -104,7 +96,6 @@ func keySetups() []setup {
 		{"an Ed25519 key", "key-form", "", func(_ *testing.T, w *world) {
 			w.jwks = append(w.jwks, member{"kty": "OKP", "crv": "Ed25519", "kid": "ed", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo", "alg": "EdDSA", "use": "sig"})
 		}, nil},
-		{"101 EC keys", "keys-too-many", "", many(101), nil},
 		{"a certificate beside the key", "key-form", "", with("x5u", "https://evil.example.com/chain.pem"), nil},
 		{"another key on /openid/v1/jwks, and no store to ask", "alias-differs", "", func(t *testing.T, w *world) {
 			w.alias, w.options.Stored = []member{publicJWK(t, newECKey(t))}, nil
@@ -236,31 +227,6 @@ func healthySetups() []setup {
 			check(t, err)
 			w.inStead(t, p)
 		}},
-	}
-}
-
-// A max-age that the policy does not ask for is what stands before keypostd: no other policy repairs it.
-func TestLongMaxAgeOfAProxy(t *testing.T) {
-	const day = "public, max-age=86400"
-	for _, tt := range []struct {
-		policy       *keystore.Duration
-		repair, none string
-	}{
-		{nil, "issuer set", "proxy"},
-		{keystore.DurationPtr(24 * time.Hour), "issuer set", "proxy"},
-		{keystore.DurationPtr(5 * time.Minute), "the proxy or CDN before keypostd", "issuer set"},
-		{keystore.DurationPtr(2 * time.Hour), "the proxy or CDN before keypostd", "issuer set"},
-	} {
-		for _, document := range []string{"discovery", "jwks"} {
-			w := newWorld(t)
-			policy(func(p *keystore.Policy) { p.MaxAge = tt.policy })(t, w)
-			w.alter(map[string]string{"discovery": discoveryPath, "jwks": keysPath}[document], 0, func(h http.Header) { h.Set("Cache-Control", day) })
-			all := w.visit(t)
-			i := slices.IndexFunc(all, func(f finding.Finding) bool { return f.Code == "max-age-long" })
-			if i < 0 || !strings.Contains(all[i].Repair, tt.repair) || strings.Contains(all[i].Repair, tt.none) {
-				t.Errorf("%s, policy %v: %+v", document, tt.policy, all)
-			}
-		}
 	}
 }
 

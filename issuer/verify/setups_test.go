@@ -24,7 +24,7 @@ type setup struct {
 func setups() []setup {
 	return slices.Concat(
 		reachSetups(), tlsSetups(), fetchSetups(), discoverySetups(), headerSetups(),
-		keySetups(), partySetups(), storedSetups(), activeSetups(), uploadSetups(), storeSetups(), replicaSetups(), cacheSetups(), nginxSetups(), tokenSetups(), tokenClaimSetups(),
+		keySetups(), partySetups(), storedSetups(), activeSetups(), uploadSetups(), storeSetups(), replicaSetups(), cacheSetups(), tokenSetups(), tokenClaimSetups(),
 	)
 }
 
@@ -59,7 +59,7 @@ func TestSetups(t *testing.T) {
 		return // only some were asked for, with -run
 	}
 	for _, c := range finding.Causes() {
-		if area := c.Area(); area == "The cluster" || area == "AWS" || c.Code == "jwks-uri-rogue" {
+		if area := c.Area(); area == "The cluster" || area == "AWS" {
 			continue // the tests of provision and of Compare lead to these
 		}
 		if !seen[c.Code] && !t.Failed() {
@@ -68,17 +68,14 @@ func TestSetups(t *testing.T) {
 	}
 }
 
-// trouble returns the findings that are not as they should be. Slowness is about this machine's load where nobody is slow
-// on purpose.
-func trouble(findings []finding.Finding, cause string) []finding.Finding {
-	return slices.DeleteFunc(slices.Clone(findings), func(f finding.Finding) bool {
-		return f.Severity == finding.OK || f.Code == "slow" && cause != "slow"
-	})
+// trouble returns the findings that are not as they should be.
+func trouble(findings []finding.Finding) []finding.Finding {
+	return slices.DeleteFunc(slices.Clone(findings), func(f finding.Finding) bool { return f.Severity == finding.OK })
 }
 
 func (s setup) check(t *testing.T, findings []finding.Finding) {
 	t.Helper()
-	bad := trouble(findings, s.cause)
+	bad := trouble(findings)
 	if len(bad) == 0 || bad[0].Code != s.cause || bad[0].Severity != cmp.Or(s.severity, finding.Fail) {
 		t.Errorf("want %s %s first in%s", cmp.Or(s.severity, finding.Fail), s.cause, lines(bad))
 	}
@@ -95,7 +92,7 @@ func (s setup) check(t *testing.T, findings []finding.Finding) {
 
 func checkRepaired(t *testing.T, cause string, findings []finding.Finding) {
 	t.Helper()
-	for _, f := range trouble(findings, "") {
+	for _, f := range trouble(findings) {
 		if f.Code == cause || f.Severity == finding.Fail {
 			t.Errorf("after the repair of %s:%s", cause, lines([]finding.Finding{f}))
 		}
@@ -117,7 +114,7 @@ func TestHealthy(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			s.build(t, w)
-			for _, f := range trouble(w.visit(t), "") {
+			for _, f := range trouble(w.visit(t)) {
 				if f.Severity == finding.Fail || s.severity == finding.OK {
 					t.Errorf("found%s", lines([]finding.Finding{f}))
 				}

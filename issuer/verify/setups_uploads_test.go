@@ -3,8 +3,6 @@ package verify
 import (
 	"context"
 	"errors"
-	"net"
-	"net/http"
 	"net/netip"
 	"slices"
 	"strings"
@@ -106,11 +104,11 @@ func uploadSetups() []setup {
 				r.Failed = &observation.Failed{At: time.Now(), Why: "there is no such provider"}
 			})
 		}, synced},
-		{"nobody says where readings are recorded", "uploads-unknown", finding.Warn, func(t *testing.T, w *world) {
+		{"nobody says where readings are recorded", "upload-unread", finding.Warn, func(t *testing.T, w *world) {
 			w.holds(t, public(t, w.signer))
 			w.options.Uploads = nil
 		}, synced},
-		{"readings that cannot be read", "uploads-unknown", finding.Warn, func(t *testing.T, w *world) {
+		{"readings that cannot be read", "upload-unread", finding.Warn, func(t *testing.T, w *world) {
 			w.holds(t)
 			w.options.Uploads = func(context.Context, keystore.KeySet) ([]observation.Record, error) {
 				return nil, errors.New("access denied")
@@ -146,42 +144,6 @@ func TestNobodyReads(t *testing.T) {
 	policy(func(p *keystore.Policy) { p.Reach = keystore.ReachCopies })(t, w)
 	if found := w.visit(t); !finding.Failed(found) {
 		t.Errorf("a copy that is behind passes:%s", lines(found))
-	}
-}
-
-// TestUnreadDocuments: where every relying party holds a copy, what fails on the way to the documents says how to leave them out, and
-// quotes nobody; where one reads them it does not.
-func TestUnreadDocuments(t *testing.T) {
-	for _, tt := range []struct {
-		parties []string
-		cause   string
-		build   func(*world)
-		unread  bool
-	}{
-		{[]string{anUpload}, "discovery-not-found", func(w *world) { w.replace["/prod-a"+discoveryPath] = http.NotFound }, true},
-		{[]string{anUpload}, "dns-none", func(w *world) {
-			w.options.Lookup = func(_ context.Context, host string) ([]netip.Addr, error) {
-				return nil, &net.DNSError{Name: host, Err: "no such host", IsNotFound: true}
-			}
-		}, true},
-		{[]string{anUpload}, "key-rogue", func(w *world) { w.jwks = append(w.jwks, publicJWK(t, newECKey(t))) }, false},
-		{[]string{anUpload, "vault"}, "discovery-not-found", func(w *world) { w.replace["/prod-a"+discoveryPath] = http.NotFound }, false},
-		{nil, "discovery-not-found", func(w *world) { w.replace["/prod-a"+discoveryPath] = http.NotFound }, false},
-	} {
-		w := newWorld(t)
-		w.holds(t, public(t, w.signer))
-		policy(func(p *keystore.Policy) { p.RelyingParties = tt.parties })(t, w)
-		tt.build(w)
-		found := w.visit(t)
-		i := slices.IndexFunc(found, func(f finding.Finding) bool { return f.Code == tt.cause && f.Severity == finding.Fail })
-		if i < 0 {
-			t.Errorf("%v: want %s in%s", tt.parties, tt.cause, lines(found))
-			continue
-		}
-		f := found[i]
-		if says := strings.Contains(f.Repair, "keypost issuer set NAME --reach copies"); says != tt.unread || tt.unread && len(f.Answers) > 0 {
-			t.Errorf("%v, %s: %q, answers %v", tt.parties, tt.cause, f.Repair, f.Answers)
-		}
 	}
 }
 

@@ -49,12 +49,12 @@ func TestShieldIsForOrigins(t *testing.T) {
 	for _, connect := range []string{"198.51.100.9:443", "192.0.2.1:443"} { // the operator names it
 		n := p.network
 		n.Connect = connect
-		if a, err := n.shown(p.target.URL, connect).get(t.Context(), testIssuer+keysPath); err != nil || a.Status != http.StatusOK {
+		if a, err := n.client(p.target.URL, endpoint{address: connect, shielded: true}).get(t.Context(), testIssuer+keysPath); err != nil || a.Status != http.StatusOK {
 			t.Errorf("%s: %d, %v", connect, a.Status, err)
 		}
 	}
 	leaked.Store(0)
-	c := p.network.shown(p.target.URL, "198.51.100.9:443")
+	c := p.network.client(p.target.URL, endpoint{address: "198.51.100.9:443", shielded: true})
 	for _, elsewhere := range []string{"https://192.0.2.1/prod-a/keys.json", "https://oidc.example.com:8444/prod-a/keys.json"} {
 		before := let.Load()
 		if a, err := c.get(t.Context(), elsewhere); err == nil && a.Status == http.StatusOK || leaked.Load() > 0 || let.Load() != before {

@@ -15,17 +15,18 @@ func (v *visitor) checkUploads(ctx context.Context) {
 	if set.Withdrawn() || len(set.Policy().Uploads()) == 0 {
 		return
 	}
-	unknown := v.Warn
+	const where = "name the place where readings are recorded: keypost verify ISSUER --observations URL; mend or remove a damaged document there"
+	unknown := v.WarnWith
 	if set.Policy().Reach == keystore.ReachCopies {
-		unknown = v.Fail // nothing at all was compared
+		unknown = v.FailWith // nothing at all was compared
 	}
 	if v.o.Uploads == nil {
-		unknown("uploads-unknown", "key set %q names uploads that relying parties hold, and nothing says what was read back of them", set.Name())
+		unknown("upload-unread", where, "key set %q names uploads that relying parties hold, and nothing says what was read back of them", set.Name())
 		return
 	}
 	records, err := v.o.Uploads(ctx, set)
 	if err != nil {
-		unknown("uploads-unknown", "what was read back of the uploads that key set %q names cannot be read: %v", set.Name(), err)
+		unknown("upload-unread", where, "what was read back of the uploads that key set %q names cannot be read: %v", set.Name(), err)
 		return
 	}
 	for _, u := range observation.UploadsOf(set, records) {
@@ -37,9 +38,9 @@ func (v *visitor) checkUploads(ctx context.Context) {
 		case u.State == observation.UploadUnread:
 			v.Fail("upload-unread", "%s", problem)
 		case u.Failed != nil:
-			unknown("upload-unread", "%s", problem)
+			unknown("upload-unread", "", "%s", problem)
 		case u.Stale(time.Now()):
-			unknown("upload-unread", "the upload %s had the published keys when it was read back last, at %s, and nobody has looked since", printable(u.Upload), stamp(u.ReadAt))
+			unknown("upload-unread", "", "the upload %s had the published keys when it was read back last, at %s, and nobody has looked since", printable(u.Upload), stamp(u.ReadAt))
 		default:
 			v.OK("uploads", "the upload %s was read back at %s with the published keys", printable(u.Upload), stamp(u.ReadAt))
 		}

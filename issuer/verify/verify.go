@@ -9,6 +9,7 @@ package verify
 
 import (
 	"context"
+	"crypto/x509"
 	"net/http"
 	"net/url"
 	"slices"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"github.com/keypost/keypost/internal/publicnet"
+	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/issuer/verify/token"
 	"github.com/keypost/keypost/keystore"
@@ -64,26 +66,91 @@ func (o Options) complete() Options {
 	return o
 }
 
+// Examination is what a visit found, and what it saw that others compare with: a cluster's keys, an account's thumbprints.
+type Examination struct {
+	Findings []finding.Finding
+	Keys     []keystore.VerificationKey // at jwks_uri, of all addresses, or the stored ones where nobody reads that; nil if they cannot be read
+	Chain    []*x509.Certificate        // that the issuer's host sends, the leaf first; nil if there was no TLS connection
+	PublicCA bool                       // the system's CAs vouch for Chain, whatever RootCAs are
+}
+
 // Examine visits an issuer at each of its addresses, and at the origins that its key set names, and returns what it saw and
 // what it found, with what to repair first before the rest. A check that could not be made because an earlier one failed is left
 // out, except for the comparison with the store: that one fails then. Of an issuer whose documents nobody reads ([keystore.ReachCopies])
 // only the copies that relying parties hold are compared, and a token is checked against the stored keys.
 func Examine(ctx context.Context, o Options) Examination {
 	v := &visitor{o: o.complete()}
-	v.known = v.o.set(ctx)
+	if o.Stored != nil {
+		v.known, _ = o.Stored(ctx) // its policy says where to look; an error shows when it is read for the comparison
+	}
 	var e Examination
-	var visits []*visit
-	if v.known.Policy().Reach != keystore.ReachCopies || v.known.Withdrawn() {
-		visits = v.visits(ctx)
-		v.sayUnread()
-	} else if v.checkURL() {
+	switch copies := v.known.Policy().Reach == keystore.ReachCopies && !v.known.Withdrawn(); {
+	case !v.checkURL():
+		v.o.notCompared(&v.Report)
+	case copies:
 		e.Keys = v.checkUnread(ctx)
+	default:
+		e.see(v.url.Host(), v.visits(ctx))
 	}
 	v.checkUploads(ctx)
-	v.checkTokenSeen(visits)
+	if o.Token != "" && !slices.ContainsFunc(v.Findings, func(f finding.Finding) bool { return strings.HasPrefix(f.Check, "token-") }) {
+		v.Fail("token-unchecked", "the token was not checked: the keys of %s could not be read", printable(v.o.URL))
+	}
 	e.Findings = v.Sorted()
-	e.see(v.url.Host(), visits)
 	return e
+}
+
+// see keeps what the visits of an issuer's addresses saw.
+func (e *Examination) see(host string, visits []*visit) {
+	for _, one := range visits {
+		if one.look.origin {
+			continue // relying parties are not sent there
+		}
+		if one.read && e.Keys == nil {
+			e.Keys = []keystore.VerificationKey{}
+		}
+		for _, k := range one.published {
+			if !slices.ContainsFunc(e.Keys, k.Equal) {
+				e.Keys = append(e.Keys, k)
+			}
+		}
+		if chain := one.look.Discovery.TLS.PeerCertificates; e.Chain == nil && len(chain) > 0 && chain[0].VerifyHostname(host) == nil {
+			e.Chain, e.PublicCA = chain, bySystem(host, chain)
+		}
+	}
+}
+
+// bySystem reports whether the system's CAs vouch for a chain.
+func bySystem(host string, chain []*x509.Certificate) bool {
+	between := x509.NewCertPool()
+	for _, c := range chain[1:] {
+		between.AddCert(c)
+	}
+	_, err := chain[0].Verify(x509.VerifyOptions{DNSName: host, Intermediates: between})
+	return err == nil
+}
+
+// visitor checks what concerns an issuer as a whole.
+type visitor struct {
+	finding.Report
+	o     Options
+	url   keystore.IssuerURL
+	known keystore.KeySet // as it was read last from the store; empty if that could not be read, or there is none
+}
+
+func (v *visitor) checkURL() bool {
+	u, err := keystore.ParseIssuerURL(v.o.URL, v.o.Dev)
+	switch {
+	case err != nil:
+		v.Fail("url-form", "%v", err)
+		u, err = keystore.ParseIssuerURL(v.o.URL, true)
+	case v.o.Dev:
+		v.OK("url", "%s is a development URL", u)
+	default:
+		v.OK("url", "%s is a URL that every cloud accepts", u)
+	}
+	v.url = u
+	return err == nil
 }
 
 // checkUnread checks what can be checked of an issuer whose documents nobody reads: relying parties go by the stored keys, as far as
@@ -98,116 +165,63 @@ func (v *visitor) checkUnread(ctx context.Context) []keystore.VerificationKey {
 	for _, k := range stored.Keys() {
 		keys = append(keys, k.VerificationKey)
 	}
-	if v.o.Token != "" {
-		v.Add(token.Issuer{URL: v.o.URL, Published: keys, Stored: stored, Now: v.o.Now}.Check(v.o.Token)...)
-	}
+	v.Add(v.o.checkToken(keys, stored)...)
 	return keys
 }
 
-// sayUnread has what fails on the way to the documents say first how to leave them out, where each relying party that the policy names
-// holds a copy of the keys: none of them answers anything to that.
-func (v *visitor) sayUnread() {
-	p := v.known.Policy()
-	if v.known.Withdrawn() || len(p.RelyingParties) == 0 || len(p.Uploads()) < len(p.RelyingParties) {
-		return
+// checkToken checks the token, if one was given.
+func (o Options) checkToken(published []keystore.VerificationKey, stored *keystore.KeySet) []finding.Finding {
+	if o.Token == "" {
+		return nil
 	}
-	for i := range v.Findings {
-		f := &v.Findings[i]
-		if f.Severity == finding.Fail && slices.Contains([]string{"reach", "addresses", "tls-chain", "tls-versions", "discovery", "jwks"}, f.Check) {
-			f.Answers = nil
-			f.Repair = "every relying party that the policy names holds a copy of the keys; if nobody reads the documents, say so: keypost issuer set NAME --reach copies; else " + f.Repair
-		}
-	}
-}
-
-// checkTokenSeen says so where a token was given and nobody could check it: no word would look like a good one.
-func (v *visitor) checkTokenSeen(visits []*visit) {
-	about := func(f finding.Finding) bool { return strings.HasPrefix(f.Check, "token-") }
-	if v.o.Token == "" || slices.ContainsFunc(v.Findings, about) {
-		return
-	}
-	report := v.Fail
-	if len(visits) > 0 { // what kept them from being read fails by itself
-		report = v.Warn
-	}
-	report("token-unchecked", "the token was not checked: the keys of %s could not be read", printable(v.o.URL))
+	return token.Issuer{URL: o.URL, Published: published, Stored: stored, Now: o.Now}.Check(o.Token)
 }
 
 // visits asks every address and origin and checks the answers.
-func (v *visitor) visits(ctx context.Context) []*visit {
+func (v *visitor) visits(ctx context.Context) (visits []*visit) {
 	looks, origins := v.look(ctx)
 	if len(looks) == 0 {
-		notCompared(&v.Report, v.o)
+		v.o.notCompared(&v.Report)
 		return nil
 	}
 	stored := v.readStore(ctx) // after the answers: a key added in between is no stranger's
 	v.checkActive(stored)
 	v.checkPublic(looks, stored)
 	all := slices.Concat(looks, origins)
-	var visits []*visit
 	for _, l := range all {
 		one := &visit{o: v.o, url: v.url, look: l, stored: stored}
 		one.check()
 		visits = append(visits, one)
 	}
-	merge(&v.Report, visits)
-	v.checkOrigins(origins)
+	v.merge(visits)
 	v.checkSameKeys(visits)
 	v.checkClock(all)
-	v.checkSpeed(looks)
 	v.checkSharedCache(looks, stored)
 	return visits
-}
-
-// checkOrigins says which origins were asked; what is wrong at one has a finding of its own.
-func (v *visitor) checkOrigins(origins []look) {
-	if answered, _ := split(origins, look.reached); len(answered) > 0 {
-		v.OK("origin", "the origins were asked by themselves too: %s", list(answered))
-	}
-}
-
-// visitor checks what concerns an issuer as a whole.
-type visitor struct {
-	finding.Report
-	o     Options
-	url   keystore.IssuerURL
-	known keystore.KeySet // as it was read last from the store; empty if that could not be read, or there is none
 }
 
 // look returns what the issuer's addresses answer, none when there is nothing to check, and what the origins behind them
 // answer.
 func (v *visitor) look(ctx context.Context) (looks, origins []look) {
-	if !v.checkURL() {
-		return nil, nil
-	}
 	all, err := v.o.looks(ctx, v.url, v.known.Policy().Origins)
-	i := slices.IndexFunc(all, func(l look) bool { return l.Origin })
-	if i >= 0 {
-		all, origins = all[:i], all[i:]
-	}
-	if !slices.ContainsFunc(all, look.reached) {
+	if !slices.ContainsFunc(all, func(l look) bool { return l.reached && !l.origin }) {
 		if l, through, ok := v.o.throughProxy(ctx, v.url); ok {
-			v.Warn("proxy-used", "%s was looked at through the proxy %s, since this machine reaches none of its addresses", v.url.Host(), through)
+			v.Warn("address-unasked", "%s was looked at through the proxy %s, since this machine reaches none of its addresses", v.url.Host(), through)
 			return []look{l}, nil
 		}
 	}
 	if err != nil {
-		v.Fail("dns-none", "%s cannot be looked up: %v", v.url.Host(), err)
+		v.Fail("dns-none", "%v", err)
 		return nil, nil
 	}
-	return v.checkAddresses(all), origins
-}
-
-// set returns the stored key set, whose policy says where to look. An error of the store shows when it is read for the comparison.
-func (o Options) set(ctx context.Context) keystore.KeySet {
-	if o.Stored == nil {
-		return keystore.KeySet{}
+	for _, l := range all {
+		if l.origin {
+			origins = append(origins, l)
+		} else {
+			looks = append(looks, l)
+		}
 	}
-	set, err := o.Stored(ctx)
-	if err != nil {
-		return keystore.KeySet{}
-	}
-	return set
+	return v.checkAddresses(looks), origins
 }
 
 // visit checks what one address answered.
@@ -219,42 +233,45 @@ type visit struct {
 	stored    *keystore.KeySet           // what the store has; nil when there is nothing to compare with
 	published []keystore.VerificationKey // at jwks_uri
 	read      bool                       // jwks_uri answered with a JWKS
-	shut      bool                       // it is an origin that answers its cache only
 }
 
 func (v *visit) check() {
-	if !v.checkTLS() {
-		v.checkStored(nil)
-		return
-	}
+	v.checkTLS()
 	d := v.checkDiscovery()
-	if v.shut {
-		return
+	if v.look.origin && v.look.Discovery.Status != http.StatusOK {
+		return // it lets in its cache only
 	}
 	v.checkStored(v.checkJWKS(d))
 	v.checkAge()
-	if v.o.Token != "" && v.read {
-		v.Add(token.Issuer{URL: v.o.URL, Published: v.published, Stored: v.stored, Now: v.o.Now}.Check(v.o.Token)...)
+	if v.read {
+		v.Add(v.o.checkToken(v.published, v.stored)...)
 	}
 }
 
-func (v *visitor) checkURL() bool {
-	u, err := keystore.ParseIssuerURL(v.o.URL, false)
-	if err == nil {
-		v.url = u
-		v.OK("url", "%s is a URL that every cloud accepts", u)
-		return true
+// merge adds what was found at single addresses: once, with all the addresses that it was found at; none if that is all.
+func (v *visitor) merge(visits []*visit) {
+	var all finding.Report
+	for _, one := range visits {
+		for _, f := range one.Findings {
+			all.AddAt(f, one.look.address)
+		}
 	}
-	u, devErr := keystore.ParseIssuerURL(v.o.URL, true)
-	v.url = u
-	switch {
-	case devErr != nil:
-		v.Fail("url-form", "%v", err)
-		return false
-	case v.o.Dev:
-		v.OK("url", "%s is a development URL", u)
-	default:
-		v.Fail("url-form", "%v", err)
+	for _, f := range all.Findings {
+		if len(f.At) == len(visits) {
+			f.At = nil
+		}
+		v.Add(f)
 	}
-	return true
 }
+
+// list joins with "and", and counts what is too much to read.
+func list(all []string) string { return text.List(all, maxAddresses) }
+
+// printable makes text of a stranger's server short, and keeps it from moving the cursor of a terminal or turning the
+// direction of its text.
+func printable(s string) string { return text.OneLine(s, 400) }
+
+// clean is printable without a limit.
+func clean(s string) string { return text.OneLine(s, 0) }
+
+func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }

@@ -72,7 +72,7 @@ func TestProgramsAgree(t *testing.T) {
 	}
 	watch := start("keypost", "watch", "--store", store, "--ca-file", ca, "--listen", admins[2], "--every", "5s")
 	watch.Await(t, "a look", func() error {
-		if !regexp.MustCompile(`keypost_watch_slowest_answer_seconds\{`).MatchString(metrics(admins[2])) {
+		if !regexp.MustCompile(`keypost_watch_certificate_not_after_timestamp_seconds\{`).MatchString(metrics(admins[2])) {
 			return fmt.Errorf("there was none")
 		}
 		return nil

@@ -3,9 +3,7 @@
 package answers
 
 import (
-	"cmp"
 	"html"
-	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -15,62 +13,46 @@ import (
 	"github.com/keypost/keypost/issuer/verify/finding"
 )
 
-// Causes returns the causes that have an answer in a text: first those that have both the code and the message of a line that has two,
-// then those that people meet most, else in the order of the catalogue. The text is an error as a program printed it, also in the
-// middle of a log, wrapped by an SDK, or as JSON.
+// Causes returns the causes that have an answer in a text, those that people meet most first, else in the order of the table. The
+// text is an error as a program printed it, also in the middle of a log, wrapped by an SDK, or as JSON.
 func Causes(text string) []finding.Cause {
-	causes, found := finding.Causes(), map[finding.Answer]bool{}
 	words := map[finding.Answer]string{}
-	for _, c := range causes {
+	for _, c := range finding.Causes() {
 		for _, a := range c.Answers {
 			words[a] = wordsOf(a)
 		}
 	}
+	found, specific := map[finding.Answer]bool{}, map[string]bool{} // answers, and parties with one that is not vague
 	lines := strings.FieldsFunc(unescaped(text), func(r rune) bool { return r == '\n' })
-	most := map[string]int{}                                       // by cause: of how many answers of one line it is
 	for _, line := range append(lines, strings.Join(lines, " ")) { // a terminal may have broken a message
-		here := map[finding.Answer]bool{}
-		longest(plain(line), words, here)
-		maps.Copy(found, here)
-		for _, c := range causes {
-			most[c.Code] = max(most[c.Code], len(slices.DeleteFunc(slices.Clone(c.Answers), func(a finding.Answer) bool { return !here[a] })))
+		for _, a := range longest(plain(line), words) {
+			found[a] = true
+			specific[a.Party] = specific[a.Party] || !vague(a)
 		}
 	}
-	specific := map[string]bool{} // by party
-	for a := range found {
-		specific[a.Party] = specific[a.Party] || !vague(a)
-	}
-	causes = slices.DeleteFunc(causes, func(c finding.Cause) bool {
+	causes := slices.DeleteFunc(finding.Causes(), func(c finding.Cause) bool {
 		return !slices.ContainsFunc(c.Answers, func(a finding.Answer) bool { return found[a] && (!vague(a) || !specific[a.Party]) })
 	})
-	slices.SortStableFunc(causes, func(a, b finding.Cause) int {
-		return cmp.Or(cmp.Compare(most[b.Code], most[a.Code]), finding.ByLikelihood(a, b))
-	})
+	slices.SortStableFunc(causes, finding.ByLikelihood)
 	return causes
 }
 
-// kind are answers of which the longest counts.
-type kind struct {
-	party string
-	vague bool
-}
-
-func kindOf(a finding.Answer) kind { return kind{a.Party, vague(a)} }
-
-// longest adds the answers that a line has to found: of each kind the longest, as programs put their own words before those
-// of what they called.
-func longest(line string, words map[finding.Answer]string, found map[finding.Answer]bool) {
+// longest returns the answers that a line has: of each party the longest and the longest vague one, as programs put their own words
+// before those of what they called.
+func longest(line string, words map[finding.Answer]string) (has []finding.Answer) {
+	type kind struct {
+		party string
+		vague bool
+	}
 	best := map[kind]int{}
 	for a, w := range words {
-		if len(w) > best[kindOf(a)] && hasWords(line, w) {
-			best[kindOf(a)] = len(w)
+		if hasWords(line, w) {
+			has = append(has, a)
+			k := kind{a.Party, vague(a)}
+			best[k] = max(best[k], len(w))
 		}
 	}
-	for a, w := range words {
-		if len(w) == best[kindOf(a)] && hasWords(line, w) {
-			found[a] = true
-		}
-	}
+	return slices.DeleteFunc(has, func(a finding.Answer) bool { return len(words[a]) < best[kind{a.Party, vague(a)}] })
 }
 
 // wordsOf returns what of an answer has to be in a text: the message, else the code. Each SDK has its own way to write the two

@@ -33,8 +33,8 @@ func TestExplain(t *testing.T) {
 		"a failure goes before a warning":   {[]finding.Finding{of(finding.Warn, "not-cacheable"), of(finding.Fail, "token-kid-unknown"), refused(noKey)}, "token-kid-unknown", "repair token-kid-unknown first"},
 		"a warning that is no reason":       {append(slices.Clone(looked), of(finding.Warn, "aws-trust-open"), refused(denied)), "aws-refused", "a policy of the organisation"},
 		"all is well":                       {append(slices.Clone(looked), refused(noKey)), "aws-refused", "a policy of the organisation"},
-		"the role could not be read":        {append(slices.Clone(issuerOnly), of(finding.Warn, "aws-forbidden"), refused(denied)), "aws-refused", "what was not, and may: the trust policy asks for another service account (aws-trust-subject); the trust policy asks for another audience (aws-trust-audience); "},
-		"the issuer is well":                {append(slices.Clone(issuerOnly), refused(noKey)), "aws-refused", "the cluster signs with a key that is not published"},
+		"the role could not be read":        {append(slices.Clone(issuerOnly), of(finding.Warn, "aws-forbidden"), refused(denied)), "aws-refused", "this lists what may: keypost verify --error 'AccessDenied: "},
+		"the issuer is well":                {append(slices.Clone(issuerOnly), refused(noKey)), "aws-refused", "this lists what may: keypost verify --error "},
 		"words that nobody knows":           {[]finding.Finding{refused("Teapot: short and stout")}, "aws-refused", "a policy of the organisation"},
 	} {
 		t.Run(name, func(t *testing.T) {

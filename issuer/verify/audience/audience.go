@@ -31,17 +31,6 @@ func Of(party string) []string {
 	return nil
 }
 
-// Chosen says where whoever runs a relying party without a default audience chose one.
-func Chosen(party string) string {
-	switch party {
-	case finding.Vault:
-		return "vault's is in bound_audiences of its role"
-	case finding.KubeAPIServer:
-		return "kube-apiserver's is in its --api-audiences or the audiences of its authentication configuration"
-	}
-	return party + "'s is not known here"
-}
-
 // IsOf reports whether a relying party asks for an audience by default.
 func IsOf(party, audience string) bool {
 	return slices.ContainsFunc(Of(party), func(known string) bool {
@@ -78,38 +67,4 @@ func ToTry(parties []string) []string {
 		}
 	}
 	return nil
-}
-
-// Fit has repairs that make a token for whichever relying party ([finding.AnyAudience]) say what the declared ones ask for. Where none
-// is declared they stay as they are.
-func Fit(findings []finding.Finding, parties []string) {
-	if len(parties) == 0 {
-		return
-	}
-	var asked []string
-	for _, party := range parties {
-		asked = append(asked, askedBy(party))
-	}
-	audiences := "AUDIENCE (" + strings.Join(asked, ", ") + ")"
-	if fixed := ToTry(parties); len(parties) == 1 && len(fixed) == 1 {
-		audiences = fixed[0]
-	}
-	for i := range findings {
-		findings[i].Repair = strings.ReplaceAll(findings[i].Repair, finding.AnyAudience, audiences)
-	}
-}
-
-// askedBy says which audience a token for a relying party has. GCP's is an allowed audience of the provider, by default its name.
-//
-// Source: https://cloud.google.com/iam/docs/reference/rest/v1/projects.locations.workloadIdentityPools.providers (Oidc)
-func askedBy(party string) string {
-	switch party {
-	case finding.AWS:
-		return Of(party)[0] + " for AWS"
-	case finding.Entra:
-		return Of(party)[0] + " for Entra"
-	case finding.GCP:
-		return "for GCP an allowed audience of the provider, or " + Of(party)[0] + " and the provider's name where it has none"
-	}
-	return Chosen(party)
 }

@@ -46,20 +46,22 @@ func (c Cause) Area() string {
 	return "The issuer"
 }
 
-// byCode has the table as CauseOf looks it up: a hostile document leads to thousands of findings.
-var byCode = sync.OnceValue(func() map[string]Cause { //nolint:gochecknoglobals // built once, and never changed
-	all := map[string]Cause{}
-	for _, c := range Causes() {
-		all[c.Code] = c
+// byCode has the place of each cause in the table: a hostile document leads to thousands of findings.
+var byCode = sync.OnceValue(func() map[string]int { //nolint:gochecknoglobals // built once, and never changed
+	all := map[string]int{}
+	for i, c := range table() {
+		all[c.Code] = i
 	}
 	return all
 })
 
+var table = sync.OnceValue(Causes) //nolint:gochecknoglobals // built once, and never changed
+
 // CauseOf returns the cause with a code. A code that the table does not have is an error of the program; a running program
 // says what it can.
 func CauseOf(code string) Cause {
-	if c, known := byCode()[code]; known {
-		return c
+	if i, known := byCode()[code]; known {
+		return table()[i]
 	}
 	return Cause{Code: code, Check: code, Title: code, Repair: "this is an error of keypost; please report it"}
 }
@@ -104,48 +106,42 @@ func (c Cause) SeenFromHere() bool {
 	return c.Area() != "The issuer" || c.Check == "url" || slices.Contains(c.Needs(), NeedStore)
 }
 
-// Need is what a look has to be given before it can see a cause; without it, that nothing was found says nothing.
+// Need is what a look has to be given before it can see a cause, as it is said to whoever looks. Without it, that nothing was found says
+// nothing.
 type Need string
 
 // What looks need.
 const (
-	NeedStore   Need = "store"      // the key set, to compare with
-	NeedCluster Need = "cluster"    // a kubeconfig
-	NeedToken   Need = "token"      // a token that a pod has
-	NeedRole    Need = "role"       // the role, and credentials of its account
-	NeedAssume  Need = "assume"     // the role assumed with the token
-	NeedPod     Need = "pod"        // what only the pod's own place shows: its files, network and region, and what its program asks for
-	NeedRights  Need = "permission" // what the role itself may do
+	NeedStore   Need = "compare with the key set: give --store STORE"
+	NeedCluster Need = "give --kubeconfig FILE"
+	NeedToken   Need = "give --token-file FILE with a token that a pod has"
+	NeedRole    Need = "give --role-arn ARN"
+	NeedAssume  Need = "give --assume"
+	NeedPod     Need = "look into the pod: its files, its network and region, what its program asks for, and what its role may do"
 )
 
 // Needs returns what a look needs to be given to see the cause; a cause of what an issuer serves needs nothing.
 func (c Cause) Needs() []Need {
-	switch {
-	case Uncompared(c.Code):
+	switch c.Code {
+	case NotCompared:
 		return nil
-	case c.Code == "aws-sts-unreachable" || c.Check == "aws-pod":
-		return []Need{NeedPod}
-	case c.Code == "cluster-audience-lacking" || c.Check == "cluster-review":
+	case "cluster-audience-lacking": // a fresh token does not show what older ones have
 		return []Need{NeedCluster, NeedToken}
-	case slices.Contains([]string{"cluster-key-gone", "cluster-key-next"}, c.Code):
-		return []Need{NeedCluster, NeedStore}
-	case slices.Contains([]string{"token-kid-gone", "token-kid-next"}, c.Code):
-		return []Need{NeedToken, NeedStore}
-	case slices.Contains([]string{"origin", "stored-keys", "active-key", "uploads"}, c.Check):
-		return []Need{NeedStore}
 	}
 	switch c.Check {
+	case "stored-keys", "origin", "active-key", "uploads":
+		return []Need{NeedStore}
+	case "cluster-review":
+		return []Need{NeedCluster, NeedToken}
+	case "aws-pod", "aws-permissions":
+		return []Need{NeedPod}
 	case "aws-assume":
 		return []Need{NeedRole, NeedToken, NeedAssume}
-	case "aws-permissions":
-		return []Need{NeedRights}
 	case "aws-client-id", "aws-trust":
 		return []Need{NeedRole, NeedToken}
 	}
 	return map[string][]Need{"AWS": {NeedRole}, "The cluster": {NeedCluster}, "The token": {NeedToken}}[c.Area()]
 }
 
-// Uncompared reports whether a code says that nothing was compared with a store.
-func Uncompared(code string) bool {
-	return slices.Contains([]string{"store-none", "store-unknown", "not-compared"}, code)
-}
+// NotCompared is the code of the cause that nothing was compared with a store.
+const NotCompared = "not-compared"

@@ -73,15 +73,15 @@ func sourceExists(source string) error {
 func TestSort(t *testing.T) {
 	ok := func(check string) Finding { return Finding{Code: check, Check: check, Severity: OK} }
 	findings := []Finding{
-		ok("url"), CauseOf("slow").Finding(Warn, "", ""), CauseOf("not-compared").Finding(Fail, "", ""), ok("tls-chain"),
-		CauseOf("token-expired").Finding(Fail, "", ""), CauseOf("tls-expired").Finding(Fail, "", ""), CauseOf("tls-expires-soon").Finding(Warn, "", ""),
+		ok("url"), CauseOf("clock-off").Finding(Warn, "", ""), CauseOf("not-compared").Finding(Fail, "", ""), ok("tls-chain"),
+		CauseOf("token-expired").Finding(Fail, "", ""), CauseOf("tls-expired").Finding(Fail, "", ""), CauseOf("tls-expired").Finding(Warn, "", ""),
 	}
 	Sort(findings)
 	var got []string
 	for _, f := range findings {
 		got = append(got, f.Code)
 	}
-	want := []string{"tls-expired", "token-expired", "not-compared", "slow", "tls-expires-soon", "url", "tls-chain"}
+	want := []string{"tls-expired", "token-expired", "not-compared", "clock-off", "tls-expired", "url", "tls-chain"}
 	if !slices.Equal(got, want) {
 		t.Errorf("sorted %q, want %q", got, want)
 	}
@@ -109,7 +109,7 @@ func TestCodesInUse(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if found < 80 {
+	if found < 70 {
 		t.Errorf("only %d codes were found in the source", found)
 	}
 	const none = "no-such-code"

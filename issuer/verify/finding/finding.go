@@ -46,7 +46,7 @@ func (f Finding) Message() string {
 // those that are gone; or about a document that may lead to one: it cannot be read, since ours can be, or names a JWKS that
 // is not ours.
 func (f Finding) Rogue() bool {
-	return slices.Contains([]string{"key-rogue", "key-swapped", "keys-unread", "jwks-uri-rogue"}, f.Code)
+	return slices.Contains([]string{"key-rogue", "keys-unread"}, f.Code)
 }
 
 // mostAddresses are named in a message.
@@ -65,30 +65,15 @@ func Failed(findings []Finding) bool {
 // Sort brings findings into the order in which they are to be read: failures first, then warnings, then what is well, and
 // each of them as the table has their causes. The first failure is the cause to repair first.
 func Sort(findings []Finding) {
-	order := map[string]int{}
-	for i, c := range Causes() {
-		order[c.Code] = i
-		if _, known := order["ok "+c.Check]; !known {
-			order["ok "+c.Check] = i
-		}
-	}
-	rank := func(f Finding) int {
-		switch f.Severity {
-		case Fail:
-			return 0
-		case Warn:
-			return 1
-		}
-		return 2
-	}
+	severities := []Severity{Fail, Warn, OK}
 	place := func(f Finding) int {
-		if f.Severity == OK {
-			return order["ok "+f.Check]
+		if f.Severity == OK { // its code is the check
+			return slices.IndexFunc(table(), func(c Cause) bool { return c.Check == f.Check })
 		}
-		return order[f.Code]
+		return byCode()[f.Code]
 	}
 	slices.SortStableFunc(findings, func(a, b Finding) int {
-		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(place(a), place(b)))
+		return cmp.Or(cmp.Compare(slices.Index(severities, a.Severity), slices.Index(severities, b.Severity)), cmp.Compare(place(a), place(b)))
 	})
 }
 

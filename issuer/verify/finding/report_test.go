@@ -9,8 +9,8 @@ import (
 func TestReport(t *testing.T) {
 	var r Report
 	r.OK("url", "%s is good", "it")
-	r.Warn("slow", "%d", 7)
-	r.Warn("slow", "7")
+	r.Warn("clock-off", "%d", 7)
+	r.Warn("clock-off", "7")
 	r.FailWith("tls-expired", "do it", "evidence")
 	for _, address := range []string{"a", "b", "a"} {
 		r.AddAt(CauseOf("dns-none").Finding(Fail, "none", ""), address)
@@ -20,8 +20,8 @@ func TestReport(t *testing.T) {
 	for _, f := range r.Sorted() {
 		got = append(got, f.Code+" "+string(f.Severity)+" "+f.Message()+" "+f.Repair)
 	}
-	slow, none := CauseOf("slow").Repair, CauseOf("dns-none").Repair
-	want := []string{"dns-none fail at a and b: none " + none, "dns-none fail at a: other " + none, "tls-expired fail evidence do it", "slow warn 7 " + slow, "url ok it is good "}
+	off, none := CauseOf("clock-off").Repair, CauseOf("dns-none").Repair
+	want := []string{"dns-none fail at a and b: none " + none, "dns-none fail at a: other " + none, "tls-expired fail evidence do it", "clock-off warn 7 " + off, "url ok it is good "}
 	if !slices.Equal(got, want) {
 		t.Errorf("sorted\n%q, want\n%q", got, want)
 	}

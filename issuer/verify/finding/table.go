@@ -47,12 +47,8 @@ func reachCauses() []Cause {
 			"look again from outside; an issuer that is meant to be private says so in its policy: keypost issuer set NAME --private", awsSTS, unreadable(),
 		},
 		{
-			"address-unasked", "addresses", "this machine did not ask every address", "relying parties may be sent there and get another answer",
-			"look again from a machine that has a route to each address; give the host at most 32", "cmd/keypost/testdata/verify_proxy.txtar", nil,
-		},
-		{
-			"proxy-used", "proxy", "the look went through a proxy", "it shows what the proxy is answered, and opens no gate",
-			"look again from a machine that reaches the issuer directly", "cmd/keypost/testdata/verify_proxy.txtar", nil,
+			"address-unasked", "addresses", "this machine did not ask every address itself", "relying parties may be sent there and get another answer; such a look opens no gate",
+			"look again from a machine that reaches each address directly; give the host at most 32", "cmd/keypost/testdata/verify_proxy.txtar", nil,
 		},
 		{
 			"connection-refused", "reach", "there is no TLS connection", "",
@@ -66,16 +62,11 @@ func reachCauses() []Cause {
 			"clock-off", "clock", "this machine's clock and the server's differ by more than a minute", "gated steps refuse, and tokens of such a machine count as expired or as not valid yet",
 			"set both clocks (chronyc makestep)", entraPages, nil,
 		},
-		{
-			"slow", "speed", "an answer takes longer than a second", "AWS gives up after 5 seconds",
-			"see what the server waits for in its log, or put a cache that serves stale copies before it", awsSTS, unreadable(),
-		},
 	}
 }
 
 func tlsCauses() []Cause {
 	return []Cause{
-		{"tls-expired", "tls-chain", "the certificate has expired or is not valid yet", "", "renew the certificate, and check this machine's clock", awsProvider, untrusted()},
 		{"tls-name", "tls-chain", "the certificate is for another host", "", "use a certificate for this host name", awsProvider, untrusted()},
 		{
 			"tls-incomplete", "tls-chain", "the intermediate certificate is missing", "",
@@ -91,39 +82,33 @@ func tlsCauses() []Cause {
 		},
 		{"tls-13-only", "tls-versions", "TLS 1.2 is not accepted", "", "offer TLS 1.2 as well (in CloudFront: the policy TLSv1.2_2021)", awsProvider, aws(awsThumbprint)},
 		{
-			"tls-expires-soon", "tls-expiry", "the certificate expires soon", "once it has expired every token exchange fails",
-			"renew the certificate, and see why it was not renewed", awsProvider, nil,
+			"tls-expired", "tls-expiry", "the certificate has expired, is not valid yet, or expires soon", "once it has expired every token exchange fails",
+			"renew the certificate, see why it was not renewed, and check this machine's clock", awsProvider, untrusted(),
 		},
 	}
 }
 
-// NginxBlock lets everybody ask keypostd for the issuer below /PATH/, as they ask. With ^~ no block for a pattern, such as one for names
-// with a dot, is asked first; and an allow of its own ends those of the server.
-//
-// Source: https://nginx.org/en/docs/http/ngx_http_core_module.html#location
-const NginxBlock = "location ^~ /PATH/ { proxy_pass https://KEYPOSTD; proxy_set_header Host $host; proxy_ssl_server_name on; proxy_ssl_name $host; auth_basic off; allow all; }" +
-	" in place of any other block for /PATH/ or a path below it, without auth_request, rewrite or if in the server around it (http://KEYPOSTD where keypostd has tls.mode: off)"
-
 func documentCauses() []Cause {
 	const export = "serve the documents of an export, unchanged (keypost export DIR)"
+	const proxy = " let it pass on host and path unchanged, without a login, as docs/cdn/nginx.conf does"
+	const answering = ", with status 200; purge a cached error, and see the log of what answers"
 	const cached = "serve it as keypostd does, with Cache-Control: public, max-age=300; a CDN must not rewrite the header"
 	return []Cause{
 		{
 			"discovery-not-found", "discovery", "the discovery document is not there", "",
-			"serve it with status 200, and purge a cached 404: see what keypostd serves with keypost issuer list --admin URL; if it serves this issuer, a proxy asks it for another host or path: in nginx it is to have " + NginxBlock,
+			"serve it with status 200, and purge a cached 404: see what keypostd serves with keypost issuer list --admin URL; if it serves this issuer, a proxy asks it for another host or path:" + proxy,
 			testAnswers, unreadable(),
 		},
 		{
 			"discovery-forbidden", "discovery", "the discovery document is not for everybody", "relying parties bring no credentials",
-			"let everybody read it: in nginx with " + NginxBlock +
+			"let everybody read it, as they ask; where a proxy is before it:" + proxy +
 				"; kube-apiserver's own with kubectl create clusterrolebinding issuer-discovery --clusterrole=system:service-account-issuer-discovery --group=system:unauthenticated",
 			"test/e2e TestKubeAPIServerAsIssuer", unreadable(),
 		},
 		{
-			"discovery-status", "discovery", "the discovery document does not come with status 200", "relying parties need not follow a redirect",
-			"serve it with status 200, and see the log of what answers. A proxy asks keypostd with https:// where its tls.mode is files or acme, with http:// where it is off", awsSTS, unreadable(),
+			"discovery-form", "discovery", "the discovery document does not come with status 200, or not everybody reads the same in it", "relying parties need not follow a redirect",
+			export + answering + ". A proxy asks keypostd with https:// where its tls.mode is files or acme, with http:// where it is off", awsSTS, unreadable(),
 		},
-		{"discovery-form", "discovery", "the discovery document cannot be read, or not by everybody alike", "", export, testImpostor, unreadable()},
 		{
 			"issuer-other", "issuer", "the discovery document names another issuer", "",
 			"serve this issuer's own document at this URL: host, path, case and a trailing slash must be equal", "https://github.com/siderolabs/talos/issues/13210", mismatch(),
@@ -137,18 +122,13 @@ func documentCauses() []Cause {
 			export, "https://github.com/hashicorp/vault/issues/7533", append(aws(awsNoKey, iamNoDocument, iamCheckDocument), Answer{Entra, "AADSTS90061"}),
 		},
 		{
-			"jwks-status", "jwks", "the JWKS does not come with status 200", "relying parties bring no credentials, and need not follow a redirect",
-			"serve it with status 200, purge a cached 404, and see the log of what answers", awsSTS, noJWKS(),
+			"jwks-form", "jwks", "the JWKS does not come with status 200, or not everybody reads the same in it", "relying parties bring no credentials, and need not follow a redirect",
+			export + answering, awsSTS, noJWKS(),
 		},
-		{"jwks-form", "jwks", "the JWKS cannot be read, or not by everybody alike", "", export, testImpostor, noJWKS()},
 		{"jwks-empty", "jwks-keys", "the JWKS has no key", "", "publish the cluster's key: keypost key add ISSUER --kubeconfig FILE", awsProvider, keyUnknown()},
 		{
-			"alias-not-found", "jwks-alias", "/openid/v1/jwks cannot be read", "newer OpenShift sends relying parties inside the cluster there",
-			"serve the JWKS there too, as keypostd does and an export has it (keypost export DIR)", "https://github.com/openshift/cluster-kube-apiserver-operator/pull/2062", nil,
-		},
-		{
-			"alias-differs", "jwks-alias", "/openid/v1/jwks and jwks_uri have other keys", "relying parties that read one of the two refuse tokens that the other knows",
-			"purge what caches them: a cache in between may hold an older copy of one", "https://github.com/openshift/cluster-kube-apiserver-operator/pull/2062", nil,
+			"alias-differs", "jwks-alias", "/openid/v1/jwks does not have the keys of jwks_uri", "newer OpenShift sends relying parties inside the cluster there",
+			"serve the JWKS there too, as keypostd does and an export has it (keypost export DIR), and purge a cache that holds an older copy", "https://github.com/openshift/cluster-kube-apiserver-operator/pull/2062", nil,
 		},
 		{"not-cacheable", "headers", "a document may not be cached, or for less than a minute", "under load AWS has no copy to go on with", cached, awsCaching, aws(awsNoKey)},
 		{
@@ -182,10 +162,6 @@ func keyCauses() []Cause {
 			"give the cluster an RSA key: keypost key generate --type rsa3072 --out DIR, then keypost key add ISSUER --public-key-file DIR/sa.pub; take the other one out once it signs no more (keypost key remove ISSUER KID)",
 			gcpPages, []Answer{{GCP, "invalid_grant"}, {Entra, "AADSTS700027"}},
 		},
-		{
-			"keys-too-many", "jwks-keys", "there are more keys of one type than AWS reads", "", "remove keys that sign no more: keypost key remove ISSUER KID",
-			"https://github.com/spiffe/spire/issues/4699", aws("InvalidIdentityToken"),
-		},
 	}
 }
 
@@ -196,30 +172,23 @@ func storedCauses() []Cause {
 		" Make sure also that --store names the store that is published"
 	return []Cause{
 		{
-			"key-rogue", "stored-keys", "a key is published that the store never had", stranger,
+			"key-rogue", "stored-keys", "a key is published that the store never had, perhaps under the kid of a stored one", stranger,
 			"ask keypostd itself first (keypost issuer list --admin URL): older_generation means that the store was put back to an older version, by a backup or a revert in Git, and that the key may be your own, of a version in between; else " + outOfReach,
 			testImpostor, nil,
 		},
-		{"key-swapped", "stored-keys", "another key is published under the kid of a stored one", stranger, outOfReach, testImpostor, signatureWrong()},
-		{"keys-unread", "stored-keys", "what is published cannot be compared", stranger, outOfReach, testImpostor, nil},
-		{"jwks-uri-rogue", "jwks-uri", "the discovery document names a JWKS that is not keypostd's", stranger, outOfReach, testImpostor, nil},
+		{"keys-unread", "stored-keys", "what is published cannot be compared, or the discovery document names a JWKS that is not keypostd's", stranger, outOfReach, testImpostor, nil},
 		{
 			"key-changed", "stored-keys", "a stored key is published under another kid or for another algorithm", "relying parties pick the key by its kid, and refuse its tokens",
 			"find out what changed the document on its way, and compare it with an export (keypost export DIR)", testImpostor, keyUnknown(),
 		},
 		{
-			"key-still-there", "stored-keys", "a key that is gone is published, and no cache explains it", "tokens signed with it are still accepted",
-			"purge the CDN, and look for a host that serves an older document; " + behind, testRevoke, nil,
+			"key-still-there", "stored-keys", "a key that is gone is still published", "tokens signed with it are still accepted; where a cache explains it, it is a warning",
+			"purge the CDN, look for a host that serves an older document, and look again; " + behind, testRevoke, nil,
 		},
 		{
-			"key-cached", "stored-keys", "a key that is gone may still be cached", "",
-			"purge the CDN to be sooner, see what keypostd serves (keypost issuer list --admin URL), and look again after that time", testRevoke, nil,
+			"key-missing", "stored-keys", "a stored key is not published, or not everywhere yet", "tokens signed with it are refused; where a cache explains it, it is a warning",
+			"look again later; keypostd may reject the key set (see its log); " + behind, testImpostor, keyUnknown(),
 		},
-		{
-			"key-missing", "stored-keys", "a stored key is not published, and no cache explains it", "tokens signed with it are refused",
-			"keypostd may reject the key set (see its log); " + behind, testImpostor, keyUnknown(),
-		},
-		{"key-not-yet", "stored-keys", "a stored key is not published everywhere yet", "tokens signed with it are refused until then", "look again after that time", testRotations, keyUnknown()},
 		{
 			"active-none", "active-key", "no key is active", "what the cluster signs may be refused; before a cluster signs and after its end it is so",
 			"once the cluster is to sign with the next key: keypost key promote ISSUER KID", "cmd/keypost/testdata/key_revoke_next.txtar", keyUnknown(),
@@ -232,7 +201,6 @@ func storedCauses() []Cause {
 }
 
 func originCauses() []Cause {
-	const shield = "show it what its CDN shows: keypost verify NAME --origin HOST --origin-header-file FILE, or --origin-cert and --origin-key"
 	return []Cause{
 		{
 			"cdn-refused", "origin", "keypostd refuses its own CDN", "a CDN hands out copies for as long as it has them, and then this",
@@ -242,9 +210,9 @@ func originCauses() []Cause {
 		},
 		{
 			"origin-unreachable", "origin", "an origin cannot be asked from here", "a stale replica stays hidden; if it is down, relying parties are refused once every copy is gone",
-			"look from where the cache looks: keypost verify NAME --connect HOST:PORT; start keypostd there if that fails too, with a certificate for the issuer's host or for the origin's name in the policy", testCaches, unreadable(),
+			"look from where the cache looks: keypost verify NAME --connect HOST:PORT; start keypostd there if that fails too, with a certificate for the issuer's host or for the origin's name in the policy;" +
+				" if it answers its cache only, show it what that shows (--origin HOST with --origin-header-file FILE, or --origin-cert and --origin-key)", testCaches, unreadable(),
 		},
-		{"origin-shielded", "origin", "an origin answers only its cache", "a stale replica behind the cache stays hidden", shield, cloudFront, nil},
 	}
 }
 
@@ -257,10 +225,9 @@ func uploadCauses() []Cause {
 			"tokens signed with a key that it lacks are refused there, those of a key that it has too many are accepted, and gates stay closed",
 			sync, testUploads, []Answer{{GCP, "invalid_grant"}},
 		},
-		{"upload-unread", "uploads", "what a relying party holds was not read back", "nobody knows which keys the relying party goes by, and gates stay closed", sync, testUploads, nil},
 		{
-			"uploads-unknown", "uploads", "what was read back of uploads is not known here", "",
-			"name the place where readings are recorded: keypost verify ISSUER --observations URL; mend or remove a damaged document there", testUploads, nil,
+			"upload-unread", "uploads", "what a relying party holds is not known here", "nobody knows which keys the relying party goes by, and gates stay closed",
+			sync, testUploads, nil,
 		},
 	}
 }
@@ -443,7 +410,7 @@ func trustCauses() []Cause {
 			"aws-trust-open", "aws-trust", "the trust policy lets more tokens in than it should", "a role should name the provider and compare both aud and sub",
 			put, "https://docs.aws.amazon.com/IAM/latest/UserGuide/id_roles_create_for-idp_oidc.html", nil,
 		},
-		{"aws-sts-unreachable", "aws-assume", "AWS STS cannot be reached", "", "let HTTPS to STS through, set AWS_REGION to a region where STS is active, or HTTPS_PROXY", awsDeny, noSTS()},
+		{"aws-sts-unreachable", "aws-pod", "AWS STS cannot be reached", "", "let HTTPS to STS through, set AWS_REGION to a region where STS is active, or HTTPS_PROXY", awsDeny, noSTS()},
 		{
 			"aws-refused", "aws-assume", "AWS STS refuses the token", "",
 			"if nothing else fails: a policy of the organisation (SCP, RCP) may deny it, or the role or the provider was made within the last minute; try again", testAWS, denied,
@@ -456,13 +423,10 @@ func trustCauses() []Cause {
 	}
 }
 
-// comparisonCauses stand last: that there is nothing to compare with follows from what stands before, or from how
-// keypost was called.
+// comparisonCauses stand last: that nothing was compared follows from what stands before, or from how keypost was called.
 func comparisonCauses() []Cause {
-	const stand = "somebody who answers in your place would pass: compare with keypost verify NAME --store STORE"
-	return []Cause{
-		{"not-compared", "stored-keys", "the published keys could not be compared with the store", "", "repair what fails besides, and look again; the key sets in use are listed by keypost issuer list", testImpostor, nil},
-		{"store-unknown", "stored-keys", "the store does not have this issuer", "", stand, testImpostor, nil},
-		{"store-none", "stored-keys", "no store was given", "", stand, "test/e2e TestKubeAPIServerAsIssuer", nil},
-	}
+	return []Cause{{
+		"not-compared", "stored-keys", "the published keys were not compared with the store", "somebody who answers in your place would pass",
+		"compare with the key set: keypost verify NAME --store STORE", testImpostor, nil,
+	}}
 }

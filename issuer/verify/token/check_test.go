@@ -140,16 +140,6 @@ func TestAudience(t *testing.T) {
 	}
 }
 
-// TestAudienceTold: who asks for what, and where the others have theirs.
-func TestAudienceTold(t *testing.T) {
-	s := newScene(t, newEC(t), "vault", "aws", "snowflake")
-	is, usual := (&check{Issuer: s.Issuer}).expected("nonsense")
-	const want = "the declared relying parties ask for openshift, sts.amazonaws.com, sts.amazonaws.com.cn by default, and vault's is in bound_audiences of its role and snowflake's is not known here"
-	if is || usual != want {
-		t.Errorf("%v, %s", is, usual)
-	}
-}
-
 // TestTime: AWS gives five minutes at exp and iat and none at nbf, and a day is not too long. Each bound is met from both sides.
 func TestTime(t *testing.T) {
 	const skew = 5 * 60

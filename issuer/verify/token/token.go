@@ -230,33 +230,21 @@ func (v *check) checkClaims(c claims) {
 	}
 }
 
-// expected compares an audience with what the declared relying parties ask for where nobody says otherwise. A party that asks for
-// none (Vault) makes no audience expected: else declaring it would switch the check off for all. usual says what is
-// expected, and where the others have theirs.
+// expected compares an audience with what the declared relying parties ask for by default; usual says what that is. A party that has
+// no default (Vault) makes no audience expected: else declaring it would switch the check off for all.
 func (v *check) expected(aud string) (is bool, usual string) {
 	if v.Stored == nil {
 		return true, ""
 	}
-	var known, chosen []string
+	var known []string
 	for _, name := range party.Names(v.Stored.Policy().RelyingParties) {
 		if audience.IsOf(name, aud) {
 			return true, ""
 		}
-		asked := audience.Of(name)
-		if len(asked) == 0 {
-			chosen = append(chosen, audience.Chosen(name))
-		}
-		known = append(known, asked...)
-	}
-	if len(known) == 0 {
-		return true, ""
+		known = append(known, audience.Of(name)...)
 	}
 	slices.Sort(known)
-	usual = "the declared relying parties ask for " + strings.Join(slices.Compact(known), ", ") + " by default"
-	if len(chosen) > 0 {
-		usual += ", and " + text.List(chosen, 3)
-	}
-	return false, usual
+	return len(known) == 0, "the declared relying parties ask for " + strings.Join(slices.Compact(known), ", ") + " by default"
 }
 
 // audiences reads aud, a string or a list of strings (RFC 7519, section 4.1.3).

@@ -33,7 +33,6 @@ type Status struct {
 	Issuer
 	Looked     time.Time            // the end of the latest look, whatever came of it; zero before the first
 	Complete   time.Time            // the end of the latest complete look, which was recorded where looks are; zero for none
-	Slowest    time.Duration        // answer of the latest look with one; zero for none
 	NotAfter   time.Time            // when the first certificate expires of those seen in the latest look with one
 	Conditions map[Condition]Detail // that hold
 	Generation int64                // of the stored version that the latest look was, or would have been, compared with
@@ -89,9 +88,6 @@ func (s Status) after(o outcome) Status {
 	}
 	if o.sight.NotCompared != "" {
 		set(NotCompared, Detail{Evidence: []string{o.sight.NotCompared}})
-	}
-	if o.sight.Slowest > 0 {
-		s.Slowest = o.sight.Slowest
 	}
 	if len(o.sight.Chains) > 0 {
 		s.NotAfter = expiry(o.sight.Chains)

@@ -350,7 +350,7 @@ func TestWatchLogsChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sc := newScene(t, "a")
 		sights := []verify.Sight{sighting(), sighting(rogue("192.0.2.1:443")), sighting(rogue("192.0.2.1:443")), sighting(finding.Finding{
-			Code: "key-swapped", Severity: finding.Fail, Evidence: "another key", At: []string{"192.0.2.1:443"},
+			Code: "key-rogue", Severity: finding.Fail, Evidence: "another key", At: []string{"192.0.2.1:443"},
 		})}
 		n := 0
 		sc.sees = func(context.Context, string) (verify.Sight, error) {

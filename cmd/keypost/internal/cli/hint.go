@@ -124,14 +124,17 @@ const UnknownPlace = "URL"
 
 // carried returns the flags of a command that the next one needs as well. How an issuer is reached counts for commands that look at
 // one: elsewhere flags of these names mean something else.
-func carried(ran, next *cobra.Command) []string {
+func carried(ran, next *cobra.Command) (flags []string) {
 	look := func(c *cobra.Command) bool {
 		return slices.Contains([]string{"verify", "issuer observe", "key promote", "rotate step", "watch"}, strings.TrimPrefix(c.CommandPath(), c.Root().Name()+" "))
 	}
-	if look(ran) && look(next) {
-		return []string{"ca-file", "vantage", "origin", "origin-header-file", "origin-cert", "origin-key", "store", "observations"}
+	if ran == next && next.Name() == "verify" {
+		flags = []string{"dev", "connect"}
 	}
-	return []string{"store", "observations"}
+	if look(ran) && look(next) {
+		flags = append(flags, "ca-file", "vantage", "origin", "origin-header-file", "origin-cert", "origin-key")
+	}
+	return append(flags, "store", "observations")
 }
 
 // showable reports whether the value of a flag may be printed: a URL that cannot be read may hold anything, also a password.

@@ -83,29 +83,6 @@ func (s *ShieldFlags) Of(origins []string) Command {
 	return c
 }
 
-// Lacking returns the flags as they were given, without those that words have already. Where no origin was given, others stand in
-// for it.
-func (s *ShieldFlags) Lacking(words, others []string) (lacking []string) {
-	origins := s.origins
-	if len(origins) == 0 {
-		origins = others
-	}
-	if connects := slices.Contains(words, "--connect"); !connects && (!s.given() || len(origins) == 0 && !slices.Contains(words, "--origin")) {
-		return nil // it would take none of them
-	}
-	if !slices.Contains(words, "--origin") {
-		for _, o := range origins {
-			lacking = append(lacking, "--origin", o)
-		}
-	}
-	for i, file := range []string{s.header, s.cert, s.key} {
-		if flag := "--" + ShieldFiles()[i]; file != "" && !slices.Contains(words, flag) {
-			lacking = append(lacking, flag, file)
-		}
-	}
-	return lacking
-}
-
 // maxShieldFile bounds the file of a header, in bytes.
 const maxShieldFile = 16 << 10
 

@@ -94,7 +94,7 @@ func TestOriginsBehind(t *testing.T) {
 		return l
 	}
 	at := func(address string) []finding.Finding {
-		return []finding.Finding{{Code: "key-cached", At: []string{address}}}
+		return []finding.Finding{{Code: "key-still-there", At: []string{address}}}
 	}
 	for name, tc := range map[string]struct {
 		sight verify.Sight

@@ -168,7 +168,7 @@ func unfinished(t verify.Target, s verify.Sight, err error) (left []string) {
 		return []string{err.Error()}
 	}
 	for _, f := range s.Findings {
-		if f.Severity == finding.Fail || f.Code == "key-cached" {
+		if f.Severity == finding.Fail || f.Code == "key-still-there" {
 			left = append(left, f.Message())
 		}
 	}

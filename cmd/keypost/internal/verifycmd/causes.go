@@ -95,12 +95,12 @@ func (opts *verifyOptions) explainCause() error {
 	})
 }
 
-// The states of a cause.
+// The states of a cause, in the order in which they are printed.
 const (
 	causeFound    = "found"
+	causeUnknown  = "not checked"
 	causeNotSeen  = "not seen from here"
 	causeNotFound = "not found"
-	causeUnknown  = "not checked"
 )
 
 // state returns what the findings say about each cause: first those that were found, then those that nobody has looked for,
@@ -126,49 +126,25 @@ func (opts *verifyOptions) state(causes []finding.Cause, results []verified) []c
 	return list
 }
 
-// lacks returns what is to be done before a look can see a cause that needs something; empty if this run had it.
-func (opts *verifyOptions) lacks(n finding.Need, results []verified) string {
-	uncompared := func(r verified) bool {
-		return slices.ContainsFunc(r.Findings, func(f row) bool { return finding.Uncompared(f.Code) })
-	}
-	switch {
-	case n == finding.NeedPod:
-		return "look into the pod: its files, its network and region, and what its program asks for"
-	case n == finding.NeedRights:
-		return "what the role may do is not looked at"
-	case n == finding.NeedCluster && opts.cluster.Kubeconfig == "":
-		return "give --kubeconfig FILE"
-	case n == finding.NeedRole && opts.roleARN == "":
-		return "give --role-arn ARN"
-	case n == finding.NeedToken && opts.tokenFile == "":
-		return "give --token-file FILE with a token that a pod has"
-	case n == finding.NeedAssume && !opts.assume:
-		return "give --assume"
-	case n == finding.NeedStore && slices.ContainsFunc(results, uncompared):
-		return "compare with the key set: give --store STORE"
-	}
-	return ""
-}
-
 // stateOf returns the state of a cause that was not found: "not found" only where it could have been, for whoever looks.
 func (opts *verifyOptions) stateOf(c finding.Cause, results []verified) string {
-	for _, n := range c.Needs() {
-		if do := opts.lacks(n, results); do != "" {
-			return causeUnknown + ": " + do
-		}
+	uncompared := func(r verified) bool {
+		return slices.ContainsFunc(r.Findings, func(f row) bool { return f.Code == finding.NotCompared })
 	}
-	order := finding.Causes()
-	place := func(code string) int {
-		return slices.IndexFunc(order, func(c finding.Cause) bool { return c.Code == code })
+	lacks := map[finding.Need]bool{
+		finding.NeedStore: slices.ContainsFunc(results, uncompared), finding.NeedCluster: opts.cluster.Kubeconfig == "", finding.NeedToken: opts.tokenFile == "",
+		finding.NeedRole: opts.roleARN == "", finding.NeedAssume: !opts.assume, finding.NeedPod: true,
+	}
+	for _, need := range c.Needs() {
+		if lacks[need] {
+			return causeUnknown + ": " + string(need)
+		}
 	}
 	for _, r := range results {
 		made := slices.ContainsFunc(r.Findings, func(f row) bool { return f.Check == c.Check })
-		first := slices.IndexFunc(r.Findings, func(f row) bool {
-			kept := f.Severity == finding.Fail || f.Code == "cluster-forbidden" && strings.HasPrefix(c.Check, "cluster-") || f.Code == "aws-forbidden" && strings.HasPrefix(c.Check, "aws-")
-			return kept && place(f.Code) < place(c.Code)
-		})
-		if !made && first >= 0 {
-			return causeUnknown + ": repair " + r.Findings[first].Code + " first"
+		stopped := slices.IndexFunc(r.Findings, func(f row) bool { return f.Severity == finding.Fail || strings.HasSuffix(f.Code, "-forbidden") })
+		if !made && stopped >= 0 {
+			return causeUnknown + ": repair " + r.Findings[stopped].Code + " first"
 		}
 	}
 	if !c.SeenFromHere() {

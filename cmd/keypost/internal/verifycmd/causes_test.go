@@ -28,9 +28,9 @@ func TestStateOfEveryCause(t *testing.T) {
 		finding.NeedRole:    func(o *verifyOptions, _ []verified) { o.roleARN = "" },
 		finding.NeedAssume:  func(o *verifyOptions, _ []verified) { o.assume = false },
 		finding.NeedStore: func(_ *verifyOptions, r []verified) {
-			r[0].Findings = append(r[0].Findings, row{Code: "store-none", Check: "stored-keys", Severity: finding.Warn})
+			r[0].Findings = append(r[0].Findings, row{Code: finding.NotCompared, Check: "stored-keys", Severity: finding.Warn})
 		},
-		finding.NeedPod: nil, finding.NeedRights: nil, // no flag gives them
+		finding.NeedPod: nil, // no flag gives it
 	}
 	for _, c := range finding.Causes() {
 		opts, results := whole()

@@ -39,7 +39,6 @@ func (opts *verifyOptions) examine(ctx context.Context, t target, causes []findi
 		all = append(all, found...)
 	}
 	answers.Explain(all)
-	audience.Fit(all, t.declared())
 	finding.Sort(all)
 	return all, nil
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/issuer/verify"
@@ -26,29 +25,26 @@ func TestPasted(t *testing.T) {
 	}
 	issuer.AddCommand(&cobra.Command{Use: "set", Run: func(*cobra.Command, []string) {}}, &cobra.Command{Use: "observe", Run: func(*cobra.Command, []string) {}})
 	f.Root(root, key, issuer, NewCmdVerify(f))
-	if err := root.PersistentFlags().Set("store", "file:///srv/key sets"); err != nil {
-		t.Fatal(err)
-	}
 	claims := base64.RawURLEncoding.EncodeToString([]byte(`{"iss":"https://x.example.com","sub":"system:serviceaccount:ns:app"}`))
 	head := base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"ES256","kid":"k"}`))
 	named, err := keystore.New(keystore.Change{At: time.Now().Add(-time.Hour)}, keystore.Spec{Name: "prod-a", Issuers: storetest.URLs(t, "https://oidc.example.com/a"), Keys: []keystore.VerificationKey{storetest.Key(t)}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	opts := &verifyOptions{f: f, root: func() *cobra.Command { return root }, caFile: "my ca.pem", tokenFile: "tok", dev: true}
+	opts := &verifyOptions{f: f, root: func() *cobra.Command { return root }, tokenFile: "tok"}
 	opts.cluster.Kubeconfig, opts.cluster.Context = "kube.conf", "c1"
 	to := target{verify.Options{URL: "https://oidc.example.com/a", Token: head + "." + claims + ".AA"}, &named, true}
 	for _, tt := range []struct{ code, repair, want string }{
 		{"x", "nothing to type", "nothing to type"},
-		{"x", "lower it: keypost issuer set NAME --max-age 5m", "lower it: keypost issuer set prod-a --max-age 5m --store 'file:///srv/key sets'"},
-		{"x", "publish it (keypost key add ISSUER --kubeconfig FILE) under its name", "publish it (keypost key add prod-a --kubeconfig kube.conf --context c1 --store 'file:///srv/key sets') under its name"},
-		{"x", "keypost key add https://a --kubeconfig 'it'\\''s'", "keypost key add https://a --kubeconfig 'it'\\''s' --context c1 --store 'file:///srv/key sets'"},
-		{"x", "compare with keypost verify NAME --store STORE", "compare with keypost verify prod-a --store STORE --ca-file 'my ca.pem' --dev"},
-		{"x", "wait: keypost key promote ISSUER KID --wait", "wait: keypost key promote prod-a KID --wait --ca-file 'my ca.pem' --observations URL --store 'file:///srv/key sets'"},
+		{"x", "lower it: keypost issuer set NAME --max-age 5m", "lower it: keypost issuer set prod-a --max-age 5m"},
+		{"x", "publish it (keypost key add ISSUER --kubeconfig FILE) under its name", "publish it (keypost key add prod-a --kubeconfig kube.conf --context c1) under its name"},
+		{"x", "keypost key add https://a --kubeconfig 'it'\\''s'", "keypost key add https://a --kubeconfig 'it'\\''s' --context c1"},
+		{"x", "compare with keypost verify NAME --store STORE", "compare with keypost verify prod-a --store STORE"},
+		{"x", "wait: keypost key promote ISSUER KID --wait", "wait: keypost key promote prod-a KID --wait --observations URL"},
 		{"x", "a key: keypost key generate --out DIR, then another", "a key: keypost key generate --out DIR, then another"},
 		{"x", "make it: keypost aws create-role", "make it: keypost aws create-role"},
-		{"origin-unreachable", "look: keypost verify NAME --connect HOST:PORT; start it", "look: keypost verify prod-a --connect 192.0.2.1:443 --ca-file 'my ca.pem' --dev --store 'file:///srv/key sets'; start it"},
-		{"addresses-differ", "keypost verify NAME --connect HOST:PORT", "keypost verify prod-a --connect HOST:PORT --ca-file 'my ca.pem' --dev --store 'file:///srv/key sets'"},
+		{"origin-unreachable", "look: keypost verify NAME --connect HOST:PORT; start it", "look: keypost verify prod-a --connect 192.0.2.1:443; start it"},
+		{"addresses-differ", "keypost verify NAME --connect HOST:PORT", "keypost verify prod-a --connect HOST:PORT"},
 		{"token-x", "make one with kubectl create token SERVICEACCOUNT --audience a, and", "make one with kubectl create token app --audience a --namespace ns --kubeconfig kube.conf --context c1, and"},
 		{"cluster-x", "kubectl create x --user=jane && kubectl create y", "kubectl create x --user=jane && kubectl create y"},
 	} {
@@ -56,31 +52,6 @@ func TestPasted(t *testing.T) {
 		if got := opts.pasted(f, to); got != tt.want {
 			t.Errorf("%s\n got %s\nwant %s", tt.repair, got, tt.want)
 		}
-	}
-	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-	opts.shield.Register(flags)
-	if err := flags.Parse([]string{"--origin", "o.example.com", "--origin-header-file", "my header", "--origin-cert", "c", "--origin-key", "k"}); err != nil {
-		t.Fatal(err)
-	}
-	for repair, want := range map[string]string{
-		"look longer: keypost issuer observe NAME":                               "look longer: keypost issuer observe prod-a --ca-file 'my ca.pem' --origin o.example.com --origin-header-file 'my header' --origin-cert c --origin-key k --store 'file:///srv/key sets'",
-		"look: keypost verify NAME --connect HOST:PORT; start it":                "look: keypost verify prod-a --connect 192.0.2.1:443 --ca-file 'my ca.pem' --dev --origin o.example.com --origin-header-file 'my header' --origin-cert c --origin-key k --store 'file:///srv/key sets'; start it",
-		"keypost verify NAME --connect 192.0.2.7:443 --origin other.example.com": "keypost verify prod-a --connect 192.0.2.7:443 --origin other.example.com --ca-file 'my ca.pem' --dev --origin-header-file 'my header' --origin-cert c --origin-key k --store 'file:///srv/key sets'",
-		"keypost issuer set NAME --origin HOST:PORT":                             "keypost issuer set prod-a --origin HOST:PORT --store 'file:///srv/key sets'",
-	} {
-		if got := opts.pasted(finding.Finding{Code: "origin-unreachable", Repair: repair, At: []string{"192.0.2.1:443"}}, to); got != want {
-			t.Errorf("%s\n got %s\nwant %s", repair, got, want)
-		}
-	}
-	// A replica that its CDN asks under the origin's name has a certificate for that alone.
-	opts.shield = cli.ShieldFlags{}
-	behind, err := named.SetPolicy(keystore.Change{At: time.Now()}, keystore.Policy{Origins: []string{"origin.example.com:8443", "192.0.2.9"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	to.set = &behind
-	if got, want := opts.pasted(finding.Finding{Code: "addresses-differ", Repair: "ask each: keypost verify NAME --connect HOST:PORT"}, to), "ask each: keypost verify prod-a --connect HOST:PORT --ca-file 'my ca.pem' --dev --origin origin.example.com:8443 --store 'file:///srv/key sets'"; got != want {
-		t.Errorf("a replica\n got %s\nwant %s", got, want)
 	}
 	to.set = &keystore.KeySet{}
 	f2 := finding.Finding{Repair: "keypost key add ISSUER --kubeconfig FILE, or keypost issuer set NAME --max-age 5m"}

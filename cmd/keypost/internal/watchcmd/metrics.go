@@ -60,11 +60,11 @@ func truth(b bool) float64 {
 
 // descs are the metrics of each issuer, and of each upload.
 type descs struct {
-	conditions                         map[watch.Condition]*prometheus.Desc
-	failing                            *prometheus.Desc
-	looked, complete, slowest, expires *prometheus.Desc
-	uploadFailing, uploadRead          *prometheus.Desc
-	wentBack                           *prometheus.Desc
+	conditions                map[watch.Condition]*prometheus.Desc
+	failing                   *prometheus.Desc
+	looked, complete, expires *prometheus.Desc
+	uploadFailing, uploadRead *prometheus.Desc
+	wentBack                  *prometheus.Desc
 }
 
 func describe() descs {
@@ -83,7 +83,6 @@ func describe() descs {
 			"or the look cannot be recorded.", "reason"),
 		looked:   desc("keypost_watch_last_look_timestamp_seconds", "When the latest look ended, whatever came of it; 0 for never."),
 		complete: desc("keypost_watch_last_complete_look_timestamp_seconds", "When the latest complete look ended, one that was recorded if looks are; 0 for never."),
-		slowest:  desc("keypost_watch_slowest_answer_seconds", "How long the slowest whole answer took, over a new connection, in the latest look with one; left out before the first."),
 		expires:  desc("keypost_watch_certificate_not_after_timestamp_seconds", "When the first certificate expires of the verified chains without their roots, in the latest look with one; left out before the first."),
 		uploadFailing: ofUpload("keypost_watch_upload_failing", "1 while an upload that a relying party holds is not known to have the published keys and no other: as it was read back last it "+
 			"lacks one or has another (behind), it was never read back (unread), or not for a day or not the last time (stale), or what was read back cannot be read by the watch (not_compared).", "reason"),
@@ -118,9 +117,6 @@ func (d descs) collect(ch chan<- prometheus.Metric, s watch.Status) {
 	}
 	send(d.looked, stamp(s.Looked))
 	send(d.complete, stamp(s.Complete))
-	if s.Slowest > 0 {
-		send(d.slowest, s.Slowest.Seconds())
-	}
 	if !s.NotAfter.IsZero() {
 		send(d.expires, stamp(s.NotAfter))
 	}
