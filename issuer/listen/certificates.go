@@ -56,9 +56,12 @@ type Files struct {
 
 	inUse   atomic.Pointer[certSet] // replaced whole, by Watch only
 	failing atomic.Bool
-	trouble []string   // by pair: why its files are not taken; owned by Watch
+	trouble []trouble  // by pair; owned by Watch
 	hangs   hang.Guard // of their files
 }
+
+// trouble is why the files of a pair are not taken, or empty.
+type trouble struct{ seen, told string }
 
 // LoadFiles reads the pairs and refuses any with which some client would fail: a
 // key that does not match, a chain out of order or with strangers in it (AWS
@@ -72,8 +75,8 @@ func LoadFiles(pairs []Pair, hosts []string) (*Files, error) {
 	if len(pairs) == 0 {
 		return nil, fmt.Errorf("load TLS certificates: no files given, name at least one pair of certificate and key")
 	}
-	f := &Files{pairs: pairs, hosts: hosts, trouble: make([]string, len(pairs))}
-	var certs []*chain.Chain
+	f := &Files{pairs: pairs, hosts: hosts, trouble: make([]trouble, len(pairs))}
+	var set certSet
 	for i, p := range pairs {
 		if slices.ContainsFunc(pairs[:i], func(q Pair) bool { return q.Cert == p.Cert }) {
 			return nil, fmt.Errorf("load TLS certificates: %q is given twice, name each file once", p.Cert)
@@ -82,13 +85,12 @@ func LoadFiles(pairs []Pair, hosts []string) (*Files, error) {
 		if err != nil {
 			return nil, err
 		}
-		certs = append(certs, c)
+		set = append(set, c)
 	}
-	set := newCertSet(certs)
 	if host := set.uncovered(hosts); host != "" {
 		return nil, fmt.Errorf("load TLS certificates: no certificate covers host %q; add one to listen.tls.files", host)
 	}
-	f.inUse.Store(set)
+	f.inUse.Store(&set)
 	return f, nil
 }
 
@@ -97,7 +99,7 @@ func LoadFiles(pairs []Pair, hosts []string) (*Files, error) {
 // among them AWS, whoever fetched it on their own before.
 func (f *Files) Alone() []string {
 	var alone []string
-	for i, c := range f.inUse.Load().certs {
+	for i, c := range *f.inUse.Load() {
 		if leaf := c.TLS.Leaf; len(c.TLS.Certificate) == 1 && !bytes.Equal(leaf.RawIssuer, leaf.RawSubject) {
 			alone = append(alone, f.pairs[i].Cert)
 		}
@@ -125,7 +127,7 @@ var (
 // InUse is part of [Certificates].
 func (f *Files) InUse() []InUse {
 	var all []InUse
-	for i, c := range f.inUse.Load().certs {
+	for i, c := range *f.inUse.Load() {
 		all = append(all, InUse{c.Names(), f.pairs[i].Cert, c.NotAfter})
 	}
 	return all
@@ -139,7 +141,7 @@ func (f *Files) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect is part of prometheus.Collector.
 func (f *Files) Collect(ch chan<- prometheus.Metric) {
-	for i, c := range f.inUse.Load().certs {
+	for i, c := range *f.inUse.Load() {
 		sendGauge(ch, notAfterDesc, float64(c.NotAfter.Unix()), f.pairs[i].Cert)
 	}
 	failing := 0.0
@@ -157,58 +159,35 @@ func sendGauge(ch chan<- prometheus.Metric, d *prometheus.Desc, v float64, label
 	ch <- m
 }
 
-// certSet is an immutable set of certificates with an index by name.
-type certSet struct {
-	certs    []*chain.Chain              // in the order of the pairs, never empty
-	exact    map[string]*tls.Certificate // by lower-case name
-	wildcard map[string]*tls.Certificate // "*.oidc.example.com" under "oidc.example.com"
-}
+// certSet has the certificates in the order of the pairs, at least one. It does not change.
+type certSet []*chain.Chain
 
-func newCertSet(certs []*chain.Chain) *certSet {
-	s := &certSet{certs: certs, exact: map[string]*tls.Certificate{}, wildcard: map[string]*tls.Certificate{}}
-	for _, c := range certs {
-		for _, name := range c.TLS.Leaf.DNSNames {
-			index := s.exact
-			name, wild := strings.CutPrefix(strings.ToLower(name), "*.")
-			if wild {
-				index = s.wildcard
-			}
-			index[name] = cmp.Or(index[name], &c.TLS)
-		}
-	}
-	return s
-}
-
-// find returns the certificate that bears the name, or nil. A wildcard stands for
-// one label (RFC 9525, section 6.3); asked for a wildcard, it finds only that one.
-func (s *certSet) find(name string) *tls.Certificate {
+// find returns the certificate that bears the name, or nil. One that bears it as it is comes before a wildcard, which stands for one
+// label (RFC 9525, section 6.3); asked for a wildcard, it finds only that one.
+func (s certSet) find(name string) *chain.Chain {
 	name = strings.ToLower(name)
-	if c := s.exact[name]; c != nil {
-		return c
+	i := slices.IndexFunc(s, func(c *chain.Chain) bool { return slices.Contains(c.TLS.Leaf.DNSNames, name) })
+	if i < 0 {
+		i = slices.IndexFunc(s, func(c *chain.Chain) bool { return c.TLS.Leaf.VerifyHostname(name) == nil })
 	}
-	_, parent, _ := strings.Cut(name, ".")
-	return s.wildcard[parent]
+	if i < 0 {
+		return nil
+	}
+	return s[i]
 }
 
-func (s *certSet) choose(sni string) *tls.Certificate {
-	return cmp.Or(s.find(sni), &s.certs[0].TLS)
-}
-
-func (s *certSet) covers(host string) bool {
-	if net.ParseIP(host) != nil { // a client that asks for an address sends no SNI
-		return s.certs[0].TLS.Leaf.VerifyHostname(host) == nil
-	}
-	return s.find(host) != nil
-}
+func (s certSet) choose(sni string) *tls.Certificate { return &cmp.Or(s.find(sni), s[0]).TLS }
 
 // uncovered returns the first host without a certificate, or "".
-func (s *certSet) uncovered(hosts []string) string {
-	for _, h := range hosts {
-		if !s.covers(h) {
-			return h
-		}
+func (s certSet) uncovered(hosts []string) string {
+	i := slices.IndexFunc(hosts, func(host string) bool {
+		c := s.find(host)
+		return c == nil || net.ParseIP(host) != nil && c != s[0] // a client that asks for an address sends no SNI
+	})
+	if i < 0 {
+		return ""
 	}
-	return ""
+	return hosts[i]
 }
 
 // readAtStart reads a file that is never read again, and so needs no Guard that lasts.

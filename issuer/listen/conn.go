@@ -112,7 +112,7 @@ type tlsSession struct {
 
 // ConnectionState makes the handshake: net/http asks for the state before it reads. After a handshake that failed, every read fails.
 func (s tlsSession) ConnectionState() tls.ConnectionState {
-	_ = s.SetDeadline(time.Now().Add(s.conn.of.limits.readHeader)) // a closed connection is seen below
+	_ = s.SetDeadline(time.Now().Add(s.conn.of.limits.read)) // a closed connection is seen below
 	if err := s.tls.Handshake(); err != nil {
 		s.conn.of.errors.Handshake(err)
 		if record := (tls.RecordHeaderError{}); errors.As(err, &record) && record.Conn != nil && record.RecordHeader[0] >= 'A' && record.RecordHeader[0] <= 'Z' {

@@ -84,7 +84,7 @@ func TestHandshakeErrorsAreCountedByReason(t *testing.T) {
 	} {
 		t.Run(tc.reason+" "+tc.name, func(t *testing.T) {
 			core, logs := observer.New(zapcore.DebugLevel)
-			s := startSite(t, Config{Log: zap.New(core), limits: limits{readHeader: 300 * time.Millisecond}})
+			s := startSite(t, Config{Log: zap.New(core), limits: limits{read: 300 * time.Millisecond}})
 			tc.client(t, s)
 			eventually(t, "the failure is counted", func() bool { return gathered(t, s.metrics, "keypost_tls_handshake_errors_total") > 0 })
 			checkCounter(t, s, tc.reason)

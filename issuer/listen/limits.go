@@ -12,10 +12,8 @@ import (
 // limits bounds what one client can hold. Nobody can switch one off: a single unbounded wait lets a slow-loris attack
 // in. Tests shorten them.
 type limits struct {
-	// readHeader bounds the TLS handshake, and then the reading of a request's header. 5 s, which is also how long AWS
+	// read bounds the TLS handshake, and then the reading of a request with its body. 5 s, which is also how long AWS
 	// STS waits for us.
-	readHeader time.Duration
-	// read bounds a whole request with its body. As readHeader: no answer depends on a body.
 	read time.Duration
 	// write bounds the handler and the response. 10 s.
 	write time.Duration
@@ -27,8 +25,7 @@ type limits struct {
 }
 
 func (l limits) withDefaults() limits {
-	l.readHeader = cmp.Or(l.readHeader, 5*time.Second)
-	l.read = cmp.Or(l.read, l.readHeader)
+	l.read = cmp.Or(l.read, 5*time.Second)
 	l.write = cmp.Or(l.write, 10*time.Second)
 	l.idle = cmp.Or(l.idle, 90*time.Second)
 	l.header = cmp.Or(l.header, 8<<10)
@@ -63,9 +60,9 @@ const (
 // Bounds says what n connections may take, in one line.
 func Bounds(n int) string {
 	l := limits{}.withDefaults()
-	return fmt.Sprintf("at most %d connections at once, %d KiB each and %d MiB together; a TLS handshake has %v, a request's header %v, %d KiB and %d fields, "+
-		"a body %v, an answer %v, a kept connection %v until the next request",
-		n, perConnection>>10, n*perConnection>>20, l.readHeader, l.readHeader, l.header>>10, maxFields, l.read, l.write, l.idle)
+	return fmt.Sprintf("at most %d connections at once, %d KiB each and %d MiB together; a TLS handshake has %v, a request %v, with a header of %d KiB and %d fields, "+
+		"an answer %v, a kept connection %v until the next request",
+		n, perConnection>>10, n*perConnection>>20, l.read, l.read, l.header>>10, maxFields, l.write, l.idle)
 }
 
 // FittingConnections returns how many connections fit into a memory limit in bytes and a limit of open files, beside those of

@@ -230,11 +230,10 @@ func TestSNI(t *testing.T) {
 }
 
 func TestServerHasEveryBound(t *testing.T) {
-	for _, l := range []limits{{}, {time.Second, time.Second, time.Second, time.Second, 1}} {
+	for _, l := range []limits{{}, {time.Second, time.Second, time.Second, 1}} {
 		srv := newServer(okHandler, l.withDefaults(), errorlog.New(zap.NewNop()))
 		for name, d := range map[string]time.Duration{
-			"ReadHeaderTimeout": srv.ReadHeaderTimeout, "ReadTimeout": srv.ReadTimeout, "WriteTimeout": srv.WriteTimeout,
-			"IdleTimeout": srv.IdleTimeout,
+			"ReadTimeout": srv.ReadTimeout, "WriteTimeout": srv.WriteTimeout, "IdleTimeout": srv.IdleTimeout,
 		} {
 			if d <= 0 {
 				t.Errorf("%+v: %s is %v", l, name, d)
@@ -248,12 +247,12 @@ func TestServerHasEveryBound(t *testing.T) {
 
 // The bounds are those that the documents name.
 func TestLimits(t *testing.T) {
-	want := limits{readHeader: 5 * time.Second, read: 5 * time.Second, write: 10 * time.Second, idle: 90 * time.Second, header: 8 << 10}
+	want := limits{read: 5 * time.Second, write: 10 * time.Second, idle: 90 * time.Second, header: 8 << 10}
 	if got := (limits{}).withDefaults(); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 	srv := newServer(okHandler, want, errorlog.New(zap.NewNop()))
-	if srv.ReadHeaderTimeout != want.readHeader || srv.ReadTimeout != want.read || srv.WriteTimeout != want.write || srv.MaxHeaderBytes != want.header {
+	if srv.ReadTimeout != want.read || srv.WriteTimeout != want.write || srv.MaxHeaderBytes != want.header {
 		t.Errorf("%+v, want %+v", srv, want)
 	}
 }
@@ -304,7 +303,7 @@ func TestNothingIsAnsweredAfterABody(t *testing.T) {
 }
 
 func TestSlowHeaderIsCut(t *testing.T) {
-	s := startSite(t, Config{limits: limits{readHeader: 50 * time.Millisecond}})
+	s := startSite(t, Config{limits: limits{read: 50 * time.Millisecond}})
 	conn := s.dial(t)
 	if _, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: oidc.exam"); err != nil {
 		t.Fatal(err)
@@ -315,7 +314,7 @@ func TestSlowHeaderIsCut(t *testing.T) {
 }
 
 func TestSlowHandshakeIsCut(t *testing.T) {
-	s := startSite(t, Config{limits: limits{readHeader: 50 * time.Millisecond}})
+	s := startSite(t, Config{limits: limits{read: 50 * time.Millisecond}})
 	conn, err := net.Dial("tcp", s.address)
 	if err != nil {
 		t.Fatal(err)
@@ -407,12 +406,7 @@ func TestMetricsFollowConventions(t *testing.T) {
 }
 
 func TestServeRefuses(t *testing.T) {
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer taken.Close()
-	checkSentence(t, Serve(t.Context(), Config{Address: taken.Addr().String(), Handler: okHandler, MaxConnections: 10}), "open the public listener: ")
+	checkSentence(t, Serve(t.Context(), Config{Address: "127.0.0.1:none", Handler: okHandler, MaxConnections: 10}), "open the public listener: ")
 	checkSentence(t, Serve(t.Context(), Config{Address: "127.0.0.1:0", MaxConnections: 10}), "no handler")
 	checkSentence(t, Serve(t.Context(), Config{Address: "127.0.0.1:0", Handler: okHandler}), "no limit of connections")
 	metrics := prometheus.NewRegistry()

@@ -5,128 +5,68 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
-	"github.com/fsnotify/fsnotify"
 	"go.uber.org/zap"
 
 	"github.com/keypost/keypost/internal/hang"
 	"github.com/keypost/keypost/issuer/listen/internal/chain"
 )
 
-const (
-	// pollEvery finds changes without an event: network file systems, a directory
-	// that was replaced, a certificate that becomes valid or expires.
-	pollEvery = time.Minute
-	// quietFor lets a tool that writes certificate and key one after the other
-	// finish before the pair is loaded.
-	quietFor = 200 * time.Millisecond
-)
+// pollEvery is how often the files are read. Events would not tell of changes on network file systems, of a directory that was
+// replaced, or of a certificate that becomes valid or expires.
+const pollEvery = 2 * time.Second
 
 // Watch replaces certificates when their files change, until ctx is done; it
-// returns nil then. A pair that LoadFiles would refuse, or with which one of the
-// hosts would lose its certificate, leaves the previous one in use: one Warn line
-// per change of state, and keypost_tls_reload_failing is 1. The other pairs are
+// returns nil then. A pair that LoadFiles would refuse leaves the previous one in use, and so do all
+// where one of the hosts would lose its certificate: one
+// Warn line per change of state, and keypost_tls_reload_failing is 1. The other pairs are
 // replaced all the same.
 func (f *Files) Watch(ctx context.Context, log *zap.Logger) error {
 	f.warnOpenKeys(ctx, log)
-	files, err := newFileWatch(ctx, f.pairs)
-	if err != nil {
-		log.Warn("certificate files cannot be watched, only polled", zap.Duration("every", pollEvery), zap.Error(err))
-	}
-	defer files.close()
-	f.follow(ctx, files, log)
-	return nil
-}
-
-// follow reloads the files once they have not changed for quietFor, and every pollEvery.
-func (f *Files) follow(ctx context.Context, files *fileWatch, log *zap.Logger) {
 	poll := time.NewTicker(pollEvery)
 	defer poll.Stop()
-	settled := time.NewTimer(quietFor) // the files may have changed since they were loaded
-	defer settled.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			return
-		case <-files.changed:
-			settled.Reset(quietFor) // an endless stream of changes is cut by the poll
-			continue
-		case <-files.lost:
-			settled.Reset(quietFor)
-			continue
+			return nil
 		case <-poll.C:
-			_ = files.add(ctx) // a directory that was removed and made again needs a new watch
-		case <-settled.C:
+			f.reload(ctx, time.Now(), log)
 		}
-		f.reload(ctx, time.Now(), log)
-	}
-}
-
-// fileWatch reports changes in the directories of the pairs. It watches directories
-// and not files: a Kubernetes mount swaps the symlink "..data" beside them, and tools
-// that rename a new file into place leave a watch on the old one behind.
-type fileWatch struct {
-	watcher *fsnotify.Watcher // nil when the system grants none
-	dirs    []string
-	hangs   hang.Guard
-	changed <-chan fsnotify.Event
-	lost    <-chan error // such as events that did not fit the queue
-}
-
-// newFileWatch always returns a watch to select on. With an error it is incomplete.
-func newFileWatch(ctx context.Context, pairs []Pair) (*fileWatch, error) {
-	watcher, err := fsnotify.NewWatcher()
-	if err != nil {
-		return &fileWatch{}, err
-	}
-	w := &fileWatch{watcher: watcher, changed: watcher.Events, lost: watcher.Errors}
-	for _, p := range pairs {
-		w.dirs = append(w.dirs, filepath.Dir(p.Cert), filepath.Dir(p.Key))
-	}
-	return w, w.add(ctx)
-}
-
-func (w *fileWatch) add(ctx context.Context) error {
-	if w.watcher == nil {
-		return nil
-	}
-	var all error
-	for _, d := range w.dirs {
-		all = errors.Join(all, hang.Do(ctx, &w.hangs, d, func() error { return w.watcher.Add(d) }))
-	}
-	return all
-}
-
-func (w *fileWatch) close() {
-	if w.watcher != nil {
-		_ = w.watcher.Close() // nothing to flush
 	}
 }
 
 // reload loads the files as they are now. Only Watch calls it.
 func (f *Files) reload(ctx context.Context, now time.Time, log *zap.Logger) {
-	old := f.inUse.Load()
-	certs, refused := slices.Clone(old.certs), make([]error, len(f.pairs))
+	old := *f.inUse.Load()
+	set, refused := slices.Clone(old), make([]error, len(f.pairs))
 	for i, p := range f.pairs {
 		c, err := f.load(ctx, p, now)
 		if ctx.Err() != nil {
 			return
 		}
-		if err != nil {
-			refused[i] = err
-		} else if !c.Same(old.certs[i]) {
-			certs[i] = c
+		if err == nil && !c.Same(old[i]) {
+			set[i] = c
 		}
+		refused[i] = err
 	}
-	set := f.keepCovered(certs, refused)
-	f.inUse.Store(set)
-	f.failing.Store(slices.ContainsFunc(refused, func(err error) bool { return err != nil }))
-	for i, c := range set.certs {
-		f.report(log, i, refused[i], c != old.certs[i])
+	if host := set.uncovered(f.hosts); host != "" {
+		for i := range set {
+			if set[i] != old[i] {
+				refused[i] = fmt.Errorf("load TLS certificate %q: with it none would be for %q any longer, issue it for that name too", f.pairs[i].Cert, host)
+			}
+		}
+		set = old
 	}
+	f.inUse.Store(&set)
+	for i := range set {
+		if set[i] != old[i] {
+			log.Info("TLS certificate replaced", zap.String("certificate", f.pairs[i].Cert), zap.Time("not_after", set[i].NotAfter))
+		}
+		f.report(log, i, refused[i])
+	}
+	f.failing.Store(slices.ContainsFunc(f.trouble, func(t trouble) bool { return t.told != "" }))
 }
 
 // load is chain.Load for files that may hang.
@@ -138,44 +78,23 @@ func (f *Files) load(ctx context.Context, p Pair, now time.Time) (*chain.Chain, 
 	return c, err
 }
 
-// keepCovered puts previous certificates back until every host has one. Names may
-// move from one pair to another in one reload; only a change that takes a host's last
-// certificate away is refused. It terminates: each round puts back at least the
-// certificate that covered the host before, and the previous set covers all hosts.
-func (f *Files) keepCovered(certs []*chain.Chain, refused []error) *certSet {
-	old := f.inUse.Load()
-	for {
-		set := newCertSet(certs)
-		host := set.uncovered(f.hosts)
-		if host == "" {
-			return set
-		}
-		certs = slices.Clone(certs)
-		for i, c := range old.certs {
-			if certs[i] != c && newCertSet([]*chain.Chain{c}).covers(host) {
-				certs[i] = c
-				refused[i] = fmt.Errorf("load TLS certificate %q: it is no longer for %q, issue it for that name too", f.pairs[i].Cert, host)
-			}
-		}
-	}
-}
-
-// report writes one line per change of state.
-func (f *Files) report(log *zap.Logger, i int, refused error, replaced bool) {
-	trouble := ""
+// report writes one line per change of state. What is wrong is told when two readings in a row have found it: a tool may write
+// certificate and key one after the other.
+func (f *Files) report(log *zap.Logger, i int, refused error) {
+	t, now := &f.trouble[i], ""
 	if refused != nil {
-		trouble = refused.Error()
+		now = refused.Error()
 	}
 	file := zap.String("certificate", f.pairs[i].Cert)
 	switch {
-	case replaced:
-		log.Info("TLS certificate replaced", file, zap.Time("not_after", f.inUse.Load().certs[i].NotAfter))
-	case trouble != "" && trouble != f.trouble[i]:
-		log.Warn("TLS certificate not taken, the previous one stays in use", file, zap.Error(refused))
-	case trouble == "" && f.trouble[i] != "":
+	case now == "" && t.told != "":
 		log.Info("TLS certificate files are in order again", file)
+		t.told = ""
+	case now != t.told && now == t.seen:
+		log.Warn("TLS certificate not taken, the previous one stays in use", file, zap.Error(refused))
+		t.told = now
 	}
-	f.trouble[i] = trouble
+	t.seen = now
 }
 
 // warnOpenKeys only warns: Kubernetes mounts Secrets readable for the group.

@@ -1,8 +1,6 @@
 package listen
 
 import (
-	"context"
-	"crypto/tls"
 	"errors"
 	"os"
 	"path/filepath"
@@ -11,7 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/fsnotify/fsnotify"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -30,7 +27,7 @@ func mustLoad(t *testing.T, hosts []string, pairs ...Pair) *Files {
 	return f
 }
 
-func (f *Files) leafOf(i int) []byte { return f.inUse.Load().certs[i].TLS.Leaf.Raw }
+func (f *Files) leafOf(i int) []byte { return (*f.inUse.Load())[i].TLS.Leaf.Raw }
 
 // failingMetric reads keypost_tls_reload_failing.
 func failingMetric(t *testing.T, f *Files) float64 {
@@ -72,7 +69,7 @@ func TestReloadJudges(t *testing.T) {
 		}, "did not sign"},
 		{"another host", func(t *testing.T, p Pair) {
 			writePair(t, filepath.Dir(p.Cert), "tls", inner.Leaf(t, "b.example.com"), inner)
-		}, `no longer for "oidc.example.com"`},
+		}, `none would be for "oidc.example.com"`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			p := writePair(t, t.TempDir(), "tls", inner.Leaf(t, host), inner)
@@ -81,8 +78,9 @@ func TestReloadJudges(t *testing.T) {
 			core, logs := observer.New(zapcore.DebugLevel)
 			now := soon.Add(time.Minute)
 			tc.spoil(t, p)
-			f.reload(t.Context(), now, zap.New(core))
-			f.reload(t.Context(), now, zap.New(core)) // says nothing new
+			for range 3 { // trouble is told when it stays, and once
+				f.reload(t.Context(), now, zap.New(core))
+			}
 			if kept := string(first) == string(f.leafOf(0)); kept != (tc.want != "") {
 				t.Errorf("previous certificate kept: %v", kept)
 			}
@@ -120,26 +118,32 @@ func TestReloadTellsEachChangeOfState(t *testing.T) {
 	core, logs := observer.New(zapcore.DebugLevel)
 	log := zap.New(core)
 
-	f.reload(t.Context(), time.Now(), log)
-	if logs.Len() != 0 {
-		t.Fatalf("nothing has changed, yet: %v", logs.All())
+	twice := func(want string) {
+		t.Helper()
+		f.reload(t.Context(), time.Now(), log)
+		f.reload(t.Context(), time.Now(), log)
+		checkOneLine(t, logs, want)
 	}
+	f.reload(t.Context(), time.Now(), log)
 	writeFile(t, p.Cert, nil)
+	f.reload(t.Context(), time.Now(), log)
+	if logs.Len() != 0 || failingMetric(t, f) != 0 {
+		t.Fatalf("files that are being written are told of: %v", logs.All())
+	}
 	f.reload(t.Context(), time.Now(), log)
 	checkOneLine(t, logs, "tls.crt")
 	writePair(t, dir, "tls", root.Leaf(t, "b.example"))
-	f.reload(t.Context(), time.Now(), log)
-	checkOneLine(t, logs, `no longer for "a.example"`)
+	twice(`none would be for "a.example"`)
 	writePair(t, dir, "tls", root.Leaf(t, "a.example"))
 	f.reload(t.Context(), time.Now(), log)
-	checkOneLine(t, logs, "")
+	if logs.TakeAll(); failingMetric(t, f) != 0 {
+		t.Error("a pair that is taken still fails")
+	}
 	original, _ := os.ReadFile(p.Cert)
 	writeFile(t, p.Cert, nil)
-	f.reload(t.Context(), time.Now(), log)
-	checkOneLine(t, logs, "tls.crt")
+	twice("tls.crt")
 	writeFile(t, p.Cert, original)
-	f.reload(t.Context(), time.Now(), log)
-	checkOneLine(t, logs, "")
+	twice("")
 	if failingMetric(t, f) != 0 {
 		t.Error("still failing")
 	}
@@ -167,58 +171,13 @@ func TestReloadJudgesPairsOneByOne(t *testing.T) {
 		t.Error("a name may move from one pair to another")
 	}
 
-	oldA, oldB = f.leafOf(0), f.leafOf(1)
-	writePair(t, dir, "a", root.Leaf(t, "a.example", "y.example"))
+	oldA = f.leafOf(0)
 	writePair(t, dir, "b", root.Leaf(t, "b.example"))
+	oldB = f.leafOf(1)
 	f.reload(t.Context(), time.Now(), log)
-	if string(f.leafOf(0)) == string(oldA) || string(f.leafOf(1)) != string(oldB) {
-		t.Error("only the pair that loses x.example is to be refused")
-	}
-}
-
-// watched serves a pair with its Watch running; served tells which leaf a new
-// connection gets.
-func watched(t *testing.T, p Pair) (served func() string, logs *observer.ObservedLogs) {
-	t.Helper()
-	core, logs := observer.New(zapcore.DebugLevel)
-	address, _ := start(t, Config{Handler: okHandler, Certificates: mustLoad(t, []string{"a.example"}, p), Log: zap.New(core)})
-	return func() string {
-		conn, err := tls.Dial("tcp", address, &tls.Config{ServerName: "a.example", InsecureSkipVerify: true})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close()
-		return string(conn.ConnectionState().PeerCertificates[0].Raw)
-	}, logs
-}
-
-func TestWatchSeesAPlainRewrite(t *testing.T) {
-	root := authority.Named(t, "root", nil)
-	dir := t.TempDir()
-	served, logs := watched(t, writePair(t, dir, "tls", root.Leaf(t, "a.example")))
-
-	writeFile(t, filepath.Join(dir, "tls.crt"), []byte("rubbish"))
-	eventually(t, "the bad pair is reported", func() bool { return logs.FilterLevelExact(zapcore.WarnLevel).Len() == 1 })
-	served() // still a handshake
-
-	next := root.Leaf(t, "a.example")
-	writePair(t, dir, "tls", next)
-	eventually(t, "the new pair is served", func() bool { return served() == string(next.Cert.Raw) })
-}
-
-func TestWatchSeesARenamedFile(t *testing.T) {
-	root := authority.Named(t, "root", nil)
-	dir, staging := t.TempDir(), t.TempDir()
-	served, _ := watched(t, writePair(t, dir, "tls", root.Leaf(t, "a.example")))
-	for range 2 { // the second time no watch on the first file would still tell
-		next := root.Leaf(t, "a.example")
-		p := writePair(t, staging, "tls", next)
-		for _, from := range []string{p.Key, p.Cert} {
-			if err := os.Rename(from, filepath.Join(dir, filepath.Base(from))); err != nil {
-				t.Fatal(err)
-			}
-		}
-		eventually(t, "the new pair is served", func() bool { return served() == string(next.Cert.Raw) })
+	f.reload(t.Context(), time.Now(), log)
+	if string(f.leafOf(0)) != string(oldA) || string(f.leafOf(1)) != string(oldB) || failingMetric(t, f) != 1 {
+		t.Error("the pair that loses x.example is to be refused")
 	}
 }
 
@@ -239,133 +198,75 @@ func mountSecret(t *testing.T, dir, version string, leaf *authority.Authority) {
 	}
 }
 
-func TestWatchSeesASecretUpdate(t *testing.T) {
-	root := authority.Named(t, "root", nil)
-	dir := t.TempDir()
-	mountSecret(t, dir, "..v0", root.Leaf(t, "a.example"))
-	p := Pair{filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")}
-	for _, f := range []string{p.Cert, p.Key} {
-		if err := os.Symlink(filepath.Join("..data", filepath.Base(f)), f); err != nil {
-			t.Fatal(err)
-		}
-	}
-	served, _ := watched(t, p)
-	for _, version := range []string{"..v1", "..v2"} {
-		next := root.Leaf(t, "a.example")
-		mountSecret(t, dir, version, next)
-		eventually(t, "the new pair is served", func() bool { return served() == string(next.Cert.Raw) })
-	}
-}
-
-func TestNoticesOutliveTheirDirectory(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "tls")
-	p := Pair{filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")}
-	n, err := newFileWatch(t.Context(), []Pair{p})
-	if err == nil {
-		t.Error("a missing directory is not reported")
-	}
-	defer n.close()
-	for range 2 {
-		if err := os.Mkdir(dir, 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := n.add(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		writeFile(t, p.Cert, nil)
-		eventually(t, "a notice arrives", func() bool { return arrived(n) })
-		if err := os.RemoveAll(dir); err != nil {
-			t.Fatal(err)
-		}
-		eventually(t, "the watch on the removed directory is gone", func() bool { arrived(n); return len(n.watcher.WatchList()) == 0 })
-		for arrived(n) { // what was told of the first directory must not count for the second
-		}
-	}
-}
-
-func arrived(n *fileWatch) bool {
-	select {
-	case <-n.changed:
-		return true
-	default:
-		return false
+// However files are replaced, the next poll finds them.
+func TestWatchSeesNewFiles(t *testing.T) {
+	for name, replace := range map[string]func(t *testing.T, dir string, next *authority.Authority){
+		"written anew": func(t *testing.T, dir string, next *authority.Authority) { writePair(t, dir, "tls", next) },
+		"renamed": func(t *testing.T, dir string, next *authority.Authority) {
+			p := writePair(t, dir, "next", next)
+			if err := errors.Join(os.Rename(p.Key, filepath.Join(dir, "tls.key")), os.Rename(p.Cert, filepath.Join(dir, "tls.crt"))); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"in a directory that is made again": func(t *testing.T, dir string, next *authority.Authority) {
+			if err := errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o700)); err != nil {
+				t.Fatal(err)
+			}
+			writePair(t, dir, "tls", next)
+		},
+		"in a Secret": func(t *testing.T, dir string, next *authority.Authority) {
+			mountSecret(t, dir, "..v"+next.Cert.SerialNumber.String(), next)
+			for _, f := range []string{"tls.crt", "tls.key"} {
+				os.Remove(filepath.Join(dir, f))
+				if err := os.Symlink(filepath.Join("..data", f), filepath.Join(dir, f)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				root := authority.Named(t, "root", nil)
+				dir := filepath.Join(t.TempDir(), "tls")
+				if err := os.Mkdir(dir, 0o700); err != nil {
+					t.Fatal(err)
+				}
+				f := mustLoad(t, nil, writePair(t, dir, "tls", root.Leaf(t, "a.example")))
+				logs := following(t, f)
+				for range 2 {
+					next := root.Leaf(t, "a.example")
+					replace(t, dir, next)
+					time.Sleep(pollEvery)
+					synctest.Wait()
+					if string(f.leafOf(0)) != string(next.Cert.Raw) {
+						t.Error("the new pair is not in use after a poll")
+					}
+					checkOneLine(t, logs, "")
+				}
+			})
+		})
 	}
 }
 
-func TestWatchReadsFilesThatChangedBeforeIt(t *testing.T) {
-	root := authority.Named(t, "root", nil)
-	dir := t.TempDir()
-	f := mustLoad(t, nil, writePair(t, dir, "tls", root.Leaf(t, "a.example")))
-	next := root.Leaf(t, "a.example")
-	writePair(t, dir, "tls", next)
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error)
-	go func() { done <- f.Watch(ctx, zap.NewNop()) }()
-	eventually(t, "the new pair is served", func() bool { return string(f.leafOf(0)) == string(next.Cert.Raw) })
-	cancel()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
-}
-
-// following runs the reload loop in a synctest bubble, with changes as its only notices.
-func following(t *testing.T, f *Files, changes chan fsnotify.Event) *observer.ObservedLogs {
+// following runs the reload loop in a synctest bubble.
+func following(t *testing.T, f *Files) *observer.ObservedLogs {
 	core, logs := observer.New(zapcore.DebugLevel)
-	go f.follow(t.Context(), &fileWatch{changed: changes}, zap.New(core))
-	time.Sleep(quietFor + 1) // past the first look
+	go f.Watch(t.Context(), zap.New(core))
 	synctest.Wait()
 	return logs
-}
-
-func TestPollFindsWhatNobodyAnnounced(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		root := authority.Named(t, "root", nil)
-		dir := t.TempDir()
-		f := mustLoad(t, nil, writePair(t, dir, "tls", root.Leaf(t, "a.example")))
-		following(t, f, nil)
-		next := root.Leaf(t, "a.example")
-		writePair(t, dir, "tls", next)
-		time.Sleep(pollEvery)
-		synctest.Wait()
-		if string(f.leafOf(0)) != string(next.Cert.Raw) {
-			t.Error("the new pair is not in use after a poll")
-		}
-	})
 }
 
 func TestPollNoticesThatTimeHasPassed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		root := authority.Named(t, "root", nil)
 		f := mustLoad(t, nil, writePair(t, t.TempDir(), "tls", leafUntil(t, root, time.Now().Add(time.Hour), "a.example")))
-		logs := following(t, f, nil)
+		logs := following(t, f)
 		time.Sleep(3 * time.Hour)
 		synctest.Wait()
 		if failingMetric(t, f) != 1 {
 			t.Error("an expired certificate in use raises no alarm")
 		}
 		checkOneLine(t, logs, "expired at")
-	})
-}
-
-func TestAPairWrittenInTwoStepsIsJudgedOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		root := authority.Named(t, "root", nil)
-		p := writePair(t, t.TempDir(), "tls", root.Leaf(t, "a.example"))
-		f := mustLoad(t, nil, p)
-		changes := make(chan fsnotify.Event)
-		logs := following(t, f, changes)
-		next := root.Leaf(t, "a.example")
-		writeFile(t, p.Cert, authority.ChainPEM(next))
-		changes <- fsnotify.Event{Name: p.Cert}
-		time.Sleep(quietFor - 1)
-		writeFile(t, p.Key, next.KeyPEM(t))
-		changes <- fsnotify.Event{Name: p.Key}
-		time.Sleep(quietFor + 1)
-		synctest.Wait()
-		if string(f.leafOf(0)) != string(next.Cert.Raw) {
-			t.Error("the new pair is not in use")
-		}
-		checkOneLine(t, logs, "")
 	})
 }
 
@@ -418,6 +319,7 @@ func TestReadingThatHangs(t *testing.T) {
 		writePair(t, dir, "other", root.Leaf(t, "b.example.com"))
 		core, logs := observer.New(zapcore.DebugLevel)
 		began := time.Now()
+		f.reload(t.Context(), time.Now(), zap.New(core))
 		f.reload(t.Context(), time.Now(), zap.New(core))
 		if took := time.Since(began); took != 0 {
 			t.Errorf("it took %v", took)

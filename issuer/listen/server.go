@@ -12,7 +12,6 @@ func newServer(h http.Handler, l limits, errors *errorlog.Log) *http.Server {
 	srv := &http.Server{
 		Handler:                      front(h),
 		ConnState:                    noteState,
-		ReadHeaderTimeout:            l.readHeader,
 		ReadTimeout:                  l.read,
 		WriteTimeout:                 l.write,
 		IdleTimeout:                  l.idle,

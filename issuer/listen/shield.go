@@ -12,7 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -151,9 +150,6 @@ func (s *Shield) collectors() []prometheus.Collector {
 	return []prometheus.Collector{s.refused, s.cas}
 }
 
-// shielded is the body of a refusal.
-const shielded = "this server answers its CDN only\n"
-
 // guard answers 403 to every request that does not show what the shield wants, whatever it asks for.
 func (s *Shield) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -163,14 +159,9 @@ func (s *Shield) guard(next http.Handler) http.Handler {
 			return
 		}
 		s.refused.WithLabelValues(lacks).Inc()
-		h := w.Header()
-		h.Set("Cache-Control", "no-store") // a CDN that lost its secret must not keep this
-		h.Set("Content-Type", "text/plain; charset=utf-8")
-		h.Set("Content-Length", strconv.Itoa(len(shielded)))
-		h.Set("X-Content-Type-Options", "nosniff")
-		h.Set("Strict-Transport-Security", "max-age=31536000") // as the documents and other refusals have it
-		w.WriteHeader(http.StatusForbidden)
-		_, _ = w.Write([]byte(shielded)) // the client may have gone away
+		w.Header().Set("Cache-Control", "no-store")                     // a CDN that lost its secret must not keep this
+		w.Header().Set("Strict-Transport-Security", "max-age=31536000") // as the documents and other refusals have it
+		http.Error(w, "this server answers its CDN only", http.StatusForbidden)
 	})
 }
 
