@@ -57,34 +57,21 @@ type Seen struct {
 
 // Seen returns the verdicts on the versions that are stored, by the names of key sets. One that changed since it was looked
 // at is left out until all its issuers have been looked at again and its uploads compared, which is soon.
-func (w *Watcher) Seen() []Seen {
+func (w *Watcher) Seen() (all []Seen) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	worst := map[keystore.Name]Verdict{}
-	behind := map[keystore.Name]int64{} // the oldest generation of the looks
-	add := func(n keystore.Name, generation int64, verdict Verdict) {
-		if v, known := worst[n]; !known || verdict < v {
-			worst[n] = verdict
+	for _, n := range slices.Sorted(maps.Keys(w.sets)) {
+		k := w.sets[n]
+		worst, whole := Ended, !k.unread && k.revision != ""
+		add := func(generation int64, v Verdict) { worst, whole = min(worst, v), whole && generation == k.Generation }
+		for _, i := range k.issuers {
+			add(i.Generation, i.Verdict)
 		}
-		if g, known := behind[n]; !known || generation < g {
-			behind[n] = generation
+		for _, u := range k.uploads {
+			add(u.Generation, u.verdict())
 		}
-	}
-	for i, s := range w.status {
-		add(i.KeySet, s.Generation, s.Verdict)
-	}
-	for n, uploads := range w.uploads {
-		for _, u := range uploads {
-			add(n, u.Generation, u.verdict())
-		}
-	}
-	var all []Seen
-	for _, n := range slices.Sorted(maps.Keys(w.listed.stored)) {
-		switch st := w.listed.stored[n]; {
-		case st.Withdrawn:
-			all = append(all, Seen{st, Ended})
-		case worst[st.KeySet] != 0 && behind[st.KeySet] == st.Generation:
-			all = append(all, Seen{st, worst[st.KeySet]})
+		if whole && (worst < Ended || k.Withdrawn) {
+			all = append(all, Seen{k.Stored, worst})
 		}
 	}
 	return all

@@ -45,7 +45,6 @@ func TestSeen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sc := newScene(t, "a", "b")
 		sc.c.Every = time.Hour
-		sc.schedule = newSchedule(time.Hour)
 		sc.run(t)
 		sc.wait(time.Minute)
 		if got, want := sc.seen(), fmt.Sprintf("a:1:%d b:1:%d ", Everywhere, Everywhere); got != want {

@@ -54,7 +54,7 @@ func TestOneReplicaOfThreeIsRogue(t *testing.T) {
 		}
 		servers[fmt.Sprintf("192.0.2.%d:8443", n+1)] = serveIssuer(t, certificate, url, keys)
 	}
-	w := New(Config{Store: store, Every: 5 * time.Second, Log: zap.NewNop(), Network: verify.Network{
+	w := New(Config{Store: store, Every: time.Second, Log: zap.NewNop(), Network: verify.Network{
 		RootCAs: ca.Pool(),
 		Lookup: func(context.Context, string) ([]netip.Addr, error) {
 			return []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2"), netip.MustParseAddr("192.0.2.3")}, nil
@@ -76,7 +76,7 @@ func TestOneReplicaOfThreeIsRogue(t *testing.T) {
 			if all := w.Issuers(); len(all) == 1 {
 				s = all[0]
 			}
-			if s.Looked.Sub(began) > 4*time.Second && slices.Equal(s.Conditions[RogueKey].At, want) {
+			if s.Looked.Sub(began) > 2*time.Second && slices.Equal(s.Conditions[RogueKey].At, want) {
 				return
 			}
 		}

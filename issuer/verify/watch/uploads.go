@@ -7,9 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"go.uber.org/zap"
-	"golang.org/x/sync/errgroup"
-
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/observation"
@@ -75,8 +72,8 @@ func (u Upload) verdict() Verdict {
 func (w *Watcher) Uploads() (all []Upload) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, n := range slices.Sorted(maps.Keys(w.uploads)) {
-		all = append(all, w.uploads[n]...)
+	for _, n := range slices.Sorted(maps.Keys(w.sets)) {
+		all = append(all, w.sets[n].uploads...)
 	}
 	return all
 }
@@ -88,72 +85,16 @@ type WentBack struct {
 	observation.Older
 }
 
-// mark is what is remembered of the versions of a key set.
-type mark struct {
-	newest observation.Record // only of its newest version
-	older  *observation.Older // how the version that was read last is older; nil if it is not
-}
-
 // WentBack returns the key sets of which the store holds an older version than before, in order.
 func (w *Watcher) WentBack() (all []WentBack) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, n := range slices.Sorted(maps.Keys(w.marks)) {
-		if older := w.marks[n].older; older != nil {
+	for _, n := range slices.Sorted(maps.Keys(w.sets)) {
+		if older := w.sets[n].older; older != nil {
 			all = append(all, WentBack{n, *older})
 		}
 	}
 	return all
-}
-
-// compareTime bounds one comparison of all key sets with what is recorded. What was not compared by then is compared the next time.
-const compareTime = 2 * time.Minute
-
-// compareAll compares the key sets that have changed, or whose policy names uploads, with what is recorded of them.
-func (w *Watcher) compareAll(ctx context.Context) {
-	comparing, cancel := context.WithTimeout(ctx, compareTime)
-	defer cancel()
-	var g errgroup.Group
-	g.SetLimit(parallel)
-	for _, s := range w.roster.toCompare() {
-		g.Go(func() error { return w.compare(comparing, s) })
-	}
-	if err := g.Wait(); err != nil && ctx.Err() == nil {
-		w.c.Log.Warn("which versions of key sets were read cannot be recorded; it is tried again", zap.Error(err))
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.compared = true
-}
-
-// compare compares one key set with what was read back of its uploads, and with its newest version so far. That is recorded where
-// looks are, and outlives this process. After an error it is tried again.
-func (w *Watcher) compare(ctx context.Context, s keystore.KeySet) error {
-	ctx, cancel := context.WithTimeout(ctx, readTime)
-	defer cancel()
-	uploads := w.uploadsOf(ctx, s)
-	w.mu.Lock()
-	was := w.marks[s.Name()]
-	w.mu.Unlock()
-	newest := was.newest.WithVersion(s)
-	var err error
-	if w.c.Records != nil {
-		var r observation.Record
-		r, err = w.c.Records.Mark(ctx, observation.Subject{Issuer: s.Issuers()[0].String(), Vantage: w.c.Vantage}, s, false)
-		if err == nil && r.Newest != nil && (newest.Newest == nil || r.Newest.Generation > newest.Newest.Generation) {
-			newest = observation.Record{Newest: r.Newest}
-		}
-	}
-	is := mark{newest, newest.Older(s)}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	logUploads(w.c.Log, w.uploads[s.Name()], uploads)
-	logOlder(w.c.Log, s.Name(), was.older, is.older)
-	w.uploads[s.Name()], w.marks[s.Name()] = uploads, is
-	if err == nil {
-		w.roster.compared(s)
-	}
-	return err
 }
 
 // uploadsOf compares the uploads that the policy of a key set names.

@@ -3,12 +3,14 @@
 // version the store held. It promises to write nothing but observations, to end no issuer because
 // something is absent, and that neither a slow origin nor a store that hangs keeps it from looking at the others.
 //
-// When an issuer is looked at, and what a look makes of its [Status], are pure decisions in files of their own; a [Watcher]
-// carries them out. What is rogue is decided in package verify.
+// One loop looks and one reads the store; both change one state per key set. What a look makes of a [Status] is a pure decision in a
+// file of its own; what is rogue is decided in package verify.
 package watch
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
@@ -43,6 +45,8 @@ const (
 	atOnce = 512
 	// reread is how often the store is listed, if Every is no shorter.
 	reread = 30 * time.Second
+	// soonest bounds how long an issuer that is new, or whose key set has changed, waits for a look.
+	soonest = 15 * time.Second
 )
 
 // Watcher watches the issuers of a store. New makes one.
@@ -51,18 +55,38 @@ type Watcher struct {
 	look func(context.Context, verify.Target, func(context.Context) (keystore.KeySet, error)) (verify.Sight, error)
 	wake chan struct{} // something has changed that the loop waits for
 
-	roster *roster // only readStore changes it
+	mu      sync.Mutex // guards the rest
+	sets    map[keystore.Name]*keySet
+	running int // looks
+	store   StoreStatus
+	ready   bool
+}
 
-	mu       sync.Mutex // guards the rest
-	schedule *schedule
-	status   map[Issuer]Status
-	running  int
-	store    StoreStatus
-	listed   listing
-	uploads  map[keystore.Name][]Upload
-	marks    map[keystore.Name]mark
-	compared bool // every key set was, once
-	ready    bool
+// keySet is what is known of a key set. What vanishes from the store, or cannot be read, stays as it was: only a tombstone ends an issuer.
+// Only reading the store changes it, but for the issuers.
+type keySet struct {
+	Stored
+	revision keystore.Revision
+	unread   bool // what is stored now could not be read or is not admitted, or nothing is stored
+	issuers  []*issuer
+	set      keystore.KeySet // the version that was read last, as long as it is to be compared with what is recorded
+	uploads  []Upload
+	newest   observation.Record // only of the newest version
+	older    *observation.Older // how the version that was read last is older; nil if it is not
+}
+
+// issuer is one that is looked at.
+type issuer struct {
+	Status
+	target  verify.Target
+	due     time.Time
+	running bool
+}
+
+// Issuer is one issuer URL of a key set. Each is looked at by itself.
+type Issuer struct {
+	KeySet keystore.Name
+	URL    string
 }
 
 // StoreStatus is what is known of the store.
@@ -74,10 +98,7 @@ type StoreStatus struct {
 
 // New returns a Watcher that has read nothing yet.
 func New(c Config) *Watcher {
-	return &Watcher{
-		c: c, look: c.Network.Compare, wake: make(chan struct{}, 1), roster: newRoster(c),
-		schedule: newSchedule(c.Every), status: map[Issuer]Status{}, uploads: map[keystore.Name][]Upload{}, marks: map[keystore.Name]mark{},
-	}
+	return &Watcher{c: c, look: c.Network.Compare, wake: make(chan struct{}, 1), sets: map[keystore.Name]*keySet{}}
 }
 
 // Run watches until ctx is done, and returns when nothing is running any more.
@@ -102,42 +123,48 @@ func (w *Watcher) Run(ctx context.Context) {
 func (w *Watcher) Log() *zap.Logger { return w.c.Log }
 
 // Issuers returns what is known of each issuer, in order.
-func (w *Watcher) Issuers() []Status {
+func (w *Watcher) Issuers() (all []Status) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return slices.SortedFunc(maps.Values(w.status), func(a, b Status) int { return a.compare(b.Issuer) })
+	for _, n := range slices.Sorted(maps.Keys(w.sets)) {
+		for _, i := range w.sets[n].issuers {
+			all = append(all, i.Status)
+		}
+	}
+	return all
 }
 
 // Store returns what is known of the store.
 func (w *Watcher) Store() StoreStatus {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.store
+	s := w.store
+	for _, k := range w.sets {
+		if k.unread {
+			s.Unread++
+		}
+	}
+	return s
 }
 
 // Ready returns why not every issuer of the store has been looked at yet, or nil; and nil from then on.
 func (w *Watcher) Ready() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.ready {
-		return nil
-	}
-	if w.store.Read.IsZero() {
+	if w.store.Read.IsZero() && !w.ready {
 		return errors.New("the store has not been read yet")
 	}
-	missing := 0
-	for _, s := range w.status {
-		if s.Looked.IsZero() {
-			missing++
+	all, missing := 0, 0
+	for _, k := range w.sets {
+		for _, i := range k.issuers {
+			if all++; i.Looked.IsZero() {
+				missing++
+			}
 		}
 	}
-	if missing > 0 {
-		return fmt.Errorf("%d of %d issuers have not been looked at yet", missing, len(w.status))
+	if w.ready = w.ready || missing == 0; !w.ready {
+		return fmt.Errorf("%d of %d issuers have not been looked at yet", missing, all)
 	}
-	if !w.compared {
-		return errors.New("the key sets have not been compared with what is recorded yet")
-	}
-	w.ready = true
 	return nil
 }
 
@@ -149,25 +176,55 @@ func (w *Watcher) changed() {
 	}
 }
 
-// begin returns the issuers to look at now, and how long to wait for the next one.
-func (w *Watcher) begin(now time.Time) (due []Issuer, wait time.Duration) {
+// point returns a point of an interval that depends on the URL alone: issuers are spread over it, and each has the same
+// point after a restart and in every process.
+func point(url string, interval time.Duration) time.Duration {
+	sum := sha256.Sum256([]byte(url))
+	return time.Duration(binary.BigEndian.Uint64(sum[:8]) >> 1 % uint64(interval)) //nolint:gosec // below interval, which is positive
+}
+
+// next returns when an issuer is due after a look that began at a time: at its point of each interval, so that no two looks are further
+// apart than one. Intervals are counted from 1970, so that they are the same ones after a restart.
+func next(url string, began time.Time, every time.Duration) time.Time {
+	n, p := time.Duration(began.UnixNano()), point(url, every)
+	return time.Unix(0, int64((n-p)/every*every+p+every))
+}
+
+// begin returns the issuers to look at now, those that have waited longest first, and how long to wait for the next one.
+func (w *Watcher) begin(now time.Time) (due []*issuer, wait time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	due = w.schedule.begin(now, atOnce-w.running)
-	w.running += len(due)
 	wait = time.Minute // the clock may be set
-	if next := w.schedule.next(); w.running < atOnce && !next.IsZero() {
-		wait = min(wait, next.Sub(now))
+	for _, k := range w.sets {
+		for _, i := range k.issuers {
+			if i.due.Sub(now) > w.c.Every { // it was set back
+				i.due = now
+			}
+			if i.running {
+				continue
+			}
+			if left := i.due.Sub(now); left > 0 {
+				wait = min(wait, left)
+			} else {
+				due = append(due, i)
+			}
+		}
+	}
+	slices.SortFunc(due, func(a, b *issuer) int { return a.due.Compare(b.due) })
+	due = due[:min(len(due), atOnce-w.running)] // the end of a look wakes the loop for the others
+	w.running += len(due)
+	for _, i := range due {
+		i.running, i.due = true, next(i.URL, now, w.c.Every)
 	}
 	return due, wait
 }
 
 // lookAt looks at an issuer and records what was seen. Of one that has ended meanwhile nothing is said.
-func (w *Watcher) lookAt(ctx context.Context, i Issuer) {
+func (w *Watcher) lookAt(ctx context.Context, i *issuer) {
 	defer w.changed()
 	w.mu.Lock()
-	target := w.listed.targets[i]
-	o := outcome{generation: w.listed.stored[i.KeySet].Generation}
+	k, target := w.sets[i.KeySet], i.target
+	o := outcome{generation: k.Generation}
 	w.mu.Unlock()
 	ended := false
 	o.sight, o.err = w.look(ctx, target, func(ctx context.Context) (keystore.KeySet, error) {
@@ -190,72 +247,11 @@ func (w *Watcher) lookAt(ctx context.Context, i Issuer) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.running--
-	w.schedule.end(i)
-	before, known := w.status[i]
-	if ctx.Err() != nil || !known || ended {
+	i.running = false
+	if ctx.Err() != nil || !slices.Contains(k.issuers, i) || ended {
 		return
 	}
-	after := before.after(o)
-	w.status[i] = after
-	logChanges(w.c.Log, before, after)
-}
-
-// readStore keeps the list of issuers up to date.
-func (w *Watcher) readStore(ctx context.Context) {
-	ticker := time.NewTicker(min(reread, w.c.Every))
-	defer ticker.Stop()
-	for {
-		err := w.roster.refresh(ctx)
-		if ctx.Err() != nil {
-			return
-		}
-		w.take(w.roster.listing(), err, time.Now())
-		w.compareAll(ctx)
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-	}
-}
-
-// take takes over what was read of the store, or that it could not be read. An issuer whose latest look was at another version is
-// looked at soon: whoever published a change waits for the verdict.
-func (w *Watcher) take(is listing, err error, now time.Time) {
-	defer w.changed()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	was := w.listed
-	w.listed = is
-	w.schedule.set(slices.SortedFunc(maps.Keys(is.targets), Issuer.compare), now)
-	maps.DeleteFunc(w.status, func(i Issuer, _ Status) bool { _, stays := is.targets[i]; return !stays })
-	for i := range is.targets {
-		s, known := w.status[i]
-		if !known {
-			w.status[i] = Status{Issuer: i}
-		}
-		if !s.Looked.IsZero() && s.Generation < is.stored[i.KeySet].Generation {
-			w.schedule.hurry(i, now)
-		}
-	}
-	for _, n := range is.unread {
-		if !slices.Contains(was.unread, n) {
-			w.c.Log.Warn("a key set is missing, cannot be read, or is outside --issuer-url; its issuers are watched as they were", zap.String("key_set", string(n)))
-		}
-	}
-	for _, n := range was.unread {
-		if !slices.Contains(is.unread, n) {
-			w.c.Log.Info("a key set can be read again", zap.String("key_set", string(n)))
-		}
-	}
-	switch {
-	case err != nil && !w.store.Failing:
-		w.c.Log.Warn("the store cannot be read; the issuers known so far are watched", zap.Error(err))
-	case err == nil && w.store.Failing:
-		w.c.Log.Info("the store can be read again")
-	}
-	w.store.Unread, w.store.Failing = len(is.unread), err != nil
-	if err == nil {
-		w.store.Read = now
-	}
+	before := i.Status
+	i.Status = before.after(o)
+	logChanges(w.c.Log, before, i.Status)
 }

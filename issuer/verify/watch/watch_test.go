@@ -250,7 +250,7 @@ func TestWatchOfWhatIsNotAdmitted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sc := newScene(t, "a", "b")
 		var foreign atomic.Bool
-		sc.roster.admits = func(s keystore.KeySet) bool { return s.Name() == "a" && !foreign.Load() }
+		sc.c.Admits = func(s keystore.KeySet) bool { return s.Name() == "a" && !foreign.Load() }
 		sc.run(t)
 		sc.wait(2 * time.Minute)
 		if sc.count("a") == 0 || sc.count("b") > 0 || sc.Store().Unread != 1 {

@@ -73,7 +73,7 @@ func TestStoreWentBack(t *testing.T) {
 				sc.store.Set("prod-a", backup)
 				if recorded {
 					again := newScene(t)
-					again.store, again.c.Store, again.roster, again.c.Records = sc.store, sc.store, newRoster(Config{Store: sc.store}), sc.c.Records
+					again.store, again.c.Store, again.c.Records = sc.store, sc.store, sc.c.Records
 					again.run(t)
 					again.wentBack(t, "after a restart of the watch", wentBack{1, 2, 1})
 				}
