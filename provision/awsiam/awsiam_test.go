@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -20,39 +21,41 @@ import (
 
 func TestARunMakesWhatIsWantedAndTheNextChangesNothing(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, fakeaws.Options{})
-	d := w.cluster(3)
-	var log []string
-	p, err := w.plan(t.Context(), d)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(slices.DeleteFunc(w.Calls(), func(c fakeaws.Call) bool { return !c.Write })) > 0 {
-		t.Errorf("a plan wrote: %v", w.Calls())
-	}
-	if err := p.Apply(t.Context(), awsiam.Parallel, func(_ plan.Action, said []string, _ error) { log = append(log, said...) }); err != nil {
-		t.Fatal(err)
-	}
-	for _, line := range []string{
-		"Identity Provider created with ARN: arn:aws:iam::123456789012:oidc-provider/oidc.example.com/c1",
-		"Role arn:aws:iam::123456789012:role/c1-openshift-0-cloud-credentials created",
-		"Updated Role policy for Role c1-openshift-2-cloud-credentials",
-	} {
-		if !slices.Contains(log, line) {
-			t.Errorf("nothing says %q: %q", line, log)
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, fakeaws.Options{})
+		d := w.cluster(3)
+		var log []string
+		p, err := w.plan(t.Context(), d)
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	got := w.role(t, "c1-openshift-1-cloud-credentials")
-	if got.Boundary != boundary || got.Tags["openshift.io/cloud-credential-operator/c1"] != "owned" || got.Tags["Name"] != "c1" ||
-		got.Tags["team"] != "a" ||
-		got.Inline["c1-openshift-1-cloud-credentials"] != string(d.roles[1].Policy) || got.Description != d.roles[1].Description {
-		t.Errorf("made %+v", got)
-	}
-	w.ResetCalls()
-	w.mustPlanNothing(t, d)
-	if n := len(w.Calls()); n > 1+4*len(d.roles) {
-		t.Errorf("%d calls to find out that nothing differs: %v", n, counts(w.Calls()))
-	}
+		if len(slices.DeleteFunc(w.Calls(), func(c fakeaws.Call) bool { return !c.Write })) > 0 {
+			t.Errorf("a plan wrote: %v", w.Calls())
+		}
+		if err := p.Apply(t.Context(), awsiam.Parallel, func(_ plan.Action, said []string, _ error) { log = append(log, said...) }); err != nil {
+			t.Fatal(err)
+		}
+		for _, line := range []string{
+			"Identity Provider created with ARN: arn:aws:iam::123456789012:oidc-provider/oidc.example.com/c1",
+			"Role arn:aws:iam::123456789012:role/c1-openshift-0-cloud-credentials created",
+			"Updated Role policy for Role c1-openshift-2-cloud-credentials",
+		} {
+			if !slices.Contains(log, line) {
+				t.Errorf("nothing says %q: %q", line, log)
+			}
+		}
+		got := w.role(t, "c1-openshift-1-cloud-credentials")
+		if got.Boundary != boundary || got.Tags["openshift.io/cloud-credential-operator/c1"] != "owned" || got.Tags["Name"] != "c1" ||
+			got.Tags["team"] != "a" ||
+			got.Inline["c1-openshift-1-cloud-credentials"] != string(d.roles[1].Policy) || got.Description != d.roles[1].Description {
+			t.Errorf("made %+v", got)
+		}
+		w.ResetCalls()
+		w.mustPlanNothing(t, d)
+		if n := len(w.Calls()); n > 1+4*len(d.roles) {
+			t.Errorf("%d calls to find out that nothing differs: %v", n, counts(w.Calls()))
+		}
+	})
 }
 
 func TestEveryDriftIsSeenAndRepaired(t *testing.T) {
@@ -134,7 +137,7 @@ func TestEveryDriftIsSeenAndRepaired(t *testing.T) {
 			return err
 		}, "create IAM OIDC identity provider"},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
+		run(t, tt.name, func(t *testing.T) {
 			w := newWorld(t, fakeaws.Options{})
 			d := w.cluster(2)
 			d.roles[0].ManagedPolicies = []string{"arn:aws:iam::aws:policy/ReadOnlyAccess"}
@@ -163,502 +166,532 @@ func TestEveryDriftIsSeenAndRepaired(t *testing.T) {
 
 func TestWhatOthersMadeIsNotTouched(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, fakeaws.Options{})
-	d := w.cluster(1)
-	w.mustRun(t, d)
-	other := w.cluster(1)
-	other.provider.Owner, other.roles[0].Owner = awsiam.OwnedBy("c2"), awsiam.OwnedBy("c2")
-	before := w.picture()
-	if _, err := w.client.PlanProvider(t.Context(), w.account, other.provider); err == nil || !strings.Contains(err.Error(),
-		"belongs to c1") || !is(err, awsiam.OthersThing) {
-		t.Errorf("provider of another cluster: %v", err)
-	}
-	if _, err := w.client.PlanRoles(t.Context(), other.trust, other.roles); err == nil || !strings.Contains(err.Error(), "belongs to c1") {
-		t.Errorf("role of another cluster: %v", err)
-	}
-	if after := w.picture(); after != before {
-		t.Errorf("a refusal changed\n%s\nto\n%s", before, after)
-	}
-	other.provider.Adopt, other.roles[0].Adopt = true, true
-	if _, err := w.client.PlanProvider(t.Context(), w.account, other.provider); !is(err, awsiam.OthersThing) {
-		t.Errorf("another cluster's provider is adopted: %v", err)
-	}
-	if _, err := w.client.PlanRoles(t.Context(), other.trust, other.roles); !is(err, awsiam.OthersThing) {
-		t.Errorf("another cluster's role is adopted: %v", err)
-	}
-	role := aws.String(d.roles[0].Name)
-	must(t, second(w.hand.UntagRole(t.Context(), &iam.UntagRoleInput{RoleName: role, TagKeys: []string{ownKey}})))
-	must(t, second(w.hand.UntagOpenIDConnectProvider(t.Context(), &iam.UntagOpenIDConnectProviderInput{
-		OpenIDConnectProviderArn: aws.String(d.trust.ProviderARN), TagKeys: []string{ownKey}})))
-	w.mustRun(t, other)
-	w.mustPlanNothing(t, other)
-	if got := w.role(t, *role); got.Tags["openshift.io/cloud-credential-operator/c2"] != "owned" {
-		t.Errorf("nobody's role is not adopted: %v", got.Tags)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, fakeaws.Options{})
+		d := w.cluster(1)
+		w.mustRun(t, d)
+		other := w.cluster(1)
+		other.provider.Owner, other.roles[0].Owner = awsiam.OwnedBy("c2"), awsiam.OwnedBy("c2")
+		before := w.picture()
+		if _, err := w.client.PlanProvider(t.Context(), w.account, other.provider); err == nil || !strings.Contains(err.Error(),
+			"belongs to c1") || !is(err, awsiam.OthersThing) {
+			t.Errorf("provider of another cluster: %v", err)
+		}
+		if _, err := w.client.PlanRoles(t.Context(), other.trust, other.roles); err == nil || !strings.Contains(err.Error(), "belongs to c1") {
+			t.Errorf("role of another cluster: %v", err)
+		}
+		if after := w.picture(); after != before {
+			t.Errorf("a refusal changed\n%s\nto\n%s", before, after)
+		}
+		other.provider.Adopt, other.roles[0].Adopt = true, true
+		if _, err := w.client.PlanProvider(t.Context(), w.account, other.provider); !is(err, awsiam.OthersThing) {
+			t.Errorf("another cluster's provider is adopted: %v", err)
+		}
+		if _, err := w.client.PlanRoles(t.Context(), other.trust, other.roles); !is(err, awsiam.OthersThing) {
+			t.Errorf("another cluster's role is adopted: %v", err)
+		}
+		role := aws.String(d.roles[0].Name)
+		must(t, second(w.hand.UntagRole(t.Context(), &iam.UntagRoleInput{RoleName: role, TagKeys: []string{ownKey}})))
+		must(t, second(w.hand.UntagOpenIDConnectProvider(t.Context(), &iam.UntagOpenIDConnectProviderInput{
+			OpenIDConnectProviderArn: aws.String(d.trust.ProviderARN), TagKeys: []string{ownKey}})))
+		w.mustRun(t, other)
+		w.mustPlanNothing(t, other)
+		if got := w.role(t, *role); got.Tags["openshift.io/cloud-credential-operator/c2"] != "owned" {
+			t.Errorf("nobody's role is not adopted: %v", got.Tags)
+		}
+	})
 }
 
 // A run with a new issuer adds its statement: tokens of the old issuer, and administrators, are never locked out.
 func TestStatementsOfOthersStayAndAreNamed(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, fakeaws.Options{})
-	d := w.cluster(1)
-	name := aws.String(d.roles[0].Name)
-	old := `{"Effect":"Allow","Principal":{"Federated":"arn:aws:iam::123456789012:oidc-provider/c1-oidc.s3.us-east-1.amazonaws.com"},` +
-		`"Action":"sts:AssumeRoleWithWebIdentity","Condition":{"StringEquals":{"c1-oidc.s3.us-east-1.amazonaws.com:sub":["system:` +
-		`serviceaccount:openshift-0:operator"]}}}`
-	_, err := w.hand.CreateRole(t.Context(), &iam.CreateRoleInput{RoleName: name,
-		AssumeRolePolicyDocument: aws.String(`{"Version":"2012-10-17","Statement":[` + old + `]}`),
-		Tags:                     []types.Tag{{Key: aws.String("openshift.io/cloud-credential-operator/c1"), Value: aws.String("owned")}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	was := w.role(t, *name).Trust
-	kept := strings.TrimSuffix(was[strings.Index(was, `"Statement":`)+len(`"Statement":`):], "}")
-	p, err := w.plan(t.Context(), d)
-	if want := "role c1-openshift-0-cloud-credentials has a statement for " +
-		"arn:aws:iam::123456789012:oidc-provider/c1-oidc.s3.us-east-1.amazonaws.com too, which stays"; !slices.Contains(p.Notes, want) {
-		t.Errorf("notes %q", p.Notes)
-	}
-	apply(t, p, err)
-	if got := w.role(t, *name).Trust; !strings.Contains(got, strings.Trim(kept, "[]")) || !strings.Contains(got, "oidc.example.com/c1:aud") {
-		t.Errorf("was %s, is %s", was, got)
-	}
-	w.mustPlanNothing(t, d)
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, fakeaws.Options{})
+		d := w.cluster(1)
+		name := aws.String(d.roles[0].Name)
+		old := `{"Effect":"Allow","Principal":{"Federated":"arn:aws:iam::123456789012:oidc-provider/c1-oidc.s3.us-east-1.amazonaws.com"},` +
+			`"Action":"sts:AssumeRoleWithWebIdentity","Condition":{"StringEquals":{"c1-oidc.s3.us-east-1.amazonaws.com:sub":["system:` +
+			`serviceaccount:openshift-0:operator"]}}}`
+		_, err := w.hand.CreateRole(t.Context(), &iam.CreateRoleInput{RoleName: name,
+			AssumeRolePolicyDocument: aws.String(`{"Version":"2012-10-17","Statement":[` + old + `]}`),
+			Tags:                     []types.Tag{{Key: aws.String("openshift.io/cloud-credential-operator/c1"), Value: aws.String("owned")}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		was := w.role(t, *name).Trust
+		kept := strings.TrimSuffix(was[strings.Index(was, `"Statement":`)+len(`"Statement":`):], "}")
+		p, err := w.plan(t.Context(), d)
+		if want := "role c1-openshift-0-cloud-credentials has a statement for " +
+			"arn:aws:iam::123456789012:oidc-provider/c1-oidc.s3.us-east-1.amazonaws.com too, which stays"; !slices.Contains(p.Notes, want) {
+			t.Errorf("notes %q", p.Notes)
+		}
+		apply(t, p, err)
+		if got := w.role(t, *name).Trust; !strings.Contains(got, strings.Trim(kept, "[]")) || !strings.Contains(got, "oidc.example.com/c1:aud") {
+			t.Errorf("was %s, is %s", was, got)
+		}
+		w.mustPlanNothing(t, d)
+	})
 }
 
 func TestAnOlderProviderOfTheClusterIsNotedAndLeftAlone(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, fakeaws.Options{})
-	d := w.cluster(0)
-	older := d.provider
-	older.URL = oldIssuer
-	p, err := w.client.PlanProvider(t.Context(), w.account, older)
-	apply(t, p, err)
-	p, err = w.client.PlanProvider(t.Context(), w.account, d.provider)
-	if len(p.Notes) != 1 || !strings.Contains(p.Notes[0], "c1-oidc.s3.us-east-1.amazonaws.com bears the tag") {
-		t.Errorf("notes %q", p.Notes)
-	}
-	apply(t, p, err)
-	if n := len(w.State().Providers); n != 2 {
-		t.Errorf("%d providers", n)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, fakeaws.Options{})
+		d := w.cluster(0)
+		older := d.provider
+		older.URL = oldIssuer
+		p, err := w.client.PlanProvider(t.Context(), w.account, older)
+		apply(t, p, err)
+		p, err = w.client.PlanProvider(t.Context(), w.account, d.provider)
+		if len(p.Notes) != 1 || !strings.Contains(p.Notes[0], "c1-oidc.s3.us-east-1.amazonaws.com bears the tag") {
+			t.Errorf("notes %q", p.Notes)
+		}
+		apply(t, p, err)
+		if n := len(w.State().Providers); n != 2 {
+			t.Errorf("%d providers", n)
+		}
+	})
 }
 
 func TestAudiencesAreTakenAwayOnlyWhenAsked(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, fakeaws.Options{})
-	d := w.cluster(0)
-	w.mustRun(t, d)
-	d.provider.ClientIDs = []string{"openshift"}
-	p, err := w.plan(t.Context(), d)
-	if err != nil || !p.Empty() || !strings.Contains(strings.Join(p.Notes, "\n"), "audience sts.amazonaws.com too") {
-		t.Errorf("%v\n%s", err, shown(p))
-	}
-	d.provider.Tighten = true
-	w.mustRun(t, d)
-	if got := w.State().Providers[0].ClientIDs; !slices.Equal(got, []string{"openshift"}) {
-		t.Errorf("client IDs %q", got)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, fakeaws.Options{})
+		d := w.cluster(0)
+		w.mustRun(t, d)
+		d.provider.ClientIDs = []string{"openshift"}
+		p, err := w.plan(t.Context(), d)
+		if err != nil || !p.Empty() || !strings.Contains(strings.Join(p.Notes, "\n"), "audience sts.amazonaws.com too") {
+			t.Errorf("%v\n%s", err, shown(p))
+		}
+		d.provider.Tighten = true
+		w.mustRun(t, d)
+		if got := w.State().Providers[0].ClientIDs; !slices.Equal(got, []string{"openshift"}) {
+			t.Errorf("client IDs %q", got)
+		}
+	})
 }
 
 func TestPruneDeletesRolesWhoseRequestIsGone(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, fakeaws.Options{PageSize: 2})
-	d := w.cluster(4)
-	d.roles[2].ManagedPolicies = []string{"arn:aws:iam::aws:policy/ReadOnlyAccess"}
-	w.mustRun(t, d)
-	app := d.roles[0]
-	app.Name, app.Owner = "c1-app", awsiam.OwnedByKeypost()
-	alien := app
-	alien.Name, alien.Owner = "c1-alien", awsiam.OwnedBy("c1-alien")
-	p, err := w.client.PlanRoles(t.Context(), d.trust, []awsiam.Role{app, alien})
-	apply(t, p, err)
-	w.ResetCalls()
-	p, err = w.client.PlanPrune(t.Context(), "c1", []string{d.roles[0].Name, d.roles[1].Name}, false)
-	if n := counts(w.Calls())["GetRole"]; n > 0 {
-		t.Errorf("%d roles were read to find out whose they are", n)
-	}
-	apply(t, p, err)
-	var names []string
-	for _, r := range w.State().Roles {
-		names = append(names, r.Name)
-	}
-	if want := []string{"c1-alien", "c1-app", d.roles[0].Name, d.roles[1].Name}; !slices.Equal(names, want) {
-		t.Errorf("left %q, want %q", names, want)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, fakeaws.Options{PageSize: 2})
+		d := w.cluster(4)
+		d.roles[2].ManagedPolicies = []string{"arn:aws:iam::aws:policy/ReadOnlyAccess"}
+		w.mustRun(t, d)
+		app := d.roles[0]
+		app.Name, app.Owner = "c1-app", awsiam.OwnedByKeypost()
+		alien := app
+		alien.Name, alien.Owner = "c1-alien", awsiam.OwnedBy("c1-alien")
+		p, err := w.client.PlanRoles(t.Context(), d.trust, []awsiam.Role{app, alien})
+		apply(t, p, err)
+		w.ResetCalls()
+		p, err = w.client.PlanPrune(t.Context(), "c1", []string{d.roles[0].Name, d.roles[1].Name}, false)
+		if n := counts(w.Calls())["GetRole"]; n > 0 {
+			t.Errorf("%d roles were read to find out whose they are", n)
+		}
+		apply(t, p, err)
+		var names []string
+		for _, r := range w.State().Roles {
+			names = append(names, r.Name)
+		}
+		if want := []string{"c1-alien", "c1-app", d.roles[0].Name, d.roles[1].Name}; !slices.Equal(names, want) {
+			t.Errorf("left %q, want %q", names, want)
+		}
+	})
 }
 
 func TestDeleteTakesWhatBearsTheNameAndNothingElse(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, fakeaws.Options{})
-	d := w.cluster(3)
-	d.roles[2].ManagedPolicies = []string{"arn:aws:iam::aws:policy/ReadOnlyAccess"}
-	w.mustRun(t, d)
-	app := d.roles[0]
-	app.Name, app.Owner = "app", awsiam.OwnedByKeypost()
-	p, err := w.client.PlanRoles(t.Context(), d.trust, []awsiam.Role{app})
-	apply(t, p, err)
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, fakeaws.Options{})
+		d := w.cluster(3)
+		d.roles[2].ManagedPolicies = []string{"arn:aws:iam::aws:policy/ReadOnlyAccess"}
+		w.mustRun(t, d)
+		app := d.roles[0]
+		app.Name, app.Owner = "app", awsiam.OwnedByKeypost()
+		p, err := w.client.PlanRoles(t.Context(), d.trust, []awsiam.Role{app})
+		apply(t, p, err)
 
-	p, err = w.client.PlanDelete(t.Context(), w.account, awsiam.Deletion{Name: "c1"})
-	if !slices.Contains(p.Notes, "role app stays, and keeps a statement for the deleted provider "+d.trust.ProviderARN) {
-		t.Errorf("notes %q", p.Notes)
-	}
-	apply(t, p, err)
-	if st := w.State(); len(st.Providers) != 0 || len(st.Roles) != 1 || st.Roles[0].Name != "app" {
-		t.Errorf("left\n%s", w.picture())
-	}
-	apply(t, p, nil) // the same plan again: what is gone is gone
-	p, err = w.client.PlanDelete(t.Context(), w.account, awsiam.Deletion{Name: "c1"})
-	if err != nil || !p.Empty() {
-		t.Errorf("a second deletion: %v\n%s", err, shown(p))
-	}
+		p, err = w.client.PlanDelete(t.Context(), w.account, awsiam.Deletion{Name: "c1"})
+		if !slices.Contains(p.Notes, "role app stays, and keeps a statement for the deleted provider "+d.trust.ProviderARN) {
+			t.Errorf("notes %q", p.Notes)
+		}
+		apply(t, p, err)
+		if st := w.State(); len(st.Providers) != 0 || len(st.Roles) != 1 || st.Roles[0].Name != "app" {
+			t.Errorf("left\n%s", w.picture())
+		}
+		apply(t, p, nil) // the same plan again: what is gone is gone
+		p, err = w.client.PlanDelete(t.Context(), w.account, awsiam.Deletion{Name: "c1"})
+		if err != nil || !p.Empty() {
+			t.Errorf("a second deletion: %v\n%s", err, shown(p))
+		}
+	})
 }
 
 func TestDeletingAnIssuerTakesOnlyItsProviderAndStatements(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, fakeaws.Options{})
-	d := w.cluster(2)
-	w.mustRun(t, d)
-	m := w.move(t, d)
-	p, err := w.client.PlanMove(t.Context(), m)
-	apply(t, p, err)
-	only := d.roles[0] // trusts the first issuer alone
-	only.Name = "c1-only"
-	app := only
-	app.Name, app.Owner = "app", awsiam.OwnedByKeypost()
-	foreign := only
-	foreign.Name, foreign.Owner = "foreign", awsiam.OwnedBy("c9")
-	p, err = w.client.PlanRoles(t.Context(), d.trust, []awsiam.Role{only, app, foreign})
-	apply(t, p, err)
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, fakeaws.Options{})
+		d := w.cluster(2)
+		w.mustRun(t, d)
+		m := w.move(t, d)
+		p, err := w.client.PlanMove(t.Context(), m)
+		apply(t, p, err)
+		only := d.roles[0] // trusts the first issuer alone
+		only.Name = "c1-only"
+		app := only
+		app.Name, app.Owner = "app", awsiam.OwnedByKeypost()
+		foreign := only
+		foreign.Name, foreign.Owner = "foreign", awsiam.OwnedBy("c9")
+		p, err = w.client.PlanRoles(t.Context(), d.trust, []awsiam.Role{only, app, foreign})
+		apply(t, p, err)
 
-	before := w.picture()
-	_, err = w.client.PlanDelete(t.Context(), w.account, awsiam.Deletion{Name: "c1", IssuerURL: issuer})
-	if !is(err, awsiam.Stranded) || !strings.Contains(err.Error(), ": app (of create-role), c1-only (of c1), foreign (of c9);") {
-		t.Errorf("got %v", err)
-	}
-	if w.picture() != before {
-		t.Error("the refusal changed something")
-	}
-
-	p, err = w.client.PlanDelete(t.Context(), w.account, awsiam.Deletion{Name: "c1", IssuerURL: issuer, Strand: true})
-	if !slices.Contains(p.Notes, "role app (of create-role) stays, and keeps a statement for the deleted provider "+d.trust.ProviderARN+": nobody may assume it") {
-		t.Errorf("notes %q", p.Notes)
-	}
-	apply(t, p, err)
-	st := w.State()
-	if len(st.Providers) != 1 || st.Providers[0].ARN != m.To.ProviderARN || len(st.Roles) != 5 {
-		t.Errorf("left\n%s", w.picture())
-	}
-	for _, r := range st.Roles {
-		stays := r.Name == "foreign" || r.Name == "app" || r.Name == "c1-only"
-		if trusts := strings.Contains(r.Trust, d.trust.ProviderARN); trusts != stays {
-			t.Errorf("role %s: %s", r.Name, r.Trust)
+		before := w.picture()
+		_, err = w.client.PlanDelete(t.Context(), w.account, awsiam.Deletion{Name: "c1", IssuerURL: issuer})
+		if !is(err, awsiam.Stranded) || !strings.Contains(err.Error(), ": app (of create-role), c1-only (of c1), foreign (of c9);") {
+			t.Errorf("got %v", err)
 		}
-	}
-	if p, err = w.client.PlanDelete(t.Context(), w.account, awsiam.Deletion{Name: "c1", IssuerURL: issuer}); err != nil || !p.Empty() {
-		t.Errorf("again: %v\n%s", err, shown(p))
-	}
+		if w.picture() != before {
+			t.Error("the refusal changed something")
+		}
+
+		p, err = w.client.PlanDelete(t.Context(), w.account, awsiam.Deletion{Name: "c1", IssuerURL: issuer, Strand: true})
+		if !slices.Contains(p.Notes, "role app (of create-role) stays, and keeps a statement for the deleted provider "+d.trust.ProviderARN+": nobody may assume it") {
+			t.Errorf("notes %q", p.Notes)
+		}
+		apply(t, p, err)
+		st := w.State()
+		if len(st.Providers) != 1 || st.Providers[0].ARN != m.To.ProviderARN || len(st.Roles) != 5 {
+			t.Errorf("left\n%s", w.picture())
+		}
+		for _, r := range st.Roles {
+			stays := r.Name == "foreign" || r.Name == "app" || r.Name == "c1-only"
+			if trusts := strings.Contains(r.Trust, d.trust.ProviderARN); trusts != stays {
+				t.Errorf("role %s: %s", r.Name, r.Trust)
+			}
+		}
+		if p, err = w.client.PlanDelete(t.Context(), w.account, awsiam.Deletion{Name: "c1", IssuerURL: issuer}); err != nil || !p.Empty() {
+			t.Errorf("again: %v\n%s", err, shown(p))
+		}
+	})
 }
 
 // Nobody's roles go with an issuer: neither those of create-role nor those that a move has adopted nor the cluster's.
 func TestNoRoleIsDeletedWithAnIssuer(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, fakeaws.Options{})
-	d := w.cluster(3)
-	w.mustRun(t, d)
-	p, err := w.client.PlanDelete(t.Context(), w.account, awsiam.Deletion{Name: "c1", IssuerURL: issuer, Strand: true})
-	apply(t, p, err)
-	if st := w.State(); len(st.Roles) != 3 || len(st.Providers) != 0 {
-		t.Errorf("left\n%s", w.picture())
-	}
-	for _, c := range w.Calls() {
-		if c.Action == "DeleteRole" {
-			t.Errorf("DeleteRole %s", c.Params["RoleName"])
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, fakeaws.Options{})
+		d := w.cluster(3)
+		w.mustRun(t, d)
+		p, err := w.client.PlanDelete(t.Context(), w.account, awsiam.Deletion{Name: "c1", IssuerURL: issuer, Strand: true})
+		apply(t, p, err)
+		if st := w.State(); len(st.Roles) != 3 || len(st.Providers) != 0 {
+			t.Errorf("left\n%s", w.picture())
 		}
-	}
+		for _, c := range w.Calls() {
+			if c.Action == "DeleteRole" {
+				t.Errorf("DeleteRole %s", c.Params["RoleName"])
+			}
+		}
+	})
 }
 
 // What may be ours and cannot be read stops a deletion before it begins; what another's roles trust does not.
 func TestWhatMayNotBeReadStopsADeletion(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, fakeaws.Options{})
-	d := w.cluster(1)
-	w.mustRun(t, d)
-	other := w.cluster(1)
-	other.provider.Owner, other.provider.URL = awsiam.OwnedBy("c2"), oldIssuer
-	other.trust.ProviderARN, other.trust.Issuer = w.account.ProviderARN(oldIssuer), oldIssuer
-	other.roles[0].Name, other.roles[0].Owner = "c2-x", awsiam.OwnedBy("c2")
-	w.mustRun(t, other)
-	denied := map[string]bool{}
-	w.Fault(func(c fakeaws.Call) fakeaws.Fault {
-		if (strings.HasSuffix(c.Action, "Tags") || c.Action == "GetRole") && (denied[c.Params["RoleName"]] || denied[c.Params["OpenIDConnectProviderArn"]]) {
-			return fakeaws.Fail(http.StatusForbidden, "AccessDenied", "not for you")
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, fakeaws.Options{})
+		d := w.cluster(1)
+		w.mustRun(t, d)
+		other := w.cluster(1)
+		other.provider.Owner, other.provider.URL = awsiam.OwnedBy("c2"), oldIssuer
+		other.trust.ProviderARN, other.trust.Issuer = w.account.ProviderARN(oldIssuer), oldIssuer
+		other.roles[0].Name, other.roles[0].Owner = "c2-x", awsiam.OwnedBy("c2")
+		w.mustRun(t, other)
+		denied := map[string]bool{}
+		w.Fault(func(c fakeaws.Call) fakeaws.Fault {
+			if (strings.HasSuffix(c.Action, "Tags") || c.Action == "GetRole") && (denied[c.Params["RoleName"]] || denied[c.Params["OpenIDConnectProviderArn"]]) {
+				return fakeaws.Fail(http.StatusForbidden, "AccessDenied", "not for you")
+			}
+			return fakeaws.Fault{}
+		})
+		deleted := func() (plan.Plan, error) {
+			return w.client.PlanDelete(t.Context(), w.account, awsiam.Deletion{Name: "c1"})
 		}
-		return fakeaws.Fault{}
+		for thing, permission := range map[string]string{d.roles[0].Name: "iam:ListRoleTags", d.trust.ProviderARN: "iam:ListOpenIDConnectProviderTags"} {
+			denied[thing] = true
+			if p, err := deleted(); err == nil || !strings.Contains(err.Error(), thing) || !strings.Contains(err.Error(), permission) {
+				t.Errorf("%s: %v\n%s", thing, err, shown(p))
+			}
+			delete(denied, thing)
+		}
+		denied[d.roles[0].Name] = true
+		if _, err := w.client.PlanPrune(t.Context(), "c1", nil, false); err == nil || !strings.Contains(err.Error(), "iam:ListRoleTags") {
+			t.Errorf("prune: %v", err)
+		}
+		m := w.move(t, d)
+		if p, err := w.client.PlanDelete(t.Context(), w.account, awsiam.Deletion{Name: "c1", IssuerURL: issuer}); err == nil || !strings.Contains(err.Error(), "iam:GetRole") {
+			t.Errorf("an issuer: %v\n%s", err, shown(p))
+		}
+		m.Adopt = true
+		if p, err := w.client.PlanMove(t.Context(), m); !is(err, awsiam.OthersRoles) {
+			t.Errorf("move: %v\n%s", err, shown(p))
+		}
+		delete(denied, d.roles[0].Name)
+		denied[other.trust.ProviderARN], denied["c2-x"] = true, true
+		p, err := deleted()
+		if !strings.Contains(strings.Join(p.Notes, "\n"), other.trust.ProviderARN+" was not looked at") {
+			t.Errorf("notes %q", p.Notes)
+		}
+		apply(t, p, err)
+		if st := w.State(); len(st.Roles) != 1 || st.Roles[0].Name != "c2-x" {
+			t.Errorf("left\n%s", w.picture())
+		}
 	})
-	deleted := func() (plan.Plan, error) {
-		return w.client.PlanDelete(t.Context(), w.account, awsiam.Deletion{Name: "c1"})
-	}
-	for thing, permission := range map[string]string{d.roles[0].Name: "iam:ListRoleTags", d.trust.ProviderARN: "iam:ListOpenIDConnectProviderTags"} {
-		denied[thing] = true
-		if p, err := deleted(); err == nil || !strings.Contains(err.Error(), thing) || !strings.Contains(err.Error(), permission) {
-			t.Errorf("%s: %v\n%s", thing, err, shown(p))
-		}
-		delete(denied, thing)
-	}
-	denied[d.roles[0].Name] = true
-	if _, err := w.client.PlanPrune(t.Context(), "c1", nil, false); err == nil || !strings.Contains(err.Error(), "iam:ListRoleTags") {
-		t.Errorf("prune: %v", err)
-	}
-	m := w.move(t, d)
-	if p, err := w.client.PlanDelete(t.Context(), w.account, awsiam.Deletion{Name: "c1", IssuerURL: issuer}); err == nil || !strings.Contains(err.Error(), "iam:GetRole") {
-		t.Errorf("an issuer: %v\n%s", err, shown(p))
-	}
-	m.Adopt = true
-	if p, err := w.client.PlanMove(t.Context(), m); !is(err, awsiam.OthersRoles) {
-		t.Errorf("move: %v\n%s", err, shown(p))
-	}
-	delete(denied, d.roles[0].Name)
-	denied[other.trust.ProviderARN], denied["c2-x"] = true, true
-	p, err := deleted()
-	if !strings.Contains(strings.Join(p.Notes, "\n"), other.trust.ProviderARN+" was not looked at") {
-		t.Errorf("notes %q", p.Notes)
-	}
-	apply(t, p, err)
-	if st := w.State(); len(st.Roles) != 1 || st.Roles[0].Name != "c2-x" {
-		t.Errorf("left\n%s", w.picture())
-	}
 }
 
 // A role in an instance profile is named before anything is deleted; where that may not be asked, at the first refusal.
 func TestARoleInAnInstanceProfileStopsADeletion(t *testing.T) {
-	for _, denied := range []bool{false, true} {
-		w := newWorld(t, fakeaws.Options{})
-		d := w.cluster(2)
-		w.mustRun(t, d)
-		role := aws.String(d.roles[1].Name)
-		if _, err := w.hand.CreateInstanceProfile(t.Context(), &iam.CreateInstanceProfileInput{InstanceProfileName: aws.String("nodes")}); err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		for _, denied := range []bool{false, true} {
+			w := newWorld(t, fakeaws.Options{})
+			d := w.cluster(2)
+			w.mustRun(t, d)
+			role := aws.String(d.roles[1].Name)
+			if _, err := w.hand.CreateInstanceProfile(t.Context(), &iam.CreateInstanceProfileInput{InstanceProfileName: aws.String("nodes")}); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := w.hand.AddRoleToInstanceProfile(t.Context(),
+				&iam.AddRoleToInstanceProfileInput{InstanceProfileName: aws.String("nodes"), RoleName: role}); err != nil {
+				t.Fatal(err)
+			}
+			before := w.picture()
+			if denied {
+				w.Fault(func(c fakeaws.Call) fakeaws.Fault {
+					if c.Action == "ListInstanceProfilesForRole" {
+						return fakeaws.Fail(http.StatusForbidden, "AccessDenied", "not for you")
+					}
+					return fakeaws.Fault{}
+				})
+			}
+			start := time.Now()
+			p, err := w.client.PlanDelete(t.Context(), w.account, awsiam.Deletion{Name: "c1"})
+			if denied && err == nil {
+				err = p.Apply(t.Context(), 1, ignore)
+			} else if w.picture() != before {
+				t.Error("something was deleted")
+			}
+			if err == nil || !strings.Contains(err.Error(), *role) || !strings.Contains(err.Error(), "remove-role-from-instance-profile") {
+				t.Errorf("denied %t: %v", denied, err)
+			}
+			if took := time.Since(start); took > 5*time.Second {
+				t.Errorf("denied %t: it took %v", denied, took)
+			}
 		}
-		if _, err := w.hand.AddRoleToInstanceProfile(t.Context(),
-			&iam.AddRoleToInstanceProfileInput{InstanceProfileName: aws.String("nodes"), RoleName: role}); err != nil {
-			t.Fatal(err)
-		}
-		before := w.picture()
-		if denied {
-			w.Fault(func(c fakeaws.Call) fakeaws.Fault {
-				if c.Action == "ListInstanceProfilesForRole" {
-					return fakeaws.Fail(http.StatusForbidden, "AccessDenied", "not for you")
-				}
-				return fakeaws.Fault{}
-			})
-		}
-		start := time.Now()
-		p, err := w.client.PlanDelete(t.Context(), w.account, awsiam.Deletion{Name: "c1"})
-		if denied && err == nil {
-			err = p.Apply(t.Context(), 1, ignore)
-		} else if w.picture() != before {
-			t.Error("something was deleted")
-		}
-		if err == nil || !strings.Contains(err.Error(), *role) || !strings.Contains(err.Error(), "remove-role-from-instance-profile") {
-			t.Errorf("denied %t: %v", denied, err)
-		}
-		if took := time.Since(start); took > 5*time.Second {
-			t.Errorf("denied %t: it took %v", denied, took)
-		}
-	}
+	})
 }
 
 // What a role has beyond what is wanted is a finding, whatever it is; it goes only when that is asked for.
 func TestWhatARoleHasBeyondIsFound(t *testing.T) {
 	t.Parallel()
-	const admin = "arn:aws:iam::aws:policy/AdministratorAccess"
-	w := newWorld(t, fakeaws.Options{})
-	d := w.cluster(2)
-	for i := range d.roles {
-		d.roles[i].Exact = true
-	}
-	w.mustRun(t, d)
-	w.mustPlanNothing(t, d)
-	ctx, role := t.Context(), aws.String(d.roles[0].Name)
-	was := w.role(t, *role).Trust
-	for _, err := range []error{
-		second(w.hand.AttachRolePolicy(ctx, &iam.AttachRolePolicyInput{RoleName: role, PolicyArn: aws.String(admin)})),
-		second(w.hand.PutRolePolicy(ctx, &iam.PutRolePolicyInput{RoleName: role, PolicyName: aws.String("back-door"),
-			PolicyDocument: aws.String(string(policy("*")))})),
-		second(w.hand.UpdateAssumeRolePolicy(ctx, &iam.UpdateAssumeRolePolicyInput{RoleName: role, PolicyDocument: aws.String(
-			strings.Replace(was, `"Statement":[`, `"Statement":[{"Effect":"Allow","Principal":{"AWS":"210987654321"},"Action":"sts:AssumeRole"},`, 1))})),
-	} {
-		if err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		const admin = "arn:aws:iam::aws:policy/AdministratorAccess"
+		w := newWorld(t, fakeaws.Options{})
+		d := w.cluster(2)
+		for i := range d.roles {
+			d.roles[i].Exact = true
 		}
-	}
-	beyond := []string{"inline policy back-door", "managed policy " + admin, "trust AWS:210987654321 for sts:AssumeRole"}
-	p, err := w.plan(t.Context(), d)
-	if err != nil || !p.Empty() || len(p.Extra) != 3 {
-		t.Fatalf("%v\n%s", err, shown(p))
-	}
-	for _, want := range beyond {
-		if !strings.Contains(shown(p), want) {
-			t.Errorf("the plan does not say %q:\n%s", want, shown(p))
+		w.mustRun(t, d)
+		w.mustPlanNothing(t, d)
+		ctx, role := t.Context(), aws.String(d.roles[0].Name)
+		was := w.role(t, *role).Trust
+		for _, err := range []error{
+			second(w.hand.AttachRolePolicy(ctx, &iam.AttachRolePolicyInput{RoleName: role, PolicyArn: aws.String(admin)})),
+			second(w.hand.PutRolePolicy(ctx, &iam.PutRolePolicyInput{RoleName: role, PolicyName: aws.String("back-door"),
+				PolicyDocument: aws.String(string(policy("*")))})),
+			second(w.hand.UpdateAssumeRolePolicy(ctx, &iam.UpdateAssumeRolePolicyInput{RoleName: role, PolicyDocument: aws.String(
+				strings.Replace(was, `"Statement":[`, `"Statement":[{"Effect":"Allow","Principal":{"AWS":"210987654321"},"Action":"sts:AssumeRole"},`, 1))})),
+		} {
+			if err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	d.roles[0].Tighten = true
-	p, err = w.plan(t.Context(), d)
-	if len(p.Extra) != 1 || len(p.Stages) != 1 {
-		t.Errorf("%v\n%s", err, shown(p))
-	}
-	apply(t, p, err)
-	if got := w.role(t, *role); len(got.Attached) > 0 || len(got.Inline) != 1 {
-		t.Errorf("still %+v", got)
-	}
-	d.roles[0].Tighten = false
-	w.mustPlanNothing(t, d)
+		beyond := []string{"inline policy back-door", "managed policy " + admin, "trust AWS:210987654321 for sts:AssumeRole"}
+		p, err := w.plan(t.Context(), d)
+		if err != nil || !p.Empty() || len(p.Extra) != 3 {
+			t.Fatalf("%v\n%s", err, shown(p))
+		}
+		for _, want := range beyond {
+			if !strings.Contains(shown(p), want) {
+				t.Errorf("the plan does not say %q:\n%s", want, shown(p))
+			}
+		}
+		d.roles[0].Tighten = true
+		p, err = w.plan(t.Context(), d)
+		if len(p.Extra) != 1 || len(p.Stages) != 1 {
+			t.Errorf("%v\n%s", err, shown(p))
+		}
+		apply(t, p, err)
+		if got := w.role(t, *role); len(got.Attached) > 0 || len(got.Inline) != 1 {
+			t.Errorf("still %+v", got)
+		}
+		d.roles[0].Tighten = false
+		w.mustPlanNothing(t, d)
+	})
 }
 
 // Nobody asked for other audiences than the usual ones: then those that a role asks for already are not taken away.
 func TestAudiencesOfARoleStayUnlessOthersAreAskedFor(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, fakeaws.Options{})
-	d := w.cluster(1)
-	d.trust.Audiences = []string{"custom"}
-	w.mustRun(t, d)
-	usual := w.cluster(1)
-	usual.trust.Usual = true
-	p, err := w.plan(t.Context(), usual)
-	if err != nil || len(p.Stages) > 0 && strings.Contains(shown(p), "aud") || !strings.Contains(strings.Join(p.Notes, "\n"), "the audience custom; that stays") {
-		t.Errorf("%v\n%s", err, shown(p))
-	}
-	asked := w.cluster(1)
-	p, err = w.plan(t.Context(), asked)
-	if len(p.Extra) != 1 || !strings.Contains(p.Extra[0], "takes tokens for the audience custom too") {
-		t.Errorf("extra %q", p.Extra)
-	}
-	apply(t, p, err)
-	if got := w.role(t, asked.roles[0].Name).Trust; !strings.Contains(got, "custom") || !strings.Contains(got, "sts.amazonaws.com") {
-		t.Errorf("trust %s", got)
-	}
-	asked.roles[0].Prune = true
-	p, err = w.plan(t.Context(), asked)
-	if !strings.Contains(strings.Join(p.Warnings, "\n"), "takes no tokens for the audience custom any more") {
-		t.Errorf("warnings %q", p.Warnings)
-	}
-	apply(t, p, err)
-	if got := w.role(t, asked.roles[0].Name).Trust; strings.Contains(got, "custom") {
-		t.Errorf("trust %s", got)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, fakeaws.Options{})
+		d := w.cluster(1)
+		d.trust.Audiences = []string{"custom"}
+		w.mustRun(t, d)
+		usual := w.cluster(1)
+		usual.trust.Usual = true
+		p, err := w.plan(t.Context(), usual)
+		if err != nil || len(p.Stages) > 0 && strings.Contains(shown(p), "aud") || !strings.Contains(strings.Join(p.Notes, "\n"), "the audience custom; that stays") {
+			t.Errorf("%v\n%s", err, shown(p))
+		}
+		asked := w.cluster(1)
+		p, err = w.plan(t.Context(), asked)
+		if len(p.Extra) != 1 || !strings.Contains(p.Extra[0], "takes tokens for the audience custom too") {
+			t.Errorf("extra %q", p.Extra)
+		}
+		apply(t, p, err)
+		if got := w.role(t, asked.roles[0].Name).Trust; !strings.Contains(got, "custom") || !strings.Contains(got, "sts.amazonaws.com") {
+			t.Errorf("trust %s", got)
+		}
+		asked.roles[0].Prune = true
+		p, err = w.plan(t.Context(), asked)
+		if !strings.Contains(strings.Join(p.Warnings, "\n"), "takes no tokens for the audience custom any more") {
+			t.Errorf("warnings %q", p.Warnings)
+		}
+		apply(t, p, err)
+		if got := w.role(t, asked.roles[0].Name).Trust; strings.Contains(got, "custom") {
+			t.Errorf("trust %s", got)
+		}
+	})
 }
 
 // Without Prune a run only adds, permissions and trust; what is there beyond is named.
 func TestNothingGoesWithoutPrune(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, fakeaws.Options{})
-	d := w.cluster(1)
-	w.mustRun(t, d)
-	d.roles[0].Policy = policy("ec2:DescribeInstances", "ec2:StopInstances")
-	d.roles[0].Subjects = []string{"system:serviceaccount:openshift-0:node", "system:serviceaccount:openshift-0:operator-v2"}
-	p, err := w.plan(t.Context(), d)
-	if len(p.Extra) != 2 || !strings.HasSuffix(p.Extra[0], "too, which nobody asked for; --prune takes it away") ||
-		!strings.HasSuffix(p.Extra[1], "--prune takes it away: Allow ec2:RunInstances on *") || len(p.Warnings) > 0 {
-		t.Errorf("%v\n%s", err, shown(p))
-	}
-	apply(t, p, err)
-	role := w.role(t, d.roles[0].Name)
-	for _, kept := range []string{"ec2:RunInstances", "ec2:StopInstances", `0:operator"`, `0:operator-v2"`} {
-		if !strings.Contains(role.Inline[role.Name]+role.Trust, kept) {
-			t.Errorf("%s is not in %+v", kept, role)
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, fakeaws.Options{})
+		d := w.cluster(1)
+		w.mustRun(t, d)
+		d.roles[0].Policy = policy("ec2:DescribeInstances", "ec2:StopInstances")
+		d.roles[0].Subjects = []string{"system:serviceaccount:openshift-0:node", "system:serviceaccount:openshift-0:operator-v2"}
+		p, err := w.plan(t.Context(), d)
+		if len(p.Extra) != 2 || !strings.HasSuffix(p.Extra[0], "too, which nobody asked for; --prune takes it away") ||
+			!strings.HasSuffix(p.Extra[1], "--prune takes it away: Allow ec2:RunInstances on *") || len(p.Warnings) > 0 {
+			t.Errorf("%v\n%s", err, shown(p))
 		}
-	}
-	w.mustPlanNothing(t, d)
-	d.roles[0].Prune = true
-	p, err = w.plan(t.Context(), d)
-	if len(p.Extra) > 0 || len(p.Warnings) != 2 {
-		t.Errorf("%v\n%s", err, shown(p))
-	}
-	apply(t, p, err)
-	role = w.role(t, d.roles[0].Name)
-	for _, gone := range []string{"ec2:RunInstances", `0:operator"`} {
-		if strings.Contains(role.Inline[role.Name]+role.Trust, gone) {
-			t.Errorf("%s is still in %+v", gone, role)
+		apply(t, p, err)
+		role := w.role(t, d.roles[0].Name)
+		for _, kept := range []string{"ec2:RunInstances", "ec2:StopInstances", `0:operator"`, `0:operator-v2"`} {
+			if !strings.Contains(role.Inline[role.Name]+role.Trust, kept) {
+				t.Errorf("%s is not in %+v", kept, role)
+			}
 		}
-	}
-	d.roles[0].Prune = false
-	d.roles[0].Policy = []byte(`{"Version":"2012-10-17","Statement":[{"Effect":"Deny","Action":"ec2:RunInstances","Resource":"*"}]}`)
-	if _, err := w.plan(t.Context(), d); !is(err, awsiam.NeedsPrune) {
-		t.Errorf("a new Deny: %v", err)
-	}
+		w.mustPlanNothing(t, d)
+		d.roles[0].Prune = true
+		p, err = w.plan(t.Context(), d)
+		if len(p.Extra) > 0 || len(p.Warnings) != 2 {
+			t.Errorf("%v\n%s", err, shown(p))
+		}
+		apply(t, p, err)
+		role = w.role(t, d.roles[0].Name)
+		for _, gone := range []string{"ec2:RunInstances", `0:operator"`} {
+			if strings.Contains(role.Inline[role.Name]+role.Trust, gone) {
+				t.Errorf("%s is still in %+v", gone, role)
+			}
+		}
+		d.roles[0].Prune = false
+		d.roles[0].Policy = []byte(`{"Version":"2012-10-17","Statement":[{"Effect":"Deny","Action":"ec2:RunInstances","Resource":"*"}]}`)
+		if _, err := w.plan(t.Context(), d); !is(err, awsiam.NeedsPrune) {
+			t.Errorf("a new Deny: %v", err)
+		}
+	})
 }
 
 // What two own keeps the other's name and description, and no line offers a flag that would take something away from it.
 func TestWhatAnotherOwnsTooIsOnlyAddedTo(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, fakeaws.Options{})
-	d := w.cluster(1)
-	w.mustRun(t, d)
-	role, provider := d.roles[0].Name, d.trust.ProviderARN
-	const other = "openshift.io/cloud-credential-operator/c2"
-	w.tagRole(t, role, other, "owned")
-	w.tagRole(t, role, "Name", "c2")
-	w.tagProvider(t, provider, other, "owned")
-	w.tagProvider(t, provider, "Name", "c2")
-	d.provider.ClientIDs, d.provider.Tighten = []string{"openshift"}, true
-	d.trust.Audiences = []string{"openshift"}
-	d.roles[0].Description, d.roles[0].Exact, d.roles[0].Prune, d.roles[0].Tighten = "ours", true, true, true
-	d.roles[0].Subjects, d.roles[0].Policy = d.roles[0].Subjects[:1], policy("ec2:DescribeInstances")
-	before := w.picture()
-	p, err := w.plan(t.Context(), d)
-	if len(p.Extra) != 3 || !p.Empty() || strings.Contains(shown(p), "takes it away") {
-		t.Errorf("%v\n%s", err, shown(p))
-	}
-	apply(t, p, err)
-	if after := w.picture(); after != before {
-		t.Errorf("it had\n%s\nand has\n%s", before, after)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, fakeaws.Options{})
+		d := w.cluster(1)
+		w.mustRun(t, d)
+		role, provider := d.roles[0].Name, d.trust.ProviderARN
+		const other = "openshift.io/cloud-credential-operator/c2"
+		w.tagRole(t, role, other, "owned")
+		w.tagRole(t, role, "Name", "c2")
+		w.tagProvider(t, provider, other, "owned")
+		w.tagProvider(t, provider, "Name", "c2")
+		d.provider.ClientIDs, d.provider.Tighten = []string{"openshift"}, true
+		d.trust.Audiences = []string{"openshift"}
+		d.roles[0].Description, d.roles[0].Exact, d.roles[0].Prune, d.roles[0].Tighten = "ours", true, true, true
+		d.roles[0].Subjects, d.roles[0].Policy = d.roles[0].Subjects[:1], policy("ec2:DescribeInstances")
+		before := w.picture()
+		p, err := w.plan(t.Context(), d)
+		if len(p.Extra) != 3 || !p.Empty() || strings.Contains(shown(p), "takes it away") {
+			t.Errorf("%v\n%s", err, shown(p))
+		}
+		apply(t, p, err)
+		if after := w.picture(); after != before {
+			t.Errorf("it had\n%s\nand has\n%s", before, after)
+		}
+	})
 }
 
 // ccoctl tags the provider in a second call, and knows no :aud.
 func TestWhatCcoctlMadeIsReconciledAndDeleted(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, fakeaws.Options{})
-	d := w.cluster(1)
-	arn := aws.String(d.trust.ProviderARN)
-	owned := []types.Tag{{Key: aws.String("openshift.io/cloud-credential-operator/c1"), Value: aws.String("owned")},
-		{Key: aws.String("Name"), Value: aws.String("c1")}}
-	name := aws.String(d.roles[0].Name)
-	ccoctl := `{ "Version": "2012-10-17", "Statement": [ { "Effect": "Allow", "Principal": { "Federated": "` + *arn +
-		`" }, "Action": "sts:AssumeRoleWithWebIdentity", ` +
-		`"Condition":  { "StringEquals": { "oidc.example.com/c1:sub": [ "system:serviceaccount:openshift-0:operator"  , "system:` +
-		`serviceaccount:openshift-0:node" ] } } } ] }`
-	_, err := w.hand.CreateOpenIDConnectProvider(t.Context(), &iam.CreateOpenIDConnectProviderInput{Url: aws.String(issuer),
-		ClientIDList: []string{"openshift", "sts.amazonaws.com"}})
-	if err == nil {
-		_, err = w.hand.TagOpenIDConnectProvider(t.Context(), &iam.TagOpenIDConnectProviderInput{OpenIDConnectProviderArn: arn, Tags: owned})
-	}
-	if err == nil {
-		_, err = w.hand.CreateRole(t.Context(), &iam.CreateRoleInput{RoleName: name, AssumeRolePolicyDocument: aws.String(ccoctl), Tags: owned})
-	}
-	if err == nil {
-		_, err = w.hand.PutRolePolicy(t.Context(), &iam.PutRolePolicyInput{RoleName: name, PolicyName: name,
-			PolicyDocument: aws.String(string(policy("ec2:RunInstances")))})
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	before := w.picture()
-	p, err := w.plan(t.Context(), d)
-	if err != nil || !strings.Contains(shown(p), "+ trust "+*arn+" when aud is openshift") {
-		t.Errorf("%v\n%s", err, shown(p))
-	}
-	if w.picture() != before {
-		t.Error("planning changed something")
-	}
-	apply(t, p, err)
-	w.mustPlanNothing(t, d)
-	p, err = w.client.PlanDelete(t.Context(), w.account, awsiam.Deletion{Name: "c1"})
-	apply(t, p, err)
-	if w.picture() != "" {
-		t.Errorf("left\n%s", w.picture())
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, fakeaws.Options{})
+		d := w.cluster(1)
+		arn := aws.String(d.trust.ProviderARN)
+		owned := []types.Tag{{Key: aws.String("openshift.io/cloud-credential-operator/c1"), Value: aws.String("owned")},
+			{Key: aws.String("Name"), Value: aws.String("c1")}}
+		name := aws.String(d.roles[0].Name)
+		ccoctl := `{ "Version": "2012-10-17", "Statement": [ { "Effect": "Allow", "Principal": { "Federated": "` + *arn +
+			`" }, "Action": "sts:AssumeRoleWithWebIdentity", ` +
+			`"Condition":  { "StringEquals": { "oidc.example.com/c1:sub": [ "system:serviceaccount:openshift-0:operator"  , "system:` +
+			`serviceaccount:openshift-0:node" ] } } } ] }`
+		_, err := w.hand.CreateOpenIDConnectProvider(t.Context(), &iam.CreateOpenIDConnectProviderInput{Url: aws.String(issuer),
+			ClientIDList: []string{"openshift", "sts.amazonaws.com"}})
+		if err == nil {
+			_, err = w.hand.TagOpenIDConnectProvider(t.Context(), &iam.TagOpenIDConnectProviderInput{OpenIDConnectProviderArn: arn, Tags: owned})
+		}
+		if err == nil {
+			_, err = w.hand.CreateRole(t.Context(), &iam.CreateRoleInput{RoleName: name, AssumeRolePolicyDocument: aws.String(ccoctl), Tags: owned})
+		}
+		if err == nil {
+			_, err = w.hand.PutRolePolicy(t.Context(), &iam.PutRolePolicyInput{RoleName: name, PolicyName: name,
+				PolicyDocument: aws.String(string(policy("ec2:RunInstances")))})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := w.picture()
+		p, err := w.plan(t.Context(), d)
+		if err != nil || !strings.Contains(shown(p), "+ trust "+*arn+" when aud is openshift") {
+			t.Errorf("%v\n%s", err, shown(p))
+		}
+		if w.picture() != before {
+			t.Error("planning changed something")
+		}
+		apply(t, p, err)
+		w.mustPlanNothing(t, d)
+		p, err = w.client.PlanDelete(t.Context(), w.account, awsiam.Deletion{Name: "c1"})
+		apply(t, p, err)
+		if w.picture() != "" {
+			t.Errorf("left\n%s", w.picture())
+		}
+	})
 }
 
 func TestNoRegionIsNeeded(t *testing.T) {
@@ -683,10 +716,11 @@ func TestNoRegionIsNeeded(t *testing.T) {
 // A role and a provider as JSON are what the AWS CLI takes, and what ccoctl writes but for the improvements.
 func TestDryRunJSON(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, fakeaws.Options{})
-	d := w.cluster(1)
-	for _, tt := range []struct{ got, want string }{
-		{string(d.provider.CreateJSON()), `{
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, fakeaws.Options{})
+		d := w.cluster(1)
+		for _, tt := range []struct{ got, want string }{
+			{string(d.provider.CreateJSON()), `{
 	"Url": "https://oidc.example.com/c1",
 	"ClientIDList": [
 		"openshift",
@@ -708,38 +742,41 @@ func TestDryRunJSON(t *testing.T) {
 	]
 }
 `},
-		{string(d.roles[0].CreateJSON(d.trust)),
-			`{"AssumeRolePolicyDocument":"{\"Version\":\"2012-10-17\",\"Statement\":[{\"Effect\":\"Allow\",` +
-				`\"Principal\":{\"Federated\":\"arn:aws:iam::123456789012:oidc-provider/oidc.example.com/c1\"},\"Action\":\"sts:` +
-				`AssumeRoleWithWebIdentity\",` +
-				`\"Condition\":{\"StringEquals\":{\"oidc.example.com/c1:aud\":[\"openshift\",\"sts.amazonaws.com\"],` +
-				`\"oidc.example.com/c1:sub\":[\"system:serviceaccount:openshift-0:node\",\"system:serviceaccount:openshift-0:operator\"]}}}]}",` +
-				`"Description":"OpenShift role for openshift-0/cloud-credentials","PermissionsBoundary":"arn:aws:iam::123456789012:policy/boundary",` +
-				`"RoleName":"c1-openshift-0-cloud-credentials","Tags":[{"Key":"openshift.io/cloud-credential-operator/c1","Value":"owned"},` +
-				`{"Key":"Name","Value":"c1"},{"Key":"team","Value":"a"}]}`},
-		{string(d.roles[0].PolicyJSON()), `{"PolicyDocument":"{\"Version\":\"2012-10-17\",\"Statement\":[{\"Effect\":\"Allow\",\"Action\":` +
-			`[\"ec2:DescribeInstances\",` +
-			`\"ec2:RunInstances\"],\"Resource\":\"*\"}]}","PolicyName":"c1-openshift-0-cloud-credentials","RoleName":` +
-			`"c1-openshift-0-cloud-credentials"}`},
-		{string(awsiam.Role{}.PolicyJSON()), ""},
-	} {
-		if tt.got != tt.want {
-			t.Errorf("got\n%s\nwant\n%s", tt.got, tt.want)
+			{string(d.roles[0].CreateJSON(d.trust)),
+				`{"AssumeRolePolicyDocument":"{\"Version\":\"2012-10-17\",\"Statement\":[{\"Effect\":\"Allow\",` +
+					`\"Principal\":{\"Federated\":\"arn:aws:iam::123456789012:oidc-provider/oidc.example.com/c1\"},\"Action\":\"sts:` +
+					`AssumeRoleWithWebIdentity\",` +
+					`\"Condition\":{\"StringEquals\":{\"oidc.example.com/c1:aud\":[\"openshift\",\"sts.amazonaws.com\"],` +
+					`\"oidc.example.com/c1:sub\":[\"system:serviceaccount:openshift-0:node\",\"system:serviceaccount:openshift-0:operator\"]}}}]}",` +
+					`"Description":"OpenShift role for openshift-0/cloud-credentials","PermissionsBoundary":"arn:aws:iam::123456789012:policy/boundary",` +
+					`"RoleName":"c1-openshift-0-cloud-credentials","Tags":[{"Key":"openshift.io/cloud-credential-operator/c1","Value":"owned"},` +
+					`{"Key":"Name","Value":"c1"},{"Key":"team","Value":"a"}]}`},
+			{string(d.roles[0].PolicyJSON()), `{"PolicyDocument":"{\"Version\":\"2012-10-17\",\"Statement\":[{\"Effect\":\"Allow\",\"Action\":` +
+				`[\"ec2:DescribeInstances\",` +
+				`\"ec2:RunInstances\"],\"Resource\":\"*\"}]}","PolicyName":"c1-openshift-0-cloud-credentials","RoleName":` +
+				`"c1-openshift-0-cloud-credentials"}`},
+			{string(awsiam.Role{}.PolicyJSON()), ""},
+		} {
+			if tt.got != tt.want {
+				t.Errorf("got\n%s\nwant\n%s", tt.got, tt.want)
+			}
 		}
-	}
+	})
 }
 
 func TestTrustReadsTheProvider(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, fakeaws.Options{})
-	d := w.cluster(0)
-	if _, err := w.client.Trust(t.Context(), d.trust.ProviderARN); err == nil || !strings.HasPrefix(err.Error(),
-		"failed to get IAM Identity Provider: ") {
-		t.Errorf("a provider that is not there: %v", err)
-	}
-	w.mustRun(t, d)
-	got, err := w.client.Trust(t.Context(), d.trust.ProviderARN)
-	if err != nil || got.Issuer != issuer || got.ProviderARN != d.trust.ProviderARN || !slices.Equal(got.Audiences, d.trust.Audiences) {
-		t.Errorf("got %+v, %v", got, err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, fakeaws.Options{})
+		d := w.cluster(0)
+		if _, err := w.client.Trust(t.Context(), d.trust.ProviderARN); err == nil || !strings.HasPrefix(err.Error(),
+			"failed to get IAM Identity Provider: ") {
+			t.Errorf("a provider that is not there: %v", err)
+		}
+		w.mustRun(t, d)
+		got, err := w.client.Trust(t.Context(), d.trust.ProviderARN)
+		if err != nil || got.Issuer != issuer || got.ProviderARN != d.trust.ProviderARN || !slices.Equal(got.Audiences, d.trust.Audiences) {
+			t.Errorf("got %+v, %v", got, err)
+		}
+	})
 }

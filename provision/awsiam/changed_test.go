@@ -1,8 +1,10 @@
 package awsiam_test
 
 import (
+	"context"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/iam"
@@ -47,31 +49,35 @@ func (w *world) makeRole(t *testing.T, d desired, name string) {
 // A role that was reset, as Terraform does, to trust the old issuer without the new one is not cut off.
 func TestFinishRefusesARoleThatWasReset(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, fakeaws.Options{})
-	d := w.cluster(1)
-	w.mustRun(t, d)
-	role := d.roles[0].Name
-	reset := strings.Replace(w.role(t, role).Trust, `"Statement":[`, `"Statement":[`+trustsEC2+`,`, 1)
-	m := w.move(t, d)
-	p, err := w.client.PlanMove(t.Context(), m)
-	apply(t, p, err)
-	p, err = w.client.PlanFinish(t.Context(), m)
-	must(t, err)
-	w.setTrust(t, role, reset)
-	w.refused(t, p, "role "+role+" trusts "+m.From.ProviderARN+" and not yet "+m.To.ProviderARN)
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, fakeaws.Options{})
+		d := w.cluster(1)
+		w.mustRun(t, d)
+		role := d.roles[0].Name
+		reset := strings.Replace(w.role(t, role).Trust, `"Statement":[`, `"Statement":[`+trustsEC2+`,`, 1)
+		m := w.move(t, d)
+		p, err := w.client.PlanMove(t.Context(), m)
+		apply(t, p, err)
+		p, err = w.client.PlanFinish(t.Context(), m)
+		must(t, err)
+		w.setTrust(t, role, reset)
+		w.refused(t, p, "role "+role+" trusts "+m.From.ProviderARN+" and not yet "+m.To.ProviderARN)
+	})
 }
 
 // Nothing is taken away for a provider that is gone.
 func TestFinishRefusesToMoveToNowhere(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, fakeaws.Options{})
-	_, m := w.moved(t, 1)
-	for _, arn := range []string{m.To.ProviderARN, m.From.ProviderARN} {
-		w.deleteProvider(t, arn)
-		if _, err := w.client.PlanFinish(t.Context(), m); err == nil || !strings.Contains(err.Error(), "there is no IAM OIDC identity provider "+m.To.ProviderARN) {
-			t.Errorf("PlanFinish: %v", err)
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, fakeaws.Options{})
+		_, m := w.moved(t, 1)
+		for _, arn := range []string{m.To.ProviderARN, m.From.ProviderARN} {
+			w.deleteProvider(t, arn)
+			if _, err := w.client.PlanFinish(t.Context(), m); err == nil || !strings.Contains(err.Error(), "there is no IAM OIDC identity provider "+m.To.ProviderARN) {
+				t.Errorf("PlanFinish: %v", err)
+			}
 		}
-	}
+	})
 }
 
 // A role that another cluster makes anew, or takes, after the plan was made is not adopted unseen; and one that was
@@ -86,11 +92,15 @@ func TestAdoptTakesOnlyWhatThePlanShowed(t *testing.T) {
 		"theirs, remade":        func(t *testing.T, w *world, _ string) { w.remake(t, "theirs", mark("team", "b")) },
 		"theirs, changes hands": func(t *testing.T, w *world, _ string) { w.tagRole(t, "theirs", otherKey, "owned") },
 	} {
-		for way, planned := range map[string]func(w *world, m awsiam.Move) (plan.Plan, error){
-			"move":   func(w *world, m awsiam.Move) (plan.Plan, error) { return w.client.PlanMove(t.Context(), m) },
-			"finish": func(w *world, m awsiam.Move) (plan.Plan, error) { return w.client.PlanFinish(t.Context(), m) },
+		for way, planned := range map[string]func(ctx context.Context, w *world, m awsiam.Move) (plan.Plan, error){
+			"move": func(ctx context.Context, w *world, m awsiam.Move) (plan.Plan, error) {
+				return w.client.PlanMove(ctx, m)
+			},
+			"finish": func(ctx context.Context, w *world, m awsiam.Move) (plan.Plan, error) {
+				return w.client.PlanFinish(ctx, m)
+			},
 		} {
-			t.Run(name+", "+way, func(t *testing.T) {
+			run(t, name+", "+way, func(t *testing.T) {
 				w := newWorld(t, fakeaws.Options{})
 				d := w.cluster(1)
 				w.mustRun(t, d)
@@ -103,7 +113,7 @@ func TestAdoptTakesOnlyWhatThePlanShowed(t *testing.T) {
 					apply(t, p, err)
 					must(t, second(w.hand.UntagRole(t.Context(), &iam.UntagRoleInput{RoleName: aws.String("theirs"), TagKeys: []string{"keypost.dev/owned"}})))
 				}
-				p, err := planned(w, m)
+				p, err := planned(t.Context(), w, m)
 				must(t, err)
 				role := d.roles[0].Name
 				change(t, w, role)
@@ -128,16 +138,18 @@ func TestAdoptTakesOnlyWhatThePlanShowed(t *testing.T) {
 // A role that was reset to let in the issuer, and to deny others, keeps its statement.
 func TestDeleteIssuerRefusesARoleThatDeniesTheRest(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, fakeaws.Options{})
-	d := w.cluster(1)
-	w.mustRun(t, d)
-	role := d.roles[0].Name
-	reset := strings.Replace(w.role(t, role).Trust, `"Statement":[`, `"Statement":[`+strings.Replace(trustsEC2, "Allow", "Deny", 1)+`,`, 1)
-	m := w.move(t, d)
-	p, err := w.client.PlanMove(t.Context(), m)
-	apply(t, p, err)
-	p, err = w.client.PlanDelete(t.Context(), w.account, awsiam.Deletion{Name: "c1", IssuerURL: issuer})
-	must(t, err)
-	w.setTrust(t, role, reset)
-	w.refused(t, p, "trusts nobody but "+d.trust.ProviderARN+" now")
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, fakeaws.Options{})
+		d := w.cluster(1)
+		w.mustRun(t, d)
+		role := d.roles[0].Name
+		reset := strings.Replace(w.role(t, role).Trust, `"Statement":[`, `"Statement":[`+strings.Replace(trustsEC2, "Allow", "Deny", 1)+`,`, 1)
+		m := w.move(t, d)
+		p, err := w.client.PlanMove(t.Context(), m)
+		apply(t, p, err)
+		p, err = w.client.PlanDelete(t.Context(), w.account, awsiam.Deletion{Name: "c1", IssuerURL: issuer})
+		must(t, err)
+		w.setTrust(t, role, reset)
+		w.refused(t, p, "trusts nobody but "+d.trust.ProviderARN+" now")
+	})
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/iam"
@@ -121,30 +122,32 @@ func works(w *world, d desired, r *rand.Rand) map[string]planner {
 // and every call that writes is a line. Where there is no plan nothing changes.
 func TestAPlanIsWhatHappens(t *testing.T) {
 	t.Parallel()
-	applied, refused := map[string]int{}, map[string]int{}
-	for seed := range uint64(12) {
+	synctest.Test(t, func(t *testing.T) {
+		applied, refused := map[string]int{}, map[string]int{}
+		for seed := range uint64(12) {
+			for name := range works(&world{}, desired{}, rand.New(rand.NewPCG(0, 0))) {
+				r := rand.New(rand.NewPCG(seed, 7))
+				w, d := messyWorld(t, r)
+				if strings.HasSuffix(name, "move") && seed > 1 {
+					w.disown(t, awsiam.OwnedBy("c2"))
+				}
+				if name == "end a move" {
+					w.beginMove(t, d)
+				}
+				if checkEffect(t, fmt.Sprintf("%s, seed %d", name, seed), w, works(w, d, r)[name]) {
+					applied[name]++
+				} else {
+					refused[name]++
+				}
+			}
+		}
+		t.Logf("applied %v, refused %v", applied, refused)
 		for name := range works(&world{}, desired{}, rand.New(rand.NewPCG(0, 0))) {
-			r := rand.New(rand.NewPCG(seed, 7))
-			w, d := messyWorld(t, r)
-			if strings.HasSuffix(name, "move") && seed > 1 {
-				w.disown(t, awsiam.OwnedBy("c2"))
-			}
-			if name == "end a move" {
-				w.beginMove(t, d)
-			}
-			if checkEffect(t, fmt.Sprintf("%s, seed %d", name, seed), w, works(w, d, r)[name]) {
-				applied[name]++
-			} else {
-				refused[name]++
+			if applied[name] < 2 {
+				t.Errorf("%s was made only %d times: the test shows little", name, applied[name])
 			}
 		}
-	}
-	t.Logf("applied %v, refused %v", applied, refused)
-	for name := range works(&world{}, desired{}, rand.New(rand.NewPCG(0, 0))) {
-		if applied[name] < 2 {
-			t.Errorf("%s was made only %d times: the test shows little", name, applied[name])
-		}
-	}
+	})
 }
 
 // disown takes an owner's tag off all that bears it.
@@ -259,74 +262,78 @@ func changes(before, after fakeaws.State) []string {
 // Only what bears the installation's own tag is ever deleted, whatever else happens to it.
 func TestOnlyOwnedRolesAreDeleted(t *testing.T) {
 	t.Parallel()
-	const own, workload = "openshift.io/cloud-credential-operator/c1", "keypost.dev/owned"
-	var both, shared, deleted int
-	for seed := range uint64(12) {
-		r := rand.New(rand.NewPCG(seed, 8))
-		w, d := messyWorld(t, r)
-		was := map[string]map[string]string{}
-		for _, role := range w.State().Roles {
-			was[role.Name] = role.Tags
-			if slices.ContainsFunc(d.roles, func(r awsiam.Role) bool { return r.Name == role.Name }) {
-				continue // it may be taken over before it is deleted
+	synctest.Test(t, func(t *testing.T) {
+		const own, workload = "openshift.io/cloud-credential-operator/c1", "keypost.dev/owned"
+		var both, shared, deleted int
+		for seed := range uint64(12) {
+			r := rand.New(rand.NewPCG(seed, 8))
+			w, d := messyWorld(t, r)
+			was := map[string]map[string]string{}
+			for _, role := range w.State().Roles {
+				was[role.Name] = role.Tags
+				if slices.ContainsFunc(d.roles, func(r awsiam.Role) bool { return r.Name == role.Name }) {
+					continue // it may be taken over before it is deleted
+				}
+				if role.Tags[own] == "owned" && role.Tags[workload] == "owned" {
+					both++
+				}
+				if role.Tags[own] == "shared" {
+					shared++
+				}
 			}
-			if role.Tags[own] == "owned" && role.Tags[workload] == "owned" {
-				both++
+			w.ResetCalls()
+			for _, work := range works(w, d, r) {
+				if p, err := work(t.Context()); err == nil {
+					_ = p.Apply(t.Context(), 1, ignore)
+				}
 			}
-			if role.Tags[own] == "shared" {
-				shared++
+			for _, c := range w.Calls() {
+				name := c.Params["RoleName"]
+				tags, there := was[name]
+				if c.Action != "DeleteRole" || !there || slices.ContainsFunc(d.roles, func(r awsiam.Role) bool { return r.Name == name }) {
+					continue
+				}
+				if deleted++; tags[own] != "owned" || tags[workload] == "owned" {
+					t.Errorf("seed %d: %s was deleted, with the tags %v", seed, name, tags)
+				}
 			}
 		}
-		w.ResetCalls()
-		for _, work := range works(w, d, r) {
-			if p, err := work(t.Context()); err == nil {
-				_ = p.Apply(t.Context(), 1, ignore)
-			}
+		if both < 3 || shared < 3 || deleted < 3 {
+			t.Errorf("%d roles have both tags, %d are shared, %d were deleted: the test shows little", both, shared, deleted)
 		}
-		for _, c := range w.Calls() {
-			name := c.Params["RoleName"]
-			tags, there := was[name]
-			if c.Action != "DeleteRole" || !there || slices.ContainsFunc(d.roles, func(r awsiam.Role) bool { return r.Name == name }) {
-				continue
-			}
-			if deleted++; tags[own] != "owned" || tags[workload] == "owned" {
-				t.Errorf("seed %d: %s was deleted, with the tags %v", seed, name, tags)
-			}
-		}
-	}
-	if both < 3 || shared < 3 || deleted < 3 {
-		t.Errorf("%d roles have both tags, %d are shared, %d were deleted: the test shows little", both, shared, deleted)
-	}
+	})
 }
 
 // Whatever takes long is told, with the reason; where nobody listens that is known within seconds.
 func TestWaitsAreTold(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("takes as long as nobody may wait without a word")
-	}
-	var mu sync.Mutex
-	var told []string
-	w := newWorld(t, fakeaws.Options{})
-	client, err := awsiam.Open(t.Context(), awsiam.Options{Config: w.Config(), OnWait: func(wait awsiam.Wait) {
-		mu.Lock()
-		defer mu.Unlock()
-		told = append(told, wait.String())
-	}})
-	must(t, err)
-	ctx, cancel := context.WithCancel(t.Context())
-	w.Fault(func(fakeaws.Call) fakeaws.Fault {
-		mu.Lock()
-		defer mu.Unlock()
-		if len(told) > 0 {
-			cancel()
+	synctest.Test(t, func(t *testing.T) {
+		if testing.Short() {
+			t.Skip("takes as long as nobody may wait without a word")
 		}
-		return fakeaws.Throttle()
+		var mu sync.Mutex
+		var told []string
+		w := newWorld(t, fakeaws.Options{})
+		client, err := awsiam.Open(t.Context(), awsiam.Options{Config: w.Config(), OnWait: func(wait awsiam.Wait) {
+			mu.Lock()
+			defer mu.Unlock()
+			told = append(told, wait.String())
+		}})
+		must(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		w.Fault(func(fakeaws.Call) fakeaws.Fault {
+			mu.Lock()
+			defer mu.Unlock()
+			if len(told) > 0 {
+				cancel()
+			}
+			return fakeaws.Throttle()
+		})
+		_, err = client.PlanDelete(ctx, w.account, awsiam.Deletion{Name: "c1"})
+		mu.Lock()
+		defer mu.Unlock()
+		if err == nil || len(told) == 0 || !strings.HasPrefix(told[0], "iam:ListRoles (2s so far): Rate exceeded (Throttling)") {
+			t.Errorf("told %q, then %v", told, err)
+		}
 	})
-	_, err = client.PlanDelete(ctx, w.account, awsiam.Deletion{Name: "c1"})
-	mu.Lock()
-	defer mu.Unlock()
-	if err == nil || len(told) == 0 || !strings.HasPrefix(told[0], "iam:ListRoles (2s so far): Rate exceeded (Throttling)") {
-		t.Errorf("told %q, then %v", told, err)
-	}
 }

@@ -1,11 +1,13 @@
 package awsiam_test
 
 import (
+	"context"
 	"maps"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/iam"
@@ -73,7 +75,7 @@ func TestWhatAnotherOwnsTooIsNotDeleted(t *testing.T) {
 		"shared, by the tag":  {ownKey, "shared", "both"},
 		"another, both trust": {otherKey, "owned", "both"},
 	} {
-		t.Run(name, func(t *testing.T) {
+		run(t, name, func(t *testing.T) {
 			w := newWorld(t, fakeaws.Options{})
 			d, m := w.moved(t, 2)
 			role, arn := d.roles[0].Name, d.trust.ProviderARN
@@ -111,40 +113,44 @@ func TestWhatAnotherOwnsTooIsNotDeleted(t *testing.T) {
 // A provider that another owns too stays, with its trust; only our tag goes.
 func TestAProviderOfTwoOwnersIsNotDeleted(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, fakeaws.Options{})
-	d := w.cluster(1)
-	w.mustRun(t, d)
-	w.tagProvider(t, d.trust.ProviderARN, "openshift.io/cloud-credential-operator/c9", "owned")
-	p, err := w.client.PlanDelete(t.Context(), w.account, awsiam.Deletion{Name: "c1"})
-	apply(t, p, err)
-	if st := w.State(); len(st.Providers) != 1 || st.Providers[0].Tags[ownKey] != "" || len(st.Roles) > 0 {
-		t.Errorf("left\n%s", w.picture())
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, fakeaws.Options{})
+		d := w.cluster(1)
+		w.mustRun(t, d)
+		w.tagProvider(t, d.trust.ProviderARN, "openshift.io/cloud-credential-operator/c9", "owned")
+		p, err := w.client.PlanDelete(t.Context(), w.account, awsiam.Deletion{Name: "c1"})
+		apply(t, p, err)
+		if st := w.State(); len(st.Providers) != 1 || st.Providers[0].Tags[ownKey] != "" || len(st.Roles) > 0 {
+			t.Errorf("left\n%s", w.picture())
+		}
+	})
 }
 
 // From what another owns too, no run takes anything.
 func TestNothingIsTakenFromWhatAnotherOwnsToo(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, fakeaws.Options{})
-	d := w.cluster(1)
-	d.roles[0].Exact = true
-	w.mustRun(t, d)
-	role := d.roles[0].Name
-	w.tagRole(t, role, "openshift.io/cloud-credential-operator/c9", "owned")
-	w.tagProvider(t, d.trust.ProviderARN, "openshift.io/cloud-credential-operator/c9", "owned")
-	must(t, second(w.hand.AttachRolePolicy(t.Context(), &iam.AttachRolePolicyInput{RoleName: aws.String(role), PolicyArn: aws.String("arn:aws:iam::aws:policy/ReadOnlyAccess")})))
-	before := w.picture()
-	d.provider.ClientIDs, d.provider.Tighten = []string{"openshift"}, true
-	d.roles[0].Prune, d.roles[0].Tighten = true, true
-	d.roles[0].Policy, d.roles[0].Subjects = policy("ec2:DescribeInstances"), d.roles[0].Subjects[:1]
-	p, err := w.plan(t.Context(), d)
-	if len(p.Extra) != 3 {
-		t.Errorf("%v\n%s", err, shown(p))
-	}
-	apply(t, p, err)
-	if after := w.picture(); after != before {
-		t.Errorf("was\n%s\nis\n%s", before, after)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, fakeaws.Options{})
+		d := w.cluster(1)
+		d.roles[0].Exact = true
+		w.mustRun(t, d)
+		role := d.roles[0].Name
+		w.tagRole(t, role, "openshift.io/cloud-credential-operator/c9", "owned")
+		w.tagProvider(t, d.trust.ProviderARN, "openshift.io/cloud-credential-operator/c9", "owned")
+		must(t, second(w.hand.AttachRolePolicy(t.Context(), &iam.AttachRolePolicyInput{RoleName: aws.String(role), PolicyArn: aws.String("arn:aws:iam::aws:policy/ReadOnlyAccess")})))
+		before := w.picture()
+		d.provider.ClientIDs, d.provider.Tighten = []string{"openshift"}, true
+		d.roles[0].Prune, d.roles[0].Tighten = true, true
+		d.roles[0].Policy, d.roles[0].Subjects = policy("ec2:DescribeInstances"), d.roles[0].Subjects[:1]
+		p, err := w.plan(t.Context(), d)
+		if len(p.Extra) != 3 {
+			t.Errorf("%v\n%s", err, shown(p))
+		}
+		apply(t, p, err)
+		if after := w.picture(); after != before {
+			t.Errorf("was\n%s\nis\n%s", before, after)
+		}
+	})
 }
 
 // A role that becomes another's after the plan was made stays whole, policies and all, and is named; the provider,
@@ -160,7 +166,7 @@ func TestARoleThatChangesHandsIsNotDeleted(t *testing.T) {
 		"remade":                   func(t *testing.T, w *world, role string) { w.remake(t, role, nil) },
 		"remade with the same tag": func(t *testing.T, w *world, role string) { w.remake(t, role, mark(ownKey, "owned")) },
 	} {
-		t.Run(name, func(t *testing.T) {
+		run(t, name, func(t *testing.T) {
 			w := newWorld(t, fakeaws.Options{})
 			d := w.cluster(2)
 			w.mustRun(t, d)
@@ -187,7 +193,7 @@ func TestARoleThatChangesHandsIsNotDeleted(t *testing.T) {
 func TestAProviderOfAnotherIsNotDeleted(t *testing.T) {
 	t.Parallel()
 	for name, d := range map[string]awsiam.Deletion{"all": {Name: "c1"}, "issuer": {Name: "c1", IssuerURL: issuer, Strand: true}} {
-		t.Run(name, func(t *testing.T) {
+		run(t, name, func(t *testing.T) {
 			w := newWorld(t, fakeaws.Options{})
 			world := w.cluster(1)
 			w.mustRun(t, world)
@@ -216,28 +222,30 @@ func TestAProviderOfAnotherIsNotDeleted(t *testing.T) {
 // and would not be stranded, keeps its trust and is named.
 func TestTheTrustOfAnothersRoleStays(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, fakeaws.Options{})
-	d, m := w.moved(t, 2)
-	foreign := d.roles[0]
-	foreign.Name, foreign.Owner = "foreign", awsiam.OwnedBy("c9")
-	p, err := w.client.PlanRoles(t.Context(), d.trust, []awsiam.Role{foreign})
-	apply(t, p, err)
-	w.setTrust(t, "foreign", w.role(t, d.roles[0].Name).Trust)
-	before := w.role(t, "foreign").Trust
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, fakeaws.Options{})
+		d, m := w.moved(t, 2)
+		foreign := d.roles[0]
+		foreign.Name, foreign.Owner = "foreign", awsiam.OwnedBy("c9")
+		p, err := w.client.PlanRoles(t.Context(), d.trust, []awsiam.Role{foreign})
+		apply(t, p, err)
+		w.setTrust(t, "foreign", w.role(t, d.roles[0].Name).Trust)
+		before := w.role(t, "foreign").Trust
 
-	p, err = w.client.PlanDelete(t.Context(), w.account, awsiam.Deletion{Name: "c1", IssuerURL: issuer})
-	if note := "role foreign (of c9) is not ours: it stays, and keeps a statement for the deleted provider " + d.trust.ProviderARN; !slices.Contains(p.Notes, note) {
-		t.Errorf("the notes %q do not say %q", p.Notes, note)
-	}
-	apply(t, p, err)
-	if after := w.role(t, "foreign").Trust; after != before {
-		t.Errorf("its trust was\n%s\nand is\n%s", before, after)
-	}
-	for _, r := range d.roles {
-		if trust := w.role(t, r.Name).Trust; strings.Contains(trust, d.trust.ProviderARN) || !strings.Contains(trust, m.To.ProviderARN) {
-			t.Errorf("role %s: %s", r.Name, trust)
+		p, err = w.client.PlanDelete(t.Context(), w.account, awsiam.Deletion{Name: "c1", IssuerURL: issuer})
+		if note := "role foreign (of c9) is not ours: it stays, and keeps a statement for the deleted provider " + d.trust.ProviderARN; !slices.Contains(p.Notes, note) {
+			t.Errorf("the notes %q do not say %q", p.Notes, note)
 		}
-	}
+		apply(t, p, err)
+		if after := w.role(t, "foreign").Trust; after != before {
+			t.Errorf("its trust was\n%s\nand is\n%s", before, after)
+		}
+		for _, r := range d.roles {
+			if trust := w.role(t, r.Name).Trust; strings.Contains(trust, d.trust.ProviderARN) || !strings.Contains(trust, m.To.ProviderARN) {
+				t.Errorf("role %s: %s", r.Name, trust)
+			}
+		}
+	})
 }
 
 // What somebody else does to a role between plan and Apply counts: neither a trust policy without the other issuer nor
@@ -251,13 +259,15 @@ func TestTrustIsNotWithdrawnFromWhatHasChanged(t *testing.T) {
 		"trust": {func(t *testing.T, w *world, role, alone string) { w.setTrust(t, role, alone) }, "trusts nobody but "},
 		"tags":  {func(t *testing.T, w *world, role, _ string) { w.tagRole(t, role, ownKey, "shared") }, ownKey},
 	} {
-		for way, planned := range map[string]func(w *world, m awsiam.Move) (plan.Plan, error){
-			"delete": func(w *world, _ awsiam.Move) (plan.Plan, error) {
-				return w.client.PlanDelete(t.Context(), w.account, awsiam.Deletion{Name: "c1", IssuerURL: issuer})
+		for way, planned := range map[string]func(ctx context.Context, w *world, m awsiam.Move) (plan.Plan, error){
+			"delete": func(ctx context.Context, w *world, _ awsiam.Move) (plan.Plan, error) {
+				return w.client.PlanDelete(ctx, w.account, awsiam.Deletion{Name: "c1", IssuerURL: issuer})
 			},
-			"finish": func(w *world, m awsiam.Move) (plan.Plan, error) { return w.client.PlanFinish(t.Context(), m) },
+			"finish": func(ctx context.Context, w *world, m awsiam.Move) (plan.Plan, error) {
+				return w.client.PlanFinish(ctx, m)
+			},
 		} {
-			t.Run(name+", "+way, func(t *testing.T) {
+			run(t, name+", "+way, func(t *testing.T) {
 				w := newWorld(t, fakeaws.Options{})
 				d := w.cluster(1)
 				w.mustRun(t, d)
@@ -266,7 +276,7 @@ func TestTrustIsNotWithdrawnFromWhatHasChanged(t *testing.T) {
 				m := w.move(t, d)
 				p, err := w.client.PlanMove(t.Context(), m)
 				apply(t, p, err)
-				p, err = planned(w, m)
+				p, err = planned(t.Context(), w, m)
 				must(t, err)
 				tt.change(t, w, role, alone)
 				before := w.picture()
@@ -285,42 +295,46 @@ func TestTrustIsNotWithdrawnFromWhatHasChanged(t *testing.T) {
 // The same holds for the statement that a move adds.
 func TestTrustIsNotAddedToWhatHasChangedHands(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, fakeaws.Options{})
-	d := w.cluster(1)
-	w.mustRun(t, d)
-	m, role := w.move(t, d), d.roles[0].Name
-	p, err := w.client.PlanMove(t.Context(), m)
-	must(t, err)
-	w.tagRole(t, role, ownKey, "shared")
-	before := w.picture()
-	if err := p.Apply(t.Context(), awsiam.Parallel, ignore); err == nil || !strings.Contains(err.Error(), role) {
-		t.Errorf("Apply: %v", err)
-	}
-	if after := w.picture(); after != before {
-		t.Errorf("was\n%s\nis\n%s", before, after)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, fakeaws.Options{})
+		d := w.cluster(1)
+		w.mustRun(t, d)
+		m, role := w.move(t, d), d.roles[0].Name
+		p, err := w.client.PlanMove(t.Context(), m)
+		must(t, err)
+		w.tagRole(t, role, ownKey, "shared")
+		before := w.picture()
+		if err := p.Apply(t.Context(), awsiam.Parallel, ignore); err == nil || !strings.Contains(err.Error(), role) {
+			t.Errorf("Apply: %v", err)
+		}
+		if after := w.picture(); after != before {
+			t.Errorf("was\n%s\nis\n%s", before, after)
+		}
+	})
 }
 
 // What a prune would delete is listed without it, and nothing else is; a caller who may not list roles learns that.
 func TestSurplusIsWhatPruneDeletes(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, fakeaws.Options{})
-	d := w.cluster(3)
-	w.mustRun(t, d)
-	w.tagRole(t, d.roles[0].Name, "keypost.dev/owned", "owned")
-	p, err := w.client.PlanPrune(t.Context(), "c1", []string{d.roles[1].Name}, true)
-	if want := []string{"role " + d.roles[2].Name + " of c1 is there, and nobody asked for it; --prune deletes it"}; err != nil ||
-		!p.Empty() || !slices.Equal(p.Extra, want) {
-		t.Errorf("%v, got %q, want %q\n%s", err, p.Extra, want, shown(p))
-	}
-	w.Fault(func(c fakeaws.Call) fakeaws.Fault {
-		if c.Action == "ListRoles" {
-			return fakeaws.Fail(http.StatusForbidden, "AccessDenied", "no")
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, fakeaws.Options{})
+		d := w.cluster(3)
+		w.mustRun(t, d)
+		w.tagRole(t, d.roles[0].Name, "keypost.dev/owned", "owned")
+		p, err := w.client.PlanPrune(t.Context(), "c1", []string{d.roles[1].Name}, true)
+		if want := []string{"role " + d.roles[2].Name + " of c1 is there, and nobody asked for it; --prune deletes it"}; err != nil ||
+			!p.Empty() || !slices.Equal(p.Extra, want) {
+			t.Errorf("%v, got %q, want %q\n%s", err, p.Extra, want, shown(p))
 		}
-		return fakeaws.Fault{}
+		w.Fault(func(c fakeaws.Call) fakeaws.Fault {
+			if c.Action == "ListRoles" {
+				return fakeaws.Fail(http.StatusForbidden, "AccessDenied", "no")
+			}
+			return fakeaws.Fault{}
+		})
+		p, err = w.client.PlanPrune(t.Context(), "c1", nil, true)
+		if err != nil || len(p.Extra) > 0 || len(p.Notes) != 1 || !strings.Contains(p.Notes[0], "were not looked for") {
+			t.Errorf("%v, notes %q", err, p.Notes)
+		}
 	})
-	p, err = w.client.PlanPrune(t.Context(), "c1", nil, true)
-	if err != nil || len(p.Extra) > 0 || len(p.Notes) != 1 || !strings.Contains(p.Notes[0], "were not looked for") {
-		t.Errorf("%v, notes %q", err, p.Notes)
-	}
 }

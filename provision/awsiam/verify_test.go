@@ -89,7 +89,7 @@ func newStage(t *testing.T, change func(*fakeaws.Options, *stage)) *stage {
 	if change != nil {
 		change(&o, s)
 	}
-	s.world = newWorld(t, o)
+	s.world = worldOf(t, fakeaws.Start(t, o))
 	now := time.Now().Unix()
 	s.claims = map[string]any{"iss": issuer, "sub": subject, "aud": []string{"sts.amazonaws.com"}, "iat": now, "nbf": now, "exp": now + 3600}
 	return s

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/config"
@@ -42,7 +43,11 @@ func ignore(plan.Action, []string, error) {}
 
 func newWorld(t *testing.T, o fakeaws.Options) *world {
 	t.Helper()
-	s := fakeaws.Start(t, o)
+	return worldOf(t, fakeaws.StartMemory(t, o))
+}
+
+func worldOf(t *testing.T, s *fakeaws.Server) *world {
+	t.Helper()
 	c, err := awsiam.Open(t.Context(), awsiam.Options{Consistency: 20 * time.Second, Config: s.Config()})
 	if err != nil {
 		t.Fatal(err)
@@ -57,6 +62,12 @@ func newWorld(t *testing.T, o fakeaws.Options) *world {
 	}
 	s.ResetCalls()
 	return &world{Server: s, client: c, account: a, hand: iam.NewFromConfig(cfg)}
+}
+
+// run is t.Run for what happens in time that passes only when everybody waits.
+func run(t *testing.T, name string, f func(t *testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { synctest.Test(t, f) })
 }
 
 // desired is a cluster as it should be.

@@ -1,6 +1,7 @@
 package fakeaws
 
 import (
+	"context"
 	"crypto/x509"
 	"fmt"
 	"net"
@@ -10,8 +11,10 @@ import (
 	"testing"
 	"time"
 
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/credentials"
+	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/keypost/keypost/test/fakecloud"
 )
@@ -50,6 +53,7 @@ type Server struct {
 	URL string // where it listens, once it does
 
 	options Options
+	memory  *bufconn.Listener // nil where it listens
 	caller  identity
 	allowed *document // nil allows everything
 	keys    *keyCache
@@ -117,6 +121,17 @@ func Start(t testing.TB, o Options) *Server {
 	return s
 }
 
+// StartMemory is Start without a network: nobody but the clients of its Config finds the server.
+func StartMemory(t testing.TB, o Options) *Server {
+	t.Helper()
+	s, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.URL, s.memory = "http://fakeaws.test", fakecloud.StartMemory(t, s.Serve)
+	return s
+}
+
 // Serve answers on l until l is closed. Every reply leaves in one write: the SDK now and then reports a lost connection
 // when headers and body come apart, and a test should not fail for that.
 func (s *Server) Serve(l net.Listener) error {
@@ -142,13 +157,20 @@ func (s *Server) Env() []string {
 
 // Config is Env for the SDK, without an environment.
 func (s *Server) Config() []func(*config.LoadOptions) error {
-	return []func(*config.LoadOptions) error{
+	options := []func(*config.LoadOptions) error{
 		config.WithBaseEndpoint(s.URL),
 		config.WithCredentialsProvider(credentials.NewStaticCredentialsProvider(AccessKeyID, secretAccessKey, "")),
 		config.WithRegion(regionOf(s.options.Partition)),
 		config.WithSharedConfigFiles([]string{os.DevNull}),
 		config.WithSharedCredentialsFiles([]string{os.DevNull}),
 	}
+	if s.memory != nil {
+		options = append(options, config.WithHTTPClient(awshttp.NewBuildableClient().WithTransportOptions(func(t *http.Transport) {
+			t.Proxy = nil
+			t.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return s.memory.DialContext(ctx) }
+		})))
+	}
+	return options
 }
 
 func regionOf(partition string) string {
