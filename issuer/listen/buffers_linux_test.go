@@ -37,9 +37,9 @@ func meminfo(t *testing.T, c *net.TCPConn) (received, mostReceived, queued, most
 // What the kernel holds for a connection that is full in both directions is what maxConnections reckons with.
 func TestKernelBuffersAreReckonedWith(t *testing.T) {
 	c, client := pair(t, testListener(t, 2))
-	fill := func(c net.Conn) { // until nothing more has gone into it for a second
+	fill := func(c net.Conn) { // until nothing more has gone into it for a while
 		for chunk := make([]byte, 64<<10); ; {
-			_ = c.SetWriteDeadline(time.Now().Add(time.Second))
+			_ = c.SetWriteDeadline(time.Now().Add(300 * time.Millisecond))
 			if n, err := c.Write(chunk); n == 0 || err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 				return
 			}

@@ -30,9 +30,8 @@ type Certificates interface {
 	// the HTTP protocols are added to its NextProtos.
 	TLSConfig() *tls.Config
 	// Watch keeps the certificates fresh until ctx is done. Trouble with a new
-	// certificate never takes away the one in use and is not an error; an error
-	// means that nothing will be renewed any more.
-	Watch(ctx context.Context, log *zap.Logger) error
+	// certificate never takes away the one in use.
+	Watch(ctx context.Context, log *zap.Logger)
 	// InUse returns what clients are shown at this time.
 	InUse() []InUse
 }

@@ -8,14 +8,11 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
-	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/keypost/keypost/issuer/listen/internal/errorlog"
 	"github.com/keypost/keypost/test/authority"
@@ -148,37 +145,28 @@ func TestDrainKeepsAccepting(t *testing.T) {
 	})
 }
 
-// dying is a Certificates whose renewal breaks down at once, or never ends by itself.
-type dying struct {
+// unending is a Certificates that is watched until the end.
+type unending struct {
 	Certificates
-	err   error
-	ended atomic.Bool
+	ended chan struct{}
 }
 
-func (d *dying) Watch(ctx context.Context, _ *zap.Logger) error {
-	if d.err == nil {
-		<-ctx.Done()
-	}
-	d.ended.Store(true)
-	return d.err
+func (u unending) Watch(ctx context.Context, _ *zap.Logger) {
+	<-ctx.Done()
+	close(u.ended)
 }
 
-func TestServeOutlivesAndEndsTheWatch(t *testing.T) {
+func TestServeEndsTheWatch(t *testing.T) {
 	root := authority.Named(t, "root", nil)
-	for _, broken := range []error{nil, errors.New("the CA has closed the account")} {
-		core, logs := observer.New(zapcore.ErrorLevel)
-		certs := &dying{Certificates: mustLoad(t, nil, writePair(t, t.TempDir(), "tls", root.Leaf(t, "a.example"))), err: broken}
-		address, stop := start(t, Config{Handler: okHandler, Certificates: certs, Log: zap.New(core)})
-		if broken != nil {
-			eventually(t, "the breakdown is logged", func() bool { return logs.Len() == 1 })
-		}
-		if _, _, err := get(t, "https://"+address, &tls.Config{RootCAs: root.Pool(), ServerName: "a.example"}, false); err != nil {
-			t.Errorf("with %v: %v", broken, err)
-		}
-		if err := stop(); err != nil || !certs.ended.Load() {
-			t.Errorf("got %v; Watch has ended: %v", err, certs.ended.Load())
-		}
+	certs := unending{mustLoad(t, nil, writePair(t, t.TempDir(), "tls", root.Leaf(t, "a.example"))), make(chan struct{})}
+	address, stop := start(t, Config{Handler: okHandler, Certificates: certs})
+	if _, _, err := get(t, "https://"+address, &tls.Config{RootCAs: root.Pool(), ServerName: "a.example"}, false); err != nil {
+		t.Error(err)
 	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+	<-certs.ended
 }
 
 func TestServeReportsALostSocket(t *testing.T) {

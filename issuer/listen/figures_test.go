@@ -57,7 +57,7 @@ func worstRequests() map[string]string {
 
 // With the worst request a connection takes what FittingConnections reckons with.
 func TestWorstRequest(t *testing.T) {
-	const n = 200
+	const n = 50
 	document := strings.Repeat("x", 1<<20)
 	s := startSite(t, Config{MaxConnections: 2 * n, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if len(r.Header) > 10 {

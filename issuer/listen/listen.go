@@ -104,7 +104,11 @@ func Serve(ctx context.Context, c Config) error {
 		if err := register(c.Metrics, c.Certificates); err != nil {
 			return err
 		}
-		defer watch(ctx, c)()
+		// Through the drain too: a certificate may be replaced while connections are still accepted. Nobody waits for its end: a file
+		// system that hangs must not keep the process from ending.
+		watching, stop := context.WithCancel(context.WithoutCancel(ctx))
+		defer stop()
+		go c.Certificates.Watch(watching, c.Log)
 	}
 	if c.Listening != nil {
 		c.Listening(ln.Addr())
@@ -126,32 +130,6 @@ func register(reg prometheus.Registerer, collectors ...prometheus.Collector) err
 		}
 	}
 	return nil
-}
-
-// watchEnd is how long the reload loop may take to return.
-const watchEnd = time.Second
-
-// watch runs the reload loop beside the server, through the drain too: a
-// certificate may be replaced while connections are still accepted. The
-// function that it returns stops the loop and waits for it, at most watchEnd: a file
-// system that hangs must not keep the process from ending.
-func watch(ctx context.Context, c Config) func() {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		if err := c.Certificates.Watch(ctx, c.Log); err != nil {
-			c.Log.Error("certificates are no longer renewed", zap.Error(err))
-		}
-	}()
-	return func() {
-		cancel()
-		select {
-		case <-done:
-		case <-time.After(watchEnd):
-			c.Log.Warn("reading the certificates again has not ended, left behind")
-		}
-	}
 }
 
 // run serves on ln and drains, as Serve documents. c has its defaults filled in.

@@ -240,7 +240,7 @@ func TestFittingConnections(t *testing.T) {
 
 // A thousand kept connections that are idle make room, however few slots there are: no new request is refused.
 func TestIdleConnectionsMakeRoom(t *testing.T) {
-	const limit, kept = 100, 1000
+	const limit, kept = 20, 100
 	s := startSite(t, Config{MaxConnections: limit})
 	for i := range kept {
 		c := s.dial(t)

@@ -59,15 +59,15 @@ func retryAfter(failures int, asked time.Duration) time.Duration {
 	return max(wait, min(asked, longestWait))
 }
 
-// Watch orders each certificate that is missing or due, one after another, until ctx is done. It returns nil. Of replicas that share
+// Watch orders each certificate that is missing or due, one after another, until ctx is done. Of replicas that share
 // a cache one orders, for as long as it runs; the others take from the cache what it gets, within lookEvery.
-func (a *ACME) Watch(ctx context.Context, log *zap.Logger) error {
+func (a *ACME) Watch(ctx context.Context, log *zap.Logger) {
 	defer func() { _ = a.lock.Close() }() // an error if it is nil
 	for {
 		a.look(ctx, log)
 		select {
 		case <-ctx.Done():
-			return nil
+			return
 		case <-time.After(lookEvery):
 		}
 	}

@@ -18,19 +18,17 @@ import (
 // replaced, or of a certificate that becomes valid or expires.
 const pollEvery = 2 * time.Second
 
-// Watch replaces certificates when their files change, until ctx is done; it
-// returns nil then. A pair that LoadFiles would refuse leaves the previous one in use, and so do all
-// where one of the hosts would lose its certificate: one
-// Warn line per change of state, and keypost_tls_reload_failing is 1. The other pairs are
-// replaced all the same.
-func (f *Files) Watch(ctx context.Context, log *zap.Logger) error {
+// Watch replaces certificates when their files change, until ctx is done. A pair that LoadFiles would refuse leaves the previous one
+// in use, and the other pairs are replaced all the same. Nothing is replaced where one of the hosts would lose its certificate. Trouble
+// is one Warn line per change of state, and keypost_tls_reload_failing is 1.
+func (f *Files) Watch(ctx context.Context, log *zap.Logger) {
 	f.warnOpenKeys(ctx, log)
 	poll := time.NewTicker(pollEvery)
 	defer poll.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			return nil
+			return
 		case <-poll.C:
 			f.reload(ctx, time.Now(), log)
 		}

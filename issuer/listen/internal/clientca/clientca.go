@@ -7,7 +7,6 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -70,26 +69,4 @@ func (c *CAs) Describe(ch chan<- *prometheus.Desc) { ch <- notAfterDesc }
 func (c *CAs) Collect(ch chan<- prometheus.Metric) {
 	ch <- prometheus.MustNewConstMetric(notAfterDesc, prometheus.GaugeValue, float64(c.first.Unix()), "first")
 	ch <- prometheus.MustNewConstMetric(notAfterDesc, prometheus.GaugeValue, float64(c.last.Unix()), "last")
-}
-
-// Why a handshake was refused for the certificate that the client showed.
-const (
-	Expired   = "client_certificate_expired"   // or its CA has
-	Untrusted = "client_certificate_untrusted" // of another CA
-	Unfit     = "client_certificate_unfit"     // not one of a client, say
-)
-
-// Refusal returns which of them crypto/tls tells of, or "" for an error that is about something else.
-func Refusal(text string) string {
-	why, of := strings.CutPrefix(text, "tls: failed to verify certificate: ")
-	switch {
-	case !of:
-		return ""
-	case strings.HasPrefix(why, "x509: certificate has expired or is not yet valid"):
-		return Expired
-	case strings.HasPrefix(why, "x509: certificate signed by unknown authority"):
-		return Untrusted
-	default:
-		return Unfit
-	}
 }

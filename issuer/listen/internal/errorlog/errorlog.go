@@ -6,8 +6,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
-
-	"github.com/keypost/keypost/issuer/listen/internal/clientca"
 )
 
 // Log counts what a client can cause at will, and never logs it: a scanner would fill the disk and hide the one line that
@@ -29,9 +27,7 @@ func New(log *zap.Logger) *Log {
 	for _, f := range handshakeFailures { // a rate needs the zero before the first failure
 		l.handshakes.WithLabelValues(f.reason)
 	}
-	for _, reason := range []string{otherReason, clientca.Expired, clientca.Untrusted, clientca.Unfit} {
-		l.handshakes.WithLabelValues(reason)
-	}
+	l.handshakes.WithLabelValues(otherReason)
 	return l
 }
 
@@ -54,13 +50,13 @@ func (l *Log) Write(p []byte) (int, error) {
 // Handshake counts a handshake that failed.
 func (l *Log) Handshake(err error) { l.handshakes.WithLabelValues(reason(err.Error())).Inc() }
 
-const otherReason = "other"
+const (
+	otherReason = "other"
+	unverified  = "tls: failed to verify certificate: "
+)
 
 // reason maps an error's text to a label: crypto/tls offers text only. The tests compare it with real handshakes.
 func reason(text string) string {
-	if reason := clientca.Refusal(text); reason != "" {
-		return reason
-	}
 	for _, f := range handshakeFailures {
 		for _, part := range f.parts {
 			if strings.Contains(text, part) {
@@ -79,6 +75,10 @@ var handshakeFailures = []struct {
 }{
 	// Text that quotes the client comes first: what it quotes must not match below.
 	{"no_shared_protocol", []string{"unsupported application protocols"}},
+	// The client's own certificate, or its CA's (package clientca).
+	{"client_certificate_expired", []string{unverified + "x509: certificate has expired or is not yet valid"}},
+	{"client_certificate_untrusted", []string{unverified + "x509: certificate signed by unknown authority"}},
+	{"client_certificate_unfit", []string{unverified}},
 	{"no_shared_version", []string{"client offered only unsupported versions", "protocol version not supported", "inappropriate protocol fallback"}},
 	{"no_shared_cipher", []string{"no cipher suite supported by both", "no key exchanges supported by both", "peer doesn't support any of the certificate's signature algorithms", "remote error: tls: handshake failure"}},
 	{"bad_certificate", []string{"remote error: tls: bad certificate", "unknown certificate", "expired certificate", "revoked certificate", "unsupported certificate"}},
