@@ -30,20 +30,20 @@ func nobodyListens(err error) bool {
 // send that, and neither is anything when another address of the version was reached.
 func (v *visitor) checkAddresses(looks []look) (seen []look) {
 	reached := func(like func(string) bool) bool {
-		return slices.ContainsFunc(looks, func(l look) bool { return l.reached && like(l.address) })
+		return slices.ContainsFunc(looks, func(l look) bool { return l.reached && like(l.Address) })
 	}
 	var names, quiet, noRoute, unasked []string
 	for _, l := range looks {
-		sameVersion := func(a string) bool { return isIPv6(a) == isIPv6(l.address) }
+		sameVersion := func(a string) bool { return isIPv6(a) == isIPv6(l.Address) }
 		switch {
 		case !l.asked:
-			unasked = append(unasked, l.address)
-		case v.o.Dev && !l.reached && isLoopback(l.address) && nobodyListens(l.Discovery.Err) && reached(isLoopback):
-			quiet = append(quiet, l.address)
-		case v.o.Connect == "" && !reached(sameVersion) && !v.o.hasRoute(l.address):
-			noRoute = append(noRoute, l.address)
+			unasked = append(unasked, l.Address)
+		case v.o.Dev && !l.reached && isLoopback(l.Address) && nobodyListens(l.Discovery.Err) && reached(isLoopback):
+			quiet = append(quiet, l.Address)
+		case v.o.Connect == "" && !reached(sameVersion) && !v.o.hasRoute(l.Address):
+			noRoute = append(noRoute, l.Address)
 		default:
-			seen, names = append(seen, l), append(names, l.address)
+			seen, names = append(seen, l), append(names, l.Address)
 		}
 	}
 	if len(seen) > 0 {
@@ -77,7 +77,7 @@ func (v *visitor) checkPublic(looks []look, stored *keystore.KeySet) {
 	}
 	var inside []string
 	for _, l := range looks {
-		if a, err := netip.ParseAddrPort(l.address); err == nil && publicnet.Hidden(a.Addr()) {
+		if a, err := netip.ParseAddrPort(l.Address); err == nil && publicnet.Hidden(a.Addr()) {
 			inside = append(inside, a.Addr().String())
 		}
 	}

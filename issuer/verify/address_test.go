@@ -15,11 +15,12 @@ import (
 	"time"
 
 	"github.com/keypost/keypost/internal/text"
+	"github.com/keypost/keypost/issuer/verify/fetch"
 	"github.com/keypost/keypost/keystore"
 )
 
 // places makes the world answer at several addresses: each dials what its function says, or the world itself.
-func (w *world) places(t *testing.T, list map[string]DialFunc) {
+func (w *world) places(t *testing.T, list map[string]fetch.DialFunc) {
 	t.Helper()
 	var ips []netip.Addr
 	for ip := range list {
@@ -38,11 +39,11 @@ func (w *world) places(t *testing.T, list map[string]DialFunc) {
 }
 
 // impostor serves the world's documents with its certificate, changed.
-func (w *world) impostor(t *testing.T, path string, change func() any) DialFunc {
+func (w *world) impostor(t *testing.T, path string, change func() any) fetch.DialFunc {
 	t.Helper()
 	body := mustJSON(t, change())
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		if path == "" && strings.Contains(r.URL.Path, "s") && r.URL.Path != "/prod-a"+discoveryPath || r.URL.Path == "/prod-a"+path {
+		if path == "" && strings.Contains(r.URL.Path, "s") && r.URL.Path != "/prod-a"+fetch.DiscoveryPath || r.URL.Path == "/prod-a"+path {
 			w.write(rw, body)
 			return
 		}
@@ -54,20 +55,20 @@ func (w *world) impostor(t *testing.T, path string, change func() any) DialFunc 
 	return to(server.Listener.Addr().String())
 }
 
-func to(address string) DialFunc {
+func to(address string) fetch.DialFunc {
 	return func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, network, address)
 	}
 }
 
-func refusing(err syscall.Errno) DialFunc {
+func refusing(err syscall.Errno) fetch.DialFunc {
 	return func(_ context.Context, network, asked string) (net.Conn, error) {
 		return nil, &net.OpError{Op: "dial", Net: network, Err: err}
 	}
 }
 
 // silent accepts and says nothing.
-func silent(t *testing.T) DialFunc {
+func silent(t *testing.T) fetch.DialFunc {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	check(t, err)
@@ -101,58 +102,60 @@ func TestEveryAddressIsAsked(t *testing.T) {
 		want  []string
 		never []string
 	}{
-		{"all the same", func(t *testing.T, w *world) { w.places(t, map[string]DialFunc{"192.0.2.1": nil, b: nil, six: nil}) },
+		{"all the same", func(t *testing.T, w *world) {
+			w.places(t, map[string]fetch.DialFunc{"192.0.2.1": nil, b: nil, six: nil})
+		},
 			[]string{"ok addresses oidc.example.com was asked at 192.0.2.1:443, 198.51.100.7:443 and [2001:db8::7]:443", "\nok stored-keys the published"},
 			[]string{"\nfail", "\nwarn", "at 198"}},
 		{"an impostor at one, with a store", func(t *testing.T, w *world) {
-			w.places(t, map[string]DialFunc{"192.0.2.1": nil, b: w.impostor(t, "/keys.json", func() any { return stranger(t, w) })})
+			w.places(t, map[string]fetch.DialFunc{"192.0.2.1": nil, b: w.impostor(t, "/keys.json", func() any { return stranger(t, w) })})
 		}, []string{"fail stored-keys at 198.51.100.7:443: https://oidc.example.com/prod-a/keys.json has the key ", "ok stored-keys at 192.0.2.1:443: the published"}, nil},
 		{"an impostor at one, on the other path", func(t *testing.T, w *world) {
-			w.places(t, map[string]DialFunc{"192.0.2.1": nil, six: w.impostor(t, aliasPath, func() any { return stranger(t, w) })})
+			w.places(t, map[string]fetch.DialFunc{"192.0.2.1": nil, six: w.impostor(t, fetch.AliasPath, func() any { return stranger(t, w) })})
 		}, []string{"fail stored-keys at [2001:db8::7]:443: https://oidc.example.com/prod-a/openid/v1/jwks has the key "}, nil},
 		{"an impostor at one, without a store", func(t *testing.T, w *world) {
 			w.options.Stored = nil
-			w.places(t, map[string]DialFunc{"192.0.2.1": nil, b: w.impostor(t, "", func() any { return stranger(t, w) })})
+			w.places(t, map[string]fetch.DialFunc{"192.0.2.1": nil, b: w.impostor(t, "", func() any { return stranger(t, w) })})
 		}, []string{"fail same-keys the addresses publish different keys: 192.0.2.1:443 has ", "; 198.51.100.7:443 has "}, nil},
 		{"an older copy at one", func(t *testing.T, w *world) {
 			before, k := w.jwks, newECKey(t)
 			w.storeKey(t, settling, k)
 			w.jwks = append([]member{publicJWK(t, k)}, w.jwks...)
-			w.places(t, map[string]DialFunc{"192.0.2.1": nil, b: w.impostor(t, "", func() any { return member{"keys": before} })})
+			w.places(t, map[string]fetch.DialFunc{"192.0.2.1": nil, b: w.impostor(t, "", func() any { return member{"keys": before} })})
 		}, []string{"warn stored-keys at 198.51.100.7:443: ", "ok stored-keys at 192.0.2.1:443: "}, []string{"\nfail"}},
 		{"another issuer's document at one", func(t *testing.T, w *world) {
 			other := member{}
 			check(t, json.Unmarshal(mustJSON(t, w.discovery), &other))
 			other["issuer"] = testIssuer + "-b"
-			w.places(t, map[string]DialFunc{"192.0.2.1": nil, b: w.impostor(t, discoveryPath, func() any { return other })})
+			w.places(t, map[string]fetch.DialFunc{"192.0.2.1": nil, b: w.impostor(t, fetch.DiscoveryPath, func() any { return other })})
 		}, []string{"fail issuer at 198.51.100.7:443: ", "ok issuer at 192.0.2.1:443: "}, nil},
 		{"nobody at one", func(t *testing.T, w *world) {
-			w.places(t, map[string]DialFunc{"192.0.2.1": nil, b: refusing(syscall.ECONNREFUSED)})
+			w.places(t, map[string]fetch.DialFunc{"192.0.2.1": nil, b: refusing(syscall.ECONNREFUSED)})
 		}, []string{"fail reach at 198.51.100.7:443: fetch ", "fail stored-keys at 198.51.100.7:443: nothing could be compared"}, nil},
 		{"no route for IPv6", func(t *testing.T, w *world) {
 			w.options.hasRoute = func(address string) bool { return !isIPv6(address) }
-			w.places(t, map[string]DialFunc{"192.0.2.1": nil, six: refusing(syscall.ENETUNREACH)})
+			w.places(t, map[string]fetch.DialFunc{"192.0.2.1": nil, six: refusing(syscall.ENETUNREACH)})
 		}, []string{"ok addresses oidc.example.com was asked at 192.0.2.1:443\n", "warn addresses not seen: oidc.example.com at [2001:db8::7]:443, because this machine has no route there"}, []string{"\nfail", "reach"}},
 		{"no route for anything", func(t *testing.T, w *world) {
 			w.options.hasRoute = func(string) bool { return false }
-			w.places(t, map[string]DialFunc{six: refusing(syscall.ENETUNREACH)})
+			w.places(t, map[string]fetch.DialFunc{six: refusing(syscall.ENETUNREACH)})
 		}, []string{"fail addresses not seen: ", "fail stored-keys nothing could be compared"}, []string{"ok addresses"}},
 		{"unreachable, says somebody on the way", func(t *testing.T, w *world) {
-			w.places(t, map[string]DialFunc{"192.0.2.1": nil, six: refusing(syscall.ENETUNREACH)})
+			w.places(t, map[string]fetch.DialFunc{"192.0.2.1": nil, six: refusing(syscall.ENETUNREACH)})
 		}, []string{"fail reach at [2001:db8::7]:443: fetch "}, []string{"not seen"}},
 		{"no route for one of two", func(t *testing.T, w *world) {
 			w.options.hasRoute = func(address string) bool { return address != b+":443" }
-			w.places(t, map[string]DialFunc{"192.0.2.1": nil, b: refusing(syscall.ENETUNREACH)})
+			w.places(t, map[string]fetch.DialFunc{"192.0.2.1": nil, b: refusing(syscall.ENETUNREACH)})
 		}, []string{"fail reach at 198.51.100.7:443: fetch "}, []string{"not seen"}},
 		{"the same address twice", func(t *testing.T, w *world) {
-			w.places(t, map[string]DialFunc{"192.0.2.1": nil, "::ffff:192.0.2.1": nil})
+			w.places(t, map[string]fetch.DialFunc{"192.0.2.1": nil, "::ffff:192.0.2.1": nil})
 		}, []string{"was asked at 192.0.2.1:443\n"}, []string{"\nfail"}},
 		{"a server on one of two loopback addresses", func(t *testing.T, w *world) {
-			w.places(t, map[string]DialFunc{"127.0.0.1": nil, "::1": refusing(syscall.ECONNREFUSED)})
+			w.places(t, map[string]fetch.DialFunc{"127.0.0.1": nil, "::1": refusing(syscall.ECONNREFUSED)})
 		}, []string{"fail reach at [::1]:443: fetch "}, []string{"nothing listens"}},
 		{"a development server on one of two loopback addresses", func(t *testing.T, w *world) {
 			w.options.Dev = true
-			w.places(t, map[string]DialFunc{"127.0.0.1": nil, "::1": refusing(syscall.ECONNREFUSED)})
+			w.places(t, map[string]fetch.DialFunc{"127.0.0.1": nil, "::1": refusing(syscall.ECONNREFUSED)})
 		}, []string{"was asked at 127.0.0.1:443; nothing listens at [::1]:443"}, []string{"\nfail"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -185,7 +188,7 @@ func TestSilence(t *testing.T) {
 		}},
 		{"no connection", "fail reach at 192.0.2.1:443: fetch https://oidc.example.com/prod-a/.well-known/openid-configuration: no connection within 1.5s", func(_ *testing.T, w *world) { w.options.Dial = dropping }},
 		{"no document", "fail reach at 192.0.2.1:443: fetch https://oidc.example.com/prod-a/.well-known/openid-configuration: no answer within 1.5s", func(t *testing.T, w *world) {
-			w.hang(discoveryPath)
+			w.hang(fetch.DiscoveryPath)
 			w.replace["/prod-a"] = func(http.ResponseWriter, *http.Request) { t.Error("asked on after a silence") }
 		}},
 		{"no keys", "fail reach at 192.0.2.1:443: fetch https://oidc.example.com/prod-a/keys.json: no answer within 1.5s", func(t *testing.T, w *world) { w.hang("/keys.json") }},
@@ -196,12 +199,12 @@ func TestSilence(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			w := newWorld(t)
 			t.Parallel()
-			w.options.patience = 1500 * time.Millisecond // a loaded machine answers within it
+			w.options.Patience = 1500 * time.Millisecond // a loaded machine answers within it
 			tt.make(t, w)
 			w.start(t)
 			start := time.Now()
 			got := findings(t, w)
-			if took := time.Since(start); took > 4*w.options.patience {
+			if took := time.Since(start); took > 4*w.options.Patience {
 				t.Errorf("took %v", took)
 			}
 			if !strings.Contains(got, tt.want) || !strings.Contains(got, "fail stored-keys ") {
@@ -220,7 +223,7 @@ func (w *world) hang(path string) {
 // bounded time, and an address that was not asked is no success.
 func TestManyAddresses(t *testing.T) {
 	w := newWorld(t)
-	w.options.patience = 100 * time.Millisecond
+	w.options.Patience = 100 * time.Millisecond
 	var now, most atomic.Int32
 	w.options.Dial = func(ctx context.Context, network, asked string) (net.Conn, error) {
 		most.Store(max(most.Load(), now.Add(1)))
@@ -238,7 +241,7 @@ func TestManyAddresses(t *testing.T) {
 	w.options.Lookup = list(20)
 	start := time.Now()
 	got := findings(t, w)
-	if took := time.Since(start); took > 20*w.options.patience || most.Load() > 2*atOnce {
+	if took := time.Since(start); took > 20*w.options.Patience || most.Load() > 2*atOnce {
 		t.Errorf("took %v with %d connections at once", took, most.Load())
 	}
 	if strings.Count(got, "fail reach ") != 20 {
@@ -306,7 +309,7 @@ func TestSplitHorizon(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := newWorld(t)
-			w.places(t, map[string]DialFunc{tt.address: nil})
+			w.places(t, map[string]fetch.DialFunc{tt.address: nil})
 			tt.change(t, w)
 			got := findings(t, w)
 			if warned := strings.Contains(got, "warn addresses here the name leads to "+tt.address+", "+words); warned != tt.warned {

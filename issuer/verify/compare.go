@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/keypost/keypost/internal/caching"
+	"github.com/keypost/keypost/issuer/verify/fetch"
 	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/observation"
@@ -29,9 +30,9 @@ type Chain struct {
 	Certificates []*x509.Certificate
 }
 
-// Compare is Observe, and compares every answer with the stored key set, by the material of its keys. The key set is read
+// Compare is [Observe], and compares every answer with the stored key set, by the material of its keys. The key set is read
 // after the last answer: a key that was added in between is no stranger's.
-func (n Network) Compare(ctx context.Context, t Target, stored func(context.Context) (keystore.KeySet, error)) (Sight, error) {
+func Compare(ctx context.Context, n fetch.Network, t Target, stored func(context.Context) (keystore.KeySet, error)) (Sight, error) {
 	var s Sight
 	next := t.Failed
 	t.Failed = func(address string, err error) {
@@ -40,8 +41,8 @@ func (n Network) Compare(ctx context.Context, t Target, stored func(context.Cont
 			next(address, err)
 		}
 	}
-	c := comparison{bodies: map[[sha256.Size]byte][]byte{}, answers: map[answerKey]response{}, discoveries: map[answerKey]response{}}
-	look, err := n.observe(ctx, t, c.add)
+	c := comparison{bodies: map[[sha256.Size]byte][]byte{}, answers: map[answerKey]fetch.Answer{}, discoveries: map[answerKey]fetch.Answer{}}
+	look, err := observe(ctx, n, t, c.add)
 	if err != nil {
 		return Sight{}, err
 	}
@@ -75,9 +76,9 @@ const mostKept = 4 << 20
 // comparison keeps what the addresses of an issuer answer until it can be compared.
 type comparison struct {
 	bodies      map[[sha256.Size]byte][]byte
-	kept        int                    // bytes of them
-	answers     map[answerKey]response // where a JWKS was asked for
-	discoveries map[answerKey]response
+	kept        int                        // bytes of them
+	answers     map[answerKey]fetch.Answer // where a JWKS was asked for
+	discoveries map[answerKey]fetch.Answer
 	flooded     bool // some address gave more than is kept
 	chains      []Chain
 }
@@ -91,7 +92,7 @@ type answerKey struct {
 }
 
 // add notes an answer. One that tells of trouble leads no relying party to a key.
-func (c *comparison) add(address string, discovery bool, a response) {
+func (c *comparison) add(address string, discovery bool, a fetch.Answer) {
 	known := func(o Chain) bool { return o.Address == address && o.Certificates[0].Equal(a.TLS.PeerCertificates[0]) }
 	if len(a.TLS.VerifiedChains) > 0 && !slices.ContainsFunc(c.chains, known) {
 		c.chains = append(c.chains, Chain{address, a.TLS.VerifiedChains[0]})
@@ -99,7 +100,7 @@ func (c *comparison) add(address string, discovery bool, a response) {
 	list, success := c.answers, a.Status >= 200 && a.Status < 400 // to whoever follows redirects
 	if discovery {
 		list = c.discoveries
-	} else if a.none() {
+	} else if a.None() {
 		a.Status, a.Body, success = http.StatusOK, []byte(`{"keys":[]}`), true // whatever it says about that
 	}
 	if !success {
@@ -121,12 +122,12 @@ func (c *comparison) add(address string, discovery bool, a response) {
 // done.
 func (c *comparison) judge(ctx context.Context, o Options, set *keystore.KeySet) []finding.Finding {
 	var all finding.Report
-	judgeEach := func(answers map[answerKey]response, judge func(*visit, response)) {
+	judgeEach := func(answers map[answerKey]fetch.Answer, judge func(*visit, fetch.Answer)) {
 		for key, a := range answers {
 			if ctx.Err() != nil {
 				return
 			}
-			v := &visit{o: o, stored: set, look: look{JWKS: reply{response: a, Asked: true}}}
+			v := &visit{o: o, stored: set, look: look{JWKS: reply{Answer: a, Asked: true}}}
 			judge(v, a)
 			for _, f := range v.Findings {
 				all.AddAt(f, key.address)
@@ -148,13 +149,13 @@ func (c *comparison) judge(ctx context.Context, o Options, set *keystore.KeySet)
 
 // judgeDiscovery reports a discovery document that leads to another JWKS than that of keypostd, or may do so for a reader
 // that follows or forgives more than we do.
-func (v *visit) judgeDiscovery(a response) {
+func (v *visit) judgeDiscovery(a fetch.Answer) {
 	if a.Status >= 300 {
-		v.Fail("keys-unread", "%v", a.check200())
+		v.Fail("keys-unread", "%v", a.Check200())
 		return
 	}
-	d, err := parseDiscovery(a)
-	switch own := v.o.URL + keysPath; {
+	d, err := fetch.ParseDiscovery(a)
+	switch own := v.o.URL + fetch.KeysPath; {
 	case err != nil:
 		v.Fail("keys-unread", "%v", err)
 	case d.JWKSURI != "" && d.JWKSURI != own:
@@ -163,12 +164,12 @@ func (v *visit) judgeDiscovery(a response) {
 }
 
 // judgeJWKS compares what was answered where a JWKS was asked for.
-func (v *visit) judgeJWKS(a response) {
+func (v *visit) judgeJWKS(a fetch.Answer) {
 	if a.Status >= 300 {
-		v.Fail("keys-unread", "%v", a.check200())
+		v.Fail("keys-unread", "%v", a.Check200())
 		return
 	}
-	keys, err := parseJWKS(a)
+	keys, err := fetch.ParseJWKS(a)
 	d := jwksDocument{url: a.URL, broken: true}
 	if err == nil {
 		d = v.checkKeys(a.URL, keys)

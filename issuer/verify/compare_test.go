@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keypost/keypost/issuer/verify/fetch"
 	"github.com/keypost/keypost/keystore"
 )
 
@@ -30,7 +31,7 @@ func codesOf(s Sight) []string {
 
 func (p *places) compare(t *testing.T, set keystore.KeySet, err error) Sight {
 	t.Helper()
-	s, failed := p.network.Compare(t.Context(), p.target, func(context.Context) (keystore.KeySet, error) { return set, err })
+	s, failed := Compare(t.Context(), p.network, p.target, func(context.Context) (keystore.KeySet, error) { return set, err })
 	check(t, failed)
 	return s
 }
@@ -49,18 +50,18 @@ func TestCompare(t *testing.T) {
 		want    []string
 	}{
 		"as stored":                   {nil, nil},
-		"a stranger's key":            {map[string]http.HandlerFunc{keysPath: jsonOf(stranger)}, []string{"rogue:key-rogue@192.0.2.3"}},
-		"at the other path":           {map[string]http.HandlerFunc{aliasPath: jsonOf(stranger)}, []string{"rogue:key-rogue@192.0.2.3"}},
-		"in one answer of eight":      {map[string]http.HandlerFunc{keysPath: once(jsonOf(stranger), jsonOf(good))}, []string{"rogue:key-rogue@192.0.2.3"}},
-		"under the kid of ours":       {map[string]http.HandlerFunc{keysPath: jsonOf(jwksJSON(t, impostor))}, []string{"rogue:key-rogue@192.0.2.3", "key-missing@192.0.2.3"}},
-		"that cannot be read":         {map[string]http.HandlerFunc{keysPath: jsonOf(small)}, []string{"rogue:keys-unread@192.0.2.3"}},
-		"a private key":               {map[string]http.HandlerFunc{keysPath: jsonOf(private)}, []string{"rogue:keys-unread@192.0.2.3", "key-missing@192.0.2.3"}},
-		"keys twice":                  {map[string]http.HandlerFunc{keysPath: jsonOf(`{"keys":[],` + good[1:])}, []string{"rogue:keys-unread@192.0.2.3", "not-compared@192.0.2.3"}},
-		"a page of HTML":              {map[string]http.HandlerFunc{keysPath: jsonOf("<html>")}, []string{"rogue:keys-unread@192.0.2.3", "not-compared@192.0.2.3"}},
-		"no key":                      {map[string]http.HandlerFunc{keysPath: jsonOf(`{"keys":[]}`)}, []string{"key-missing@192.0.2.3"}},
-		"not found":                   {map[string]http.HandlerFunc{keysPath: status(404)}, []string{"key-missing@192.0.2.3"}},
-		"trouble":                     {map[string]http.HandlerFunc{keysPath: status(503)}, nil},
-		"more than anybody publishes": {map[string]http.HandlerFunc{keysPath: flood(good)}, []string{"rogue:keys-unread"}},
+		"a stranger's key":            {map[string]http.HandlerFunc{fetch.KeysPath: jsonOf(stranger)}, []string{"rogue:key-rogue@192.0.2.3"}},
+		"at the other path":           {map[string]http.HandlerFunc{fetch.AliasPath: jsonOf(stranger)}, []string{"rogue:key-rogue@192.0.2.3"}},
+		"in one answer of eight":      {map[string]http.HandlerFunc{fetch.KeysPath: once(jsonOf(stranger), jsonOf(good))}, []string{"rogue:key-rogue@192.0.2.3"}},
+		"under the kid of ours":       {map[string]http.HandlerFunc{fetch.KeysPath: jsonOf(jwksJSON(t, impostor))}, []string{"rogue:key-rogue@192.0.2.3", "key-missing@192.0.2.3"}},
+		"that cannot be read":         {map[string]http.HandlerFunc{fetch.KeysPath: jsonOf(small)}, []string{"rogue:keys-unread@192.0.2.3"}},
+		"a private key":               {map[string]http.HandlerFunc{fetch.KeysPath: jsonOf(private)}, []string{"rogue:keys-unread@192.0.2.3", "key-missing@192.0.2.3"}},
+		"keys twice":                  {map[string]http.HandlerFunc{fetch.KeysPath: jsonOf(`{"keys":[],` + good[1:])}, []string{"rogue:keys-unread@192.0.2.3", "not-compared@192.0.2.3"}},
+		"a page of HTML":              {map[string]http.HandlerFunc{fetch.KeysPath: jsonOf("<html>")}, []string{"rogue:keys-unread@192.0.2.3", "not-compared@192.0.2.3"}},
+		"no key":                      {map[string]http.HandlerFunc{fetch.KeysPath: jsonOf(`{"keys":[]}`)}, []string{"key-missing@192.0.2.3"}},
+		"not found":                   {map[string]http.HandlerFunc{fetch.KeysPath: status(404)}, []string{"key-missing@192.0.2.3"}},
+		"trouble":                     {map[string]http.HandlerFunc{fetch.KeysPath: status(503)}, nil},
+		"more than anybody publishes": {map[string]http.HandlerFunc{fetch.KeysPath: flood(good)}, []string{"rogue:keys-unread"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -101,21 +102,21 @@ func TestCompareWithWhatOthersMayRead(t *testing.T) {
 		replace map[string]http.HandlerFunc // at the third address
 		rogue   []string
 	}{
-		"a redirect":                        {map[string]http.HandlerFunc{keysPath: http.RedirectHandler(testIssuer+"/other", http.StatusFound).ServeHTTP}, []string{unread}},
-		"another status":                    {map[string]http.HandlerFunc{keysPath: answer(http.StatusNonAuthoritativeInfo, stranger)}, []string{read}},
-		"another status, and our keys":      {map[string]http.HandlerFunc{keysPath: answer(http.StatusNonAuthoritativeInfo, good)}, nil},
-		"nothing":                           {map[string]http.HandlerFunc{keysPath: status(http.StatusNoContent)}, []string{unread}},
-		"a byte order mark":                 {map[string]http.HandlerFunc{keysPath: jsonOf("\ufeff" + stranger)}, []string{unread}},
-		"text after the JSON":               {map[string]http.HandlerFunc{keysPath: jsonOf(stranger + "\n;")}, []string{unread}},
-		"cut off within":                    {map[string]http.HandlerFunc{keysPath: with("Content-Length", "100000", stranger[:len(stranger)-1])}, nil},
-		"not found, at length":              {map[string]http.HandlerFunc{keysPath: answer(http.StatusNotFound, strings.Repeat(" ", maxBody+1))}, nil},
-		"another JWKS":                      {map[string]http.HandlerFunc{discoveryPath: naming(testIssuer + "/other"), "/other": jsonOf(stranger)}, []string{read, "rogue:keys-unread@192.0.2.3"}},
-		"another JWKS, with our keys":       {map[string]http.HandlerFunc{discoveryPath: naming(testIssuer + "/other"), "/other": jsonOf(good)}, []string{"rogue:keys-unread@192.0.2.3"}},
-		"another JWKS that is out of order": {map[string]http.HandlerFunc{discoveryPath: naming(testIssuer + "/other"), "/other": status(503)}, []string{"rogue:keys-unread@192.0.2.3"}},
-		"another host's JWKS":               {map[string]http.HandlerFunc{discoveryPath: naming("https://elsewhere.example/keys.json")}, []string{"rogue:keys-unread@192.0.2.3"}},
-		"a discovery document elsewhere":    {map[string]http.HandlerFunc{discoveryPath: http.RedirectHandler(testIssuer+"/other", http.StatusFound).ServeHTTP}, []string{unread}},
-		"a discovery document with a mark":  {map[string]http.HandlerFunc{discoveryPath: jsonOf("\ufeff{}")}, []string{unread}},
-		"no discovery document":             {map[string]http.HandlerFunc{discoveryPath: status(404)}, nil},
+		"a redirect":                        {map[string]http.HandlerFunc{fetch.KeysPath: http.RedirectHandler(testIssuer+"/other", http.StatusFound).ServeHTTP}, []string{unread}},
+		"another status":                    {map[string]http.HandlerFunc{fetch.KeysPath: answer(http.StatusNonAuthoritativeInfo, stranger)}, []string{read}},
+		"another status, and our keys":      {map[string]http.HandlerFunc{fetch.KeysPath: answer(http.StatusNonAuthoritativeInfo, good)}, nil},
+		"nothing":                           {map[string]http.HandlerFunc{fetch.KeysPath: status(http.StatusNoContent)}, []string{unread}},
+		"a byte order mark":                 {map[string]http.HandlerFunc{fetch.KeysPath: jsonOf("\ufeff" + stranger)}, []string{unread}},
+		"text after the JSON":               {map[string]http.HandlerFunc{fetch.KeysPath: jsonOf(stranger + "\n;")}, []string{unread}},
+		"cut off within":                    {map[string]http.HandlerFunc{fetch.KeysPath: with("Content-Length", "100000", stranger[:len(stranger)-1])}, nil},
+		"not found, at length":              {map[string]http.HandlerFunc{fetch.KeysPath: answer(http.StatusNotFound, strings.Repeat(" ", fetch.MaxBody+1))}, nil},
+		"another JWKS":                      {map[string]http.HandlerFunc{fetch.DiscoveryPath: naming(testIssuer + "/other"), "/other": jsonOf(stranger)}, []string{unread}},
+		"another JWKS, with our keys":       {map[string]http.HandlerFunc{fetch.DiscoveryPath: naming(testIssuer + "/other"), "/other": jsonOf(good)}, []string{"rogue:keys-unread@192.0.2.3"}},
+		"another JWKS that is out of order": {map[string]http.HandlerFunc{fetch.DiscoveryPath: naming(testIssuer + "/other"), "/other": status(503)}, []string{"rogue:keys-unread@192.0.2.3"}},
+		"another host's JWKS":               {map[string]http.HandlerFunc{fetch.DiscoveryPath: naming("https://elsewhere.example/keys.json")}, []string{"rogue:keys-unread@192.0.2.3"}},
+		"a discovery document elsewhere":    {map[string]http.HandlerFunc{fetch.DiscoveryPath: http.RedirectHandler(testIssuer+"/other", http.StatusFound).ServeHTTP}, []string{unread}},
+		"a discovery document with a mark":  {map[string]http.HandlerFunc{fetch.DiscoveryPath: jsonOf("\ufeff{}")}, []string{unread}},
+		"no discovery document":             {map[string]http.HandlerFunc{fetch.DiscoveryPath: status(404)}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -137,13 +138,13 @@ func TestCompareWithADocumentThatIsLate(t *testing.T) {
 	stranger := jwksJSON(t, w.jwks[0], publicJWK(t, newECKey(t)))
 	hang := func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 	for name, replace := range map[string]map[string]http.HandlerFunc{
-		"discovery": {discoveryPath: hang, keysPath: jsonOf(stranger)},
-		"JWKS":      {keysPath: hang, aliasPath: jsonOf(stranger)},
+		"discovery": {fetch.DiscoveryPath: hang, fetch.KeysPath: jsonOf(stranger)},
+		"JWKS":      {fetch.KeysPath: hang, fetch.AliasPath: jsonOf(stranger)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := newPlaces(t, w, map[string]http.HandlerFunc{"192.0.2.3": w.with(replace)})
-			p.network.patience = 2 * time.Second
+			p.network.Patience = 2 * time.Second
 			if got := codesOf(p.compare(t, w.stored, nil)); !slices.Contains(got, "rogue:key-rogue@192.0.2.3") {
 				t.Errorf("%q", got)
 			}
@@ -154,19 +155,19 @@ func TestCompareWithADocumentThatIsLate(t *testing.T) {
 // A megabyte of keys that say nothing is one finding, and is not looked at key by key.
 func TestCompareWithMoreKeysThanAnybodyHas(t *testing.T) {
 	w := newWorld(t)
-	for keys, want := range map[int]string{mostKeys: "has keys (1000) that cannot be read", 340_000: "has 340000 keys; at most 1000 are looked at"} {
+	for keys, want := range map[int]string{fetch.MostKeys: "has keys (1000) that cannot be read", 340_000: "has 340000 keys; at most 1000 are looked at"} {
 		body := `{"keys":[` + strings.Repeat("{},", keys-1) + `{}]}`
-		s := newPlaces(t, w, map[string]http.HandlerFunc{"192.0.2.3": w.with(map[string]http.HandlerFunc{keysPath: jsonOf(body)})}).compare(t, w.stored, nil)
+		s := newPlaces(t, w, map[string]http.HandlerFunc{"192.0.2.3": w.with(map[string]http.HandlerFunc{fetch.KeysPath: jsonOf(body)})}).compare(t, w.stored, nil)
 		if len(s.Findings) != 2 || !s.Findings[0].Rogue() || !strings.Contains(s.Findings[0].Evidence, want) || s.Look.Complete() {
 			t.Errorf("%d keys: %+v", keys, s.Findings)
 		}
 	}
 	v := &visit{stored: &w.stored}
-	set, err := parseJWKS(response{URL: testIssuer, Body: []byte(`{"keys":[` + strings.Repeat("{},", mostKeys-1) + `{}]}`)})
+	set, err := fetch.ParseJWKS(fetch.Answer{URL: testIssuer, Body: []byte(`{"keys":[` + strings.Repeat("{},", fetch.MostKeys-1) + `{}]}`)})
 	check(t, err)
 	const perKey = 100 // a catalogue of causes has more
-	if n := testing.AllocsPerRun(1, func() { v.Findings = nil; v.checkKeys(testIssuer, set) }); n > perKey*mostKeys {
-		t.Errorf("%.0f allocations for %d keys", n, mostKeys)
+	if n := testing.AllocsPerRun(1, func() { v.Findings = nil; v.checkKeys(testIssuer, set) }); n > perKey*fetch.MostKeys {
+		t.Errorf("%.0f allocations for %d keys", n, fetch.MostKeys)
 	}
 }
 
@@ -207,7 +208,7 @@ func TestCompareWithAKeyThatIsGone(t *testing.T) {
 		set := newSet(t, w.signer, stays)
 		set, err := set.Revoke(keystore.Change{At: time.Now().Add(-tt.gone), Why: "stolen"}, public(t, w.signer).ID(), keystore.RevokeOptions{})
 		check(t, err)
-		h := w.with(map[string]http.HandlerFunc{keysPath: tt.jwks, aliasPath: tt.jwks})
+		h := w.with(map[string]http.HandlerFunc{fetch.KeysPath: tt.jwks, fetch.AliasPath: tt.jwks})
 		s := newPlaces(t, w, map[string]http.HandlerFunc{"192.0.2.1": h}).compare(t, set, nil)
 		var codes []string
 		for _, c := range codesOf(s) {
@@ -236,9 +237,9 @@ func TestCompareWithoutSomethingToCompare(t *testing.T) {
 		t.Errorf("nothing but errors: %+v", s)
 	}
 	p := one(w.serve)
-	p.network.patience = 0
+	p.network.Patience = 0
 	ctx, cancel := context.WithCancel(t.Context())
-	if _, err := p.network.Compare(ctx, p.target, func(context.Context) (keystore.KeySet, error) { cancel(); return w.stored, nil }); !errors.Is(err, context.Canceled) {
+	if _, err := Compare(ctx, p.network, p.target, func(context.Context) (keystore.KeySet, error) { cancel(); return w.stored, nil }); !errors.Is(err, context.Canceled) {
 		t.Errorf("interrupted while the store is read: %v", err)
 	}
 }
@@ -250,7 +251,7 @@ func TestCompareReadsTheStoreLast(t *testing.T) {
 	w.jwks = append(w.jwks, publicJWK(t, added))
 	p := newPlaces(t, w, map[string]http.HandlerFunc{"192.0.2.1": w.serve})
 	before := int64(0)
-	s, err := p.network.Compare(t.Context(), p.target, func(context.Context) (keystore.KeySet, error) {
+	s, err := Compare(t.Context(), p.network, p.target, func(context.Context) (keystore.KeySet, error) {
 		before = p.dialled.Load()
 		return newSet(t, w.signer, added), nil
 	})

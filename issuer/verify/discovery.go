@@ -2,7 +2,6 @@ package verify
 
 import (
 	"crypto/tls"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -12,50 +11,22 @@ import (
 	"time"
 
 	"github.com/keypost/keypost/internal/caching"
-	"github.com/keypost/keypost/internal/strictjson"
+	"github.com/keypost/keypost/issuer/verify/fetch"
 	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/issuer/verify/token"
 	"github.com/keypost/keypost/keystore"
 )
 
-// discovery holds the members of a discovery document that AWS asks for.
-//
-// Source: https://docs.aws.amazon.com/IAM/latest/UserGuide/id_roles_providers_create_oidc.html (prerequisites)
-type discovery struct {
-	Issuer        string   `json:"issuer"`
-	JWKSURI       string   `json:"jwks_uri"`
-	ResponseTypes []string `json:"response_types_supported"`
-	SubjectTypes  []string `json:"subject_types_supported"`
-	Algorithms    []string `json:"id_token_signing_alg_values_supported"`
-	Claims        []string `json:"claims_supported"`
-}
-
-// discoveryMembers are the names that a reader looks for.
-func discoveryMembers() []string {
-	return []string{"issuer", "jwks_uri", "response_types_supported", "subject_types_supported", "id_token_signing_alg_values_supported", "claims_supported"}
-}
-
-func parseDiscovery(a response) (discovery, error) {
-	var d discovery
-	if err := json.Unmarshal(a.Body, &d); err != nil {
-		return discovery{}, fmt.Errorf("%s is no discovery document: it is not valid JSON of that form", a.URL)
-	}
-	if err := strictjson.Check(a.Body, discoveryMembers()); err != nil {
-		return discovery{}, fmt.Errorf("%s is no sound discovery document: %w", a.URL, err)
-	}
-	return d, nil
-}
-
 // checkDiscovery returns what could be read; an empty JWKSURI when nothing could.
-func (v *visit) checkDiscovery() discovery {
+func (v *visit) checkDiscovery() fetch.Discovery {
 	a, ok := v.document("discovery", v.look.Discovery)
 	if !ok {
-		return discovery{}
+		return fetch.Discovery{}
 	}
-	d, err := parseDiscovery(a)
+	d, err := fetch.ParseDiscovery(a)
 	if err != nil {
 		v.Fail("discovery-form", "%v", err)
-		return discovery{}
+		return fetch.Discovery{}
 	}
 	v.OK("discovery", "%s answers 200", a.URL)
 	if d.Issuer == v.o.URL {
@@ -69,30 +40,30 @@ func (v *visit) checkDiscovery() discovery {
 }
 
 // document returns an answer, with a finding when it is not one with status 200.
-func (v *visit) document(name string, r reply) (response, bool) {
+func (v *visit) document(name string, r reply) (fetch.Answer, bool) {
 	if !r.Asked {
-		return r.response, false
+		return r.Answer, false
 	}
 	err := r.Err
 	if err == nil {
-		err = r.check200()
+		err = r.Check200()
 	}
 	if err == nil {
-		return r.response, true
+		return r.Answer, true
 	}
 	report, code := v.Fail, v.trouble(name, r)
 	switch {
 	case r.Status == 0: // the error may not say where
-		err = fmt.Errorf("at %s: %w", v.look.address, err)
+		err = fmt.Errorf("at %s: %w", v.look.Address, err)
 	case code == "cdn-refused":
 		err = fmt.Errorf("%w, with keypostd's own words: its CDN shows it no secret, or a wrong one", err)
 	}
-	silent := v.look.reached && isTimeout(r.Err)
-	if code == "origin-unreachable" && !v.look.shielded && !silent || code == "alias-differs" {
+	silent := v.look.reached && fetch.IsTimeout(r.Err)
+	if code == "origin-unreachable" && !v.look.Shielded && !silent || code == "alias-differs" {
 		report = v.Warn
 	}
 	report(code, "%v", err)
-	return r.response, false
+	return r.Answer, false
 }
 
 // trouble returns the code of the cause that a reply is no answer with status 200.
@@ -101,7 +72,7 @@ func (v *visit) trouble(name string, r reply) string {
 	forbidden := r.Status == http.StatusUnauthorized || r.Status == http.StatusForbidden
 	shut := r.Status == http.StatusForbidden && string(r.Body) == finding.ShieldBody
 	switch {
-	case v.look.origin, v.look.shielded && shut: // it may let in its cache only, which may know its CA
+	case v.look.Origin, v.look.Shielded && shut: // it may let in its cache only, which may know its CA
 		return "origin-unreachable"
 	case untrusted:
 		return finding.OfCertificate(bad)
@@ -109,7 +80,7 @@ func (v *visit) trouble(name string, r reply) string {
 		return "cdn-refused"
 	case name == "alias":
 		return "alias-differs"
-	case isTimeout(r.Err):
+	case fetch.IsTimeout(r.Err):
 		return "connection-dropped"
 	case name == "jwks":
 		return "jwks-form"
@@ -124,7 +95,7 @@ func (v *visit) trouble(name string, r reply) string {
 }
 
 // checkMembers looks for what AWS documents as required, and at where the JWKS is.
-func (v *visit) checkMembers(d discovery) {
+func (v *visit) checkMembers(d fetch.Discovery) {
 	before := len(v.Findings)
 	lacks := func(report func(code, format string, args ...any), what string) {
 		report("document-members", "the discovery document lacks %s", what)
@@ -169,7 +140,7 @@ const (
 // checkCaching looks at how long a document may be cached. AWS asks issuers to let the JWKS be cached.
 //
 // Source: GitLab merge request 138405, which quotes AWS support.
-func (v *visit) checkCaching(a response, report func(code, format string, args ...any)) {
+func (v *visit) checkCaching(a fetch.Answer, report func(code, format string, args ...any)) {
 	forbidden, age, hasAge := caching.Read(strings.Join(a.Header.Values("Cache-Control"), ", "))
 	switch {
 	case forbidden != "":

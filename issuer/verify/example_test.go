@@ -8,10 +8,11 @@ import (
 	"net/http/httptest"
 
 	"github.com/keypost/keypost/issuer/verify"
+	"github.com/keypost/keypost/issuer/verify/fetch"
 	"github.com/keypost/keypost/issuer/verify/finding"
 )
 
-// An issuer is visited as a relying party would. Network leads the visit to a test server; without it, the visit goes to
+// An issuer is visited as a relying party would. fetch.Network leads the visit to a test server; without it, the visit goes to
 // every address that the system's resolver has for the host.
 func ExampleExamine() {
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -37,7 +38,7 @@ func ExampleExamine() {
 
 	examined := verify.Examine(context.Background(), verify.Options{
 		URL: "https://example.com/prod-a",
-		Network: verify.Network{
+		Network: fetch.Network{
 			RootCAs: roots,
 			Connect: server.Listener.Addr().String(),
 		},

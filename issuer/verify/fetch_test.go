@@ -14,14 +14,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keypost/keypost/issuer/verify/fetch"
 	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/keystore/storetest"
 )
 
-func (w *world) client(t *testing.T) *Client {
+func (w *world) client(t *testing.T) *fetch.Client {
 	t.Helper()
 	w.start(t)
-	return newClient(w.options.RootCAs, unhurried, w.options.Dial)
+	return fetch.Network{RootCAs: w.options.RootCAs, Dial: w.options.Dial}.Client()
 }
 
 func TestClientJWKS(t *testing.T) {
@@ -77,7 +78,7 @@ func TestClientStopsAndReconnects(t *testing.T) {
 	c := w.client(t)
 	t.Cleanup(func() { close(release) })
 	for range 3 {
-		a, err := c.get(t.Context(), "https://oidc.example.com/remote")
+		a, err := c.Get(t.Context(), "https://oidc.example.com/remote")
 		check(t, err)
 		connections[string(a.Body)] = true
 	}
@@ -89,7 +90,7 @@ func TestClientStopsAndReconnects(t *testing.T) {
 		<-arrived
 		cancel()
 	}()
-	if _, err := c.get(ctx, "https://oidc.example.com/hang"); !errors.Is(err, context.Canceled) {
+	if _, err := c.Get(ctx, "https://oidc.example.com/hang"); !errors.Is(err, context.Canceled) {
 		t.Errorf("a stopped fetch returns %v", err)
 	}
 }
@@ -101,7 +102,7 @@ func FuzzJWKS(f *testing.F) {
 	f.Add(`{"keys":[{"kty":"EC","crv":"P-256","kid":"a","d":"AA","x":"axfR8uEsQkf4vOblY6RA8ncDfYEt6zOg9KE5RdiYwpY","y":"T-NC4v4af5uO5-tKfA-eFivOM1drMV7Oy7ZAaDe_UfU"}]}`)
 	f.Add(`{"keys":[{"kty":"RSA","kid":7,"n":"AA","e":"AQAB"},null,{"kid":"\u001b[31m"}]}`)
 	f.Fuzz(func(t *testing.T, body string) {
-		set, err := parseJWKS(response{URL: testIssuer, Body: []byte(body)})
+		set, err := fetch.ParseJWKS(fetch.Answer{URL: testIssuer, Body: []byte(body)})
 		if err != nil {
 			return
 		}
@@ -133,22 +134,6 @@ func lastMessage(v *visit) string {
 	return v.Findings[len(v.Findings)-1].Evidence
 }
 
-// late answers after the client has given up, as a server may that sees the connection being closed.
-type late struct{}
-
-func (late) RoundTrip(r *http.Request) (*http.Response, error) {
-	<-r.Context().Done()
-	time.Sleep(10 * time.Millisecond)
-	return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody, Request: r}, nil
-}
-
-func TestLateAnswerIsNone(t *testing.T) {
-	c := &Client{http: &http.Client{Timeout: 50 * time.Millisecond, Transport: late{}}}
-	if a, err := c.get(t.Context(), testIssuer); !isTimeout(err) {
-		t.Errorf("%+v, %v", a, err)
-	}
-}
-
 // An impostor may serve keys of its own to everybody but keypost. It cannot tell by a header: looks send what any program in Go sends.
 func TestLooksSendWhatAnyProgramSends(t *testing.T) {
 	t.Parallel()
@@ -169,8 +154,7 @@ func TestLooksSendWhatAnyProgramSends(t *testing.T) {
 	usual := sent
 	sent = map[string]bool{}
 	n := w.options.Network
-	n.pause = time.Millisecond
-	_, err = n.Observe(t.Context(), Target{URL: storetest.URLs(t, testIssuer)[0]})
+	_, err = Observe(t.Context(), n, Target{URL: storetest.URLs(t, testIssuer)[0], pause: time.Millisecond})
 	check(t, err)
 	Examine(t.Context(), w.options)
 	for request := range sent {

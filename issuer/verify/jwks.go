@@ -10,11 +10,10 @@ import (
 	"strings"
 
 	"github.com/keypost/keypost/internal/privatekey"
-	"github.com/keypost/keypost/internal/strictjson"
+	"github.com/keypost/keypost/issuer/verify/fetch"
 	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/party"
-	"github.com/keypost/keypost/keystore/pubkey"
 )
 
 // jwksDocument is a JWKS as it was read.
@@ -27,12 +26,12 @@ type jwksDocument struct {
 
 // checkJWKS looks at the JWKS that the discovery document points to and at the one that newer OpenShift points to. It
 // returns those that could be read.
-func (v *visit) checkJWKS(d discovery) []jwksDocument {
+func (v *visit) checkJWKS(d fetch.Discovery) []jwksDocument {
 	a, ok := v.document("jwks", v.look.JWKS)
 	if !ok {
 		return nil
 	}
-	set, err := parseJWKS(a)
+	set, err := fetch.ParseJWKS(a)
 	if err != nil {
 		v.Fail("jwks-form", "%v", err)
 		return nil
@@ -51,51 +50,12 @@ func (v *visit) checkJWKS(d discovery) []jwksDocument {
 	return []jwksDocument{first}
 }
 
-type jwk map[string]json.RawMessage
-
-// text returns a string member; empty when there is none.
-func (k jwk) text(member string) string {
-	var s string
-	if json.Unmarshal(k[member], &s) != nil {
-		return ""
-	}
-	return s
-}
-
-// jwksMembers are the names that a reader looks for: those of RFC 7517 and RFC 7518 for public keys.
-func jwksMembers() []string {
-	return []string{"keys", "kty", "alg", "use", "kid", "n", "e", "crv", "x", "y"}
-}
-
-// mostKeys is how many keys of a JWKS are looked at. A key set has 200 at most, and 1 MiB may have 350,000.
-const mostKeys = 1000
-
-func parseJWKS(a response) ([]jwk, error) {
-	var listed struct {
-		Keys []json.RawMessage `json:"keys"`
-	}
-	if err := json.Unmarshal(a.Body, &listed); err == nil && len(listed.Keys) > mostKeys {
-		return nil, fmt.Errorf("%s has %d keys; at most %d are looked at", a.URL, len(listed.Keys), mostKeys)
-	}
-	var set struct {
-		Keys *[]jwk `json:"keys"`
-	}
-	err := json.Unmarshal(a.Body, &set)
-	if ambiguous := strictjson.Check(a.Body, jwksMembers()); err == nil && ambiguous != nil {
-		return nil, fmt.Errorf("%s is no sound JWKS: %w", a.URL, ambiguous)
-	}
-	if err != nil || set.Keys == nil {
-		return nil, fmt.Errorf("%s is no JWKS: it is not JSON with a list of keys", a.URL)
-	}
-	return *set.Keys, nil
-}
-
-func (v *visit) checkKeys(url string, set []jwk) jwksDocument {
+func (v *visit) checkKeys(url string, set []fetch.JWK) jwksDocument {
 	read := jwksDocument{url: url}
 	before := len(v.Findings)
 	kids := map[string]int{}
 	for n, k := range set {
-		kids[k.text("kid")]++
+		kids[k.Text("kid")]++
 		if public, ok := v.checkKey(url, n+1, k); ok {
 			read.keys = append(read.keys, public)
 		}
@@ -124,8 +84,8 @@ func kidList(keys []keystore.VerificationKey) string {
 }
 
 // checkKey looks at key number n of the JWKS at url.
-func (v *visit) checkKey(url string, n int, k jwk) (keystore.VerificationKey, bool) {
-	name := fmt.Sprintf("key %d (kid %q) of %s", n, printable(k.text("kid")), url)
+func (v *visit) checkKey(url string, n int, k fetch.JWK) (keystore.VerificationKey, bool) {
+	name := fmt.Sprintf("key %d (kid %q) of %s", n, printable(k.Text("kid")), url)
 	for _, m := range privatekey.Members() {
 		if _, ok := k[m]; ok {
 			v.Fail("key-private", "%s has the private member %q", name, m)
@@ -133,11 +93,11 @@ func (v *visit) checkKey(url string, n int, k jwk) (keystore.VerificationKey, bo
 			return keystore.VerificationKey{}, false
 		}
 	}
-	if k.text("kid") == "" {
+	if k.Text("kid") == "" {
 		v.Fail("key-form", "key %d of %s has no kid", n, url)
 		return keystore.VerificationKey{}, false
 	}
-	public, err := parseKey(name, k)
+	public, err := fetch.ParseKey(name, k)
 	if err != nil {
 		v.Fail("key-form", "%v", err)
 		return keystore.VerificationKey{}, false
@@ -157,12 +117,12 @@ func (v *visit) checkKey(url string, n int, k jwk) (keystore.VerificationKey, bo
 }
 
 // aboutPrivate says which stored key a JWK with private members is, by its material: it may be a stranger's, whatever its kid.
-func (v *visit) aboutPrivate(k jwk) {
+func (v *visit) aboutPrivate(k fetch.JWK) {
 	half := maps.Clone(k)
 	maps.DeleteFunc(half, func(name string, _ json.RawMessage) bool {
 		return name == "kid" || slices.Contains(privatekey.Members(), name)
 	})
-	if public, err := parseKey("the public half", half); err == nil {
+	if public, err := fetch.ParseKey("the public half", half); err == nil {
 		v.about(public)
 	}
 }
@@ -184,18 +144,6 @@ func (v *visit) declared(name string) bool {
 	return v.stored != nil && slices.Contains(party.Names(v.stored.Policy().RelyingParties), name)
 }
 
-func parseKey(name string, k jwk) (keystore.VerificationKey, error) {
-	raw, err := json.Marshal(k)
-	if err != nil {
-		return keystore.VerificationKey{}, err
-	}
-	keys, err := pubkey.Parse(name, raw)
-	if err != nil {
-		return keystore.VerificationKey{}, err
-	}
-	return keys[0], nil
-}
-
 // checkAlias compares /openid/v1/jwks: since 2026 OpenShift sets it as the cluster's own jwks_uri for an issuer that
 // is not its own. It returns that document, and whether it has to be compared with the store by itself.
 //
@@ -205,7 +153,7 @@ func (v *visit) checkAlias(first jwksDocument) (alias jwksDocument, differs bool
 	if !ok {
 		return alias, false
 	}
-	set, err := parseJWKS(a)
+	set, err := fetch.ParseJWKS(a)
 	if err != nil {
 		v.Fail("alias-differs", "%v", err)
 		return jwksDocument{url: a.URL, broken: true}, true
@@ -244,7 +192,7 @@ func (v *visitor) checkSameKeys(visits []*visit) {
 	var have []string
 	same := true
 	for _, one := range visits {
-		have = append(have, one.look.address+" has "+cmp.Or(kidList(one.published), "none"))
+		have = append(have, one.look.Address+" has "+cmp.Or(kidList(one.published), "none"))
 		same = same && sameKeys(one.published, visits[0].published)
 	}
 	if same {

@@ -6,17 +6,17 @@ import (
 	"errors"
 	"net"
 	"net/http"
-	"net/url"
 	"strings"
 	"sync"
 
+	"github.com/keypost/keypost/issuer/verify/fetch"
 	"github.com/keypost/keypost/keystore"
 )
 
 // look is what one address of an issuer answered. It holds answers and no judgement of them, so that they can be
 // compared with each other and with a store.
 type look struct {
-	endpoint
+	fetch.Endpoint
 	asked     bool  // false when the visit ended before its turn came
 	reached   bool  // something accepted a connection
 	only13    error // what was answered to TLS 1.2, where TLS 1.3 is accepted
@@ -27,17 +27,17 @@ type look struct {
 
 // reply is an answer, the error in its place, or neither: what was not asked because an earlier answer was missing.
 type reply struct {
-	response
+	fetch.Answer
 	Asked bool
 	Err   error
 }
 
 // replies returns the documents that arrived.
-func (l look) replies() []response {
-	var all []response
+func (l look) replies() []fetch.Answer {
+	var all []fetch.Answer
 	for _, r := range []reply{l.Discovery, l.JWKS, l.Alias} {
 		if r.Asked && r.Err == nil {
-			all = append(all, r.response)
+			all = append(all, r.Answer)
 		}
 	}
 	return all
@@ -51,27 +51,27 @@ const (
 
 // looks asks every address of the issuer and every origin, several at a time, within the time that a visit may take.
 func (o Options) looks(ctx context.Context, u keystore.IssuerURL, origins []string) ([]look, error) {
-	lookup, cancel := context.WithTimeout(ctx, o.patience)
+	lookup, cancel := context.WithTimeout(ctx, o.Patience)
 	defer cancel()
-	endpoints, err := o.endpoints(lookup, u, origins)
+	endpoints, err := o.Endpoints(lookup, u, origins)
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel = context.WithTimeout(ctx, patienceOfVisit*o.patience)
+	ctx, cancel = context.WithTimeout(ctx, patienceOfVisit*o.Patience)
 	defer cancel()
 	all := make([]look, len(endpoints))
 	turns := make(chan struct{}, atOnce)
 	var wait sync.WaitGroup
 	for i, at := range endpoints {
-		all[i].endpoint = at
-		if i >= maxAddresses {
+		all[i].Endpoint = at
+		if i >= fetch.MaxAddresses {
 			continue
 		}
 		wait.Go(func() {
 			turns <- struct{}{}
 			defer func() { <-turns }()
 			if ctx.Err() == nil {
-				all[i].ask(ctx, u, o.client(u, at))
+				all[i].ask(ctx, u, o.Reach(u, at))
 			}
 		})
 	}
@@ -81,32 +81,32 @@ func (o Options) looks(ctx context.Context, u keystore.IssuerURL, origins []stri
 
 // ask asks for every document once, until an answer is waited for in vain: AWS would have given up there. TLS 1.2 comes first, which AWS
 // needs; a server that refuses it is asked again without.
-func (l *look) ask(ctx context.Context, u keystore.IssuerURL, c *Client) {
+func (l *look) ask(ctx context.Context, u keystore.IssuerURL, c *fetch.Client) {
 	l.asked = true
-	fetch := func(url string) (r reply) {
+	get := func(url string) (r reply) {
 		r.Asked = true
-		r.response, r.Err = c.get(ctx, url)
+		r.Answer, r.Err = c.Get(ctx, url)
 		return r
 	}
-	if l.err != nil {
-		l.Discovery = reply{Asked: true, Err: l.err}
+	if l.Endpoint.Err != nil {
+		l.Discovery = reply{Asked: true, Err: l.Endpoint.Err}
 		return
 	}
-	conf := c.transport().TLSClientConfig
-	conf.MaxVersion = tls.VersionTLS12
-	l.Discovery = fetch(u.String() + discoveryPath)
+	c.LimitTLS(tls.VersionTLS12)
+	l.Discovery = get(u.String() + fetch.DiscoveryPath)
 	if e, is := errors.AsType[*net.OpError](l.Discovery.Err); is && e.Op == "remote error" { // an alert
-		conf.MaxVersion, l.only13 = 0, l.Discovery.Err
-		l.Discovery = fetch(u.String() + discoveryPath)
+		c.LimitTLS(0)
+		l.only13 = l.Discovery.Err
+		l.Discovery = get(u.String() + fetch.DiscoveryPath)
 	}
-	l.reached = c.accepted.Load()
+	l.reached = c.Accepted()
 	jwksURI := l.jwksURI()
 	if !strings.HasPrefix(jwksURI, "https://") {
 		return
 	}
-	l.JWKS = fetch(jwksURI)
-	if alias := u.String() + aliasPath; alias != jwksURI && !isTimeout(l.JWKS.Err) {
-		l.Alias = fetch(alias)
+	l.JWKS = get(jwksURI)
+	if alias := u.String() + fetch.AliasPath; alias != jwksURI && !fetch.IsTimeout(l.JWKS.Err) {
+		l.Alias = get(alias)
 	}
 }
 
@@ -115,7 +115,7 @@ func (l *look) jwksURI() string {
 	if l.Discovery.Err != nil || l.Discovery.Status != http.StatusOK {
 		return ""
 	}
-	d, err := parseDiscovery(l.Discovery.response)
+	d, err := fetch.ParseDiscovery(l.Discovery.Answer)
 	if err != nil {
 		return ""
 	}
@@ -134,9 +134,7 @@ func (o Options) throughProxy(ctx context.Context, u keystore.IssuerURL) (l look
 	if err != nil || proxy == nil {
 		return look{}, "", false
 	}
-	c := newClient(o.RootCAs, o.patience, o.dial)
-	c.transport().Proxy = func(*http.Request) (*url.URL, error) { return proxy, nil }
-	l.address = u.Host() + ":" + port(u)
-	l.ask(ctx, u, c)
+	l.Address = u.Host() + ":" + fetch.Port(u)
+	l.ask(ctx, u, o.Through(proxy))
 	return l, proxy.Redacted(), true
 }

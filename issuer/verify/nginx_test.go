@@ -15,21 +15,16 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/keypost/keypost/issuer/verify/fetch"
 	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/test/authority"
 	"github.com/keypost/keypost/test/golden"
 	"github.com/keypost/keypost/test/nginx"
 )
 
-// nginxBefore is a real nginx before the world.
-type nginxBefore struct {
-	nginx.Server
-	client *http.Client
-}
-
 // startNginx starts nginx with something of its own in its http and server blocks, and sends connections to the issuer's
 // address there.
-func (w *world) startNginx(t *testing.T, inHTTP, inServer string) *nginxBefore {
+func (w *world) startNginx(t *testing.T, inHTTP, inServer string) nginx.Server {
 	t.Helper()
 	if _, err := nginx.Program(); errors.Is(err, exec.ErrNotFound) {
 		t.Skip("nginx is not installed: test/tools/apt nginx")
@@ -40,9 +35,8 @@ func (w *world) startNginx(t *testing.T, inHTTP, inServer string) *nginxBefore {
 		Server: "ssl_protocols TLSv1.2 TLSv1.3;\n" + strings.ReplaceAll(inServer, "ROOT", dir+"/html")}
 	check(t, os.WriteFile(o.Key, w.pki.leaf.KeyPEM(t), 0o600))
 	check(t, os.WriteFile(o.Cert, authority.ChainPEM(w.pki.leaf, w.pki.intermediate), 0o600))
-	n := &nginxBefore{Server: nginx.Start(t, dir, o)}
+	n := nginx.Start(t, dir, o)
 	w.options.Dial = to(n.Address)
-	n.client = newClient(w.options.RootCAs, unhurried, w.options.Dial).http
 	return n
 }
 
@@ -71,7 +65,7 @@ func TestNginxStatic(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			n := w.startNginx(t, "", "root ROOT; "+headers)
-			for path, document := range map[string]any{discoveryPath: w.discovery, keysPath: member{"keys": w.jwks}} {
+			for path, document := range map[string]any{fetch.DiscoveryPath: w.discovery, fetch.KeysPath: member{"keys": w.jwks}} {
 				file := filepath.Join(n.Dir, "html", "prod-a", path)
 				check(t, os.MkdirAll(filepath.Dir(file), 0o755))
 				raw, err := json.Marshal(document)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
-	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/keypost/keypost/internal/caching"
 	"github.com/keypost/keypost/internal/publicnet"
+	"github.com/keypost/keypost/issuer/verify/fetch"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/observation"
 )
@@ -29,6 +29,8 @@ type Target struct {
 
 	Rounds int                             // how often every address is asked; 0 for as often as evidence needs
 	Failed func(address string, err error) // called for each gap at an address, one call at a time; may be nil
+
+	pause time.Duration // between two rounds; zero for betweenThem
 }
 
 // TargetOf returns how one of a key set's issuer URLs is observed, by the key set's policy.
@@ -49,25 +51,25 @@ const (
 )
 
 // Observe looks at an issuer as relying parties are served, at each of its addresses and origins, at both places of the
-// JWKS and at any other that its discovery document names on its host, over new connections for at least ten seconds (a development issuer: one). It uses no proxy: what one shows is
+// JWKS, over new connections for at least ten seconds (a development issuer: one). It uses no proxy: what one shows is
 // what it is served. It judges nothing but whether the look is complete. An error means that it was not made: ctx is done,
 // or there is no address.
 //
 // An answer 200 counts, and only the keys that every answer has were seen: what is no sound JWKS has none, and is a gap too. A server
 // that says that it has no document (404, 410) counts as one with a JWKS without keys: whoever asks it first is refused. Any other
 // answer is a gap alone.
-func (n Network) Observe(ctx context.Context, t Target) (observation.Look, error) {
-	return n.observe(ctx, t, nil)
+func Observe(ctx context.Context, n fetch.Network, t Target) (observation.Look, error) {
+	return observe(ctx, n, t, nil)
 }
 
 // listener gets what an address answers to the request for the discovery document, or for a JWKS.
-type listener func(address string, discovery bool, a response)
+type listener func(address string, discovery bool, a fetch.Answer)
 
 // observe is Observe, and hands every answer to tell if that is not nil, one call at a time.
-func (n Network) observe(ctx context.Context, t Target, tell listener) (observation.Look, error) {
-	n.patience = cmp.Or(n.patience, patience)
+func observe(ctx context.Context, n fetch.Network, t Target, tell listener) (observation.Look, error) {
+	n.Patience = cmp.Or(n.Patience, patience)
 	o := observer{n: n, t: t, tell: tell, late: map[string]bool{}, answered: map[string]bool{}, refused: map[string]error{}}
-	pause := cmp.Or(n.pause, betweenThem)
+	pause := cmp.Or(t.pause, betweenThem)
 	if t.Dev {
 		pause = min(pause, inDev)
 	}
@@ -114,7 +116,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 
 // observer makes one look.
 type observer struct {
-	n    Network
+	n    fetch.Network
 	t    Target
 	tell listener // may be nil
 
@@ -126,40 +128,40 @@ type observer struct {
 }
 
 // endpoints returns where to ask, and notes what is not asked or shows little.
-func (o *observer) endpoints(ctx context.Context) ([]endpoint, error) {
-	lookup, cancel := context.WithTimeout(ctx, o.n.patience)
+func (o *observer) endpoints(ctx context.Context) ([]fetch.Endpoint, error) {
+	lookup, cancel := context.WithTimeout(ctx, o.n.Patience)
 	defer cancel()
-	all, err := o.n.endpoints(lookup, o.t.URL, o.t.Origins)
+	all, err := o.n.Endpoints(lookup, o.t.URL, o.t.Origins)
 	if err != nil {
 		return nil, err
 	}
 	if o.n.Connect != "" {
 		o.gap("%s was asked in place of the addresses of %s", o.n.Connect, o.t.URL.Host())
 	}
-	if extra := len(all) - maxAddresses; extra > 0 {
+	if extra := len(all) - fetch.MaxAddresses; extra > 0 {
 		o.gap("%d of %d addresses were not asked", extra, len(all))
-		all = all[:maxAddresses]
+		all = all[:fetch.MaxAddresses]
 	}
-	all = slices.DeleteFunc(all, func(e endpoint) bool {
-		if e.err != nil {
-			o.gap("the origin %s cannot be looked up: %s", e.address, printable(e.err.Error()))
+	all = slices.DeleteFunc(all, func(e fetch.Endpoint) bool {
+		if e.Err != nil {
+			o.gap("the origin %s cannot be looked up: %s", e.Address, printable(e.Err.Error()))
 		}
-		return e.err != nil
+		return e.Err != nil
 	})
 	for _, e := range all {
-		o.look.Addresses = append(o.look.Addresses, e.address)
-		if a, err := netip.ParseAddrPort(e.address); !e.origin && o.n.Connect == "" && err == nil && publicnet.Hidden(a.Addr()) && !o.t.Private && !o.t.Dev {
-			o.gap("%s is not a public address: with split-horizon DNS the world is sent elsewhere", e.address)
+		o.look.Addresses = append(o.look.Addresses, e.Address)
+		if a, err := netip.ParseAddrPort(e.Address); !e.Origin && o.n.Connect == "" && err == nil && publicnet.Hidden(a.Addr()) && !o.t.Private && !o.t.Dev {
+			o.gap("%s is not a public address: with split-horizon DNS the world is sent elsewhere", e.Address)
 		}
-		if e.named {
-			o.look.Origins = append(o.look.Origins, e.address)
+		if e.Named {
+			o.look.Origins = append(o.look.Origins, e.Address)
 		}
 	}
 	return all, nil
 }
 
 // round asks each endpoint once.
-func (o *observer) round(ctx context.Context, endpoints []endpoint) {
+func (o *observer) round(ctx context.Context, endpoints []fetch.Endpoint) {
 	var wait sync.WaitGroup
 	turns := make(chan struct{}, connections)
 	for _, at := range endpoints {
@@ -192,76 +194,54 @@ func (o *observer) gapAt(address string, err error) {
 
 // ask asks one address once for each document, but for those that it let a request wait for. Each counts by itself: who
 // lets us wait for one may still serve the others to whoever has more patience.
-func (o *observer) ask(ctx context.Context, at endpoint) {
-	client, issuer := o.n.client(o.t.URL, at), o.t.URL.String()
-	urls := []string{issuer + discoveryPath, issuer + keysPath, issuer + aliasPath}
-	for i := 0; i < len(urls); i++ { // the discovery document may add one
-		document, discovery := at.address+" "+urls[i], i == 0
+func (o *observer) ask(ctx context.Context, at fetch.Endpoint) {
+	client, issuer := o.n.Reach(o.t.URL, at), o.t.URL.String()
+	for _, path := range []string{fetch.DiscoveryPath, fetch.KeysPath, fetch.AliasPath} {
+		document, discovery := at.Address+" "+path, path == fetch.DiscoveryPath
 		if o.isLate(document) {
 			continue
 		}
-		a, err := client.get(ctx, urls[i])
+		a, err := client.Get(ctx, issuer+path)
 		if a.Status != 0 {
-			o.heard(at.address, discovery, a, err)
+			o.heard(at.Address, discovery, a, err)
 		}
 		switch {
 		case err == nil && discovery:
 			err = o.checkDiscovery(a)
-			if other := o.otherJWKS(a); other != "" {
-				urls = append(urls, other)
-			}
 		case err == nil:
-			err = o.takeKeys(at.address, a)
+			err = o.takeKeys(at.Address, a)
 		}
-		o.fail(at.address, document, err)
+		o.fail(at.Address, document, err)
 	}
 }
 
-// otherJWKS returns the jwks_uri of a discovery document if it is one on the issuer's host that is not asked anyway; else
-// it is empty. What another host serves is not the issuer's.
-func (o *observer) otherJWKS(a response) string {
-	d, err := parseDiscovery(a)
-	if issuer := o.t.URL.String(); err != nil || a.Status != http.StatusOK || d.JWKSURI == issuer+keysPath || d.JWKSURI == issuer+aliasPath {
-		return ""
-	}
-	named, err := url.Parse(d.JWKSURI)
-	own, _ := url.Parse(o.t.URL.String()) // it is an issuer's
-	if err != nil || named.Scheme != "https" || !strings.EqualFold(named.Hostname(), own.Hostname()) {
-		return ""
-	}
-	return d.JWKSURI
-}
-
-func (o *observer) checkDiscovery(a response) error {
-	if err := a.check200(); err != nil {
+func (o *observer) checkDiscovery(a fetch.Answer) error {
+	if err := a.Check200(); err != nil {
 		return err
 	}
-	d, err := parseDiscovery(a)
-	if issuer := o.t.URL.String(); err == nil && (d.Issuer != issuer || d.JWKSURI != issuer+keysPath) {
+	d, err := fetch.ParseDiscovery(a)
+	if issuer := o.t.URL.String(); err == nil && (d.Issuer != issuer || d.JWKSURI != issuer+fetch.KeysPath) {
 		return fmt.Errorf("the discovery document names the issuer %s and the JWKS %s", printable(d.Issuer), printable(d.JWKSURI))
 	}
 	return err
 }
 
 // takeKeys adds the keys of a JWKS to the look; an unsound one counts as one without keys.
-func (o *observer) takeKeys(address string, a response) error {
-	err := a.check200()
-	if err != nil && !a.none() {
+func (o *observer) takeKeys(address string, a fetch.Answer) error {
+	err := a.Check200()
+	if err != nil && !a.None() {
 		return err
 	}
 	var keys []keystore.VerificationKey
 	if err == nil {
-		keys, err = soundKeys(a)
+		keys, err = fetch.SoundKeys(a)
 	}
 	o.answer(address, a, keys)
 	return err
 }
 
-// none reports whether a server says that it has no document there.
-func (a response) none() bool { return a.Status == http.StatusNotFound || a.Status == http.StatusGone }
-
 // heard notes that an address answered, and what the header of whatever answer says.
-func (o *observer) heard(address string, discovery bool, a response, err error) {
+func (o *observer) heard(address string, discovery bool, a fetch.Answer, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.answered[address] = true
@@ -278,7 +258,7 @@ func (o *observer) fail(address, document string, err error) {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if isTimeout(err) {
+	if fetch.IsTimeout(err) {
 		o.late[document] = true
 	}
 	if o.t.Dev && errors.Is(err, syscall.ECONNREFUSED) {
@@ -294,28 +274,9 @@ func (o *observer) isLate(document string) bool {
 	return o.late[document]
 }
 
-// soundKeys returns the keys of a JWKS, of which there may be none.
-func soundKeys(a response) ([]keystore.VerificationKey, error) {
-	set, err := parseJWKS(a)
-	if err != nil || len(set) == 0 {
-		return nil, err
-	}
-	if n := slices.IndexFunc(set, func(k jwk) bool { return k.text("kid") == "" }); n >= 0 { // relying parties look keys up by it
-		return nil, fmt.Errorf("%s: key %d has no kid", a.URL, n+1)
-	}
-	p, err := published("", a)
-	return p.Keys, err
-}
-
-// allows returns for how long the answer's headers allow a copy of it to be handed out, by whatever cache.
-func (a response) allows() keystore.Cache {
-	whileRevalidate, ifError := caching.Stale(a.Header)
-	return keystore.Cache{MaxAge: caching.Longest(a.Header, a.At), StaleWhileRevalidate: whileRevalidate, StaleIfError: ifError}
-}
-
 // answer adds one JWKS to the look.
-func (o *observer) answer(address string, a response, keys []keystore.VerificationKey) {
-	allowed := observation.LifetimesOf(a.allows())
+func (o *observer) answer(address string, a fetch.Answer, keys []keystore.VerificationKey) {
+	allowed := observation.LifetimesOf(a.Allows())
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	var have []observation.Key

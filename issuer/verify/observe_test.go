@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keypost/keypost/issuer/verify/fetch"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/observation"
 )
@@ -24,7 +25,7 @@ import (
 // places are what the addresses of the issuer's host answer, each with its own server.
 type places struct {
 	w       *world
-	network Network
+	network fetch.Network
 	target  Target
 	dialled atomic.Int64
 }
@@ -33,7 +34,7 @@ func newPlaces(t *testing.T, w *world, servers map[string]http.HandlerFunc) *pla
 	t.Helper()
 	u, err := keystore.ParseIssuerURL(testIssuer, false)
 	check(t, err)
-	p := &places{w: w, target: Target{URL: u}}
+	p := &places{w: w, target: Target{URL: u, pause: time.Millisecond}}
 	at := map[string]string{}
 	var ips []netip.Addr
 	for ip, h := range servers {
@@ -44,10 +45,9 @@ func newPlaces(t *testing.T, w *world, servers map[string]http.HandlerFunc) *pla
 		at[net.JoinHostPort(ip, "443")] = server.Listener.Addr().String()
 		ips = append(ips, netip.MustParseAddr(ip))
 	}
-	p.network = Network{
+	p.network = fetch.Network{
 		RootCAs:  w.pki.root.Pool(),
-		patience: time.Minute, // race detector, shared machine
-		pause:    time.Millisecond,
+		Patience: time.Minute, // race detector, shared machine
 		Lookup: func(_ context.Context, host string) ([]netip.Addr, error) {
 			if host == "origin.example.net" {
 				return addrs("198.51.100.9"), nil
@@ -64,7 +64,7 @@ func newPlaces(t *testing.T, w *world, servers map[string]http.HandlerFunc) *pla
 
 func (p *places) observe(t *testing.T) observation.Look {
 	t.Helper()
-	l, err := p.network.Observe(t.Context(), p.target)
+	l, err := Observe(t.Context(), p.network, p.target)
 	check(t, err)
 	return l
 }
@@ -113,12 +113,12 @@ func status(code int) http.HandlerFunc {
 // What an answer without keys allows caches counts, and where the longest was is noted.
 func TestObserveCountsTheHeadersOfEveryAnswer(t *testing.T) {
 	w := newWorld(t)
-	h := w.with(map[string]http.HandlerFunc{aliasPath: func(rw http.ResponseWriter, _ *http.Request) {
+	h := w.with(map[string]http.HandlerFunc{fetch.AliasPath: func(rw http.ResponseWriter, _ *http.Request) {
 		rw.Header().Set("Cache-Control", "public, max-age=86400")
 		_, _ = rw.Write([]byte(`{}`))
 	}})
 	l := newPlaces(t, w, map[string]http.HandlerFunc{"192.0.2.1": w.serve, "192.0.2.2": h}).observe(t)
-	if want := testIssuer + aliasPath + " at 192.0.2.2:443"; l.MaxAge != keystore.Duration(24*time.Hour) || l.LongestAt != want || l.Answers != 4*rounds {
+	if want := testIssuer + fetch.AliasPath + " at 192.0.2.2:443"; l.MaxAge != keystore.Duration(24*time.Hour) || l.LongestAt != want || l.Answers != 4*rounds {
 		t.Errorf("max-age %v at %q of %d answers; want that of %q", l.MaxAge, l.LongestAt, l.Answers, want)
 	}
 }
@@ -169,29 +169,29 @@ func TestObserveSeesWhatIsMissing(t *testing.T) {
 		seen    bool                        // the world's key
 		gap     string                      // in part; empty: complete
 	}{
-		"one answer without it":      {map[string]http.HandlerFunc{keysPath: once(jsonOf(`{"keys":[]}`), jsonOf(good))}, false, ""},
-		"one at the other path":      {map[string]http.HandlerFunc{aliasPath: once(jsonOf(`{"keys":[]}`), jsonOf(good))}, false, ""},
-		"another key under its kid":  {map[string]http.HandlerFunc{keysPath: jsonOf(jwksJSON(t, impostor))}, false, ""},
-		"another key beside it":      {map[string]http.HandlerFunc{keysPath: jsonOf(withOther)}, true, ""},
-		"not found once":             {map[string]http.HandlerFunc{aliasPath: once(status(404), jsonOf(good))}, false, "at 192.0.2.2:443: " + testIssuer + aliasPath + " answers 404"},
-		"gone":                       {map[string]http.HandlerFunc{keysPath: status(410)}, false, "answers 410"},
-		"trouble once":               {map[string]http.HandlerFunc{keysPath: once(status(503), jsonOf(good))}, true, "answers 503"},
-		"a redirect":                 {map[string]http.HandlerFunc{keysPath: http.RedirectHandler("https://elsewhere.example", http.StatusFound).ServeHTTP}, true, "redirects (302) to https://elsewhere.example"},
-		"no JWKS":                    {map[string]http.HandlerFunc{keysPath: jsonOf("<html>")}, false, "is no JWKS"},
-		"keys twice":                 {map[string]http.HandlerFunc{keysPath: jsonOf(`{"keys":[],` + good[1:])}, false, "is no sound JWKS"},
-		"a private member":           {map[string]http.HandlerFunc{keysPath: jsonOf(strings.Replace(good, `"kty"`, `"d":"x","kty"`, 1))}, false, "private"},
-		"no list of keys":            {map[string]http.HandlerFunc{keysPath: once(jsonOf(`{}`), jsonOf(good))}, false, "is no JWKS"},
-		"keys null":                  {map[string]http.HandlerFunc{keysPath: jsonOf(`{"keys":null}`)}, false, "is no JWKS"},
-		"one unusable key alone":     {map[string]http.HandlerFunc{keysPath: jsonOf(jwksJSON(t, unusable))}, false, "key 1"},
-		"an unusable key beside it":  {map[string]http.HandlerFunc{keysPath: jsonOf(jwksJSON(t, unusable, w.jwks[0]))}, false, "key 1"},
-		"its kid twice":              {map[string]http.HandlerFunc{keysPath: jsonOf(jwksJSON(t, w.jwks[0], impostor))}, false, "two different keys have the kid"},
-		"without its kid":            {map[string]http.HandlerFunc{keysPath: jsonOf(jwksJSON(t, changed(w.jwks[0], "kid", "")))}, false, "key 1 has no kid"},
-		"to encrypt with":            {map[string]http.HandlerFunc{keysPath: jsonOf(jwksJSON(t, changed(w.jwks[0], "key_ops", []string{"encrypt"})))}, false, "key_ops"},
-		"more than is read":          {map[string]http.HandlerFunc{keysPath: jsonOf(strings.Repeat(" ", maxBody) + good)}, true, "larger than"},
-		"cut off":                    {map[string]http.HandlerFunc{keysPath: cutOff(good)}, true, "EOF"},
-		"no discovery document":      {map[string]http.HandlerFunc{discoveryPath: status(404)}, true, discoveryPath + " answers 404"},
-		"another issuer's discovery": {map[string]http.HandlerFunc{discoveryPath: jsonOf(`{"issuer":"https://x.example","jwks_uri":"` + testIssuer + keysPath + `"}`)}, true, "names the issuer https://x.example"},
-		"another jwks_uri":           {map[string]http.HandlerFunc{discoveryPath: jsonOf(`{"issuer":"` + testIssuer + `","jwks_uri":"https://x.example/k"}`)}, true, "the JWKS https://x.example/k"},
+		"one answer without it":      {map[string]http.HandlerFunc{fetch.KeysPath: once(jsonOf(`{"keys":[]}`), jsonOf(good))}, false, ""},
+		"one at the other path":      {map[string]http.HandlerFunc{fetch.AliasPath: once(jsonOf(`{"keys":[]}`), jsonOf(good))}, false, ""},
+		"another key under its kid":  {map[string]http.HandlerFunc{fetch.KeysPath: jsonOf(jwksJSON(t, impostor))}, false, ""},
+		"another key beside it":      {map[string]http.HandlerFunc{fetch.KeysPath: jsonOf(withOther)}, true, ""},
+		"not found once":             {map[string]http.HandlerFunc{fetch.AliasPath: once(status(404), jsonOf(good))}, false, "at 192.0.2.2:443: " + testIssuer + fetch.AliasPath + " answers 404"},
+		"gone":                       {map[string]http.HandlerFunc{fetch.KeysPath: status(410)}, false, "answers 410"},
+		"trouble once":               {map[string]http.HandlerFunc{fetch.KeysPath: once(status(503), jsonOf(good))}, true, "answers 503"},
+		"a redirect":                 {map[string]http.HandlerFunc{fetch.KeysPath: http.RedirectHandler("https://elsewhere.example", http.StatusFound).ServeHTTP}, true, "redirects (302) to https://elsewhere.example"},
+		"no JWKS":                    {map[string]http.HandlerFunc{fetch.KeysPath: jsonOf("<html>")}, false, "is no JWKS"},
+		"keys twice":                 {map[string]http.HandlerFunc{fetch.KeysPath: jsonOf(`{"keys":[],` + good[1:])}, false, "is no sound JWKS"},
+		"a private member":           {map[string]http.HandlerFunc{fetch.KeysPath: jsonOf(strings.Replace(good, `"kty"`, `"d":"x","kty"`, 1))}, false, "private"},
+		"no list of keys":            {map[string]http.HandlerFunc{fetch.KeysPath: once(jsonOf(`{}`), jsonOf(good))}, false, "is no JWKS"},
+		"keys null":                  {map[string]http.HandlerFunc{fetch.KeysPath: jsonOf(`{"keys":null}`)}, false, "is no JWKS"},
+		"one unusable key alone":     {map[string]http.HandlerFunc{fetch.KeysPath: jsonOf(jwksJSON(t, unusable))}, false, "key 1"},
+		"an unusable key beside it":  {map[string]http.HandlerFunc{fetch.KeysPath: jsonOf(jwksJSON(t, unusable, w.jwks[0]))}, false, "key 1"},
+		"its kid twice":              {map[string]http.HandlerFunc{fetch.KeysPath: jsonOf(jwksJSON(t, w.jwks[0], impostor))}, false, "two different keys have the kid"},
+		"without its kid":            {map[string]http.HandlerFunc{fetch.KeysPath: jsonOf(jwksJSON(t, changed(w.jwks[0], "kid", "")))}, false, "key 1 has no kid"},
+		"to encrypt with":            {map[string]http.HandlerFunc{fetch.KeysPath: jsonOf(jwksJSON(t, changed(w.jwks[0], "key_ops", []string{"encrypt"})))}, false, "key_ops"},
+		"more than is read":          {map[string]http.HandlerFunc{fetch.KeysPath: jsonOf(strings.Repeat(" ", fetch.MaxBody) + good)}, true, "larger than"},
+		"cut off":                    {map[string]http.HandlerFunc{fetch.KeysPath: cutOff(good)}, true, "EOF"},
+		"no discovery document":      {map[string]http.HandlerFunc{fetch.DiscoveryPath: status(404)}, true, fetch.DiscoveryPath + " answers 404"},
+		"another issuer's discovery": {map[string]http.HandlerFunc{fetch.DiscoveryPath: jsonOf(`{"issuer":"https://x.example","jwks_uri":"` + testIssuer + fetch.KeysPath + `"}`)}, true, "names the issuer https://x.example"},
+		"another jwks_uri":           {map[string]http.HandlerFunc{fetch.DiscoveryPath: jsonOf(`{"issuer":"` + testIssuer + `","jwks_uri":"https://x.example/k"}`)}, true, "the JWKS https://x.example/k"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -253,7 +253,7 @@ func TestObserveNamesWhatItDoesNotSee(t *testing.T) {
 	}
 	p = one("192.0.2.1")
 	p.network.Lookup = func(context.Context, string) ([]netip.Addr, error) { return nil, errors.New("no such host") }
-	if l, err := p.network.Observe(t.Context(), p.target); err == nil {
+	if l, err := Observe(t.Context(), p.network, p.target); err == nil {
 		t.Errorf("a name that leads nowhere: %+v", l)
 	}
 }
@@ -262,11 +262,11 @@ func TestObserveNamesWhatItDoesNotSee(t *testing.T) {
 func TestObserveAnAddressThatHangs(t *testing.T) {
 	w := newWorld(t)
 	var asked atomic.Int64
-	p := newPlaces(t, w, map[string]http.HandlerFunc{"192.0.2.1": w.serve, "192.0.2.2": w.with(map[string]http.HandlerFunc{keysPath: func(_ http.ResponseWriter, r *http.Request) {
+	p := newPlaces(t, w, map[string]http.HandlerFunc{"192.0.2.1": w.serve, "192.0.2.2": w.with(map[string]http.HandlerFunc{fetch.KeysPath: func(_ http.ResponseWriter, r *http.Request) {
 		asked.Add(1)
 		<-r.Context().Done()
 	}})})
-	p.network.patience = 2 * time.Second
+	p.network.Patience = 2 * time.Second
 	l := p.observe(t)
 	if len(l.Gaps) != 1 || !strings.HasSuffix(l.Gaps[0], "no answer within 2s") || asked.Load() != 1 || l.Answers != 3*rounds || len(l.Keys) != 1 {
 		t.Errorf("asked %d times, %d answers, gaps %q, keys %v", asked.Load(), l.Answers, l.Gaps, l.Keys)
@@ -311,11 +311,11 @@ func TestObserveNotesCachesAndClocks(t *testing.T) {
 func TestObserveStopsWithItsContext(t *testing.T) {
 	w := newWorld(t)
 	p := newPlaces(t, w, map[string]http.HandlerFunc{"192.0.2.1": w.serve})
-	p.network.pause = time.Minute
+	p.target.pause = time.Minute
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	began := time.Now()
-	if l, err := p.network.Observe(ctx, p.target); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) > 10*time.Second {
+	if l, err := Observe(ctx, p.network, p.target); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) > 10*time.Second {
 		t.Errorf("%+v, %v after %v", l, err, time.Since(began))
 	}
 }
@@ -334,7 +334,7 @@ func TestObserveNotesACacheWithWhateverAnswer(t *testing.T) {
 		}})
 	}
 	for name, h := range map[string]http.HandlerFunc{
-		"discovery": via(0, discoveryPath), "alias": via(0, aliasPath), "no discovery": via(404, discoveryPath), "no keys": via(404, keysPath), "trouble": via(503, keysPath),
+		"discovery": via(0, fetch.DiscoveryPath), "alias": via(0, fetch.AliasPath), "no discovery": via(404, fetch.DiscoveryPath), "no keys": via(404, fetch.KeysPath), "trouble": via(503, fetch.KeysPath),
 	} {
 		if l := newPlaces(t, w, map[string]http.HandlerFunc{"192.0.2.1": w.serve, "192.0.2.2": h}).observe(t); l.SharedCache != "Via: 1.1 cache" {
 			t.Errorf("%s: sign %q", name, l.SharedCache)
@@ -384,7 +384,7 @@ func TestObserveLocalhost(t *testing.T) {
 func TestObserveOnce(t *testing.T) {
 	w := newWorld(t)
 	p := newPlaces(t, w, map[string]http.HandlerFunc{"192.0.2.1": w.serve, "192.0.2.2": w.serve})
-	p.network.pause, p.target.Rounds = time.Hour, 1
+	p.target.pause, p.target.Rounds = time.Hour, 1
 	if l := p.observe(t); l.Answers != 4 || !l.Complete() || len(l.Keys) != 1 {
 		t.Errorf("%+v", l)
 	}
@@ -398,12 +398,12 @@ func TestObserveAnOriginUnderItsOwnName(t *testing.T) {
 	u, err := keystore.ParseIssuerURL(testIssuer, false)
 	check(t, err)
 	n := w.options.Network
-	n.patience, n.pause = time.Minute, time.Millisecond
-	l, err := n.Observe(t.Context(), Target{URL: u, Origins: []string{"origin.example.com"}, Private: true})
+	n.Patience = time.Minute
+	l, err := Observe(t.Context(), n, Target{URL: u, Origins: []string{"origin.example.com"}, Private: true, pause: time.Millisecond})
 	if err != nil || len(l.Gaps) > 0 || len(l.Addresses) != 2 {
 		t.Errorf("%+v, %v", l, err)
 	}
-	l, err = n.Observe(t.Context(), Target{URL: u, Origins: []string{"203.0.113.9"}, Private: true})
+	l, err = Observe(t.Context(), n, Target{URL: u, Origins: []string{"203.0.113.9"}, Private: true, pause: time.Millisecond})
 	if err != nil || len(l.Gaps) == 0 { // by its address alone it is asked for the issuer's host
 		t.Errorf("%+v, %v", l, err)
 	}

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keypost/keypost/issuer/verify/fetch"
 	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/keystore"
 )
@@ -33,8 +34,8 @@ func discoverySetups() []setup {
 			w.jwks = []member{publicJWK(t, newECKey(t))}
 		}, nil},
 		{"no discovery document, and another issuer's with the path twice", "discovery-not-found", "", func(_ *testing.T, w *world) {
-			w.replace["/prod-a"+discoveryPath] = http.NotFound
-			w.replace["/prod-a/prod-a"+discoveryPath] = answer(http.StatusOK, "", `{"issuer":"https://oidc.example.com/prod-a/prod-a","jwks_uri":"https://oidc.example.com/x"}`)
+			w.replace["/prod-a"+fetch.DiscoveryPath] = http.NotFound
+			w.replace["/prod-a/prod-a"+fetch.DiscoveryPath] = answer(http.StatusOK, "", `{"issuer":"https://oidc.example.com/prod-a/prod-a","jwks_uri":"https://oidc.example.com/x"}`)
 		}, nil},
 		{"no jwks_uri", "document-members", "", set("jwks_uri", nil), nil},
 		{"a jwks_uri of plain HTTP", "document-members", "", set("jwks_uri", "http://oidc.example.com/prod-a/keys.json"), nil},
@@ -56,12 +57,12 @@ func headerSetups() []setup {
 		return func(_ *testing.T, w *world) { w.alter(path, 0, func(h http.Header) { h.Set("Cache-Control", value) }) }
 	}
 	return []setup{
-		{"a JWKS with no-store", "not-cacheable", "", with(keysPath, "no-store"), nil},
-		{"a discovery document with no-store", "not-cacheable", finding.Warn, with(discoveryPath, "no-store"), nil}, // it never changes, and AWS asked for the JWKS only
-		{"a JWKS with max-age=0", "not-cacheable", "", with(keysPath, "public, max-age=0, must-revalidate"), nil},
-		{"a JWKS with no max-age", "not-cacheable", finding.Warn, with(keysPath, "public"), nil},
-		{"a JWKS with a max-age of 30 seconds", "not-cacheable", finding.Warn, with(keysPath, "public, max-age=30"), nil},
-		{"a JWKS with a max-age of a day", "max-age-long", finding.Warn, with(keysPath, "public, max-age=86400"), nil},
+		{"a JWKS with no-store", "not-cacheable", "", with(fetch.KeysPath, "no-store"), nil},
+		{"a discovery document with no-store", "not-cacheable", finding.Warn, with(fetch.DiscoveryPath, "no-store"), nil}, // it never changes, and AWS asked for the JWKS only
+		{"a JWKS with max-age=0", "not-cacheable", "", with(fetch.KeysPath, "public, max-age=0, must-revalidate"), nil},
+		{"a JWKS with no max-age", "not-cacheable", finding.Warn, with(fetch.KeysPath, "public"), nil},
+		{"a JWKS with a max-age of 30 seconds", "not-cacheable", finding.Warn, with(fetch.KeysPath, "public, max-age=30"), nil},
+		{"a JWKS with a max-age of a day", "max-age-long", finding.Warn, with(fetch.KeysPath, "public, max-age=86400"), nil},
 	}
 }
 
@@ -193,7 +194,7 @@ func healthySetups() []setup {
 			w.heal(t)
 			w.inTurn(t, func(w *world) { w.jwks = before }, func(*world) {})
 		}},
-		{name: "without /openid/v1/jwks", build: func(_ *testing.T, w *world) { w.replace["/prod-a"+aliasPath] = answer(404, "", "") }},
+		{name: "without /openid/v1/jwks", build: func(_ *testing.T, w *world) { w.replace["/prod-a"+fetch.AliasPath] = answer(404, "", "") }},
 		{name: "origins behind the addresses", severity: finding.OK, build: func(t *testing.T, w *world) {
 			w.anyHost = true
 			policy(func(p *keystore.Policy) { p.Origins = []string{"203.0.113.1", "203.0.113.2:8443"} })(t, w)

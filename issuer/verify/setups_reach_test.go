@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keypost/keypost/issuer/verify/fetch"
 	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/test/authority"
@@ -84,10 +85,10 @@ func reachSetups() []setup {
 		{"only a proxy leads out", "address-unasked", finding.Warn, proxied, direct},
 		{"nothing listens", "connection-refused", "", func(_ *testing.T, w *world) { w.options.Dial = to("127.0.0.1:1") }, direct},
 		{"a firewall drops every packet", "connection-dropped", "", func(_ *testing.T, w *world) {
-			w.options.patience, w.options.Dial = impatient, dropping
+			w.options.Patience, w.options.Dial = impatient, dropping
 		}, direct},
 		{"a server that accepts and is silent", "connection-dropped", "", func(t *testing.T, w *world) {
-			w.options.patience, w.options.Dial = impatient, silent(t)
+			w.options.Patience, w.options.Dial = impatient, silent(t)
 		}, direct},
 		{"the server's clock is 2 minutes ahead", "clock-off", "", func(_ *testing.T, w *world) { w.header.Set("Date", date(2*time.Minute)) }, nil},
 		{"this machine's clock is 2 minutes ahead", "clock-off", "", func(_ *testing.T, w *world) { w.options.Now = time.Now().Add(2 * time.Minute) },
@@ -192,20 +193,20 @@ func fetchSetups() []setup {
 	}
 	held := func(t *testing.T, w *world) {
 		policy(func(p *keystore.Policy) { p.EdgeHold = keystore.DurationPtr(time.Hour) })(t, w)
-		at(discoveryPath, answer(404, "X-Cache: Error from cloudfront, Hit", ""))(t, w)
+		at(fetch.DiscoveryPath, answer(404, "X-Cache: Error from cloudfront, Hit", ""))(t, w)
 	}
 	return []setup{
-		{"the discovery document is not there", "discovery-not-found", "", at(discoveryPath, answer(404, "", "")), nil},
+		{"the discovery document is not there", "discovery-not-found", "", at(fetch.DiscoveryPath, answer(404, "", "")), nil},
 		{"a 404 that a cache holds", "discovery-not-found", "", held, nil},
-		{"the discovery document asks for credentials", "discovery-forbidden", "", at(discoveryPath, answer(403, "", "")), nil},
-		{"the discovery document redirects", "discovery-form", "", at(discoveryPath, answer(301, "Location: https://www.example.com/", "")), nil},
-		{"the discovery document is cut short", "discovery-form", "", at(discoveryPath, cut), nil},
-		{"the discovery document answers 503", "discovery-form", "", at(discoveryPath, answer(503, "", "")), nil},
-		{"the discovery document is an HTML page", "discovery-form", "", at(discoveryPath, answer(200, "Content-Type: text/html", "<html>")), nil},
-		{"the JWKS is not there", "jwks-form", "", at(keysPath, answer(404, "", "")), nil},
-		{"the JWKS is cut short", "jwks-form", "", at(keysPath, cut), nil},
-		{"the JWKS is an HTML page", "jwks-form", "", at(keysPath, answer(200, "Content-Type: text/html", "<html>")), nil},
-		{"/openid/v1/jwks answers 503", "alias-differs", finding.Warn, at(aliasPath, answer(503, "", "")), nil},
-		{"/openid/v1/jwks is an HTML page", "alias-differs", "", at(aliasPath, answer(200, "Content-Type: text/html", "<html>")), nil},
+		{"the discovery document asks for credentials", "discovery-forbidden", "", at(fetch.DiscoveryPath, answer(403, "", "")), nil},
+		{"the discovery document redirects", "discovery-form", "", at(fetch.DiscoveryPath, answer(301, "Location: https://www.example.com/", "")), nil},
+		{"the discovery document is cut short", "discovery-form", "", at(fetch.DiscoveryPath, cut), nil},
+		{"the discovery document answers 503", "discovery-form", "", at(fetch.DiscoveryPath, answer(503, "", "")), nil},
+		{"the discovery document is an HTML page", "discovery-form", "", at(fetch.DiscoveryPath, answer(200, "Content-Type: text/html", "<html>")), nil},
+		{"the JWKS is not there", "jwks-form", "", at(fetch.KeysPath, answer(404, "", "")), nil},
+		{"the JWKS is cut short", "jwks-form", "", at(fetch.KeysPath, cut), nil},
+		{"the JWKS is an HTML page", "jwks-form", "", at(fetch.KeysPath, answer(200, "Content-Type: text/html", "<html>")), nil},
+		{"/openid/v1/jwks answers 503", "alias-differs", finding.Warn, at(fetch.AliasPath, answer(503, "", "")), nil},
+		{"/openid/v1/jwks is an HTML page", "alias-differs", "", at(fetch.AliasPath, answer(200, "Content-Type: text/html", "<html>")), nil},
 	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
+	"github.com/keypost/keypost/issuer/verify/fetch"
 	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/pubkey"
@@ -39,7 +40,7 @@ func storedSetups() []setup {
 		}
 	}
 	atOneEdge := func(t *testing.T, w *world) {
-		w.places(t, map[string]DialFunc{"192.0.2.1": nil, "198.51.100.7": w.impostor(t, "", func() any {
+		w.places(t, map[string]fetch.DialFunc{"192.0.2.1": nil, "198.51.100.7": w.impostor(t, "", func() any {
 			return member{"keys": append([]member{publicJWK(t, newECKey(t))}, w.jwks...)}
 		})})
 	}
@@ -182,7 +183,7 @@ func (w *world) inTurn(t *testing.T, changes ...func(w *world)) {
 		replicas = append(replicas, &one)
 	}
 	var next atomic.Uint32
-	for _, path := range []string{keysPath, aliasPath} {
+	for _, path := range []string{fetch.KeysPath, fetch.AliasPath} {
 		w.replace["/prod-a"+path] = func(rw http.ResponseWriter, r *http.Request) {
 			replicas[int(next.Add(1))%len(replicas)].serve(rw, r)
 		}
@@ -193,10 +194,10 @@ func replicaSetups() []setup {
 	origins := func(list ...string) func(*testing.T, *world) {
 		return policy(func(p *keystore.Policy) { p.Origins = list })
 	}
-	behind := func(dial DialFunc) func(*testing.T, *world) {
+	behind := func(dial fetch.DialFunc) func(*testing.T, *world) {
 		return func(t *testing.T, w *world) {
 			origins("203.0.113.1")(t, w)
-			w.options.patience = impatient
+			w.options.Patience = impatient
 			w.options.Dial = func(ctx context.Context, network, asked string) (net.Conn, error) {
 				if strings.HasPrefix(asked, "203.0.113.1:") {
 					return dial(ctx, network, asked)
@@ -208,13 +209,13 @@ func replicaSetups() []setup {
 	started := func(t *testing.T, w *world) { w.anyHost = true; direct(t, w) }
 	shownTo := func(value string, build func(*testing.T, *world)) func(*testing.T, *world) {
 		return func(t *testing.T, w *world) {
-			w.options.Shield = Shield{Header: "X-Origin-Secret", Value: value, Origins: []string{"203.0.113.1"}}
+			w.options.Shield = fetch.Shield{Header: "X-Origin-Secret", Value: value, Origins: []string{"203.0.113.1"}}
 			build(t, w)
 		}
 	}
 	shielded := func(t *testing.T, w *world) {
 		own := *w
-		own.replace = map[string]http.HandlerFunc{"/prod-a" + discoveryPath: func(rw http.ResponseWriter, r *http.Request) {
+		own.replace = map[string]http.HandlerFunc{"/prod-a" + fetch.DiscoveryPath: func(rw http.ResponseWriter, r *http.Request) {
 			if r.Header.Get("X-Origin-Secret") != "let me in" {
 				answer(http.StatusForbidden, "", finding.ShieldBody)(rw, r)
 				return
@@ -235,13 +236,13 @@ func replicaSetups() []setup {
 			own.tls = w.tls.Clone()
 			own.tls.ClientAuth, own.tls.ClientCAs, own.tls.MaxVersion = tls.RequireAndVerifyClientCert, w.pki.root.Pool(), version
 			old := w.pki.issueLeaf(t, -time.Hour)
-			w.options.Shield = Shield{Origins: []string{"203.0.113.1"}, Certificates: []tls.Certificate{old.Pair(w.pki.intermediate)}}
+			w.options.Shield = fetch.Shield{Origins: []string{"203.0.113.1"}, Certificates: []tls.Certificate{old.Pair(w.pki.intermediate)}}
 			behind(own.listen(t))(t, w)
 		}
 	}
 	return []setup{
 		{"a CDN that shows its origin a wrong secret", "cdn-refused", "", func(_ *testing.T, w *world) {
-			w.replace["/prod-a"+discoveryPath] = answer(http.StatusForbidden, "Cache-Control: no-store", finding.ShieldBody)
+			w.replace["/prod-a"+fetch.DiscoveryPath] = answer(http.StatusForbidden, "Cache-Control: no-store", finding.ShieldBody)
 		}, nil},
 		{"an origin that hangs behind a cache with a good copy", "origin-unreachable", "", func(t *testing.T, w *world) {
 			w.cached(t)
@@ -250,11 +251,11 @@ func replicaSetups() []setup {
 		{"an origin whose documents hang behind a cache with a good copy", "origin-unreachable", "", func(t *testing.T, w *world) {
 			w.cached(t)
 			hanging := *w
-			hanging.replace = map[string]http.HandlerFunc{"/prod-a" + discoveryPath: func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }}
+			hanging.replace = map[string]http.HandlerFunc{"/prod-a" + fetch.DiscoveryPath: func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }}
 			behind(hanging.listen(t))(t, w)
 		}, started},
 		{"an origin that hangs, asked by itself", "connection-dropped", "", func(t *testing.T, w *world) {
-			w.options.Connect, w.options.patience, w.options.Dial = "203.0.113.1:443", impatient, silent(t)
+			w.options.Connect, w.options.Patience, w.options.Dial = "203.0.113.1:443", impatient, silent(t)
 		}, started},
 		{"an origin that nobody can connect to", "origin-unreachable", finding.Warn, behind(to("127.0.0.1:1")), started},
 		{"an origin behind a balancer that has none left", "origin-unreachable", finding.Warn, func(t *testing.T, w *world) { behind(closing(t))(t, w) }, started},
@@ -312,7 +313,7 @@ func replicaSetups() []setup {
 }
 
 // closing reaches what accepts connections and closes them, as a balancer does that has nobody to pass them to.
-func closing(t *testing.T) DialFunc {
+func closing(t *testing.T) fetch.DialFunc {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	check(t, err)
@@ -330,7 +331,7 @@ func closing(t *testing.T) DialFunc {
 }
 
 // listen serves the world at an address of its own.
-func (w *world) listen(t *testing.T) DialFunc {
+func (w *world) listen(t *testing.T) fetch.DialFunc {
 	t.Helper()
 	return to(w.address(t))
 }

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/keypost/keypost/issuer/verify/fetch"
 	"github.com/keypost/keypost/issuer/verify/finding"
 )
 
@@ -35,7 +36,7 @@ func TestShieldIsForOrigins(t *testing.T) {
 	if l := p.observe(t); l.Complete() {
 		t.Error("a look is complete that an origin has shut out")
 	}
-	p.network.Shield = Shield{Header: "X-Origin-Secret", Value: "let me in"}
+	p.network.Shield = fetch.Shield{Header: "X-Origin-Secret", Value: "let me in"}
 	if l := p.observe(t); l.Complete() || let.Load() > 0 {
 		t.Error("the shield is shown to an origin that only the policy names")
 	}
@@ -49,15 +50,15 @@ func TestShieldIsForOrigins(t *testing.T) {
 	for _, connect := range []string{"198.51.100.9:443", "192.0.2.1:443"} { // the operator names it
 		n := p.network
 		n.Connect = connect
-		if a, err := n.client(p.target.URL, endpoint{address: connect, shielded: true}).get(t.Context(), testIssuer+keysPath); err != nil || a.Status != http.StatusOK {
+		if a, err := n.Reach(p.target.URL, fetch.Endpoint{Address: connect, Shielded: true}).Get(t.Context(), testIssuer+fetch.KeysPath); err != nil || a.Status != http.StatusOK {
 			t.Errorf("%s: %d, %v", connect, a.Status, err)
 		}
 	}
 	leaked.Store(0)
-	c := p.network.client(p.target.URL, endpoint{address: "198.51.100.9:443", shielded: true})
+	c := p.network.Reach(p.target.URL, fetch.Endpoint{Address: "198.51.100.9:443", Shielded: true})
 	for _, elsewhere := range []string{"https://192.0.2.1/prod-a/keys.json", "https://oidc.example.com:8444/prod-a/keys.json"} {
 		before := let.Load()
-		if a, err := c.get(t.Context(), elsewhere); err == nil && a.Status == http.StatusOK || leaked.Load() > 0 || let.Load() != before {
+		if a, err := c.Get(t.Context(), elsewhere); err == nil && a.Status == http.StatusOK || leaked.Load() > 0 || let.Load() != before {
 			t.Errorf("%s: %v, the shield was shown", elsewhere, err)
 		}
 	}
@@ -67,7 +68,7 @@ func TestShieldIsForOrigins(t *testing.T) {
 func TestShieldBody(t *testing.T) {
 	source, err := os.ReadFile("../listen/shield.go")
 	check(t, err)
-	if !strings.Contains(string(source), "const shielded = "+strconv.Quote(finding.ShieldBody)) {
+	if !strings.Contains(string(source), strconv.Quote(strings.TrimSuffix(finding.ShieldBody, "\n"))) {
 		t.Errorf("issuer/listen does not answer %q", finding.ShieldBody)
 	}
 }
@@ -75,7 +76,7 @@ func TestShieldBody(t *testing.T) {
 // A CDN that still has a copy of the discovery document is refused for the JWKS alone.
 func TestCDNRefusedForTheJWKS(t *testing.T) {
 	w := newWorld(t)
-	w.replace["/prod-a"+keysPath] = answer(http.StatusForbidden, "Cache-Control: no-store", finding.ShieldBody)
+	w.replace["/prod-a"+fetch.KeysPath] = answer(http.StatusForbidden, "Cache-Control: no-store", finding.ShieldBody)
 	if found := w.visit(t); found[0].Code != "cdn-refused" {
 		t.Errorf("found%s", lines(found))
 	}

@@ -51,13 +51,13 @@ func TestSilentServers(t *testing.T) {
 					return near, nil
 				}
 				n := w.options.Network
-				_, err := n.Observe(t.Context(), Target{URL: storetest.URLs(t, testIssuer)[0], Origins: w.stored.Policy().Origins})
+				_, err := Observe(t.Context(), n, Target{URL: storetest.URLs(t, testIssuer)[0], Origins: w.stored.Policy().Origins})
 				check(t, err)
 				Examine(t.Context(), w.options)
 				if _, err := n.At(storetest.URLs(t, testIssuer)[0], "192.0.2.1:443").JWKS(t.Context(), testIssuer); err == nil {
 					t.Error("it answered")
 				}
-				time.Sleep(unhurried)
+				time.Sleep(time.Minute)
 				synctest.Wait()
 				if left := open.Load(); left > 0 {
 					t.Errorf("%d connections are left", left)

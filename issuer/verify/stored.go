@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/keypost/keypost/internal/caching"
+	"github.com/keypost/keypost/issuer/verify/fetch"
 	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/keystore"
 )
@@ -116,7 +117,7 @@ func (v *visit) checkPublished(url string, p keystore.VerificationKey) {
 // it, and nothing shows a shared cache in between. The answer's headers would show one, or the policy declares it; an
 // origin that is asked directly has none before it.
 func (v *visit) showsNoCache(at time.Time) bool {
-	shows := slices.ContainsFunc(v.look.replies(), func(a response) bool { return caching.Shared(a.Header) != "" })
+	shows := slices.ContainsFunc(v.look.replies(), func(a fetch.Answer) bool { return caching.Shared(a.Header) != "" })
 	return v.o.Now.After(at.Add(keystore.Convergence)) && !shows && (v.o.Connect != "" || v.stored.Policy().EdgeHold == nil)
 }
 
@@ -155,7 +156,7 @@ func (v *visit) checkMissing(url string, k keystore.Key) {
 func (v *visit) allowed() keystore.Cache {
 	var c keystore.Cache
 	for _, a := range v.look.replies() {
-		c = c.Longest(a.allows())
+		c = c.Longest(a.Allows())
 	}
 	return keystore.Cache{MaxAge: min(c.MaxAge, mostSilent), StaleWhileRevalidate: min(c.StaleWhileRevalidate, mostSilent), StaleIfError: min(c.StaleIfError, mostSilent)}
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
+	"github.com/keypost/keypost/issuer/verify/fetch"
 	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/pubkey"
@@ -93,12 +94,12 @@ func TestImpostor(t *testing.T) {
 		{"a key more", func(t *testing.T, w *world) { w.jwks = append(w.jwks, publicJWK(t, newECKey(t))) }, "stored-keys", finding.Fail, "neither has nor had"},
 		{"a key more on the other path", func(t *testing.T, w *world) {
 			w.alias = append([]member{publicJWK(t, newECKey(t))}, w.jwks...)
-		}, "stored-keys", finding.Fail, aliasPath + " has the key "},
+		}, "stored-keys", finding.Fail, fetch.AliasPath + " has the key "},
 		{"a key less on the other path", func(t *testing.T, w *world) {
 			k := newECKey(t)
 			w.storeKey(t, stale, k)
 			w.alias, w.jwks = w.jwks, append([]member{publicJWK(t, k)}, w.jwks...)
-		}, "stored-keys", finding.Fail, aliasPath + " lacks the next key"},
+		}, "stored-keys", finding.Fail, fetch.AliasPath + " lacks the next key"},
 		{"a key less", func(t *testing.T, w *world) { w.storeKey(t, stale, newECKey(t)) }, "stored-keys", finding.Fail, "although no cache may hold an older copy since"},
 		{"no key at all", func(_ *testing.T, w *world) { w.jwks = []member{} }, "stored-keys", finding.Fail, "lacks the active key"},
 		{"a revoked key back", func(t *testing.T, w *world) {
@@ -141,8 +142,8 @@ func TestImpostor(t *testing.T) {
 		}, "stored-keys", finding.Fail, "keys (1) that cannot be read"},
 		{"a key that cannot be read on the other path", func(_ *testing.T, w *world) {
 			w.alias = append([]member{{"kty": "OKP", "crv": "Ed25519", "kid": "ed", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}}, w.jwks...)
-		}, "stored-keys", finding.Fail, aliasPath + " has keys (1) that cannot be read"},
-		{"a private key on the other path", func(_ *testing.T, w *world) { w.alias = []member{under(w.jwks[0], "d", "AAAA")} }, "jwks-keys", finding.Fail, aliasPath + ` has the private member "d"`},
+		}, "stored-keys", finding.Fail, fetch.AliasPath + " has keys (1) that cannot be read"},
+		{"a private key on the other path", func(_ *testing.T, w *world) { w.alias = []member{under(w.jwks[0], "d", "AAAA")} }, "jwks-keys", finding.Fail, fetch.AliasPath + ` has the private member "d"`},
 		{"a certificate beside the key", func(_ *testing.T, w *world) { w.jwks[0]["x5u"] = "https://evil.example.com/chain.pem" }, "jwks-keys", finding.Fail, `has the member "x5u"`},
 		{"another issuer's documents", func(t *testing.T, w *world) {
 			w.discovery["issuer"] = "https://oidc.example.com/prod-b"
@@ -164,11 +165,11 @@ func TestAmbiguousDocuments(t *testing.T) {
 		{"two lists", body("/keys.json", `{"keys":[THEIRS],"keys":[MINE]}`), "jwks", finding.Fail, `"keys" twice`},
 		{"two lists make no comparison", body("/keys.json", `{"keys":[THEIRS],"keys":[MINE]}`), "stored-keys", finding.Fail, "nothing could be compared"},
 		{"two spellings", body("/keys.json", `{"keys":[THEIRS],"KEYS":[MINE]}`), "jwks", finding.Fail, `"keys" and "KEYS"`},
-		{"two spellings on the other path", body(aliasPath, `{"KEYS":[THEIRS],"keys":[MINE]}`), "jwks-alias", finding.Fail, `"KEYS", which`},
-		{"two spellings on the other path make no comparison", body(aliasPath, `{"keys":[MINE],"KEYS":[THEIRS]}`), "stored-keys", finding.Fail, aliasPath + " could not be read"},
+		{"two spellings on the other path", body(fetch.AliasPath, `{"KEYS":[THEIRS],"keys":[MINE]}`), "jwks-alias", finding.Fail, `"KEYS", which`},
+		{"two spellings on the other path make no comparison", body(fetch.AliasPath, `{"keys":[MINE],"KEYS":[THEIRS]}`), "stored-keys", finding.Fail, fetch.AliasPath + " could not be read"},
 		{"another spelling", body("/keys.json", `{"Keys":[MINE]}`), "jwks", finding.Fail, `"Keys"`},
-		{"two issuers", body(discoveryPath, `{"issuer":"https://evil.example.com",REST}`), "discovery", finding.Fail, `"issuer" twice`},
-		{"two addresses of the JWKS", body(discoveryPath, `{"JWKS_URI":"https://evil.example.com/keys",REST}`), "discovery", finding.Fail, `"JWKS_URI", which`},
+		{"two issuers", body(fetch.DiscoveryPath, `{"issuer":"https://evil.example.com",REST}`), "discovery", finding.Fail, `"issuer" twice`},
+		{"two addresses of the JWKS", body(fetch.DiscoveryPath, `{"JWKS_URI":"https://evil.example.com/keys",REST}`), "discovery", finding.Fail, `"JWKS_URI", which`},
 	})
 }
 
@@ -276,7 +277,7 @@ func TestNothingCompared(t *testing.T) {
 			w.stored = s
 		}, "stored-keys", finding.Fail, "does not have the issuer URL"},
 		{"no answer", func(_ *testing.T, w *world) { w.replace["/prod-a/keys.json"] = answer(503, "", "") }, "stored-keys", finding.Fail, "no JWKS could be read"},
-		{"no discovery document", func(_ *testing.T, w *world) { w.replace["/prod-a"+discoveryPath] = answer(404, "", "") }, "stored-keys", finding.Fail, "no JWKS could be read"},
+		{"no discovery document", func(_ *testing.T, w *world) { w.replace["/prod-a"+fetch.DiscoveryPath] = answer(404, "", "") }, "stored-keys", finding.Fail, "no JWKS could be read"},
 		{"no trust", func(t *testing.T, w *world) { w.options.RootCAs = newPKI(t).root.Pool() }, "stored-keys", finding.Fail, "no JWKS could be read"},
 		{"no sound URL", func(_ *testing.T, w *world) { w.options.URL = "http://oidc.example.com" }, "stored-keys", finding.Fail, "no JWKS could be read"},
 	})

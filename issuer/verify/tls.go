@@ -11,7 +11,7 @@ import (
 //
 // Source: https://docs.aws.amazon.com/IAM/latest/UserGuide/id_roles_providers_create_oidc.html
 func (v *visit) checkTLS() {
-	if v.look.origin || v.look.Discovery.Status == 0 { // clouds never speak with an origin; without an answer checkDiscovery says why
+	if v.look.Origin || v.look.Discovery.Status == 0 { // clouds never speak with an origin; without an answer checkDiscovery says why
 		return
 	}
 	if v.look.only13 != nil {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/keypost/keypost/internal/publicnet"
 	"github.com/keypost/keypost/internal/text"
+	"github.com/keypost/keypost/issuer/verify/fetch"
 	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/issuer/verify/token"
 	"github.com/keypost/keypost/keystore"
@@ -26,7 +27,7 @@ import (
 
 // Options has whom to visit, and how.
 type Options struct {
-	Network
+	fetch.Network
 	URL   string // the issuer URL, as in a token's iss
 	Token string // a service account token to check against the issuer; empty for none
 	// Stored reads the key set that the published keys are compared with. It wraps [ErrNotStored] when the store has
@@ -54,8 +55,8 @@ func (o Options) complete() Options {
 		o.Now = time.Now()
 	}
 	o.ahead = time.Until(o.Now)
-	if o.patience == 0 {
-		o.patience = patience
+	if o.Patience == 0 {
+		o.Patience = patience
 	}
 	if o.hasRoute == nil {
 		o.hasRoute = publicnet.HasRoute
@@ -103,7 +104,7 @@ func Examine(ctx context.Context, o Options) Examination {
 // see keeps what the visits of an issuer's addresses saw.
 func (e *Examination) see(host string, visits []*visit) {
 	for _, one := range visits {
-		if one.look.origin {
+		if one.look.Origin {
 			continue // relying parties are not sent there
 		}
 		if one.read && e.Keys == nil {
@@ -204,7 +205,7 @@ func (v *visitor) visits(ctx context.Context) (visits []*visit) {
 // answer.
 func (v *visitor) look(ctx context.Context) (looks, origins []look) {
 	all, err := v.o.looks(ctx, v.url, v.known.Policy().Origins)
-	if !slices.ContainsFunc(all, func(l look) bool { return l.reached && !l.origin }) {
+	if !slices.ContainsFunc(all, func(l look) bool { return l.reached && !l.Origin }) {
 		if l, through, ok := v.o.throughProxy(ctx, v.url); ok {
 			v.Warn("address-unasked", "%s was looked at through the proxy %s, since this machine reaches none of its addresses", v.url.Host(), through)
 			return []look{l}, nil
@@ -215,7 +216,7 @@ func (v *visitor) look(ctx context.Context) (looks, origins []look) {
 		return nil, nil
 	}
 	for _, l := range all {
-		if l.origin {
+		if l.Origin {
 			origins = append(origins, l)
 		} else {
 			looks = append(looks, l)
@@ -238,7 +239,7 @@ type visit struct {
 func (v *visit) check() {
 	v.checkTLS()
 	d := v.checkDiscovery()
-	if v.look.origin && v.look.Discovery.Status != http.StatusOK {
+	if v.look.Origin && v.look.Discovery.Status != http.StatusOK {
 		return // it lets in its cache only
 	}
 	v.checkStored(v.checkJWKS(d))
@@ -253,7 +254,7 @@ func (v *visitor) merge(visits []*visit) {
 	var all finding.Report
 	for _, one := range visits {
 		for _, f := range one.Findings {
-			all.AddAt(f, one.look.address)
+			all.AddAt(f, one.look.Address)
 		}
 	}
 	for _, f := range all.Findings {
@@ -265,7 +266,7 @@ func (v *visitor) merge(visits []*visit) {
 }
 
 // list joins with "and", and counts what is too much to read.
-func list(all []string) string { return text.List(all, maxAddresses) }
+func list(all []string) string { return text.List(all, fetch.MaxAddresses) }
 
 // printable makes text of a stranger's server short, and keeps it from moving the cursor of a terminal or turning the
 // direction of its text.

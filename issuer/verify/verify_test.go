@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
+	"github.com/keypost/keypost/issuer/verify/fetch"
 	"github.com/keypost/keypost/issuer/verify/finding"
 )
 
@@ -110,11 +111,11 @@ func TestDefects(t *testing.T) {
 		{"short-lived, not due", func(t *testing.T, w *world) { w.send(w.pki.shortLived(t, 3*24*time.Hour), w.pki.intermediate) }, "tls-expiry", finding.OK, "valid until"},
 		{"short-lived, overdue", func(t *testing.T, w *world) { w.send(w.pki.shortLived(t, 24*time.Hour), w.pki.intermediate) }, "tls-expiry", finding.Warn, "expires at"},
 		{"expires later", func(t *testing.T, w *world) { w.send(w.pki.issueLeaf(t, 22*24*time.Hour), w.pki.intermediate) }, "tls-expiry", finding.OK, "valid until"},
-		{"a huge discovery document", replace(discoveryPath, answer(200, "", strings.Repeat(" ", maxBody+1))), "discovery", finding.Fail, "larger than"},
+		{"a huge discovery document", replace(fetch.DiscoveryPath, answer(200, "", strings.Repeat(" ", fetch.MaxBody+1))), "discovery", finding.Fail, "larger than"},
 		{"max-age that is no number", header("Cache-Control", "max-age=5m"), "headers", finding.Fail, "(max-age=0)"},
 		{"private", header("Cache-Control", "private, max-age=300"), "headers", finding.Fail, "(private)"},
 		{"a shared cache", header("Age", "12"), "shared-cache", finding.Warn, "Age: 12"},
-		{"null keys", replace(keysPath, answer(200, "", `{"keys":null}`)), "jwks", finding.Fail, "is no JWKS"},
+		{"null keys", replace(fetch.KeysPath, answer(200, "", `{"keys":null}`)), "jwks", finding.Fail, "is no JWKS"},
 		{"kid that is no string", with("kid", 7), "jwks-keys", finding.Fail, "keys.json has no kid"},
 		{"encryption key", with("use", "enc"), "jwks-keys", finding.Fail, "use"},
 		{"kid with control characters", with("kid", "\x1b[31m"), "jwks-keys", finding.Fail, "?[31m"},

@@ -26,6 +26,7 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
+	"github.com/keypost/keypost/issuer/verify/fetch"
 	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/storetest"
@@ -70,7 +71,7 @@ func newWorld(t *testing.T) *world {
 	w.claims = soundClaims()
 	w.options = Options{
 		URL: testIssuer, Stored: w.readStored,
-		Network: Network{
+		Network: fetch.Network{
 			RootCAs: p.root.Pool(), Lookup: func(context.Context, string) ([]netip.Addr, error) { return addrs("192.0.2.1"), nil },
 		},
 		hasRoute: func(string) bool { return true },
@@ -167,10 +168,10 @@ func (w *world) serve(rw http.ResponseWriter, r *http.Request) {
 	switch r.URL.Path {
 	case "/prod-a":
 		w.write(rw, []byte("an issuer"))
-	case "/prod-a" + discoveryPath:
+	case "/prod-a" + fetch.DiscoveryPath:
 		body, _ := json.Marshal(w.discovery)
 		w.write(rw, body)
-	case "/prod-a" + aliasPath:
+	case "/prod-a" + fetch.AliasPath:
 		if w.alias != nil {
 			set = w.alias
 		}

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/keypost/keypost/issuer/verify"
+	"github.com/keypost/keypost/issuer/verify/fetch"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/filestore"
 	"github.com/keypost/keypost/provision/aws"
@@ -113,7 +113,7 @@ func TestCreateAsksEveryOrigin(t *testing.T) {
 		w.Publish(rw, r)
 	}
 	w.spread(t, map[string]http.HandlerFunc{"127.0.0.1": nil, "192.0.2.7": shielded, "192.0.2.8": nil})
-	w.Site.Shield = verify.Shield{Header: "X-Origin-Secret", Value: "let me in", Origins: []string{"behind.example.com"}}
+	w.Site.Shield = fetch.Shield{Header: "X-Origin-Secret", Value: "let me in", Origins: []string{"behind.example.com"}}
 	w.Site.Own = []netip.Addr{}
 	o := w.inDir(t)
 	o.Site, o.Dev, o.Store.InDir = w.Site, false, false

@@ -34,6 +34,7 @@ import (
 
 	"github.com/keypost/keypost/issuer/verify"
 	"github.com/keypost/keypost/issuer/verify/answers"
+	"github.com/keypost/keypost/issuer/verify/fetch"
 	"github.com/keypost/keypost/issuer/verify/finding"
 	webtoken "github.com/keypost/keypost/issuer/verify/token"
 	"github.com/keypost/keypost/keystore"
@@ -226,7 +227,7 @@ func (s *stage) makeRole(t *testing.T, path string, statements ...string) {
 func (s *stage) look(t *testing.T, token string) []finding.Finding {
 	t.Helper()
 	a := webidentity.Attempt{Issuer: issuer}
-	o := verify.Options{URL: issuer, Network: verify.Network{RootCAs: s.ca, Dial: s.dial,
+	o := verify.Options{URL: issuer, Network: fetch.Network{RootCAs: s.ca, Dial: s.dial,
 		Lookup: func(context.Context, string) ([]netip.Addr, error) {
 			return []netip.Addr{netip.MustParseAddr("93.184.215.14")}, nil
 		}}}

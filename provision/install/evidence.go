@@ -12,7 +12,7 @@ import (
 
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/issuer"
-	"github.com/keypost/keypost/issuer/verify"
+	"github.com/keypost/keypost/issuer/verify/fetch"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/observation"
 )
@@ -172,7 +172,7 @@ func failures(l sight) []error {
 // answered reports whether an address may have answered what a cache keeps: anything but a connection that was not made, or a server's
 // own trouble.
 func answered(err error) bool {
-	if e, is := errors.AsType[*verify.StatusError](err); is {
+	if e, is := errors.AsType[*fetch.StatusError](err); is {
 		return e.Status < http.StatusInternalServerError
 	}
 	e, is := errors.AsType[*net.OpError](err)

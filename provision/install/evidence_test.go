@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/keypost/keypost/issuer/verify"
+	"github.com/keypost/keypost/issuer/verify/fetch"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/observation"
 	"github.com/keypost/keypost/keystore/storetest"
@@ -217,7 +217,7 @@ func TestEvidence(t *testing.T) {
 		e = sound(t)
 		e.looks = slices.Insert(e.looks, 0, sightAt(e.keys[0], time.Second, false))
 		e.looks[0].Answers, e.looks[0].Keys = 0, nil
-		e.looks[0].failed["192.0.2.1:443"] = fmt.Errorf("at it: %w", &verify.StatusError{Status: status})
+		e.looks[0].failed["192.0.2.1:443"] = fmt.Errorf("at it: %w", &fetch.StatusError{Status: status})
 		if v := e.judge(); !v.evident {
 			t.Errorf("after an answer %d: %+v", status, v)
 		}

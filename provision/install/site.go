@@ -15,6 +15,7 @@ import (
 
 	"github.com/keypost/keypost/internal/publicnet"
 	"github.com/keypost/keypost/issuer/verify"
+	"github.com/keypost/keypost/issuer/verify/fetch"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/observation"
 )
@@ -22,7 +23,7 @@ import (
 // Site describes how an issuer's public URL is reached from this machine. The zero Site uses the system's network, and the
 // proxy of the environment if it names one for the URL. With Connect no proxy is used.
 type Site struct {
-	verify.Network
+	fetch.Network
 	Own []netip.Addr // of this machine and no other; nil for those of its interfaces
 }
 
@@ -84,7 +85,7 @@ func (t site) look(ctx context.Context, s keystore.KeySet, whole bool) sight {
 		target.Rounds = 1
 	}
 	var err error
-	if l.Look, err = t.Observe(ctx, target); err != nil {
+	if l.Look, err = verify.Observe(ctx, t.Network, target); err != nil {
 		l.failed[t.url.Host()] = err
 	}
 	return l

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/keypost/keypost/issuer/verify"
+	"github.com/keypost/keypost/issuer/verify/fetch"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/catalog"
 	"github.com/keypost/keypost/keystore/filestore"
@@ -49,7 +49,7 @@ func (b *bench) publish(ctx context.Context) (issuerSite, error) {
 	if err != nil {
 		return issuerSite{}, err
 	}
-	s.site = install.Site{Network: verify.Network{RootCAs: b.cert.roots, Connect: server.address}}
+	s.site = install.Site{Network: fetch.Network{RootCAs: b.cert.roots, Connect: server.address}}
 	return s, nil
 }
 

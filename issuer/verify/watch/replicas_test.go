@@ -18,7 +18,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"go.uber.org/zap"
 
-	"github.com/keypost/keypost/issuer/verify"
+	"github.com/keypost/keypost/issuer/verify/fetch"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/storetest"
 	testca "github.com/keypost/keypost/test/authority"
@@ -54,7 +54,7 @@ func TestOneReplicaOfThreeIsRogue(t *testing.T) {
 		}
 		servers[fmt.Sprintf("192.0.2.%d:8443", n+1)] = serveIssuer(t, certificate, url, keys)
 	}
-	w := New(Config{Store: store, Every: time.Second, Log: zap.NewNop(), Network: verify.Network{
+	w := New(Config{Store: store, Every: time.Second, Log: zap.NewNop(), Network: fetch.Network{
 		RootCAs: ca.Pool(),
 		Lookup: func(context.Context, string) ([]netip.Addr, error) {
 			return []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2"), netip.MustParseAddr("192.0.2.3")}, nil

@@ -21,6 +21,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/keypost/keypost/issuer/verify"
+	"github.com/keypost/keypost/issuer/verify/fetch"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/observation"
 )
@@ -29,7 +30,7 @@ import (
 type Config struct {
 	Store   keystore.Reader
 	Every   time.Duration // each issuer is looked at once in this time
-	Network verify.Network
+	Network fetch.Network
 	Records *observation.Store // where looks are recorded, and what was read back of uploads is read; nil for nowhere
 	Vantage string             // of the records
 	// Admits reports whether a key set may have its issuer URLs. One that may not counts as unread, and its issuers are watched as
@@ -98,7 +99,10 @@ type StoreStatus struct {
 
 // New returns a Watcher that has read nothing yet.
 func New(c Config) *Watcher {
-	return &Watcher{c: c, look: c.Network.Compare, wake: make(chan struct{}, 1), sets: map[keystore.Name]*keySet{}}
+	look := func(ctx context.Context, t verify.Target, stored func(context.Context) (keystore.KeySet, error)) (verify.Sight, error) {
+		return verify.Compare(ctx, c.Network, t, stored)
+	}
+	return &Watcher{c: c, look: look, wake: make(chan struct{}, 1), sets: map[keystore.Name]*keySet{}}
 }
 
 // Run watches until ctx is done, and returns when nothing is running any more.

@@ -20,6 +20,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/keypost/keypost/issuer/verify"
+	"github.com/keypost/keypost/issuer/verify/fetch"
 	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/observation"
@@ -411,7 +412,7 @@ func TestWatchOfSilentServers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const issuers, addresses = 6, 12
 		var open, most atomic.Int64
-		n := verify.Network{
+		n := fetch.Network{
 			Lookup: func(context.Context, string) (all []netip.Addr, _ error) {
 				for i := range addresses {
 					all = append(all, netip.AddrFrom4([4]byte{192, 0, 2, byte(i)}))

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/keypost/keypost/internal/regular"
-	"github.com/keypost/keypost/issuer/verify"
+	"github.com/keypost/keypost/issuer/verify/fetch"
 	"github.com/keypost/keypost/keystore"
 )
 
@@ -41,7 +41,7 @@ func (s *ShieldFlags) given() bool { return s.header+s.cert+s.key != "" }
 // CheckNamed returns an error unless a policy has each of the origins: no other is asked. Names are those of the policies.
 func (s *ShieldFlags) CheckNamed(n keystore.Name, named []string) error {
 	for _, o := range s.origins {
-		if (verify.Shield{Origins: named}).IsFor(o) {
+		if (fetch.Shield{Origins: named}).IsFor(o) {
 			continue
 		}
 		set := Command{"issuer", "set", string(n)}
@@ -91,9 +91,9 @@ const maxShieldPEM = 1 << 20
 
 // Read reads the files. Connects is true with --connect: the shield is shown to that address then, and --origin says which origin
 // that is.
-func (s *ShieldFlags) Read(connects bool) (verify.Shield, error) {
+func (s *ShieldFlags) Read(connects bool) (fetch.Shield, error) {
 	if !s.given() && len(s.origins) > 0 && !connects {
-		return verify.Shield{}, Usagef("--origin %s: say what is shown to it, with --origin-header-file or --origin-cert; which origins are asked is in the policy of the key set (issuer set --origin)", strings.Join(s.origins, ","))
+		return fetch.Shield{}, Usagef("--origin %s: say what is shown to it, with --origin-header-file or --origin-cert; which origins are asked is in the policy of the key set (issuer set --origin)", strings.Join(s.origins, ","))
 	}
 	return s.ReadFor(s.origins, connects)
 }
@@ -103,8 +103,8 @@ func errNoShield() error {
 }
 
 // ReadFor is Read for a command whose own --origin has named origins.
-func (s *ShieldFlags) ReadFor(origins []string, connects bool) (verify.Shield, error) {
-	shield := verify.Shield{Origins: origins}
+func (s *ShieldFlags) ReadFor(origins []string, connects bool) (fetch.Shield, error) {
+	shield := fetch.Shield{Origins: origins}
 	if s.given() && len(origins) == 0 && !connects {
 		return shield, errNoShield()
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/config"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
-	"github.com/keypost/keypost/issuer/verify"
+	"github.com/keypost/keypost/issuer/verify/fetch"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/filestore"
 	"github.com/keypost/keypost/provision/aws"
@@ -123,7 +123,7 @@ func inSlowWorld(t *testing.T, key signingkey.Private, fake http.Handler, f func
 		server.Config.SetKeepAlivesEnabled(false)
 		server.StartTLS() // its certificate names *.example.com
 		defer server.Close()
-		w.site = install.Site{Network: verify.Network{RootCAs: x509.NewCertPool(), Connect: "192.0.2.1:443", Dial: pipe.dial}}
+		w.site = install.Site{Network: fetch.Network{RootCAs: x509.NewCertPool(), Connect: "192.0.2.1:443", Dial: pipe.dial}}
 		w.site.RootCAs.AddCert(server.Certificate())
 		f(t, w)
 	})

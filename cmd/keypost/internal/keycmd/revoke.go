@@ -9,7 +9,7 @@ import (
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/cmd/keypost/internal/keysource"
 	"github.com/keypost/keypost/cmd/keypost/internal/observe"
-	"github.com/keypost/keypost/issuer/verify"
+	"github.com/keypost/keypost/issuer/verify/fetch"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/catalog"
 )
@@ -59,7 +59,7 @@ func (o *revokeOptions) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	network := verify.Network{RootCAs: roots, Shield: shield}
+	network := fetch.Network{RootCAs: roots, Shield: shield}
 	last, err := o.last()
 	if err != nil {
 		return err

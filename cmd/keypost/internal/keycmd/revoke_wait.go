@@ -12,6 +12,7 @@ import (
 	"github.com/keypost/keypost/cmd/keypost/internal/observe"
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/issuer/verify"
+	"github.com/keypost/keypost/issuer/verify/fetch"
 	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/catalog"
@@ -24,7 +25,7 @@ const lookAgain = 5 * time.Second
 
 // awaitGone looks until nothing that answers for an issuer publishes a key that is gone in s. It compares what is served with s
 // and not with whatever the store holds by then: an older version that somebody put back knows nothing of the revocation.
-func (o *revokeOptions) awaitGone(ctx context.Context, s keystore.KeySet, network verify.Network) error {
+func (o *revokeOptions) awaitGone(ctx context.Context, s keystore.KeySet, network fetch.Network) error {
 	st, err := o.OpenToWrite(ctx)
 	if err != nil {
 		return err
@@ -43,7 +44,7 @@ func (o *revokeOptions) awaitGone(ctx context.Context, s keystore.KeySet, networ
 		var left []string
 		behind := false // an origin is, or somebody who may be one
 		for _, t := range observe.Targets(s) {
-			sight, err := network.Compare(ctx, t, func(context.Context) (keystore.KeySet, error) { return s, nil })
+			sight, err := verify.Compare(ctx, network, t, func(context.Context) (keystore.KeySet, error) { return s, nil })
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/internal/text"
-	"github.com/keypost/keypost/issuer/verify"
+	"github.com/keypost/keypost/issuer/verify/fetch"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/pubkey"
 	"github.com/keypost/keypost/provision/cluster"
@@ -90,12 +90,12 @@ type Site struct {
 }
 
 // FetchJWKS reads the JWKS that a URL names, of itself or of an issuer.
-func FetchJWKS(ctx context.Context, url string, site Site) (verify.Published, error) {
+func FetchJWKS(ctx context.Context, url string, site Site) (fetch.Published, error) {
 	roots, err := cli.ReadRoots(site.CAFile)
 	if err != nil {
-		return verify.Published{}, err
+		return fetch.Published{}, err
 	}
-	return verify.Network{RootCAs: roots, Connect: site.Connect}.Client().JWKS(ctx, url)
+	return fetch.Network{RootCAs: roots, Connect: site.Connect}.Client().JWKS(ctx, url)
 }
 
 func (f *Flags) readFiles(factory *cli.Factory) (Material, error) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/issuer/verify"
+	"github.com/keypost/keypost/issuer/verify/fetch"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/observation"
 )
@@ -42,24 +43,24 @@ func (fl *Flags) RegisterConnect(fs *pflag.FlagSet) {
 type Observer struct {
 	Records  *observation.Store
 	Progress *cli.Progress // of All; nil shows none
-	network  verify.Network
+	network  fetch.Network
 	vantage  string
 }
 
 // Network returns how issuers are reached, for the flags.
-func (fl *Flags) Network() (verify.Network, error) {
+func (fl *Flags) Network() (fetch.Network, error) {
 	if fl.Vantage != "" && keystore.Name(fl.Vantage).Check() != nil {
-		return verify.Network{}, cli.Usagef("--vantage %q: a vantage is named with lower-case letters, digits and hyphens, at most 63", cli.OneLine(fl.Vantage))
+		return fetch.Network{}, cli.Usagef("--vantage %q: a vantage is named with lower-case letters, digits and hyphens, at most 63", cli.OneLine(fl.Vantage))
 	}
 	if err := cli.CheckConnect(fl.connect); err != nil {
-		return verify.Network{}, err
+		return fetch.Network{}, err
 	}
 	roots, err := cli.ReadRoots(fl.caFile)
 	if err != nil {
-		return verify.Network{}, err
+		return fetch.Network{}, err
 	}
 	shield, err := fl.shield.Read(fl.connect != "")
-	return verify.Network{RootCAs: roots, Connect: fl.connect, Shield: shield}, err
+	return fetch.Network{RootCAs: roots, Connect: fl.connect, Shield: shield}, err
 }
 
 // CheckOrigins returns an error if no policy of the sets has an origin that the flags name, which was not asked then.
@@ -153,7 +154,7 @@ func (o Observer) All(ctx context.Context, sets ...keystore.KeySet) []Result {
 }
 
 func (o Observer) look(ctx context.Context, r *Result, t verify.Target) {
-	if r.Look, r.Err = o.network.Observe(ctx, t); r.Err == nil {
+	if r.Look, r.Err = verify.Observe(ctx, o.network, t); r.Err == nil {
 		r.Record, r.Err = o.Records.Add(ctx, r.Set.Name(), r.Subject, r.Look)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/keypost/keypost/issuer/verify"
+	"github.com/keypost/keypost/issuer/verify/fetch"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/filestore"
 	"github.com/keypost/keypost/keystore/observation"
@@ -25,7 +25,7 @@ func TestASlowOriginDelaysNoRecord(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := Observer{Records: observation.NewStore(b), network: verify.Network{
+	o := Observer{Records: observation.NewStore(b), network: fetch.Network{
 		Lookup: func(_ context.Context, host string) ([]netip.Addr, error) {
 			if host == "slow.example.com" {
 				return []netip.Addr{netip.MustParseAddr("127.0.0.2")}, nil

@@ -18,6 +18,7 @@ import (
 	"github.com/keypost/keypost/cmd/keypost/internal/view"
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/issuer/verify"
+	"github.com/keypost/keypost/issuer/verify/fetch"
 	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/issuer/verify/token"
 	"github.com/keypost/keypost/keystore"
@@ -264,7 +265,7 @@ func (opts *verifyOptions) print(results []verified, causes []finding.Cause) err
 }
 
 func (opts *verifyOptions) options() (verify.Options, error) {
-	o := verify.Options{Dev: opts.dev, Network: verify.Network{Connect: opts.connect}}
+	o := verify.Options{Dev: opts.dev, Network: fetch.Network{Connect: opts.connect}}
 	if opts.f.Observations != "" {
 		o.Uploads = func(ctx context.Context, s keystore.KeySet) ([]observation.Record, error) {
 			return observe.Records(ctx, opts.f, s)

@@ -1,4 +1,4 @@
-package verify
+package fetch
 
 import (
 	"cmp"
@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -27,8 +28,7 @@ type Network struct {
 	Connect string                                                       // HOST:PORT to dial in place of every address; empty for none
 	Shield  Shield                                                       // shown to its origins and to Connect, to nobody else
 
-	patience time.Duration // for one fetch; zero for unhurried
-	pause    time.Duration // between two rounds of Observe; zero for betweenThem
+	Patience time.Duration // for one fetch; zero for 10 seconds
 }
 
 // Shield is what an origin asks of its CDN (listen.shield of keypostd). Without it the origin answers 403, and what it
@@ -60,7 +60,7 @@ func (n Network) Addresses(ctx context.Context, u keystore.IssuerURL) ([]string,
 	if n.Connect != "" {
 		return []string{n.Connect}, nil
 	}
-	return n.lookup(ctx, u.Host(), port(u))
+	return n.lookup(ctx, u.Host(), Port(u))
 }
 
 // lookup returns the addresses of a host, as HOST:PORT, each once and in a stable order. None is an error.
@@ -112,8 +112,8 @@ func NamesOf(origins ...string) (names []string) {
 	return names
 }
 
-// port returns the port of an issuer URL; only development URLs name one.
-func port(u keystore.IssuerURL) string {
+// Port returns the port of an issuer URL; only development URLs name one.
+func Port(u keystore.IssuerURL) string {
 	authority, _, _ := strings.Cut(strings.TrimPrefix(u.String(), "https://"), "/")
 	if _, port, err := net.SplitHostPort(authority); err == nil {
 		return port
@@ -121,43 +121,43 @@ func port(u keystore.IssuerURL) string {
 	return "443"
 }
 
-// maxAddresses bounds how many addresses are asked. A relying party is sent to any of a host's, so each is asked by itself. The largest
+// MaxAddresses bounds how many addresses are asked. A relying party is sent to any of a host's, so each is asked by itself. The largest
 // CDNs have about a dozen for one name.
-const maxAddresses = 32
+const MaxAddresses = 32
 
-// endpoint is where an issuer is asked.
-type endpoint struct {
-	address  string   // HOST:PORT to dial
-	named    bool     // the policy names it as an origin
-	origin   bool     // it is that, and no address of the issuer's host
-	names    []string // to ask for in TLS where the issuer's host has no certificate: what the policy calls an origin
-	shielded bool     // the operator names it as one that the shield is shown to
-	err      error    // the origin cannot be looked up
+// Endpoint is where an issuer is asked.
+type Endpoint struct {
+	Address  string   // HOST:PORT to dial
+	Named    bool     // the policy names it as an origin
+	Origin   bool     // it is that, and no address of the issuer's host
+	Names    []string // to ask for in TLS where the issuer's host has no certificate: what the policy calls an origin
+	Shielded bool     // the operator names it as one that the shield is shown to
+	Err      error    // the origin cannot be looked up
 }
 
-// endpoints returns where an issuer is asked, each once: the addresses of its host, and behind them those of its origins. With Connect
+// Endpoints returns where an issuer is asked, each once: the addresses of its host, and behind them those of its origins. With Connect
 // that is the only one. An error means that there is no address.
-func (n Network) endpoints(ctx context.Context, u keystore.IssuerURL, origins []string) (all []endpoint, err error) {
+func (n Network) Endpoints(ctx context.Context, u keystore.IssuerURL, origins []string) (all []Endpoint, err error) {
 	if n.Connect != "" {
-		return []endpoint{{address: n.Connect, names: n.connected(ctx, origins), shielded: true}}, nil
+		return []Endpoint{{Address: n.Connect, Names: n.connected(ctx, origins), Shielded: true}}, nil
 	}
 	addresses, err := n.Addresses(ctx, u)
 	if err != nil {
 		return nil, fmt.Errorf("look up %s: %w", u.Host(), err)
 	}
 	for _, a := range addresses {
-		all = append(all, endpoint{address: a})
+		all = append(all, Endpoint{Address: a})
 	}
 	for _, origin := range origins {
 		found, err := n.origin(ctx, origin)
 		if err != nil {
-			all = append(all, endpoint{address: origin, named: true, origin: true, err: err})
+			all = append(all, Endpoint{Address: origin, Named: true, Origin: true, Err: err})
 		}
 		for _, a := range found {
-			if i := slices.IndexFunc(all, func(e endpoint) bool { return e.address == a }); i >= 0 {
-				all[i].named = true
+			if i := slices.IndexFunc(all, func(e Endpoint) bool { return e.Address == a }); i >= 0 {
+				all[i].Named = true
 			} else {
-				all = append(all, endpoint{address: a, named: true, origin: true, names: NamesOf(origin), shielded: n.Shield.IsFor(origin)})
+				all = append(all, Endpoint{Address: a, Named: true, Origin: true, Names: NamesOf(origin), Shielded: n.Shield.IsFor(origin)})
 			}
 		}
 	}
@@ -176,22 +176,22 @@ func (n Network) connected(ctx context.Context, origins []string) []string {
 	return NamesOf(names...)
 }
 
-// client returns a Client for the issuer at an endpoint. Where an origin has no certificate for the issuer's host, it is asked under its
+// Reach returns a Client for the issuer at an endpoint. Where an origin has no certificate for the issuer's host, it is asked under its
 // other names in TLS: it has one for the name that its CDN asks for. The HTTP requests stay those of the issuer's host.
-func (n Network) client(u keystore.IssuerURL, at endpoint) *Client {
-	c := n.At(u, at.address)
+func (n Network) Reach(u keystore.IssuerURL, at Endpoint) *Client {
+	c := n.At(u, at.Address)
 	t := c.transport()
-	if at.shielded {
-		c.shield, c.origin = n.Shield, net.JoinHostPort(u.Host(), port(u))
+	if at.Shielded {
+		c.shield, c.origin = n.Shield, net.JoinHostPort(u.Host(), Port(u))
 		t.TLSClientConfig.Certificates = n.Shield.Certificates
 	}
-	if len(at.names) == 0 {
+	if len(at.Names) == 0 {
 		return c
 	}
 	t.DialTLSContext = func(ctx context.Context, _, asked string) (net.Conn, error) {
 		names := []string{u.Host()}
 		if host, _, _ := net.SplitHostPort(asked); host == u.Host() {
-			names = append(names, at.names...)
+			names = append(names, at.Names...)
 		} else {
 			names[0] = host
 		}
@@ -205,7 +205,7 @@ func (n Network) client(u keystore.IssuerURL, at endpoint) *Client {
 			if failed != nil {
 				err = fmt.Errorf("%w; %w", failed, err)
 			}
-			if failed = err; isTimeout(err) {
+			if failed = err; IsTimeout(err) {
 				break
 			}
 		}
@@ -232,10 +232,10 @@ func dialTLS(ctx context.Context, t *http.Transport, address, name string) (*tls
 
 // At returns a Client that reaches the issuer's host at one of its Addresses, whatever DNS says by then.
 func (n Network) At(u keystore.IssuerURL, address string) *Client {
-	return newClient(n.RootCAs, cmp.Or(n.patience, unhurried), func(ctx context.Context, network, asked string) (net.Conn, error) {
+	return newClient(n.RootCAs, cmp.Or(n.Patience, unhurried), func(ctx context.Context, network, asked string) (net.Conn, error) {
 		host, named, err := net.SplitHostPort(asked)
 		switch {
-		case err != nil || n.Connect != "" || host == u.Host() && named == port(u): // an origin may have a port of its own
+		case err != nil || n.Connect != "" || host == u.Host() && named == Port(u): // an origin may have a port of its own
 			asked = address
 		case host == u.Host(): // jwks_uri may name another port, or lead to another host
 			ip, _, err := net.SplitHostPort(address)
@@ -257,6 +257,13 @@ func (n Network) Client() *Client {
 	}
 	c := newClient(n.RootCAs, unhurried, n.dial)
 	c.transport().Proxy = http.ProxyFromEnvironment
+	return c
+}
+
+// Through returns a Client that asks a proxy for everything. TLS is spoken with the issuer itself.
+func (n Network) Through(proxy *url.URL) *Client {
+	c := newClient(n.RootCAs, cmp.Or(n.Patience, unhurried), n.dial)
+	c.transport().Proxy = func(*http.Request) (*url.URL, error) { return proxy, nil }
 	return c
 }
 

@@ -1,4 +1,4 @@
-package verify
+package fetch
 
 import (
 	"context"
@@ -35,7 +35,7 @@ func TestAtAsksTheAddress(t *testing.T) {
 			dialled = address
 			return nil, errors.New("no network")
 		}}
-		if _, err := n.At(tt.issuer, tt.address).get(t.Context(), tt.url); err == nil || dialled != tt.want {
+		if _, err := n.At(tt.issuer, tt.address).Get(t.Context(), tt.url); err == nil || dialled != tt.want {
 			t.Errorf("%s at %s: asked %s (%v), want %s", tt.url, tt.address, dialled, err, tt.want)
 		}
 	}

@@ -1,4 +1,5 @@
-package verify
+// Package fetch reads documents over HTTPS as a careful relying party does, from each address of an issuer by itself. It judges nothing.
+package fetch
 
 import (
 	"context"
@@ -16,12 +17,13 @@ import (
 	"time"
 
 	"github.com/keypost/keypost/internal/strictjson"
+	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/pubkey"
 )
 
-// maxBody is the size of the largest answer that is read, in bytes.
-const maxBody = pubkey.MaxSize
+// MaxBody is the size of the largest answer that is read, in bytes.
+const MaxBody = pubkey.MaxSize
 
 // unhurried is how long a fetch may take that does not stand for a cloud's.
 const unhurried = 10 * time.Second
@@ -51,6 +53,12 @@ func newClient(roots *x509.CertPool, patience time.Duration, dial DialFunc) *Cli
 	return c
 }
 
+// LimitTLS has the client offer no version of TLS above this one; 0 for the newest.
+func (c *Client) LimitTLS(version uint16) { c.transport().TLSClientConfig.MaxVersion = version }
+
+// Accepted reports whether something has accepted a connection of the client.
+func (c *Client) Accepted() bool { return c.accepted.Load() }
+
 func (c *Client) transport() *http.Transport { return c.http.Transport.(*http.Transport) }
 
 // within bounds the life of each connection, from its dial to its last byte. The timeout of a http.Client does not: a dial and
@@ -69,26 +77,26 @@ func within(patience time.Duration, dial DialFunc, accepted *atomic.Bool) DialFu
 	}
 }
 
-// response is what a server answered, whatever the status.
-type response struct {
+// Answer is what a server answered, whatever the status.
+type Answer struct {
 	URL    string // safe to print
 	Status int
 	Header http.Header
-	Body   []byte        // of a GET, at most maxBody
+	Body   []byte        // of a GET, at most MaxBody
 	Took   time.Duration // from the start of the connection to the last byte
 	At     time.Time     // of the last byte
 	TLS    tls.ConnectionState
 }
 
-// get fetches an https URL. A status other than 200 is no error; an answer that is too large, or that was cut off, is. With an error it
+// Get fetches an https URL. A status other than 200 is no error; an answer that is too large, or that was cut off, is. With an error it
 // returns what did arrive, without the body: a status other than zero if the header did.
-func (c *Client) get(ctx context.Context, url string) (response, error) {
+func (c *Client) Get(ctx context.Context, url string) (Answer, error) {
 	if !strings.HasPrefix(url, "https://") {
-		return response{}, fmt.Errorf("fetch %s: it must begin with https://", printable(url))
+		return Answer{}, fmt.Errorf("fetch %s: it must begin with https://", printable(url))
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
-		return response{}, fmt.Errorf("fetch %s: it is not a URL", printable(url))
+		return Answer{}, fmt.Errorf("fetch %s: it is not a URL", printable(url))
 	}
 	if c.shield.Header != "" && withPort(req.URL.Host) == c.origin { // jwks_uri may lead to another host or port
 		req.Header.Set(c.shield.Header, c.shield.Value)
@@ -96,17 +104,17 @@ func (c *Client) get(ctx context.Context, url string) (response, error) {
 	start := time.Now()
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return response{}, fmt.Errorf("fetch %s: %w", printable(url), c.cause(err))
+		return Answer{}, fmt.Errorf("fetch %s: %w", printable(url), c.cause(err))
 	}
 	defer func() { _ = resp.Body.Close() }()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBody+1))
-	a := response{URL: printable(url), Status: resp.StatusCode, Header: resp.Header, Took: time.Since(start), At: time.Now()}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, MaxBody+1))
+	a := Answer{URL: printable(url), Status: resp.StatusCode, Header: resp.Header, Took: time.Since(start), At: time.Now()}
 	if resp.TLS != nil {
 		a.TLS = *resp.TLS
 	}
 	switch {
-	case len(body) > maxBody:
-		return a, fmt.Errorf("fetch %s: the answer is larger than %d bytes", a.URL, maxBody)
+	case len(body) > MaxBody:
+		return a, fmt.Errorf("fetch %s: the answer is larger than %d bytes", a.URL, MaxBody)
 	case err != nil:
 		return a, fmt.Errorf("fetch %s: %w", a.URL, c.cause(err))
 	case c.http.Timeout > 0 && a.Took > c.http.Timeout: // what a server says to a connection that is being closed
@@ -128,22 +136,23 @@ func (e *fetchError) Unwrap() error { return e.err }
 // cause leaves out the method and URL that net/http puts before every error, and adds what may be the reason.
 func (c *Client) cause(err error) error {
 	switch {
-	case isTimeout(err) && !c.accepted.Load():
+	case IsTimeout(err) && !c.accepted.Load():
 		return &fetchError{fmt.Sprintf("no connection within %v", c.http.Timeout), err}
-	case isTimeout(err):
+	case IsTimeout(err):
 		return &fetchError{fmt.Sprintf("no answer within %v", c.http.Timeout), err}
 	}
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		err = e.Err
 	}
-	text := err.Error()
+	said := err.Error()
 	if _, unknown := errors.AsType[x509.UnknownAuthorityError](err); unknown && c.transport().TLSClientConfig.RootCAs != nil {
-		text += " (only the CAs in --ca-file count, in place of the system's)"
+		said += " (only the CAs in --ca-file count, in place of the system's)"
 	}
-	return &fetchError{printable(text), err}
+	return &fetchError{printable(said), err}
 }
 
-func isTimeout(err error) bool {
+// IsTimeout reports whether an answer was waited for in vain.
+func IsTimeout(err error) bool {
 	e, ok := errors.AsType[interface {
 		error
 		Timeout() bool
@@ -151,8 +160,8 @@ func isTimeout(err error) bool {
 	return ok && e.Timeout()
 }
 
-// check200 explains any other status.
-func (a response) check200() error {
+// Check200 explains any status other than 200.
+func (a Answer) Check200() error {
 	switch {
 	case a.Status == http.StatusOK:
 		return nil
@@ -172,9 +181,9 @@ func (e *StatusError) Error() string { return fmt.Sprintf("%s answers %d", e.url
 
 // Paths of the documents below an issuer URL.
 const (
-	discoveryPath = "/.well-known/openid-configuration"
-	keysPath      = "/keys.json"
-	aliasPath     = "/openid/v1/jwks"
+	DiscoveryPath = "/.well-known/openid-configuration"
+	KeysPath      = "/keys.json"
+	AliasPath     = "/openid/v1/jwks"
 )
 
 // Published is the key set that an issuer publishes.
@@ -187,7 +196,7 @@ type Published struct {
 // JWKS reads the keys at an https URL: of a JWKS, or of an issuer, whose discovery document is then followed. A
 // discovery document that names another issuer is refused, and so is a JWKS without keys.
 func (c *Client) JWKS(ctx context.Context, url string) (Published, error) {
-	a, err := c.get(ctx, url)
+	a, err := c.Get(ctx, url)
 	if err != nil {
 		return Published{}, err
 	}
@@ -201,8 +210,8 @@ func (c *Client) JWKS(ctx context.Context, url string) (Published, error) {
 	if d.Issuer != url {
 		return Published{}, fmt.Errorf("the discovery document of %s names the issuer %q, so tokens of %s are not its own", url, printable(d.Issuer), url)
 	}
-	if a, err = c.get(ctx, d.JWKSURI); err == nil {
-		err = a.check200()
+	if a, err = c.Get(ctx, d.JWKSURI); err == nil {
+		err = a.Check200()
 	}
 	if err != nil {
 		return Published{}, fmt.Errorf("read the JWKS of %s: %w", url, err)
@@ -210,7 +219,7 @@ func (c *Client) JWKS(ctx context.Context, url string) (Published, error) {
 	return published(d.Issuer, a)
 }
 
-func published(issuer string, a response) (Published, error) {
+func published(issuer string, a Answer) (Published, error) {
 	if err := strictjson.Check(a.Body, jwksMembers()); err != nil {
 		return Published{}, fmt.Errorf("%s is no sound JWKS: %w", a.URL, err)
 	}
@@ -225,13 +234,16 @@ func hasKeys(body []byte) bool {
 	return json.Unmarshal(body, &set) == nil && set.Keys != nil
 }
 
-func (c *Client) discovery(ctx context.Context, issuer string) (discovery, error) {
-	a, err := c.get(ctx, issuer+discoveryPath)
+func (c *Client) discovery(ctx context.Context, issuer string) (Discovery, error) {
+	a, err := c.Get(ctx, issuer+DiscoveryPath)
 	if err == nil {
-		err = a.check200()
+		err = a.Check200()
 	}
 	if err != nil {
-		return discovery{}, err
+		return Discovery{}, err
 	}
-	return parseDiscovery(a)
+	return ParseDiscovery(a)
 }
+
+// printable makes text of a stranger's server short, and keeps it from moving the cursor of a terminal.
+func printable(s string) string { return text.OneLine(s, 400) }

@@ -1,0 +1,118 @@
+package fetch
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+
+	"github.com/keypost/keypost/internal/caching"
+	"github.com/keypost/keypost/internal/strictjson"
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/pubkey"
+)
+
+// Discovery holds the members of a discovery document that AWS asks for.
+//
+// Source: https://docs.aws.amazon.com/IAM/latest/UserGuide/id_roles_providers_create_oidc.html (prerequisites)
+type Discovery struct {
+	Issuer        string   `json:"issuer"`
+	JWKSURI       string   `json:"jwks_uri"`
+	ResponseTypes []string `json:"response_types_supported"`
+	SubjectTypes  []string `json:"subject_types_supported"`
+	Algorithms    []string `json:"id_token_signing_alg_values_supported"`
+	Claims        []string `json:"claims_supported"`
+}
+
+// discoveryMembers are the names that a reader looks for.
+func discoveryMembers() []string {
+	return []string{"issuer", "jwks_uri", "response_types_supported", "subject_types_supported", "id_token_signing_alg_values_supported", "claims_supported"}
+}
+
+// ParseDiscovery reads a discovery document that every reader reads alike.
+func ParseDiscovery(a Answer) (Discovery, error) {
+	var d Discovery
+	if err := json.Unmarshal(a.Body, &d); err != nil {
+		return Discovery{}, fmt.Errorf("%s is no discovery document: it is not valid JSON of that form", a.URL)
+	}
+	if err := strictjson.Check(a.Body, discoveryMembers()); err != nil {
+		return Discovery{}, fmt.Errorf("%s is no sound discovery document: %w", a.URL, err)
+	}
+	return d, nil
+}
+
+// JWK is a key of a JWKS as it was read.
+type JWK map[string]json.RawMessage
+
+// Text returns a string member; empty when there is none.
+func (k JWK) Text(member string) string {
+	var s string
+	if json.Unmarshal(k[member], &s) != nil {
+		return ""
+	}
+	return s
+}
+
+// jwksMembers are the names that a reader looks for: those of RFC 7517 and RFC 7518 for public keys.
+func jwksMembers() []string {
+	return []string{"keys", "kty", "alg", "use", "kid", "n", "e", "crv", "x", "y"}
+}
+
+// MostKeys is how many keys of a JWKS are looked at. A key set has 200 at most, and 1 MiB may have 350,000.
+const MostKeys = 1000
+
+// ParseJWKS returns the keys of a JWKS that every reader reads alike.
+func ParseJWKS(a Answer) ([]JWK, error) {
+	var listed struct {
+		Keys []json.RawMessage `json:"keys"`
+	}
+	if err := json.Unmarshal(a.Body, &listed); err == nil && len(listed.Keys) > MostKeys {
+		return nil, fmt.Errorf("%s has %d keys; at most %d are looked at", a.URL, len(listed.Keys), MostKeys)
+	}
+	var set struct {
+		Keys *[]JWK `json:"keys"`
+	}
+	err := json.Unmarshal(a.Body, &set)
+	if ambiguous := strictjson.Check(a.Body, jwksMembers()); err == nil && ambiguous != nil {
+		return nil, fmt.Errorf("%s is no sound JWKS: %w", a.URL, ambiguous)
+	}
+	if err != nil || set.Keys == nil {
+		return nil, fmt.Errorf("%s is no JWKS: it is not JSON with a list of keys", a.URL)
+	}
+	return *set.Keys, nil
+}
+
+// ParseKey returns the verification key that a JWK is; errors call it by name.
+func ParseKey(name string, k JWK) (keystore.VerificationKey, error) {
+	raw, err := json.Marshal(k)
+	if err != nil {
+		return keystore.VerificationKey{}, err
+	}
+	keys, err := pubkey.Parse(name, raw)
+	if err != nil {
+		return keystore.VerificationKey{}, err
+	}
+	return keys[0], nil
+}
+
+// SoundKeys returns the keys of a JWKS, of which there may be none.
+func SoundKeys(a Answer) ([]keystore.VerificationKey, error) {
+	set, err := ParseJWKS(a)
+	if err != nil || len(set) == 0 {
+		return nil, err
+	}
+	if n := slices.IndexFunc(set, func(k JWK) bool { return k.Text("kid") == "" }); n >= 0 { // relying parties look keys up by it
+		return nil, fmt.Errorf("%s: key %d has no kid", a.URL, n+1)
+	}
+	p, err := published("", a)
+	return p.Keys, err
+}
+
+// Allows returns for how long the answer's headers allow a copy of it to be handed out, by whatever cache.
+func (a Answer) Allows() keystore.Cache {
+	whileRevalidate, ifError := caching.Stale(a.Header)
+	return keystore.Cache{MaxAge: caching.Longest(a.Header, a.At), StaleWhileRevalidate: whileRevalidate, StaleIfError: ifError}
+}
+
+// None reports whether a server says that it has no document there.
+func (a Answer) None() bool { return a.Status == http.StatusNotFound || a.Status == http.StatusGone }
