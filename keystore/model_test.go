@@ -21,16 +21,15 @@ import (
 // worst direction. Whoever works on the rotation may stop for good between any two steps, and somebody else go on.
 func TestNoTokenIsRefused(t *testing.T) {
 	t.Parallel()
-	for _, w := range []rules{
-		ones(),
+	worlds := []rules{ones(), copied(), {copies: true, upload: 4, token: 2, clocks: 1}}
+	longer := []rules{
 		{convergence: 2, maxAge: 1, staleWhileRevalidate: 1, staleIfError: 3, client: 3, token: 2, clocks: 1},
 		{convergence: 1, maxAge: 3, staleWhileRevalidate: 0, staleIfError: 1, client: 3, token: 4, clocks: 2},
 		{convergence: 3, maxAge: 2, staleWhileRevalidate: 1, staleIfError: 0, client: 5, token: 3, clocks: 1},
 		{convergence: 1, maxAge: 1, staleWhileRevalidate: 2, staleIfError: 2, added: 2, client: 2, token: 2, clocks: 1},
-		copied(),
-		{copies: true, upload: 4, token: 2, clocks: 1},
 		{copies: true, upload: 2, token: 5, clocks: 2},
-	} {
+	}
+	for _, w := range append(worlds, longer[:many(uint64(len(longer)), 0)]...) {
 		if trace := explore(t, withGates(t, w)); trace != nil {
 			t.Errorf("%+v: a token is refused after: %s", w, strings.Join(trace, "; "))
 		}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -151,18 +152,20 @@ func TestUpdateAfterAFailedWrite(t *testing.T) {
 		{name: "nothing but conflicts", fail: func(int, func()) error { return fmt.Errorf("x: %w", ErrConflict) }, is: ErrConflict, replaces: updateTries},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			st := stocked(t)
-			st.fail = tt.fail
-			_, err := Update(t.Context(), NewStore(st), "prod-a", addKey(1))
-			if (err == nil) != tt.stored || tt.is != nil && !errors.Is(err, tt.is) || err != nil && !strings.HasPrefix(err.Error(), `replace key set "prod-a": `) {
-				t.Errorf("error %v", err)
-			}
-			if st.replaces-1 != tt.replaces {
-				t.Errorf("it wrote %d times; want %d", st.replaces-1, tt.replaces)
-			}
-			if _, there := st.load(t).Key(testKey(1).ID()); there != tt.stored {
-				t.Errorf("stored is %v", there)
-			}
+			synctest.Test(t, func(t *testing.T) { // Update waits between two tries
+				st := stocked(t)
+				st.fail = tt.fail
+				_, err := Update(t.Context(), NewStore(st), "prod-a", addKey(1))
+				if (err == nil) != tt.stored || tt.is != nil && !errors.Is(err, tt.is) || err != nil && !strings.HasPrefix(err.Error(), `replace key set "prod-a": `) {
+					t.Errorf("error %v", err)
+				}
+				if st.replaces-1 != tt.replaces {
+					t.Errorf("it wrote %d times; want %d", st.replaces-1, tt.replaces)
+				}
+				if _, there := st.load(t).Key(testKey(1).ID()); there != tt.stored {
+					t.Errorf("stored is %v", there)
+				}
+			})
 		})
 	}
 }

@@ -171,7 +171,7 @@ func TestRemoveWaitsForCopies(t *testing.T) {
 // with the key for its time, and read of late.
 func TestPromoteNeverOpensBeforeEveryCopy(t *testing.T) {
 	opened := 0
-	for seed := range many(20000, 4000) {
+	for seed := range many(20000, 1000) {
 		rng := rand.New(rand.NewPCG(seed, 11))
 		names := []string{oneUpload, otherUpload, newerUpload}[:1+rng.IntN(3)]
 		reach := []Reach{ReachCopies, ""}[rng.IntN(2)]
