@@ -23,7 +23,7 @@ type Added struct {
 	KeySet keystore.KeySet
 	Unread []keystore.Name // documents that could not be read, and may have the URL or the keys
 	Shared []Shared
-	Doubts []Shared // see [Contents.Doubts]
+	Doubts []Shared // see [Contents.CheckKeys]
 }
 
 // AddOptions say who adds a key set, when and why, and what somebody permits who knows more than the store.
@@ -45,8 +45,8 @@ func Add(ctx context.Context, st *keystore.Store, spec keystore.Spec, o AddOptio
 	if err != nil {
 		return Added{}, err
 	}
-	added := Added{Unread: slices.Sorted(maps.Keys(c.Unread)), Doubts: c.Doubts(spec.Name, spec.Keys)}
-	if added.Shared, err = c.CheckKeys(spec.Name, spec.Keys, o.Revoked); err != nil {
+	added := Added{Unread: slices.Sorted(maps.Keys(c.Unread))}
+	if added.Shared, added.Doubts, err = c.CheckKeys(spec.Name, spec.Keys, o.Revoked); err != nil {
 		return added, err
 	}
 	if len(earlier) > 0 && earlier[0].Name() == spec.Name {

@@ -42,7 +42,7 @@ func (c Contents) earlier(spec keystore.Spec, reuse bool) ([]keystore.KeySet, er
 	}
 	switch {
 	case len(had) == 0:
-		return nil, c.CheckUnread(spec.Issuers, true)
+		return nil, c.checkUnread(spec.Issuers)
 	case had[0].Name() == spec.Name:
 		for _, u := range had[0].Issuers() {
 			if !slices.Contains(spec.Issuers, u) {
@@ -56,7 +56,7 @@ func (c Contents) earlier(spec keystore.Spec, reuse bool) ([]keystore.KeySet, er
 	if !reuse {
 		return nil, errorf(Reuse, had[0].Name(), "the issuer URL belonged to a key set that was withdrawn; relying parties may still trust what it stood for")
 	}
-	return had, c.CheckUnread(spec.Issuers, true)
+	return had, c.checkUnread(spec.Issuers)
 }
 
 func urlsOf(s keystore.KeySet) string {
@@ -86,24 +86,14 @@ func had(s keystore.KeySet, id keystore.KeyID) bool {
 	})
 }
 
-// CheckUnread returns an [Unread] error for URLs that an unread document has, and for those that it may have unless that is
-// permitted. Once the document is mended, a publisher that starts serves neither of the two.
-func (c Contents) CheckUnread(urls []keystore.IssuerURL, permitted bool) error {
+// checkUnread returns an [Unread] error for URLs that a broken document is known to have. Once it is mended, a publisher that
+// starts serves neither of the two.
+func (c Contents) checkUnread(urls []keystore.IssuerURL) error {
 	for _, n := range slices.Sorted(maps.Keys(c.Unread)) {
-		err := c.Unread[n]
-		broken, isBroken := errors.AsType[*keystore.BrokenError](err)
-		found := &Error{Kind: Unread, Names: []keystore.Name{n}, Err: err}
-		switch {
-		case isBroken && overlap(broken.Issuers, urls):
-			found.Message = fmt.Sprintf("key set %q, which is broken, has that issuer URL already: %v", n, broken.Err)
-		case permitted || isBroken && broken.Issuers != nil:
-			continue
-		case isBroken:
-			found.Message = fmt.Sprintf("key set %q is broken, so that it is unknown whether it has that issuer URL: %v", n, broken.Err)
-		default:
-			found.Message = fmt.Sprintf("key set %q cannot be read, so that it is unknown whether it has that issuer URL: %v", n, err)
+		if broken, is := errors.AsType[*keystore.BrokenError](c.Unread[n]); is && overlap(broken.Issuers, urls) {
+			return &Error{Kind: Unread, Names: []keystore.Name{n}, Err: broken,
+				Message: fmt.Sprintf("key set %q, which is broken, has that issuer URL already: %v", n, broken.Err)}
 		}
-		return found
 	}
 	return nil
 }
@@ -116,67 +106,38 @@ type Shared struct {
 }
 
 // CheckKeys compares keys that the key set n is to get with those of all others, by their material. It returns the keys that
-// others in use publish, and a [Revoked] error for one that another, in use or withdrawn, had and has revoked, unless that is
-// permitted. What n publishes already is not in question, and what n has revoked itself no transition lets back.
-func (c Contents) CheckKeys(n keystore.Name, keys []keystore.VerificationKey, permitted bool) ([]Shared, error) {
-	given := byMaterial(keys)
-	var shared []Shared
-	for _, s := range c.Sets {
+// others in use publish, those that others say they revoked although their history does not tell that they ever had them, and a
+// [Revoked] error for one that another, in use or withdrawn, had and has revoked, unless that is permitted. Of what n publishes
+// already no revocation is in question, and what n has revoked itself no transition lets back.
+func (c Contents) CheckKeys(n keystore.Name, keys []keystore.VerificationKey, permitted bool) (shared, doubts []Shared, refused error) {
+	given, fresh := map[keystore.Fingerprint]keystore.KeyID{}, map[keystore.Fingerprint]bool{}
+	for _, k := range keys {
+		given[k.Fingerprint()], fresh[k.Fingerprint()] = k.ID(), true
+	}
+	others := slices.Clone(c.Sets)
+	if i := slices.IndexFunc(others, func(s keystore.KeySet) bool { return s.Name() == n }); i >= 0 {
+		for _, k := range others[i].Keys() {
+			fresh[k.Fingerprint()] = fresh[k.Fingerprint()] && others[i].Withdrawn()
+		}
+		others = slices.Delete(others, i, i+1)
+	}
+	for _, s := range others {
 		for _, k := range s.Keys() {
-			if _, is := given[k.Fingerprint()]; is && s.Name() != n && !s.Withdrawn() {
+			if _, is := given[k.Fingerprint()]; is && !s.Withdrawn() {
 				shared = append(shared, Shared{k.ID(), s.Name()})
 			}
 		}
-	}
-	var refused error
-	c.eachRevoked(n, given, func(s keystore.KeySet, id keystore.KeyID, g keystore.Gone) {
-		if permitted || refused != nil || !had(s, g.ID) {
-			return
-		}
-		as := ""
-		if g.ID != id {
-			as = fmt.Sprintf(" as %s", g.ID)
-		}
-		refused = errorf(Revoked, s.Name(), "key %s was revoked in key set %q%s (at %s), so it may be in wrong hands", id, s.Name(), as, g.At.UTC().Format(time.RFC3339))
-	})
-	return shared, refused
-}
-
-// Doubts returns the keys that another key set says it has revoked although its history does not tell that it ever had them.
-func (c Contents) Doubts(n keystore.Name, keys []keystore.VerificationKey) (doubts []Shared) {
-	c.eachRevoked(n, byMaterial(keys), func(s keystore.KeySet, id keystore.KeyID, g keystore.Gone) {
-		if !had(s, g.ID) {
-			doubts = append(doubts, Shared{id, s.Name()})
-		}
-	})
-	return doubts
-}
-
-func byMaterial(keys []keystore.VerificationKey) map[keystore.Fingerprint]keystore.KeyID {
-	given := map[keystore.Fingerprint]keystore.KeyID{}
-	for _, k := range keys {
-		given[k.Fingerprint()] = k.ID()
-	}
-	return given
-}
-
-// eachRevoked calls found for each line of another key set than n that says it revoked one of the keys. It forgets those that
-// n publishes.
-func (c Contents) eachRevoked(n keystore.Name, given map[keystore.Fingerprint]keystore.KeyID, found func(keystore.KeySet, keystore.KeyID, keystore.Gone)) {
-	for _, s := range c.Sets {
-		if s.Name() == n && !s.Withdrawn() {
-			for _, k := range s.Keys() {
-				delete(given, k.Fingerprint())
-			}
-		}
-	}
-	for _, s := range c.Sets {
 		for _, g := range s.Gone() {
-			if id, is := given[g.Fingerprint]; is && g.Why == keystore.Revoked && s.Name() != n {
-				found(s, id, g)
+			switch id := given[g.Fingerprint]; {
+			case !fresh[g.Fingerprint] || g.Why != keystore.Revoked:
+			case !had(s, g.ID):
+				doubts = append(doubts, Shared{id, s.Name()})
+			case !permitted && refused == nil:
+				refused = errorf(Revoked, s.Name(), "key %s was revoked in key set %q as %s (at %s), so it may be in wrong hands", id, s.Name(), g.ID, g.At.UTC().Format(time.RFC3339))
 			}
 		}
 	}
+	return shared, doubts, refused
 }
 
 // overlap compares what requests are looked up by, host and path, not the strings.

@@ -110,7 +110,7 @@ func (p *Publication) checkOwn(c catalog.Contents) error {
 	if p.Moved {
 		return nil
 	}
-	shared, err := c.CheckKeys(p.Name, p.Keys, false)
+	shared, _, err := c.CheckKeys(p.Name, p.Keys, false)
 	if err != nil || len(shared) == 0 {
 		return err
 	}

@@ -216,10 +216,10 @@ func (o Others) Check(ctx context.Context, n keystore.Name, keys ...keystore.Ver
 		o.Warn("whether another key set has the key, or has revoked it, is unknown: %v", err)
 		return nil
 	}
-	shared, err := c.CheckKeys(n, keys, o.Force)
+	shared, doubts, err := c.CheckKeys(n, keys, o.Force)
 	if err != nil {
 		return err
 	}
-	o.WarnOthers(slices.Sorted(maps.Keys(c.Unread)), c.Doubts(n, keys), shared)
+	o.WarnOthers(slices.Sorted(maps.Keys(c.Unread)), doubts, shared)
 	return nil
 }
