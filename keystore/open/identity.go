@@ -27,9 +27,11 @@ func Identity(ctx context.Context, b keystore.Backend) string {
 	var kind, name string
 	switch b := b.(type) {
 	case *kubestore.Backend:
-		kind, name = "kubernetes:", known(b.Identity(ctx))
+		kind = "kubernetes:"
+		name, _ = b.Identity(ctx) // who cannot be asked for a name has none: no change waits for it
 	case *s3store.Backend:
-		kind, name = "aws:", known(b.Identity(ctx))
+		kind = "aws:"
+		name, _ = b.Identity(ctx)
 	case *filestore.Backend:
 		kind, name = "git:", gitAuthor(ctx, b.Dir())
 	}
@@ -37,14 +39,6 @@ func Identity(ctx context.Context, b keystore.Backend) string {
 		return ""
 	}
 	return kind + name
-}
-
-// known returns a name. Who cannot be asked for one has none: no change waits for it.
-func known(name string, err error) string {
-	if err != nil {
-		return ""
-	}
-	return name
 }
 
 // gitAuthor returns who would be the author of a commit in dir, empty if it is in no work tree or nobody is configured.

@@ -38,12 +38,8 @@ func Parse(raw string) (URL, error) {
 		return URL{}, &URLError{Err: errors.New("no store was given"), Form: true}
 	case strings.ContainsFunc(raw, func(r rune) bool { return !text.Printable(r) }):
 		return URL{}, wrongForm(raw, "it holds a line break or another character that cannot be seen")
-	case !isURL && bare == schemeFile && strings.HasPrefix(rest, "/"):
-		e := wrongForm(raw, "after the scheme comes ://")
-		if strings.Contains(rest, "@") { // perhaps a password
-			return URL{}, e
-		}
-		return URL{}, path(e, rest)
+	case !isURL && bare == schemeFile && rest != "":
+		return URL{}, path(wrongForm(raw, "after the scheme comes ://"), rest)
 	case !isURL && slices.Contains([]string{schemeFile, schemeS3, schemeKubernetes}, bare):
 		return URL{}, wrongForm(raw, "after the scheme comes ://")
 	case !isURL:
@@ -90,22 +86,11 @@ func fileURL(path string) string {
 	return "file://./" + path
 }
 
-var (
-	schemeForm = regexp.MustCompile(`^[a-z][a-z0-9+.-]*$`)
-	pathForm   = regexp.MustCompile(`^(file://)?(/|\./|\.\./)[^/]`)
-)
+var schemeForm = regexp.MustCompile(`^[a-z][a-z0-9+.-]*$`)
 
-// Redacted returns what may be printed of a URL that cannot be read: no user name, password or parameter. A path has none
-// of these before its "?".
+// Redacted returns what may be printed of a URL that cannot be read: no user name, password or parameter.
 func Redacted(raw string) string {
-	end := strings.IndexAny(raw, "?#")
-	if pathForm.MatchString(raw) {
-		if end < 0 {
-			return raw
-		}
-		return raw[:end] + "…"
-	}
-	if end < 0 && !strings.Contains(raw, "@") {
+	if !strings.ContainsAny(raw, "?#@") {
 		return raw
 	}
 	if scheme, _, has := strings.Cut(raw, ":"); has && schemeForm.MatchString(scheme) {
