@@ -86,25 +86,9 @@ type unfitError struct{ path, why string }
 
 func (e *unfitError) Error() string { return e.path + " " + e.why }
 
-// readings bounds how often read starts again because the file changes meanwhile.
-const readings = 8
-
-var errChanging = errors.New("it changed while it was read; writers must replace it by rename")
-
-// read returns a file's bytes of one moment. One that is replaced by renaming gives the old or the new bytes; one that
-// is written in place is read again until it stays the same.
+// read returns a file's bytes of one moment. One that is replaced by renaming gives the old or the new bytes; one that is written in
+// place at that moment is an error. It opens without waiting, since a named pipe in the directory would otherwise stop the server.
 func read(d disk, path string, flag int) (content, error) {
-	for range readings {
-		c, err := readOnce(d, path, flag)
-		if !errors.Is(err, errChanging) {
-			return c, err
-		}
-	}
-	return content{}, fmt.Errorf("read %s: %w", path, errChanging)
-}
-
-// readOnce opens without waiting, since a named pipe in the directory would otherwise stop the server.
-func readOnce(d disk, path string, flag int) (content, error) {
 	f, err := d.Open(path, os.O_RDONLY|syscall.O_NONBLOCK|flag)
 	if errors.Is(err, syscall.ENXIO) {
 		st, err := d.Stat(path)
@@ -137,7 +121,7 @@ func readOnce(d disk, path string, flag int) (content, error) {
 		return c, err
 	}
 	if int64(n) != before.size || after.size != before.size || after.mtime != before.mtime {
-		return c, errChanging
+		return c, fmt.Errorf("read %s: it changed while it was read; writers must replace it by rename", path)
 	}
 	c.data = data[:n]
 	return c, nil
