@@ -240,22 +240,17 @@ func (d document) keySet() (KeySet, error) {
 }
 
 func (kd keyDocument) key() (Key, error) {
-	var found VerificationKey
-	blocks, err := keypem.Each([]byte(kd.PublicKey), func(n int, block *pem.Block) error {
-		key, err := keypem.PublicKey(block)
-		if err == nil {
-			found, err = NewPublic(key)
-		}
-		if err != nil {
-			return fmt.Errorf("PEM block %d (%s): %w", n, printable(block.Type), err)
-		}
-		return nil
-	})
-	if err != nil {
-		return Key{}, err
+	block, rest := pem.Decode([]byte(kd.PublicKey))
+	if block == nil || bytes.Contains(rest, []byte("-----BEGIN")) {
+		return Key{}, errors.New("its publicKey is not one whole PEM block")
 	}
-	if blocks != 1 {
-		return Key{}, fmt.Errorf("its publicKey holds %d PEM blocks, not one", blocks)
+	key, err := keypem.PublicKey(block)
+	if err != nil {
+		return Key{}, fmt.Errorf("its publicKey (%s): %w", printable(block.Type), err)
+	}
+	found, err := NewPublic(key)
+	if err != nil {
+		return Key{}, fmt.Errorf("its publicKey (%s): %w", printable(block.Type), err)
 	}
 	if kd.Kid == "" || (found.id != kd.Kid) != kd.ImportedKid {
 		return Key{}, fmt.Errorf("its kid does not belong to its publicKey, whose key ID is %s (importedKid: true allows another one)", found.id)
