@@ -79,7 +79,7 @@ type listenConfig struct {
 // by both. All else gets 403. Admin, probes and the CA's challenges are not behind it. The files are read at start.
 type shieldConfig struct {
 	Header       string   `json:"header,omitempty"`       // a name of your own, such as X-Origin-Secret
-	SecretFiles  []string `json:"secretFiles,omitempty"`  // one value each, 16 characters or more; all are accepted, to change from one to the next; a warning where every user may read one (mode 0644), but in a Kubernetes volume
+	SecretFiles  []string `json:"secretFiles,omitempty"`  // one value each, 16 characters or more; all are accepted, to change from one to the next; a warning where every user may read one (mode 0644)
 	ClientCAFile string   `json:"clientCAFile,omitempty"` // PEM of the CAs that sign the CDN's client certificate, which comes with three certificates of CAs at most
 }
 

@@ -297,15 +297,12 @@ func (a *ACME) Describe(ch chan<- *prometheus.Desc) {
 // Collect is part of prometheus.Collector. A host without a certificate expires at 0, which is long ago.
 func (a *ACME) Collect(ch chan<- prometheus.Metric) {
 	for _, h := range a.hosts {
-		expires, failing := 0.0, 0.0
+		expires := 0.0
 		if c := h.inUse.Load(); c != nil {
 			expires = float64(c.NotAfter.Unix())
 		}
-		if h.failing.Load() || a.stuck.Load() {
-			failing = 1
-		}
-		sendGauge(ch, notAfterDesc, expires, h.name)
-		sendGauge(ch, orderFailingDesc, failing, h.name)
+		ch <- gauge(notAfterDesc, expires, h.name)
+		ch <- gauge(orderFailingDesc, flag(h.failing.Load() || a.stuck.Load()), h.name)
 	}
 }
 

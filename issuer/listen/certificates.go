@@ -141,21 +141,20 @@ func (f *Files) Describe(ch chan<- *prometheus.Desc) {
 // Collect is part of prometheus.Collector.
 func (f *Files) Collect(ch chan<- prometheus.Metric) {
 	for i, c := range *f.inUse.Load() {
-		sendGauge(ch, notAfterDesc, float64(c.NotAfter.Unix()), f.pairs[i].Cert)
+		ch <- gauge(notAfterDesc, float64(c.NotAfter.Unix()), f.pairs[i].Cert)
 	}
-	failing := 0.0
-	if f.failing.Load() {
-		failing = 1
-	}
-	sendGauge(ch, failingDesc, failing)
+	ch <- gauge(failingDesc, flag(f.failing.Load()))
 }
 
-func sendGauge(ch chan<- prometheus.Metric, d *prometheus.Desc, v float64, labels ...string) {
-	m, err := prometheus.NewConstMetric(d, prometheus.GaugeValue, v, labels...)
-	if err != nil {
-		m = prometheus.NewInvalidMetric(d, err)
+func gauge(d *prometheus.Desc, v float64, labels ...string) prometheus.Metric {
+	return prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+}
+
+func flag(b bool) float64 {
+	if b {
+		return 1
 	}
-	ch <- m
+	return 0
 }
 
 // certSet has the certificates in the order of the pairs, at least one. It does not change.
