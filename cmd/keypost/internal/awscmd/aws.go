@@ -57,7 +57,7 @@ func (f *flags) define(cmd *cobra.Command, names ...string) *pflag.FlagSet {
 	all.BoolVar(&f.bucket, "create-private-s3-bucket", false, "accepted for scripts written for ccoctl; there is no bucket")
 	all.BoolVar(&f.Dev, "dev", false, "a development issuer of keypostd --dev, for an emulator of AWS: its URL may have a port, and waits are short")
 	all.StringVar(&f.requested.Dir, "credentials-requests-dir", "",
-		"directory with CredentialsRequests (oc adm release extract --credentials-requests)")
+		"`DIR` with CredentialsRequests (oc adm release extract --credentials-requests)")
 	all.BoolVar(&f.requested.TechPreview, "enable-tech-preview", false, "also the CredentialsRequests of tech preview features")
 	all.BoolVar(&f.requested.Prune, "prune", false,
 		"take away what no CredentialsRequest asks for: roles, permissions, service accounts; without it nothing goes")

@@ -76,7 +76,7 @@ func newCmdCreateRole(factory *cli.Factory) *cobra.Command {
 	fs.StringVar(&f.Name, "role-name", "", "name of the role")
 	fs.StringArrayVar(&f.accounts, "service-account", nil, "NAMESPACE/NAME of a service account that may assume it (repeatable)")
 	fs.StringArrayVar(&f.policyARNs, "policy-arn", nil, "ARN of a managed policy to attach (repeatable)")
-	fs.StringVar(&f.policyFile, "policy-file", "", "JSON file with a permissions policy to put into the role, - for stdin")
+	fs.StringVar(&f.policyFile, "policy-file", "", "JSON `FILE` with a permissions policy to put into the role, - for stdin")
 	fs.BoolVar(&f.manifest, cloudcmd.SubscriptionFlag, false, cloudcmd.SubscriptionUsage)
 	cloudcmd.Required(cmd, "role-name", "service-account", "issuer-url")
 	return cmd

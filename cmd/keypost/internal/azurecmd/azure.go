@@ -82,7 +82,7 @@ func (f *flags) define(cmd *cobra.Command, names ...string) *pflag.FlagSet {
 	all.BoolVar(&f.Prune, "prune", false, "take away what this run does not ask for: identities, federated credentials, role assignments of ours, and permissions of custom roles")
 	all.BoolVar(&f.preserve, "preserve-existing-roles", false, "accepted for scripts written for ccoctl; without --prune no role is taken away")
 	all.BoolVar(&f.Dev, "dev", false, "a development issuer of keypostd --dev, for an emulator of Azure: its URL may have a port, and waits are short")
-	all.StringVar(&f.requested.Dir, "credentials-requests-dir", "", "directory with CredentialsRequests (oc adm release extract --credentials-requests)")
+	all.StringVar(&f.requested.Dir, "credentials-requests-dir", "", "`DIR` with CredentialsRequests (oc adm release extract --credentials-requests)")
 	all.BoolVar(&f.requested.TechPreview, "enable-tech-preview", false, "also the CredentialsRequests of tech preview features")
 	for _, name := range []string{"storage-account-name", "blob-container-name", "preserve-existing-roles"} {
 		all.Lookup(name).Hidden = true

@@ -72,18 +72,19 @@ func (f *Factory) completeFlag(cmd *cobra.Command, flag *pflag.Flag) {
 	}
 }
 
-// flagValue returns what completes the value of a flag; nil for a flag without a value, and for one that nobody has decided about.
+// flagValue returns what completes the value of a flag; nil for a flag without a value. Files and directories are known by what the
+// flag calls its value (`FILE`, `DIR`), known values by Choices.
 func (f *Factory) flagValue(cmd *cobra.Command, flag *pflag.Flag) cobra.CompletionFunc {
+	value, _ := pflag.UnquoteUsage(flag)
 	listed := func(names string) bool { return slices.Contains(strings.Fields(names), flag.Name) }
 	switch {
 	case flag.NoOptDefVal != "":
 		return nil
 	case flag.Annotations[choices] != nil:
 		return choose(flag)
-	case listed("ca-file origin-cert origin-key origin-header-file kubeconfig make-in from replacement metrics-file " +
-		"policy-file private-key-file public-key-file jwks token-file"):
+	case value == "FILE":
 		return cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault)
-	case listed("out output-dir credentials-requests-dir"):
+	case value == "DIR":
 		return cobra.FixedCompletions(nil, cobra.ShellCompDirectiveFilterDirs)
 	case listed("store observations"):
 		return f.completion(storeURLs, unended)
@@ -97,15 +98,8 @@ func (f *Factory) flagValue(cmd *cobra.Command, flag *pflag.Flag) cobra.Completi
 		return f.completion(issuerURLs, noFiles)
 	case listed("keep gone revoked") && cmd.Name() == "accept":
 		return f.completion(func(ctx context.Context, l line) []string { return l.kids(ctx, "") }, noFiles)
-	case listed("confirm-url confirm-kid"), // typed once more so that it is no accident
-		listed("account account-id admin-address apiserver at attribute-condition by cloudfront-distribution connect drop-issuer-url edge-hold error every explain from-issuer-url from-workload-identity-provider gone identity-provider-arn issuer-url listen max-age " +
-			"max-trust-length name observe-from permissions-boundary-arn policy-arn poll project region role-arn role-name served-generation service-account " +
-			"stale-if-error stale-while-revalidate thumbprint token-lifetime url user-tags why workload-identity-pool workload-identity-provider"),
-		listed("blob-container-name data-permission dnszone-resource-group-name installation-resource-group-name network-resource-group-name oidc-resource-group-name " +
-			"permission resource-group role scope storage-account-name subscription-id tenant-id"):
-		return cobra.NoFileCompletions
 	}
-	return nil
+	return cobra.NoFileCompletions
 }
 
 // choose completes one of a flag's choices, or, where several may stand in one value, the last of them.

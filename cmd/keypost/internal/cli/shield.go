@@ -32,8 +32,8 @@ func ShieldFiles() []string { return []string{"origin-header-file", "origin-cert
 // RegisterFiles defines the flags for a command that has an --origin of its own, for the policy.
 func (s *ShieldFlags) RegisterFiles(fs *pflag.FlagSet) {
 	fs.StringVar(&s.header, "origin-header-file", "", "`FILE` with \"NAME: VALUE\": the header that origins behind a CDN ask for (listen.shield of keypostd)")
-	fs.StringVar(&s.cert, "origin-cert", "", "PEM file with the client certificate that origins behind a CDN ask for")
-	fs.StringVar(&s.key, "origin-key", "", "PEM file with the key of --origin-cert")
+	fs.StringVar(&s.cert, "origin-cert", "", "PEM `FILE` with the client certificate that origins behind a CDN ask for")
+	fs.StringVar(&s.key, "origin-key", "", "PEM `FILE` with the key of --origin-cert")
 }
 
 func (s *ShieldFlags) given() bool { return s.header+s.cert+s.key != "" }

@@ -39,13 +39,13 @@ type Flags struct {
 // Define registers all of the flags but those of a new issuer's policy, for a command to take over those that it has. files are
 // those of a dry run, with what they are for.
 func (f *Flags) Define(all *pflag.FlagSet, files string) {
-	all.StringVar(&f.To.Dir, "output-dir", "", "directory for the files (default the current one)")
+	all.StringVar(&f.To.Dir, "output-dir", "", "`DIR` for the files (default the current one)")
 	all.BoolVar(&f.DryRun, "dry-run", false, "write "+files+", and call nobody")
 	all.BoolVar(&f.Diff, "diff", false,
 		"print what would be changed, and what is there beyond what is wanted; change nothing, and exit 3 if there is any")
 	all.StringVar(&f.To.IssuerURL, "issuer-url", "", "the issuer URL, as in the tokens' iss")
-	all.StringVar(&f.PublicKeyFile, "public-key-file", "", "file with the cluster's public key (default OUTPUT-DIR/"+ccoctl.PublicKeyName+")")
-	all.StringVar(&f.caFile, "ca-file", "", "PEM file with the CA of the issuer, instead of the system's")
+	all.StringVar(&f.PublicKeyFile, "public-key-file", "", "`FILE` with the cluster's public key (default OUTPUT-DIR/"+ccoctl.PublicKeyName+")")
+	all.StringVar(&f.caFile, "ca-file", "", "PEM `FILE` with the CA of the issuer, instead of the system's")
 	all.StringVar(&f.connect, "connect", "", "HOST:PORT at which to look for the issuer instead of the URL's own addresses")
 	all.StringVar(&f.why, "why", "", "the reason for publishing a new issuer; it is recorded")
 	f.shield.RegisterFiles(all)

@@ -81,7 +81,7 @@ func (f *flags) define(cmd *cobra.Command, names ...string) *pflag.FlagSet {
 	all.StringVar(&f.Condition, "attribute-condition", "", "CEL expression that a token must fulfil; without it that of a provider that is there stays, another takes its place with --adopt, and true lets every token in")
 	all.BoolVar(&f.Adopt, "adopt", false, "take over what neither keypost nor ccoctl made")
 	all.BoolVar(&f.Dev, "dev", false, "a development issuer of keypostd --dev: its URL may have a port, and waits are short")
-	all.StringVar(&f.requested.Dir, "credentials-requests-dir", "", "directory with CredentialsRequests (oc adm release extract --credentials-requests)")
+	all.StringVar(&f.requested.Dir, "credentials-requests-dir", "", "`DIR` with CredentialsRequests (oc adm release extract --credentials-requests)")
 	all.BoolVar(&f.requested.TechPreview, "enable-tech-preview", false, "also the CredentialsRequests of tech preview features")
 	all.BoolVar(&f.requested.Prune, "prune", false,
 		"take away what no CredentialsRequest asks for: service accounts, their users and roles, permissions of custom roles")

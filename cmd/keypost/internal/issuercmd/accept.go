@@ -39,7 +39,7 @@ func newAccept(f *cli.Factory) *cobra.Command {
 	fs := cmd.Flags()
 	fs.StringVar(&o.why, "why", "", "the reason; it is recorded")
 	fs.StringVar(&o.fromURL, "from-url", "", "https URL of the issuer or JWKS that is served (default the key set's issuer URL)")
-	fs.StringVar(&o.site.CAFile, "ca-file", "", "PEM file with the CA of that URL, instead of the system's")
+	fs.StringVar(&o.site.CAFile, "ca-file", "", "PEM `FILE` with the CA of that URL, instead of the system's")
 	fs.StringVar(&o.site.Connect, "connect", "", "HOST:PORT to connect to instead of that URL's own address: before DNS points to keypostd")
 	fs.Int64Var(&o.served, "served-generation", 0, "the generation that keypostd serves")
 	fs.StringVar(&o.admin, "admin", "", "admin listener of the running keypostd, to ask for that generation")

@@ -30,9 +30,9 @@ func newGenerate(f *cli.Factory) *cobra.Command {
 	cmd.Example = "  keypost key generate --out next\n" +
 		"  keypost key generate --type p256 --private-key-file sa.key --public-key-file sa.pub"
 	fs := cmd.Flags()
-	fs.StringVar(&o.dir, "out", "", "directory to write sa.key and sa.pub to")
-	fs.StringVar(&o.paths.Private, "private-key-file", "", "file for the private key, instead of --out")
-	fs.StringVar(&o.paths.Public, "public-key-file", "", "file for the public key, instead of --out")
+	fs.StringVar(&o.dir, "out", "", "`DIR` to write sa.key and sa.pub to")
+	fs.StringVar(&o.paths.Private, "private-key-file", "", "`FILE` for the private key, instead of --out")
+	fs.StringVar(&o.paths.Public, "public-key-file", "", "`FILE` for the public key, instead of --out")
 	fs.StringVar(&o.kind, "type", string(signingkey.RSA3072), "rsa2048, rsa3072, rsa4096, p256, p384 or p521; Entra accepts RSA only")
 	var kinds []string
 	for _, k := range signingkey.Kinds() {

@@ -39,7 +39,7 @@ func newRevoke(f *cli.Factory) *cobra.Command {
 	fs.BoolVar(&o.empty, "leave-empty", false, "publish an empty JWKS if it was the last key")
 	fs.BoolVar(&o.wait, "wait", false, "then look, at every address and origin, until none publishes the key any more; may be run again for a key that is revoked")
 	fs.StringVar(&o.distribution, "cloudfront-distribution", "", "with --wait: `ID` of a CloudFront distribution that is to forget the documents, once the origins serve the new ones")
-	fs.StringVar(&o.caFile, "ca-file", "", "with --wait: PEM file with the CA of the issuer, instead of the system's")
+	fs.StringVar(&o.caFile, "ca-file", "", "with --wait: PEM `FILE` with the CA of the issuer, instead of the system's")
 	o.shield.Register(fs)
 	return cmd
 }

@@ -32,11 +32,11 @@ type Flags struct {
 
 // Register defines the flags.
 func (f *Flags) Register(fs *pflag.FlagSet) {
-	fs.StringArrayVar(&f.files, "public-key-file", nil, "PEM or JWK file with verification keys, - for stdin (repeatable)")
-	fs.StringVar(&f.JWKS, "jwks", "", "JWKS file, or https URL of a JWKS or of an issuer: its keys with their key IDs")
-	fs.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig file of the cluster whose own JWKS is read")
+	fs.StringArrayVar(&f.files, "public-key-file", nil, "PEM or JWK `FILE` with verification keys, - for stdin (repeatable)")
+	fs.StringVar(&f.JWKS, "jwks", "", "JWKS `FILE`, or https URL of a JWKS or of an issuer: its keys with their key IDs")
+	fs.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig `FILE` of the cluster whose own JWKS is read")
 	fs.StringVar(&f.context, "context", "", "context in the kubeconfig (default the current one)")
-	fs.StringVar(&f.CAFile, "ca-file", "", "PEM file with the CA of an https URL, instead of the system's")
+	fs.StringVar(&f.CAFile, "ca-file", "", "PEM `FILE` with the CA of an https URL, instead of the system's")
 }
 
 // Given reports whether a flag names a source.

@@ -30,7 +30,7 @@ type Flags struct {
 func (fl *Flags) Register(f *cli.Factory, fs *pflag.FlagSet) {
 	f.ObservationsFlag(fs)
 	fs.StringVar(&fl.Vantage, "vantage", "", "`NAME` of the place that this is run at, where the policy asks for named ones (issuer set --observe-from)")
-	fs.StringVar(&fl.caFile, "ca-file", "", "PEM file with the CA of the issuer, instead of the system's")
+	fs.StringVar(&fl.caFile, "ca-file", "", "PEM `FILE` with the CA of the issuer, instead of the system's")
 	fl.shield.Register(fs)
 }
 

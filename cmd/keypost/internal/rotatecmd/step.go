@@ -47,7 +47,7 @@ func newStep(f *cli.Factory) *cobra.Command {
 	fs.BoolVar(&o.all, "all", false, "every key set of the store that is in use")
 	fs.BoolVar(&o.exitCode, "exit-code", false, "exit with 75 when a step cannot be taken yet")
 	fs.BoolVar(&o.wait, "wait", false, "go on until the rotation is complete, or a person has to act")
-	fs.StringVar(&o.access.Kubeconfig, "kubeconfig", "", "kubeconfig file of the cluster whose tokens the keys sign")
+	fs.StringVar(&o.access.Kubeconfig, "kubeconfig", "", "kubeconfig `FILE` of the cluster whose tokens the keys sign")
 	fs.StringVar(&o.why, "why", "", "the reason; it is recorded")
 	fs.StringSliceVar(&o.gone, "gone", nil, "`ADDRESS` of a kube-apiserver that was there in this rotation and never comes back; what it would sign is refused")
 	fs.StringToStringVar(&o.access.Reach, "apiserver", nil, "`LISTED=HOST:PORT`: where a kube-apiserver is reached from here, by the address that the cluster lists, such as the end of a tunnel to it (repeatable)")

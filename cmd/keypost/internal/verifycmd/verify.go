@@ -69,13 +69,13 @@ func NewCmdVerify(f *cli.Factory) *cobra.Command {
 	cmd.Aliases = []string{"doctor"}
 	o.root = cmd.Root
 	fs := cmd.Flags()
-	fs.StringVar(&o.tokenFile, "token-file", "", "file with a service account token to check, - for stdin")
-	fs.StringVar(&o.caFile, "ca-file", "", "PEM file with the CA of the issuer, instead of the system's")
+	fs.StringVar(&o.tokenFile, "token-file", "", "`FILE` with a service account token to check, - for stdin")
+	fs.StringVar(&o.caFile, "ca-file", "", "PEM `FILE` with the CA of the issuer, instead of the system's")
 	o.shield.Register(fs)
 	fs.StringVar(&o.connect, "connect", "", "HOST:PORT to connect to instead of the URL's own addresses: an origin behind a CDN, or before DNS points to it")
 	fs.BoolVar(&o.dev, "dev", false, "a development issuer: its URL may have a port")
 	fs.BoolVar(&o.all, "all", false, "every key set of the store that is in use")
-	fs.StringVar(&o.cluster.Kubeconfig, "kubeconfig", "", "kubeconfig file of the cluster whose tokens are for the issuer: look at it too")
+	fs.StringVar(&o.cluster.Kubeconfig, "kubeconfig", "", "kubeconfig `FILE` of the cluster whose tokens are for the issuer: look at it too")
 	fs.StringVar(&o.cluster.Context, "context", "", "context in the kubeconfig (default the current one)")
 	fs.StringToStringVar(&o.cluster.Reach, "apiserver", nil, "`LISTED=HOST:PORT`: where a kube-apiserver is reached from here, by the address that the cluster lists, such as the end of a tunnel to it (repeatable)")
 	fs.StringVar(&o.cluster.ServiceAccount, "service-account", "", "NAMESPACE/NAME for which each kube-apiserver is made to mint a token (default default/default)")
@@ -84,7 +84,7 @@ func NewCmdVerify(f *cli.Factory) *cobra.Command {
 	fs.StringVar(&o.errorText, "error", "", "an error as a pod printed it, - for stdin: list the causes that it may have")
 	fs.StringVar(&o.explain, "explain", "", "print one `CAUSE`: what relying parties answer, and what repairs it; nothing is looked at")
 	f.ObservationsFlag(fs)
-	fs.StringVar(&o.metricsFile, "metrics-file", "", "file for node_exporter's textfile collector, in which the result is left: DIR/NAME.prom")
+	fs.StringVar(&o.metricsFile, "metrics-file", "", "`FILE` for node_exporter's textfile collector, in which the result is left: DIR/NAME.prom")
 	return cmd
 }
 
