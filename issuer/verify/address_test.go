@@ -183,15 +183,15 @@ func TestSilence(t *testing.T) {
 		name, want string
 		make       func(t *testing.T, w *world)
 	}{
-		{"no TLS", "fail reach at 127.0.0.1:19999: fetch https://oidc.example.com/prod-a/.well-known/openid-configuration: no answer within 1.5s", func(t *testing.T, w *world) {
+		{"no TLS", "fail reach at 127.0.0.1:19999: fetch https://oidc.example.com/prod-a/.well-known/openid-configuration: no answer within 1s", func(t *testing.T, w *world) {
 			w.options.Connect, w.options.Dial = "127.0.0.1:19999", silent(t)
 		}},
-		{"no connection", "fail reach at 192.0.2.1:443: fetch https://oidc.example.com/prod-a/.well-known/openid-configuration: no connection within 1.5s", func(_ *testing.T, w *world) { w.options.Dial = dropping }},
-		{"no document", "fail reach at 192.0.2.1:443: fetch https://oidc.example.com/prod-a/.well-known/openid-configuration: no answer within 1.5s", func(t *testing.T, w *world) {
+		{"no connection", "fail reach at 192.0.2.1:443: fetch https://oidc.example.com/prod-a/.well-known/openid-configuration: no connection within 1s", func(_ *testing.T, w *world) { w.options.Dial = dropping }},
+		{"no document", "fail reach at 192.0.2.1:443: fetch https://oidc.example.com/prod-a/.well-known/openid-configuration: no answer within 1s", func(t *testing.T, w *world) {
 			w.hang(fetch.DiscoveryPath)
 			w.replace["/prod-a"] = func(http.ResponseWriter, *http.Request) { t.Error("asked on after a silence") }
 		}},
-		{"no keys", "fail reach at 192.0.2.1:443: fetch https://oidc.example.com/prod-a/keys.json: no answer within 1.5s", func(t *testing.T, w *world) { w.hang("/keys.json") }},
+		{"no keys", "fail reach at 192.0.2.1:443: fetch https://oidc.example.com/prod-a/keys.json: no answer within 1s", func(t *testing.T, w *world) { w.hang("/keys.json") }},
 		{"no name", "fail reach look up oidc.example.com: ", func(_ *testing.T, w *world) {
 			w.options.Lookup = func(ctx context.Context, _ string) ([]netip.Addr, error) { <-ctx.Done(); return nil, ctx.Err() }
 		}},
@@ -199,7 +199,7 @@ func TestSilence(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			w := newWorld(t)
 			t.Parallel()
-			w.options.Patience = 1500 * time.Millisecond // a loaded machine answers within it
+			w.options.Patience = impatient // a loaded machine answers within it
 			tt.make(t, w)
 			w.start(t)
 			start := time.Now()

@@ -120,7 +120,7 @@ func TestCompareWithWhatOthersMayRead(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newPlaces(t, w, map[string]http.HandlerFunc{"192.0.2.1": w.serve, "192.0.2.2": w.serve, "192.0.2.3": w.with(tt.replace)}).compare(t, w.stored, nil)
+			s := newPlaces(t, w, map[string]http.HandlerFunc{"192.0.2.1": w.serve, "192.0.2.2": w.serve, "192.0.2.3": w.with(tt.replace)}).briefly().compare(t, w.stored, nil)
 			got := slices.DeleteFunc(codesOf(s), func(code string) bool { return !strings.HasPrefix(code, "rogue:") })
 			if !slices.Equal(got, tt.rogue) {
 				t.Errorf("%q, want %q", got, tt.rogue)
@@ -144,7 +144,7 @@ func TestCompareWithADocumentThatIsLate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := newPlaces(t, w, map[string]http.HandlerFunc{"192.0.2.3": w.with(replace)})
-			p.network.Patience = 2 * time.Second
+			p.network.Patience = impatient
 			if got := codesOf(p.compare(t, w.stored, nil)); !slices.Contains(got, "rogue:key-rogue@192.0.2.3") {
 				t.Errorf("%q", got)
 			}
@@ -157,7 +157,7 @@ func TestCompareWithMoreKeysThanAnybodyHas(t *testing.T) {
 	w := newWorld(t)
 	for keys, want := range map[int]string{fetch.MostKeys: "has keys (1000) that cannot be read", 340_000: "has 340000 keys; at most 1000 are looked at"} {
 		body := `{"keys":[` + strings.Repeat("{},", keys-1) + `{}]}`
-		s := newPlaces(t, w, map[string]http.HandlerFunc{"192.0.2.3": w.with(map[string]http.HandlerFunc{fetch.KeysPath: jsonOf(body)})}).compare(t, w.stored, nil)
+		s := newPlaces(t, w, map[string]http.HandlerFunc{"192.0.2.3": w.with(map[string]http.HandlerFunc{fetch.KeysPath: jsonOf(body)})}).briefly().compare(t, w.stored, nil)
 		if len(s.Findings) != 2 || !s.Findings[0].Rogue() || !strings.Contains(s.Findings[0].Evidence, want) || s.Look.Complete() {
 			t.Errorf("%d keys: %+v", keys, s.Findings)
 		}

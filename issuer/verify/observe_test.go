@@ -62,6 +62,12 @@ func newPlaces(t *testing.T, w *world, servers map[string]http.HandlerFunc) *pla
 	return p
 }
 
+// briefly has a look of two rounds.
+func (p *places) briefly() *places {
+	p.target.Rounds = 2
+	return p
+}
+
 func (p *places) observe(t *testing.T) observation.Look {
 	t.Helper()
 	l, err := Observe(t.Context(), p.network, p.target)
@@ -195,7 +201,7 @@ func TestObserveSeesWhatIsMissing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			l := newPlaces(t, w, map[string]http.HandlerFunc{"192.0.2.1": w.serve, "192.0.2.2": w.with(tt.replace)}).observe(t)
+			l := newPlaces(t, w, map[string]http.HandlerFunc{"192.0.2.1": w.serve, "192.0.2.2": w.with(tt.replace)}).briefly().observe(t)
 			k := public(t, w.signer)
 			seen := slices.Contains(l.Keys, observation.Key{ID: k.ID(), Fingerprint: k.Fingerprint()})
 			gaps := strings.Join(l.Gaps, "\n")
@@ -266,9 +272,9 @@ func TestObserveAnAddressThatHangs(t *testing.T) {
 		asked.Add(1)
 		<-r.Context().Done()
 	}})})
-	p.network.Patience = 2 * time.Second
+	p.network.Patience = impatient
 	l := p.observe(t)
-	if len(l.Gaps) != 1 || !strings.HasSuffix(l.Gaps[0], "no answer within 2s") || asked.Load() != 1 || l.Answers != 3*rounds || len(l.Keys) != 1 {
+	if len(l.Gaps) != 1 || !strings.HasSuffix(l.Gaps[0], "no answer within 1s") || asked.Load() != 1 || l.Answers != 3*rounds || len(l.Keys) != 1 {
 		t.Errorf("asked %d times, %d answers, gaps %q, keys %v", asked.Load(), l.Answers, l.Gaps, l.Keys)
 	}
 }

@@ -142,7 +142,7 @@ func tlsSetups() []setup {
 		{"an expired certificate", "tls-expired", "", leaf(90*day, -time.Hour), nil},
 		{"a certificate that is not valid yet", "tls-expired", "", leaf(-day, 90*day), nil},
 		{"a certificate for another host", "tls-name", "", leaf(day, 80*day, "other.example.com"), nil},
-		{"the intermediate certificate is missing", "tls-incomplete", "", func(t *testing.T, w *world) {
+		{"the intermediate certificate is missing", "tls-untrusted", "", func(t *testing.T, w *world) {
 			template := template(day, 80*day, "oidc.example.com")
 			template.IssuingCertificateURL = []string{"http://ca.example.com/intermediate.crt"}
 			w.send(authority.Certify(t, w.pki.intermediate, template))

@@ -641,7 +641,7 @@ func TestVerifyOfAnotherAccount(t *testing.T) {
 	}
 	s.right(t)
 	got = s.look(t, s.token(t))
-	other := slices.IndexFunc(got, func(f finding.Finding) bool { return f.Code == "aws-account-other" })
+	other := slices.IndexFunc(got, func(f finding.Finding) bool { return f.Code == "aws-provider-missing" })
 	if other < 0 || got[other].Severity != finding.Warn { // nobody has read whether the role's account has one as well
 		t.Errorf("the provider of this account: %+v", got)
 	}

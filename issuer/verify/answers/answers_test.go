@@ -15,7 +15,7 @@ import (
 func TestCauses(t *testing.T) {
 	const awsNoRight = "Not authorized to perform sts:AssumeRoleWithWebIdentity"
 	trust := []string{"aws-role-missing", "aws-trust-provider", "aws-trust-audience", "aws-trust-wildcard", "aws-trust-subject", "aws-refused"}
-	noProvider := []string{"token-issuer-other", "token-issuer-other", "aws-account-other", "aws-provider-missing", "aws-provider-missing"}
+	noProvider := []string{"token-issuer-other", "token-issuer-other", "aws-provider-missing", "aws-provider-missing"}
 	noKey := []string{"discovery-not-found", "tls-order", "cluster-key-unpublished", "token-kid-gone", "token-kid-unknown"}
 	unread := []string{"aws-pod-token-unread"}
 	unset, unreached := []string{"aws-pod-unset"}, []string{"aws-sts-unreachable"}

@@ -82,9 +82,9 @@ func (c Cause) Finding(s Severity, evidence, repair string) Finding {
 func likely() []string {
 	return []string{
 		"discovery-forbidden", "connection-dropped", "dns-hidden", "token-kid-unknown", "cluster-key-unpublished",
-		"aws-provider-missing", "aws-account-other", "cluster-issuer-other", "token-issuer-other", "aws-trust-subject", "aws-trust-audience",
+		"aws-provider-missing", "cluster-issuer-other", "token-issuer-other", "aws-trust-subject", "aws-trust-audience",
 		"aws-trust-wildcard", "aws-trust-provider", "aws-role-missing", "aws-client-id-missing", "token-aud-cluster", "token-expired",
-		"aws-thumbprint-stale", "tls-incomplete",
+		"aws-thumbprint-stale", "tls-untrusted",
 	}
 }
 

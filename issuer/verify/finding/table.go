@@ -69,12 +69,8 @@ func tlsCauses() []Cause {
 	return []Cause{
 		{"tls-name", "tls-chain", "the certificate is for another host", "", "use a certificate for this host name", awsProvider, untrusted()},
 		{
-			"tls-incomplete", "tls-chain", "the intermediate certificate is missing", "",
-			"the server sends only its own certificate: add the intermediate ones, or give a private CA with --ca-file", awsSTS, untrusted(),
-		},
-		{
-			"tls-untrusted", "tls-chain", "an unknown CA signed the certificate", "",
-			"use a certificate of a public CA and send the intermediate ones with it, or give a private CA with --ca-file", awsProvider, untrusted(),
+			"tls-untrusted", "tls-chain", "an unknown CA signed the certificate, or the intermediate one is missing", "",
+			"use a certificate of a public CA and send the intermediate ones with it, or give a private CA with --ca-file", awsSTS, untrusted(),
 		},
 		{
 			"tls-order", "tls-chain", "the certificates are out of order, or one is sent twice", "browsers and Go do not mind",
@@ -380,8 +376,7 @@ func awsCauses() []Cause {
 			"where it is not there, mount a projected token at the path of AWS_WEB_IDENTITY_TOKEN_FILE; where permission is denied, set securityContext.fsGroup of the pod to a group of the program (any number), so that kubelet lets that read it",
 			"https://github.com/aws/amazon-eks-pod-identity-webhook/issues/8", noTokenFile(),
 		},
-		{"aws-account-other", "aws-provider", "the provider is in another account than the role", "STS looks in the role's account only", "with credentials of the role's account: " + create, awsSTS, aws(awsNoProvider)},
-		{"aws-provider-missing", "aws-provider", "the account has no IAM OIDC identity provider for the issuer", "a provider for another spelling of the URL does not count", create, awsSTS, aws(awsNoProvider)},
+		{"aws-provider-missing", "aws-provider", "the role's account has no IAM OIDC identity provider for the issuer", "a provider in another account, or for another spelling of the URL, does not count", create, awsSTS, aws(awsNoProvider)},
 		{
 			"aws-client-id-missing", "aws-client-id", "the token's audience is no client ID of the provider", "",
 			"aws iam add-client-id-to-open-id-connect-provider --open-id-connect-provider-arn ARN --client-id AUDIENCE", awsSTS, aws(awsAudience),

@@ -14,9 +14,6 @@ func OfCertificate(bad *tls.CertificateVerificationError) string {
 	if e, ok := errors.AsType[x509.CertificateInvalidError](bad); ok && e.Reason == x509.Expired {
 		return "tls-expired"
 	}
-	if _, ok := errors.AsType[x509.UnknownAuthorityError](bad); ok && len(bad.UnverifiedCertificates) == 1 && len(bad.UnverifiedCertificates[0].IssuingCertificateURL) > 0 {
-		return "tls-incomplete" // its CA says where the next one is to be had; the CA of a lone certificate without that may be a root
-	}
 	return "tls-untrusted"
 }
 
