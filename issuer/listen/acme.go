@@ -156,25 +156,16 @@ func readBinding(keyID, file string) (*acme.ExternalAccountBinding, error) {
 	return &acme.ExternalAccountBinding{KID: keyID, Key: key}, nil
 }
 
-// readPool reads the certificates of CAs. Wanted is what the file is to hold.
-func readPool(file, wanted string) (*x509.CertPool, error) {
-	text, err := readAtStart(file, chain.MaxPEM)
-	if err != nil {
-		return nil, err
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("%s holds no PEM certificate; give %s", file, wanted)
-	}
-	return pool, nil
-}
-
 func caClient(caFile string) (*http.Client, error) {
 	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, TLSHandshakeTimeout: caTimeout, ForceAttemptHTTP2: true, IdleConnTimeout: time.Minute}
 	if caFile != "" {
-		pool, err := readPool(caFile, "the root that signed the certificate of the CA's own server")
+		text, err := readAtStart(caFile, chain.MaxPEM)
 		if err != nil {
 			return nil, fmt.Errorf("read the certificates of the CA's own server: %w", err)
+		}
+		pool := x509.NewCertPool()
+		if !pool.AppendCertsFromPEM(text) {
+			return nil, fmt.Errorf("%s holds no PEM certificate; give the root that signed the certificate of the CA's own server", caFile)
 		}
 		transport.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
 	}

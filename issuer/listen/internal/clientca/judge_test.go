@@ -101,7 +101,7 @@ func TestClientChains(t *testing.T) {
 		"a server's":                     {certsOf(authority.Certify(t, root, &x509.Certificate{ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})), "incompatible key usage", false},
 		"signed by a client":             {certsOf(clientLeaf(t, clientLeaf(t, root, time.Hour), time.Hour), clientLeaf(t, root, time.Hour)), "unknown authority", false},
 	} {
-		_, alone := tt.chain[0].Verify(x509.VerifyOptions{Roots: judge.Pool(), Intermediates: poolOf(tt.chain[1:]), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+		_, alone := tt.chain[0].Verify(x509.VerifyOptions{Roots: poolOf(judge.certs), Intermediates: poolOf(tt.chain[1:]), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
 		if (alone == nil) != tt.alone {
 			t.Errorf("%s: crypto/x509 says %v", name, alone)
 		}
