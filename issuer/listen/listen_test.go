@@ -229,22 +229,6 @@ func TestSNI(t *testing.T) {
 	}
 }
 
-func TestServerHasEveryBound(t *testing.T) {
-	for _, l := range []limits{{}, {time.Second, time.Second, time.Second, 1}} {
-		srv := newServer(okHandler, l.withDefaults(), errorlog.New(zap.NewNop()))
-		for name, d := range map[string]time.Duration{
-			"ReadTimeout": srv.ReadTimeout, "WriteTimeout": srv.WriteTimeout, "IdleTimeout": srv.IdleTimeout,
-		} {
-			if d <= 0 {
-				t.Errorf("%+v: %s is %v", l, name, d)
-			}
-		}
-		if srv.MaxHeaderBytes <= 0 || srv.ErrorLog == nil || srv.Handler == nil {
-			t.Errorf("%+v: a bound, the error log or the handler is missing: %+v", l, srv)
-		}
-	}
-}
-
 // The bounds are those that the documents name.
 func TestLimits(t *testing.T) {
 	want := limits{read: 5 * time.Second, write: 10 * time.Second, idle: 90 * time.Second, header: 8 << 10}
@@ -252,7 +236,7 @@ func TestLimits(t *testing.T) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 	srv := newServer(okHandler, want, errorlog.New(zap.NewNop()))
-	if srv.ReadTimeout != want.read || srv.WriteTimeout != want.write || srv.MaxHeaderBytes != want.header {
+	if srv.ReadTimeout != want.read || srv.WriteTimeout != want.write || srv.IdleTimeout != want.idle || srv.MaxHeaderBytes != want.header || srv.ErrorLog == nil {
 		t.Errorf("%+v, want %+v", srv, want)
 	}
 }
