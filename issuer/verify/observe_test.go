@@ -34,7 +34,7 @@ func newPlaces(t *testing.T, w *world, servers map[string]http.HandlerFunc) *pla
 	t.Helper()
 	u, err := keystore.ParseIssuerURL(testIssuer, false)
 	check(t, err)
-	p := &places{w: w, target: Target{URL: u, pause: time.Millisecond}}
+	p := &places{w: w, target: Target{URL: u, pause: time.Millisecond, Rounds: 2}} // fewer than in earnest
 	at := map[string]string{}
 	var ips []netip.Addr
 	for ip, h := range servers {
@@ -59,12 +59,6 @@ func newPlaces(t *testing.T, w *world, servers map[string]http.HandlerFunc) *pla
 			return (&net.Dialer{}).DialContext(ctx, network, at[address])
 		},
 	}
-	return p
-}
-
-// briefly has a look of two rounds.
-func (p *places) briefly() *places {
-	p.target.Rounds = 2
 	return p
 }
 
@@ -124,7 +118,7 @@ func TestObserveCountsTheHeadersOfEveryAnswer(t *testing.T) {
 		_, _ = rw.Write([]byte(`{}`))
 	}})
 	l := newPlaces(t, w, map[string]http.HandlerFunc{"192.0.2.1": w.serve, "192.0.2.2": h}).observe(t)
-	if want := testIssuer + fetch.AliasPath + " at 192.0.2.2:443"; l.MaxAge != keystore.Duration(24*time.Hour) || l.LongestAt != want || l.Answers != 4*rounds {
+	if want := testIssuer + fetch.AliasPath + " at 192.0.2.2:443"; l.MaxAge != keystore.Duration(24*time.Hour) || l.LongestAt != want || l.Answers != 4*2 {
 		t.Errorf("max-age %v at %q of %d answers; want that of %q", l.MaxAge, l.LongestAt, l.Answers, want)
 	}
 }
@@ -144,7 +138,7 @@ func once(first, rest http.HandlerFunc) http.HandlerFunc {
 func TestObserveAHealthyIssuer(t *testing.T) {
 	w := newWorld(t)
 	p := newPlaces(t, w, map[string]http.HandlerFunc{"192.0.2.1": w.serve, "192.0.2.2": w.serve, "198.51.100.9": w.serve})
-	p.target.Origins = []string{"origin.example.net"}
+	p.target.Origins, p.target.Rounds = []string{"origin.example.net"}, 0
 	l := p.observe(t)
 	k := public(t, w.signer)
 	if want := []observation.Key{{ID: k.ID(), Fingerprint: k.Fingerprint()}}; !l.Complete() || !slices.Equal(l.Keys, want) {
@@ -201,7 +195,7 @@ func TestObserveSeesWhatIsMissing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			l := newPlaces(t, w, map[string]http.HandlerFunc{"192.0.2.1": w.serve, "192.0.2.2": w.with(tt.replace)}).briefly().observe(t)
+			l := newPlaces(t, w, map[string]http.HandlerFunc{"192.0.2.1": w.serve, "192.0.2.2": w.with(tt.replace)}).observe(t)
 			k := public(t, w.signer)
 			seen := slices.Contains(l.Keys, observation.Key{ID: k.ID(), Fingerprint: k.Fingerprint()})
 			gaps := strings.Join(l.Gaps, "\n")
@@ -274,7 +268,7 @@ func TestObserveAnAddressThatHangs(t *testing.T) {
 	}})})
 	p.network.Patience = impatient
 	l := p.observe(t)
-	if len(l.Gaps) != 1 || !strings.HasSuffix(l.Gaps[0], "no answer within 1s") || asked.Load() != 1 || l.Answers != 3*rounds || len(l.Keys) != 1 {
+	if len(l.Gaps) != 1 || !strings.HasSuffix(l.Gaps[0], "no answer within 1s") || asked.Load() != 1 || l.Answers != 3*2 || len(l.Keys) != 1 {
 		t.Errorf("asked %d times, %d answers, gaps %q, keys %v", asked.Load(), l.Answers, l.Gaps, l.Keys)
 	}
 }
@@ -363,7 +357,7 @@ func TestObserveLocalhost(t *testing.T) {
 		"both, but for the others": {func(_ string, n int64) bool { return n > 6 }, true, false},
 	} {
 		p := newPlaces(t, w, map[string]http.HandlerFunc{"127.0.0.1": w.serve, "::1": w.serve})
-		p.target.Dev, p.target.Private = tt.dev, true
+		p.target.Dev, p.target.Private, p.target.Rounds = tt.dev, true, 0
 		failed := map[string]error{}
 		p.target.Failed = func(address string, err error) { failed[address] = err }
 		dial := p.network.Dial

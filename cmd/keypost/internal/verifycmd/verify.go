@@ -50,7 +50,7 @@ func NewCmdVerify(f *cli.Factory) *cobra.Command {
 	o := &verifyOptions{f: f}
 	cmd := f.Command("verify ISSUER…|--all", "Look at an issuer's public URL as a relying party does, and compare its keys with the store", cobra.ArbitraryArgs, o.run)
 	cmd.Long = "Fetch the documents of an issuer, by its URL or by its NAME in the store, from every address of its host, and say\n" +
-		"what AWS STS and others would make of them: URL, TLS, discovery document, both JWKS paths, keys, caching, speed; and\n" +
+		"what AWS STS and others would make of them: URL, TLS, discovery document, both JWKS paths, keys, caching; and\n" +
 		"of a token, with --token-file. With a store the published keys are compared with the stored ones, by their material:\n" +
 		"a key that the store never had fails, since somebody else may be answering. A key that was removed or revoked fails\n" +
 		"once no cache may hold it any more. Copies of the keys that relying parties hold (issuer set --relying-party gcp-upload:…)\n" +
