@@ -42,7 +42,7 @@ func (d *Duration) UnmarshalJSON(data []byte) error {
 		return errors.New("a duration is a string with its unit, such as 5m")
 	}
 	v, err := time.ParseDuration(s)
-	if err != nil {
+	if err != nil || v < 0 {
 		return fmt.Errorf("%q is not a duration: write it with its unit, such as 5m", printable(s))
 	}
 	*d = Duration(v)

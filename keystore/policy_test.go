@@ -20,7 +20,7 @@ func TestDurations(t *testing.T) {
 			t.Errorf("%s reads back as %v, error %v", want, back, err)
 		}
 	}
-	for _, bad := range []string{`300`, `"300"`, `""`, `"5 m"`, `"five"`, `true`, `{}`, `"5m` + strings.Repeat("0", 1000) + `x"`} {
+	for _, bad := range []string{`300`, `"300"`, `""`, `"-5m"`, `"5 m"`, `"five"`, `true`, `{}`, `"5m` + strings.Repeat("0", 1000) + `x"`} {
 		var d Duration
 		if err := json.Unmarshal([]byte(bad), &d); err == nil || !strings.Contains(err.Error(), "such as 5m") || len(err.Error()) > 200 {
 			t.Errorf("%.40s: %v, error %v", bad, d, err)

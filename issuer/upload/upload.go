@@ -202,7 +202,7 @@ func (u *run) read(ctx context.Context, s keystore.KeySet, uploaded time.Time) (
 	}
 	look := observation.ReadBack(at, observation.Upload{By: u.By, Uploaded: uploaded}, keys)
 	if !held.Date.IsZero() {
-		ahead := keystore.Duration(at.Sub(held.Date).Truncate(time.Second))
+		ahead := observation.Offset(at.Sub(held.Date).Truncate(time.Second))
 		look.ClockAhead = &ahead
 	}
 	if _, err := u.Records.Add(ctx, s.Name(), u.about, look); err != nil {

@@ -295,7 +295,7 @@ func (o *observer) answer(address string, a fetch.Answer, keys []keystore.Verifi
 	if at, err := http.ParseTime(a.Header.Get("Date")); err == nil && seen == "" { // a cache hands out the Date of its origin
 		ahead := time.Since(at) - a.Took/2
 		if was := o.look.ClockAhead; was == nil || ahead.Abs() > time.Duration(*was).Abs() {
-			rounded := keystore.Duration(ahead.Round(time.Second))
+			rounded := observation.Offset(ahead.Round(time.Second))
 			o.look.ClockAhead = &rounded
 		}
 	}

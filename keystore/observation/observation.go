@@ -19,17 +19,17 @@ import (
 
 // Look is what relying parties were served for some seconds at every address of one issuer URL.
 type Look struct {
-	Start       time.Time          `json:"start"`
-	End         time.Time          `json:"end"`
-	Addresses   []string           `json:"addresses"`         // that were asked, as HOST:PORT
-	Origins     []string           `json:"origins,omitempty"` // those of them that the policy names as origins
-	Answers     int                `json:"answers"`           // JWKS that arrived, each over a connection of its own
-	Keys        []Key              `json:"keys"`              // that every one of them had
-	Gaps        []string           `json:"gaps,omitempty"`    // why relying parties may be served something else, a sentence each; none = complete
-	Lifetimes                      // of each the longest that an answer had
-	LongestAt   string             `json:"longestAt,omitempty"`   // where the answer came from that had the longest of them all
-	SharedCache string             `json:"sharedCache,omitempty"` // the header that showed a shared cache
-	ClockAhead  *keystore.Duration `json:"clockAhead,omitempty"`  // this machine's clock beyond the server's; nil = not known
+	Start       time.Time `json:"start"`
+	End         time.Time `json:"end"`
+	Addresses   []string  `json:"addresses"`         // that were asked, as HOST:PORT
+	Origins     []string  `json:"origins,omitempty"` // those of them that the policy names as origins
+	Answers     int       `json:"answers"`           // JWKS that arrived, each over a connection of its own
+	Keys        []Key     `json:"keys"`              // that every one of them had
+	Gaps        []string  `json:"gaps,omitempty"`    // why relying parties may be served something else, a sentence each; none = complete
+	Lifetimes             // of each the longest that an answer had
+	LongestAt   string    `json:"longestAt,omitempty"`   // where the answer came from that had the longest of them all
+	SharedCache string    `json:"sharedCache,omitempty"` // the header that showed a shared cache
+	ClockAhead  *Offset   `json:"clockAhead,omitempty"`  // this machine's clock beyond the server's; nil = not known
 
 	Upload *Upload `json:"upload,omitempty"` // of a JWKS that was read back from whom it is uploaded to; nil = of an issuer URL
 }
@@ -57,6 +57,19 @@ func (l Lifetimes) Longest(o Lifetimes) Lifetimes { return LifetimesOf(l.Cache()
 // LongestOfAll returns the largest of them.
 func (l Lifetimes) LongestOfAll() time.Duration {
 	return time.Duration(max(l.MaxAge, l.StaleWhileRevalidate, l.StaleIfError))
+}
+
+// Offset is a difference of two clocks, which may be negative. Documents spell it as they do a [keystore.Duration].
+type Offset time.Duration
+
+// MarshalText implements encoding.TextMarshaler.
+func (o Offset) MarshalText() ([]byte, error) { return []byte(time.Duration(o).String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (o *Offset) UnmarshalText(text []byte) error {
+	d, err := time.ParseDuration(string(text))
+	*o = Offset(d)
+	return err
 }
 
 // Key is a key as it was published. A kid is a name that anybody can give to a key; the fingerprint is the key.
@@ -260,7 +273,7 @@ func Of(key Key, records []Record, required []Subject) keystore.Observed {
 		}
 		r := records[i]
 		if c := r.Latest.ClockAhead; c != nil && time.Duration(*c).Abs() > time.Duration(e.ClockAhead).Abs() {
-			e.ClockAhead = *c
+			e.ClockAhead = keystore.Duration(*c)
 		}
 		s := slices.IndexFunc(r.Seen, func(s Seen) bool { return s.Key == key })
 		if s < 0 || r.Complete.IsZero() {

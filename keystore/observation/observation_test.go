@@ -139,7 +139,7 @@ func TestTheWorstClockCounts(t *testing.T) {
 		r := Record{Issuer: "https://oidc.example.com/prod-a", Vantage: vantage}
 		for n, d := range ahead {
 			l := lookAt(n, []Key{a})
-			ahead := keystore.Duration(d)
+			ahead := Offset(d)
 			l.ClockAhead = &ahead
 			r = r.With(l)
 		}
@@ -309,11 +309,21 @@ func TestBounds(t *testing.T) {
 	}
 }
 
+func TestOffsetsAreRead(t *testing.T) {
+	var o Offset
+	if err := o.UnmarshalText([]byte("-90s")); err != nil || o != Offset(-90*time.Second) {
+		t.Errorf("%v, %v", o, err)
+	}
+	if err := o.UnmarshalText([]byte("soon")); err == nil {
+		t.Error("what is no duration is read")
+	}
+}
+
 // Places are looked at in any order, and every one counts, also those that come after one without the key.
 func TestOfGoesThroughEveryPlace(t *testing.T) {
 	record := func(vantage string, keys []Key, ahead time.Duration, gaps ...string) Record {
 		l := lookAt(1, keys, gaps...)
-		offset := keystore.Duration(ahead)
+		offset := Offset(ahead)
 		l.ClockAhead = &offset
 		return Record{Issuer: "https://oidc.example.com/prod-a", Vantage: vantage}.With(l)
 	}
@@ -347,7 +357,7 @@ func TestALookWhoseClockIsOff(t *testing.T) {
 	look := func(n int, ahead *time.Duration, keys ...Key) Look {
 		l := lookAt(2*24*60+n, keys)
 		if ahead != nil {
-			o := keystore.Duration(*ahead)
+			o := Offset(*ahead)
 			l.Start, l.End, l.ClockAhead = l.Start.Add(*ahead), l.End.Add(*ahead), &o
 		}
 		return l

@@ -34,7 +34,7 @@ func TestAddAndLoad(t *testing.T) {
 	if _, err := st.Load(t.Context(), "prod-a", place); !errors.Is(err, keystore.ErrNotFound) {
 		t.Errorf("before the first look: %v", err)
 	}
-	behind := keystore.Duration(-3 * time.Second)
+	behind := Offset(-3 * time.Second)
 	second := lookAt(2, []Key{a, b})
 	second.ClockAhead = &behind
 	for _, l := range []Look{lookAt(1, []Key{a}), second} {

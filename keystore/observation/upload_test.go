@@ -95,7 +95,7 @@ func TestOnlyReadingsCountForUploads(t *testing.T) {
 // A reading by a clock that is known to be off does not count.
 func TestAReadingWhoseClockIsOff(t *testing.T) {
 	_, keys := holding(t, keystore.ReachCopies)
-	ahead := keystore.Duration(-time.Hour)
+	ahead := Offset(-time.Hour)
 	l := ReadBack(minute(1), Upload{}, keys)
 	l.ClockAhead = &ahead
 	r := Record{KeySet: "prod-a", Issuer: anUpload}.With(l)

@@ -40,7 +40,7 @@ func keySet(t *testing.T, dev bool, p keystore.Policy) (keystore.KeySet, keystor
 
 // sightAt is a look without fault that ended some time after the publication.
 func sightAt(key keystore.VerificationKey, after time.Duration, whole bool) sight {
-	ahead := keystore.Duration(0)
+	ahead := observation.Offset(0)
 	return sight{whole: whole, failed: map[string]error{}, Look: observation.Look{
 		Start: published.Add(after - time.Second), End: published.Add(after), Addresses: []string{"192.0.2.1:443"}, Answers: 2,
 		Keys: []observation.Key{seenKey(key)}, ClockAhead: &ahead,
@@ -266,7 +266,7 @@ func flaws() map[string]flaw {
 		}
 	}
 	ahead := func(d time.Duration) func(*testing.T, *evidence, int) {
-		return func(_ *testing.T, e *evidence, at int) { o := keystore.Duration(d); e.looks[at].ClockAhead = &o }
+		return func(_ *testing.T, e *evidence, at int) { o := observation.Offset(d); e.looks[at].ClockAhead = &o }
 	}
 	return map[string]flaw{
 		"a proxy":                {func(_ *testing.T, e *evidence, _ int) { e.looks[len(e.looks)-1].proxied = true }, "proxy", true, false},

@@ -23,7 +23,7 @@ func TestObservationsInKubernetes(t *testing.T) {
 	must(t, err)
 	st := observation.NewStore(b)
 	place := observation.Subject{Issuer: "https://oidc.example.com/prod-a"}
-	ahead := keystore.Duration(-time.Second)
+	ahead := observation.Offset(-time.Second)
 	at := time.Now().Add(-time.Hour).Truncate(time.Second)
 	for i, l := range []observation.Look{
 		{Start: at, End: at.Add(10 * time.Second), Addresses: []string{"192.0.2.1:443"}, Answers: 16, Lifetimes: observation.Lifetimes{MaxAge: keystore.Duration(5 * time.Minute)}, ClockAhead: &ahead},
