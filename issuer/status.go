@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/keypost/keypost/keystore"
-	"github.com/keypost/keypost/keystore/lastgood"
 )
 
 // Status is what is known of one key set, for operators: the admin listener serves it as JSON, and the command line
@@ -22,7 +21,7 @@ type Status struct {
 	Rejected   keystore.Reason        `json:"rejected,omitempty"` // why the stored version is not served; "missing" when there is none
 	Message    string                 `json:"message,omitempty"`  // about that; without Rejected: why the key set is not to be served here
 	Keys       map[keystore.State]int `json:"keys"`               // by state
-	Gone       []GoneKey              `json:"gone,omitempty"`     // of the served version; only while the stored one is rejected
+	Gone       []GoneKey              `json:"gone,omitempty"`     // of the served version
 }
 
 // GoneKey is a line in gone. The stored version may have lost it, and keypost issuer accept puts it back.
@@ -74,9 +73,6 @@ func (p *Publisher) statusOf(n keystore.Name, refused keystore.Reason) Status {
 	s := e.status(n)
 	if refused != "" && s.Rejected == "" {
 		s.Rejected, s.Message = refused, refusedBefore
-		if refused != lastgood.ReasonMissing {
-			s.Gone = e.gone()
-		}
 	}
 	return s
 }
@@ -116,6 +112,9 @@ func (e *entry) status(n keystore.Name) Status {
 	s := Status{Name: n, Issuers: []string{}, Keys: map[keystore.State]int{}}
 	if v := e.served; v != nil {
 		s.Generation, s.Digest, s.Served = v.Generation(), v.Digest().String(), !v.Withdrawn()
+		for _, g := range v.Gone() {
+			s.Gone = append(s.Gone, GoneKey{g.ID, g.Fingerprint, g.Why})
+		}
 		for _, u := range v.Issuers() {
 			s.Issuers = append(s.Issuers, u.String())
 		}
@@ -131,20 +130,7 @@ func (e *entry) status(n keystore.Name) Status {
 		return s
 	}
 	s.Rejected = e.rejected.Reason
-	if s.Rejected != lastgood.ReasonMissing { // then there is no stored version that could have lost it
-		s.Gone = e.gone()
-	}
 	return s
-}
-
-func (e *entry) gone() (all []GoneKey) {
-	if e.served == nil {
-		return nil
-	}
-	for _, g := range e.served.Gone() {
-		all = append(all, GoneKey{g.ID, g.Fingerprint, g.Why})
-	}
-	return all
 }
 
 // Ready returns nil once every key set of a complete listing is served or refused; those that cannot be read are waited for

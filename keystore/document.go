@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	kjson "sigs.k8s.io/json"
@@ -84,8 +85,18 @@ type keyDocument struct {
 	RetiredAt   time.Time `json:"retiredAt,omitzero"`
 }
 
+// largeDocument is what is parsed one at a time: a document of a megabyte takes two hundred while it is parsed, and who may write one
+// key set must not use up the memory of all.
+const largeDocument = 64 << 10
+
+var parsingLarge sync.Mutex //nolint:gochecknoglobals // it holds nothing
+
 // Parse reads the document stored under name. The error is a [*BrokenError].
 func Parse(name Name, data []byte) (KeySet, error) {
+	if len(data) > largeDocument {
+		parsingLarge.Lock()
+		defer parsingLarge.Unlock()
+	}
 	s, h, err := parse(name, data)
 	if err == nil {
 		return s, nil
@@ -277,7 +288,7 @@ func Encode(s KeySet) ([]byte, error) {
 		data, err = s.MarshalJSON()
 	}
 	if err == nil {
-		data, err = SortedYAML(data)
+		data = SortedYAML(data)
 	}
 	if err == nil && len(data) > MaxDocument {
 		err = fmt.Errorf("it would have %d bytes, and at most %d are read", len(data), MaxDocument)
@@ -288,14 +299,45 @@ func Encode(s KeySet) ([]byte, error) {
 	return data, nil
 }
 
-// SortedYAML turns the JSON of a document into the form that every store has: YAML with sorted keys. It returns the JSON
-// itself if the YAML would be too large, or if it has a member named <<, which is written without quotes and read as a merge.
-func SortedYAML(asJSON []byte) ([]byte, error) {
-	data, err := yaml.JSONToYAML(asJSON)
-	if err == nil && (len(data) > MaxDocument || bytes.Contains(data, []byte("<<"))) {
-		return asJSON, nil
+// SortedYAML turns the JSON of a document into the form that every store has: YAML with sorted keys. It returns the JSON itself where
+// it has no such form: the YAML would be too large, has a character that YAML has not, or has a member named <<, which is written
+// without quotes and read as a merge.
+func SortedYAML(asJSON []byte) []byte {
+	if deeper(asJSON, maxDepth) {
+		return asJSON
 	}
-	return data, err
+	data, err := yaml.JSONToYAML(asJSON)
+	if err != nil || len(data) > MaxDocument || bytes.Contains(data, []byte("<<")) {
+		return asJSON
+	}
+	return data
+}
+
+// maxDepth is several times what a document has. A kilobyte of brackets would become a megabyte of indentation.
+const maxDepth = 32
+
+// deeper reports whether objects and lists stand in each other more than most times.
+func deeper(asJSON []byte, most int) bool {
+	depth, quoted, escaped := 0, false, false
+	for _, c := range asJSON {
+		switch {
+		case escaped:
+			escaped = false
+		case quoted && c == '\\':
+			escaped = true
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '{', c == '[':
+			depth++
+		case c == '}', c == ']':
+			depth--
+		}
+		if depth > most {
+			return true
+		}
+	}
+	return false
 }
 
 func (s KeySet) document() document { return s.documentWith(Key.pem) }

@@ -79,7 +79,7 @@ func (o object) document() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return keystore.SortedYAML(asJSON)
+	return keystore.SortedYAML(asJSON), nil
 }
 
 // with returns the object with next in place of the document that it is. Owners, finalizers and the like stay as they

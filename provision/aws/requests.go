@@ -120,6 +120,16 @@ func (r *run) checkRegistered(audiences []string, there awsiam.Trust) error {
 	return err
 }
 
+// sayUntaken names the usual audiences that a provider does not take: an operator of OLM asks for one of them.
+func (r *run) sayUntaken(usual []string, there awsiam.Trust) {
+	for _, a := range usual {
+		if !slices.Contains(there.Audiences, a) {
+			r.Line("Tokens for the audience %s are refused: the provider does not take it. Where pods ask for it: "+
+				"aws iam add-client-id-to-open-id-connect-provider --open-id-connect-provider-arn %s --client-id %s", a, there.ProviderARN, text.Quoted(a))
+		}
+	}
+}
+
 // usualAudiences returns the usual audiences that a provider takes, which are those that create-all wrote into the roles
 // beside that provider. A provider that takes none of them was made for others.
 func usualAudiences(usual, registered []string) []string {

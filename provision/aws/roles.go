@@ -112,6 +112,7 @@ func CreateRole(ctx context.Context, o RoleOptions) (RoleCreated, error) {
 	}
 	if o.Usual {
 		trust.Audiences = usualAudiences(o.ClientIDs, there.Audiences)
+		r.sayUntaken(o.ClientIDs, there)
 	} else if err := r.checkRegistered(o.ClientIDs, there); err != nil {
 		return RoleCreated{}, err
 	}

@@ -170,7 +170,7 @@ func (v *stolen) run(ctx context.Context) error {
 	}
 	v.at = time.Now()
 	if v.restores {
-		if r := v.keypost("store", "restore", v.id, "--from", filepath.Join(v.side.copies, v.id+".yaml"), "--store", v.side.url); r.code != 0 {
+		if r := v.keypost("store", "restore", v.id, "--from", filepath.Join(v.side.copies, v.id+".yaml"), "--force", "--why", "broken or lost", "--store", v.side.url); r.code != 0 {
 			return fmt.Errorf("the restore ended with %d: %s", r.code, r.stderr)
 		}
 	}

@@ -31,9 +31,9 @@ func newRestore(f *cli.Factory) *cobra.Command {
 	cmd.Long = "Write the last good version of a key set over a document that is broken, lost or older. --from names a copy of the\n" +
 		"document, from a backup, Git or the directory of a mirror, or the admin listener of a keypostd or mirror that has it.\n" +
 		"The version gets the next generation. What is gone by either version stays gone. A stored version that is not older\n" +
-		"is replaced with --force only, also one that is broken, and one that was withdrawn never."
+		"is replaced with --force only, so is one that is broken, and one that was withdrawn never."
 	cmd.Example = "  keypost store restore prod-a --from http://127.0.0.1:9090\n" +
-		"  keypost store restore prod-a --from backup/prod-a.yaml"
+		"  keypost store restore prod-a --from backup/prod-a.yaml --force --why 'the document is broken'"
 	fs := cmd.Flags()
 	fs.StringVar(&o.from, "from", "", "`FILE` with the document, or URL of the admin listener of a keypostd or mirror (http://127.0.0.1:9090)")
 	fs.StringVar(&o.why, "why", "", "the reason; it is recorded")
@@ -60,11 +60,8 @@ func (o *restoreOptions) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	doc, rev, err := st.Backend().Get(ctx, name)
-	if err != nil && !errors.Is(err, keystore.ErrNotFound) {
-		return fmt.Errorf("read what is stored of key set %q: %w", name, err)
-	}
-	if err != nil {
+	stored, rev, loaded := st.Load(ctx, name)
+	if errors.Is(loaded, keystore.ErrNotFound) {
 		if err := o.checkFree(ctx, st, good); err != nil {
 			return err
 		}
@@ -73,9 +70,9 @@ func (o *restoreOptions) run(ctx context.Context, args []string) error {
 	if o.why != "" {
 		why = o.why + "; " + why
 	}
-	next, err := catalog.Restore(o.Change(why, o.force), good, doc)
-	if later, is := errors.AsType[*catalog.NotOlderError](err); is && later.Broken {
-		return cli.WithHint(fmt.Errorf("key set %q: %w", name, err), "mend the document, or give a later version with --from; to lose what the broken one says: --force --why REASON, and repeat each revocation")
+	next, err := catalog.Restore(o.Change(why, o.force), good, stored, loaded)
+	if later, is := errors.AsType[*catalog.NotOlderError](err); is && later.Stored == 0 {
+		return cli.WithHint(fmt.Errorf("key set %q: %w", name, err), "mend the document; or lose what it says with --force --why REASON, and revoke again whatever it revoked")
 	} else if is {
 		return cli.WithHint(fmt.Errorf("key set %q: %w", name, err), "look at both versions (keypost issuer show %s); to replace the stored one nevertheless: --force --why REASON", name)
 	}
