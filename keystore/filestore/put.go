@@ -203,7 +203,7 @@ func openLock(path string) (*os.File, error) {
 	var dir unix.Stat_t
 	if unix.Stat(filepath.Dir(path), &dir) == nil { // both changes fail on the lock of another user, who has made them
 		writers := os.FileMode(dir.Mode & 0o022)
-		if f.Chown(-1, int(dir.Gid)) != nil {
+		if f.Chown(int(dir.Uid), int(dir.Gid)) != nil && f.Chown(-1, int(dir.Gid)) != nil { // root leaves the owner a lock that he can open
 			writers &^= 0o020 // a group of this user's, not the directory's
 		}
 		_ = f.Chmod(0o600 | writers | writers<<1)
