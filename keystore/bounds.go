@@ -22,7 +22,7 @@ const (
 	maxVantages       = 20 // each looks at every issuer URL
 	maxHistory        = 200
 	maxLabels         = 1000 // also annotations
-	keptHistory       = 50   // by transitions
+	KeptHistory       = 50   // by transitions
 	maxReason         = 4096 // of a Change, in bytes
 	maxBy             = 1024
 )

@@ -122,7 +122,7 @@ func (s KeySet) clockGate(what string, at time.Time) *NotYetError {
 }
 
 func (s *KeySet) note(c Change, what string) {
-	s.history = history.Append(s.history, Event{At: c.At, By: c.By, As: c.As, What: what, Why: c.Why, Forced: c.Force}, keptHistory)
+	s.history = history.Append(s.history, Event{At: c.At, By: c.By, As: c.As, What: what, Why: c.Why, Forced: c.Force}, KeptHistory)
 }
 
 // noteMoves adds to the last line which keys have other states than in was.

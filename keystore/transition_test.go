@@ -316,12 +316,12 @@ func TestRemoveKeepsTheLastKey(t *testing.T) {
 func TestHistoryIsBounded(t *testing.T) {
 	ok := step(t)
 	s := newSet(t, awsPolicy())
-	for i := range 3 * keptHistory {
+	for i := range 3 * KeptHistory {
 		at := t0.Add(time.Duration(i) * time.Minute)
 		s = ok(s.SetPolicy(because(at, at.String()), awsPolicy()))
 	}
 	h := s.History()
-	if end := t0.Add((3*keptHistory - 1) * time.Minute); len(h) != keptHistory || h[len(h)-1].Why != end.String() {
+	if end := t0.Add((3*KeptHistory - 1) * time.Minute); len(h) != KeptHistory || h[len(h)-1].Why != end.String() {
 		t.Errorf("%d lines of history; the newest is %+v", len(h), h[len(h)-1])
 	}
 }

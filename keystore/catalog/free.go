@@ -78,10 +78,10 @@ func remains(withdrawn []keystore.KeySet, keys []keystore.VerificationKey) (line
 	return lines
 }
 
-// had reports whether the history of a key set tells that it had a key. Its line in gone alone shows nothing: public keys are
-// public, and anybody may write one down.
+// had reports whether a key set had a key that it says is gone, by its history. The line in gone alone shows nothing: public keys are
+// public, and anybody may write one down. A history that has lost its oldest lines shows nothing either, and then the line counts.
 func had(s keystore.KeySet, id keystore.KeyID) bool {
-	return slices.ContainsFunc(s.History(), func(e keystore.Event) bool {
+	return len(s.History()) >= keystore.KeptHistory || slices.ContainsFunc(s.History(), func(e keystore.Event) bool {
 		return strings.Contains("; "+e.Keys, "; "+string(id)+": ")
 	})
 }

@@ -2,9 +2,11 @@ package catalog
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/storetest"
@@ -128,6 +130,12 @@ func TestRevokedElsewhere(t *testing.T) {
 		check(t, err)
 		return s
 	}
+	longAgo := revokes("b")
+	for n := range 2 * keystore.KeptHistory {
+		var err error
+		longAgo, err = longAgo.SetPolicy(storetest.Change(time.Duration(n)), keystore.Policy{ObserveFrom: []string{fmt.Sprintf("v%d", n)}})
+		check(t, err)
+	}
 	given := []keystore.VerificationKey{fine, renamed(t, revoked, "fresh-looking")}
 	for name, tt := range map[string]struct {
 		others    []keystore.KeySet
@@ -135,6 +143,7 @@ func TestRevokedElsewhere(t *testing.T) {
 		want      keystore.Name
 	}{
 		"in use":        {[]keystore.KeySet{storetest.KeySet(t, "a"), revokes("b")}, false, "b"},
+		"long ago":      {[]keystore.KeySet{longAgo}, false, "b"},
 		"withdrawn":     {[]keystore.KeySet{withdrawn(t, revokes("b"))}, false, "b"},
 		"permitted":     {[]keystore.KeySet{revokes("b")}, true, ""},
 		"itself":        {[]keystore.KeySet{revokes("new")}, false, ""},
