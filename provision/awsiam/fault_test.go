@@ -232,7 +232,7 @@ func TestTroubleOnTheWayDoesNotShow(t *testing.T) {
 // In real time: where none passes between two calls, the SDK's limiter waits for ever.
 func TestManyRolesPassAThrottle(t *testing.T) {
 	t.Parallel()
-	w := worldOf(t, fakeaws.Start(t, fakeaws.Options{WritesPerSecond: 20}))
+	w := worldOf(t, fakeaws.Start(t, fakeaws.Options{WritesPerSecond: 4}))
 	d := w.cluster(15)
 	start := time.Now()
 	w.mustRun(t, d)
