@@ -5,6 +5,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -226,6 +227,77 @@ func TestPrintedCommandsExist(t *testing.T) {
 	for _, words := range [][]string{{"issuer", "lst"}, {"issuer", "show", "--edge"}, {"issuer"}} {
 		if exists(words) == nil {
 			t.Errorf("%q passes for a command", words)
+		}
+	}
+}
+
+// runOtherwise names the scripts that run a printed command with what the stand-ins need besides, and not by the word hint.
+func runOtherwise() map[string]string {
+	return map[string]string{
+		"aws create-identity-provider": "aws_stored_keys.txtar",
+		"aws migrate":                  "awsmigrate/move.txtar",
+		"gcp create-service-account":   "gcp_migrate.txtar",
+		"gcp migrate":                  "gcp_migrate.txtar",
+		"key remove":                   "rotate.txtar",
+		"rotate rollback":              "rotate.txtar",
+	}
+}
+
+// Each command that the program prints is run in a script: as it is printed, by the word hint, or as runOtherwise says.
+func TestEachPrintedCommandIsRun(t *testing.T) {
+	var scripts strings.Builder
+	for _, pattern := range []string{"testdata/*.txtar", "testdata/*/*.txtar"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil || len(files) == 0 {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			scripts.Write(text)
+		}
+	}
+	runs := func(command, script, form string) bool {
+		return regexp.MustCompile(`(?m)^` + form + `keypost ` + regexp.QuoteMeta(command) + `($|[ '])`).MatchString(script)
+	}
+	files, err := filepath.Glob("internal/*/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	printed := map[string]bool{}
+	for _, name := range files {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			if words := wordsOf(n); len(words) > 1 && !strings.HasPrefix(words[1], "-") {
+				printed[words[0]+" "+words[1]] = true
+			}
+			return true
+		})
+	}
+	if len(printed) < 20 {
+		t.Errorf("only %d commands were found", len(printed))
+	}
+	for command := range printed {
+		verb, _, _ := strings.Cut(command, " ")
+		known := exists([]string{verb}) == nil // verify, watch: the second word is an argument
+		if known {
+			command = verb
+		}
+		if runs(command, scripts.String(), `hint \d+ '`) {
+			continue
+		}
+		script, listed := runOtherwise()[command]
+		text, err := os.ReadFile(filepath.Join("testdata", script))
+		if !listed || err != nil || !runs(command, string(text), `(?:exec|exits \d+) `) {
+			t.Errorf("keypost %s is printed, and no script runs it as it is printed: hint CODE 'keypost %s'", command, command)
 		}
 	}
 }
