@@ -88,7 +88,7 @@ func everyPlace(d map[string]any, text string, use func(where string)) {
 func TestPrivateMaterialAnywhereIsRefused(t *testing.T) {
 	t.Parallel()
 	full := tree(t, fullSet(t))
-	forms, every := secrets(), int(many(1, 4)) //nolint:gosec // by default each place is tried with some of the forms
+	forms, every := secrets(), int(many(1, 4)) // by default each place is tried with some of the forms
 	for n, form := range slices.Sorted(maps.Keys(forms)) {
 		secret, tried := forms[form], n
 		everyPlace(full, secret, func(where string) {

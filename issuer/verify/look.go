@@ -88,8 +88,8 @@ func (l *look) ask(ctx context.Context, u keystore.IssuerURL, c *fetch.Client) {
 		r.Answer, r.Err = c.Get(ctx, url)
 		return r
 	}
-	if l.Endpoint.Err != nil {
-		l.Discovery = reply{Asked: true, Err: l.Endpoint.Err}
+	if l.Err != nil {
+		l.Discovery = reply{Asked: true, Err: l.Err}
 		return
 	}
 	c.LimitTLS(tls.VersionTLS12)

@@ -114,7 +114,7 @@ type Need string
 const (
 	NeedStore   Need = "compare with the key set: give --store STORE"
 	NeedCluster Need = "give --kubeconfig FILE"
-	NeedToken   Need = "give --token-file FILE with a token that a pod has"
+	NeedToken   Need = "give --token-file FILE with a token that a pod has" //nolint:gosec // words for people
 	NeedRole    Need = "give --role-arn ARN"
 	NeedAssume  Need = "give --assume"
 	NeedPod     Need = "look into the pod: its files, its network and region, what its program asks for, and what its role may do"
