@@ -99,12 +99,17 @@ func past(args []string) []step {
 	return list
 }
 
+// newKey makes a key whose ID begins with no hyphen: a command that names such a one is printed in another form.
 func newKey(ts *testscript.TestScript) keystore.VerificationKey {
-	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	ts.Check(err)
-	p, err := keystore.NewPublic(k.Public())
-	ts.Check(err)
-	return p
+	for {
+		k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		ts.Check(err)
+		p, err := keystore.NewPublic(k.Public())
+		ts.Check(err)
+		if !strings.HasPrefix(string(p.ID()), "-") {
+			return p
+		}
+	}
 }
 
 // seenEarlier moves the times of observations into the past, as if the looks had been made then: earlier DIR AGE [MEMBER…].

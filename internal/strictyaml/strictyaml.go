@@ -31,8 +31,6 @@ func ToJSON(data []byte, limit int) ([]byte, error) {
 		return nil, fmt.Errorf("it is larger than %d bytes", limit)
 	case !utf8.Valid(data):
 		return nil, errors.New("it is not UTF-8")
-	case hidesALine(data):
-		return nil, errors.New("it has a character that YAML takes for the end of a line and people do not see (a lone CR, U+0085, U+2028, U+2029); remove it")
 	case hasSecondDocument(data):
 		return nil, errors.New("it holds more than one YAML document")
 	}
@@ -55,11 +53,6 @@ func ToJSON(data []byte, limit int) ([]byte, error) {
 		return nil, fmt.Errorf("its content is larger than %d bytes", limit)
 	}
 	return asJSON, nil
-}
-
-// hidesALine reports whether a line ends where an editor or a diff shows no end: what follows would look like part of a comment.
-func hidesALine(data []byte) bool {
-	return bytes.ContainsAny(data, "\u0085\u2028\u2029") || bytes.Count(data, []byte("\r")) != bytes.Count(data, []byte("\r\n"))
 }
 
 // hasSecondDocument reports whether there is text after a marker that ends the first document (YAML 1.2, section 9.1.2): no

@@ -143,7 +143,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func NewServer(address string, h http.Handler) *http.Server {
 	return &http.Server{
 		Addr: address, Handler: h, TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12},
-		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 5 * time.Second,
+		ReadTimeout:  5 * time.Second, // of a header too
 		WriteTimeout: 10 * time.Second, IdleTimeout: 90 * time.Second, MaxHeaderBytes: 8 << 10,
 	}
 }
