@@ -288,7 +288,7 @@ func Encode(s KeySet) ([]byte, error) {
 		data, err = s.MarshalJSON()
 	}
 	if err == nil {
-		data = SortedYAML(data)
+		data, err = SortedYAML(data)
 	}
 	if err == nil && len(data) > MaxDocument {
 		err = fmt.Errorf("it would have %d bytes, and at most %d are read", len(data), MaxDocument)
@@ -299,18 +299,18 @@ func Encode(s KeySet) ([]byte, error) {
 	return data, nil
 }
 
-// SortedYAML turns the JSON of a document into the form that every store has: YAML with sorted keys. It returns the JSON itself where
-// it has no such form: the YAML would be too large, has a character that YAML has not, or has a member named <<, which is written
-// without quotes and read as a merge.
-func SortedYAML(asJSON []byte) []byte {
+// SortedYAML turns the JSON of a document into the form that every store has: YAML with sorted keys. It returns the JSON itself if the
+// YAML would be too large, or if it has a member named <<, which is written without quotes and read as a merge. It returns an error
+// if there is a character that YAML has not.
+func SortedYAML(asJSON []byte) ([]byte, error) {
 	if deeper(asJSON, maxDepth) {
-		return asJSON
+		return asJSON, nil
 	}
 	data, err := yaml.JSONToYAML(asJSON)
-	if err != nil || len(data) > MaxDocument || bytes.Contains(data, []byte("<<")) {
-		return asJSON
+	if err == nil && (len(data) > MaxDocument || bytes.Contains(data, []byte("<<"))) {
+		return asJSON, nil
 	}
-	return data
+	return data, err
 }
 
 // maxDepth is several times what a document has. A kilobyte of brackets would become a megabyte of indentation.

@@ -16,19 +16,32 @@ func TestSortedYAMLCanBeRead(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		got, err := Parse("prod-a", SortedYAML(must(json.Marshal(d))))
+		got, err := Parse("prod-a", must(SortedYAML(must(json.Marshal(d)))))
 		if err != nil || got.Digest() != want.Digest() {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
 
-// What who may write one key set of a Kubernetes store can make of it neither takes the memory of all nor ends a reading of all: it is
-// a document that is broken, or one with a member that this version does not know.
-func TestSortedYAMLOfTenants(t *testing.T) {
-	for name, text := range map[string]string{"nested": strings.Repeat(`{"a":`, 9000) + "1" + strings.Repeat("}", 9000), "DEL": "\"a\x7fb\"", "U+FFFE": "\"a\uFFFEb\""} {
-		if got := SortedYAML([]byte(text)); string(got) != text {
-			t.Errorf("%s: %d bytes of %d", name, len(got), len(text))
+// Nested members, as who may write one key set of a Kubernetes store can make them, do not become megabytes of indentation.
+func TestSortedYAMLOfNestedMembers(t *testing.T) {
+	nested := strings.Repeat(`{"a":`, 9000) + "1" + strings.Repeat("}", 9000)
+	if got, err := SortedYAML([]byte(nested)); err != nil || string(got) != nested {
+		t.Errorf("%d bytes of %d, %v", len(got), len(nested), err)
+	}
+}
+
+// What cannot be read again is not written.
+func TestEncodeRefusesWhatYAMLHasNot(t *testing.T) {
+	for _, why := range []string{"a\x7fb", "a\uFFFEb"} {
+		s, err := newSet(t, Policy{}).SetPolicy(Change{At: t0, Why: why}, Policy{RelyingParties: []string{"aws"}})
+		if err != nil {
+			continue
+		}
+		if doc, err := Encode(s); err == nil {
+			if _, err := Parse("prod-a", doc); err != nil {
+				t.Errorf("%q was written, and cannot be read: %v", why, err)
+			}
 		}
 	}
 }

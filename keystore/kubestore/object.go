@@ -79,7 +79,10 @@ func (o object) document() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return keystore.SortedYAML(asJSON), nil
+	if asYAML, err := keystore.SortedYAML(asJSON); err == nil {
+		return asYAML, nil
+	}
+	return asJSON, nil // which is broken, of this one key set; an error would be one of the store
 }
 
 // with returns the object with next in place of the document that it is. Owners, finalizers and the like stay as they
