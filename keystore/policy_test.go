@@ -63,32 +63,20 @@ func TestPolicyBounds(t *testing.T) {
 	}
 }
 
-// TestAllowance: what a relying party is counted on to keep, and why. Whoever changes a number changes DESIGN's list of them too.
+// A client keeps a key for max-age, or for as long as the slowest of the declared relying parties does (keystore/party has for how long).
 func TestAllowance(t *testing.T) {
-	for name, want := range map[string]struct {
-		keeps time.Duration
-		why   string
+	for name, tt := range map[string]struct {
+		parties []string
+		want    time.Duration
 	}{
-		"aws":            {time.Hour, "nothing is documented; the field reports 5 to 30 minutes"},
-		"gcp":            {time.Hour, "nothing is documented; the field reports 5 to 30 minutes"},
-		"entra":          {24 * time.Hour, "Microsoft advises relying parties to keep keys for a day"},
-		"vault":          {0, "go-oidc v3 fetches for a kid that it does not know"},
-		"kube-apiserver": {0, "go-oidc v2 keeps its copy for max-age, which the gate counts anyway"},
-		"snowflake":      {24 * time.Hour, "nothing is known of it"},
-		"AWS":            {24 * time.Hour, "names are compared byte for byte"},
-		"":               {24 * time.Hour, "nobody is declared"},
+		"nobody is declared": {nil, 24 * time.Hour},
+		"max-age is longer":  {[]string{"vault"}, time.Minute},
+		"the slowest counts": {[]string{"vault", "aws", "kube-apiserver"}, time.Hour},
 	} {
-		p := Policy{MaxAge: DurationPtr(time.Minute)}
-		if name != "" {
-			p.RelyingParties = []string{name}
+		p := Policy{MaxAge: DurationPtr(time.Minute), RelyingParties: tt.parties}
+		if got := p.client(Cache{}); got != tt.want {
+			t.Errorf("%s: %v, want %v", name, got, tt.want)
 		}
-		if got := p.client(Cache{}); got != max(want.keeps, time.Minute) {
-			t.Errorf("%q is counted on to keep keys for %v, want %v: %s", name, got, want.keeps, want.why)
-		}
-	}
-	all := Policy{MaxAge: DurationPtr(time.Minute), RelyingParties: []string{"vault", "aws", "kube-apiserver"}}
-	if got := all.client(Cache{}); got != time.Hour {
-		t.Errorf("of several the longest counts, not %v", got)
 	}
 }
 

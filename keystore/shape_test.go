@@ -35,13 +35,11 @@ func TestSortedYAMLOfNestedMembers(t *testing.T) {
 func TestEncodeRefusesWhatYAMLHasNot(t *testing.T) {
 	for _, why := range []string{"a\x7fb", "a\uFFFEb"} {
 		s, err := newSet(t, Policy{}).SetPolicy(Change{At: t0, Why: why}, Policy{RelyingParties: []string{"aws"}})
-		if err != nil {
-			continue
+		if err == nil {
+			_, err = Encode(s)
 		}
-		if doc, err := Encode(s); err == nil {
-			if _, err := Parse("prod-a", doc); err != nil {
-				t.Errorf("%q was written, and cannot be read: %v", why, err)
-			}
+		if err == nil {
+			t.Errorf("%q is written", why)
 		}
 	}
 }
