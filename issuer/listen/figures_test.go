@@ -105,7 +105,7 @@ func TestWorstRequest(t *testing.T) {
 func TestWorstClients(t *testing.T) {
 	what := strings.Split(os.Getenv("KEYPOST_WORST"), "\n")
 	if len(what) != 3 {
-		t.Skip("it is run by TestWorstRequest")
+		return // TestWorstRequest runs it; it has nothing to show by itself
 	}
 	var n int
 	_, _ = fmt.Sscan(what[1], &n) // it is a number
