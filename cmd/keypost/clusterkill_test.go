@@ -14,8 +14,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/keypost/keypost/internal/signingkey"
 	"github.com/keypost/keypost/provision/ccoctl"
-	"github.com/keypost/keypost/provision/signingkey"
 	"github.com/keypost/keypost/test/fakecloud"
 )
 

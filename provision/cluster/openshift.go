@@ -9,10 +9,10 @@ import (
 	"net/http"
 
 	"github.com/keypost/keypost/internal/kubeapi"
+	"github.com/keypost/keypost/internal/signingkey"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/pubkey"
 	"github.com/keypost/keypost/keystore/rotation"
-	"github.com/keypost/keypost/provision/signingkey"
 )
 
 // Where OpenShift's operator takes the next signing key from: a complete pair in operatorPair is distributed to every

@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keypost/keypost/internal/signingkey"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/rotation"
-	"github.com/keypost/keypost/provision/signingkey"
 )
 
 // secrets stands for the Secrets of one namespace of a kube-apiserver: optimistic concurrency by resourceVersion, and

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/keypost/keypost/internal/signingkey"
 	"github.com/keypost/keypost/keystore"
-	"github.com/keypost/keypost/provision/signingkey"
 )
 
 // A pair is complete with a private key, whatever it is, and one public key.

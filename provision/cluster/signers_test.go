@@ -24,7 +24,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/keypost/keypost/provision/signingkey"
+	"github.com/keypost/keypost/internal/signingkey"
 )
 
 // plane is a control plane of several kube-apiservers, each with its own listener, all with a certificate for

@@ -7,11 +7,11 @@ import (
 	"path/filepath"
 
 	"github.com/keypost/keypost/internal/regular"
+	"github.com/keypost/keypost/internal/signingkey"
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/pubkey"
 	"github.com/keypost/keypost/provision/ccoctl"
-	"github.com/keypost/keypost/provision/signingkey"
 )
 
 // PublicKey is the verification key of a cluster whose private key is kept elsewhere.

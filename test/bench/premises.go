@@ -11,13 +11,13 @@ import (
 	"sync"
 	"time"
 
+	"github.com/keypost/keypost/internal/signingkey"
 	"github.com/keypost/keypost/issuer/verify/fetch"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/catalog"
 	"github.com/keypost/keypost/keystore/filestore"
 	"github.com/keypost/keypost/provision/ccoctl"
 	"github.com/keypost/keypost/provision/install"
-	"github.com/keypost/keypost/provision/signingkey"
 	"github.com/keypost/keypost/test/fakecloud"
 )
 

@@ -45,7 +45,7 @@ const leaves = "internal/"
 // never says what a program must not link, directly or through others.
 var never = map[string][]string{
 	"cmd/keypostd": {
-		module + "/provision", module + "/issuer/verify", module + "/keystore/kubestore", module + "/keystore/s3store",
+		module + "/provision", module + "/internal/signingkey", module + "/issuer/verify", module + "/keystore/kubestore", module + "/keystore/s3store",
 		module + "/keystore/storetest", "k8s.io/client-go", "github.com/aws/aws-sdk-go-v2", "google.golang.org/api", "golang.org/x/oauth2", "github.com/Azure", "testing", "net/http/pprof",
 	},
 	"cmd/keypost": {module + "/issuer/listen", module + "/keystore/storetest", "golang.org/x/crypto/acme", "testing"},

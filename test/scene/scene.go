@@ -15,12 +15,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keypost/keypost/internal/signingkey"
 	"github.com/keypost/keypost/issuer"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/filestore"
 	"github.com/keypost/keypost/provision/ccoctl"
 	"github.com/keypost/keypost/provision/install"
-	"github.com/keypost/keypost/provision/signingkey"
 )
 
 // IssuerURL is the issuer's that is installed.

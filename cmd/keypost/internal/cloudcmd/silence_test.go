@@ -18,6 +18,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/config"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
+	"github.com/keypost/keypost/internal/signingkey"
 	"github.com/keypost/keypost/issuer/verify/fetch"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/filestore"
@@ -29,7 +30,6 @@ import (
 	"github.com/keypost/keypost/provision/gcp"
 	"github.com/keypost/keypost/provision/install"
 	"github.com/keypost/keypost/provision/plan"
-	"github.com/keypost/keypost/provision/signingkey"
 	"github.com/keypost/keypost/test/fakeaws"
 	"github.com/keypost/keypost/test/fakeazure"
 	"github.com/keypost/keypost/test/fakegcp"

@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
+	"github.com/keypost/keypost/internal/signingkey"
 	"github.com/keypost/keypost/keystore"
-	"github.com/keypost/keypost/provision/signingkey"
 )
 
 type generateOptions struct {

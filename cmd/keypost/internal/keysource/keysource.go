@@ -12,12 +12,12 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
+	"github.com/keypost/keypost/internal/signingkey"
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/issuer/verify/fetch"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/pubkey"
 	"github.com/keypost/keypost/provision/cluster"
-	"github.com/keypost/keypost/provision/signingkey"
 )
 
 // Flags name where verification keys come from.
