@@ -15,6 +15,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -452,95 +453,101 @@ func requestNames() (all []string) {
 	return all
 }
 
-// readings are what each request may be answered with, for the table.
-func readings() (all []string) {
-	for _, r := range rawRequests() {
-		if r.mayOnPaths != "" {
-			r.may += "; on paths " + r.mayOnPaths
-		}
-		all = append(all, r.may)
-	}
-	for i, may := range all {
-		all[i] = strings.NewReplacer("!", "lenient: ", "|", " or ").Replace(may)
-		if may == "" {
-			all[i] = "no document"
-		}
-	}
-	return all
-}
-
-// races reports whether an answer is one of two, the document or an error, by what the server sees first: the request, or that its body is
+// races reports whether an answer is one of two, the document or an error, by what the proxy sees first: the request, or that its body is
 // not as long as it says.
-func races(front, request, answer string) bool {
-	if strings.HasPrefix(request, "HTTP/2: H2.CL") || request == "HTTP/2: two lengths" || request == "HTTP/2: a length without a body" {
-		return answer != "400"
-	}
-	return front == "Caddy" && slices.Contains([]string{ // which asks keypostd by HTTP/2
+func races(front, request string) bool {
+	return front == "Caddy" && slices.Contains([]string{
 		"Expect: 100-continue with a body", "a body that does not come", "a chunk size that is none", "a chunk size beyond 64 bits",
-		"a chunk that is longer than its size", "chunks with bare LF", "a chunk extension with a bare LF", "HTTP/2: a method with a space",
+		"a chunk that is longer than its size", "chunks with bare LF", "a chunk extension with a bare LF",
 	}, request)
 }
 
-const proxiesTable = "../../docs/cdn/PROXIES.md"
+const (
+	proxiesTable = "../../docs/cdn/PROXIES.md"
+	proxiesHead  = "| request | keypostd | others |\n|---|---|---|\n"
+)
 
-// comparedWithTable compares the answers with those in the file, column by column, since CI asks some proxies only. With all of
-// them, and with KEYPOST_UPDATE set, the file is written anew.
+// comparedWithTable compares the answers with those in the file, proxy by proxy, since CI asks some of them only. The file has the
+// requests that a proxy answers in another way than keypostd. With all proxies, and with KEYPOST_UPDATE set, it is written anew.
 func comparedWithTable(t *testing.T, fronts []front, rows [][]row) {
 	t.Helper()
-	cells := [][]string{{"request", "may have"}}
-	for _, p := range fronts {
-		cells[0] = append(cells[0], p.name)
-	}
-	may := readings()
-	for n, name := range requestNames() {
-		line := []string{name, may[n]}
-		for i := range fronts {
-			line = append(line, rows[i][n].answer())
-			if races(fronts[i].name, name, rows[i][n].answer()) {
-				line[i+2] = "varies"
-			}
-		}
-		for i := 3; i < len(line); i++ {
-			if line[i] == line[2] {
-				line[i] = "="
-			}
-		}
-		cells = append(cells, line)
-	}
 	file, err := os.ReadFile(proxiesTable)
 	must(t, err)
-	before, _, _ := strings.Cut(string(file), "| request |")
-	if os.Getenv("KEYPOST_UPDATE") != "" && os.Getenv("KEYPOST_E2E_FULL") == "1" {
-		must(t, os.WriteFile(proxiesTable, []byte(before+markdown(cells)), 0o644))
-		return
+	before, table, found := strings.Cut(string(file), proxiesHead)
+	if !found {
+		t.Fatalf("%s has no table", proxiesTable)
 	}
-	t.Log("\n" + markdown(cells))
-	var kept [][]string
-	for line := range strings.Lines(string(file)[len(before):]) {
-		kept = append(kept, strings.Split(strings.Trim(strings.TrimSpace(line), "| "), " | "))
-	}
-	kept = slices.Delete(kept, 1, 2) // the rule below the head
-	if len(kept) != len(cells) {
-		t.Fatalf("%s has %d requests, and there are %d: KEYPOST_UPDATE=1 make e2e-full writes it anew", proxiesTable, len(kept), len(cells))
-	}
-	for n, line := range cells {
-		for i, cell := range line {
-			at := slices.Index(kept[0], cells[0][i])
-			if at < 0 || at >= len(kept[n]) || kept[n][at] != cell {
-				t.Errorf("%s, %s: %s, and %s has %q", cells[0][i], line[0], cell, proxiesTable, kept[n])
+	update := os.Getenv("KEYPOST_UPDATE") != "" && os.Getenv("KEYPOST_E2E_FULL") == "1"
+	var fresh strings.Builder
+	kept := answersOf(table)
+	for n, name := range requestNames() {
+		own := rows[0][n].answer()
+		differing := map[string]string{}
+		for i, p := range fronts {
+			got, want := rows[i][n].answer(), own
+			if races(p.name, name) {
+				got = "varies"
+			}
+			if got != own {
+				differing[p.name] = got
+			}
+			if in, has := kept[name][p.name]; has {
+				want = in
+			}
+			if got != want && !update {
+				t.Errorf("%s, %s: %s, and %s has %q: KEYPOST_UPDATE=1 make e2e-full writes it anew", p.name, name, got, proxiesTable, want)
 			}
 		}
+		if len(differing) > 0 {
+			fmt.Fprintf(&fresh, "| %s | %s | %s |\n", name, own, grouped(fronts, differing))
+		}
+		delete(kept, name)
+	}
+	t.Log("\n" + fresh.String())
+	if update {
+		must(t, os.WriteFile(proxiesTable, []byte(before+proxiesHead+fresh.String()), 0o644))
+		return
+	}
+	for name := range kept {
+		t.Errorf("%s has %q, which nobody sends", proxiesTable, name)
 	}
 }
 
-// markdown returns a table.
-func markdown(cells [][]string) string {
-	var b strings.Builder
-	for n, line := range cells {
-		fmt.Fprintf(&b, "| %s |\n", strings.Join(line, " | "))
-		if n == 0 {
-			fmt.Fprintf(&b, "|%s\n", strings.Repeat("---|", len(line)))
+// grouped names the proxies by their answers: "403 (nginx, Squid), 501 (lighttpd)".
+func grouped(fronts []front, differing map[string]string) string {
+	var answers, parts []string
+	for _, p := range fronts {
+		if a := differing[p.name]; a != "" && !slices.Contains(answers, a) {
+			answers = append(answers, a)
 		}
 	}
-	return b.String()
+	for _, a := range answers {
+		var names []string
+		for _, p := range fronts {
+			if differing[p.name] == a {
+				names = append(names, p.name)
+			}
+		}
+		parts = append(parts, fmt.Sprintf("%s (%s)", a, strings.Join(names, ", ")))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// answersOf reads the lines of the table: by request, what each program in it answers.
+func answersOf(table string) map[string]map[string]string {
+	all, group := map[string]map[string]string{}, regexp.MustCompile(`(?:^|, )([^()]+) \(([^()]+)\)`)
+	for line := range strings.Lines(table) {
+		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "| "), " | ")
+		if len(cells) != 3 {
+			continue
+		}
+		answers := map[string]string{"keypostd": cells[1]}
+		for _, m := range group.FindAllStringSubmatch(cells[2], -1) {
+			for _, name := range strings.Split(m[2], ", ") {
+				answers[name] = m[1]
+			}
+		}
+		all[cells[0]] = answers
+	}
+	return all
 }
