@@ -56,7 +56,7 @@ func TestProse(t *testing.T) {
 			}
 		}
 	}
-	if named < 15 || set < 25 {
+	if named < 10 || set < 20 {
 		t.Errorf("only %d metrics and %d settings were seen", named, set)
 	}
 }
