@@ -38,7 +38,6 @@ require (
 	golang.org/x/term v0.47.0
 	google.golang.org/api v0.305.0
 	google.golang.org/grpc v1.84.0
-	google.golang.org/protobuf v1.36.12
 	k8s.io/apimachinery v0.34.4
 	k8s.io/client-go v0.34.4
 	mvdan.cc/sh/v3 v3.12.0
@@ -97,6 +96,7 @@ require (
 	golang.org/x/time v0.16.0 // indirect
 	golang.org/x/tools v0.51.0 // indirect
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20261005182115-fad411399dd8 // indirect
+	google.golang.org/protobuf v1.36.12 // indirect
 	gopkg.in/inf.v0 v0.9.1 // indirect
 	k8s.io/klog/v2 v2.130.1 // indirect
 	k8s.io/utils v0.0.0-20250604170112-4c0f3b243397 // indirect

@@ -84,8 +84,8 @@ func checkAccountTexts(a Account) error {
 	switch {
 	case len(a.DisplayName) > 100:
 		return invalid("The display name is longer than 100 bytes.")
-	case len(a.Description) > descriptionLimit:
-		return invalid("The description is longer than %d bytes.", descriptionLimit)
+	case len(a.Description) > 256:
+		return invalid("The description is longer than 256 bytes.")
 	}
 	return nil
 }

@@ -20,12 +20,10 @@ const AccessToken = "ya29.fakegcp-caller" //nolint:gosec // of nobody
 
 // identity is who an access token stands for: a service account by its email, or a principal of a pool.
 type identity struct {
-	email      string
-	pool       string              // "projects/N/locations/global/workloadIdentityPools/P", of a federated one
-	subject    string              // google.subject
-	groups     []string            // google.groups
-	attributes map[string][]string // custom ones
-	expires    time.Time           // zero: never
+	email   string
+	pool    string    // "projects/N/locations/global/workloadIdentityPools/P", of a federated one
+	subject string    // google.subject
+	expires time.Time // zero: never
 }
 
 // member reports whether a member of a policy is this identity
@@ -34,18 +32,7 @@ func (i identity) member(m string) bool {
 	if i.pool == "" {
 		return m == "serviceAccount:"+i.email
 	}
-	if m == "principal://iam.googleapis.com/"+i.pool+"/subject/"+i.subject {
-		return true
-	}
-	rest, ok := strings.CutPrefix(m, "principalSet://iam.googleapis.com/"+i.pool+"/")
-	if !ok {
-		return false
-	}
-	if group, ok := strings.CutPrefix(rest, "group/"); ok {
-		return slices.Contains(i.groups, group)
-	}
-	name, value, _ := strings.Cut(strings.TrimPrefix(rest, "attribute."), "/")
-	return rest == "*" || strings.HasPrefix(rest, "attribute.") && slices.Contains(i.attributes[name], value)
+	return m == "principal://iam.googleapis.com/"+i.pool+"/subject/"+i.subject || m == "principalSet://iam.googleapis.com/"+i.pool+"/*"
 }
 
 // caller is the service account that provisions, with its key.

@@ -127,19 +127,12 @@ func bind(t testing.TB, s *Server, email, member string) {
 // credentials are what a Secret of ccoctl's form says, read by Google's own client, which is given a token's file.
 func credentials(t testing.TB, s *Server, token, email string) (oauth2.TokenSource, error) {
 	t.Helper()
-	return credentialsFor(t, s, token, [2]string{"//iam.googleapis.com/" + numbered + "/providers/prod-a", email})
-}
-
-// credentialsFor is credentials for any audience and email.
-func credentialsFor(t testing.TB, s *Server, token string, of [2]string) (oauth2.TokenSource, error) {
-	t.Helper()
-	email := of[1]
 	file := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(file, []byte(token), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	c := externalaccount.Config{
-		Audience:         of[0],
+		Audience:         "//iam.googleapis.com/" + numbered + "/providers/prod-a",
 		SubjectTokenType: "urn:ietf:params:oauth:token-type:jwt",
 		TokenURL:         "https://sts.googleapis.com/v1/token",
 		Scopes:           []string{"https://www.googleapis.com/auth/cloud-platform"},
@@ -231,20 +224,6 @@ func TestAWorkloadGetsItsAccountsToken(t *testing.T) {
 	for _, c := range st.Calls() {
 		if c.Service == "sts" && c.Body != "" {
 			t.Error("a token is kept in the record of calls")
-		}
-	}
-}
-
-func TestWhoIsTrustedNeedsNoProvisioning(t *testing.T) {
-	t.Parallel()
-	st := newStage(t, Options{}, nil)
-	s := Start(t, Options{AccountDelay: time.Hour, Dial: st.issuer.Dial, Roots: st.issuer.CA.Pool(), Now: st.clock.Now})
-	audience, email := s.Trust(issuerURL, "vault")
-	for aud, want := range map[string]bool{"vault": true, "openshift": false} {
-		token := st.key.Sign(t, cluster.Workload(st.clock.Now(), "aud", aud, "sub", "anybody"))
-		_, err := must(credentialsFor(t, s, token, [2]string{audience, email}))(t).Token()
-		if (err == nil) != want {
-			t.Errorf("%s: %v", aud, err)
 		}
 	}
 }

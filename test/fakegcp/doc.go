@@ -16,16 +16,12 @@
 // to an algorithm other than RS256 and ES256 (as to an unknown kid); the answers to changing what is deleted
 // (FAILED_PRECONDITION) and to deleting it again (NOT_FOUND); the types of operations' metadata; and that a pool cannot be seen
 // before its operation is done. Google's documentation lets no token live for more than a day and has x5c refused in an upload,
-// and so it is here; a measurement of September 2026 saw both accepted (LongTokens). An upload that a PATCH names and does not
+// and so it is here; a measurement of September 2026 saw both accepted. An upload that a PATCH names and does not
 // send stays. Guessed too is that a policy may keep a member of a pool that is deleted, and that an organisation which lets no pool in
-// (OwnMembers) refuses new members only. Conditions of bindings are kept and never evaluated: they grant nothing. Predefined roles are believed, and of
+// (OwnMembers) refuses new members only. Conditions of bindings are kept and never evaluated: they grant nothing. Of
+// CEL there are the few forms that the tests use, and of a provider's attributes the subject is mapped and no other. Predefined roles are believed, and of
 // them only Workload Identity User and Service Account Token Creator let impersonate. Quotas of pools, of providers and of
 // reads are not kept.
-//
-// ccoctl lists, makes and deletes service accounts and roles by gRPC, through cloud.google.com/go/iam/admin: over HTTP/2 those calls
-// are served too, and recorded, as their REST twins; details of errors are left out. Of Cloud Storage there is what ccoctl does
-// with its bucket. So ccoctl's own create-all, with either place of keys, and delete run against test/fakegcp/run, when Google's host
-// names lead there and its certificate is trusted. Service Usage and account keys are left out because ccoctl gcp calls neither.
 //
 // ccoctl's delete (of commit b187feee66f4, run in November 2026) also takes away what keypost gcp create-all has made: the accounts with
 // their bindings, the pool with its provider, or with both after keypost gcp migrate, and the custom roles if they are asked for. It

@@ -7,8 +7,8 @@ import (
 	"github.com/keypost/keypost/test/fakecloud"
 )
 
-// Call is one request, as it was recorded: of one of the services iam, cloudresourcemanager, sts, iamcredentials, oauth2 and
-// storage. Its code is google.rpc.Code's or RFC 6749's.
+// Call is one request, as it was recorded: of one of the services iam, cloudresourcemanager, sts, iamcredentials
+// and oauth2. Its code is google.rpc.Code's or RFC 6749's.
 type Call = fakecloud.Call
 
 // Fault is what goes wrong with one call. The zero value is nothing.

@@ -1,7 +1,6 @@
 package fakegcp
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"io"
@@ -12,15 +11,10 @@ import (
 	"time"
 
 	"github.com/keypost/keypost/test/fakecloud"
-	"github.com/keypost/keypost/test/fakegcp/internal/adminrpc"
 )
 
 // ServeHTTP answers one call.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if adminrpc.Is(r) {
-		adminrpc.Handler(s).ServeHTTP(w, r)
-		return
-	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 4<<20))
 	if err != nil {
 		return // the client went away, or sent more than any call holds
@@ -46,11 +40,6 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		send(w, f.status, f.body())
 		return
 	}
-	if rt.service == "storage" {
-		r.Body = io.NopCloser(bytes.NewReader(body))
-		s.buckets.ServeHTTP(w, r)
-		return
-	}
 	send(w, http.StatusOK, result)
 }
 
@@ -68,15 +57,6 @@ func send(w http.ResponseWriter, status int, v any) {
 // find gives the route of a request. Only the service of one of Google's hosts is there.
 func (s *Server) find(r *http.Request) (route, map[string]string, bool) {
 	service, google := strings.CutSuffix(fakecloud.Host(r), ".googleapis.com")
-	api := strings.HasPrefix(r.URL.Path, "/storage/") || strings.HasPrefix(r.URL.Path, "/upload/storage/")
-	if google && service == "storage" || !google && api {
-		rt := route{service: "storage", action: "Public", open: !api, write: r.Method != http.MethodGet,
-			do: func(*request) (any, error) { return nil, nil }}
-		if api {
-			rt.action, rt.permission = "Storage", "storage.buckets.any"
-		}
-		return rt, nil, true
-	}
 	for _, rt := range s.routes {
 		if google && rt.service != service {
 			continue
@@ -147,7 +127,7 @@ func (s *Server) serve(x exchange) (any, error) {
 // checkQuery refuses what a method does not take, but for what all of them do.
 func checkQuery(rt route, query url.Values) error {
 	for name := range query {
-		if rt.service != "storage" && !slices.Contains(append(strings.Fields(rt.query), "alt", "prettyPrint", "fields", "key", "$alt"), name) {
+		if !slices.Contains(append(strings.Fields(rt.query), "alt", "prettyPrint", "fields", "key", "$alt"), name) {
 			return invalid("Invalid JSON payload received. Unknown name %q: Cannot bind query parameter. Field '%s' could not be found in request message.", name, name)
 		}
 	}

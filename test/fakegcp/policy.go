@@ -259,20 +259,6 @@ func getProject(q *request) (any, error) {
 		"createTime": "2026-01-01T00:00:00.000Z"}, nil
 }
 
-// testPermissions answers what of the permissions asked about the caller has.
-func testPermissions(q *request) (any, error) {
-	var in struct {
-		Permissions []string `json:"permissions"`
-	}
-	if err := q.read(&in); err != nil {
-		return nil, err
-	}
-	in.Permissions = slices.DeleteFunc(in.Permissions, func(p string) bool {
-		return q.who.email != callerEmail(q.Options) || q.Permissions != nil && !slices.Contains(q.Permissions, p)
-	})
-	return in, nil
-}
-
 // The constraints of organisations that the server knows beside the one for issuers.
 const (
 	accountConstraint = "constraints/iam.disableServiceAccountCreation"

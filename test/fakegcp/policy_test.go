@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"net/http"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -32,17 +31,6 @@ func TestAProjectIsKnownByItsNumberToo(t *testing.T) {
 	_, err = poolsOf(t, s).Get("projects/other/locations/global/workloadIdentityPools/prod-a").Do()
 	refused(t, err, http.StatusForbidden, "Permission 'iam.workloadIdentityPools.get' denied on resource "+
 		"'//iam.googleapis.com/projects/other/locations/global/workloadIdentityPools/prod-a' (or it may not exist).")
-}
-
-func TestTheCallerCanAskWhatItMayDo(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct{ has, want []string }{{nil, []string{"a.b.c", "d.e.f"}}, {[]string{"d.e.f"}, []string{"d.e.f"}}, {[]string{}, nil}} {
-		s := Start(t, Options{Permissions: c.has})
-		in := &cloudresourcemanager.TestIamPermissionsRequest{Permissions: []string{"a.b.c", "d.e.f"}}
-		if got := must(projectsOf(t, s).TestIamPermissions("my-project", in).Do())(t); !slices.Equal(got.Permissions, c.want) {
-			t.Error(got.Permissions, c.want)
-		}
-	}
 }
 
 func TestAPolicyIsWrittenByItsEtag(t *testing.T) {
@@ -112,41 +100,6 @@ func TestConditionsNeedVersion3(t *testing.T) {
 	}
 	// Blindly written, the condition is lost.
 	if err := set(&cloudresourcemanager.Policy{Version: 1}); err != nil || s.State().Project.Version != 1 {
-		t.Error(err)
-	}
-}
-
-func TestMembersAndRolesAreChecked(t *testing.T) {
-	t.Parallel()
-	s := Start(t, Options{})
-	projects := projectsOf(t, s)
-	bind := func(role string, members ...string) error {
-		_, err := projects.SetIamPolicy("my-project", &cloudresourcemanager.SetIamPolicyRequest{Policy: &cloudresourcemanager.Policy{
-			Bindings: []*cloudresourcemanager.Binding{{Role: role, Members: members}}}}).Do()
-		return err
-	}
-	for member, want := range map[string]string{
-		"a@example.com": "The member a@example.com is of an unknown type. Please set a valid type prefix for the member.",
-		"serviceAccount:absent@my-project.iam.gserviceaccount.com":                                           "Service account absent@my-project.iam.gserviceaccount.com does not exist.",
-		"principal://iam.googleapis.com/" + strings.Replace(numbered, "123456789012", "p", 1) + "/subject/s": "Invalid principal",
-		"principalSet://iam.googleapis.com/" + numbered:                                                      "Invalid principal",
-		"principal://iam.googleapis.com/" + numbered + "/subject/":                                           "Invalid principal",
-	} {
-		refused(t, bind("roles/viewer", member), http.StatusBadRequest, want)
-	}
-	roles := iamOf(t, s).Projects.Roles
-	must(roles.Create(parent, &iam.CreateRoleRequest{RoleId: "gone", Role: &iam.Role{}}).Do())(t)
-	must(roles.Delete(parent + "/roles/gone").Do())(t)
-	for _, role := range []string{"viewer", "projects/my-project/roles/absent", "projects/my-project/roles/gone", "projects/other/roles/x"} {
-		refused(t, bind(role, "user:a@example.com"), http.StatusBadRequest, "does not exist in the resource's hierarchy.")
-	}
-	members := strings.Split(strings.TrimSuffix(strings.Repeat("allUsers,", 1501), ","), ",")
-	refused(t, bind("roles/viewer", members...), http.StatusBadRequest, "larger than the maximum allowed size 1500")
-	subjects := []string{"serviceAccount:somebody@else.iam.gserviceaccount.com", "principal://iam.googleapis.com/" + numbered + "/subject/s",
-		"principalSet://iam.googleapis.com/" + strings.Replace(numbered, "1234", "1235", 1) + "/*"}
-	refused(t, bind("roles/viewer", subjects...), http.StatusBadRequest, "Identity Pool does not exist ("+numbered+"). Please check")
-	must(poolsOf(t, s).Create(parent+"/locations/global", &iam.WorkloadIdentityPool{}).WorkloadIdentityPoolId("prod-a").Do())(t)
-	if err := bind("roles/viewer", subjects...); err != nil {
 		t.Error(err)
 	}
 }

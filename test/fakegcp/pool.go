@@ -12,12 +12,6 @@ import (
 // (https://cloud.google.com/iam/docs/manage-workload-identity-pools-providers).
 const kept = 30 * 24 * time.Hour
 
-// The limits of pools and providers (google.iam.v1, WorkloadIdentityPool and WorkloadIdentityPoolProvider).
-const (
-	displayLimit     = 32
-	descriptionLimit = 256
-)
-
 func (o Options) poolName(id string) string {
 	return "projects/" + o.Number + "/locations/global/workloadIdentityPools/" + id
 }
@@ -26,16 +20,6 @@ func (o Options) poolName(id string) string {
 func checkID(what, id string) error {
 	if !regexp.MustCompile(`^[a-z0-9-]{4,32}$`).MatchString(id) || strings.HasPrefix(id, "gcp-") {
 		return invalid("Invalid %s: %q. It must be 4 to 32 characters of [a-z0-9-], and must not begin with \"gcp-\".", what, id)
-	}
-	return nil
-}
-
-func checkTexts(display, description string) error {
-	if len([]rune(display)) > displayLimit {
-		return invalid("The display_name is longer than %d characters.", displayLimit)
-	}
-	if len([]rune(description)) > descriptionLimit {
-		return invalid("The description is longer than %d characters.", descriptionLimit)
 	}
 	return nil
 }
@@ -70,9 +54,6 @@ func createPool(q *request) (any, error) {
 	if err := q.read(&p); err != nil {
 		return nil, err
 	}
-	if err := checkTexts(p.DisplayName, p.Description); err != nil {
-		return nil, err
-	}
 	p.Name, p.State, p.ExpireTime, p.Created = q.poolName(id), active, nil, q.now.Add(q.OperationDelay)
 	if _, found := q.world.pools[id]; found || q.world.pending(p.Name) {
 		return nil, taken()
@@ -99,9 +80,6 @@ func patchPool(q *request) (any, error) {
 	}
 	if old.State == deleted {
 		return nil, precondition("The workload identity pool is deleted.")
-	}
-	if err := checkTexts(in.DisplayName, in.Description); err != nil {
-		return nil, err
 	}
 	for _, path := range paths {
 		if path != "displayName" && path != "description" && path != "disabled" {

@@ -18,13 +18,8 @@ const (
 	roleBlocked = 37 * 24 * time.Hour
 )
 
-// The limits of custom roles (https://cloud.google.com/iam/quotas).
-const (
-	roleLimit       = 300
-	titleLimit      = 100
-	permissionLimit = 3000
-	roleText        = 300
-)
+// roleLimit is how many custom roles a project may have (https://cloud.google.com/iam/quotas).
+const roleLimit = 300
 
 // role is what a call names, while anybody can see it.
 func (q *request) role() (Role, error) {
@@ -88,33 +83,8 @@ func createRole(q *request) (any, error) {
 	if r.Stage == "" {
 		r.Stage = "ALPHA"
 	}
-	if err := r.check(); err != nil {
-		return nil, err
-	}
 	q.world.roles = fakecloud.With(q.world.roles, in.ID, r)
 	return r, nil
-}
-
-func (r Role) check() error {
-	switch {
-	case len([]rune(r.Title)) > titleLimit:
-		return invalid("The role title is longer than %d characters.", titleLimit)
-	case len([]rune(r.Description)) > roleText:
-		return invalid("The role description is longer than %d characters.", roleText)
-	case len(r.Permissions) > permissionLimit:
-		return invalid("The role has more than %d permissions.", permissionLimit)
-	}
-	size := len(r.Title) + len(r.Description)
-	for _, p := range r.Permissions {
-		size += len(p)
-		if !regexp.MustCompile(`^[a-z][A-Za-z0-9]*(\.[A-Za-z0-9]+){2,}$`).MatchString(p) {
-			return invalid("Permission %s is not valid.", p)
-		}
-	}
-	if size > 64<<10 {
-		return invalid("The role is larger than 64 KB.")
-	}
-	return nil
 }
 
 func patchRole(q *request) (any, error) {
@@ -154,9 +124,6 @@ func patchRole(q *request) (any, error) {
 		default:
 			return nil, invalid("Invalid update_mask: %s.", path)
 		}
-	}
-	if err := r.check(); err != nil {
-		return nil, err
 	}
 	return q.keepRole(r), nil
 }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/keypost/keypost/test/fakecloud"
 	"github.com/keypost/keypost/test/fakecloud/issuerkeys"
-	"github.com/keypost/keypost/test/fakegcp/internal/buckets"
 )
 
 // Options say what sort of project the server plays. The zero value is a friendly one: nothing lags, operations are done
@@ -29,12 +28,10 @@ type Options struct {
 	// OwnMembers is the organisation policy constraints/iam.allowedPolicyMemberDomains, where it does not list the pool: policies take no
 	// new member of a pool.
 	OwnMembers bool
+
 	// ReviveProviders lets the undeletion of a pool bring back the providers that were deleted with it. Google does not
 	// say whether it does.
 	ReviveProviders bool
-	// LongTokens takes tokens that live for more than a day. Google's documentation excludes them; they have been seen
-	// to be taken.
-	LongTokens bool
 
 	OperationPolls   int           // an operation is done only when it was asked for so often
 	OperationDelay   time.Duration // and not before this time has passed
@@ -59,7 +56,7 @@ type Options struct {
 	Now func() time.Time
 }
 
-// Server is IAM, Resource Manager, STS, IAM Credentials, the token endpoint and a little of Cloud Storage on one port. It
+// Server is IAM, Resource Manager, STS, IAM Credentials, the token endpoint on one port. It
 // is an http.Handler. A request for one of Google's hosts finds that service alone; any other host finds all of them.
 type Server struct {
 	URL string // where it listens, once it does
@@ -68,7 +65,6 @@ type Server struct {
 	routes  []route
 	keys    *issuerkeys.Cache
 	signer  func() caller
-	buckets *buckets.Buckets
 
 	fakecloud.Record
 
@@ -87,7 +83,6 @@ func New(o Options) *Server {
 		options:    o,
 		routes:     routes(),
 		keys:       issuerkeys.New(o.Dial, o.Roots, o.Now),
-		buckets:    buckets.New(),
 		signer:     sync.OnceValue(newCaller),
 		history:    fakecloud.NewHistory(world{}),
 		writes:     fakecloud.Bucket{Rate: o.WritesPerSecond, Burst: o.WriteBurst},
@@ -149,30 +144,7 @@ func (s *Server) State() State {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.options.Now()
-	st := s.present(now).state()
-	st.Objects = s.buckets.Objects()
-	return st
-}
-
-// Trust makes the pool and the provider "trusted" for an issuer, and an account that every token of it may use. It passes over
-// what IAM checks: it is for tests that are about tokens alone. It returns what a credential configuration names: the audience
-// and the account's email.
-func (s *Server) Trust(issuer string, audiences ...string) (audience, email string) {
-	const id = "trusted"
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	o, now := s.options, s.options.Now()
-	w := s.present(now)
-	email = o.email(id)
-	w.pools = fakecloud.With(w.pools, id, Pool{Name: o.poolName(id), State: active})
-	w.providers = fakecloud.With(w.providers, id+"/"+id, Provider{Name: o.providerName(id, id), State: active,
-		Mapping: map[string]string{"google.subject": "assertion.sub"}, OIDC: &OIDC{Issuer: issuer, Audiences: audiences}})
-	w.accounts = fakecloud.With(w.accounts, id, Account{Name: "projects/" + o.Project + "/serviceAccounts/" + email, ProjectID: o.Project, UniqueID: id,
-		Email: email, Created: now.Add(-o.AccountDelay)})
-	w.policies = fakecloud.With(w.policies, id, Policy{Version: 1, Etag: emptyEtag, Bindings: []Binding{{Role: "roles/iam.workloadIdentityUser",
-		Members: []string{"principalSet://iam.googleapis.com/" + o.poolName(id) + "/*"}}}})
-	s.commit(w, now)
-	return "//iam.googleapis.com/" + o.providerName(id, id), email
+	return s.present(now).state()
 }
 
 // present is the project as writes see it. Operations whose time has come are done first.

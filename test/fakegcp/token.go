@@ -16,7 +16,6 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/keypost/keypost/test/fakecloud/issuerkeys"
-	"github.com/keypost/keypost/test/fakegcp/internal/cel"
 )
 
 const (
@@ -27,9 +26,8 @@ const (
 	// longest is how long a token may live, from iat to exp
 	// (https://cloud.google.com/iam/docs/workload-identity-federation-with-kubernetes).
 	longest = 24 * time.Hour
-	// subjectLimit is how many bytes google.subject may have, and mappedLimit all attributes together.
+	// subjectLimit is how many bytes google.subject may have.
 	subjectLimit = 127
-	mappedLimit  = 8 << 10
 )
 
 func tokenRoutes() []route {
@@ -209,7 +207,7 @@ func (q *request) checkClaims(p Provider, c claims) error {
 		return stale
 	}
 	issued, expires := time.Unix(*c.issued, 0), time.Unix(*c.expires, 0)
-	if issued.After(q.now.Add(skew)) || !expires.Add(skew).After(q.now) || expires.Sub(issued) > longest && !q.LongTokens {
+	if issued.After(q.now.Add(skew)) || !expires.Add(skew).After(q.now) || expires.Sub(issued) > longest {
 		return stale
 	}
 	audiences := p.OIDC.Audiences
@@ -250,64 +248,20 @@ func (s *Server) keysOf(ctx context.Context, o OIDC) ([]jose.JSONWebKey, error) 
 	return s.keys.Keys(ctx, o.Issuer, o.Discovery)
 }
 
-// admit maps a token's claims to attributes and asks the provider's condition about them.
+// admit maps a token's subject and asks the provider's condition about its claims. Other attributes are nobody's here.
 func (p Provider) admit(c claims) (identity, error) {
-	who := identity{attributes: map[string][]string{}}
-	google, custom := map[string]any{}, map[string]any{}
-	env := map[string]any{"assertion": c.all, "google": google, "attribute": custom}
-	size := 0
-	var failed error
-	for name, expression := range p.Mapping {
-		value, err := cel.Evaluate(expression, env)
-		if err != nil {
-			if name == "google.subject" {
-				failed = oauth("invalid_grant", "The mapped attribute google.subject is missing in the incoming assertion.")
-			}
-			continue
-		}
-		texts := textsOf(value)
-		for _, t := range texts {
-			size += len(t)
-		}
-		switch key, isCustom := strings.CutPrefix(name, "attribute."); {
-		case isCustom:
-			custom[key], who.attributes[key] = value, texts
-		case name == "google.groups":
-			google["groups"], who.groups = value, texts
-		default:
-			google["subject"], who.subject = value, strings.Join(texts, "")
-		}
+	if p.Condition != "" && !fulfils(p.Condition, c.all) {
+		return identity{}, oauth("unauthorized_client", "The given credential is rejected by the attribute condition.")
 	}
-	if p.Condition != "" {
-		if v, err := cel.Evaluate(p.Condition, env); err != nil || v != true {
-			return who, oauth("unauthorized_client", "The given credential is rejected by the attribute condition.")
-		}
-	}
+	subject, found := mapped(p.Mapping["google.subject"], c.all)
 	switch {
-	case failed != nil:
-		return who, failed
-	case who.subject == "":
-		return who, oauth("invalid_grant", "The mapped attribute google.subject is missing in the incoming assertion.")
-	case len(who.subject) > subjectLimit:
-		return who, oauth("invalid_request", "The size of mapped attribute google.subject exceeds the 127 bytes limit. Either modify your attribute "+
+	case !found || subject == "":
+		return identity{}, oauth("invalid_grant", "The mapped attribute google.subject is missing in the incoming assertion.")
+	case len(subject) > subjectLimit:
+		return identity{}, oauth("invalid_request", "The size of mapped attribute google.subject exceeds the 127 bytes limit. Either modify your attribute "+
 			"mapping or the incoming assertion to produce a mapped attribute that is less than 127 bytes.")
-	case size > mappedLimit:
-		return who, oauth("invalid_request", "The size of the mapped attributes exceeds the 8 KB limit.")
 	}
-	return who, nil
-}
-
-// textsOf is a mapped value as text, one for each element of a list.
-func textsOf(value any) []string {
-	l, many := value.([]any)
-	if !many {
-		return []string{fmt.Sprint(value)}
-	}
-	var texts []string
-	for _, v := range l {
-		texts = append(texts, fmt.Sprint(v))
-	}
-	return texts
+	return identity{subject: subject}, nil
 }
 
 // generateAccessToken is IAM Credentials' method of that name. Whose token it is, the account's policy and the project's

@@ -2,9 +2,6 @@ package fakegcp
 
 import (
 	"crypto/elliptic"
-	"io"
-	"net/http"
-	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -61,10 +58,6 @@ func TestATokenIsAcceptedOnlyWhenAllOfItIsRight(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	st = newStage(t, Options{LongTokens: true}, nil)
-	if err := st.try(t, "exp", st.clock.Now().Add(25*time.Hour).Unix()); err != nil {
-		t.Error(err)
-	}
 }
 
 func TestATokenIsBelievedOnlyWithAPublishedKey(t *testing.T) {
@@ -115,15 +108,6 @@ func TestEllipticKeysAreP256Only(t *testing.T) {
 	for _, key := range []cluster.Signer{p384, unnamed} { // a key needs a name, too
 		says(t, st.tryToken(t, key.Sign(t, cluster.Workload(st.clock.Now()))), "Error connecting to the given credential's issuer.")
 	}
-}
-
-func TestAttributesHaveALimitTogether(t *testing.T) {
-	t.Parallel()
-	st := newStage(t, Options{}, func(p *iam.WorkloadIdentityPoolProvider) { p.AttributeMapping["attribute.long"] = "assertion.long" })
-	if err := st.try(t, "long", strings.Repeat("l", 8<<10-len(subject))); err != nil {
-		t.Error(err)
-	}
-	says(t, st.try(t, "long", strings.Repeat("l", 8<<10-len(subject)+1)), "exceeds the 8 KB limit")
 }
 
 func TestAnIssuerThatDoesNotAnswerAsItShouldIsOutOfReach(t *testing.T) {
@@ -201,39 +185,6 @@ func TestWhatIsDisabledOrDeletedIsNoTarget(t *testing.T) {
 		must(c.on())(t)
 		if err := st.try(t); err != nil {
 			t.Errorf("%s, and back: %v", name, err)
-		}
-	}
-}
-
-// exchangeForm posts a form to STS.
-func exchangeForm(t testing.TB, s *Server, change func(url.Values)) (int, string) {
-	t.Helper()
-	form := url.Values{"grant_type": {"urn:ietf:params:oauth:grant-type:token-exchange"}, "scope": {"s"},
-		"audience":      {"//iam.googleapis.com/" + numbered + "/providers/prod-a"},
-		"subject_token": {"x"}, "subject_token_type": {"urn:ietf:params:oauth:token-type:jwt"},
-		"requested_token_type": {"urn:ietf:params:oauth:token-type:access_token"}}
-	change(form)
-	r := must(http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL+"/v1/token", strings.NewReader(form.Encode())))(t)
-	response := must(http.DefaultClient.Do(r))(t)
-	defer response.Body.Close()
-	return response.StatusCode, string(must(io.ReadAll(response.Body))(t))
-}
-
-func TestARequestThatIsNotOneIsRefused(t *testing.T) {
-	t.Parallel()
-	st := newStage(t, Options{}, nil)
-	for _, c := range []struct{ name, value, says string }{
-		{"grant_type", "password", "unsupported_grant_type"},
-		{"scope", "", "Missing required parameter: scope"},
-		{"subject_token_type", "urn:ietf:params:oauth:token-type:saml2", `Invalid value for \"subject_token_type\".`},
-		{"audience", "projects/1", `"invalid_request","error_description":"Invalid value for \"audience\". This value should be the full resource name`},
-		{"audience", "//iam.googleapis.com/" + strings.Replace(numbered, "123456789012", "my-project", 1) + "/providers/prod-a", "invalid_target"},
-		{"audience", "//iam.googleapis.com/" + numbered + "/providers/prod-b", "invalid_target"},
-		{"subject_token", "x", "Unable to parse the ID Token."},
-	} {
-		status, body := exchangeForm(t, st.Server, func(f url.Values) { f.Set(c.name, c.value) })
-		if status != http.StatusBadRequest || !strings.Contains(body, c.says) {
-			t.Errorf("%s=%s: got %d %s\nwant …%s…", c.name, c.value, status, body, c.says)
 		}
 	}
 }

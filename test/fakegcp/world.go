@@ -16,7 +16,6 @@ type State struct {
 	Roles     []Role            // by name, deleted ones too
 	Project   Policy            // the project's own policy
 	Policies  map[string]Policy // of accounts, by email
-	Objects   map[string]string // of Cloud Storage, "bucket/name" to content
 }
 
 // What a pool, a provider, or an account can be.
