@@ -69,9 +69,9 @@ func TestAnUploadIsCheckedOnce(t *testing.T) {
 		var asked []string
 		ask := func(o *gcp.CreateOptions) {
 			o.Upload = upload
-			o.CheckUpload = func(_ context.Context, stored keystore.KeySet, party string) (iam.Replace, error) {
+			o.CheckUpload = func(_ context.Context, stored keystore.KeySet, party string) (bool, error) {
 				asked = append(asked, string(stored.Name())+" for "+party)
-				return "", nil
+				return false, nil
 			}
 		}
 		s.install(t, ask)
@@ -91,14 +91,13 @@ func TestACopyIsReplacedAsTheCheckSays(t *testing.T) {
 	t.Parallel()
 	older := errors.New("the store is behind")
 	for _, tt := range []struct {
-		replace iam.Replace
-		err     error
-		want    iam.Problem
+		unrecorded bool
+		err        error
+		want       iam.Problem
 	}{
-		{"", nil, 0},
-		{iam.ReplaceUnrecorded, nil, iam.UnknownCopy},
-		{iam.ReplaceNothing, nil, iam.UnknownCopy},
-		{"", older, 0},
+		{false, nil, 0},
+		{true, nil, iam.UnknownCopy},
+		{false, older, 0},
 	} {
 		s := newSite(t)
 		key := s.WriteKeys(t)
@@ -108,14 +107,14 @@ func TestACopyIsReplacedAsTheCheckSays(t *testing.T) {
 		accounts := s.requests(t, usual()...)
 		o := gcp.CreateOptions{Options: s.options(), Accounts: &accounts}
 		o.Upload = true
-		o.CheckUpload = func(context.Context, keystore.KeySet, string) (iam.Replace, error) { return tt.replace, tt.err }
+		o.CheckUpload = func(context.Context, keystore.KeySet, string) (bool, error) { return tt.unrecorded, tt.err }
 		_, err := gcp.Create(t.Context(), o)
 		refused := tt.err != nil || tt.want != 0
 		if (err != nil) != refused || problemOf(err) != tt.want || tt.err != nil && !errors.Is(err, tt.err) || refused && s.Writes() > 0 {
-			t.Errorf("%q, %v: %v after %d writes", tt.replace, tt.err, err, s.Writes())
+			t.Errorf("%t, %v: %v after %d writes", tt.unrecorded, tt.err, err, s.Writes())
 		}
 		if held := s.only(t).OIDC.JWKS; strings.Contains(held, string(key.ID())) == refused {
-			t.Errorf("%q, %v: the provider holds %s", tt.replace, tt.err, held)
+			t.Errorf("%t, %v: the provider holds %s", tt.unrecorded, tt.err, held)
 		}
 	}
 }

@@ -71,8 +71,8 @@ type creation struct {
 	set  requestSet
 	jwks []byte // to upload; nil while the key is not known, and where Google fetches it
 
-	of      keystore.Name // whose keys jwks are; empty for a key set that is still to be made
-	replace iam.Replace   // what jwks may change of a copy that is there
+	of         keystore.Name // whose keys jwks are; empty for a key set that is still to be made
+	unrecorded bool          // as in [iam.Provider]
 }
 
 // takeKeys takes the keys to upload, unless the store has an older key set than the one that was uploaded last.
@@ -80,14 +80,14 @@ func (c *creation) takeKeys(ctx context.Context, stored keystore.KeySet, jwks []
 	first := c.jwks == nil
 	c.jwks, c.of = jwks, stored.Name()
 	if first {
-		c.replace, err = c.checkUpload(ctx, stored)
+		c.unrecorded, err = c.checkUpload(ctx, stored)
 	}
 	return err
 }
 
 func (c *creation) wanted() iam.Wanted {
 	w := iam.Wanted{Provider: c.o.provider(c.jwks, c.of)}
-	w.Provider.Replace = c.replace
+	w.Provider.Unrecorded = c.unrecorded
 	if c.all {
 		w.Pool, w.Accounts = c.o.pool(), &c.set.wanted
 	}

@@ -45,11 +45,7 @@ func Delete(ctx context.Context, o DeleteOptions) (Deleted, error) {
 	if err := r.identify(ctx); err != nil {
 		return Deleted{}, err
 	}
-	trusted, err := r.client.Trusted(ctx, d)
-	if err != nil {
-		return Deleted{}, err
-	}
-	p, err := r.client.PlanDelete(ctx, d)
+	p, trusted, err := r.client.PlanDelete(ctx, d)
 	if err != nil {
 		return Deleted{}, err
 	}

@@ -36,12 +36,9 @@ type Options struct {
 	Condition     string   // attribute condition of the provider, CEL; empty leaves what is there
 	Upload        bool     // give Google a copy of the keys, so that it never calls the issuer
 	UsualKeys     bool     // without Upload: that is a default, and a provider that has a copy is refused
-	// CheckUpload, with Upload, returns an error if the keys of a stored key set may not be uploaded to the copy that a policy calls
-	// party, as they are older than what that holds, and else what of that they may replace. A key set that is still to be made is the
-	// zero one. Nil asks nobody.
-	CheckUpload func(ctx context.Context, stored keystore.KeySet, party string) (iam.Replace, error)
-
-	Revival func(id iam.ProviderID, of iam.Registered) string // as in [iam.Pool]
+	// CheckUpload, with Upload, returns an error if the keys of a stored key set are older than the copy that a policy calls party, and
+	// else whether nothing was recorded that says so. A key set that is still to be made is the zero one. Nil asks nobody.
+	CheckUpload func(ctx context.Context, stored keystore.KeySet, party string) (unrecorded bool, err error)
 
 	// Adopt takes over what neither keypost nor ccoctl made, a provider that trusts another issuer, and a directory with the manifests
 	// of another issuer. It also replaces a copy of keys that CheckUpload knows nothing newer of, though the store may be behind it; an
@@ -50,7 +47,7 @@ type Options struct {
 }
 
 func (o Options) pool() *iam.Pool {
-	return &iam.Pool{ID: cmp.Or(o.PoolID, o.Name), Adopt: o.Adopt, Owner: iam.OwnedBy(o.Name), Revival: o.Revival}
+	return &iam.Pool{ID: cmp.Or(o.PoolID, o.Name), Adopt: o.Adopt, Owner: iam.OwnedBy(o.Name)}
 }
 
 // provider returns the provider that is wanted, with a copy of the keys of a key set if it is to have one; empty for the one of Name.
@@ -64,9 +61,6 @@ func (o Options) provider(jwks []byte, of keystore.Name) *iam.Provider {
 	}
 	return p
 }
-
-// usualUniverse is the domain of Google's own services. Secrets name those of no other.
-const usualUniverse = "googleapis.com"
 
 // run is one run of a verb.
 type run struct {
@@ -93,9 +87,6 @@ func (r *run) identify(ctx context.Context) error {
 	r.Line("Credentials loaded from %s", client.Source())
 	if r.project, err = client.Project(ctx); err != nil {
 		return err
-	}
-	if u := r.project.Universe; u != usualUniverse {
-		return fmt.Errorf("the credentials are for the universe %s, and Secrets are written for %s only", u, usualUniverse)
 	}
 	r.client = client
 	place := fmt.Sprintf("Project %s (number %s)", r.project.ID, r.project.Number)
@@ -126,9 +117,9 @@ func (r *run) copyParty() string {
 func copyParty(provider string) string { return "gcp-upload:" + provider }
 
 // checkUpload asks [Options.CheckUpload] about the copy that the provider holds.
-func (r *run) checkUpload(ctx context.Context, stored keystore.KeySet) (iam.Replace, error) {
+func (r *run) checkUpload(ctx context.Context, stored keystore.KeySet) (unrecorded bool, err error) {
 	if r.o.CheckUpload == nil {
-		return "", nil
+		return false, nil
 	}
 	return r.o.CheckUpload(ctx, stored, r.copyParty())
 }

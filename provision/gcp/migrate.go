@@ -67,7 +67,7 @@ func Migrate(ctx context.Context, o MigrateOptions) (Migrated, error) {
 	if keys.Copied {
 		if m.to.JWKS, err = keys.JWKS(); err == nil {
 			m.to.KeySet = string(keys.Stored.Name())
-			m.to.Replace, err = m.checkUpload(ctx, keys.Stored)
+			m.to.Unrecorded, err = m.checkUpload(ctx, keys.Stored)
 		}
 		if err != nil {
 			return Migrated{}, err

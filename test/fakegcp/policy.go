@@ -264,21 +264,3 @@ const (
 	accountConstraint = "constraints/iam.disableServiceAccountCreation"
 	memberConstraint  = "constraints/iam.allowedPolicyMemberDomains"
 )
-
-// getOrgPolicy is what the organisation's constraints come to for the project. Of them it answers for one.
-func getOrgPolicy(q *request) (any, error) {
-	var in struct {
-		Constraint string `json:"constraint"`
-	}
-	if err := q.read(&in); err != nil {
-		return nil, err
-	}
-	list := map[string]any{"allValues": "ALLOW"}
-	if in.Constraint == poolConstraint && q.AllowedIssuers != nil {
-		list = map[string]any{"allowedValues": q.AllowedIssuers}
-		if len(q.AllowedIssuers) == 0 {
-			list = map[string]any{"allValues": "DENY"}
-		}
-	}
-	return map[string]any{"constraint": in.Constraint, "listPolicy": list}, nil
-}

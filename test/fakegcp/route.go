@@ -146,7 +146,6 @@ func routes() []route {
 		of("cloudresourcemanager", get("GetProject", "/v1/projects/{project}", "resourcemanager.projects.get", getProject)),
 		of("cloudresourcemanager", read(change("GetProjectIamPolicy", "/v1/projects/{project}:getIamPolicy",
 			"resourcemanager.projects.getIamPolicy", getPolicy))),
-		of("cloudresourcemanager", read(change("GetEffectiveOrgPolicy", "/v1/projects/{project}:getEffectiveOrgPolicy", "orgpolicy.policy.get", getOrgPolicy))),
 		of("cloudresourcemanager", change("SetProjectIamPolicy", "/v1/projects/{project}:setIamPolicy",
 			"resourcemanager.projects.setIamPolicy", setPolicy)),
 	}, tokenRoutes()...)

@@ -17,9 +17,6 @@ import (
 
 const accountThing = "IAM service account"
 
-// accountQuota is how many service accounts a project has unless it asked for more (https://cloud.google.com/iam/quotas).
-const accountQuota = 100
-
 // accountState is a service account as IAM shows it.
 type accountState struct {
 	Email       string `json:"email"`
@@ -123,7 +120,7 @@ func (a Accounts) identify(p Project, s *snapshot) []identity {
 		i := identity{Account: w, of: a, email: p.Email(a.ID(w)), display: a.DisplayName(w)}
 		if s.account(i.email) == nil {
 			for _, have := range s.accounts {
-				if a.ofCcoctl(have, w) && p.names(have.Email) && !s.foreign(have.Email, p.PoolName(a.Pool)) {
+				if a.ofCcoctl(have, w) && !s.foreign(have.Email, p.PoolName(a.Pool)) {
 					i.email = have.Email
 					break
 				}
@@ -159,44 +156,28 @@ func (c *Client) readAccount(ctx context.Context, p Project, account string) (*a
 	return present[accountState](ctx, c, accountCall(p, account, "GetServiceAccount", "get"))
 }
 
-// names reports whether an email is that of an account that somebody made in the project.
-func (p Project) names(email string) bool {
-	id, place, _ := strings.Cut(email, "@")
-	return accountForm.MatchString(id) && "@"+place == p.Email("")
-}
-
 // planAccount plans the account and its own policy.
 func (c *Client) planAccount(p Project, i identity, s *snapshot) (plan.Plan, error) {
 	have, own := s.account(i.email), s.policy(i.email)
 	if have == nil {
 		i.fresh = &newcomer{}
 	}
-	d, err := c.decideAccount(p, i, have, own)
-	if err != nil {
-		return plan.Plan{}, err
-	}
-	change := plan.Change{Verb: plan.Update, Thing: accountThing, Name: i.email}
-	found := fmt.Sprintf("Existing IAM service account %s found", i.display)
-	if have == nil {
-		change.Verb = plan.Create
-	} else {
-		d.notes = append([]string{found}, d.notes...)
-	}
-	stage := c.rest.API.Stage(change, d.steps, func(ctx context.Context) ([]cloud.Step, error) {
-		have, err := c.readAccount(ctx, p, i.email)
-		if err != nil && !i.fresh.unknown(err) {
-			return nil, err
+	t := subject{thing: accountThing, name: i.email, found: fmt.Sprintf("Existing IAM service account %s found", i.display), missing: have == nil}
+	return planOne(c, t, accountAndPolicy{have, own}, func(ctx context.Context) (now accountAndPolicy, err error) {
+		if now.account, err = c.readAccount(ctx, p, i.email); err != nil && !i.fresh.unknown(err) {
+			return now, err
 		}
-		own, err := c.readAccountPolicy(ctx, p, i.email)
-		if err != nil && !i.fresh.unknown(err) {
-			return nil, err
+		if now.own, err = c.readAccountPolicy(ctx, p, i.email); i.fresh.unknown(err) {
+			err = nil
 		}
-		d, err := c.decideAccount(p, i, have, own)
-		return d.steps, err
-	})
-	planned := plan.Of(d.notes, cloud.OrFound(stage, found))
-	planned.Warnings, planned.Extra = d.warnings, d.extra
-	return planned, nil
+		return now, err
+	}, func(now accountAndPolicy) (decision, error) { return c.decideAccount(p, i, now.account, now.own) })
+}
+
+// accountAndPolicy is an account with its own policy; nil is what is not there, or was not read.
+type accountAndPolicy struct {
+	account *accountState
+	own     *allow.Policy
 }
 
 // used returns the account's own policy as it should be, and what differs.

@@ -3,10 +3,8 @@ package iam
 import (
 	"errors"
 	"fmt"
-	"net/url"
 	"regexp"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/keypost/keypost/internal/dnsname"
 	"github.com/keypost/keypost/keystore/party"
@@ -14,16 +12,12 @@ import (
 
 // Google's limits (google.iam.v1: WorkloadIdentityPoolProvider and its Oidc; https://cloud.google.com/iam/quotas).
 const (
-	audienceCount    = 10
-	audienceLimit    = 256  // characters
-	conditionLimit   = 4096 // characters
-	subjectLimit     = 127  // bytes, of google.subject; a longer one is refused only when a token is exchanged
-	permissionsLimit = 3000
-	displayLimit     = 100 // bytes
+	audienceCount = 10
+	subjectLimit  = 127 // bytes, of google.subject; a longer one is refused only when a token is exchanged
 )
 
-// Check returns an error if what is wanted breaks a rule of Google's: for names, lengths, audiences, the issuer URL, keys to
-// upload, subjects. It makes no call, and joins the errors, each of which is one sentence.
+// Check returns an error if what is wanted breaks a rule that Google enforces late, or for all clusters of a project: for names, audiences,
+// keys to upload, subjects. It makes no call, and joins the errors, each of which is one sentence.
 func (w Wanted) Check() error {
 	var errs []error
 	if w.Pool != nil {
@@ -60,34 +54,15 @@ func CheckPoolID(what, id string) error {
 }
 
 func (w Provider) check() []error {
-	errs := []error{CheckPoolID("workload identity pool", w.Pool), CheckPoolID("workload identity provider", w.ID), checkIssuerURL(w.IssuerURL)}
+	errs := []error{CheckPoolID("workload identity pool", w.Pool), CheckPoolID("workload identity provider", w.ID)}
 	if n := len(minus(w.Audiences, nil)); n == 0 || n > audienceCount {
 		errs = append(errs, fmt.Errorf("%d audiences: a provider has 1 to %d", n, audienceCount))
-	}
-	for _, a := range w.Audiences {
-		if n := utf8.RuneCountInString(a); n == 0 || n > audienceLimit {
-			errs = append(errs, fmt.Errorf("audience %q has %d characters: Google allows 1 to %d", a, n, audienceLimit))
-		}
-	}
-	if n := utf8.RuneCountInString(w.Condition); n > conditionLimit {
-		errs = append(errs, fmt.Errorf("the attribute condition has %d characters: Google allows %d", n, conditionLimit))
 	}
 	if w.JWKS != nil {
 		_, err := upload(w.JWKS)
 		errs = append(errs, err)
 	}
 	return errs
-}
-
-func checkIssuerURL(s string) error {
-	u, err := url.Parse(s)
-	if err != nil {
-		return fmt.Errorf("issuer URL %q: %w", s, err)
-	}
-	if u.Scheme != "https" || u.Hostname() == "" || u.User != nil || strings.ContainsAny(s, "?#") {
-		return fmt.Errorf("issuer URL %q: Google asks that it begin with https:// and a host, and have no user, query or fragment", s)
-	}
-	return nil
 }
 
 func (a Accounts) check() []error {
@@ -146,27 +121,11 @@ func (w Account) check(a Accounts) []error {
 	if id := a.ID(w); !accountForm.MatchString(id) {
 		errs = append(errs, fmt.Errorf("its ID %q must have 6 to 30 lower-case letters, digits or hyphens, begin with a letter and not end in a hyphen", id))
 	}
-	if n := len(a.DisplayName(w)); n > displayLimit {
-		errs = append(errs, fmt.Errorf("its display name has %d bytes: Google allows %d", n, displayLimit))
-	}
 	if len(w.Subjects) == 0 {
 		errs = append(errs, errors.New("no service account of the cluster is named that may use it"))
 	}
 	for _, s := range w.Subjects {
 		errs = append(errs, checkSubject(s))
-	}
-	for _, r := range w.Roles {
-		if !regexp.MustCompile(`^(roles|projects/[a-z0-9.:-]+/roles|organizations/\d+/roles)/[A-Za-z0-9_.]+$`).MatchString(r) {
-			errs = append(errs, fmt.Errorf("%q is not the name of a role (roles/NAME)", r))
-		}
-	}
-	if n := len(w.Permissions); n > permissionsLimit {
-		errs = append(errs, fmt.Errorf("%d permissions: Google allows a role %d", n, permissionsLimit))
-	}
-	for _, s := range w.Permissions {
-		if !regexp.MustCompile(`^[A-Za-z0-9-]+(\.[A-Za-z0-9-]+){2,}$`).MatchString(s) {
-			errs = append(errs, fmt.Errorf("%q is not a permission (SERVICE.RESOURCE.VERB)", s))
-		}
 	}
 	return errs
 }

@@ -2,8 +2,6 @@ package iam
 
 import (
 	"context"
-	"regexp"
-	"strings"
 	"sync"
 
 	"github.com/keypost/keypost/provision/gcp/internal/rest"
@@ -39,7 +37,7 @@ func Open(ctx context.Context, a Access) (*Client, error) {
 func (c *Client) Source() string { return c.rest.Source() }
 
 // Project returns the project that is meant, which is asked for once. The error is of the problem [WrongProject] if the
-// credentials do not see it, or see another.
+// credentials do not see it.
 func (c *Client) Project(ctx context.Context) (Project, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -58,20 +56,12 @@ func (c *Client) Project(ctx context.Context) (Project, error) {
 		return Project{}, rest.Problemf(WrongProject, "the credentials see no project %q, or may not read it: %w", meant, err)
 	case err != nil:
 		return Project{}, err
-	case meant != out.ID && meant != out.Number, isNumber(meant) != (meant == out.Number), !isNumber(out.Number), !projectForm.MatchString(out.ID):
-		return Project{}, rest.Problemf(WrongProject, "project %q was asked for, and Google answered with project %q, number %q", meant, out.ID, out.Number)
 	case out.State != "" && out.State != active:
 		return Project{}, rest.Problemf(WrongProject, "project %s is not active (%s)", out.ID, out.State)
 	}
-	c.project = &Project{ID: out.ID, Number: out.Number, Universe: c.rest.Universe(), Caller: c.rest.Caller()}
+	c.project = &Project{ID: out.ID, Number: out.Number, Caller: c.rest.Caller()}
 	return *c.project, nil
 }
-
-// projectForm admits IDs, also those of old projects in a domain: they become part of paths, emails and Secrets
-// (https://cloud.google.com/resource-manager/docs/creating-managing-projects).
-var projectForm = regexp.MustCompile(`^([a-z0-9.-]+:)?[a-z][a-z0-9-]{4,28}[a-z0-9]$`)
-
-func isNumber(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
 
 // active is the state of what is neither deleted nor about to be.
 const active = "ACTIVE"

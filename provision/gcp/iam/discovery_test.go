@@ -188,15 +188,15 @@ func life(t *testing.T, w *world, c *iam.Client) {
 	want.Accounts.Prune = true
 	drifted(t, w, want)
 	create(want)
-	want.Provider.JWKS, want.Provider.Condition, want.Provider.Adopt = jwks(rsaKey, "k1"), "assertion.sub != 'x'", true
+	want.Provider.JWKS, want.Provider.Condition, want.Provider.Adopt = jwks(keyOne, "k1"), "assertion.sub != 'x'", true
 	want.Accounts.List = want.Accounts.List[1:]
 	create(want)
-	_, err := c.UploadKeys(t.Context(), iam.Provider{Pool: "demo", ID: "demo", IssuerURL: issuerURL, Owner: iam.OwnedBy("demo"), JWKS: jwks(ecKey, "e1")})
+	_, err := c.UploadKeys(t.Context(), iam.Provider{Pool: "demo", ID: "demo", IssuerURL: issuerURL, Owner: iam.OwnedBy("demo"), JWKS: jwks(keyTwo, "e1")})
 	check(t, err)
 	create(iam.Wanted{Accounts: &iam.Accounts{Owner: iam.OwnedByKeypost(), Pool: "demo", List: []iam.Account{
 		{ID: "backup", Roles: []string{"roles/viewer"}, Subjects: []string{"system:serviceaccount:ns-z:x"}}}}})
 	for range 2 {
-		p, err := c.PlanDelete(t.Context(), iam.Deletion{Name: "demo", CustomRoles: true})
+		p, _, err := c.PlanDelete(t.Context(), iam.Deletion{Name: "demo", CustomRoles: true})
 		check(t, err)
 		_, err = carryOut(t.Context(), p)
 		check(t, err)

@@ -12,22 +12,18 @@
 package iam
 
 import (
-	"fmt"
 	"regexp"
 	"strings"
 
-	"github.com/keypost/keypost/keystore"
-	"github.com/keypost/keypost/keystore/party"
 	"github.com/keypost/keypost/provision/gcp/internal/allow"
 	"github.com/keypost/keypost/provision/gcp/internal/rest"
 )
 
 // Project is a Google Cloud project.
 type Project struct {
-	ID       string // "my-project"
-	Number   string // "123456789012"
-	Universe string // the domain of its services, "googleapis.com"
-	Caller   string // the email of the credentials' account; empty if they do not say
+	ID     string // "my-project"
+	Number string // "123456789012"
+	Caller string // the email of the credentials' account; empty if they do not say
 }
 
 // PoolName returns the full name of a pool: projects/NUMBER/locations/global/workloadIdentityPools/ID.
@@ -74,14 +70,30 @@ const descriptionLimit = 256
 // Owner is the installation, or the tool, that a thing belongs to by the end of its description. The zero Owner owns nothing.
 type Owner struct{ name, suffix string }
 
-// installationSuffix comes before an installation's name at the end of descriptions.
-const installationSuffix = "; installation "
+// What comes before an installation's name at the end of descriptions, before the name of the key set whose keys a provider has a copy of
+// where that is not the one of the installation's name, and at the end of what is for workloads.
+const (
+	installationSuffix = "; installation "
+	keysMark           = "; keys of "
+	workloadSuffix     = "; keypost, for a workload"
+)
 
-// workloadSuffix is at the end of descriptions of what is for workloads.
-const workloadSuffix = "; keypost, for a workload"
+// markForm matches what an owner has put to the end of a description: the key set, if it names one, and the installation.
+var markForm = regexp.MustCompile(`(?:` + keysMark + `([a-z0-9-]{1,63}))?` + installationSuffix + `([a-z0-9-]{1,32})$`)
 
-// formerOwners matches what owners have put to the end of a description. Earlier versions put each one's behind that of the one before.
-var formerOwners = regexp.MustCompile(`(` + installationSuffix + `[a-z0-9-]{1,32}|` + workloadSuffix + `)+$`)
+// markOf returns the names of the key set and the installation at the end of a description; empty where there are none.
+func markOf(description string) (keySet, installation string) {
+	if m := markForm.FindStringSubmatch(description); m != nil {
+		return m[1], m[2]
+	}
+	return "", ""
+}
+
+// unmarked returns a description without its owner's mark, and with nothing in it that reads like one.
+func unmarked(description string) string {
+	text := strings.TrimSuffix(markForm.ReplaceAllString(description, ""), workloadSuffix)
+	return strings.NewReplacer(installationSuffix, ", of ", keysMark, ", keys of ").Replace(text)
+}
 
 // OwnedBy returns the owner of what is made for the installation of this name.
 func OwnedBy(name string) Owner { return Owner{name: name, suffix: installationSuffix + name} }
@@ -105,21 +117,13 @@ func (o Owner) takesNamed(id, description string) bool {
 	return o.owns(description) || id == o.name && o.takes(description)
 }
 
-// installationOf returns the name of the installation that a description says a thing was made for, or that has adopted it last; empty if
-// it does not.
-func installationOf(description string) string {
-	if name := lastOf(description); party.IsPoolID(name) {
-		return name
+// holds reports whether a provider is to have the keys of the key set of the owner's name. Where its description names a key set, only
+// that one: whoever writes the one of the installation's name has no say in it.
+func (o Owner) holds(id, description string) bool {
+	if keySet, _ := markOf(description); keySet != "" {
+		return keySet == o.name
 	}
-	return ""
-}
-
-// lastOf returns what a description has after the last word of an installation; empty without one.
-func lastOf(description string) string {
-	if i := strings.LastIndex(description, installationSuffix); i >= 0 {
-		return description[i+len(installationSuffix):]
-	}
-	return ""
+	return o.takesNamed(id, description)
 }
 
 // describe returns a description that the owner takes. What it said before stays, as far as there is room, but for whose it was.
@@ -128,73 +132,24 @@ func (o Owner) describe(text string) string {
 	case o.owns(text), o.suffix == "" && o.takes(text):
 		return text
 	case o.suffix == "":
-		return cut(made+", which took it over: "+strings.ReplaceAll(text, installationSuffix, ", of "), descriptionLimit)
+		return cut(made+", which took it over: "+unmarked(text), descriptionLimit)
 	}
-	return cut(formerOwners.ReplaceAllString(text, ""), descriptionLimit-len(o.suffix)) + o.suffix
+	return o.marked(text, "")
 }
 
-// keysMark comes, in the description of a provider, before the name of the key set whose keys it holds a copy of, where that is not the one
-// of the installation's name; the installation comes after it, so that the provider stays that one's.
-const keysMark = "; keys of "
-
-// cutMark cuts the mark of a key set off the end of what comes before the installation in a description, and returns the key set's name.
-// It is empty where there is no such mark there: what reads like one elsewhere names nobody.
-func cutMark(text string) (before, keySet string) {
-	if i := strings.LastIndex(text, keysMark); i >= 0 {
-		if n := keystore.Name(text[i+len(keysMark):]); n.Check() == nil {
-			return text[:i], string(n)
-		}
-	}
-	return text, ""
-}
-
-// keySetOf returns the name of the key set that a provider's description marks; empty if it marks none.
-func keySetOf(description string) string {
-	_, keySet := cutMark(description[:max(0, strings.LastIndex(description, installationSuffix))])
-	return keySet
-}
-
-// holds reports whether a provider is to have the keys of the key set of the owner's name. Where its description names a key set, that one
-// alone: whoever writes the one of the installation's name has no say in it.
-func (o Owner) holds(id, description string) bool {
-	if keySet := keySetOf(description); keySet != "" {
-		return keySet == o.name
-	}
-	return o.takesNamed(id, description)
-}
-
-// marked returns a description of the owner's with the mark of the key set whose keys the provider is given, and no other; empty is the one
-// of the installation's name.
-func (o Owner) marked(description, keySet string) string {
-	if !o.owns(description) {
-		return description
-	}
+// marked returns a description that ends with the owner's mark, and with the key set whose keys the provider is given; empty is the one of
+// the installation's name.
+func (o Owner) marked(text, keySet string) string {
 	end := o.suffix
 	if keySet != "" && keySet != o.name {
 		end = keysMark + keySet + end
 	}
-	text := strings.TrimSuffix(description, o.suffix)
-	for range 2 { // a mark of somebody else's may come to the end by the cut alone
-		for marked := "-"; marked != ""; {
-			text, marked = cutMark(text)
-		}
-		text = cut(text, descriptionLimit-len(end))
-	}
-	return text + end
+	return cut(unmarked(text), descriptionLimit-len(end)) + end
 }
 
 // notOwned is the error for a thing that is somebody else's.
 func (o Owner) notOwned(thing, name, description string) error {
-	why := fmt.Sprintf("its description does not begin with %q", made)
-	if other := lastOf(description); other != "" {
-		why = "it belongs to the installation " + other
-		if keySet := keySetOf(description); keySet != "" {
-			why += ", with the keys of key set " + keySet
-		}
-	} else if strings.HasPrefix(description, made) {
-		why = "its description does not say for which installation it was made"
-	}
-	return rest.Problemf(NotOwned, "%s %s is somebody else's: %s", thing, name, why)
+	return rest.Problemf(NotOwned, "%s %s is somebody else's: its description is %q", thing, name, description)
 }
 
 // Pool is a workload identity pool as it should be: there, enabled, not deleted.
@@ -202,9 +157,6 @@ type Pool struct {
 	ID    string
 	Owner Owner // the zero one leaves open for which installation it is, as ccoctl does
 	Adopt bool  // take over a pool that is somebody else's
-
-	// Revival returns the command line that brings back a provider that an installation has in the pool; nil for gcloud's.
-	Revival func(id ProviderID, of Registered) string
 }
 
 // Provider is an OIDC provider of a pool as it should be: there, enabled, not deleted.
@@ -218,24 +170,14 @@ type Provider struct {
 	JWKS          []byte            // the keys to upload, so that Google never calls the issuer; nil: Google fetches them
 	KeySet        string            // whose keys JWKS are, so that it may upload to the provider; empty for the one of the owner's name
 	UsualKeys     bool              // no JWKS is a default: a provider that has uploaded keys is refused
-	Replace       Replace           // what JWKS may change of a copy that is there, without Adopt
+	Unrecorded    bool              // nothing says whether JWKS is newer than a copy that is there: it replaces one only with Adopt
 	Owner         Owner             // as in Pool
-	Adopt         bool              // take over a provider that is somebody else's, or that trusts another issuer; and replace its copy of keys whatever Replace says
-	Show          bool              // plan also what is refused without Adopt for another issuer: such a plan is to be shown, and not to be applied
+	Adopt         bool              // take over a provider that is somebody else's, or that trusts another issuer; and replace its copy of keys
+	Show          bool              // plan also what is refused without Adopt: such a plan is to be shown, and not to be applied
 
-	out    *sent // what this run has uploaded to it
-	vacant bool  // it was deleted when it was planned for: nobody lives by the issuer that it had
+	vacant bool    // it was deleted when it was planned for: nobody lives by the issuer that it had
+	held   *string // the JWKS that it had when it was first read; nil if it was not there
 }
-
-// Replace is what may change of a copy of the keys that a provider holds. The keys of a store that is behind bring back what was
-// revoked, and take away what signs.
-type Replace string
-
-// The zero Replace is everything: the keys are known to be newer.
-const (
-	ReplaceUnrecorded Replace = "unrecorded" // nothing, as nothing was recorded of the copy
-	ReplaceNothing    Replace = "nothing"    // nothing, as nobody knows what was recorded of it
-)
 
 // Account is a service account as it should be, with its roles and those who may impersonate it.
 type Account struct {

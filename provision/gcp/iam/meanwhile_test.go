@@ -17,15 +17,11 @@ type busy struct {
 	lost      bool   // the change is made, and the answer to it lost; else it is refused with 429
 	meanwhile func() // what happens until it is sent again
 	patches   int
-	reads     int // of the provider, after the first change was sent
 }
 
 func (b *busy) RoundTrip(r *http.Request) (*http.Response, error) {
 	if !strings.HasSuffix(r.URL.Path, "/providers/demo") {
 		return b.world.RoundTrip(r)
-	}
-	if r.Method == http.MethodGet && b.patches > 0 {
-		b.reads++
 	}
 	if r.Method != http.MethodPatch {
 		return b.world.RoundTrip(r)
@@ -76,7 +72,7 @@ func TestAChangeIsNotRepeatedOverAnother(t *testing.T) {
 		{"other keys", false, newer, 1, "k3", 0, "somebody else has changed the uploaded keys"},
 		{"other keys, after it was made", true, newer, 1, "k3", 0, "somebody else has changed the uploaded keys"},
 		{"another issuer", false, given, 1, "k1", iam.OtherIssuer, "trusts the issuer " + victim},
-		{"another issuer, after it was made", true, given, 1, "k2", iam.OtherIssuer, "so that whoever signs with them is taken for " + victim},
+		{"another issuer, after it was made", true, given, 1, "k2", iam.OtherIssuer, "trusts the issuer " + victim},
 		{"nobody may read it", false, func(_ *testing.T, w *world) {
 			w.Fault(of("GetWorkloadIdentityPoolProvider", fakegcp.Fail(http.StatusForbidden, "PERMISSION_DENIED", "no")))
 		}, 1, "k1", iam.Denied, "iam.workloadIdentityPoolProviders.get"},
@@ -85,9 +81,9 @@ func TestAChangeIsNotRepeatedOverAnother(t *testing.T) {
 			t.Run(tt.name+" "+how, func(t *testing.T) {
 				inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
 					want := installation("demo")
-					want.Accounts, want.Provider.JWKS = nil, jwks(rsaKey, "k1")
+					want.Accounts, want.Provider.JWKS = nil, jwks(keyOne, "k1")
 					mustApply(t, w, want)
-					want.Provider.JWKS = jwks(rsaKey, "k2")
+					want.Provider.JWKS = jwks(keyOne, "k2")
 					b := &busy{world: w, lost: tt.lost, meanwhile: func() {
 						if tt.meanwhile != nil {
 							tt.meanwhile(t, w)
@@ -103,14 +99,11 @@ func TestAChangeIsNotRepeatedOverAnother(t *testing.T) {
 						lines, err = apply(t.Context(), c, want)
 						told = strings.Contains(strings.Join(lines, "\n"), "provider demo updated with new JWK set")
 					}
-					if problemOf(err) != tt.problem || (err != nil) != (tt.says != "") || err != nil && !strings.Contains(err.Error(), tt.says) || err == nil && !told {
+					if problemOf(err) != tt.problem || (err != nil) != (tt.says != "") || err != nil && !strings.Contains(err.Error(), tt.says) || err == nil && told == tt.lost {
 						t.Errorf("told %t, error %v", told, err)
 					}
 					if p := w.State().Providers[0]; !strings.Contains(p.OIDC.JWKS, tt.keys) || b.patches != tt.patches {
 						t.Errorf("%d changes, and it has %+v", b.patches, p.OIDC)
-					}
-					if tt.name == "nothing" && b.reads != 2 { // before it is sent again, and after it
-						t.Errorf("it was read %d times", b.reads)
 					}
 				})
 			})

@@ -19,13 +19,11 @@ import (
 // snapshot is what a project has, as far as it was asked for.
 type snapshot struct {
 	pool     *poolState
-	back     []string // warnings of what comes back with a pool that is deleted
 	provider *providerState
 	accounts []accountState
 	roles    []roleState
 	project  allow.Policy
 	policies map[string]*allow.Policy // of accounts, by email
-	refused  error                    // why the organisation does not let the provider's issuer in; nil if it does, or that is not known
 }
 
 func (s *snapshot) account(email string) *accountState {
@@ -99,22 +97,14 @@ func (c *Client) read(ctx context.Context, p Project, w Wanted) (*snapshot, erro
 		group.Go(func() (err error) {
 			if w.Pool == nil {
 				s.pool, err = c.expectedPool(ctx, p, id)
-				return err
-			}
-			if s.pool, err = c.readPool(ctx, p, id); err == nil && s.pool != nil && s.pool.State == deleted {
-				s.back = c.comeBack(ctx, p, w)
+			} else {
+				s.pool, err = c.readPool(ctx, p, id)
 			}
 			return err
 		})
 	}
 	if v := w.Provider; v != nil {
-		group.Go(func() (err error) {
-			s.provider, err = c.readProvider(ctx, p, v.Pool, v.ID)
-			if err == nil && (s.provider == nil || s.provider.OIDC != nil && s.provider.OIDC.Issuer != v.IssuerURL) {
-				s.refused = c.checkOrganisation(ctx, p, v.IssuerURL)
-			}
-			return err
-		})
+		group.Go(into(&s.provider, func() (*providerState, error) { return c.readProvider(ctx, p, v.Pool, v.ID) }))
 	}
 	if a := w.Accounts; a != nil {
 		group.Go(into(&s.project, func() (allow.Policy, error) { return c.readProjectPolicy(ctx, p) }))
@@ -172,13 +162,13 @@ func (c *Client) Plan(ctx context.Context, w Wanted) (Planned, error) {
 		return Planned{}, err
 	}
 	var out Planned
-	if w.Pool != nil {
-		stage, notes, err := c.planPool(p, *w.Pool, s.pool)
+	if v := w.Pool; v != nil {
+		t := subject{thing: poolThing, name: v.ID, found: fmt.Sprintf("Workload identity pool %s already exists", v.ID), missing: s.pool == nil, deleted: s.pool.isDeleted()}
+		out.Plan, err = planOne(c, t, s.pool, func(ctx context.Context) (*poolState, error) { return c.readPool(ctx, p, v.ID) },
+			func(have *poolState) (decision, error) { return c.decidePool(p, *v, have) })
 		if err != nil {
 			return Planned{}, err
 		}
-		out.Plan = plan.Of(notes, stage)
-		out.Warnings = s.back
 	}
 	if w.Provider != nil {
 		next, err := c.planProvider(p, w, s)
@@ -199,36 +189,72 @@ func (c *Client) Plan(ctx context.Context, w Wanted) (Planned, error) {
 	return out, err
 }
 
+// subject is a thing that a plan is made for.
+type subject struct {
+	thing, name string
+	found       string // the line that reports one that is there
+	missing     bool   // it is still to be made
+	deleted     bool   // it is deleted, and Google still keeps it
+}
+
+// decision holds the steps from what is there to what is wanted, and what the reader should know.
+type decision struct {
+	steps           []cloud.Step
+	notes, warnings []string
+	extra           []string // what is there beyond what is wanted, and stays
+}
+
+// planOne plans what decide returns for have. Applied, the plan reads again and decides by what is there then.
+func planOne[T any](c *Client, s subject, have T, read func(ctx context.Context) (T, error), decide func(have T) (decision, error)) (plan.Plan, error) {
+	d, err := decide(have)
+	if err != nil {
+		return plan.Plan{}, err
+	}
+	change := plan.Change{Verb: plan.Update, Thing: s.thing, Name: s.name}
+	if s.missing {
+		change.Verb = plan.Create
+	} else if !s.deleted {
+		d.notes = append([]string{s.found}, d.notes...)
+	}
+	stage := c.rest.API.Stage(change, d.steps, func(ctx context.Context) ([]cloud.Step, error) {
+		have, err := read(ctx)
+		if err != nil {
+			return nil, err
+		}
+		d, err := decide(have)
+		return d.steps, err
+	})
+	out := plan.Of(d.notes, cloud.OrFound(stage, s.found))
+	out.Warnings, out.Extra = d.warnings, d.extra
+	return out, nil
+}
+
 // planAccounts plans accounts and roles, side by side; then the project's policy; then what is to go.
 func (c *Client) planAccounts(p Project, a Accounts, identities []identity, s *snapshot) (plan.Plan, error) {
 	h := allow.Holdings{Roles: map[string][]string{}, Exact: a.Prune && a.Owner.name != ""}
 	var all plan.Plan
 	var first, last plan.Stage
-	created := 0
+	add := func(one plan.Plan) {
+		first, one.Stages = append(first, slices.Concat(one.Stages...)...), nil
+		all = all.Then(one)
+	}
 	for _, i := range identities {
 		h.Roles[i.email] = slices.Clone(i.Roles)
 		one, err := c.planAccount(p, i, s)
 		if err != nil {
 			return plan.Plan{}, err
 		}
-		if s.account(i.email) == nil {
-			created++
-		}
-		first = append(first, slices.Concat(one.Stages...)...)
-		all = all.Then(plan.Plan{Notes: one.Notes, Warnings: one.Warnings, Extra: one.Extra})
+		add(one)
 		if i.role == nil {
 			continue
 		}
 		h.Roles[i.email] = append(h.Roles[i.email], i.role.name)
-		r, err := c.planRole(p, *i.role, findRole(s.roles, i.role.name, i.role.title))
+		grow, shrink, err := c.planRole(p, *i.role, findRole(s.roles, i.role.name, i.role.title))
 		if err != nil {
 			return plan.Plan{}, err
 		}
-		first, last = append(first, r.grow...), append(last, r.shrink...)
-		all.Notes, all.Extra = append(all.Notes, r.notes...), append(all.Extra, r.extra...)
-	}
-	if n := len(s.accounts) + created; created > 0 && n > accountQuota {
-		all.Notes = append(all.Notes, fmt.Sprintf("the project will have %d service accounts: Google allows %d, unless the quota was raised", n, accountQuota))
+		add(grow)
+		last = append(last, shrink...)
 	}
 	var gone []accountState
 	for _, o := range a.surplus(p, s, h) {
@@ -240,10 +266,7 @@ func (c *Client) planAccounts(p Project, a Accounts, identities []identity, s *s
 	}
 	notes, extra := a.surplusRoles(p, h, s.project)
 	all.Notes, all.Extra = append(all.Notes, notes...), append(all.Extra, extra...)
-	bindings, err := c.planProjectPolicy(p, h, s.project)
-	if err != nil {
-		return plan.Plan{}, err
-	}
+	bindings := c.planProjectPolicy(p, h, s.project)
 	return all.Then(plan.Of(nil, first, bindings, slices.Concat(c.deleteAccounts(p, gone), last))), nil
 }
 

@@ -26,21 +26,15 @@ func (c *Client) readProjectPolicy(ctx context.Context, p Project) (allow.Policy
 	var out allow.Policy
 	k := projectPolicyCall(p, "getIamPolicy", "getIamPolicy")
 	k.Body = map[string]any{"options": map[string]int{"requestedPolicyVersion": allow.Version}}
-	if err := c.rest.Ask(ctx, k, &out); err != nil {
-		return allow.Policy{}, err
-	}
-	return out, out.Whole("project " + p.ID)
+	err := c.rest.Ask(ctx, k, &out)
+	return out, err
 }
 
 // readAccountPolicy returns nil for that of an account that is not there.
 func (c *Client) readAccountPolicy(ctx context.Context, p Project, email string) (*allow.Policy, error) {
 	k := accountPolicyCall(p, email, "getIamPolicy")
 	k.Query = rest.Query("options.requestedPolicyVersion", fmt.Sprint(allow.Version))
-	have, err := present[allow.Policy](ctx, c, k)
-	if err == nil && have != nil {
-		err = have.Whole("service account " + email)
-	}
-	return have, err
+	return present[allow.Policy](ctx, c, k)
 }
 
 // setPolicy returns the call that writes a policy.
@@ -51,30 +45,22 @@ func setPolicy(k rest.Call, p allow.Policy) rest.Call {
 }
 
 // planProjectPolicy plans the one write of the project's policy.
-func (c *Client) planProjectPolicy(p Project, h allow.Holdings, have allow.Policy) (plan.Stage, error) {
-	steps, err := c.projectPolicySteps(p, h, have)
-	if err != nil {
-		return nil, err
+func (c *Client) planProjectPolicy(p Project, h allow.Holdings, have allow.Policy) plan.Stage {
+	steps := func(have allow.Policy) []cloud.Step {
+		want, diff := h.Apply(have)
+		if len(diff) == 0 {
+			return nil
+		}
+		k := setPolicy(projectPolicyCall(p, "setIamPolicy", "setIamPolicy"), want)
+		return []cloud.Step{c.rest.Step(k, "Updated the IAM policy of project "+p.ID+": "+text.Count(len(diff), "binding", "bindings"), diff...)}
 	}
-	return c.rest.API.Stage(plan.Change{Verb: plan.Update, Thing: policyThing, Name: p.ID}, steps, func(ctx context.Context) ([]cloud.Step, error) {
+	return c.rest.API.Stage(plan.Change{Verb: plan.Update, Thing: policyThing, Name: p.ID}, steps(have), func(ctx context.Context) ([]cloud.Step, error) {
 		have, err := c.readProjectPolicy(ctx, p)
 		if err != nil {
 			return nil, err
 		}
-		return c.projectPolicySteps(p, h, have)
-	}), nil
-}
-
-func (c *Client) projectPolicySteps(p Project, h allow.Holdings, have allow.Policy) ([]cloud.Step, error) {
-	want, diff := h.Apply(have)
-	if len(diff) == 0 {
-		return nil, nil
-	}
-	if n := want.Size(); n > allow.MemberLimit && n > have.Size() {
-		return nil, fmt.Errorf("the policy of project %s would have %d members: Google allows %d", p.ID, n, allow.MemberLimit)
-	}
-	k := setPolicy(projectPolicyCall(p, "setIamPolicy", "setIamPolicy"), want)
-	return []cloud.Step{c.rest.Step(k, "Updated the IAM policy of project "+p.ID+": "+text.Count(len(diff), "binding", "bindings"), diff...)}, nil
+		return steps(have), nil
+	})
 }
 
 // holders returns the members that a policy gives a role to but those that are known, conditional ones too.

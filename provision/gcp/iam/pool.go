@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path"
 	"time"
 
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/provision/cloud"
 	"github.com/keypost/keypost/provision/gcp/internal/rest"
-	"github.com/keypost/keypost/provision/plan"
 )
 
 const poolThing = "workload identity pool"
@@ -26,6 +24,8 @@ type poolState struct {
 	State       string `json:"state"`
 	Disabled    bool   `json:"disabled"`
 }
+
+func (s *poolState) isDeleted() bool { return s != nil && s.State == deleted }
 
 func poolCall(p Project, pool, name, verb string) rest.Call {
 	return rest.Call{Service: rest.IAM, Name: name, Needs: "iam.workloadIdentityPools." + verb, Path: p.PoolName(pool)}
@@ -86,49 +86,28 @@ func (s *poolState) usable(pool string) error {
 	return nil
 }
 
-// planPool plans the way from have to w.
-func (c *Client) planPool(p Project, w Pool, have *poolState) (plan.Stage, []string, error) {
-	steps, err := c.poolSteps(p, w, have)
-	if err != nil {
-		return nil, nil, err
-	}
-	change := plan.Change{Verb: plan.Update, Thing: poolThing, Name: w.ID}
-	found := fmt.Sprintf("Workload identity pool %s already exists", w.ID)
-	var notes []string
-	if have == nil {
-		change.Verb = plan.Create
-	} else if have.State != deleted {
-		notes = []string{found}
-	}
-	stage := c.rest.API.Stage(change, steps, func(ctx context.Context) ([]cloud.Step, error) {
-		have, err := c.readPool(ctx, p, w.ID)
-		if err != nil {
-			return nil, err
-		}
-		return c.poolSteps(p, w, have)
-	})
-	return cloud.OrFound(stage, found), notes, nil
-}
-
-// poolSteps returns the steps from have to w.
-func (c *Client) poolSteps(p Project, w Pool, have *poolState) ([]cloud.Step, error) {
+// decidePool returns the steps from have to w.
+func (c *Client) decidePool(p Project, w Pool, have *poolState) (decision, error) {
 	if have == nil {
 		k := poolCall(p, w.ID, "CreateWorkloadIdentityPool", "create")
 		k.Method, k.Path, k.Query = "POST", "projects/"+p.Number+"/locations/global/workloadIdentityPools", rest.Query("workloadIdentityPoolId", w.ID)
 		k.Body = w.body()
 		step := c.rest.ChangeStep(k, "Workload identity pool created with name "+w.ID)
 		step.Read = true // the next command reads it
-		return []cloud.Step{step}, nil
+		return decision{steps: []cloud.Step{step}}, nil
 	}
 	ours := w.Owner.takes(have.Description)
 	if !ours && !w.Adopt {
-		return nil, w.Owner.notOwned(poolThing, w.ID, have.Description)
+		return decision{}, w.Owner.notOwned(poolThing, w.ID, have.Description)
 	}
-	var steps []cloud.Step
-	if have.State == deleted {
+	var d decision
+	if have.isDeleted() {
 		k := poolCall(p, w.ID, "UndeleteWorkloadIdentityPool", "undelete")
 		k.Method, k.Path, k.Body = "POST", k.Path+":undelete", struct{}{}
-		steps = append(steps, c.rest.ChangeStep(k, fmt.Sprintf("Workload identity pool %s was deleted, undeleting it", w.ID), undeleted))
+		d.steps = append(d.steps, c.rest.ChangeStep(k, fmt.Sprintf("Workload identity pool %s was deleted, undeleting it", w.ID), undeleted))
+		// Google does not say which come back. They are not brought back unasked: one may hold a key that was revoked since.
+		d.warnings = append(d.warnings, fmt.Sprintf("pool %s was deleted, and its other providers may come back with it, with the keys that they had: %s", w.ID,
+			text.Quoted("gcloud", "iam", "workload-identity-pools", "providers", "list", "--show-deleted", "--workload-identity-pool", w.ID, "--location", "global", "--project", p.ID)))
 	}
 	set := patch{}
 	if have.Disabled {
@@ -139,44 +118,9 @@ func (c *Client) poolSteps(p Project, w Pool, have *poolState) ([]cloud.Step, er
 	}
 	if len(set.mask) > 0 {
 		k := poolCall(p, w.ID, "PatchWorkloadIdentityPool", "update")
-		steps = append(steps, c.rest.ChangeStep(set.call(k), "Workload identity pool "+w.ID+" updated", set.diff...).Changed("workload identity pool "+w.ID))
+		d.steps = append(d.steps, c.rest.ChangeStep(set.call(k), "Workload identity pool "+w.ID+" updated", set.diff...).Changed("workload identity pool "+w.ID))
 	}
-	return steps, nil
-}
-
-// comeBack returns warnings of the providers that may come back with a deleted pool, or stay deleted, beside the one that is wanted, which
-// is compared: Google does not say which. They are not brought back unasked: a copy of keys that one holds is what it was, and a key that
-// was revoked since is in it. What cannot be listed holds nothing up.
-func (c *Client) comeBack(ctx context.Context, p Project, w Wanted) []string {
-	providers, err := c.readProviders(ctx, p, w.Pool.ID, true)
-	if err != nil {
-		return []string{fmt.Sprintf("pool %s was deleted, and its providers may come back with it, with the keys that they had; see which there are (%v): %s", w.Pool.ID, err,
-			gcloudProviders(p, w.Pool.ID, "list"))}
-	}
-	var out []string
-	for _, v := range providers {
-		id := path.Base(v.Name)
-		if w.Provider != nil && id == w.Provider.ID && w.Pool.ID == w.Provider.Pool {
-			continue
-		}
-		out = append(out, fmt.Sprintf("with pool %s its provider %s may come back, or stay deleted, which takes %s; if somebody needs it: %s; if nobody does: %s",
-			w.Pool.ID, id, v.takes(), w.Pool.revival(p, v), gcloudProviders(p, w.Pool.ID, "delete", id)))
-	}
-	return out
-}
-
-// revival returns the command after which a provider of the pool takes tokens.
-func (w Pool) revival(p Project, v namedProvider) string {
-	id, of := ProviderID{Project: p.ID, Pool: w.ID, Provider: path.Base(v.Name)}, v.registered()
-	if w.Revival == nil || of.Installation == "" || of.IssuerURL == "" { // somebody else's
-		return gcloudProviders(p, w.ID, "undelete", id.Provider)
-	}
-	return w.Revival(id, of)
-}
-
-func gcloudProviders(p Project, pool string, verb ...string) string {
-	words := append([]string{"gcloud", "iam", "workload-identity-pools", "providers"}, verb...)
-	return text.Quoted(append(words, "--workload-identity-pool", pool, "--location", "global", "--project", p.ID)...)
+	return d, nil
 }
 
 func (w Pool) body() map[string]any {

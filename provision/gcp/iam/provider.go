@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/provision/cloud"
@@ -29,7 +29,7 @@ const everyToken = "true"
 type providerState struct {
 	Description string            `json:"description"`
 	State       string            `json:"state"`
-	Expires     string            `json:"expireTime"` // of a deleted one: when it is gone for good
+	Expires     time.Time         `json:"expireTime"` // of a deleted one: when it is gone for good
 	Disabled    bool              `json:"disabled"`
 	Mapping     map[string]string `json:"attributeMapping"`
 	Condition   string            `json:"attributeCondition"`
@@ -40,6 +40,8 @@ type providerState struct {
 		JWKS      string   `json:"jwksJson"`
 	} `json:"oidc"` // nil of a provider for something else, such as AWS or SAML
 }
+
+func (s *providerState) isDeleted() bool { return s != nil && s.State == deleted }
 
 // providerCall is a call about a provider, by its full name, or about those of a pool.
 func providerCall(path, name, verb string) rest.Call {
@@ -59,57 +61,23 @@ func (c *Client) planProvider(p Project, wanted Wanted, s *snapshot) (plan.Plan,
 			return plan.Plan{}, err
 		}
 	}
-	w.out = &sent{}
-	w.vacant = have != nil && have.State == deleted || s.pool != nil && s.pool.State == deleted
-	d, err := c.decideProvider(p, w, have)
-	if err == nil {
-		err = s.refused
+	w.vacant = have.isDeleted() || s.pool.isDeleted()
+	if have != nil && have.OIDC != nil {
+		w.held = &have.OIDC.JWKS
 	}
-	if err != nil {
-		return plan.Plan{}, err
-	}
-	change := plan.Change{Verb: plan.Update, Thing: providerThing, Name: p.ProviderName(w.Pool, w.ID)}
-	found := fmt.Sprintf("Workload identity provider %s already exists in pool %s", w.ID, w.Pool)
-	if have == nil {
-		change.Verb = plan.Create
-	} else if have.State != deleted {
-		d.notes = append([]string{found}, d.notes...)
-	}
-	stage := c.rest.API.Stage(change, d.steps, func(ctx context.Context) ([]cloud.Step, error) {
-		have, err := c.readProvider(ctx, p, w.Pool, w.ID)
-		if err != nil {
-			return nil, err
-		}
-		d, err := c.decideProvider(p, w, have)
-		return d.steps, err
-	})
-	if w.vacant && have != nil && have.OIDC != nil {
-		sayBack(stage, w.ID, have)
-	}
-	planned := plan.Of(d.notes, cloud.OrFound(stage, found))
-	planned.Warnings, planned.Extra = d.warnings, d.extra
-	return planned, nil
+	t := subject{thing: providerThing, name: p.ProviderName(w.Pool, w.ID), found: fmt.Sprintf("Workload identity provider %s already exists in pool %s", w.ID, w.Pool),
+		missing: have == nil, deleted: have.isDeleted()}
+	return planOne(c, t, have, func(ctx context.Context) (*providerState, error) { return c.readProvider(ctx, p, w.Pool, w.ID) },
+		func(have *providerState) (decision, error) { return c.decideProvider(p, w, have) })
 }
 
-// sayBack makes an error of the actions of a stage, which bring a provider back, say that it may be there as it was: an undelete
-// changes nothing, and nothing says that Google changes a provider that is deleted.
-func sayBack(stage plan.Stage, id string, was *providerState) {
-	for i, a := range stage {
-		stage[i].Do = func(ctx context.Context) ([]string, error) {
-			lines, err := a.Do(ctx)
-			if err != nil {
-				err = fmt.Errorf("%w; provider %s may be back as it was, which takes %s: run this again, or delete the provider", err, id, was.takes())
-			}
-			return lines, err
-		}
+// refuse returns the error about a change that is made only with Adopt. A plan that is to be shown has it as a warning.
+func (d *decision) refuse(w Provider, err error) error {
+	if !w.Show {
+		return err
 	}
-}
-
-// decision holds the steps from what is there to what is wanted, and what the reader should know.
-type decision struct {
-	steps           []cloud.Step
-	notes, warnings []string
-	extra           []string // what is there beyond what is wanted, and stays
+	d.warnings = append(d.warnings, err.Error()+"; without --adopt this is refused")
+	return nil
 }
 
 // decideProvider returns the steps from have to w. The error reports another owner, or a provider of another kind.
@@ -124,18 +92,14 @@ func (c *Client) decideProvider(p Project, w Provider, have *providerState) (dec
 	if have.OIDC == nil {
 		return decision{}, fmt.Errorf("%s %s of pool %s is not for OIDC: use another name", providerThing, w.ID, w.Pool)
 	}
-	if have.OIDC.Issuer != w.IssuerURL && !w.Adopt && !w.Show && !w.vacant {
-		return decision{}, rest.Problemf(OtherIssuer, "%s %s trusts the issuer %s, and not %s as asked: changed, it would take no token of %s any more, "+
-			"and every workload of that cluster would lose access%s", providerThing, w.ID, have.OIDC.Issuer, w.IssuerURL, have.OIDC.Issuer, w.out.strayed(have))
-	}
 	var d decision
-	if have.State == deleted {
+	if have.isDeleted() {
 		k := providerCall(p.ProviderName(w.Pool, w.ID), "UndeleteWorkloadIdentityPoolProvider", "undelete")
 		k.Method, k.Path, k.Body = "POST", k.Path+":undelete", struct{}{}
 		d.steps = append(d.steps, c.rest.ChangeStep(k, fmt.Sprintf("Workload identity provider %s was deleted, undeleting it", w.ID), undeleted))
 	}
 	set := patch{}
-	if text := w.describe(have.Description, ours); text != have.Description {
+	if text := w.describe(have.Description); text != have.Description {
 		set.add("description", text, replaced("description ", have.Description, text)...)
 	}
 	if have.Disabled {
@@ -157,48 +121,17 @@ func (c *Client) decideProvider(p Project, w Provider, have *providerState) (dec
 		if keys {
 			line += " with new JWK set"
 		}
-		jwks := ""
-		if keys {
-			jwks, _ = upload(w.JWKS) // it was asked before
-		}
-		k := set.toProvider(p, w)
-		k.Again = c.unchanged(p, w, have, func(now *providerState) bool {
-			next, err := c.decideProvider(p, w, now)
-			return keys && sameKeys(jwks, now.OIDC.JWKS) || err == nil && len(next.steps) == 0
-		})
-		step := c.rest.ChangeStep(k, line, set.diff...).Changed("workload identity provider " + w.ID)
-		if keys {
-			step = w.out.by(step, jwks)
-		}
-		d.steps = append(d.steps, step)
+		d.steps = append(d.steps, c.rest.ChangeStep(set.toProvider(p, w), line, set.diff...).Changed("workload identity provider "+w.ID))
 	}
 	return d, nil
 }
 
-// toProvider returns the call that changes a provider.
+// toProvider returns the call that changes a provider. The API has no etag for providers: sent again minutes later, the call could undo
+// what somebody else has changed meanwhile.
 func (p patch) toProvider(of Project, w Provider) rest.Call {
-	return p.call(providerCall(of.ProviderName(w.Pool, w.ID), "PatchWorkloadIdentityPoolProvider", "update"))
-}
-
-// unchanged returns what is asked before a change of a provider, decided from what it was, is sent again. Google may take it minutes later, and
-// somebody else may change the provider in between; the API has no etag for providers. So it is read: one that an earlier request has changed, as
-// made reports, is left, other keys end the change, and anything else is decided anew.
-func (c *Client) unchanged(p Project, w Provider, from *providerState, made func(now *providerState) bool) func(context.Context) error {
-	return func(ctx context.Context) error {
-		now, err := c.readProvider(ctx, p, w.Pool, w.ID)
-		if err != nil || reflect.DeepEqual(now, from) {
-			return err
-		}
-		m := &rest.Meanwhile{Answer: cloud.NotYet, Err: fmt.Errorf("%s %s has changed since it was read", providerThing, w.ID)}
-		switch {
-		case now == nil || now.OIDC == nil || from.OIDC == nil:
-		case made(now):
-			m.Answer = cloud.Perhaps
-		case now.OIDC.JWKS != from.OIDC.JWKS:
-			m.Answer, m.Err = cloud.Refused, fmt.Errorf("somebody else has changed the uploaded keys of %s %s while Google did not take the change, so it was not made: run this again", providerThing, w.ID)
-		}
-		return m
-	}
+	k := p.call(providerCall(of.ProviderName(w.Pool, w.ID), "PatchWorkloadIdentityPoolProvider", "update"))
+	k.Once = true
+	return k
 }
 
 func (c *Client) createProvider(p Project, w Provider) (decision, error) {
@@ -224,22 +157,21 @@ func (c *Client) createProvider(p Project, w Provider) (decision, error) {
 	return decision{steps: []cloud.Step{step}}, nil
 }
 
-// loss warns of what a change of a provider's issuer takes away.
-func (w Provider) loss(issuer string) string {
-	lost := fmt.Sprintf("provider %s takes no tokens of the issuer %s any more: every workload of that cluster loses access", w.ID, issuer)
-	if !w.Adopt {
-		lost += "; without --adopt this is refused"
-	}
-	return lost
-}
-
-// compareTrust compares whose tokens are taken. The error is about more audiences than Google allows, or about a condition that would
+// compareTrust compares whose tokens are taken. The error is about more audiences than Google allows, or about a change that would
 // refuse tokens of a cluster that lives by the provider.
 func (d *decision) compareTrust(p Project, w Provider, have *providerState, set *patch) error {
-	if have.OIDC.Issuer != w.IssuerURL {
-		set.add("oidc.issuerUri", w.IssuerURL, replaced("issuer ", have.OIDC.Issuer, w.IssuerURL)...)
-		if !w.vacant {
-			d.warnings = append(d.warnings, w.loss(have.OIDC.Issuer))
+	if had := have.OIDC.Issuer; had != w.IssuerURL {
+		set.add("oidc.issuerUri", w.IssuerURL, replaced("issuer ", had, w.IssuerURL)...)
+		lost := rest.Problemf(OtherIssuer, "%s %s trusts the issuer %s: changed to %s, it takes no token of %s any more, and every workload of that cluster loses access",
+			providerThing, w.ID, had, w.IssuerURL, had)
+		switch {
+		case w.vacant:
+		case w.Adopt:
+			d.warnings = append(d.warnings, lost.Error())
+		default:
+			if err := d.refuse(w, lost); err != nil {
+				return err
+			}
 		}
 	}
 	// Whoever may write elsewhere on the issuer's host could name other keys there.
@@ -263,12 +195,8 @@ func (d *decision) compareTrust(p Project, w Provider, have *providerState, set 
 		if w.Condition == everyToken || w.vacant || w.Adopt {
 			break
 		}
-		refused := fmt.Sprintf("with that attribute condition provider %s refuses tokens that do not fulfil %s, and takes some of them now; "+
-			"create-workload-identity-provider with --adopt changes it", w.ID, w.Condition)
-		if !w.Show {
-			return fmt.Errorf("%s; nothing was changed", refused)
-		}
-		d.warnings = append(d.warnings, refused)
+		return d.refuse(w, fmt.Errorf("with that attribute condition provider %s refuses tokens that do not fulfil %s, and takes some of them now; "+
+			"create-workload-identity-provider with --adopt changes it", w.ID, w.Condition))
 	case w.Condition == "" && have.Condition != "" && have.Condition != everyToken: // it may be what keeps somebody out
 		d.extra = append(d.extra, fmt.Sprintf("provider %s has an attribute condition that nobody asked for, and that stays: Google refuses tokens that do not fulfil %s; "+
 			"ask for it with --attribute-condition, or for none: --attribute-condition %s", w.ID, have.Condition, everyToken))
@@ -326,91 +254,76 @@ func mappingDiff(have, want map[string]string) []string {
 
 // compareKeys compares the uploaded keys, and reports whether they are to change.
 func (d *decision) compareKeys(w Provider, have *providerState, set *patch) (bool, error) {
-	old := keyIDs([]byte(have.OIDC.JWKS))
+	held := have.OIDC.JWKS
+	old := keyIDs([]byte(held))
 	if w.JWKS == nil {
-		if have.OIDC.JWKS != "" && w.UsualKeys {
-			return false, fmt.Errorf("provider %s has a copy of the keys; say --key-storage-method pool-jwk-file to bring it up to date, or --key-storage-method public-bucket to have Google fetch them from %s", w.ID, w.IssuerURL)
+		if held != "" && w.UsualKeys {
+			return false, fmt.Errorf("provider %s has a copy of the keys; say --key-storage-method pool-jwk-file to bring it up to date, "+
+				"or --key-storage-method public-bucket to have Google fetch them from %s", w.ID, w.IssuerURL)
 		}
-		if have.OIDC.JWKS != "" {
+		if held != "" {
 			set.add("oidc.jwksJson", "", lines("- uploaded key ", old, "+ keys as published by ", []string{w.IssuerURL})...)
 			d.warnings = append(d.warnings, fmt.Sprintf("Google fetches the keys of provider %s from %s from now on, and must reach it", w.ID, w.IssuerURL))
 		}
 		return false, nil
 	}
 	want, err := upload(w.JWKS)
-	if err != nil || sameKeys(want, have.OIDC.JWKS) {
+	if err != nil || sameKeys(want, held) {
 		return false, err
 	}
-	kids := keyIDs([]byte(want))
-	switch why, lost := w.unknownCopy(want, have), lostKeys(want, have.OIDC.JWKS); {
-	case why != "" && !w.Show:
-		return false, rest.Problemf(UnknownCopy, "%s: nothing was changed", why)
-	case why != "":
-		d.warnings = append(d.warnings, why+"; this is refused")
-	case w.Replace != "" && have.OIDC.JWKS != "" && len(lost) > 0: // no record tells of them afterwards
-		d.warnings = append(d.warnings, fmt.Sprintf("provider %s holds keys that the store does not publish (%s), and nothing says whose they are: they are taken away",
-			w.ID, text.List(lost, 3)))
+	if err := w.checkHeld(held); err != nil {
+		return false, err
 	}
+	if w.Unrecorded && held != "" && !w.Adopt && !w.vacant {
+		err := d.refuse(w, rest.Problemf(UnknownCopy, "provider %s holds a copy of other keys than the store publishes (%s), and nothing says whether the store is behind it: "+
+			"keys may have been revoked since", w.ID, text.List(old, 8)))
+		if err != nil {
+			return false, err
+		}
+	}
+	kids := keyIDs(w.JWKS)
 	diff := lines("- uploaded key ", minus(old, kids), "+ uploaded key ", minus(kids, old))
-	if have.OIDC.JWKS == "" {
+	if held == "" {
 		diff = append([]string{"- keys as published by " + w.IssuerURL}, diff...)
 	}
 	if len(diff) == 0 {
 		diff = []string{"~ uploaded keys of the same IDs"}
 	}
-	set.add("oidc.jwksJson", want, diff...)
+	set.add("oidc.jwksJson", string(w.JWKS), diff...)
 	return true, nil
 }
 
-// unknownCopy says why the keys want are not to replace those that the provider holds; empty if they are. One that was deleted had
-// nobody who lived by them.
-func (w Provider) unknownCopy(want string, have *providerState) string {
-	held := have.OIDC.JWKS
-	if held == "" || w.Adopt || w.vacant {
-		return ""
+// checkHeld returns an error if the keys of a provider are not those that it had when it was first read: ours may be the older ones.
+func (w Provider) checkHeld(now string) error {
+	if w.held == nil || now == *w.held {
+		return nil
 	}
-	switch w.Replace {
-	case ReplaceNothing:
-		return fmt.Sprintf("provider %s holds a copy of other keys than the store publishes, and nothing says whether the store is behind it: its keys may have been revoked since", w.ID)
-	case ReplaceUnrecorded:
-		if lost := lostKeys(want, held); len(lost) > 0 {
-			return fmt.Sprintf("provider %s holds keys that the store does not publish (%s), and nothing was recorded of that copy: the store may be behind it, or another's",
-				w.ID, text.List(lost, 3))
-		}
-		if more := lostKeys(held, want); len(more) > 0 {
-			return fmt.Sprintf("provider %s holds a copy without keys that the store publishes (%s), and nothing was recorded of that copy: the store may be behind it, and they may have been revoked since",
-				w.ID, text.List(more, 3))
-		}
-	}
-	return ""
+	return fmt.Errorf("somebody else has changed the uploaded keys of %s %s meanwhile: run this again", providerThing, w.ID)
 }
 
 // describe returns what the description of a provider is to be that has one. One that is given a copy of keys says of which key set, so that
 // each later upload knows it for its own.
-func (w Provider) describe(text string, ours bool) string {
-	if !ours {
+func (w Provider) describe(text string) string {
+	if !w.Owner.takes(text) {
 		text = w.Owner.describe(text)
 	}
-	if w.JWKS == nil && ours || !w.Owner.takesNamed(w.ID, text) {
-		return text
+	another := w.KeySet != "" && w.KeySet != w.Owner.name && w.Owner.takesNamed(w.ID, text)
+	if w.JWKS != nil && (another || w.Owner.owns(text)) {
+		return w.Owner.marked(text, w.KeySet)
 	}
-	if w.KeySet != "" && w.KeySet != w.Owner.name {
-		text = w.Owner.describe(text)
-	}
-	return w.Owner.marked(text, w.KeySet)
+	return text
 }
 
 // body is what makes the provider. The error is about the keys to upload.
 func (w Provider) body() (map[string]any, error) {
 	oidc := map[string]any{"issuerUri": w.IssuerURL, "allowedAudiences": w.Audiences}
 	if w.JWKS != nil {
-		keys, err := upload(w.JWKS)
-		if err != nil {
+		if _, err := upload(w.JWKS); err != nil {
 			return nil, err
 		}
-		oidc["jwksJson"] = keys
+		oidc["jwksJson"] = string(w.JWKS)
 	}
-	body := map[string]any{"displayName": w.ID, "description": w.describe(made, false), "oidc": oidc,
+	body := map[string]any{"displayName": w.ID, "description": w.describe(w.Owner.describe(made)), "oidc": oidc,
 		"attributeMapping": w.mapping()}
 	if w.Condition != "" {
 		body["attributeCondition"] = w.Condition
@@ -418,36 +331,12 @@ func (w Provider) body() (map[string]any, error) {
 	return body, nil
 }
 
-// checkOrganisation returns an error if the organisation lets no such issuer in. Where that cannot be asked, the write will tell:
-// the permission for it is not among those that a provisioner must have.
-func (c *Client) checkOrganisation(ctx context.Context, p Project, issuer string) error {
-	k := rest.Call{Service: rest.ResourceManager, Name: "GetEffectiveOrgPolicy", Needs: "orgpolicy.policy.get", Method: "POST",
-		Path: "projects/" + p.ID + ":getEffectiveOrgPolicy", Body: map[string]string{"constraint": rest.IssuerConstraint}}
-	var out struct {
-		List *struct {
-			All     string   `json:"allValues"`
-			Allowed []string `json:"allowedValues"`
-			Denied  []string `json:"deniedValues"`
-		} `json:"listPolicy"`
-	}
-	if c.rest.Ask(ctx, k, &out) != nil || out.List == nil {
-		return nil
-	}
-	l, exactly := out.List, "is:"+issuer // values may say how they are meant
-	denied := slices.Contains(l.Denied, issuer) || slices.Contains(l.Denied, exactly)
-	allowed := len(l.Allowed) == 0 || slices.Contains(l.Allowed, issuer) || slices.Contains(l.Allowed, exactly)
-	if l.All == "DENY" || denied || !allowed {
-		return rest.Problemf(IssuerRefused, "the organisation's policy %s does not let the issuer %s in: its administrator must add that URL to "+
-			"the policy's allowed values; nothing was changed", rest.IssuerConstraint, issuer)
-	}
-	return nil
-}
-
 // Registered is a provider as Google has it.
 type Registered struct {
 	IssuerURL string
 	Audiences []string // none: its own full name
-	Uploaded  bool     // it has a copy of the keys, and Google does not fetch them
+	JWKS      string   // the copy of the keys that it has; empty if Google fetches them
+	Disabled  bool     // it takes no token until it is enabled
 
 	Installation string // for which it was made; empty if its description does not say
 	KeySet       string // whose keys it has, where its description names one: it is another than that of the installation's name
@@ -508,10 +397,10 @@ func (s *providerState) takes() string {
 }
 
 func (s *providerState) registered() Registered {
-	r := Registered{Installation: installationOf(s.Description), KeySet: keySetOf(s.Description)}
-	r.Foreign = r.Installation == "" && !Owner{}.takes(s.Description)
+	r := Registered{Disabled: s.Disabled, Foreign: !strings.Contains(s.Description, installationSuffix) && !Owner{}.takes(s.Description)}
+	r.KeySet, r.Installation = markOf(s.Description)
 	if s.OIDC != nil {
-		r.IssuerURL, r.Audiences, r.Uploaded = s.OIDC.Issuer, s.OIDC.Audiences, s.OIDC.JWKS != ""
+		r.IssuerURL, r.Audiences, r.JWKS = s.OIDC.Issuer, s.OIDC.Audiences, s.OIDC.JWKS
 	}
 	return r
 }

@@ -1,7 +1,6 @@
 package iam
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"path"
@@ -19,18 +18,18 @@ import (
 
 // PlanDelete plans to delete what d describes: custom roles, bindings, accounts, pool. What is somebody else's stays; the notes
 // say so. Without anything of that name the plan is empty. A pool that other
-// installations use is an error of the problem [PoolInUse].
-func (c *Client) PlanDelete(ctx context.Context, d Deletion) (plan.Plan, error) {
+// installations use is an error of the problem [PoolInUse]. Trusted is what goes with the pool.
+func (c *Client) PlanDelete(ctx context.Context, d Deletion) (plan.Plan, Trusted, error) {
 	if d.Pool == "" {
 		d.Pool = d.Name
 	}
 	p, err := c.Project(ctx)
 	if err != nil {
-		return plan.Plan{}, err
+		return plan.Plan{}, Trusted{}, err
 	}
 	s, providers, err := c.readDeletion(ctx, p, d)
 	if err != nil {
-		return plan.Plan{}, err
+		return plan.Plan{}, Trusted{}, err
 	}
 	gone, notes := d.accounts(p, s)
 	var h allow.Holdings
@@ -38,15 +37,12 @@ func (c *Client) PlanDelete(ctx context.Context, d Deletion) (plan.Plan, error) 
 		h.Gone = append(h.Gone, a.Email)
 	}
 	roles, more := c.deleteRoles(p, d, s, h.Gone)
-	bindings, err := c.planProjectPolicy(p, h, s.project)
-	if err != nil {
-		return plan.Plan{}, err
-	}
+	bindings := c.planProjectPolicy(p, h, s.project)
 	if err := d.checkUsers(p, s, h.Gone); err != nil {
-		return plan.Plan{}, err
+		return plan.Plan{}, Trusted{}, err
 	}
 	pool, poolNotes, err := c.deletePool(p, d, s.pool, providers)
-	return plan.Of(slices.Concat(notes, more, poolNotes), roles, bindings, c.deleteAccounts(p, gone), pool), err
+	return plan.Of(slices.Concat(notes, more, poolNotes), roles, bindings, c.deleteAccounts(p, gone), pool), d.trusted(s.pool, providers), err
 }
 
 // namedProvider is a provider in a list.
@@ -55,12 +51,9 @@ type namedProvider struct {
 	providerState
 }
 
-// readProviders reads all providers of a pool, those that are deleted only with showDeleted.
-func (c *Client) readProviders(ctx context.Context, p Project, pool string, showDeleted bool) ([]namedProvider, error) {
+// readProviders reads the providers of a pool but for those that are deleted.
+func (c *Client) readProviders(ctx context.Context, p Project, pool string) ([]namedProvider, error) {
 	k := providerCall(p.PoolName(pool)+"/providers", "ListWorkloadIdentityPoolProviders", "list")
-	if showDeleted {
-		k.Query = rest.Query("showDeleted", "true")
-	}
 	return rest.List[namedProvider](ctx, c.rest, k, "workloadIdentityPoolProviders")
 }
 
@@ -69,10 +62,10 @@ func (c *Client) readDeletion(ctx context.Context, p Project, d Deletion) (s *sn
 	s = &snapshot{}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() (err error) {
-		if s.pool, err = c.readPool(ctx, p, d.Pool); err != nil || s.pool == nil || s.pool.State == deleted {
+		if s.pool, err = c.readPool(ctx, p, d.Pool); err != nil || s.pool == nil || s.pool.isDeleted() {
 			return err
 		}
-		providers, err = c.readProviders(ctx, p, d.Pool, false)
+		providers, err = c.readProviders(ctx, p, d.Pool)
 		return err
 	})
 	group.Go(into(&s.project, func() (allow.Policy, error) { return c.readProjectPolicy(ctx, p) }))
@@ -117,7 +110,7 @@ func ofNoInstallation(a accountState) bool {
 
 // checkUsers returns an error of the problem [PoolInUse] if accounts of other installations are used from a pool that would go.
 func (d Deletion) checkUsers(p Project, s *snapshot, gone []string) error {
-	if s.pool == nil || s.pool.State == deleted || !OwnedBy(d.Name).takes(s.pool.Description) {
+	if s.pool == nil || s.pool.isDeleted() || !OwnedBy(d.Name).takes(s.pool.Description) {
 		return nil
 	}
 	var users []string
@@ -179,7 +172,7 @@ func (c *Client) deleteRole(p Project, r roleState, known []string) plan.Stage {
 
 // deletePool plans to delete a pool of ours, with its providers.
 func (c *Client) deletePool(p Project, d Deletion, have *poolState, providers []namedProvider) (plan.Stage, []string, error) {
-	if have == nil || have.State == deleted {
+	if have == nil || have.isDeleted() {
 		return nil, nil, nil
 	}
 	owner := OwnedBy(d.Name)
@@ -194,14 +187,14 @@ func (c *Client) deletePool(p Project, d Deletion, have *poolState, providers []
 	step := c.rest.ChangeStep(k, fmt.Sprintf("Workload identity pool %s deleted", d.Pool))
 	return c.rest.API.Stage(plan.Change{Verb: plan.Delete, Thing: poolThing, Name: d.Pool}, []cloud.Step{step}, func(ctx context.Context) ([]cloud.Step, error) {
 		now, err := c.readPool(ctx, p, d.Pool)
-		if err != nil || now == nil || now.State == deleted {
+		if err != nil || now == nil || now.isDeleted() {
 			return nil, err
 		}
 		if now.Description != have.Description {
 			return nil, fmt.Errorf("its description has changed meanwhile; make the plan again")
 		}
 		// Google deletes them with the pool, also one that was made since the plan.
-		providers, err := c.readProviders(ctx, p, d.Pool, false)
+		providers, err := c.readProviders(ctx, p, d.Pool)
 		if err != nil {
 			return nil, err
 		}
@@ -227,30 +220,17 @@ type Trusted struct {
 	Stays   bool     // the pool is somebody else's, and nothing goes
 }
 
-// Trusted returns what goes with the pool of d: nothing if that is gone.
-func (c *Client) Trusted(ctx context.Context, d Deletion) (t Trusted, err error) {
-	p, err := c.Project(ctx)
-	if err != nil {
-		return t, err
+// trusted returns what goes with the pool of d: nothing if that is gone.
+func (d Deletion) trusted(pool *poolState, providers []namedProvider) (t Trusted) {
+	if pool != nil && !OwnedBy(d.Name).takes(pool.Description) {
+		return Trusted{Stays: true}
 	}
-	pool := cmp.Or(d.Pool, d.Name)
-	have, err := c.readPool(ctx, p, pool)
-	if err != nil || have == nil || have.State == deleted {
-		return t, err
-	}
-	if !OwnedBy(d.Name).takes(have.Description) {
-		return Trusted{Stays: true}, nil
-	}
-	all, err := c.readProviders(ctx, p, pool, false)
-	if err != nil {
-		return t, err
-	}
-	for _, have := range all {
-		if have.OIDC != nil && have.State != deleted {
+	for _, have := range providers {
+		if have.OIDC != nil {
 			t.Issuers = append(t.Issuers, have.OIDC.Issuer)
 			t.Copies = t.Copies || have.OIDC.JWKS != ""
 		}
 	}
 	t.Issuers = minus(t.Issuers, nil)
-	return t, nil
+	return t
 }

@@ -92,54 +92,28 @@ func findRole(roles []roleState, name, title string) *roleState {
 	return best
 }
 
-// rolePlan is one role's part in a plan.
-type rolePlan struct {
-	grow, shrink plan.Stage
-	notes, extra []string
-}
-
-// planRole plans the way from have to r.
-func (c *Client) planRole(p Project, r customRole, have *roleState) (rolePlan, error) {
-	decide := func(have *roleState) (grow, shrink []cloud.Step, err error) {
-		if grow, err = c.growSteps(r, have); err != nil || !r.prune || len(r.others) > 0 {
-			return grow, nil, err
-		}
-		return grow, c.shrinkSteps(r, have), nil
+// planRole plans the way from have to r: first what the role gains, and last what it loses.
+func (c *Client) planRole(p Project, r customRole, have *roleState) (grow plan.Plan, shrink plan.Stage, err error) {
+	read := func(ctx context.Context) (*roleState, error) { return c.readRole(ctx, r.name) }
+	t := subject{thing: roleThing, name: r.name, found: fmt.Sprintf("Existing IAM custom role %s found", r.title), missing: have == nil, deleted: have != nil && have.Deleted}
+	if grow, err = planOne(c, t, have, read, func(have *roleState) (decision, error) { return c.growRole(r, have) }); err != nil {
+		return plan.Plan{}, nil, err
 	}
-	grow, shrink, err := decide(have)
-	if err != nil {
-		return rolePlan{}, err
+	if !r.prune || len(r.others) > 0 {
+		return grow, nil, nil
 	}
-	read := func(ctx context.Context) (grow, shrink []cloud.Step, err error) {
-		have, err := c.readRole(ctx, r.name)
+	shrink = c.rest.API.Stage(plan.Change{Verb: plan.Update, Thing: roleThing, Name: r.name}, c.shrinkSteps(r, have), func(ctx context.Context) ([]cloud.Step, error) {
+		have, err := read(ctx)
 		if err != nil {
-			return nil, nil, err
-		}
-		return decide(have)
-	}
-	change := plan.Change{Verb: plan.Update, Thing: roleThing, Name: r.name}
-	var out rolePlan
-	out.shrink = c.rest.API.Stage(change, shrink, func(ctx context.Context) ([]cloud.Step, error) {
-		_, shrink, err := read(ctx)
-		if err != nil || len(shrink) == 0 {
 			return nil, err
 		}
-		return shrink, c.checkHolders(ctx, p, r.name, []string{r.member})
-	})
-	found := fmt.Sprintf("Existing IAM custom role %s found", r.title)
-	if have == nil {
-		change.Verb = plan.Create
-	} else {
-		if !have.Deleted {
-			out.notes = append(out.notes, found)
+		steps := c.shrinkSteps(r, have)
+		if len(steps) == 0 {
+			return nil, nil
 		}
-		out.note(r, have)
-	}
-	out.grow = cloud.OrFound(c.rest.API.Stage(change, grow, func(ctx context.Context) ([]cloud.Step, error) {
-		grow, _, err := read(ctx)
-		return grow, err
-	}), found)
-	return out, nil
+		return steps, c.checkHolders(ctx, p, r.name, []string{r.member})
+	})
+	return grow, shrink, nil
 }
 
 // checkHolders returns an error if the project's policy gives a role to others by now than those that are known.
@@ -155,44 +129,48 @@ func (c *Client) checkHolders(ctx context.Context, p Project, role string, known
 }
 
 // note tells of permissions that stay though nobody asked for them.
-func (out *rolePlan) note(r customRole, have *roleState) {
+func (d *decision) note(r customRole, have *roleState) {
 	surplus := minus(have.Permissions, r.permissions)
 	switch {
 	case len(surplus) == 0:
 	case len(r.others) > 0:
-		out.notes = append(out.notes, fmt.Sprintf("role %s keeps %s that nobody asked for here: %s has it too", r.title,
+		d.notes = append(d.notes, fmt.Sprintf("role %s keeps %s that nobody asked for here: %s has it too", r.title,
 			text.Count(len(surplus), "permission", "permissions"), text.List(r.others, 3)))
 	case !r.prune:
 		for _, s := range surplus {
-			out.extra = append(out.extra, fmt.Sprintf("role %s has the permission %s, which nobody asked for; --prune takes it away", r.title, s))
+			d.extra = append(d.extra, fmt.Sprintf("role %s has the permission %s, which nobody asked for; --prune takes it away", r.title, s))
 		}
 	}
 }
 
-// growSteps returns the steps after which the role has all that is asked for.
-func (c *Client) growSteps(r customRole, have *roleState) ([]cloud.Step, error) {
+// growRole returns the steps after which the role has all that is asked for.
+func (c *Client) growRole(r customRole, have *roleState) (d decision, err error) {
 	if have == nil {
-		return []cloud.Step{c.createRoleStep(r)}, nil
+		parent, id, _ := strings.Cut(r.name, "/roles/")
+		k := roleCall(parent+"/roles", "CreateRole", "create")
+		k.Method, k.Body = "POST", r.body(id)
+		d.steps = append(d.steps, c.rest.Step(k, fmt.Sprintf("IAM custom role %s created", r.title), lines("", nil, "+ permission ", r.permissions)...))
+		return d, nil
 	}
+	d.note(r, have)
 	set := patch{}
 	if have.Title != r.title {
 		if !r.adopt { // its ID is cut and has no punctuation: openshiftingress-gcp would get what openshift-ingress-gcp may do
-			return nil, rest.Problemf(NotOwned, "%s %s is somebody else's: its title is %q, and this one's would be %q, which comes to the same ID", roleThing, r.name, have.Title, r.title)
+			return d, rest.Problemf(NotOwned, "%s %s is somebody else's: its title is %q, and this one's would be %q, which comes to the same ID", roleThing, r.name, have.Title, r.title)
 		}
 		set.add("title", r.title, replaced("title ", have.Title, r.title)...)
 	}
 	if !strings.HasPrefix(have.Description, made) {
 		if !r.adopt {
-			return nil, Owner{}.notOwned(roleThing, r.name, have.Description)
+			return d, Owner{}.notOwned(roleThing, r.name, have.Description)
 		}
 		text := Owner{}.describe(have.Description)
 		set.add("description", text, replaced("description ", have.Description, text)...)
 	}
-	var steps []cloud.Step
 	if have.Deleted {
 		k := roleCall(r.name, "UndeleteRole", "undelete")
 		k.Method, k.Path, k.Body = "POST", k.Path+":undelete", map[string]string{"etag": have.Etag}
-		steps = append(steps, c.rest.Step(k, fmt.Sprintf("IAM custom role %s was deleted, undeleting it", r.title), undeleted))
+		d.steps = append(d.steps, c.rest.Step(k, fmt.Sprintf("IAM custom role %s was deleted, undeleting it", r.title), undeleted))
 	}
 	if have.Stage == "DISABLED" { // such a role gives nobody anything
 		set.add("stage", "GA", "- stage DISABLED", "+ stage GA")
@@ -204,10 +182,10 @@ func (c *Client) growSteps(r customRole, have *roleState) ([]cloud.Step, error) 
 		if !have.Deleted { // the undeletion changes it
 			set.body["etag"] = have.Etag
 		}
-		steps = append(steps, c.rest.Step(set.call(roleCall(r.name, "UpdateRole", "update")),
+		d.steps = append(d.steps, c.rest.Step(set.call(roleCall(r.name, "UpdateRole", "update")),
 			fmt.Sprintf("Existing IAM custom role %s found, updating permissions", r.title), set.diff...))
 	}
-	return steps, nil
+	return d, nil
 }
 
 // shrinkSteps returns the step after which the role has nothing but what is asked for. One that is deleted is back by then, with all that
@@ -224,29 +202,6 @@ func (c *Client) shrinkSteps(r customRole, have *roleState) []cloud.Step {
 	set.add("includedPermissions", minus(have.Permissions, surplus), lines("- permission ", surplus, "", nil)...)
 	set.body["etag"] = have.Etag
 	return []cloud.Step{c.rest.Step(set.call(roleCall(r.name, "UpdateRole", "update")), fmt.Sprintf("IAM custom role %s lost what nobody asked for", r.title), set.diff...)}
-}
-
-// createRoleStep makes a role. Google blocks the ID of a deleted one for 37 days, of which it shows the role for 7
-// (https://cloud.google.com/iam/docs/creating-custom-roles#deleting-custom-role).
-func (c *Client) createRoleStep(r customRole) cloud.Step {
-	parent, id, _ := strings.Cut(r.name, "/roles/")
-	k := roleCall(parent+"/roles", "CreateRole", "create")
-	k.Method, k.Body = "POST", r.body(id)
-	s := c.rest.Step(k, fmt.Sprintf("IAM custom role %s created", r.title), lines("", nil, "+ permission ", r.permissions)...)
-	call := s.Call
-	s.Call = func(ctx context.Context) (cloud.Answer, error) {
-		answer, err := call(ctx)
-		if !rest.HasCode(err, "FAILED_PRECONDITION") {
-			return answer, err
-		}
-		have, readErr := c.readRole(ctx, r.name)
-		if readErr == nil && have == nil {
-			return cloud.Refused, fmt.Errorf("the ID %s is of a role that was deleted more than 7 days ago, and Google blocks it for 37: "+
-				"wait, or use another project: %w", id, err)
-		}
-		return answer, err
-	}
-	return s
 }
 
 func (r customRole) body(id string) map[string]any {

@@ -1,11 +1,9 @@
 package iam_test
 
 import (
-	"net/http"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/keypost/keypost/provision/gcp/iam"
 	"github.com/keypost/keypost/test/fakegcp"
@@ -95,7 +93,7 @@ func TestADeletionTakesItsOwnRoles(t *testing.T) {
 			t.Error("nobody has the role")
 		})
 		w.Do(t, "DELETE", "my-project/roles/gone", nil)
-		p, err := w.client().PlanDelete(t.Context(), iam.Deletion{Name: "demo", CustomRoles: true, Requests: []string{"asked", "strangers", "gone"}})
+		p, _, err := w.client().PlanDelete(t.Context(), iam.Deletion{Name: "demo", CustomRoles: true, Requests: []string{"asked", "strangers", "gone"}})
 		check(t, err)
 		var gone []string
 		for line := range strings.Lines(shown(t, p)) {
@@ -133,7 +131,7 @@ func TestADeletionAsksAgainWhoseARoleIs(t *testing.T) {
 	} {
 		inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
 			mustApply(t, w, installation("demo"))
-			p, err := w.client().PlanDelete(t.Context(), iam.Deletion{Name: "demo", CustomRoles: true})
+			p, _, err := w.client().PlanDelete(t.Context(), iam.Deletion{Name: "demo", CustomRoles: true})
 			check(t, err)
 			tt.do(t, w)
 			_, err = carryOut(t.Context(), p)
@@ -205,36 +203,6 @@ func TestATitleComesBeforeAnID(t *testing.T) {
 			"description": ccoctlText, "includedPermissions": []string{"dns.changes.create", "dns.changes.get"}}})
 		contains(t, preview(t, w, installation("demo")), "+ projects/my-project/roles/own for serviceAccount:")
 	})
-}
-
-// That Google blocks the ID of a role is said where it is so, and of no other refusal.
-func TestOtherRefusalsAreNoBlockedRole(t *testing.T) {
-	t.Parallel()
-	aborted := fakegcp.Fail(http.StatusConflict, "ABORTED", "There were concurrent changes.")
-	failed := fakegcp.Fail(http.StatusBadRequest, "FAILED_PRECONDITION", "You can't create a role_id (x) which has been marked for deletion.")
-	denied := fakegcp.Fail(http.StatusForbidden, "PERMISSION_DENIED", "You don't have it.")
-	for _, tt := range []struct {
-		name        string
-		create, get fakegcp.Fault
-		problem     iam.Problem
-	}{{"somebody else writes", aborted, fakegcp.Fault{}, 0}, {"whether it is there is not known", failed, denied, iam.Denied}} {
-		inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
-			start := time.Now()
-			w.Fault(func(c fakegcp.Call) fakegcp.Fault {
-				switch {
-				case c.Action == "CreateRole" && time.Since(start) < time.Second:
-					return tt.create
-				case c.Action == "GetRole":
-					return tt.get
-				}
-				return fakegcp.Fault{}
-			})
-			_, err := apply(t.Context(), w.client(), installation("demo"))
-			if problemOf(err) != tt.problem || (err == nil) != (tt.problem == 0) || err != nil && strings.Contains(err.Error(), "Google blocks it") {
-				t.Errorf("%s: %v", tt.name, err)
-			}
-		})
-	}
 }
 
 // A mapping keeps the attributes beside the subject: what others bound to them would be lost.

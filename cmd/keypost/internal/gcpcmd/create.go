@@ -116,34 +116,31 @@ func (r *run) create(ctx context.Context, accounts *gcp.RequestedAccounts) error
 	}{r.IssuerURL, made.KeySet.Name(), made.Provider, made.Accounts, made.Secrets, r.cloud.Path("."), r.cloud.DryRun})
 }
 
-// checkUpload refuses to upload the keys of a store that is older than what Google was given, as sync-keys does, and says what of an
-// upload may be replaced.
-func (r *run) checkUpload(ctx context.Context, stored keystore.KeySet, party string) (iam.Replace, error) {
+// checkUpload refuses to upload the keys of a store that is older than what Google was given, as sync-keys does, and says whether nothing
+// was recorded of the upload.
+func (r *run) checkUpload(ctx context.Context, stored keystore.KeySet, party string) (unrecorded bool, err error) {
 	if r.Observations == "" {
 		if stored.Name() != "" && slices.Contains(stored.Policy().Uploads(), party) {
 			r.Warn("nothing names the place where gcp sync-keys records (--observations), so whether this store is older than what was uploaded is not known")
 		}
-		return iam.ReplaceNothing, nil
+		return true, nil
 	}
 	records, err := r.OpenObservations(ctx)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && stored.Name() == "" { // nothing was recorded yet
-		return iam.ReplaceUnrecorded, nil
+		return true, nil
 	}
 	if err != nil {
-		return "", err
+		return false, err
 	}
 	recorded, err := upload.Newest(ctx, records, stored, party)
 	if _, older := errors.AsType[*upload.OlderError](err); older {
-		return "", cli.WithHint(err, uploadcmd.NewestHint, append(cli.SyncCommandOf(r.cloud.Party, stored.Name()), "--force"))
+		return false, cli.WithHint(err, uploadcmd.NewestHint, append(cli.SyncCommandOf(r.cloud.Party, stored.Name()), "--force"))
 	}
 	if err != nil {
 		r.Warn("what gcp sync-keys recorded of the upload cannot be loaded, so whether this store is older is not known: %v", err)
-		return iam.ReplaceNothing, nil
+		return true, nil
 	}
-	if !recorded {
-		return iam.ReplaceUnrecorded, nil
-	}
-	return "", nil
+	return !recorded, nil
 }
 
 // record records what Google holds since this run, so that the next one can tell whether its store is older.

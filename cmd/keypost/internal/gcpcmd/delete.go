@@ -21,8 +21,8 @@ func newCmdDelete(factory *cli.Factory) *cobra.Command {
 		Short: "Delete the service accounts and the pool that were made under a name",
 		Long: "Delete the service accounts that keypost or ccoctl made under a name, what policies say of them, and the workload\n" +
 			"identity pool with its providers. Google keeps deleted pools for 30 days: create-all brings the pool and the provider NAME\n" +
-			"back, and names other providers, such as that of migrate, with the command that brings each back. Accounts of\n" +
-			"create-service-account, custom roles, and whatever belongs to another name, stay.\n\n" +
+			"back, and says how to see the others, such as that of migrate. Accounts of create-service-account, custom roles, and\n" +
+			"whatever belongs to another name, stay.\n\n" +
 			"The key store stays as it is, and so does a bucket of ccoctl's. Where a policy names a copy of the keys that went with the\n" +
 			"pool, sync-keys fails from then on: the command that takes it out of the policy is printed, and when that is to be done.",
 	}, func(ctx context.Context, r *run) error { return r.delete(ctx, customRoles) })

@@ -56,7 +56,6 @@ func (f *flags) command(factory *cli.Factory, c cobra.Command, do func(ctx conte
 		if f.Upload {
 			f.cloud.Copy = func() string { return r.newCopy(cmd.Context()) }
 		}
-		f.Revival = func(id iam.ProviderID, of iam.Registered) string { return r.Line(revival(id, of)) }
 		if f.region != "" {
 			r.Warn("--region %s is not needed: keypostd serves the documents, so that there is no bucket to put anywhere", f.region)
 		}

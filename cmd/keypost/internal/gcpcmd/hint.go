@@ -52,7 +52,7 @@ func (r *run) hinted(err error) error {
 		id := iam.ProviderID{Project: r.Project, Pool: r.PoolID, Provider: r.ProviderID}
 		if e, is := errors.AsType[*iam.UnusableError](err); is && e.Provider.IssuerURL != "" {
 			e.Provider.IssuerURL = cmp.Or(r.IssuerURL, e.Provider.IssuerURL)
-			return hint("to bring it back: %s", revival(id, e.Provider))
+			return hint("to bring it back: %s", revival(id, e.Provider, e.Provider.JWKS != ""))
 		}
 		return hint("to make the provider: %s", makingProvider(id, id.Provider, cmp.Or(r.IssuerURL, "URL")))
 	case install.OnlyCopies:
@@ -72,11 +72,11 @@ func makingProvider(id iam.ProviderID, installation, issuerURL string) cli.Comma
 	return append(c, "--issuer-url", issuerURL)
 }
 
-// revival returns the command that brings back a provider that was there, or enables it. Its directory is one of its own: another may
+// revival returns the command that brings back a provider that was there, or enables it, with a copy of the keys or without. Its directory is one of its own: another may
 // have the manifests of another issuer, such as the one from which a cluster has moved, or another cluster's key.
-func revival(id iam.ProviderID, of iam.Registered) cli.Command {
+func revival(id iam.ProviderID, of iam.Registered, uploaded bool) cli.Command {
 	c := makingProvider(id, cmp.Or(of.Installation, id.Provider), of.IssuerURL)
-	if of.Uploaded {
+	if uploaded {
 		c = append(c, "--key-storage-method", poolJWKFile)
 	}
 	c = append(c, "--output-dir", id.Provider)

@@ -87,9 +87,9 @@ func (f *migrateFlags) hinted(err error) error {
 				cli.Command{"gcp", "sync-keys", f.IssuerURL, "--adopt", "--force"})
 		case iam.OtherIssuer:
 			id := iam.ProviderID{Project: f.Project, Pool: cmp.Or(f.PoolID, f.Name), Provider: cmp.Or(f.ProviderID, iam.SecondProviderID(f.Name, f.IssuerURL))}
-			there := iam.Registered{IssuerURL: f.IssuerURL, Uploaded: f.Upload, Installation: f.Name}
+			there := iam.Registered{IssuerURL: f.IssuerURL, Installation: f.Name}
 			return cli.WithHint(err, "name another one: --workload-identity-provider ID; or, once nothing needs the old issuer, also where a run was stopped that brought this provider back: %s",
-				append(revival(id, there), "--adopt"))
+				append(revival(id, there, f.Upload), "--adopt"))
 		case iam.NothingToMove:
 			return cli.WithHint(err, "is the provider another one (--from-workload-identity-provider, --workload-identity-pool), or has the cluster been moved?")
 		case iam.AccountsDiffer:

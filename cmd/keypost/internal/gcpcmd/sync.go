@@ -40,7 +40,7 @@ func (o providers) open(ctx context.Context, to uploadcmd.Target) (upload.Holder
 	}
 	p := o.projects[id.Project]
 	if p == nil {
-		p = &project{seen: map[iam.ProviderID]iam.Registered{}, pools: map[iam.ProviderID]string{}}
+		p = &project{seen: map[iam.ProviderID]iam.Registered{}, pools: map[iam.ProviderID]bool{}}
 		p.client, err = iam.Open(ctx, iam.Access{
 			Project: id.Project, Transport: &p.dates, OnWait: func(w cloud.Wait) { o.Notice("%v", w) },
 		})
@@ -65,8 +65,8 @@ func (o providers) revive(to uploadcmd.Target) cli.Commands {
 	switch {
 	case c == nil:
 		return nil
-	case p.pools[id] != "": // without its pool no provider is made, and none comes back
-		return cli.Commands{pool(id), c}
+	case p.pools[id]: // without its pool no provider is made, and none comes back
+		return cli.Commands{makingPool(id), c}
 	}
 	return cli.Commands{c}
 }
@@ -85,16 +85,15 @@ func revive(id iam.ProviderID, to uploadcmd.Target, of iam.Registered) cli.Comma
 	if of.Installation == "" && !to.Adopt && party.IsPoolID(string(to.KeySet)) { // with --adopt it is somebody else's, who is not known
 		of.Installation = string(to.KeySet)
 	}
-	of.Uploaded = true
-	c := revival(id, of)
+	c := revival(id, of, true)
 	if another && !of.Foreign {
 		c = append(c, "--adopt")
 	}
 	return c
 }
 
-// pool returns the command that makes the pool of a provider, brings it back or enables it.
-func pool(id iam.ProviderID) cli.Command {
+// makingPool returns the command that makes the pool of a provider, brings it back or enables it.
+func makingPool(id iam.ProviderID) cli.Command {
 	return cli.Command{"gcp", "create-workload-identity-pool", "--name", id.Pool, "--project", id.Project}
 }
 
@@ -103,7 +102,7 @@ type project struct {
 	client *iam.Client
 	dates  dates
 	seen   map[iam.ProviderID]iam.Registered
-	pools  map[iam.ProviderID]string // of those that are gone: what is wrong with the pool, if anything is
+	pools  map[iam.ProviderID]bool // of those that are gone: no provider of the pool takes a token
 }
 
 // provider implements [upload.Holder].
@@ -122,7 +121,7 @@ func (p *provider) Upload(ctx context.Context, jwks []byte) error {
 		hint := "if this provider is for the issuer of key set %q all the same, say so each time: %s"
 		args := []any{p.to.KeySet, append(cli.SyncCommandOf("gcp", p.to.KeySet), "--adopt")}
 		if of := p.project.seen[p.id]; of.KeySet == "" {
-			hint, args = hint+"; or once, so that its description says it: %s", append(args, revival(p.id, of))
+			hint, args = hint+"; or once, so that its description says it: %s", append(args, revival(p.id, of, of.JWKS != ""))
 		}
 		return cli.WithHint(err, hint, args...)
 	}
@@ -133,12 +132,12 @@ func (p *provider) Upload(ctx context.Context, jwks []byte) error {
 var errNoKeys = errors.New("this provider holds no keys: Google fetches those that the issuer publishes")
 
 func (p *provider) Read(ctx context.Context) (upload.Held, error) {
-	held, err := p.project.client.UploadedKeys(ctx, p.id.Pool, p.id.Provider)
+	held, pool, err := p.project.client.UploadedKeys(ctx, p.id.Pool, p.id.Provider)
 	if e, is := errors.AsType[*iam.UnusableError](err); is {
 		p.project.seen[p.id] = e.Provider
 	}
 	if e, is := errors.AsType[*iam.Error](err); is && e.Problem == iam.NoProvider {
-		p.project.pools[p.id] = held.Pool
+		p.project.pools[p.id] = pool != nil
 		return upload.Held{}, &upload.RefusedError{Err: err}
 	}
 	if err != nil {
@@ -146,21 +145,20 @@ func (p *provider) Read(ctx context.Context) (upload.Held, error) {
 	}
 	var refused error
 	switch {
-	case held.Pool != "":
-		refused = cli.WithHint(fmt.Errorf("the pool of %s %s: none of its providers takes a token, whatever keys they have, until that is undone", p.id, held.Pool),
-			"to bring the pool back: %s", pool(p.id))
+	case pool != nil:
+		refused = cli.WithHint(fmt.Errorf("%s takes no token, whatever keys it has: %w", p.id, pool), "to bring the pool back: %s", makingPool(p.id))
 	case held.Disabled:
 		refused = fmt.Errorf("%s is disabled: it takes no token, whatever keys it has, until it is enabled", p.id)
 	}
-	p.issuer, p.project.seen[p.id] = held.Provider.IssuerURL, held.Provider
-	if held.JWKS == nil {
-		first := revive(p.id, p.to, held.Provider)
+	p.issuer, p.project.seen[p.id] = held.IssuerURL, held
+	if held.JWKS == "" {
+		first := revive(p.id, p.to, held)
 		if first == nil {
 			return upload.Held{}, errNoKeys
 		}
 		return upload.Held{}, cli.WithHint(errNoKeys, "if that is as it should be, say so: %s; or, to give it a first upload: %s", p.declared(), first)
 	}
-	return upload.Held{JWKS: held.JWKS, Issuer: held.Provider.IssuerURL, Date: p.project.dates.now(), Refused: refused}, nil
+	return upload.Held{JWKS: []byte(held.JWKS), Issuer: held.IssuerURL, Date: p.project.dates.now(), Refused: refused}, nil
 }
 
 // declared returns the command by which the key set's policy says that Google fetches the keys, and has no copy of them.

@@ -13,9 +13,6 @@ import (
 // UserRole lets its members take the part of a service account (https://cloud.google.com/iam/docs/service-account-permissions).
 const UserRole = "roles/iam.workloadIdentityUser"
 
-// MemberLimit is how many members a policy may have, counted over all bindings (https://cloud.google.com/iam/quotas).
-const MemberLimit = 1500
-
 // Version is always asked for and written: with an older one Google hides conditions, and a write would drop them
 // (https://cloud.google.com/iam/docs/policies#versions).
 const Version = 3
@@ -92,15 +89,6 @@ func (p Policy) with(role, member string) (Policy, []string) {
 	return p, diff
 }
 
-// Size is how many members p has, as Google counts them.
-func (p Policy) Size() int {
-	n := 0
-	for _, b := range p.Bindings {
-		n += len(b.Members)
-	}
-	return n
-}
-
 // Member is how a policy names a service account.
 func Member(email string) string { return "serviceAccount:" + email }
 
@@ -138,16 +126,6 @@ func (h Holdings) Apply(p Policy) (Policy, []string) {
 		}
 	}
 	return p, diff
-}
-
-// Whole returns an error for what is no policy of Google's, which always has an etag, also where it binds nobody. To write what was made
-// from it would replace all that is there, whoever wrote it: without an etag Google compares nothing
-// (https://cloud.google.com/iam/docs/reference/rest/v1/Policy).
-func (p Policy) Whole(of string) error {
-	if p.Etag == "" {
-		return fmt.Errorf("the answer for the IAM policy of %s has no etag, so it is not Google's, and nothing is written: see what is between here and Google", of)
-	}
-	return nil
 }
 
 // Subjects is how the members begin that stand for subjects of a pool, which is given by its full name

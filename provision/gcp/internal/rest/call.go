@@ -25,11 +25,7 @@ const (
 	attempts    = 10
 	firstPause  = 250 * time.Millisecond
 	lastPause   = 20 * time.Second // ten attempts span more than the minute in which a quota is counted
-	answerLimit = 32 << 20         // bytes; a page of 1,000 full roles has some megabytes
 )
-
-// errTooLong is of an answer that is not read to its end. Another one would be as long.
-var errTooLong = fmt.Errorf("the answer has more than %d MiB, which none of Google's has: see what is between here and Google", answerLimit>>20)
 
 // The services, as the first label of their hosts.
 const (
@@ -49,19 +45,10 @@ type Call struct {
 
 	Pool string // ID of the pool that the body names, which may just have been made
 
-	// Again is asked before each request of the call but the first: minutes may have passed since it was decided. An error, which may be a
-	// [*Meanwhile], ends the call. It is nil for a call that may be made whatever there is by then.
-	Again func(ctx context.Context) error
+	// Once asks for one request: minutes later the call could undo what somebody else has changed meanwhile. Where another request might get
+	// past what went wrong, the thing is read again first.
+	Once bool
 }
-
-// Meanwhile ends a call that is not made again, since what it would change is not as it was.
-type Meanwhile struct {
-	Answer cloud.Answer // what this means for the change; not Accepted
-	Err    error        // as in [cloud.Step]
-}
-
-func (m *Meanwhile) Error() string { return m.Err.Error() }
-func (m *Meanwhile) Unwrap() error { return m.Err }
 
 // String returns the method's name: "iam:CreateServiceAccount".
 func (k Call) String() string { return k.Service + ":" + k.Name }
@@ -80,27 +67,21 @@ func (c *Client) Ask(ctx context.Context, k Call, out any) error {
 // send is Ask, and reports whether more than one request was sent. Requests are made again when Google says that it is busy,
 // or when the answer is lost: what a lost request has done is found out by who reads next.
 func (c *Client) send(ctx context.Context, k Call, out any) (again bool, err error) {
-	select {
-	case c.slots <- struct{}{}:
-	case <-ctx.Done():
-		return false, context.Cause(ctx)
-	}
-	defer func() { <-c.slots }()
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
 	wait := c.API.Await(k.String())
 	defer wait.Stop()
 	for n := 1; ; n++ {
-		err := c.attempt(ctx, k, out)
-		if err == nil {
+		failed := c.attempt(ctx, k, out)
+		if failed == nil {
 			return wait.Again(), nil
 		}
-		pause, worth := worthAgain(err, n)
+		pause, worth := worthAgain(failed, n)
 		if !worth || n == attempts || ctx.Err() != nil {
-			return wait.Again(), c.explain(k, err)
+			return wait.Again(), c.explain(k, failed)
 		}
-		wait.Because(errors.New(brief(err)))
-		if pause, err = wait.Delay(pause, err); err != nil {
+		wait.Because(errors.New(oneLine(failed)))
+		if pause, err = wait.Delay(pause, failed); err != nil {
 			return wait.Again(), c.explain(k, err)
 		}
 		select {
@@ -108,10 +89,8 @@ func (c *Client) send(ctx context.Context, k Call, out any) (again bool, err err
 		case <-ctx.Done():
 			return wait.Again(), c.explain(k, context.Cause(ctx))
 		}
-		if k.Again != nil {
-			if err := k.Again(ctx); err != nil {
-				return wait.Again(), err
-			}
+		if k.Once {
+			return true, readAgain{c.explain(k, failed)}
 		}
 	}
 }
@@ -128,7 +107,7 @@ func (c *Client) attempt(ctx context.Context, k Call, out any) error {
 	if k.Body != nil {
 		body = bytes.NewReader(JSON(k.Body))
 	}
-	u := url.URL{Scheme: "https", Host: k.Service + "." + c.universe, Path: "/v1/" + k.Path, RawQuery: k.Query.Encode()}
+	u := url.URL{Scheme: "https", Host: k.Service + "." + domain, Path: "/v1/" + k.Path, RawQuery: k.Query.Encode()}
 	r, err := http.NewRequestWithContext(ctx, k.Method, u.String(), body)
 	if err != nil {
 		return err
@@ -146,12 +125,9 @@ func (c *Client) attempt(ctx context.Context, k Call, out any) error {
 		return err
 	}
 	defer res.Body.Close() //nolint:errcheck // it is read to its end, or of no use
-	data, err := io.ReadAll(io.LimitReader(res.Body, answerLimit+1))
+	data, err := io.ReadAll(res.Body)
 	if err != nil {
 		return err
-	}
-	if len(data) > answerLimit {
-		return errTooLong
 	}
 	if res.StatusCode != http.StatusOK {
 		return refusal(res, data)
@@ -165,9 +141,6 @@ func (c *Client) attempt(ctx context.Context, k Call, out any) error {
 // worthAgain returns after how long a request may be made again that failed for the n-th time. Google's own hint is obeyed up
 // to a minute: a day, as for a project that has all the accounts that it may have, is not waited for.
 func worthAgain(err error, n int) (time.Duration, bool) {
-	if errors.Is(err, errTooLong) {
-		return 0, false
-	}
 	pause := min(firstPause<<(n-1), lastPause)
 	pause += rand.N(pause / 4) //nolint:gosec // so that parallel calls do not come back together
 	var status int
@@ -195,25 +168,27 @@ func List[T any](ctx context.Context, c *Client, k Call, items string) ([]T, err
 	query := url.Values{}
 	maps.Copy(query, k.Query)
 	for k.Query = query; ; {
-		var page map[string]json.RawMessage
+		var page map[string]json.RawMessage // an empty list is {}
 		if err := c.Ask(ctx, k, &page); err != nil {
 			return nil, err
 		}
 		var part []T
 		var next string
-		for name, into := range map[string]any{items: &part, "nextPageToken": &next} {
-			if page[name] == nil { // an empty list is {}
-				continue
-			}
-			if err := json.Unmarshal(page[name], into); err != nil {
-				return nil, fmt.Errorf("%s: the list is not what Google answers: %s", k, oneLine(err))
-			}
+		if err := errors.Join(decode(page[items], &part), decode(page["nextPageToken"], &next)); err != nil {
+			return nil, fmt.Errorf("%s: %w", k, err)
 		}
 		if all = append(all, part...); next == "" {
 			return all, nil
 		}
 		query.Set("pageToken", next)
 	}
+}
+
+func decode(member json.RawMessage, into any) error {
+	if member == nil {
+		return nil
+	}
+	return json.Unmarshal(member, into)
 }
 
 // operation is a change of a pool or a provider, which Google makes in its own time.
@@ -250,6 +225,11 @@ func (c *Client) change(ctx context.Context, k Call) (again bool, err error) {
 	return again, nil
 }
 
+// readAgain is the error of a call that is made once, and that another request might get past.
+type readAgain struct{ error }
+
+func (r readAgain) Unwrap() error { return r.error }
+
 // unknownEnd is the error of an operation that has begun and cannot be asked about.
 type unknownEnd struct{ error }
 
@@ -278,10 +258,10 @@ func (c *Client) ChangeStep(k Call, line string, diff ...string) cloud.Step {
 func answer(k Call, again bool, err error) (cloud.Answer, error) {
 	refused, _ := errors.AsType[*apiError](err)
 	_, begun := errors.AsType[unknownEnd](err)
-	if m, is := errors.AsType[*Meanwhile](err); is {
-		return m.Answer, m.Err
-	}
+	_, later := errors.AsType[readAgain](err)
 	switch {
+	case later:
+		return cloud.NotYet, err
 	case err == nil || k.Method == http.MethodDelete && IsMissing(err):
 		return cloud.Accepted, nil
 	case begun:

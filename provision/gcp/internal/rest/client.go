@@ -14,8 +14,11 @@ import (
 	"github.com/keypost/keypost/provision/cloud"
 )
 
-// Parallel is how many calls of a client are under way at once, most of them reads.
+// Parallel is how many reads of one kind are under way at once.
 const Parallel = 20
+
+// domain is that of Google's own services. Secrets name those of no other.
+const domain = "googleapis.com"
 
 // Access says which project is meant and how it is reached.
 type Access struct {
@@ -36,13 +39,11 @@ type Access struct {
 type Client struct {
 	API cloud.API // for changes
 
-	access   Access
-	found    found
-	tokens   oauth2.TokenSource
-	universe string
-	quota    string // project that calls count against; empty for the credentials' own
-	http     *http.Client
-	slots    chan struct{} // holds an element for each call that is under way
+	access Access
+	found  found
+	tokens oauth2.TokenSource
+	quota  string // project that calls count against; empty for the credentials' own
+	http   *http.Client
 }
 
 // Open returns a Client with the credentials that ccoctl would take: of the environment variables GOOGLE_CREDENTIALS,
@@ -52,7 +53,7 @@ type Client struct {
 func Open(ctx context.Context, a Access) (*Client, error) {
 	c := newClient(a)
 	if a.Tokens != nil {
-		c.universe, c.found, c.tokens = "googleapis.com", found{source: "caller"}, a.Tokens
+		c.found, c.tokens = found{source: "caller"}, a.Tokens
 		return c, nil
 	}
 	// Tokens are fetched again long after ctx has ended; only what it carries is taken along.
@@ -80,16 +81,13 @@ func newClient(a Access) *Client {
 	}
 	once := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // Google's methods send nobody elsewhere
 	return &Client{
-		access: a, http: &http.Client{Transport: a.Transport, CheckRedirect: once}, slots: make(chan struct{}, Parallel),
+		access: a, http: &http.Client{Transport: a.Transport, CheckRedirect: once},
 		API: cloud.API{Name: "Google Cloud", Consistency: a.Consistency, CallTime: callTime, FirstPause: time.Second, OnWait: a.OnWait},
 	}
 }
 
 // Source says where the credentials were found, as ccoctl's line "Credentials loaded from …" ends.
 func (c *Client) Source() string { return c.found.source }
-
-// Universe is the domain of the services, "googleapis.com".
-func (c *Client) Universe() string { return c.universe }
 
 // Caller is the email of the credentials' account; empty if they do not say.
 func (c *Client) Caller() string { return c.found.caller() }

@@ -179,12 +179,12 @@ func (c *Client) explain(k Call, err error) error {
 	case errors.Is(err, context.Canceled):
 		return fmt.Errorf("%s: interrupted: %w", k, context.Canceled)
 	case cloud.NobodyListens(err):
-		return fmt.Errorf("%s: Google cannot be reached; see the network and HTTPS_PROXY (%s)", k, brief(err))
+		return fmt.Errorf("%s: Google cannot be reached; see the network and HTTPS_PROXY (%s)", k, oneLine(err))
 	}
 	if failed, is := errors.AsType[*tokenError](err); is {
 		return Problemf(NoCredentials, "%s: the credentials of the %s give no access token: %w", k, c.found.source, failed)
 	}
-	return fmt.Errorf("%s: %s", k, brief(err))
+	return fmt.Errorf("%s: %s", k, oneLine(err))
 }
 
 func (c *Client) explainRefusal(k Call, e *apiError) error {
@@ -196,16 +196,7 @@ func (c *Client) explainRefusal(k Call, e *apiError) error {
 	case e.constraint != "":
 		return fmt.Errorf("%s: Google Cloud refuses: an organisation policy (%s) forbids it, and its administrator must allow it: %w", k, e.constraint, e)
 	case disabled:
-		service := e.metadata["service"]
-		if service == "" {
-			service = k.Service + "." + c.universe
-		}
-		project := c.access.Project // or the one that the credentials' quota is of
-		if consumer, is := strings.CutPrefix(e.metadata["consumer"], "projects/"); is {
-			project = consumer
-		}
-		return Problemf(ServiceOff, "the API %s is not enabled in project %s: %s (Google says: %w)", service, project,
-			text.Quoted("gcloud", "services", "enable", service, "--project", project), e)
+		return Problemf(ServiceOff, "%s needs an API that is not enabled in the project (Google says: %w)", k, e)
 	case e.code == "PERMISSION_DENIED":
 		needs := e.metadata["permission"]
 		if needs == "" {
@@ -219,14 +210,6 @@ func (c *Client) explainRefusal(k Call, e *apiError) error {
 			"https://console.cloud.google.com/iam-admin/quotas (Google says: %w)", k, e)
 	}
 	return fmt.Errorf("%s: %w", k, e)
-}
-
-// brief returns the error of one attempt in few words.
-func brief(err error) string {
-	if e, is := errors.AsType[*net.OpError](err); is {
-		return oneLine(e)
-	}
-	return oneLine(err)
 }
 
 // oneLine returns the message of an error on one line.

@@ -1,6 +1,9 @@
 package rest
 
-import "regexp"
+import (
+	"regexp"
+	"strings"
+)
 
 // The organisation's constraints that Google names in a sentence alone, and not in the details of a refusal.
 const (
@@ -49,7 +52,8 @@ func (e *apiError) forbidden() string {
 
 // passes reports whether a change that was refused is taken later: what it names was just made, or is just being deleted.
 func (e *apiError) passes(k Call) bool {
-	if e.constraint != "" || e.code != "INVALID_ARGUMENT" && e.code != "FAILED_PRECONDITION" {
+	final := e.constraint != "" || strings.HasPrefix(e.message, "You can't create") // the ID of a deleted role is blocked for 37 days
+	if final || e.code != "INVALID_ARGUMENT" && e.code != "FAILED_PRECONDITION" {
 		return false
 	}
 	for _, r := range refusals {

@@ -45,7 +45,7 @@ func TestRefusalsMean(t *testing.T) {
 		{failed, "Org Policy violated for value: 'https://oidc.example.com'.", "", cloud.Refused, true},
 		{failed, "Operation denied by org policy on resource 'projects/p': [\"constraints/iam.managed.allowedPolicyMembers\"].", "", cloud.Refused, true},
 		{failed, "Precondition check failed.", "", cloud.Refused, false},
-		{failed, "You can't create a role_id (x) which has been marked for deletion.", "", cloud.NotYet, false},
+		{failed, "You can't create a role_id (x) which has been marked for deletion.", "", cloud.Refused, false},
 		{failed, "The workload identity pool is deleted.", "", cloud.NotYet, false},
 		{failed, "The workload identity pool provider is not deleted.", "", cloud.NotYet, false},
 		{"ABORTED", "There were concurrent policy changes.", "", cloud.NotYet, false},
