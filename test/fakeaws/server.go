@@ -1,7 +1,6 @@
 package fakeaws
 
 import (
-	"context"
 	"crypto/x509"
 	"fmt"
 	"net"
@@ -14,7 +13,6 @@ import (
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/credentials"
-	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/keypost/keypost/test/fakecloud"
 )
@@ -53,7 +51,7 @@ type Server struct {
 	URL string // where it listens, once it does
 
 	options Options
-	memory  *bufconn.Listener // nil where it listens
+	memory  *fakecloud.Memory // nil where it listens
 	caller  identity
 	allowed *document // nil allows everything
 	keys    *keyCache
@@ -128,7 +126,8 @@ func StartMemory(t testing.TB, o Options) *Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.URL, s.memory = "http://fakeaws.test", fakecloud.StartMemory(t, s.Serve)
+	l := fakecloud.StartMemory(t, s.Serve)
+	s.URL, s.memory = "http://fakeaws.test", &l
 	return s
 }
 
@@ -167,7 +166,7 @@ func (s *Server) Config() []func(*config.LoadOptions) error {
 	if s.memory != nil {
 		options = append(options, config.WithHTTPClient(awshttp.NewBuildableClient().WithTransportOptions(func(t *http.Transport) {
 			t.Proxy = nil
-			t.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return s.memory.DialContext(ctx) }
+			t.DialContext = s.memory.DialContext
 		})))
 	}
 	return options

@@ -17,7 +17,7 @@ import (
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 4<<20))
 	if err != nil {
-		return // the client went away, or sent more than any call holds
+		panic(http.ErrAbortHandler) // the client went away, or sent more than any call holds
 	}
 	rt, vars, known := s.find(r)
 	c, fault := s.begin(rt, r, body)

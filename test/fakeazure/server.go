@@ -61,6 +61,7 @@ type Server struct {
 	options Options
 	routes  []route
 	keys    *issuerkeys.Cache
+	to      http.RoundTripper // how Client reaches it
 
 	fakecloud.Record
 
@@ -78,7 +79,7 @@ func New(o Options) *Server {
 	o = withDefaults(o)
 	keys := issuerkeys.New(o.Dial, o.Roots, o.Now)
 	keys.Least, keys.Check = o.KeyLag, checkDiscovery
-	return &Server{options: o, routes: routes(), keys: keys, history: fakecloud.NewHistory(world{definitions: builtIn()}),
+	return &Server{options: o, routes: routes(), keys: keys, to: http.DefaultTransport, history: fakecloud.NewHistory(world{definitions: builtIn()}),
 		buckets: map[string]*fakecloud.Bucket{}, writing: map[string]int{}, tooEarly: map[string]time.Time{},
 		tokens: map[string]session{AccessToken: {principal: callerPrincipal(o), resource: managementResource}}}
 }
@@ -107,6 +108,16 @@ func Start(t testing.TB, o Options) *Server {
 	return s
 }
 
+// StartMemory is Start without a network: nobody but its Client finds the server.
+func StartMemory(t testing.TB, o Options) *Server {
+	t.Helper()
+	s := New(o)
+	l := fakecloud.StartMemory(t, s.Serve)
+	s.URL = "http://fakeazure.test"
+	s.to = &http.Transport{DialContext: l.DialContext}
+	return s
+}
+
 // Serve answers on l until l is closed.
 func (s *Server) Serve(l net.Listener) error {
 	return fakecloud.Serve(l, &http.Server{Handler: s}) //nolint:gosec // Serve sets the limit
@@ -119,7 +130,7 @@ func (s *Server) ServeTLS(l net.Listener, certificate, key string) error {
 
 // Client is an HTTP client that finds the server at every host, so that Microsoft's clients (policy.ClientOptions.Transport)
 // need no other name resolution and no TLS. It follows no proxy and adds no credentials.
-func (s *Server) Client() *http.Client { return fakecloud.Client(s.URL, nil) }
+func (s *Server) Client() *http.Client { return fakecloud.ClientBy(s.to, s.URL, nil) }
 
 // State is what the tenant holds now, whatever reads may see of it yet.
 func (s *Server) State() State {

@@ -72,6 +72,11 @@ func (f RoundTripper) RoundTrip(r *http.Request) (*http.Response, error) { retur
 // Client is an HTTP client that finds the server at a URL behind every host, so that a client with a cloud's own URLs
 // needs no other name resolution and no TLS. It follows no proxy. Each request is a copy that change, unless nil, may alter.
 func Client(server string, change func(*http.Request)) *http.Client {
+	return ClientBy(http.DefaultTransport, server, change)
+}
+
+// ClientBy is Client that sends its requests by a transport.
+func ClientBy(to http.RoundTripper, server string, change func(*http.Request)) *http.Client {
 	return &http.Client{Transport: RoundTripper(func(r *http.Request) (*http.Response, error) {
 		u, err := url.Parse(server)
 		if err != nil {
@@ -85,6 +90,6 @@ func Client(server string, change func(*http.Request)) *http.Client {
 		if change != nil {
 			change(r)
 		}
-		return http.DefaultTransport.RoundTrip(r)
+		return to.RoundTrip(r)
 	})}
 }

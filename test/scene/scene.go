@@ -21,6 +21,7 @@ import (
 	"github.com/keypost/keypost/keystore/filestore"
 	"github.com/keypost/keypost/provision/ccoctl"
 	"github.com/keypost/keypost/provision/install"
+	"github.com/keypost/keypost/test/fakecloud"
 )
 
 // IssuerURL is the issuer's that is installed.
@@ -39,14 +40,36 @@ type Scene struct {
 // New makes an empty store and has it published until the test ends.
 func New(t testing.TB) *Scene {
 	t.Helper()
+	s := create(t)
+	server := httptest.NewTLSServer(http.HandlerFunc(s.Publish)) // its certificate names *.example.com
+	t.Cleanup(server.Close)
+	s.Site.Connect = server.Listener.Addr().String()
+	s.Site.RootCAs.AddCert(server.Certificate())
+	return s
+}
+
+// NewMemory is New without a network: a test's time (package testing/synctest) passes while clients wait.
+func NewMemory(t testing.TB) *Scene {
+	t.Helper()
+	s := create(t)
+	server := httptest.NewUnstartedServer(http.HandlerFunc(s.Publish))
+	check(t, server.Listener.Close())
+	l := fakecloud.NewMemory()
+	server.Listener = l
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	s.Site.Connect = "127.0.0.1:443"
+	s.Site.Dial = l.DialContext
+	s.Site.RootCAs.AddCert(server.Certificate())
+	return s
+}
+
+func create(t testing.TB) *Scene {
+	t.Helper()
 	s := &Scene{Dir: t.TempDir()}
 	backend, err := filestore.Create(filepath.Join(s.Dir, "store"))
 	check(t, err)
-	s.Store = keystore.NewStore(backend)
-	server := httptest.NewTLSServer(http.HandlerFunc(s.Publish)) // its certificate names *.example.com
-	t.Cleanup(server.Close)
-	s.Site.RootCAs, s.Site.Connect = x509.NewCertPool(), server.Listener.Addr().String()
-	s.Site.RootCAs.AddCert(server.Certificate())
+	s.Store, s.Site.RootCAs = keystore.NewStore(backend), x509.NewCertPool()
 	return s
 }
 
