@@ -15,9 +15,12 @@ import (
 	"github.com/keypost/keypost/provision/plan"
 )
 
-const assignmentThing = "role assignments of"
+const (
+	assignmentThing  = "role assignments of"
+	assignmentAction = "Microsoft.Authorization/roleAssignments/"
+)
 
-// assignmentState is an assignment as Azure shows it.
+// assignmentState is an assignment as Azure shows it, or as it should be.
 type assignmentState struct {
 	id, name, scope string
 	role            string // the ID of the role
@@ -35,147 +38,122 @@ func (a assignmentState) ours() bool { return sameName(a.name, assignmentName(a)
 func assignmentName(a assignmentState) string { return guid("roleAssignments", a.key()) }
 
 // within reports whether a scope is in the subscription: inherited assignments, of a management group, are listed with its own.
-func (c *client) within(scope string) bool {
-	return strings.HasPrefix(folded(scope)+"/", folded(c.scope())+"/")
+func (r *run) within(scope string) bool {
+	return strings.HasPrefix(folded(scope)+"/", folded(r.scope())+"/")
 }
 
-// assignmentsTo returns those that bind a principal directly: a filter "assignedTo", as ccoctl's, would also find what the groups
-// that it is in have.
-func (c *client) assignmentsTo(ctx context.Context, principal string) ([]assignmentState, error) {
-	filter := url.PathEscape("principalId eq '" + principal + "'") // this call of the SDK's puts it into the URL as it is
-	list, err := c.readAssignments(ctx, &armauthorization.RoleAssignmentsClientListForSubscriptionOptions{Filter: &filter})
-	if err != nil {
-		return nil, err
+// readAssignments returns those of the subscription that bind a principal directly, or of all principals if it is empty. A filter
+// "assignedTo", as ccoctl's, would also find what the groups have that it is in.
+func (r *run) readAssignments(ctx context.Context, principal string) ([]assignmentState, error) {
+	options := &armauthorization.RoleAssignmentsClientListForSubscriptionOptions{}
+	if principal != "" {
+		filter := url.PathEscape("principalId eq '" + principal + "'") // this call of the SDK's puts it into the URL as it is
+		options.Filter = &filter
 	}
-	return c.boundTo(list, principal)
+	return arm.All(ctx, arm.PagesOf(r.Client, assignmentAction+"read", r.Assignments.NewListForSubscriptionPager(options)),
+		func(p armauthorization.RoleAssignmentsClientListForSubscriptionResponse) []*armauthorization.RoleAssignment {
+			return p.Value
+		},
+		func(v armauthorization.RoleAssignment) assignmentState {
+			q := arm.Deref(v.Properties)
+			return assignmentState{arm.Deref(v.ID), arm.Deref(v.Name), arm.Deref(q.Scope), arm.Deref(q.RoleDefinitionID), arm.Deref(q.PrincipalID)}
+		})
 }
 
-// boundTo returns the assignments of a principal. It refuses one of the subscription that has another ID than its scope and its name
-// make: what such an ID names would be deleted, whatever that is.
-func (c *client) boundTo(list []assignmentState, principal string) ([]assignmentState, error) {
-	own := slices.DeleteFunc(slices.Clone(list), func(a assignmentState) bool { return !sameName(a.principal, principal) })
-	for _, a := range own {
-		id := a.scope + "/providers/Microsoft.Authorization/roleAssignments/" + a.name
-		sound := isScope(folded(a.scope)) && arm.IsGUID(a.name) && sameName(a.id, id)
-		if c.within(a.scope) && !sound {
-			return nil, fmt.Errorf("a role assignment of principal %s at %q has the ID %q in Azure's answer, which is none of an assignment there: see what is between here and Azure",
-				principal, a.scope, a.id)
-		}
+// assignmentsOf returns the direct assignments of an identity. Before a principal is known, there are none.
+func (r *run) assignmentsOf(ctx context.Context, identity string) ([]assignmentState, error) {
+	s := r.known(identity)
+	if s == nil || s.principal == "" {
+		return nil, nil
 	}
-	return own, nil
+	return r.readAssignments(ctx, s.principal)
 }
 
-// readAssignments returns those of the subscription, of all principals if the options have no filter.
-func (c *client) readAssignments(ctx context.Context, options *armauthorization.RoleAssignmentsClientListForSubscriptionOptions) ([]assignmentState, error) {
-	return arm.All(ctx, arm.PagesOf(c.Client, "Microsoft.Authorization/roleAssignments/read",
-		c.Assignments.NewListForSubscriptionPager(options)), func(p armauthorization.RoleAssignmentsClientListForSubscriptionResponse) []*armauthorization.RoleAssignment {
-		return p.Value
-	}, stateOfAssignment)
+// bindings are the assignments of one identity: what they are compared with.
+type bindings struct {
+	*run
+	identity string
+	grants   []grant
+	roles    roleList
+	scopes   []string // of the installation
+	prune    bool     // what nobody asked for is taken away
 }
 
-func stateOfAssignment(v armauthorization.RoleAssignment) assignmentState {
-	s := assignmentState{id: arm.Deref(v.ID), name: arm.Deref(v.Name)}
-	if q := v.Properties; q != nil {
-		s.scope, s.role, s.principal = arm.Deref(q.Scope), arm.Deref(q.RoleDefinitionID), arm.Deref(q.PrincipalID)
-	}
-	return s
-}
+// grant is a role that an identity should have, and where.
+type grant struct{ id, scope string }
 
-// wantedAssignments returns the assignments that an identity should have. Its principal may not be known yet.
-func (c *client) wantedAssignments(i identity) []wantedAssignment {
+// wanted returns the assignments that the identity should have. Its principal may not be known yet.
+func (b bindings) wanted() []assignmentState {
 	principal := ""
-	if s := c.known(i.name); s != nil {
+	if s := b.known(b.identity); s != nil {
 		principal = s.principal
 	}
-	roles := i.roles
-	if i.custom() {
-		roles = append([]string{i.name}, roles...)
-	}
-	var list []wantedAssignment
-	for _, role := range roles {
-		for _, scope := range i.scopes {
-			list = append(list, wantedAssignment{role, assignmentState{scope: scope, role: c.roleID(role), principal: principal}})
-		}
+	var list []assignmentState
+	for _, g := range b.grants {
+		list = append(list, assignmentState{scope: g.scope, role: g.id, principal: principal})
 	}
 	return list
 }
 
-// wantedAssignment is an assignment with the name of its role.
-type wantedAssignment struct {
-	roleName string
-	assignmentState
+// read returns the steps from the assignments that there are.
+func (b bindings) read(steps func([]assignmentState) []cloud.Step) cloud.Remaining {
+	return func(ctx context.Context) ([]cloud.Step, error) {
+		have, err := b.assignmentsOf(ctx, b.identity)
+		return steps(have), err
+	}
 }
 
-// planAssignments plans to add what an identity lacks, and in another stage to take away what nobody asked for. In said are no
-// stages.
-func (c *client) planAssignments(i identity, have []assignmentState, t taking) (add, remove plan.Stage, said plan.Plan) {
-	read := func(ctx context.Context) ([]assignmentState, error) { return c.assignmentsOf(ctx, i.name) }
-	change := plan.Change{Verb: plan.Update, Thing: assignmentThing, Name: i.name}
-	added := change
+// plan plans to add what an identity lacks, and in another stage to take away what nobody asked for. In said are no stages.
+func (b bindings) plan(have []assignmentState) (add, remove plan.Stage, said plan.Plan) {
+	change := plan.Change{Verb: plan.Update, Thing: assignmentThing, Name: b.identity}
+	surplus := b.surplus(have)
+	remove = plan.Stage{}
+	if b.prune {
+		remove = b.stage(change, b.removeSteps(surplus), b.read(func(have []assignmentState) []cloud.Step { return b.removeSteps(b.surplus(have)) }))
+	}
 	if len(have) == 0 {
-		added.Verb = plan.Create
+		change.Verb = plan.Create
 	}
-	add = c.stage(added, c.addSteps(i, have), func(ctx context.Context) ([]cloud.Step, error) {
-		if c.isBare(hangsAssigned, i.name) {
-			return c.addSteps(i, nil), nil
-		}
-		have, err := read(ctx)
-		return c.addSteps(i, have), err
-	})
-	lost, extra := c.surplus(i, have, t)
-	said.Extra = extra
-	for _, a := range lost {
-		if !contains(t.scopes, a.scope) { // perhaps a flag was forgotten
-			said.Warnings = append(said.Warnings, fmt.Sprintf("identity %s no longer has the role %s at %s", i.name, c.roleName(a.role), a.scope))
+	add = b.stage(change, b.addSteps(have), b.read(b.addSteps))
+	for _, a := range surplus {
+		switch {
+		case !b.prune:
+			said.Extra = append(said.Extra, fmt.Sprintf("identity %s has the role %s at %s, which nobody asked for; --prune takes it away", b.identity, b.roles.name(a.role), a.scope))
+		case !contains(b.scopes, a.scope): // perhaps a flag was forgotten
+			said.Warnings = append(said.Warnings, fmt.Sprintf("identity %s no longer has the role %s at %s", b.identity, b.roles.name(a.role), a.scope))
 		}
 	}
-	remove = c.stage(change, c.removeSteps(lost), then(read, func(have []assignmentState) ([]cloud.Step, error) {
-		lost, _ := c.surplus(i, have, t)
-		return c.removeSteps(lost), nil
-	}))
-	for _, w := range c.wantedAssignments(i) {
-		if binds(have, w.assignmentState) {
-			said.Notes = append(said.Notes, fmt.Sprintf("Found existing role assignment %s for user-assigned managed identity with principal ID %s at scope %s", w.roleName, w.principal, w.scope))
+	for _, w := range b.wanted() {
+		if binds(have, w) {
+			said.Notes = append(said.Notes, fmt.Sprintf("Found existing role assignment %s for user-assigned managed identity with principal ID %s at scope %s",
+				b.roles.name(w.role), w.principal, w.scope))
 		}
 	}
 	return add, remove, said
 }
 
-// assignmentsOf returns the direct assignments of an identity. Before a principal is known, there are none.
-func (c *client) assignmentsOf(ctx context.Context, identity string) ([]assignmentState, error) {
-	s := c.known(identity)
-	if s == nil {
-		return nil, nil
-	}
-	if err := c.check(*s); err != nil {
-		return nil, err
-	}
-	return c.assignmentsTo(ctx, s.principal)
-}
-
-// binds reports whether a list has an assignment of the same, which is what there is or what is wanted.
-func binds[A interface{ key() string }](list []A, a assignmentState) bool {
-	return slices.ContainsFunc(list, func(b A) bool { return b.key() == a.key() })
+// binds reports whether a list has an assignment of the same.
+func binds(list []assignmentState, a assignmentState) bool {
+	return slices.ContainsFunc(list, func(b assignmentState) bool { return b.key() == a.key() })
 }
 
 // addSteps returns the steps that make what is missing.
-func (c *client) addSteps(i identity, have []assignmentState) []cloud.Step {
+func (b bindings) addSteps(have []assignmentState) []cloud.Step {
 	var steps []cloud.Step
-	for _, w := range c.wantedAssignments(i) {
-		if binds(have, w.assignmentState) {
+	for _, w := range b.wanted() {
+		if binds(have, w) {
 			continue
 		}
 		principal := w.principal
 		if principal == "" {
 			principal = "(not known yet)"
 		}
+		role := b.roles.name(w.role)
 		steps = append(steps, cloud.Step{
 			Key:  w.key(),
-			Diff: []string{fmt.Sprintf("+ role %s at %s", w.roleName, w.scope)},
-			Line: fmt.Sprintf("Created role assignment for role %s with user-assigned managed identity principal ID %s at scope %s", w.roleName, principal, w.scope),
-			Call: func(ctx context.Context) (cloud.Answer, error) {
-				return arm.Answer(c.putAssignment(ctx, w.assignmentState))
-			},
+			Diff: []string{fmt.Sprintf("+ role %s at %s", role, w.scope)},
+			Line: fmt.Sprintf("Created role assignment for role %s with user-assigned managed identity principal ID %s at scope %s", role, principal, w.scope),
+			Call: func(ctx context.Context) (cloud.Answer, error) { return arm.Answer(b.putAssignment(ctx, w)) },
 		})
 	}
 	return steps
@@ -183,54 +161,39 @@ func (c *client) addSteps(i identity, have []assignmentState) []cloud.Step {
 
 // putAssignment makes an assignment. The type of the principal is Microsoft's cure for a directory that does not know it yet
 // (https://learn.microsoft.com/azure/role-based-access-control/role-assignments-rest).
-func (c *client) putAssignment(ctx context.Context, a assignmentState) error {
-	if a.principal == "" {
-		return fmt.Errorf("the principal that is to have a role at %s is not known", a.scope)
-	}
+func (r *run) putAssignment(ctx context.Context, a assignmentState) error {
 	kind := armauthorization.PrincipalTypeServicePrincipal
-	const action = "Microsoft.Authorization/roleAssignments/write"
-	_, err := arm.Send(ctx, c.Client, action, func(ctx context.Context) (armauthorization.RoleAssignmentsClientCreateResponse, error) {
-		return c.Assignments.Create(ctx, strings.TrimPrefix(a.scope, "/"), assignmentName(a), armauthorization.RoleAssignmentCreateParameters{
+	_, err := arm.Send(ctx, r.Client, assignmentAction+"write", func(ctx context.Context) (armauthorization.RoleAssignmentsClientCreateResponse, error) {
+		return r.Assignments.Create(ctx, strings.TrimPrefix(a.scope, "/"), assignmentName(a), armauthorization.RoleAssignmentCreateParameters{
 			Properties: &armauthorization.RoleAssignmentProperties{RoleDefinitionID: &a.role, PrincipalID: &a.principal, PrincipalType: &kind}}, nil)
 	})
 	return err
 }
 
-// taking says what becomes of assignments that nobody asked for.
-type taking struct {
-	scopes []string // of the installation
-	prune  bool     // they are taken away
-}
-
-// surplus returns the assignments of an identity that nobody asked for: those to be taken away, or a line for each that stays. A run
-// with fewer flags than the one before must not cut off an operator, so that these stay unless it is asked for. Of what is at a
-// scope that is not the installation's, only what keypost made counts: it was asked for once, with another scope.
-func (c *client) surplus(i identity, have []assignmentState, t taking) (lost []assignmentState, extra []string) {
-	wanted := c.wantedAssignments(i)
+// surplus returns the assignments of an identity that nobody asked for. Without prune these stay: a run with fewer flags than the one
+// before must not cut off an operator. Of what is at a scope that is not the installation's, only what keypost made counts: it was
+// asked for once, with another scope.
+func (b bindings) surplus(have []assignmentState) (surplus []assignmentState) {
+	wanted := b.wanted()
 	for _, a := range have {
-		if binds(wanted, a) || !c.within(a.scope) || !contains(t.scopes, a.scope) && !a.ours() {
-			continue
+		if !binds(wanted, a) && b.within(a.scope) && (contains(b.scopes, a.scope) || a.ours()) {
+			surplus = append(surplus, a)
 		}
-		if t.prune {
-			lost = append(lost, a)
-			continue
-		}
-		extra = append(extra, fmt.Sprintf("identity %s has the role %s at %s, which nobody asked for; --prune takes it away", i.name, c.roleName(a.role), a.scope))
 	}
-	return lost, extra
+	return surplus
 }
 
 // removeSteps returns the steps that delete assignments.
-func (c *client) removeSteps(lost []assignmentState) []cloud.Step {
+func (b bindings) removeSteps(lost []assignmentState) []cloud.Step {
 	var steps []cloud.Step
 	for _, a := range lost {
-		role := c.roleName(a.role)
+		role := b.roles.name(a.role)
 		steps = append(steps, cloud.Step{
 			Key: a.key(), Diff: []string{fmt.Sprintf("- role %s at %s", role, a.scope)},
 			Line: fmt.Sprintf("Deleted role assignment for role %s with user-assigned managed identity principal ID %s at scope %s", role, a.principal, a.scope),
 			Call: func(ctx context.Context) (cloud.Answer, error) {
-				_, err := arm.Send(ctx, c.Client, "Microsoft.Authorization/roleAssignments/delete", func(ctx context.Context) (armauthorization.RoleAssignmentsClientDeleteByIDResponse, error) {
-					return c.Assignments.DeleteByID(ctx, strings.TrimPrefix(a.id, "/"), nil)
+				_, err := arm.Send(ctx, b.Client, assignmentAction+"delete", func(ctx context.Context) (armauthorization.RoleAssignmentsClientDeleteByIDResponse, error) {
+					return b.Assignments.DeleteByID(ctx, strings.TrimPrefix(a.id, "/"), nil)
 				})
 				return arm.Gone(err)
 			},
@@ -239,30 +202,21 @@ func (c *client) removeSteps(lost []assignmentState) []cloud.Step {
 	return steps
 }
 
-// deletesAssignment returns the command line that deletes an assignment. Its ID has the names of others in it.
-func deletesAssignment(a assignmentState) string {
-	return text.Quoted("az", "role", "assignment", "delete", "--ids", a.id)
+// inside returns those of the subscription.
+func (r *run) inside(list []assignmentState) []assignmentState {
+	return slices.DeleteFunc(slices.Clone(list), func(a assignmentState) bool { return !r.within(a.scope) })
 }
 
-// planDeleteAssignments plans to delete whatever binds an identity directly, before the identity itself: Azure would keep it,
-// with a principal that is nobody. What is outside of the subscription stays, with a note.
-func (c *client) planDeleteAssignments(identity string, have []assignmentState) (plan.Stage, []string) {
-	inside := func(list []assignmentState) (in []assignmentState, notes []string) {
-		for _, a := range list {
-			if c.within(a.scope) {
-				in = append(in, a)
-			} else {
-				notes = append(notes, fmt.Sprintf("The role %s of identity %s at %s stays, as it is outside of subscription %s; what deletes it: %s",
-					c.roleName(a.role), identity, a.scope, c.Subscription, deletesAssignment(a)))
-			}
+// planDelete plans to delete whatever binds an identity directly, before the identity itself: Azure would keep it, with a principal
+// that is nobody. What is outside of the subscription stays, with a note.
+func (b bindings) planDelete(have []assignmentState) (plan.Stage, []string) {
+	var notes []string
+	for _, a := range have {
+		if !b.within(a.scope) {
+			notes = append(notes, fmt.Sprintf("The role %s of identity %s at %s stays, as it is outside of subscription %s; what deletes it: %s",
+				b.roles.name(a.role), b.identity, a.scope, b.Subscription, text.Quoted("az", "role", "assignment", "delete", "--ids", a.id)))
 		}
-		return in, notes
 	}
-	change := plan.Change{Verb: plan.Delete, Thing: assignmentThing, Name: identity}
-	in, notes := inside(have)
-	read := func(ctx context.Context) ([]assignmentState, error) { return c.assignmentsOf(ctx, identity) }
-	return c.stage(change, c.removeSteps(in), then(read, func(have []assignmentState) ([]cloud.Step, error) {
-		in, _ := inside(have)
-		return c.removeSteps(in), nil
-	})), notes
+	return b.stage(plan.Change{Verb: plan.Delete, Thing: assignmentThing, Name: b.identity}, b.removeSteps(b.inside(have)),
+		b.read(func(have []assignmentState) []cloud.Step { return b.removeSteps(b.inside(have)) })), notes
 }

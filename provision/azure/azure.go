@@ -16,6 +16,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/keypost/keypost/provision/azure/arm"
@@ -62,11 +63,13 @@ func (o Options) groupID(name string) string {
 // run is one run of a verb.
 type run struct {
 	*install.Run
+	*arm.Client          // nil until identify
+	seen        sync.Map // identityState by name in lower case, as Azure last showed it
+
 	o       Options // has those of Run
 	owner   owner
-	client  *client // nil until identify
-	tenant  string  // empty until identify, and where the caller may not read the subscription
-	unknown bool    // checkIssuer asked the store, and none of its key sets has the issuer URL
+	tenant  string // empty until identify, and where the caller may not read the subscription
+	unknown bool   // checkIssuer asked the store, and none of its key sets has the issuer URL
 }
 
 func newRun(o Options) *run {
@@ -79,14 +82,14 @@ func newRun(o Options) *run {
 // one that is meant.
 func (r *run) identify(ctx context.Context) error {
 	var err error
-	r.client, err = open(r.o, func(w cloud.Wait) { r.Still(time.Now(), "still waiting for Azure: %s", w) })
+	account := arm.Account{Endpoint: r.o.Endpoint, Subscription: r.o.Subscription, Tenant: r.o.Tenant}
+	r.Client, err = arm.Open(account, func(w cloud.Wait) { r.Still(time.Now(), "still waiting for Azure: %s", w) })
 	if err != nil {
 		return err
 	}
-	if r.tenant, err = r.client.Tenant(ctx); err != nil {
+	if r.tenant, err = r.Tenant(ctx); err != nil {
 		return err
 	}
-	r.client.tenant = r.tenantID()
 	r.Place(fmt.Sprintf("Subscription %s, tenant %s", r.o.Subscription, cmp.Or(r.tenant, "unknown, as the caller may not read the subscription")))
 	if r.tenant != "" && r.o.Tenant != "" && !sameName(r.o.Tenant, r.tenant) {
 		return problem(WrongTenant, "subscription %s is of tenant %s, not of %s; nothing was changed", r.o.Subscription, r.tenant, r.o.Tenant)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/keypost/keypost/provision/azure"
 	"github.com/keypost/keypost/provision/install"
@@ -18,91 +19,95 @@ import (
 // An installation is made, and a second run finds it as it should be.
 func TestCreateAllAndAgain(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, fakeazure.Options{VaryCase: true})
-	w.WriteKeys(t)
-	o := w.create(t, usual()...)
-	made, err := azure.Create(t.Context(), o)
-	must(t, err)
-	if made.Identities != 3 || made.Secrets != 3 || made.Tenant != tenant || made.KeySet.Name() != "prod-a" {
-		t.Errorf("made %+v", made)
-	}
-	scene.Held(t, w.Reported(), "Subscription "+subscription+", tenant "+tenant, "Cluster installation resource group name is prod-a. This resource group MUST",
-		"Created resource group", "Created user-assigned managed identity", "Saved credentials configuration to: ",
-		"Saved Azure AD pod identity webhook configuration to: ", "Made for prod-a in subscription")
-	s := w.State()
-	if len(s.Groups) != 2 || len(s.Identities) != 3 || len(s.Credentials) != 5 || len(s.Definitions) != 2 || len(s.Assignments) != 3 {
-		t.Errorf("there are %d groups, %d identities, %d credentials, %d roles, %d assignments", len(s.Groups), len(s.Identities), len(s.Credentials),
-			len(s.Definitions), len(s.Assignments))
-	}
-	for _, a := range s.Assignments {
-		if a.PrincipalType != "ServicePrincipal" || a.Name != strings.ToLower(a.Name) {
-			t.Errorf("assignment %+v", a)
-		}
-	}
-	for _, id := range s.Identities {
-		if id.Tags["openshift.io_cloud-credential-operator_prod-a"] != "owned" {
-			t.Errorf("tags of %s: %v", id.Name, id.Tags)
-		}
-		file := filepath.Join(w.Out(), "manifests", strings.TrimPrefix(id.Name, "prod-a-")+"-credentials.yaml")
-		text, err := os.ReadFile(file)
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, fakeazure.Options{VaryCase: true})
+		w.WriteKeys(t)
+		o := w.create(t, usual()...)
+		made, err := azure.Create(t.Context(), o)
 		must(t, err)
-		scene.Held(t, string(text), "azure_client_id: "+id.ClientID, "azure_tenant_id: "+tenant, "azure_region: centralus", "azure_subscription_id: "+subscription,
-			"azure_federated_token_file: /var/run/secrets/openshift/serviceaccount/token", "type: Opaque")
-	}
-	w.writes()
-	if _, err := azure.Create(t.Context(), o); err != nil {
-		t.Fatal(err)
-	}
-	if again := w.writes(); len(again) > 0 {
-		t.Errorf("the second run wrote %q", again)
-	}
-	scene.Held(t, w.Reported(), "Found existing user-assigned managed identity", "Found existing role assignment", "Found existing federated identity credential")
-	o.Mode = install.Preview
-	previewed, err := azure.Create(t.Context(), o)
-	if err != nil || !previewed.Preview.Empty() {
-		t.Errorf("%v, preview %+v", err, previewed.Preview)
-	}
+		if made.Identities != 3 || made.Secrets != 3 || made.Tenant != tenant || made.KeySet.Name() != "prod-a" {
+			t.Errorf("made %+v", made)
+		}
+		scene.Held(t, w.Reported(), "Subscription "+subscription+", tenant "+tenant, "Cluster installation resource group name is prod-a. This resource group MUST",
+			"Created resource group", "Created user-assigned managed identity", "Saved credentials configuration to: ",
+			"Saved Azure AD pod identity webhook configuration to: ", "Made for prod-a in subscription")
+		s := w.State()
+		if len(s.Groups) != 2 || len(s.Identities) != 3 || len(s.Credentials) != 5 || len(s.Definitions) != 2 || len(s.Assignments) != 3 {
+			t.Errorf("there are %d groups, %d identities, %d credentials, %d roles, %d assignments", len(s.Groups), len(s.Identities), len(s.Credentials),
+				len(s.Definitions), len(s.Assignments))
+		}
+		for _, a := range s.Assignments {
+			if a.PrincipalType != "ServicePrincipal" || a.Name != strings.ToLower(a.Name) {
+				t.Errorf("assignment %+v", a)
+			}
+		}
+		for _, id := range s.Identities {
+			if id.Tags["openshift.io_cloud-credential-operator_prod-a"] != "owned" {
+				t.Errorf("tags of %s: %v", id.Name, id.Tags)
+			}
+			file := filepath.Join(w.Out(), "manifests", strings.TrimPrefix(id.Name, "prod-a-")+"-credentials.yaml")
+			text, err := os.ReadFile(file)
+			must(t, err)
+			scene.Held(t, string(text), "azure_client_id: "+id.ClientID, "azure_tenant_id: "+tenant, "azure_region: centralus", "azure_subscription_id: "+subscription,
+				"azure_federated_token_file: /var/run/secrets/openshift/serviceaccount/token", "type: Opaque")
+		}
+		w.writes()
+		if _, err := azure.Create(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+		if again := w.writes(); len(again) > 0 {
+			t.Errorf("the second run wrote %q", again)
+		}
+		scene.Held(t, w.Reported(), "Found existing user-assigned managed identity", "Found existing role assignment", "Found existing federated identity credential")
+		o.Mode = install.Preview
+		previewed, err := azure.Create(t.Context(), o)
+		if err != nil || !previewed.Preview.Empty() {
+			t.Errorf("%v, preview %+v", err, previewed.Preview)
+		}
+	})
 }
 
 // Killed after any call, and run again: the same as without. What the killed run has made is not made twice.
 func TestStoppedAnywhereAndRunAgain(t *testing.T) {
 	t.Parallel()
-	state := func(w *world) string {
-		var b strings.Builder
-		s := w.State()
-		for _, g := range s.Groups {
-			fmt.Fprintln(&b, g.Name, g.Location, g.Tags)
+	synctest.Test(t, func(t *testing.T) {
+		state := func(w *world) string {
+			var b strings.Builder
+			s := w.State()
+			for _, g := range s.Groups {
+				fmt.Fprintln(&b, g.Name, g.Location, g.Tags)
+			}
+			for _, i := range s.Identities {
+				fmt.Fprintln(&b, i.Name, i.Tags)
+			}
+			for _, c := range s.Credentials {
+				fmt.Fprintln(&b, c.Name, c.Issuer, c.Subject, c.Audiences)
+			}
+			for _, d := range s.Definitions {
+				fmt.Fprintln(&b, d.Name, d.RoleName, d.Permissions)
+			}
+			fmt.Fprintln(&b, len(s.Assignments))
+			return b.String()
 		}
-		for _, i := range s.Identities {
-			fmt.Fprintln(&b, i.Name, i.Tags)
-		}
-		for _, c := range s.Credentials {
-			fmt.Fprintln(&b, c.Name, c.Issuer, c.Subject, c.Audiences)
-		}
-		for _, d := range s.Definitions {
-			fmt.Fprintln(&b, d.Name, d.RoleName, d.Permissions)
-		}
-		fmt.Fprintln(&b, len(s.Assignments))
-		return b.String()
-	}
-	whole := newWorld(t, fakeazure.Options{})
-	_, err := azure.CreateIdentities(t.Context(), whole.identities(t, usual()...))
-	must(t, err)
-	want, calls := state(whole), len(whole.Calls())
-	for n := 1; n <= calls; n++ {
-		w := newWorld(t, fakeazure.Options{})
-		w.Fault(fakecloud.KilledAt(n, dead()))
+		whole := newWorld(t, fakeazure.Options{})
+		_, err := azure.CreateIdentities(t.Context(), whole.identities(t, usual()...))
+		must(t, err)
+		want, calls := state(whole), len(whole.Calls())
+		for n := 1; n <= calls; n++ {
+			w := newWorld(t, fakeazure.Options{})
+			w.Fault(fakecloud.KilledAt(n, dead()))
 
-		_, _ = azure.CreateIdentities(t.Context(), w.identities(t, usual()...))
-		w.Fault(nil)
-		_, err := azure.CreateIdentities(t.Context(), w.identities(t, usual()...))
-		if err != nil {
-			t.Fatalf("stopped at call %d of %d, and run again: %v", n, calls, err)
+			_, _ = azure.CreateIdentities(t.Context(), w.identities(t, usual()...))
+			w.Fault(nil)
+			_, err := azure.CreateIdentities(t.Context(), w.identities(t, usual()...))
+			if err != nil {
+				t.Fatalf("stopped at call %d of %d, and run again: %v", n, calls, err)
+			}
+			if got := state(w); got != want {
+				t.Fatalf("stopped at call %d of %d, and run again:\n%s\nwant\n%s", n, calls, got, want)
+			}
 		}
-		if got := state(w); got != want {
-			t.Fatalf("stopped at call %d of %d, and run again:\n%s\nwant\n%s", n, calls, got, want)
-		}
-	}
+	})
 }
 
 // Whatever was changed by others is shown, and repaired with Prune; then nothing is left to do.
@@ -150,36 +155,39 @@ func TestDriftIsShownAndRepaired(t *testing.T) {
 		}, "- action Microsoft.Compute/disks/delete"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			w := newWorld(t, fakeazure.Options{})
-			o := w.identities(t, usual()...)
-			o.Tags, o.Prune = map[string]string{"team": "ours"}, true
-			_, err := azure.CreateIdentities(t.Context(), o)
-			must(t, err)
-			tt.drift(w)
-			w.writes()
-			o.Mode = install.Preview
-			shown, err := azure.CreateIdentities(t.Context(), o)
-			must(t, err)
-			var lines []string
-			for _, c := range shown.Preview.Changes {
-				lines = append(lines, c.Diff...)
-			}
-			if len(shown.Preview.Changes) == 0 || !strings.Contains(strings.Join(lines, "\n"), tt.shown) {
-				t.Errorf("shown: %+v", shown.Preview.Changes)
-			}
-			if wrote := w.writes(); len(wrote) > 0 {
-				t.Errorf("the preview wrote %q", wrote)
-			}
-			o.Mode = install.Apply
-			_, err = azure.CreateIdentities(t.Context(), o)
-			must(t, err)
-			if wrote := w.writes(); len(wrote) == 0 {
-				t.Error("nothing was written")
-			}
-			o.Mode = install.Preview
-			if left, err := azure.CreateIdentities(t.Context(), o); err != nil || !left.Preview.Empty() {
-				t.Errorf("%v, left: %+v", err, left.Preview)
-			}
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, fakeazure.Options{})
+				o := w.identities(t, usual()...)
+				o.Tags, o.Prune = map[string]string{"team": "ours"}, true
+				_, err := azure.CreateIdentities(t.Context(), o)
+				must(t, err)
+				tt.drift(w)
+				w.writes()
+				o.Mode = install.Preview
+				shown, err := azure.CreateIdentities(t.Context(), o)
+				must(t, err)
+				var lines []string
+				for _, c := range shown.Preview.Changes {
+					lines = append(lines, c.Diff...)
+				}
+				if len(shown.Preview.Changes) == 0 || !strings.Contains(strings.Join(lines, "\n"), tt.shown) {
+					t.Errorf("shown: %+v", shown.Preview.Changes)
+				}
+				if wrote := w.writes(); len(wrote) > 0 {
+					t.Errorf("the preview wrote %q", wrote)
+				}
+				o.Mode = install.Apply
+				_, err = azure.CreateIdentities(t.Context(), o)
+				must(t, err)
+				if wrote := w.writes(); len(wrote) == 0 {
+					t.Error("nothing was written")
+				}
+				o.Mode = install.Preview
+				if left, err := azure.CreateIdentities(t.Context(), o); err != nil || !left.Preview.Empty() {
+					t.Errorf("%v, left: %+v", err, left.Preview)
+				}
+			})
 		})
 	}
 }
@@ -187,117 +195,123 @@ func TestDriftIsShownAndRepaired(t *testing.T) {
 // What a group has, what an admin gave, and what somebody else made stays.
 func TestOthersThingsSurvive(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, fakeazure.Options{VaryCase: true})
-	o := w.identities(t, usual()...)
-	_, err := azure.CreateIdentities(t.Context(), o)
-	must(t, err)
-	us := w.State().Identities[0]
-	contributor := "/subscriptions/" + subscription + "/providers/Microsoft.Authorization/roleDefinitions/b24988ac-6180-42a0-ab88-20f7382dd24c"
-	const devs = "dddddddd-0000-4000-8000-000000000001"
-	w.Join(devs, us.PrincipalID)
-	assign := func(scope, name, principal, kind string) {
-		w.arm(t, "PUT", scope+"/providers/Microsoft.Authorization/roleAssignments/"+name, "2022-04-01",
-			fmt.Sprintf(`{"properties":{"roleDefinitionId":%q,"principalId":%q,"principalType":%q}}`, contributor, principal, kind))
-	}
-	group := "/subscriptions/" + subscription + "/resourceGroups/prod-a"
-	assign(group, "aaaaaaaa-0000-4000-8000-000000000001", devs, "Group")
-	assign(group, "aaaaaaaa-0000-4000-8000-000000000002", us.PrincipalID, "ServicePrincipal")
-	assign("/subscriptions/"+subscription, "aaaaaaaa-0000-4000-8000-000000000003", us.PrincipalID, "ServicePrincipal")
-	w.writes()
-	_, err = azure.CreateIdentities(t.Context(), o)
-	must(t, err)
-	if wrote := w.writes(); len(wrote) > 0 {
-		t.Errorf("it wrote %q", wrote)
-	}
-	scene.Held(t, w.Reported(), "warning identity "+us.Name+" has the role Contributor at ", "--prune takes it away")
-	o.Prune = true
-	_, err = azure.CreateIdentities(t.Context(), o)
-	must(t, err)
-	if wrote := w.writes(); len(wrote) != 1 || !strings.Contains(strings.ToLower(wrote[0]), "aaaaaaaa-0000-4000-8000-000000000002") {
-		t.Errorf("with --prune it wrote %q", wrote)
-	}
-	_, err = azure.Delete(t.Context(), azure.DeleteOptions{Options: w.options(), Group: true})
-	must(t, err)
-	s := w.State()
-	if len(s.Assignments) != 1 || s.Assignments[0].Principal != devs || len(s.Identities)+len(s.Definitions)+len(s.Credentials) != 0 || len(s.Groups) != 1 {
-		t.Errorf("left: %+v", s)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, fakeazure.Options{VaryCase: true})
+		o := w.identities(t, usual()...)
+		_, err := azure.CreateIdentities(t.Context(), o)
+		must(t, err)
+		us := w.State().Identities[0]
+		contributor := "/subscriptions/" + subscription + "/providers/Microsoft.Authorization/roleDefinitions/b24988ac-6180-42a0-ab88-20f7382dd24c"
+		const devs = "dddddddd-0000-4000-8000-000000000001"
+		w.Join(devs, us.PrincipalID)
+		assign := func(scope, name, principal, kind string) {
+			w.arm(t, "PUT", scope+"/providers/Microsoft.Authorization/roleAssignments/"+name, "2022-04-01",
+				fmt.Sprintf(`{"properties":{"roleDefinitionId":%q,"principalId":%q,"principalType":%q}}`, contributor, principal, kind))
+		}
+		group := "/subscriptions/" + subscription + "/resourceGroups/prod-a"
+		assign(group, "aaaaaaaa-0000-4000-8000-000000000001", devs, "Group")
+		assign(group, "aaaaaaaa-0000-4000-8000-000000000002", us.PrincipalID, "ServicePrincipal")
+		assign("/subscriptions/"+subscription, "aaaaaaaa-0000-4000-8000-000000000003", us.PrincipalID, "ServicePrincipal")
+		w.writes()
+		_, err = azure.CreateIdentities(t.Context(), o)
+		must(t, err)
+		if wrote := w.writes(); len(wrote) > 0 {
+			t.Errorf("it wrote %q", wrote)
+		}
+		scene.Held(t, w.Reported(), "warning identity "+us.Name+" has the role Contributor at ", "--prune takes it away")
+		o.Prune = true
+		_, err = azure.CreateIdentities(t.Context(), o)
+		must(t, err)
+		if wrote := w.writes(); len(wrote) != 1 || !strings.Contains(strings.ToLower(wrote[0]), "aaaaaaaa-0000-4000-8000-000000000002") {
+			t.Errorf("with --prune it wrote %q", wrote)
+		}
+		_, err = azure.Delete(t.Context(), azure.DeleteOptions{Options: w.options(), Group: true})
+		must(t, err)
+		s := w.State()
+		if len(s.Assignments) != 1 || s.Assignments[0].Principal != devs || len(s.Identities)+len(s.Definitions)+len(s.Credentials) != 0 || len(s.Groups) != 1 {
+			t.Errorf("left: %+v", s)
+		}
+	})
 }
 
 // A dry run of delete only reads, and delete leaves another cluster whole.
 func TestDelete(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, fakeazure.Options{})
-	_, err := azure.CreateIdentities(t.Context(), w.identities(t, usual()...))
-	must(t, err)
-	other := w.identities(t, usual()...)
-	other.Name, other.InstallGroup, other.IssuerURL, other.Adopt = "prod", "prod", "https://oidc.example.com/prod", true
-	_, err = azure.CreateIdentities(t.Context(), other)
-	must(t, err)
-	before := w.State()
-	w.writes()
-	o := azure.DeleteOptions{Options: w.options()}
-	o.Mode = install.Preview
-	shown, err := azure.Delete(t.Context(), o)
-	must(t, err)
-	if wrote := w.writes(); len(wrote) > 0 || len(shown.Preview.Changes) != 3+2+3 {
-		t.Errorf("a dry run wrote %q and showed %+v", wrote, shown.Preview.Changes)
-	}
-	o.Mode, o.Group = install.Apply, true
-	if _, err := azure.Delete(t.Context(), o); !is(azure.OthersInGroup)(err) {
-		t.Errorf("a group of two clusters: %v", err)
-	}
-	if wrote := w.writes(); len(wrote) > 0 {
-		t.Errorf("it wrote %q all the same", wrote)
-	}
-	o.Group = false
-	w.Fault(func(c fakeazure.Call) fakeazure.Fault { // which issuers they trust is asked before anything goes
-		if c.Action == "ListCredentials" {
-			return fakeazure.Fail(403, "AuthorizationFailed", "no")
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, fakeazure.Options{})
+		_, err := azure.CreateIdentities(t.Context(), w.identities(t, usual()...))
+		must(t, err)
+		other := w.identities(t, usual()...)
+		other.Name, other.InstallGroup, other.IssuerURL, other.Adopt = "prod", "prod", "https://oidc.example.com/prod", true
+		_, err = azure.CreateIdentities(t.Context(), other)
+		must(t, err)
+		before := w.State()
+		w.writes()
+		o := azure.DeleteOptions{Options: w.options()}
+		o.Mode = install.Preview
+		shown, err := azure.Delete(t.Context(), o)
+		must(t, err)
+		if wrote := w.writes(); len(wrote) > 0 || len(shown.Preview.Changes) != 3+2+3 {
+			t.Errorf("a dry run wrote %q and showed %+v", wrote, shown.Preview.Changes)
 		}
-		return fakeazure.Fault{}
+		o.Mode, o.Group = install.Apply, true
+		if _, err := azure.Delete(t.Context(), o); !is(azure.OthersInGroup)(err) {
+			t.Errorf("a group of two clusters: %v", err)
+		}
+		if wrote := w.writes(); len(wrote) > 0 {
+			t.Errorf("it wrote %q all the same", wrote)
+		}
+		o.Group = false
+		w.Fault(func(c fakeazure.Call) fakeazure.Fault { // which issuers they trust is asked before anything goes
+			if c.Action == "ListCredentials" {
+				return fakeazure.Fail(403, "AuthorizationFailed", "no")
+			}
+			return fakeazure.Fault{}
+		})
+		if _, err := azure.Delete(t.Context(), o); err == nil || len(w.writes()) > 0 {
+			t.Errorf("issuers that cannot be read: %v", err)
+		}
+		w.Fault(nil)
+		_, err = azure.Delete(t.Context(), o)
+		must(t, err)
+		after := w.State()
+		if len(after.Identities) != len(before.Identities)/2 || len(after.Definitions) != len(before.Definitions)/2 || len(after.Assignments) != len(before.Assignments)/2 {
+			t.Errorf("left: %+v", after)
+		}
+		w.writes()
+		_, err = azure.CreateIdentities(t.Context(), other)
+		must(t, err)
+		if wrote := w.writes(); len(wrote) > 0 {
+			t.Errorf("the other cluster lost something: %q", wrote)
+		}
 	})
-	if _, err := azure.Delete(t.Context(), o); err == nil || len(w.writes()) > 0 {
-		t.Errorf("issuers that cannot be read: %v", err)
-	}
-	w.Fault(nil)
-	_, err = azure.Delete(t.Context(), o)
-	must(t, err)
-	after := w.State()
-	if len(after.Identities) != len(before.Identities)/2 || len(after.Definitions) != len(before.Definitions)/2 || len(after.Assignments) != len(before.Assignments)/2 {
-		t.Errorf("left: %+v", after)
-	}
-	w.writes()
-	_, err = azure.CreateIdentities(t.Context(), other)
-	must(t, err)
-	if wrote := w.writes(); len(wrote) > 0 {
-		t.Errorf("the other cluster lost something: %q", wrote)
-	}
 }
 
 // What bears no tag of ours is refused before anything is written.
 func TestStrangersThingsAreRefused(t *testing.T) {
 	t.Parallel()
-	for _, path := range []string{
-		"/subscriptions/" + subscription + "/resourceGroups/prod-a-oidc",
-		"/subscriptions/" + subscription + "/resourceGroups/prod-a",
-	} {
-		w := newWorld(t, fakeazure.Options{})
-		w.arm(t, "PUT", path, "2021-04-01", `{"location":"centralus","tags":{"team":"other"}}`)
-		w.writes()
-		o := w.identities(t, usual()...)
-		if _, err := azure.CreateIdentities(t.Context(), o); !is(azure.NotOwned)(err) {
-			t.Errorf("%s: %v", path, err)
+	synctest.Test(t, func(t *testing.T) {
+		for _, path := range []string{
+			"/subscriptions/" + subscription + "/resourceGroups/prod-a-oidc",
+			"/subscriptions/" + subscription + "/resourceGroups/prod-a",
+		} {
+			w := newWorld(t, fakeazure.Options{})
+			w.arm(t, "PUT", path, "2021-04-01", `{"location":"centralus","tags":{"team":"other"}}`)
+			w.writes()
+			o := w.identities(t, usual()...)
+			if _, err := azure.CreateIdentities(t.Context(), o); !is(azure.NotOwned)(err) {
+				t.Errorf("%s: %v", path, err)
+			}
+			if wrote := w.writes(); len(wrote) > 0 {
+				t.Errorf("it wrote %q", wrote)
+			}
+			o.Adopt = true
+			_, err := azure.CreateIdentities(t.Context(), o)
+			must(t, err)
+			at := slices.IndexFunc(w.State().Groups, func(g fakeazure.Group) bool { return strings.EqualFold(g.ID, path) })
+			if tags := w.State().Groups[at].Tags; tags["team"] != "other" || len(tags) != 2 {
+				t.Errorf("tags %v", tags)
+			}
 		}
-		if wrote := w.writes(); len(wrote) > 0 {
-			t.Errorf("it wrote %q", wrote)
-		}
-		o.Adopt = true
-		_, err := azure.CreateIdentities(t.Context(), o)
-		must(t, err)
-		at := slices.IndexFunc(w.State().Groups, func(g fakeazure.Group) bool { return strings.EqualFold(g.ID, path) })
-		if tags := w.State().Groups[at].Tags; tags["team"] != "other" || len(tags) != 2 {
-			t.Errorf("tags %v", tags)
-		}
-	}
+	})
 }

@@ -3,27 +3,17 @@ package azure
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"regexp"
 	"slices"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/party"
-	"github.com/keypost/keypost/provision/azure/arm"
 )
 
-// Azure's limits (https://learn.microsoft.com/azure/azure-resource-manager/management/azure-subscription-service-limits,
-// https://learn.microsoft.com/entra/workload-id/workload-identity-federation-considerations).
-const (
-	partLimit       = 600 // characters of an issuer, a subject and an audience
-	credentialCount = 20  // of one identity
-	tagCount        = 50
-	tagNameLimit    = 512
-	tagValueLimit   = 256
-)
+// credentialCount is how many federated credentials Azure allows one identity
+// (https://learn.microsoft.com/entra/workload-id/workload-identity-federation-considerations).
+const credentialCount = 20
 
 var (
 	regionForm   = regexp.MustCompile(`^[a-z0-9]+$`)
@@ -36,9 +26,6 @@ var (
 // one sentence.
 func (o Options) check(all []identity) error {
 	errs := []error{o.checkPlace()}
-	if len(all) > 0 {
-		errs = append(errs, checkPart("issuer URL", o.IssuerURL), checkPart("audience", o.Audience))
-	}
 	names := map[string]string{}
 	for _, i := range all {
 		errs = append(errs, i.check()...)
@@ -50,7 +37,7 @@ func (o Options) check(all []identity) error {
 		}
 		names[key] = i.request
 	}
-	return errors.Join(append(errs, checkTags(installation(o.Name).tags(o.Tags))...)...)
+	return errors.Join(errs...)
 }
 
 // CheckName returns an error if the names of an installation's identities cannot begin with its name: one sentence, where the check of
@@ -74,12 +61,6 @@ func CheckIdentityName(name string) error {
 func (o Options) checkPlace() error {
 	var errs []error
 	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if !arm.IsGUID(o.Subscription) {
-		add("the subscription ID %q is not a GUID", o.Subscription)
-	}
-	if o.Tenant != "" && !arm.IsGUID(o.Tenant) {
-		add("the tenant ID %q is not a GUID", o.Tenant)
-	}
 	if o.Region != "" && !regionForm.MatchString(o.Region) {
 		add("the region %q is not the name of one, such as westeurope: lower-case letters and digits", o.Region)
 	}
@@ -98,25 +79,13 @@ func (o Options) checkPlace() error {
 // check returns what is wrong with one identity.
 func (i identity) check() []error {
 	var errs []error
-	add := func(format string, args ...any) {
-		errs = append(errs, fmt.Errorf("%s: %w", i.request, fmt.Errorf(format, args...)))
-	}
-	if !identityForm.MatchString(i.name) {
-		add("the identity %q: a name has 3 to %d letters, digits, dashes and underscores, and begins with a letter or a digit", i.name, identityNameLimit)
-	}
-	if n := len(i.credentials); n > credentialCount {
-		add("%d service accounts: an identity has at most %d federated credentials", n, credentialCount)
+	if err := CheckIdentityName(i.name); err != nil {
+		errs = append(errs, fmt.Errorf("%s: the identity %w", i.request, err))
 	}
 	names := map[string]string{}
 	for _, c := range i.credentials {
-		if err := checkPart("subject", c.subject); err != nil {
-			add("%w", err)
-		}
-		if !credentialForm.MatchString(c.name) {
-			add("no name for a federated credential can be made of service account %s", c.subject)
-		}
 		if other, taken := names[folded(c.name)]; taken {
-			add("the federated credentials of %s and %s would both be named %s", other, c.subject, c.name)
+			errs = append(errs, fmt.Errorf("%s: the federated credentials of %s and %s would both be named %s", i.request, other, c.subject, c.name))
 		}
 		names[folded(c.name)] = c.subject
 	}
@@ -141,34 +110,6 @@ func (o Options) checkScopes(i identity) []error {
 func isScope(s string) bool {
 	parts := strings.Split(s, "/")
 	return scopeForm.MatchString(s) && !slices.Contains(parts, ".") && !slices.Contains(parts, "..")
-}
-
-// checkPart checks an issuer, a subject or an audience, which Entra compares letter by letter.
-func checkPart(what, s string) error {
-	switch n := utf8.RuneCountInString(s); {
-	case n == 0 || n > partLimit:
-		return fmt.Errorf("the %s %q has %d characters: Entra takes 1 to %d", what, s, n, partLimit)
-	case strings.ContainsFunc(s, unicode.IsSpace):
-		return fmt.Errorf("the %s %q has a blank in it, and would never match a token's", what, s)
-	}
-	return nil
-}
-
-// checkTags keeps https://learn.microsoft.com/azure/azure-resource-manager/management/tag-resources.
-func checkTags(tags map[string]string) []error {
-	var errs []error
-	if n := len(tags); n > tagCount {
-		errs = append(errs, fmt.Errorf("%d tags: Azure allows %d", n, tagCount))
-	}
-	for _, k := range slices.Sorted(maps.Keys(tags)) {
-		if n := utf8.RuneCountInString(k); n == 0 || n > tagNameLimit || strings.ContainsAny(k, `<>%&\?/`) {
-			errs = append(errs, fmt.Errorf(`the tag %q: a name has 1 to %d characters, and none of <, >, %%, &, \, ? and /`, k, tagNameLimit))
-		}
-		if n := utf8.RuneCountInString(tags[k]); n > tagValueLimit {
-			errs = append(errs, fmt.Errorf("the tag %q: its value has %d characters, and Azure allows %d", k, n, tagValueLimit))
-		}
-	}
-	return errs
 }
 
 // checkKey refuses a key whose tokens Entra does not take.

@@ -66,7 +66,7 @@ type creation struct {
 }
 
 func (c *creation) Check(key keystore.VerificationKey) error {
-	return errors.Join(c.o.check(c.set.identities), checkPart("issuer URL", c.IssuerURL), checkKey(key))
+	return errors.Join(c.o.check(c.set.identities), checkKey(key))
 }
 
 // checkIssuer looks, before anybody is called, for the key set of an issuer that is published already, and checks that Entra can read

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 
+	azarm "github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
+
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/provision/azure/arm"
 	"github.com/keypost/keypost/provision/install"
@@ -33,11 +35,16 @@ func Delete(ctx context.Context, o DeleteOptions) (Deleted, error) {
 	if err := r.identify(ctx); err != nil {
 		return Deleted{}, err
 	}
-	identities, roles, issuers, err := r.ours(ctx)
+	identities, issuers, err := r.ours(ctx)
 	if err != nil {
 		return Deleted{}, err
 	}
-	p, err := r.planRemoval(ctx, identities, roles)
+	all, err := r.readRoles(ctx, "")
+	if err != nil {
+		return Deleted{}, err
+	}
+	roles := slices.DeleteFunc(slices.Clone(all), func(role roleState) bool { return role.description != r.owner.description })
+	p, err := r.planRemoval(ctx, all, identities, roles)
 	if err != nil {
 		return Deleted{}, err
 	}
@@ -50,7 +57,7 @@ func Delete(ctx context.Context, o DeleteOptions) (Deleted, error) {
 		p.Notes = append(p.Notes, "Found no custom roles with description '"+r.owner.description+"'")
 	}
 	if o.Group {
-		group, err := r.client.planDeleteGroup(ctx, o.OIDCGroup, r.owner)
+		group, err := r.planDeleteGroup(ctx)
 		if err != nil {
 			return Deleted{}, err
 		}
@@ -65,28 +72,19 @@ func Delete(ctx context.Context, o DeleteOptions) (Deleted, error) {
 	return Deleted{Issuers: r.StillPublished(ctx, issuers)}, nil
 }
 
-// ours reads the identities and the custom roles of the installation, and the issuers that the identities trust.
-func (r *run) ours(ctx context.Context) (identities []identityState, roles []roleState, issuers []string, err error) {
-	found, err := r.client.readIdentities(ctx, r.o.OIDCGroup)
+// ours reads the identities of the installation, and the issuers that they trust.
+func (r *run) ours(ctx context.Context) (identities []identityState, issuers []string, err error) {
+	found, err := r.readIdentities(ctx)
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, nil, err
 	}
 	for _, s := range found {
 		if r.owner.owns(s.tags) {
 			identities = append(identities, s)
 		}
 	}
-	custom, err := r.client.readRoles(ctx, customRoles)
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	for _, role := range custom {
-		if role.description == r.owner.description {
-			roles = append(roles, role)
-		}
-	}
 	trusted, err := each(identities, func(s identityState) ([]credential, error) {
-		return r.client.readCredentials(ctx, r.o.OIDCGroup, s.name)
+		return r.readCredentials(ctx, r.o.OIDCGroup, s.name)
 	})
 	for _, list := range trusted {
 		for _, c := range list {
@@ -94,7 +92,7 @@ func (r *run) ours(ctx context.Context) (identities []identityState, roles []rol
 		}
 	}
 	slices.Sort(issuers)
-	return identities, roles, slices.Compact(issuers), err
+	return identities, slices.Compact(issuers), err
 }
 
 // stillTrusting returns a note for each federated credential with one of these issuers on what was made for workloads in the
@@ -103,7 +101,7 @@ func (r *run) stillTrusting(ctx context.Context, issuers []string) ([]string, er
 	if len(issuers) == 0 {
 		return nil, nil
 	}
-	all, err := r.client.allIdentities(ctx)
+	all, err := r.allIdentities(ctx)
 	if arm.IsDenied(err) {
 		return []string{fmt.Sprintf("What create-identity made may still take tokens of %s: the caller may not list the managed identities of subscription %s",
 			text.List(issuers, 3), r.o.Subscription)}, nil
@@ -113,11 +111,12 @@ func (r *run) stillTrusting(ctx context.Context, issuers []string) ([]string, er
 	}
 	all = slices.DeleteFunc(all, func(s identityState) bool { return !workloads("").owns(s.tags) })
 	notes, err := each(all, func(s identityState) (notes []string, err error) {
-		group, err := r.client.groupOf(s)
+		id, err := azarm.ParseResourceID(s.id)
 		if err != nil {
 			return nil, err
 		}
-		have, err := r.client.readCredentials(ctx, group, s.name)
+		group := id.ResourceGroupName
+		have, err := r.readCredentials(ctx, group, s.name)
 		for _, c := range have {
 			if slices.Contains(issuers, c.issuer) {
 				notes = append(notes, fmt.Sprintf("Managed identity %s in resource group %s (of create-identity) stays, and takes tokens of %s of %s; once nothing needs it: %s",

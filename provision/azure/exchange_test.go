@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
@@ -26,54 +27,57 @@ import (
 func TestARunOnlyAddsUnlessItPrunes(t *testing.T) {
 	t.Parallel()
 	scene.Histories(t, 6, func(t *testing.T, h *scene.History) {
-		e := newExchange(t)
-		o := e.random(t, h)
-		_, err := azure.CreateIdentities(t.Context(), o)
-		must(t, err)
-		before := e.exchanges(t)
-		if len(before) == 0 {
-			t.Fatal("nobody gets a token of an identity")
-		}
-		allowed := e.allowed()
-		for range 3 {
-			o = e.random(t, h)
-			o.Mode = install.Preview
-			shown, err := azure.CreateIdentities(t.Context(), o)
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			e := newExchange(t)
+			o := e.random(t, h)
+			_, err := azure.CreateIdentities(t.Context(), o)
 			must(t, err)
-			o.Mode = install.Apply
+			before := e.exchanges(t)
+			if len(before) == 0 {
+				t.Fatal("nobody gets a token of an identity")
+			}
+			allowed := e.allowed()
+			for range 3 {
+				o = e.random(t, h)
+				o.Mode = install.Preview
+				shown, err := azure.CreateIdentities(t.Context(), o)
+				must(t, err)
+				o.Mode = install.Apply
+				_, err = azure.CreateIdentities(t.Context(), o)
+				must(t, err)
+				after, now := e.exchanges(t), e.allowed()
+				for _, was := range before {
+					if !slices.Contains(after, was) {
+						t.Errorf("a run without --prune took this exchange away: %s", was)
+					}
+				}
+				for _, was := range allowed {
+					if !slices.Contains(now, was) {
+						t.Errorf("a run without --prune took this permission away: %s", was)
+					}
+				}
+				extra := strings.Join(shown.Preview.Extra, "\n")
+				for _, was := range before {
+					if words := strings.Fields(was); !e.wants(words) && !strings.Contains(extra, words[1]) && !strings.Contains(extra, words[0]) {
+						t.Errorf("nobody asks for %s, and it is not named:\n%s", was, extra)
+					}
+				}
+				before, allowed = after, now
+			}
+			o.Prune, o.Usual = true, false
 			_, err = azure.CreateIdentities(t.Context(), o)
 			must(t, err)
-			after, now := e.exchanges(t), e.allowed()
-			for _, was := range before {
-				if !slices.Contains(after, was) {
-					t.Errorf("a run without --prune took this exchange away: %s", was)
+			for _, is := range e.exchanges(t) {
+				if words := strings.Fields(is); !e.wants(words) {
+					t.Errorf("after --prune there is still %s", is)
 				}
 			}
-			for _, was := range allowed {
-				if !slices.Contains(now, was) {
-					t.Errorf("a run without --prune took this permission away: %s", was)
-				}
+			o.Mode = install.Preview
+			if left, err := azure.CreateIdentities(t.Context(), o); err != nil || !left.Preview.Empty() {
+				t.Errorf("%v, left: %+v", err, left.Preview)
 			}
-			extra := strings.Join(shown.Preview.Extra, "\n")
-			for _, was := range before {
-				if words := strings.Fields(was); !e.wants(words) && !strings.Contains(extra, words[1]) && !strings.Contains(extra, words[0]) {
-					t.Errorf("nobody asks for %s, and it is not named:\n%s", was, extra)
-				}
-			}
-			before, allowed = after, now
-		}
-		o.Prune, o.Usual = true, false
-		_, err = azure.CreateIdentities(t.Context(), o)
-		must(t, err)
-		for _, is := range e.exchanges(t) {
-			if words := strings.Fields(is); !e.wants(words) {
-				t.Errorf("after --prune there is still %s", is)
-			}
-		}
-		o.Mode = install.Preview
-		if left, err := azure.CreateIdentities(t.Context(), o); err != nil || !left.Preview.Empty() {
-			t.Errorf("%v, left: %+v", err, left.Preview)
-		}
+		})
 	})
 }
 

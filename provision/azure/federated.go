@@ -17,32 +17,20 @@ import (
 
 const (
 	credentialsThing  = "federated credentials of"
-	credentialsAction = "Microsoft.ManagedIdentity/userAssignedIdentities/federatedIdentityCredentials/"
+	credentialsAction = identityAction + "federatedIdentityCredentials/"
 )
 
-// readCredentials returns the federated credentials of an identity that is there. One that this run has made may not be known
-// everywhere yet, and has none; of another, which was read before, a 404 does not mean that: a PUT would write over those of a live
-// cluster. One list costs less of what Azure allows than a call for each.
-func (c *client) readCredentials(ctx context.Context, group, identity string) ([]credential, error) {
-	if err := c.turn(ctx, c.Lists, credentialsAction+"read", identity); err != nil {
-		return nil, err
-	}
-	list, err := arm.All(ctx, arm.PagesOf(c.Client, credentialsAction+"read",
-		c.Credentials.NewListPager(group, identity, nil)), func(p armmsi.FederatedIdentityCredentialsClientListResponse) []*armmsi.FederatedIdentityCredential {
-		return p.Value
-	}, stateOfCredential)
-	if arm.IsMissing(err) && c.isMade(identity) {
-		return nil, nil
-	}
-	return list, err
-}
-
-func stateOfCredential(v armmsi.FederatedIdentityCredential) credential {
-	s := credential{name: arm.Deref(v.Name)}
-	if q := v.Properties; q != nil {
-		s.issuer, s.subject, s.audience = arm.Deref(q.Issuer), arm.Deref(q.Subject), strings.Join(arm.Values(q.Audiences), " ")
-	}
-	return s
+// readCredentials returns the federated credentials of an identity that is there. One list costs less of what Azure allows than a call
+// for each.
+func (r *run) readCredentials(ctx context.Context, group, identity string) ([]credential, error) {
+	return arm.All(ctx, arm.PagesOf(r.Client, credentialsAction+"read", r.Credentials.NewListPager(group, identity, nil)),
+		func(p armmsi.FederatedIdentityCredentialsClientListResponse) []*armmsi.FederatedIdentityCredential {
+			return p.Value
+		},
+		func(v armmsi.FederatedIdentityCredential) credential {
+			q := arm.Deref(v.Properties)
+			return credential{arm.Deref(v.Name), arm.Deref(q.Issuer), arm.Deref(q.Subject), strings.Join(arm.Values(q.Audiences), " ")}
+		})
 }
 
 // comparison is what leads from the federated credentials of an identity to those that are wanted.
@@ -50,10 +38,8 @@ type comparison struct {
 	put    []replacement
 	remove []credential // whose accounts nobody names any more
 	found  []credential
-	others []string     // issuers that are trusted too
 	kept   []credential // for the wanted issuer, and nobody wants them
-	lost   []string     // subjects that are trusted no more, with the issuer if that was spelled otherwise
-	leaves []string     // issuers of which a wanted subject's tokens are taken now, and none of the wanted issuer's
+	others []string     // issuers that are trusted too
 }
 
 // replacement is a credential to write, and what is under its name now.
@@ -78,7 +64,7 @@ func (r *run) compare(have, want []credential, instead bool) (comparison, error)
 			w.name = have[at].name
 			c.put = append(c.put, replacement{w, &have[at]})
 		default:
-			put := c.missing(have, w, instead)
+			put := missing(have, w, instead)
 			w = put.credential
 			c.put = append(c.put, put)
 		}
@@ -90,25 +76,27 @@ func (r *run) compare(have, want []credential, instead bool) (comparison, error)
 		case used[folded(h.name)]:
 		case slices.Contains(r.o.Drop, h.issuer) || ours && r.o.Prune:
 			c.remove = append(c.remove, h)
-			c.lost = append(c.lost, lostOf(h, r.IssuerURL))
 		case ours:
 			c.kept = append(c.kept, h)
 		case !slices.Contains(c.others, h.issuer):
 			c.others = append(c.others, h.issuer)
 		}
 	}
-	if n := len(have) + added(c.put); n > credentialCount {
+	n := len(have)
+	for _, p := range c.put {
+		if p.was == nil {
+			n++
+		}
+	}
+	if n > credentialCount {
 		return c, fmt.Errorf("it would have %d federated credentials, and Azure allows %d: delete those that nobody needs", n, credentialCount)
 	}
 	return c, nil
 }
 
 // missing returns how to make a credential that is wanted and not there. Its name is its own, unless another credential has that.
-func (c *comparison) missing(have []credential, w credential, instead bool) replacement {
+func missing(have []credential, w credential, instead bool) replacement {
 	if at := slices.IndexFunc(have, func(h credential) bool { return h.subject == w.subject }); instead && at >= 0 {
-		if was := have[at].issuer; !slices.Contains(c.leaves, was) {
-			c.leaves = append(c.leaves, was)
-		}
 		w.name = have[at].name
 		return replacement{w, &have[at]}
 	}
@@ -118,22 +106,22 @@ func (c *comparison) missing(have []credential, w credential, instead bool) repl
 	return replacement{w, nil}
 }
 
-// lostOf names the tokens of a credential that goes where an issuer is wanted.
-func lostOf(c credential, issuer string) string {
+// leaves returns the issuer of which a wanted subject's tokens are taken now, and would not be any more; empty for none.
+func (c comparison) leaves() string {
+	for _, p := range c.put {
+		if p.was != nil && p.was.issuer != p.issuer {
+			return p.was.issuer
+		}
+	}
+	return ""
+}
+
+// tokensOf names the tokens that a credential takes, where an issuer is wanted.
+func tokensOf(c credential, issuer string) string {
 	if c.issuer == issuer {
 		return c.subject
 	}
 	return c.subject + " of " + c.issuer
-}
-
-func added(put []replacement) int {
-	n := 0
-	for _, p := range put {
-		if p.was == nil {
-			n++
-		}
-	}
-	return n
 }
 
 // sameIssuer reports whether one URL is the other, or what a typing error made of it: Entra takes no token for that.
@@ -142,9 +130,8 @@ func sameIssuer(a, b string) bool {
 }
 
 // planCredentials plans the federated credentials of an identity, all in one action: Azure takes one write at a time for an
-// identity.
-func (r *run) planCredentials(i identity, have []credential) (add, remove plan.Stage, about comparison, err error) {
-	c, group := r.client, r.o.OIDCGroup
+// identity. A new identity, which others do not find everywhere yet, has none.
+func (r *run) planCredentials(i identity, have []credential, isNew bool) (add, remove plan.Stage, about comparison, err error) {
 	instead := r.owner == installation(r.Name) // its identities are one cluster's; those of workloads may be several clusters'
 	about, err = r.compare(have, i.credentials, instead)
 	if err != nil {
@@ -152,81 +139,75 @@ func (r *run) planCredentials(i identity, have []credential) (add, remove plan.S
 	}
 	read := func(steps func(comparison) []cloud.Step) cloud.Remaining {
 		return func(ctx context.Context) ([]cloud.Step, error) {
-			var have []credential
-			if !c.isBare(hangsFederated, i.name) {
-				var err error
-				if have, err = c.readCredentials(ctx, group, i.name); err != nil {
-					return nil, err
-				}
+			have, err := r.readCredentials(ctx, r.o.OIDCGroup, i.name)
+			if err != nil && !(isNew && arm.IsMissing(err)) {
+				return nil, err
 			}
 			about, err := r.compare(have, i.credentials, instead)
 			if err == nil {
-				err = r.refuseIssuer([]leaving{{i.name, about.leaves}}) // somebody may have written it since it was planned
+				err = r.refuseIssuer(i.name, about) // somebody may have written it since it was planned
 			}
 			return steps(about), err
 		}
 	}
-	puts := func(about comparison) []cloud.Step { return c.putSteps(group, i.name, about.put) }
-	deletes := func(about comparison) []cloud.Step { return c.deleteSteps(group, i.name, about.remove) }
+	puts := func(about comparison) []cloud.Step { return r.putSteps(i.name, about.put) }
+	deletes := func(about comparison) []cloud.Step { return r.deleteSteps(i.name, about.remove) }
 	change := plan.Change{Verb: plan.Update, Thing: credentialsThing, Name: i.name}
-	remove = c.stage(change, deletes(about), read(deletes))
+	remove = r.stage(change, deletes(about), read(deletes))
 	if len(have) == 0 {
 		change.Verb = plan.Create
 	}
-	return c.stage(change, puts(about), read(puts)), remove, about, nil
+	return r.stage(change, puts(about), read(puts)), remove, about, r.refuseIssuer(i.name, about)
 }
 
-// notDropped returns a note for each issuer that is to be dropped and that an identity takes no tokens of: perhaps it was mistyped.
-func (r *run) notDropped(i identity, have []credential) []string {
-	var notes []string
-	for _, issuer := range r.o.Drop {
-		if !slices.ContainsFunc(have, func(c credential) bool { return c.issuer == issuer }) {
-			notes = append(notes, fmt.Sprintf("identity %s takes no tokens of %s", i.name, issuer))
+// told returns what there is to say of the federated credentials of an identity.
+func (r *run) told(i identity, have []credential, about comparison) (said plan.Plan) {
+	for _, f := range about.found {
+		if r.Mode != install.Preview { // where they would hide what differs
+			said.Notes = append(said.Notes, "Found existing federated identity credential "+r.credentialID(i.name, f.name))
 		}
-	}
-	return notes
-}
-
-// otherSubjects lists the credentials that stay and that nobody asked for.
-func otherSubjects(identity string, about comparison, issuer string) []string {
-	var extra []string
-	for _, k := range about.kept {
-		extra = append(extra, fmt.Sprintf("identity %s takes tokens of %s too, which nobody asked for; --prune takes it away", identity, lostOf(k, issuer)))
-	}
-	return extra
-}
-
-// otherAudiences lists the credentials that keep another audience than the usual one.
-func (r *run) otherAudiences(identity string, found []credential) []string {
-	var extra []string
-	for _, f := range found {
 		if f.audience != r.o.Audience {
-			extra = append(extra, fmt.Sprintf("identity %s takes tokens of %s for the audience %s, and not %s; --audience %s --prune changes it",
-				identity, f.subject, f.audience, r.o.Audience, r.o.Audience))
+			said.Extra = append(said.Extra, fmt.Sprintf("identity %s takes tokens of %s for the audience %s, and not %s; --audience %s --prune changes it",
+				i.name, f.subject, f.audience, r.o.Audience, r.o.Audience))
 		}
 	}
-	return extra
+	for _, k := range about.kept {
+		said.Extra = append(said.Extra, fmt.Sprintf("identity %s takes tokens of %s too, which nobody asked for; --prune takes it away", i.name, tokensOf(k, r.IssuerURL)))
+	}
+	for _, issuer := range about.others {
+		stays := "which stays"
+		if r.owner != installation(r.Name) {
+			stays = fmt.Sprintf("which stays; %s takes it away", text.Quoted("--drop-issuer-url", issuer))
+		}
+		said.Notes = append(said.Notes, fmt.Sprintf("identity %s takes tokens of %s too, %s", i.name, issuer, stays))
+	}
+	for _, issuer := range r.o.Drop { // perhaps it was mistyped
+		if !slices.ContainsFunc(have, func(c credential) bool { return c.issuer == issuer }) {
+			said.Notes = append(said.Notes, fmt.Sprintf("identity %s takes no tokens of %s", i.name, issuer))
+		}
+	}
+	for _, c := range about.remove {
+		said.Warnings = append(said.Warnings, fmt.Sprintf("identity %s no longer takes tokens of %s", i.name, tokensOf(c, r.IssuerURL)))
+	}
+	if old := about.leaves(); old != "" {
+		w := fmt.Sprintf("identity %s takes no tokens of the issuer %s any more: every workload of that cluster loses access", i.name, old)
+		if !r.o.Adopt {
+			w += "; without --adopt this is refused"
+		}
+		said.Warnings = append(said.Warnings, w)
+	}
+	return said
 }
 
-// leaving is an identity that would no longer take tokens of the issuers that it trusts.
-type leaving struct {
-	identity string
-	issuers  []string
-}
-
-// refuseIssuer returns an error for identities that would leave an issuer, unless they are to be adopted or it is only shown: a
-// live cluster, made under the same name, may sign as that one.
-func (r *run) refuseIssuer(all []leaving) error {
-	all = slices.DeleteFunc(slices.Clone(all), func(l leaving) bool { return len(l.issuers) == 0 })
-	if len(all) == 0 || r.o.Adopt || r.Mode == install.Preview {
+// refuseIssuer returns an error for an identity that would leave an issuer, unless it is to be adopted or it is only shown: a live
+// cluster, made under the same name, may sign as that one.
+func (r *run) refuseIssuer(identity string, about comparison) error {
+	old := about.leaves()
+	if old == "" || r.o.Adopt || r.Mode == install.Preview {
 		return nil
 	}
-	old, more := all[0].issuers[0], ""
-	if n := len(all) - 1; n > 0 {
-		more = fmt.Sprintf(" (and %s likewise)", text.Count(n, "other does", "others do"))
-	}
-	return problem(OtherIssuer, "%s %s trusts the issuer %s, and not %s as asked%s: changed, it would take no token of %s any more, and every workload "+
-		"of that cluster would lose access", identityThing, all[0].identity, old, r.IssuerURL, more, old)
+	return problem(OtherIssuer, "%s %s trusts the issuer %s, and not %s as asked: changed, it would take no token of %s any more, and every workload "+
+		"of that cluster would lose access", identityThing, identity, old, r.IssuerURL, old)
 }
 
 // checkUnknown warns of an issuer URL that no key set of the store has. It returns an error if none of the identities trusts it yet and
@@ -252,38 +233,27 @@ func (r *run) checkUnknown(w *world, put int) (warnings []string, err error) {
 	return []string{says}, nil
 }
 
-// losses warns of what a change of the issuer takes away.
-func (r *run) losses(l leaving) []string {
-	var warnings []string
-	for _, old := range l.issuers {
-		w := fmt.Sprintf("identity %s takes no tokens of the issuer %s any more: every workload of that cluster loses access", l.identity, old)
-		if !r.o.Adopt {
-			w += "; without --adopt this is refused"
-		}
-		warnings = append(warnings, w)
-	}
-	return warnings
+func (r *run) credentialID(identity, name string) string {
+	return r.identityID(identity) + "/federatedIdentityCredentials/" + name
 }
 
-func (c *client) credentialID(group, identity, name string) string {
-	return c.identityID(group, identity) + "/federatedIdentityCredentials/" + name
+// String returns a credential as a diff shows it.
+func (c credential) String() string {
+	return fmt.Sprintf("%s: %s of %s for %s", c.name, c.subject, c.issuer, c.audience)
 }
 
-func (c *client) putSteps(group, identity string, put []replacement) []cloud.Step {
+// putSteps returns the steps that write credentials.
+func (r *run) putSteps(identity string, put []replacement) []cloud.Step {
 	var steps []cloud.Step
 	for _, w := range put {
-		verb, diff := "Created", []string{}
-		if w.was != nil {
-			verb = "Updated"
-			diff = append(diff, fmt.Sprintf("- %s: %s of %s for %s", w.was.name, w.was.subject, w.was.issuer, w.was.audience))
-		}
-		diff = append(diff, fmt.Sprintf("+ %s: %s of %s for %s", w.name, w.subject, w.issuer, w.audience))
-		step := cloud.Step{Key: fmt.Sprint(w.credential), Diff: diff,
-			Line: fmt.Sprintf("%s federated identity credential %s", verb, c.credentialID(group, identity, w.name)),
+		step := cloud.Step{Key: w.String(), Diff: []string{"+ " + w.String()},
+			Line: "Created federated identity credential " + r.credentialID(identity, w.name),
 			Call: func(ctx context.Context) (cloud.Answer, error) {
-				return arm.Answer(c.putCredential(ctx, group, identity, w.credential))
+				return arm.Answer(r.putCredential(ctx, identity, w.credential))
 			}}
 		if w.was != nil {
+			step.Diff = []string{"- " + w.was.String(), step.Diff[0]}
+			step.Line = "Updated federated identity credential " + r.credentialID(identity, w.name)
 			step = step.Changed(fmt.Sprintf("federated identity credential %s of %s", w.name, identity))
 		}
 		steps = append(steps, step)
@@ -291,30 +261,25 @@ func (c *client) putSteps(group, identity string, put []replacement) []cloud.Ste
 	return steps
 }
 
-func (c *client) putCredential(ctx context.Context, group, identity string, w credential) error {
-	if err := c.turn(ctx, c.Writes, credentialsAction+"write", identity); err != nil {
-		return err
-	}
-	_, err := arm.Send(ctx, c.Client, credentialsAction+"write",
+func (r *run) putCredential(ctx context.Context, identity string, w credential) error {
+	_, err := arm.Send(ctx, r.Client, credentialsAction+"write",
 		func(ctx context.Context) (armmsi.FederatedIdentityCredentialsClientCreateOrUpdateResponse, error) {
-			return c.Credentials.CreateOrUpdate(ctx, group, identity, w.name, armmsi.FederatedIdentityCredential{
+			return r.Credentials.CreateOrUpdate(ctx, r.o.OIDCGroup, identity, w.name, armmsi.FederatedIdentityCredential{
 				Properties: &armmsi.FederatedIdentityCredentialProperties{Issuer: &w.issuer, Subject: &w.subject, Audiences: []*string{&w.audience}}}, nil)
 		})
 	return err
 }
 
-func (c *client) deleteSteps(group, identity string, remove []credential) []cloud.Step {
+// deleteSteps returns the steps that delete credentials.
+func (r *run) deleteSteps(identity string, remove []credential) []cloud.Step {
 	var steps []cloud.Step
 	for _, w := range remove {
-		steps = append(steps, cloud.Step{Key: fmt.Sprint(w), Diff: []string{fmt.Sprintf("- %s: %s of %s for %s", w.name, w.subject, w.issuer, w.audience)},
-			Line: "Deleted federated identity credential " + c.credentialID(group, identity, w.name),
+		steps = append(steps, cloud.Step{Key: w.String(), Diff: []string{"- " + w.String()},
+			Line: "Deleted federated identity credential " + r.credentialID(identity, w.name),
 			Call: func(ctx context.Context) (cloud.Answer, error) {
-				if err := c.turn(ctx, c.Writes, credentialsAction+"delete", identity); err != nil {
-					return cloud.Refused, err
-				}
-				_, err := arm.Send(ctx, c.Client, credentialsAction+"delete",
+				_, err := arm.Send(ctx, r.Client, credentialsAction+"delete",
 					func(ctx context.Context) (armmsi.FederatedIdentityCredentialsClientDeleteResponse, error) {
-						return c.Credentials.Delete(ctx, group, identity, w.name, nil)
+						return r.Credentials.Delete(ctx, r.o.OIDCGroup, identity, w.name, nil)
 					})
 				return arm.Gone(err)
 			}})

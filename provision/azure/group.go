@@ -13,10 +13,12 @@ import (
 	"github.com/keypost/keypost/provision/plan"
 )
 
-const groupThing = "resource group"
-
-// groupPoll is how often is asked whether a group is deleted, where Azure does not say.
-const groupPoll = 5 * time.Second
+const (
+	groupThing  = "resource group"
+	groupAction = "Microsoft.Resources/subscriptions/resourceGroups/"
+	// groupPoll is how often is asked whether a group is deleted, where Azure does not say.
+	groupPoll = 5 * time.Second
+)
 
 // groupState is a resource group as Azure shows it.
 type groupState struct {
@@ -25,127 +27,100 @@ type groupState struct {
 	deleting           bool
 }
 
-func stateOfGroup(g armresources.ResourceGroup) groupState {
-	s := groupState{id: arm.Deref(g.ID), name: arm.Deref(g.Name), location: arm.Deref(g.Location), tags: arm.Tags(g.Tags)}
-	if g.Properties != nil {
-		s.deleting = sameName(arm.Deref(g.Properties.ProvisioningState), "Deleting")
-	}
-	return s
-}
-
 // readGroup returns nil for a group that is not there.
-func (c *client) readGroup(ctx context.Context, name string) (*groupState, error) {
-	g, err := arm.Send(ctx, c.Client, "Microsoft.Resources/subscriptions/resourceGroups/read", func(ctx context.Context) (armresources.ResourceGroupsClientGetResponse, error) {
-		return c.Groups.Get(ctx, name, nil)
+func (r *run) readGroup(ctx context.Context, name string) (*groupState, error) {
+	g, err := arm.Send(ctx, r.Client, groupAction+"read", func(ctx context.Context) (armresources.ResourceGroupsClientGetResponse, error) {
+		return r.Groups.Get(ctx, name, nil)
 	})
-	if arm.IsMissing(err) {
+	switch {
+	case arm.IsMissing(err):
 		return nil, nil
-	}
-	if err != nil {
+	case err != nil:
 		return nil, err
 	}
-	s := stateOfGroup(g.ResourceGroup)
-	if s.id == "" { // whose tags would be none, and be written so
-		return nil, fmt.Errorf("the answer about resource group %s has no ID, so it is not Azure's: see what is between here and Azure", name)
-	}
-	return &s, nil
+	return &groupState{id: arm.Deref(g.ID), name: arm.Deref(g.Name), location: arm.Deref(g.Location), tags: arm.Tags(g.Tags),
+		deleting: g.Properties != nil && sameName(arm.Deref(g.Properties.ProvisioningState), "Deleting")}, nil
 }
 
-// planGroup plans to make the group h, or to tag it.
-func (c *client) planGroup(h home, have *groupState) (plan.Plan, error) {
-	p, err := planThing(c.API, thing[groupState]{groupThing, h.group,
-		func(ctx context.Context) (*groupState, error) { return c.readGroup(ctx, h.group) },
-		func(have *groupState) ([]cloud.Step, error) { return c.groupSteps(h, have) }}, have)
-	if have != nil {
-		p.Notes = []string{"Found existing resource group " + have.id}
-	}
-	return p, err
+// planGroup plans to make a resource group, or to tag it.
+func (r *run) planGroup(name string, have *groupState) (plan.Stage, error) {
+	return planThing(r.API, thing[groupState]{groupThing, name,
+		func(ctx context.Context) (*groupState, error) { return r.readGroup(ctx, name) },
+		func(have *groupState) ([]cloud.Step, error) { return r.groupSteps(name, have) }}, have)
 }
 
-// groupSteps returns the steps from have to the group h.
-func (c *client) groupSteps(h home, have *groupState) ([]cloud.Step, error) {
-	want, id := h.owner.tags(h.tags), c.scope()+"/resourceGroups/"+h.group
+// groupSteps returns the steps from have to a resource group.
+func (r *run) groupSteps(name string, have *groupState) ([]cloud.Step, error) {
+	want, id := r.owner.tags(r.o.Tags), r.scope()+"/resourceGroups/"+name
 	if have == nil {
 		_, diff := missingTags(nil, want)
-		return []cloud.Step{{Key: "put", Line: "Created resource group " + id, Diff: append([]string{"+ region " + h.location}, diff...),
+		return []cloud.Step{{Key: "put", Line: "Created resource group " + id, Diff: append([]string{"+ region " + r.o.Region}, diff...),
 			Call: func(ctx context.Context) (cloud.Answer, error) {
-				const action = "Microsoft.Resources/subscriptions/resourceGroups/write"
-				_, err := arm.Send(ctx, c.Client, action,
-					func(ctx context.Context) (armresources.ResourceGroupsClientCreateOrUpdateResponse, error) {
-						return c.Groups.CreateOrUpdate(ctx, h.group, armresources.ResourceGroup{Location: &h.location, Tags: arm.Pointers(want)}, nil)
-					})
+				_, err := arm.Send(ctx, r.Client, groupAction+"write", func(ctx context.Context) (armresources.ResourceGroupsClientCreateOrUpdateResponse, error) {
+					return r.Groups.CreateOrUpdate(ctx, name, armresources.ResourceGroup{Location: &r.o.Region, Tags: arm.Pointers(want)}, nil)
+				})
 				return arm.Answer(err)
 			}}}, nil
 	}
 	switch {
 	case have.deleting:
 		return nil, fmt.Errorf("resource group %s is being deleted: run it again once it is gone", have.name)
-	case location(have.location) != location(h.location):
+	case location(have.location) != location(r.o.Region):
 		return nil, fmt.Errorf("resource group %s is in the region %s, and a group does not move to %s: choose that region, or another group",
-			have.name, have.location, h.location)
-	case !h.owner.owns(have.tags) && !h.adopt:
-		return nil, h.owner.refuse(groupThing+" "+have.name, have.tags)
+			have.name, have.location, r.o.Region)
+	case !r.owner.owns(have.tags) && !r.o.Adopt:
+		return nil, r.owner.refuse(groupThing+" "+have.name, have.tags)
 	}
-	return c.tagSteps(id, "Updated tags of resource group "+have.id, have.tags, want), nil
+	return r.tagSteps(id, "Updated tags of resource group "+have.id, have.tags, want), nil
 }
 
-// content is something in a resource group.
-type content struct {
-	id, name, kind string
-	tags           map[string]string
-}
-
-// contents returns what is in a group that is there: to a group that was read a moment before, no 404 means that it is empty.
-func (c *client) contents(ctx context.Context, group string) ([]content, error) {
-	return arm.All(ctx, arm.PagesOf(c.Client, "Microsoft.Resources/subscriptions/resourceGroups/resources/read",
-		c.Resources.NewListByResourceGroupPager(group, nil)), func(p armresources.ClientListByResourceGroupResponse) []*armresources.GenericResourceExpanded {
-		return p.Value
-	}, func(v armresources.GenericResourceExpanded) content {
-		return content{arm.Deref(v.ID), arm.Deref(v.Name), arm.Deref(v.Type), arm.Tags(v.Tags)}
-	})
+// contents returns what is in the group of the identities, which is there: to a group that was read a moment before, no 404 means that it is empty.
+func (r *run) contents(ctx context.Context) ([]armresources.GenericResourceExpanded, error) {
+	return arm.All(ctx, arm.PagesOf(r.Client, groupAction+"resources/read", r.Resources.NewListByResourceGroupPager(r.o.OIDCGroup, nil)),
+		func(p armresources.ClientListByResourceGroupResponse) []*armresources.GenericResourceExpanded {
+			return p.Value
+		},
+		func(v armresources.GenericResourceExpanded) armresources.GenericResourceExpanded { return v })
 }
 
 // planDeleteGroup plans to delete a group that is the owner's, and nobody else's, with nothing of others in it.
-func (c *client) planDeleteGroup(ctx context.Context, name string, o owner) (plan.Plan, error) {
-	read := func(ctx context.Context) ([]cloud.Step, error) { return c.deleteGroupSteps(ctx, name, o) }
+func (r *run) planDeleteGroup(ctx context.Context) (plan.Plan, error) {
+	read := func(ctx context.Context) ([]cloud.Step, error) { return r.deleteGroupSteps(ctx) }
 	steps, err := read(ctx)
 	if err != nil {
 		return plan.Plan{}, err
 	}
 	var notes []string
 	if len(steps) == 0 {
-		notes = []string{fmt.Sprintf("Found no resource group %s. The resource group was already deleted or never existed", name)}
+		notes = []string{fmt.Sprintf("Found no resource group %s. The resource group was already deleted or never existed", r.o.OIDCGroup)}
 	}
-	return plan.Of(notes, c.stage(plan.Change{Verb: plan.Delete, Thing: groupThing, Name: name}, steps, read)), nil
+	return plan.Of(notes, r.stage(plan.Change{Verb: plan.Delete, Thing: groupThing, Name: r.o.OIDCGroup}, steps, read)), nil
 }
 
-func (c *client) deleteGroupSteps(ctx context.Context, name string, o owner) ([]cloud.Step, error) {
-	have, err := c.readGroup(ctx, name)
+func (r *run) deleteGroupSteps(ctx context.Context) ([]cloud.Step, error) {
+	have, err := r.readGroup(ctx, r.o.OIDCGroup)
 	if have == nil || err != nil {
 		return nil, err
 	}
-	if !o.owns(have.tags) {
-		return nil, o.refuse(groupThing+" "+have.name, have.tags)
+	if !r.owner.owns(have.tags) {
+		return nil, r.owner.refuse(groupThing+" "+have.name, have.tags)
 	}
 	if says := shared(groupThing+" "+have.name, have.tags); says != "" {
 		return nil, problem(OthersInGroup, "%s", says)
 	}
-	found, err := c.contents(ctx, name)
+	found, err := r.contents(ctx)
 	if err != nil {
 		return nil, err
 	}
 	for _, f := range found {
-		if !o.owns(f.tags) {
-			return nil, problem(OthersInGroup, "resource group %s has something that does not bear the tag %s, and would be deleted with it: %s %s",
-				have.name, o.tag, f.kind, f.name)
-		}
-		if says := shared(f.kind+" "+f.name, f.tags); says != "" {
-			return nil, problem(OthersInGroup, "resource group %s has something of somebody else in it, and would be deleted with it: %s", have.name, says)
+		what, tags := arm.Deref(f.Type)+" "+arm.Deref(f.Name), arm.Tags(f.Tags)
+		if !r.owner.owns(tags) || shared(what, tags) != "" {
+			return nil, problem(OthersInGroup, "resource group %s has something in it that is not of %s alone, and would be deleted with it: %s", have.name, r.owner.tag, what)
 		}
 	}
 	return []cloud.Step{{Key: "delete", Line: "Deleted resource group " + have.name, Call: func(ctx context.Context) (cloud.Answer, error) {
-		_, err := arm.Send(ctx, c.Client, "Microsoft.Resources/subscriptions/resourceGroups/delete", func(ctx context.Context) (armresources.ResourceGroupsClientDeleteResponse, error) {
-			poller, err := c.Groups.BeginDelete(ctx, name, nil)
+		_, err := arm.Send(ctx, r.Client, groupAction+"delete", func(ctx context.Context) (armresources.ResourceGroupsClientDeleteResponse, error) {
+			poller, err := r.Groups.BeginDelete(ctx, r.o.OIDCGroup, nil)
 			if err != nil {
 				return armresources.ResourceGroupsClientDeleteResponse{}, err
 			}

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/keypost/keypost/provision/azure"
 	"github.com/keypost/keypost/provision/install"
@@ -19,48 +20,51 @@ func TestAnotherIssuerIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, old := range []string{"https://oidc.example.com/old", issuerURL + "/", "https://OIDC.example.com/prod-a"} {
 		t.Run(old, func(t *testing.T) {
-			w := newWorld(t, fakeazure.Options{VaryCase: true})
-			w.WriteKeys(t)
-			before := w.identities(t, usual()...)
-			before.IssuerURL = old
-			_, err := azure.CreateIdentities(t.Context(), before)
-			must(t, err)
-			w.writes()
-			o := w.create(t, usual()...)
-			_, err = azure.Create(t.Context(), o)
-			_, again := azure.CreateIdentities(t.Context(), azure.IdentitiesOptions{Options: o.Options, Identities: *o.Identities})
-			for _, err := range []error{err, again} {
-				if !is(azure.OtherIssuer)(err) {
-					t.Fatalf("%v", err)
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, fakeazure.Options{VaryCase: true})
+				w.WriteKeys(t)
+				before := w.identities(t, usual()...)
+				before.IssuerURL = old
+				_, err := azure.CreateIdentities(t.Context(), before)
+				must(t, err)
+				w.writes()
+				o := w.create(t, usual()...)
+				_, err = azure.Create(t.Context(), o)
+				_, again := azure.CreateIdentities(t.Context(), azure.IdentitiesOptions{Options: o.Options, Identities: *o.Identities})
+				for _, err := range []error{err, again} {
+					if !is(azure.OtherIssuer)(err) {
+						t.Fatalf("%v", err)
+					}
+					scene.Held(t, err.Error(), "managed identity prod-a-ns-", " trusts the issuer "+old+", and not "+issuerURL+" as asked: changed, "+
+						"it would take no token of "+old+" any more, and every workload of that cluster would lose access")
 				}
-				scene.Held(t, err.Error(), "managed identity prod-a-ns-", " trusts the issuer "+old+", and not "+issuerURL+" as asked (and 2 others do likewise): changed, "+
-					"it would take no token of "+old+" any more, and every workload of that cluster would lose access")
-			}
-			if list, err := w.Store.List(t.Context()); len(list) > 0 || err != nil {
-				t.Errorf("published: %v, %v", list, err)
-			}
-			o.Mode = install.Preview
-			shown, err := azure.Create(t.Context(), o)
-			must(t, err)
-			text := preview(shown.Preview)
-			scene.Held(t, text, "- registry: system:serviceaccount:ns-registry:registry of "+old+" for openshift",
-				"+ registry: system:serviceaccount:ns-registry:registry of "+issuerURL+" for openshift",
-				"identity prod-a-ns-registry-creds takes no tokens of the issuer "+old+" any more: every workload of that cluster loses access; without --adopt this is refused")
-			if wrote := w.writes(); len(wrote) > 0 {
-				t.Errorf("it wrote %q", wrote)
-			}
-			o.Mode, o.Adopt = install.Apply, true
-			_, err = azure.Create(t.Context(), o)
-			must(t, err)
-			scene.Held(t, w.Reported(), "warning identity prod-a-ns-", "loses access")
-			for _, c := range w.State().Credentials {
-				if c.Issuer != issuerURL {
-					t.Errorf("left: %+v", c)
+				if list, err := w.Store.List(t.Context()); len(list) > 0 || err != nil {
+					t.Errorf("published: %v, %v", list, err)
 				}
-			}
-			if n := len(w.State().Credentials); n != 5 {
-				t.Errorf("%d federated credentials", n)
-			}
+				o.Mode = install.Preview
+				shown, err := azure.Create(t.Context(), o)
+				must(t, err)
+				text := preview(shown.Preview)
+				scene.Held(t, text, "- registry: system:serviceaccount:ns-registry:registry of "+old+" for openshift",
+					"+ registry: system:serviceaccount:ns-registry:registry of "+issuerURL+" for openshift",
+					"identity prod-a-ns-registry-creds takes no tokens of the issuer "+old+" any more: every workload of that cluster loses access; without --adopt this is refused")
+				if wrote := w.writes(); len(wrote) > 0 {
+					t.Errorf("it wrote %q", wrote)
+				}
+				o.Mode, o.Adopt = install.Apply, true
+				_, err = azure.Create(t.Context(), o)
+				must(t, err)
+				scene.Held(t, w.Reported(), "warning identity prod-a-ns-", "loses access")
+				for _, c := range w.State().Credentials {
+					if c.Issuer != issuerURL {
+						t.Errorf("left: %+v", c)
+					}
+				}
+				if n := len(w.State().Credentials); n != 5 {
+					t.Errorf("%d federated credentials", n)
+				}
+			})
 		})
 	}
 }
@@ -69,89 +73,95 @@ func TestAnotherIssuerIsRefused(t *testing.T) {
 // takes those of another cluster's service account, which this one has not, keeps them.
 func TestBothIssuersStay(t *testing.T) {
 	t.Parallel()
-	const old = "https://oidc.example.com/old"
-	w := newWorld(t, fakeazure.Options{VaryCase: true})
-	o := w.identities(t, usual()...)
-	_, err := azure.CreateIdentities(t.Context(), o)
-	must(t, err)
-	for _, c := range w.State().Credentials {
-		w.credential(t, c.Identity, c.Name+"-old", old, c.Subject, "openshift")
-	}
-	w.credential(t, w.State().Identities[0].ID, "another", "https://oidc.example.com/other", "system:serviceaccount:other:app", "openshift")
-	w.writes()
-	for _, asked := range []string{issuerURL, old} {
-		o.IssuerURL = asked
-		for _, adopt := range []bool{false, true} {
-			o.Adopt = adopt
-			_, err := azure.CreateIdentities(t.Context(), o)
-			must(t, err)
+	synctest.Test(t, func(t *testing.T) {
+		const old = "https://oidc.example.com/old"
+		w := newWorld(t, fakeazure.Options{VaryCase: true})
+		o := w.identities(t, usual()...)
+		_, err := azure.CreateIdentities(t.Context(), o)
+		must(t, err)
+		for _, c := range w.State().Credentials {
+			w.credential(t, c.Identity, c.Name+"-old", old, c.Subject, "openshift")
 		}
-	}
-	if wrote := w.writes(); len(wrote) > 0 {
-		t.Errorf("it wrote %q", wrote)
-	}
+		w.credential(t, w.State().Identities[0].ID, "another", "https://oidc.example.com/other", "system:serviceaccount:other:app", "openshift")
+		w.writes()
+		for _, asked := range []string{issuerURL, old} {
+			o.IssuerURL = asked
+			for _, adopt := range []bool{false, true} {
+				o.Adopt = adopt
+				_, err := azure.CreateIdentities(t.Context(), o)
+				must(t, err)
+			}
+		}
+		if wrote := w.writes(); len(wrote) > 0 {
+			t.Errorf("it wrote %q", wrote)
+		}
+	})
 }
 
 // What create-identity makes may be used from several clusters: one for another issuer stands beside the first.
 func TestWorkloadOfTwoIssuers(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, fakeazure.Options{VaryCase: true})
-	o := azure.WorkloadOptions{Options: w.elsewhere(), For: "--name", ServiceAccounts: []install.ServiceAccount{{Namespace: "logging", Name: "loki"}},
-		Roles: []string{"Reader"}}
-	o.Name, o.OIDCGroup, o.InstallGroup = "loki", "observability", ""
-	for _, url := range []string{issuerURL, "https://oidc.example.com/new"} {
-		o.IssuerURL = url
-		_, err := azure.CreateIdentity(t.Context(), o)
-		must(t, err)
-	}
-	var issuers []string
-	for _, c := range w.State().Credentials {
-		issuers = append(issuers, c.Issuer)
-	}
-	if len(issuers) != 2 || strings.Contains(w.Reported(), "loses access") {
-		t.Errorf("issuers %q", issuers)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, fakeazure.Options{VaryCase: true})
+		o := azure.WorkloadOptions{Options: w.elsewhere(), For: "--name", ServiceAccounts: []install.ServiceAccount{{Namespace: "logging", Name: "loki"}},
+			Roles: []string{"Reader"}}
+		o.Name, o.OIDCGroup, o.InstallGroup = "loki", "observability", ""
+		for _, url := range []string{issuerURL, "https://oidc.example.com/new"} {
+			o.IssuerURL = url
+			_, err := azure.CreateIdentity(t.Context(), o)
+			must(t, err)
+		}
+		var issuers []string
+		for _, c := range w.State().Credentials {
+			issuers = append(issuers, c.Issuer)
+		}
+		if len(issuers) != 2 || strings.Contains(w.Reported(), "loses access") {
+			t.Errorf("issuers %q", issuers)
+		}
+	})
 }
 
 // A run for another workload locks the first one out only with --prune, also where both accounts have one name in two namespaces.
 func TestWorkloadsShareAnIdentity(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, fakeazure.Options{VaryCase: true})
-	run := func(prune bool, mode install.Mode, namespace, name string) *plan.Preview {
-		t.Helper()
-		o := azure.WorkloadOptions{Options: w.elsewhere(), For: "--name", ServiceAccounts: []install.ServiceAccount{{Namespace: namespace, Name: name}},
-			Roles: []string{"Reader"}}
-		o.Name, o.OIDCGroup, o.InstallGroup, o.Prune, o.Mode = "loki", "observability", "", prune, mode
-		made, err := azure.CreateIdentity(t.Context(), o)
-		must(t, err)
-		return made.Preview
-	}
-	subjects := func() []string {
-		var all []string
-		for _, c := range w.State().Credentials {
-			all = append(all, c.Subject)
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, fakeazure.Options{VaryCase: true})
+		run := func(prune bool, mode install.Mode, namespace, name string) *plan.Preview {
+			t.Helper()
+			o := azure.WorkloadOptions{Options: w.elsewhere(), For: "--name", ServiceAccounts: []install.ServiceAccount{{Namespace: namespace, Name: name}},
+				Roles: []string{"Reader"}}
+			o.Name, o.OIDCGroup, o.InstallGroup, o.Prune, o.Mode = "loki", "observability", "", prune, mode
+			made, err := azure.CreateIdentity(t.Context(), o)
+			must(t, err)
+			return made.Preview
 		}
-		slices.Sort(all)
-		return all
-	}
-	const first, same, other = "system:serviceaccount:logging:loki", "system:serviceaccount:staging:loki", "system:serviceaccount:logging:ruler"
-	run(false, install.Apply, "logging", "loki")
-	run(false, install.Apply, "staging", "loki")
-	run(false, install.Apply, "logging", "ruler")
-	if got, want := subjects(), []string{first, other, same}; !slices.Equal(got, want) {
-		t.Errorf("it takes tokens of %q, want %q", got, want)
-	}
-	const line = "identity loki takes tokens of " + first + " too, which nobody asked for; --prune takes it away"
-	if !strings.Contains(w.Reported(), line) {
-		t.Errorf("nobody says %q:\n%s", line, w.Reported())
-	}
-	if shown := run(false, install.Preview, "logging", "ruler"); len(shown.Changes) > 0 || !slices.Contains(shown.Extra, line) {
-		t.Errorf("shown %+v", shown)
-	}
-	run(true, install.Apply, "staging", "loki")
-	if got := subjects(); !slices.Equal(got, []string{same}) {
-		t.Errorf("after --prune it takes tokens of %q", got)
-	}
+		subjects := func() []string {
+			var all []string
+			for _, c := range w.State().Credentials {
+				all = append(all, c.Subject)
+			}
+			slices.Sort(all)
+			return all
+		}
+		const first, same, other = "system:serviceaccount:logging:loki", "system:serviceaccount:staging:loki", "system:serviceaccount:logging:ruler"
+		run(false, install.Apply, "logging", "loki")
+		run(false, install.Apply, "staging", "loki")
+		run(false, install.Apply, "logging", "ruler")
+		if got, want := subjects(), []string{first, other, same}; !slices.Equal(got, want) {
+			t.Errorf("it takes tokens of %q, want %q", got, want)
+		}
+		const line = "identity loki takes tokens of " + first + " too, which nobody asked for; --prune takes it away"
+		if !strings.Contains(w.Reported(), line) {
+			t.Errorf("nobody says %q:\n%s", line, w.Reported())
+		}
+		if shown := run(false, install.Preview, "logging", "ruler"); len(shown.Changes) > 0 || !slices.Contains(shown.Extra, line) {
+			t.Errorf("shown %+v", shown)
+		}
+		run(true, install.Apply, "staging", "loki")
+		if got := subjects(); !slices.Equal(got, []string{same}) {
+			t.Errorf("after --prune it takes tokens of %q", got)
+		}
+	})
 }
 
 // Azure takes any URL for a federated credential. One that no key set of the store has is refused before the first write, unless it
@@ -159,49 +169,52 @@ func TestWorkloadsShareAnIdentity(t *testing.T) {
 func TestAnIssuerUnknownToTheStoreIsRefused(t *testing.T) {
 	t.Parallel()
 	const says = "no key set of the store has the issuer URL " + issuerURL + ", which the identities are to trust"
-	release := func(w *world, o azure.Options) (*plan.Preview, error) {
+	release := func(t *testing.T, w *world, o azure.Options) (*plan.Preview, error) {
 		made, err := azure.CreateIdentities(t.Context(), azure.IdentitiesOptions{Options: o, Identities: w.requests(t, usual()...)})
 		return made.Preview, err
 	}
-	workload := func(_ *world, o azure.Options) (*plan.Preview, error) {
+	workload := func(t *testing.T, _ *world, o azure.Options) (*plan.Preview, error) {
 		o.Name, o.OIDCGroup, o.InstallGroup, o.Dir = "loki", "observability", "", ""
 		made, err := azure.CreateIdentity(t.Context(), azure.WorkloadOptions{Options: o, For: "--name", Roles: []string{"Reader"},
 			ServiceAccounts: []install.ServiceAccount{{Namespace: "logging", Name: "loki"}}})
 		return made.Preview, err
 	}
-	for name, run := range map[string]func(*world, azure.Options) (*plan.Preview, error){"a release": release, "a workload": workload} {
+	for name, run := range map[string]func(*testing.T, *world, azure.Options) (*plan.Preview, error){"a release": release, "a workload": workload} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, fakeazure.Options{})
-			o := w.options()
-			for range 2 {
-				_, err := run(w, o)
-				if wrote := w.writes(); !is(azure.UnknownIssuer)(err) || !strings.Contains(err.Error(), says) || len(wrote) > 0 {
-					t.Fatalf("error %v, and it wrote %q", err, wrote)
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, fakeazure.Options{})
+				o := w.options()
+				for range 2 {
+					_, err := run(t, w, o)
+					if wrote := w.writes(); !is(azure.UnknownIssuer)(err) || !strings.Contains(err.Error(), says) || len(wrote) > 0 {
+						t.Fatalf("error %v, and it wrote %q", err, wrote)
+					}
 				}
-			}
-			o.Mode = install.Preview
-			shown, err := run(w, o)
-			must(t, err)
-			scene.Held(t, preview(shown), says+": see that it is spelled right, and whose it is; without --adopt this is refused")
-			o.Mode, o.Adopt = install.Apply, true
-			_, err = run(w, o)
-			must(t, err)
-			scene.Held(t, w.Reported(), says+": see that it is spelled right")
-			o.Adopt = false
-			_, err = run(w, o) // a timer's next run
-			must(t, err)
-			o.IssuerURL += "-nowhere"
-			if _, err := run(w, o); !is(azure.UnknownIssuer)(err) && !is(azure.OtherIssuer)(err) {
-				t.Errorf("another issuer that nobody has: %v", err)
-			}
-			o.IssuerURL = strings.TrimSuffix(o.IssuerURL, "-nowhere")
-			w.publish(t, keys.NewRSA()())
-			w.Reported()
-			_, err = run(w, o)
-			must(t, err)
-			if said := w.Reported(); strings.Contains(said, "no key set of") {
-				t.Errorf("a key set has it, and it says %q", said)
-			}
+				o.Mode = install.Preview
+				shown, err := run(t, w, o)
+				must(t, err)
+				scene.Held(t, preview(shown), says+": see that it is spelled right, and whose it is; without --adopt this is refused")
+				o.Mode, o.Adopt = install.Apply, true
+				_, err = run(t, w, o)
+				must(t, err)
+				scene.Held(t, w.Reported(), says+": see that it is spelled right")
+				o.Adopt = false
+				_, err = run(t, w, o) // a timer's next run
+				must(t, err)
+				o.IssuerURL += "-nowhere"
+				if _, err := run(t, w, o); !is(azure.UnknownIssuer)(err) && !is(azure.OtherIssuer)(err) {
+					t.Errorf("another issuer that nobody has: %v", err)
+				}
+				o.IssuerURL = strings.TrimSuffix(o.IssuerURL, "-nowhere")
+				w.publish(t, keys.NewRSA()())
+				w.Reported()
+				_, err = run(t, w, o)
+				must(t, err)
+				if said := w.Reported(); strings.Contains(said, "no key set of") {
+					t.Errorf("a key set has it, and it says %q", said)
+				}
+			})
 		})
 	}
 }

@@ -2,7 +2,6 @@ package azure
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -77,7 +76,7 @@ func Migrate(ctx context.Context, o MigrateOptions) (Migrated, error) {
 // newMigration checks what is wanted before anybody is called, then identifies the subscription.
 func newMigration(ctx context.Context, o MigrateOptions) (*run, error) {
 	r := newRun(o.Options)
-	if err := errors.Join(o.check(nil), checkPart("issuer URL", o.IssuerURL), checkPart("audience", o.Audience)); err != nil {
+	if err := o.check(nil); err != nil {
 		return nil, err
 	}
 	if sameIssuer(o.Old, o.IssuerURL) {
@@ -110,12 +109,12 @@ func (m moving) takes(issuer string) bool {
 // moving reads the identities. An error says so if none of them has to do with the move: nothing would be moved then, and the
 // cluster switched all the same.
 func (r *run) moving(ctx context.Context, old string) ([]moving, error) {
-	identities, _, _, err := r.ours(ctx)
+	identities, _, err := r.ours(ctx)
 	if err != nil {
 		return nil, err
 	}
 	all, err := each(identities, func(s identityState) (moving, error) {
-		have, err := r.client.readCredentials(ctx, r.o.OIDCGroup, s.name)
+		have, err := r.readCredentials(ctx, r.o.OIDCGroup, s.name)
 		return moving{s, have}, err
 	})
 	if err != nil {
@@ -157,7 +156,7 @@ func (r *run) planMove(ctx context.Context, old string) (plan.Plan, error) {
 			if err != nil {
 				return nil, fmt.Errorf("%s %s: %w", identityThing, m.name, err)
 			}
-			return r.client.putSteps(r.o.OIDCGroup, m.name, about.put), nil
+			return r.putSteps(m.name, about.put), nil
 		}
 		part, err := r.changeCredentials(m, missing)
 		if err != nil {
@@ -177,9 +176,9 @@ func (r *run) changeCredentials(m moving, steps func([]credential) ([]cloud.Step
 		return nil, err
 	}
 	read := func(ctx context.Context) ([]credential, error) {
-		return r.client.readCredentials(ctx, r.o.OIDCGroup, m.name)
+		return r.readCredentials(ctx, r.o.OIDCGroup, m.name)
 	}
-	return r.client.stage(plan.Change{Verb: plan.Update, Thing: credentialsThing, Name: m.name}, first, then(read, steps)), nil
+	return r.stage(plan.Change{Verb: plan.Update, Thing: credentialsThing, Name: m.name}, first, then(read, steps)), nil
 }
 
 // FinishMigration takes the old issuer's credentials away, once no token of it can be in use. Before that, the error is the
@@ -227,7 +226,7 @@ func (r *run) planFinish(ctx context.Context, old string) (plan.Plan, error) {
 				}
 				gone = append(gone, c)
 			}
-			return r.client.deleteSteps(r.o.OIDCGroup, m.name, gone), nil
+			return r.deleteSteps(m.name, gone), nil
 		})
 		if err != nil {
 			return plan.Plan{}, err
@@ -247,7 +246,7 @@ func (s switchRecord) tag() string { return movedAtTag(s.run.Name, s.old) }
 
 // read returns the group, nil if it is not there, and what is recorded; empty for nothing.
 func (s switchRecord) read(ctx context.Context) (*groupState, string, error) {
-	g, err := s.run.client.readGroup(ctx, s.run.o.OIDCGroup)
+	g, err := s.run.readGroup(ctx, s.run.o.OIDCGroup)
 	if g == nil || err != nil {
 		return nil, "", err
 	}
@@ -282,7 +281,7 @@ func (s switchRecord) SetMovedAt(ctx context.Context, at time.Time) ([]string, e
 	if at.IsZero() {
 		operation, value = armresources.TagsPatchOperationDelete, have
 	}
-	_, err = s.run.client.patchTags(ctx, s.run.o.groupID(s.run.o.OIDCGroup), operation, map[string]string{s.tag(): value})
+	_, err = s.run.patchTags(ctx, s.run.o.groupID(s.run.o.OIDCGroup), operation, map[string]string{s.tag(): value})
 	return []string{"Updated tags of resource group " + g.id}, err
 }
 

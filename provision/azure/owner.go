@@ -6,8 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources"
 
@@ -119,38 +117,30 @@ func missingTags(have, want map[string]string) (missing map[string]string, diff 
 }
 
 // tagSteps returns the step that gives a group or an identity, by its ID, the tags that it lacks; none if it lacks none.
-func (c *client) tagSteps(id, line string, have, want map[string]string) []cloud.Step {
+func (r *run) tagSteps(id, line string, have, want map[string]string) []cloud.Step {
 	missing, diff := missingTags(have, want)
 	if len(diff) == 0 {
 		return nil
 	}
 	return []cloud.Step{{Key: "tag", Line: line, Diff: diff, Call: func(ctx context.Context) (cloud.Answer, error) {
-		return c.patchTags(ctx, id, armresources.TagsPatchOperationMerge, missing)
+		return r.patchTags(ctx, id, armresources.TagsPatchOperationMerge, missing)
 	}}}
 }
 
 // patchTags merges tags into those of a group or an identity, by its ID, or deletes them there. The other tags stay, also those that
 // somebody else writes at the same time: a PATCH of the thing itself would replace them all
 // (https://learn.microsoft.com/rest/api/resources/tags/update-at-scope).
-func (c *client) patchTags(ctx context.Context, id string, operation armresources.TagsPatchOperation, tags map[string]string) (cloud.Answer, error) {
+func (r *run) patchTags(ctx context.Context, id string, operation armresources.TagsPatchOperation, tags map[string]string) (cloud.Answer, error) {
 	const action = "Microsoft.Resources/tags/write"
-	_, err := arm.Send(ctx, c.Client, action, func(ctx context.Context) (armresources.TagsClientUpdateAtScopeResponse, error) {
-		return c.Tags.UpdateAtScope(ctx, strings.TrimPrefix(id, "/"), armresources.TagsPatchResource{Operation: &operation,
+	_, err := arm.Send(ctx, r.Client, action, func(ctx context.Context) (armresources.TagsClientUpdateAtScopeResponse, error) {
+		return r.Tags.UpdateAtScope(ctx, strings.TrimPrefix(id, "/"), armresources.TagsPatchResource{Operation: &operation,
 			Properties: &armresources.Tags{Tags: arm.Pointers(tags)}}, nil)
 	})
 	return arm.Answer(err)
 }
 
-// sameName reports whether two names or IDs differ at most in letter case. Of what Unicode folds, an "ſ" is no "s", and the sign
-// of kelvins no "k": the tag, the role or the group is another one to Azure, and its thing somebody else's. Either is longer than the letter.
-func sameName(a, b string) bool { return len(a) == len(b) && strings.EqualFold(a, b) }
+// sameName reports whether two names or IDs differ at most in letter case.
+func sameName(a, b string) bool { return strings.EqualFold(a, b) }
 
 // folded returns a name in the form that it shares with those that are the same to sameName.
-func folded(s string) string {
-	return strings.Map(func(r rune) rune {
-		if lower := unicode.ToLower(r); utf8.RuneLen(lower) == utf8.RuneLen(r) {
-			return lower
-		}
-		return r
-	}, s)
-}
+func folded(s string) string { return strings.ToLower(s) }

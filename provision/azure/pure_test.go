@@ -1,17 +1,13 @@
 package azure
 
 import (
-	"crypto/elliptic"
 	"fmt"
 	"maps"
 	"regexp"
 	"strings"
 	"testing"
-	"unicode/utf8"
 
-	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/provision/azure/arm"
-	"github.com/keypost/keypost/test/keys"
 )
 
 const (
@@ -74,7 +70,6 @@ func TestAssignmentsAreComparedWithoutCase(t *testing.T) {
 func TestSurplusAssignments(t *testing.T) {
 	t.Parallel()
 	const s = "11111111-2222-3333-4444-555555555555"
-	c := &client{Client: &arm.Client{Subscription: s}}
 	for _, tt := range []struct {
 		scope      string
 		made, goes bool // made by keypost
@@ -96,11 +91,9 @@ func TestSurplusAssignments(t *testing.T) {
 		}
 		t.Run(fmt.Sprint(tt.scope, tt.made), func(t *testing.T) {
 			scopes := []string{"/subscriptions/" + s + "/resourceGroups/a"}
-			for _, q := range []taking{{scopes: scopes, prune: true}, {scopes: scopes}} {
-				lost, extra := c.surplus(identity{name: "i"}, []assignmentState{a}, q)
-				if goes := tt.goes && q.prune; (len(lost) == 1) != goes || (len(extra) == 1) != (tt.goes && !goes) {
-					t.Errorf("%+v: lost %v, extra %q", q, lost, extra)
-				}
+			b := bindings{run: &run{Client: &arm.Client{Subscription: s}}, scopes: scopes}
+			if surplus := b.surplus([]assignmentState{a}); (len(surplus) == 1) != tt.goes {
+				t.Errorf("surplus %v", surplus)
 			}
 		})
 	}
@@ -162,6 +155,13 @@ func TestCompareCredentials(t *testing.T) {
 					}
 					return strings.Join(all, " ")
 				}
+				lost := func(list []credential) string {
+					var all []string
+					for _, c := range list {
+						all = append(all, tokensOf(c, ours))
+					}
+					return strings.Join(all, " ")
+				}
 				var put []string
 				for _, p := range got.put {
 					put = append(put, p.name+"="+p.subject)
@@ -171,8 +171,8 @@ func TestCompareCredentials(t *testing.T) {
 					wantPut, wantKept, wantGone, wantLost = tt.put+tt.audiences, "", tt.kept, tt.lost
 				}
 				if p := strings.Join(put, " "); p != wantPut || names(got.kept) != wantKept || names(got.remove) != wantGone ||
-					strings.Join(got.lost, " ") != wantLost || len(got.others) != tt.others {
-					t.Errorf("put %q, kept %v, remove %v, lost %q, others %q", p, got.kept, got.remove, got.lost, got.others)
+					lost(got.remove) != wantLost || len(got.others) != tt.others {
+					t.Errorf("put %q, kept %v, remove %v, others %q", p, got.kept, got.remove, got.others)
 				}
 			})
 		}
@@ -201,114 +201,6 @@ func TestRolesAreComparedByWhatTheyAllow(t *testing.T) {
 	}
 }
 
-// Whatever breaks a rule of Azure's is told before the first call.
-func TestCheck(t *testing.T) {
-	t.Parallel()
-	good := func() (Options, identity) {
-		o := Options{Subscription: "11111111-2222-3333-4444-555555555555", Region: "westeurope", OIDCGroup: "a-oidc", InstallGroup: "a", Audience: DefaultAudience}
-		o.Name, o.IssuerURL = "a", ours
-		return o, identity{name: "a-ns-creds", request: "request r", credentials: []credential{{"sa1", ours, "system:serviceaccount:ns:sa1", "openshift"}}, scopes: []string{o.groupID("a")}}
-	}
-	o, i := good()
-	if err := o.check([]identity{i}); err != nil {
-		t.Fatal(err)
-	}
-	long := strings.Repeat("x", 601)
-	for _, tt := range []struct {
-		change func(o *Options, i *identity)
-		want   string
-	}{
-		{func(o *Options, _ *identity) { o.Subscription = "mine" }, `subscription ID "mine"`},
-		{func(o *Options, _ *identity) { o.Tenant = "contoso" }, `tenant ID "contoso"`},
-		{func(o *Options, _ *identity) { o.Region = "West Europe" }, `region "West Europe"`},
-		{func(o *Options, _ *identity) { o.OIDCGroup = "a." }, `resource group "a."`},
-		{func(o *Options, _ *identity) { o.OIDCGroup = "A" }, "cannot be both"},
-		{func(o *Options, _ *identity) { o.IssuerURL = ours + "/" + long }, "Entra takes 1 to 600"},
-		{func(o *Options, _ *identity) { o.Audience = "open shift" }, "a blank in it"},
-		{func(o *Options, _ *identity) { o.Audience = "" }, `audience ""`},
-		{func(o *Options, _ *identity) { o.Tags = map[string]string{"a/b": "c"} }, `the tag "a/b"`},
-		{func(o *Options, _ *identity) { o.Tags = map[string]string{"a": strings.Repeat("c", 257)} }, "257 characters"},
-		{func(o *Options, _ *identity) { o.Name = "a/b" }, "openshift.io_cloud-credential-operator_a/b"},
-		{func(_ *Options, i *identity) { i.name = "a.b" }, `request r: the identity "a.b"`},
-		{func(_ *Options, i *identity) { i.credentials[0].subject = long }, "the subject"},
-		{func(_ *Options, i *identity) { i.credentials[0].name = "-" }, "no name for a federated credential"},
-		{func(_ *Options, i *identity) { i.credentials = append(i.credentials, i.credentials[0]) }, "would both be named sa1"},
-		{func(_ *Options, i *identity) { i.credentials = make([]credential, 21) }, "21 service accounts"},
-		{func(_ *Options, i *identity) { i.scopes = []string{"my-group"} }, `the scope "my-group"`},
-	} {
-		o, i := good()
-		tt.change(&o, &i)
-		if err := o.check([]identity{i}); err == nil || !strings.Contains(err.Error(), tt.want) {
-			t.Errorf("%q is not in %v", tt.want, err)
-		}
-	}
-	for _, tt := range []struct {
-		name   string
-		change func(o *Options, i *identity, n int)
-		limit  int // the longest, or the most
-	}{
-		{"characters of the issuer URL", func(o *Options, _ *identity, n int) { o.IssuerURL = padded("https://ö/", n) }, 600},
-		{"characters of the audience", func(o *Options, _ *identity, n int) { o.Audience = padded("ö", n) }, 600},
-		{"characters of a subject", func(_ *Options, i *identity, n int) { i.credentials[0].subject = padded("ö", n) }, 600},
-		{"federated credentials", func(_ *Options, i *identity, n int) {
-			c := i.credentials[0]
-			for i.credentials = nil; len(i.credentials) < n; c.name += "x" {
-				i.credentials = append(i.credentials, c)
-			}
-		}, 20},
-		{"tags, with the owner's", func(o *Options, _ *identity, n int) {
-			for o.Tags = map[string]string{}; len(o.Tags) < n-1; {
-				o.Tags[fmt.Sprint("tag", len(o.Tags))] = ""
-			}
-		}, 50},
-		{"characters of a tag's name", func(o *Options, _ *identity, n int) { o.Tags = map[string]string{padded("ö", n): ""} }, 512},
-		{"characters of a tag's value", func(o *Options, _ *identity, n int) { o.Tags = map[string]string{"a": padded("ö", n)} }, 256},
-		{"characters of an identity's name", func(_ *Options, i *identity, n int) { i.name = padded("a", n) }, 128},
-		{"characters of a credential's name", func(_ *Options, i *identity, n int) { i.credentials[0].name = padded("a", n) }, 120},
-		{"characters of a resource group's name", func(o *Options, _ *identity, n int) { o.NetworkGroup = padded("ö", n) }, 90},
-	} {
-		for n := tt.limit; n <= tt.limit+1; n++ {
-			o, i := good()
-			tt.change(&o, &i, n)
-			if err := o.check([]identity{i}); (err != nil) != (n > tt.limit) {
-				t.Errorf("%d %s: %v", n, tt.name, err)
-			}
-		}
-	}
-	for _, n := range []int{2, 3} { // the shortest names
-		o, i := good()
-		i.name = padded("a", n)
-		o2, j := good()
-		j.credentials[0].name = padded("a", n)
-		if a, b := o.check([]identity{i}), o2.check([]identity{j}); (a != nil) != (n < 3) || (b != nil) != (n < 3) {
-			t.Errorf("names of %d characters: %v, %v", n, a, b)
-		}
-	}
-	_, twin := good()
-	twin.name, twin.request = "A-NS-CREDS", "request q"
-	if err := o.check([]identity{i, twin}); err == nil || !strings.Contains(err.Error(), "request r and request q lead to the same identity") {
-		t.Errorf("two of one name: %v", err)
-	}
-}
-
-// padded returns s with as many letters after it that it has n characters.
-func padded(s string, n int) string { return s + strings.Repeat("x", n-utf8.RuneCountInString(s)) }
-
-// Entra takes RS256 alone.
-func TestKeysThatEntraRefuses(t *testing.T) {
-	t.Parallel()
-	ec, err := keystore.NewPublic(keys.EC(elliptic.P256(), 1).Public())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := checkKey(ec); err == nil || !strings.Contains(err.Error(), "ES256") || !strings.Contains(err.Error(), "RS256 alone") {
-		t.Errorf("an EC key: %v", err)
-	}
-	if err := checkKey(keystore.VerificationKey{}); err != nil {
-		t.Errorf("a key that is still to be generated: %v", err)
-	}
-}
-
 // Only our tags are written, whatever their letter case is there.
 func TestMissingTags(t *testing.T) {
 	t.Parallel()
@@ -322,5 +214,36 @@ func TestMissingTags(t *testing.T) {
 	}
 	if err := o.refuse("group g", map[string]string{ownerTagPrefix + "b": "owned"}); !strings.Contains(err.Error(), "group g belongs to b") {
 		t.Error(err)
+	}
+}
+
+// What Azure would take for something else is told before the first call.
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	const s = "11111111-2222-3333-4444-555555555555"
+	for _, tt := range []struct {
+		change func(o *Options, i *identity)
+		want   string
+	}{
+		{func(*Options, *identity) {}, ""},
+		{func(o *Options, _ *identity) { o.Region = "West Europe" }, `region "West Europe"`},
+		{func(o *Options, _ *identity) { o.OIDCGroup = "a." }, `resource group "a."`},
+		{func(o *Options, _ *identity) { o.OIDCGroup = "A" }, "cannot be both"},
+		{func(_ *Options, i *identity) { i.name = "a.b" }, `request r: the identity "a.b"`},
+		{func(_ *Options, i *identity) { i.credentials = append(i.credentials, i.credentials[0]) }, "would both be named sa1"},
+		{func(_ *Options, i *identity) { i.scopes = []string{"my-group"} }, `the scope "my-group"`},
+		{func(_ *Options, i *identity) { i.scopes = []string{"/subscriptions/" + s + "/../" + s} }, "is not the ID of"},
+		{func(o *Options, _ *identity) { o.Subscription = "0" + s[1:] }, "is not in subscription 0"},
+	} {
+		o := Options{Subscription: s, Region: "westeurope", OIDCGroup: "a-oidc", InstallGroup: "a"}
+		i := identity{name: "a-ns-creds", request: "request r", credentials: []credential{{"sa1", ours, "system:serviceaccount:ns:sa1", "openshift"}}, scopes: []string{o.groupID("a")}}
+		tt.change(&o, &i)
+		if err := o.check([]identity{i}); (err != nil) != (tt.want != "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%q is not in %v", tt.want, err)
+		}
+	}
+	o, twins := Options{Subscription: s}, []identity{{name: "a-ns-creds", request: "request r"}, {name: "A-NS-CREDS", request: "request q"}}
+	if err := o.check(twins); err == nil || !strings.Contains(err.Error(), "request r and request q lead to the same identity") {
+		t.Errorf("two of one name: %v", err)
 	}
 }

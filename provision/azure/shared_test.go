@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/keypost/keypost/provision/azure"
 	"github.com/keypost/keypost/provision/install"
@@ -58,46 +59,49 @@ func TestAnIdentityOfTwoGoesWithNeither(t *testing.T) {
 	}{{"create-identity", workload}, {"prod", installation}} {
 		for _, prune := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, prune %v", tt.other, prune), func(t *testing.T) {
-				w := newWorld(t, fakeazure.Options{VaryCase: true})
-				_, err := azure.CreateIdentities(t.Context(), w.identities(t, usual()...))
-				must(t, err)
-				tt.adopt(t, w)
-				before := hangsOn(w.State(), storage)
-				remove := func(mode install.Mode) (*plan.Preview, error) {
-					if !prune {
-						o := azure.DeleteOptions{Options: w.options()}
-						o.Mode = mode
-						gone, err := azure.Delete(t.Context(), o)
-						return gone.Preview, err
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					w := newWorld(t, fakeazure.Options{VaryCase: true})
+					_, err := azure.CreateIdentities(t.Context(), w.identities(t, usual()...))
+					must(t, err)
+					tt.adopt(t, w)
+					before := hangsOn(w.State(), storage)
+					remove := func(mode install.Mode) (*plan.Preview, error) {
+						if !prune {
+							o := azure.DeleteOptions{Options: w.options()}
+							o.Mode = mode
+							gone, err := azure.Delete(t.Context(), o)
+							return gone.Preview, err
+						}
+						o := w.identities(t, usual()[0])
+						o.Prune, o.Mode = true, mode
+						made, err := azure.CreateIdentities(t.Context(), o)
+						return made.Preview, err
 					}
-					o := w.identities(t, usual()[0])
-					o.Prune, o.Mode = true, mode
-					made, err := azure.CreateIdentities(t.Context(), o)
-					return made.Preview, err
-				}
-				shown, err := remove(install.Preview)
-				must(t, err)
-				_, err = remove(install.Apply)
-				must(t, err)
-				note := "managed identity " + storage + " belongs to "
-				for _, said := range []string{preview(shown), w.Reported()} {
-					if !strings.Contains(said, note) || !strings.Contains(said, tt.other) ||
-						!strings.Contains(said, "az tag update --operation Delete --resource-id "+home+"/providers/Microsoft.ManagedIdentity/userAssignedIdentities/"+storage+
-							" --tags openshift.io_cloud-credential-operator_prod-a=owned") {
-						t.Errorf("it does not say whose it is:\n%s", said)
+					shown, err := remove(install.Preview)
+					must(t, err)
+					_, err = remove(install.Apply)
+					must(t, err)
+					note := "managed identity " + storage + " belongs to "
+					for _, said := range []string{preview(shown), w.Reported()} {
+						if !strings.Contains(said, note) || !strings.Contains(said, tt.other) ||
+							!strings.Contains(said, "az tag update --operation Delete --resource-id "+home+"/providers/Microsoft.ManagedIdentity/userAssignedIdentities/"+storage+
+								" --tags openshift.io_cloud-credential-operator_prod-a=owned") {
+							t.Errorf("it does not say whose it is:\n%s", said)
+						}
 					}
-				}
-				if after := hangsOn(w.State(), storage); after != before || after[0] != 1 {
-					t.Errorf("identities, credentials, assignments and roles: %v, and were %v", after, before)
-				}
-				if left := hangsOn(w.State(), registry); left != [4]int{} {
-					t.Errorf("of %s there is left: %v", registry, left)
-				}
-				o := azure.DeleteOptions{Options: w.options(), Group: true}
-				w.writes()
-				if _, err := azure.Delete(t.Context(), o); !is(azure.OthersInGroup)(err) || len(w.writes()) > 0 {
-					t.Errorf("its resource group: %v", err)
-				}
+					if after := hangsOn(w.State(), storage); after != before || after[0] != 1 {
+						t.Errorf("identities, credentials, assignments and roles: %v, and were %v", after, before)
+					}
+					if left := hangsOn(w.State(), registry); left != [4]int{} {
+						t.Errorf("of %s there is left: %v", registry, left)
+					}
+					o := azure.DeleteOptions{Options: w.options(), Group: true}
+					w.writes()
+					if _, err := azure.Delete(t.Context(), o); !is(azure.OthersInGroup)(err) || len(w.writes()) > 0 {
+						t.Errorf("its resource group: %v", err)
+					}
+				})
 			})
 		}
 	}
@@ -106,33 +110,37 @@ func TestAnIdentityOfTwoGoesWithNeither(t *testing.T) {
 // What is in a resource group and two installations' is not deleted with the group.
 func TestAGroupWithAThingOfTwoStays(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, fakeazure.Options{})
-	o := w.identities(t, usual()...)
-	_, err := azure.CreateIdentities(t.Context(), o)
-	must(t, err)
-	w.arm(t, "PATCH", home+"/providers/Microsoft.ManagedIdentity/userAssignedIdentities/"+storage, "2024-11-30",
-		`{"tags":{"openshift.io_cloud-credential-operator_prod-a":"owned","keypost.dev_owned":"owned"}}`)
-	_, err = azure.Delete(t.Context(), azure.DeleteOptions{Options: w.options(), Group: true})
-	if !is(azure.OthersInGroup)(err) || !strings.Contains(err.Error(), storage+" belongs to create-identity, prod-a: it is not deleted for one of them") {
-		t.Errorf("error %v", err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, fakeazure.Options{})
+		o := w.identities(t, usual()...)
+		_, err := azure.CreateIdentities(t.Context(), o)
+		must(t, err)
+		w.arm(t, "PATCH", home+"/providers/Microsoft.ManagedIdentity/userAssignedIdentities/"+storage, "2024-11-30",
+			`{"tags":{"openshift.io_cloud-credential-operator_prod-a":"owned","keypost.dev_owned":"owned"}}`)
+		_, err = azure.Delete(t.Context(), azure.DeleteOptions{Options: w.options(), Group: true})
+		if !is(azure.OthersInGroup)(err) || !strings.Contains(err.Error(), "something in it that is not of openshift.io_cloud-credential-operator_prod-a=owned alone, and would be deleted with it: Microsoft.ManagedIdentity/userAssignedIdentities "+storage) {
+			t.Errorf("error %v", err)
+		}
+	})
 }
 
 // An identity that somebody else takes over while a deletion is under way stays.
 func TestAnIdentityTakenOverMeanwhileStays(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, fakeazure.Options{})
-	_, err := azure.CreateIdentities(t.Context(), w.identities(t, usual()...))
-	must(t, err)
-	o := azure.DeleteOptions{Options: w.options()}
-	o.Transport = once(w, "DELETE", "/roleAssignments/", func() {
-		w.arm(t, "PATCH", home+"/providers/Microsoft.ManagedIdentity/userAssignedIdentities/"+storage, "2024-11-30",
-			`{"tags":{"openshift.io_cloud-credential-operator_prod-a":"owned","openshift.io_cloud-credential-operator_b":"owned"}}`)
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, fakeazure.Options{})
+		_, err := azure.CreateIdentities(t.Context(), w.identities(t, usual()...))
+		must(t, err)
+		o := azure.DeleteOptions{Options: w.options()}
+		o.Transport = once(w, "DELETE", "/roleAssignments/", func() {
+			w.arm(t, "PATCH", home+"/providers/Microsoft.ManagedIdentity/userAssignedIdentities/"+storage, "2024-11-30",
+				`{"tags":{"openshift.io_cloud-credential-operator_prod-a":"owned","openshift.io_cloud-credential-operator_b":"owned"}}`)
+		})
+		if _, err = azure.Delete(t.Context(), o); err == nil || !strings.Contains(err.Error(), "belongs to b, prod-a: it is not deleted for one of them") {
+			t.Errorf("error %v", err)
+		}
+		if !slices.ContainsFunc(w.State().Identities, func(i fakeazure.Identity) bool { return i.Name == storage }) {
+			t.Error("it is gone")
+		}
 	})
-	if _, err = azure.Delete(t.Context(), o); err == nil || !strings.Contains(err.Error(), "belongs to b, prod-a: it is not deleted for one of them") {
-		t.Errorf("error %v", err)
-	}
-	if !slices.ContainsFunc(w.State().Identities, func(i fakeazure.Identity) bool { return i.Name == storage }) {
-		t.Error("it is gone")
-	}
 }

@@ -3,11 +3,13 @@ package azure_test
 import (
 	"crypto"
 	"crypto/elliptic"
-	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/keypost/keypost/keystore"
@@ -26,36 +28,39 @@ func TestAzureIsSlow(t *testing.T) {
 		"principals":     {PrincipalDelay: late},
 		"identities":     {IdentityDelay: late},
 		"roles":          {AuthorizationDelay: late},
-		"credentials":    {FederationRate: 20},
+		"credentials":    {FederationRate: 1}, // as documented
 		"writes":         {WritesPerSecond: 5},
 		"pages":          {PageSize: 1},
 		"a bit of each":  {PrincipalDelay: late, IdentityDelay: late, AuthorizationDelay: late, VaryCase: true, PageSize: 2},
 		"group deletion": {OperationPolls: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, o)
-			_, err := azure.CreateIdentities(t.Context(), w.identities(t, usual()...))
-			must(t, err)
-			for _, c := range w.Calls() {
-				if strings.HasPrefix(c.Code, "Concurrent") {
-					t.Errorf("%s: %s", c.Path, c.Code)
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, o)
+				_, err := azure.CreateIdentities(t.Context(), w.identities(t, usual()...))
+				must(t, err)
+				for _, c := range w.Calls() {
+					if strings.HasPrefix(c.Code, "Concurrent") {
+						t.Errorf("%s: %s", c.Path, c.Code)
+					}
 				}
-			}
-			if s := w.State(); len(s.Identities) != 3 || len(s.Credentials) != 5 || len(s.Assignments) != 3 {
-				t.Errorf("there is %+v", s)
-			}
-			time.Sleep(max(o.AuthorizationDelay, o.IdentityDelay))
-			w.writes()
-			_, err = azure.CreateIdentities(t.Context(), w.identities(t, usual()...))
-			must(t, err)
-			if again := w.writes(); len(again) > 0 {
-				t.Errorf("the second run wrote %q", again)
-			}
-			_, err = azure.Delete(t.Context(), azure.DeleteOptions{Options: w.options(), Group: true})
-			must(t, err)
-			if s := w.State(); len(s.Groups) != 1 || len(s.Identities)+len(s.Definitions)+len(s.Assignments) > 0 {
-				t.Errorf("left: %+v", s)
-			}
+				if s := w.State(); len(s.Identities) != 3 || len(s.Credentials) != 5 || len(s.Assignments) != 3 {
+					t.Errorf("there is %+v", s)
+				}
+				time.Sleep(max(o.AuthorizationDelay, o.IdentityDelay))
+				w.writes()
+				_, err = azure.CreateIdentities(t.Context(), w.identities(t, usual()...))
+				must(t, err)
+				if again := w.writes(); len(again) > 0 {
+					t.Errorf("the second run wrote %q", again)
+				}
+				_, err = azure.Delete(t.Context(), azure.DeleteOptions{Options: w.options(), Group: true})
+				must(t, err)
+				if s := w.State(); len(s.Groups) != 1 || len(s.Identities)+len(s.Definitions)+len(s.Assignments) > 0 {
+					t.Errorf("left: %+v", s)
+				}
+			})
 		})
 	}
 }
@@ -63,86 +68,27 @@ func TestAzureIsSlow(t *testing.T) {
 // Any call may be throttled or find the service away: it is made again.
 func TestThrottledOnce(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, fakeazure.Options{})
-	var mu sync.Mutex
-	seen := map[string]bool{}
-	w.Fault(func(c fakeazure.Call) fakeazure.Fault {
-		mu.Lock()
-		defer mu.Unlock()
-		if seen[c.Action] || c.Service == "login" {
-			return fakeazure.Fault{}
-		}
-		seen[c.Action] = true
-		if c.Write {
-			return fakeazure.Unavailable()
-		}
-		return fakeazure.Throttle(time.Second)
-	})
-	_, err := azure.CreateIdentities(t.Context(), w.identities(t, usual()...))
-	must(t, err)
-	_, err = azure.Delete(t.Context(), azure.DeleteOptions{Options: w.options(), Group: true})
-	must(t, err)
-}
-
-// Where Azure asks for a longer pause than a call may have, the run says how long, and does not say that it asked again.
-func TestALongPauseIsSaid(t *testing.T) {
-	t.Parallel()
-	for after, says := range map[time.Duration]string{61 * time.Second: "asks to wait 1m1s before the next attempt", time.Hour: "asks to wait 1h0m0s before"} {
+	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, fakeazure.Options{})
+		var mu sync.Mutex
+		seen := map[string]bool{}
 		w.Fault(func(c fakeazure.Call) fakeazure.Fault {
-			if c.Action == "ListIdentities" {
-				return fakeazure.Throttle(after)
+			mu.Lock()
+			defer mu.Unlock()
+			if seen[c.Action] || c.Service == "login" {
+				return fakeazure.Fault{}
 			}
-			return fakeazure.Fault{}
+			seen[c.Action] = true
+			if c.Write {
+				return fakeazure.Unavailable()
+			}
+			return fakeazure.Throttle(time.Second)
 		})
 		_, err := azure.CreateIdentities(t.Context(), w.identities(t, usual()...))
-		if err == nil || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "again and again") {
-			t.Errorf("%v: %v", after, err)
-		}
-	}
-}
-
-// What Azure refuses for good is not asked again.
-func TestAFinalRefusalIsAskedOnce(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct {
-		action string
-		fault  fakeazure.Fault
-		is     func(error) bool
-	}{
-		{"PutCredential", fakeazure.Fail(http.StatusConflict, "Conflict", "Issuer and subject combination already exists for this Managed Identity."), nil},
-		{"PutIdentity", fakeazure.Fail(http.StatusForbidden, "RequestDisallowedByPolicy", "Resource 'a' was disallowed by policy."), is(arm.Disallowed)},
-		{"PutGroup", fakeazure.Fail(http.StatusConflict, "ScopeLocked", "The scope cannot perform write operation because following scope(s) are locked."), nil},
-	} {
-		t.Run(tt.action, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t, fakeazure.Options{})
-			w.Fault(func(c fakeazure.Call) fakeazure.Fault {
-				if c.Action == tt.action {
-					return tt.fault
-				}
-				return fakeazure.Fault{}
-			})
-			_, err := azure.CreateIdentities(t.Context(), w.identities(t, usual()[0]))
-			if err == nil || strings.Contains(err.Error(), "is not ready") || tt.is != nil && !tt.is(err) {
-				t.Error(err)
-			}
-			asked := map[string]int{}
-			for _, c := range w.Calls() {
-				if c.Action == tt.action {
-					asked[c.Path]++
-				}
-			}
-			for path, times := range asked {
-				if times != 1 {
-					t.Errorf("it asked %d times for %s", times, path)
-				}
-			}
-			if len(asked) == 0 {
-				t.Error("it did not ask")
-			}
-		})
-	}
+		must(t, err)
+		_, err = azure.Delete(t.Context(), azure.DeleteOptions{Options: w.options(), Group: true})
+		must(t, err)
+	})
 }
 
 // What is wrong is told before anything is written, and mostly before anybody is called.
@@ -164,14 +110,15 @@ func TestRefusals(t *testing.T) {
 		is      func(error) bool
 		says    string
 		silent  bool // nobody is called
+		late    bool // Azure tells it, when the first identity is made
 	}{
 		{name: "another tenant", prepare: func(_ *testing.T, x *tried) { x.o.Tenant = nobody }, is: is(azure.WrongTenant), says: "is of tenant " + tenant},
 		{name: "another subscription", prepare: func(_ *testing.T, x *tried) { x.o.Subscription = nobody }, is: is(arm.NoSubscription), says: "could not be found"},
 		{name: "a provider that is not registered", fake: fakeazure.Options{Unregistered: []string{"Microsoft.ManagedIdentity"}},
-			is: is(arm.Unregistered), says: "Microsoft.ManagedIdentity"},
+			is: is(arm.Unregistered), says: "Microsoft.ManagedIdentity", late: true},
 		{name: "a caller who may not", fake: fakeazure.Options{Permissions: []string{"*/read"}}, says: "do not allow Microsoft.Resources/subscriptions/resourceGroups/write"},
 		{name: "credentials that are not good", prepare: func(t *testing.T, x *tried) { x.o.Credential = x.w.signedIn(t, "wrong") },
-			is: is(arm.NoCredentials), says: "Entra refuses the client secret: AADSTS7000215: Invalid client secret provided. Ensure the secret"},
+			is: is(arm.NoCredentials), says: "Entra refuses the credentials: AADSTS7000215: Invalid client secret provided. Ensure the secret"},
 		{name: "a role that is not there", prepare: func(t *testing.T, x *tried) {
 			x.o.Identities = x.w.requests(t, request{"a", "sa-a", "roleBindings: [{role: Contributer}]"})
 		}, says: `knows no role "Contributer"`},
@@ -194,21 +141,24 @@ func TestRefusals(t *testing.T) {
 		{name: "a wrong name", prepare: func(_ *testing.T, x *tried) { x.o.Name = "prod.a" }, silent: true, says: `"prod.a-ns-`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			x := tried{w: newWorld(t, tt.fake)}
-			x.o = x.w.identities(t, usual()...)
-			if tt.prepare != nil {
-				tt.prepare(t, &x)
-			}
-			x.w.writes()
-			_, err := azure.CreateIdentities(t.Context(), x.o)
-			if err == nil || !strings.Contains(err.Error(), tt.says) || tt.is != nil && !tt.is(err) {
-				t.Errorf("it lacks %q: %v", tt.says, err)
-			}
-			calls := len(x.w.Calls())
-			wrote := slices.DeleteFunc(x.w.writes(), func(c string) bool { return strings.HasSuffix(c, " AuthorizationFailed") })
-			if len(wrote) > 0 || tt.silent && calls > 0 {
-				t.Errorf("%d calls, and it wrote %q", calls, wrote)
-			}
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				x := tried{w: newWorld(t, tt.fake)}
+				x.o = x.w.identities(t, usual()...)
+				if tt.prepare != nil {
+					tt.prepare(t, &x)
+				}
+				x.w.writes()
+				_, err := azure.CreateIdentities(t.Context(), x.o)
+				if err == nil || !strings.Contains(err.Error(), tt.says) || tt.is != nil && !tt.is(err) {
+					t.Errorf("it lacks %q: %v", tt.says, err)
+				}
+				calls := len(x.w.Calls())
+				wrote := slices.DeleteFunc(x.w.writes(), func(c string) bool { return strings.HasSuffix(c, " AuthorizationFailed") })
+				if len(wrote) > 0 && !tt.late || tt.silent && calls > 0 {
+					t.Errorf("%d calls, and it wrote %q", calls, wrote)
+				}
+			})
 		})
 	}
 }
@@ -225,23 +175,34 @@ func (w *world) publish(t *testing.T, pair crypto.Signer) {
 	must(t, err)
 }
 
-// At the rates that Azure documents for federated credentials nothing is refused, however many identities there are.
-func TestAzuresRatesAreKept(t *testing.T) {
+// The Secret of the webhook for pod identities has the tenant that all of them show their tokens to: no request may have it.
+func TestTheWebhooksSecretIsReserved(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, fakeazure.Options{FederationRate: 1})
-	list := usual()
-	for _, name := range []string{"a", "b", "c", "d"} {
-		list = append(list, request{name, "sa-" + name, "roleBindings: [{role: Contributor}]"})
-	}
-	o := w.identities(t, list...)
-	o.Unpaced = false
-	for range 2 {
-		_, err := azure.CreateIdentities(t.Context(), o)
-		must(t, err)
-	}
-	for _, c := range w.Calls() {
-		if strings.Contains(c.Action, "Credential") && c.Code != "" {
-			t.Errorf("%s %s: %s", c.Action, c.Path, c.Code)
+	synctest.Test(t, func(t *testing.T) {
+		const asks = `apiVersion: cloudcredential.openshift.io/v1
+kind: CredentialsRequest
+metadata: {name: evil, namespace: openshift-cloud-credential-operator}
+spec:
+  secretRef: {name: azure-credentials, namespace: openshift-cloud-credential-operator}
+  serviceAccountNames: [evil]
+  providerSpec: {apiVersion: cloudcredential.openshift.io/v1, kind: AzureProviderSpec`
+		for _, spec := range []string{
+			", permissions: [Microsoft.Compute/disks/read]}",
+			", azureClientID: 12345678-1234-1234-1234-123456789012, azureTenantID: 66666666-1234-1234-1234-123456789012, azureSubscriptionID: 12345678-1234-1234-1234-123456789012, azureRegion: centralus}",
+		} {
+			w := newWorld(t, fakeazure.Options{})
+			o := w.create(t, usual()...)
+			must(t, os.WriteFile(filepath.Join(o.Identities.Dir, "evil.yaml"), []byte(asks+spec), 0o600))
+			_, all := azure.Create(t.Context(), o)
+			_, alone := azure.CreateIdentities(t.Context(), azure.IdentitiesOptions{Options: w.elsewhere(), Identities: *o.Identities})
+			for _, err := range []error{all, alone} {
+				if err == nil || !strings.Contains(err.Error(), "asks for the Secret openshift-cloud-credential-operator/azure-credentials, which is that of OpenShift's webhook") {
+					t.Errorf("error %v", err)
+				}
+			}
+			if calls := len(w.Calls()); calls > 0 {
+				t.Errorf("%d calls", calls)
+			}
 		}
-	}
+	})
 }

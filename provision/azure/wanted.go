@@ -155,7 +155,7 @@ func (r *run) secrets(set identitySet) []ccoctl.File {
 			Region: r.o.Region, SubscriptionID: r.o.Subscription, TenantID: r.tenantID()}
 		if q.HasIdentity() {
 			s.ClientID, s.TenantID, s.Region, s.SubscriptionID = q.Azure.ClientID, q.Azure.TenantID, q.Azure.Region, q.Azure.SubscriptionID
-		} else if made := r.client.known(identityName(r.Name, q.SecretNamespace, q.SecretName)); made != nil {
+		} else if made := r.known(identityName(r.Name, q.SecretNamespace, q.SecretName)); made != nil {
 			s.ClientID, s.TenantID = made.client, made.tenant
 		}
 		files = append(files, s.File())

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/keypost/keypost/provision/azure"
@@ -17,13 +18,16 @@ import (
 func TestWhateverRanADeletionFinds(t *testing.T) {
 	t.Parallel()
 	scene.Histories(t, 4, func(t *testing.T, r *scene.History) {
-		h := newHistory(t, r)
-		before := h.w.State()
-		for range 2 + h.IntN(4) {
-			h.any(t)
-		}
-		h.delete(t)
-		h.compare(t, before, h.w.State())
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			h := newHistory(t, r)
+			before := h.w.State()
+			for range 2 + h.IntN(4) {
+				h.any(t)
+			}
+			h.delete(t)
+			h.compare(t, before, h.w.State())
+		})
 	})
 }
 

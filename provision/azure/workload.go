@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/provision/azure/arm"
 	"github.com/keypost/keypost/provision/install"
 	"github.com/keypost/keypost/provision/plan"
@@ -48,9 +47,6 @@ func CreateIdentity(ctx context.Context, o WorkloadOptions) (WorkloadCreated, er
 	if err != nil {
 		return WorkloadCreated{}, err
 	}
-	if err := r.checkScopeGroups(ctx, o.Scopes); err != nil {
-		return WorkloadCreated{}, err
-	}
 	p, err := r.planWorkload(w, i)
 	if err != nil {
 		return WorkloadCreated{}, err
@@ -58,54 +54,44 @@ func CreateIdentity(ctx context.Context, o WorkloadOptions) (WorkloadCreated, er
 	if preview, err := r.carryOut(ctx, p); err != nil || preview != nil {
 		return WorkloadCreated{Preview: preview}, err
 	}
-	made := r.client.known(o.Name)
-	return WorkloadCreated{ID: r.client.identityID(o.OIDCGroup, o.Name), ClientID: made.client, TenantID: made.tenant, SubscriptionID: o.Subscription,
+	made := r.known(o.Name)
+	return WorkloadCreated{ID: r.identityID(o.Name), ClientID: made.client, TenantID: made.tenant, SubscriptionID: o.Subscription,
 		Region: o.Region, Audience: o.Audience}, nil
 }
 
 // planWorkload plans the identity, and its group only if there is none: a group that is there may be anybody's.
 func (r *run) planWorkload(w *world, i identity) (plan.Plan, error) {
 	var groups plan.Plan
-	if w.group(r.o.OIDCGroup) == nil {
+	if w.oidc == nil {
 		var err error
 		if groups, err = r.planGroups(w); err != nil {
 			return groups, err
 		}
 	}
 	things, err := r.planIdentities(w, []identity{i})
-	things.Notes = append(things.Notes, r.notAsAsked(w, i)...)
 	return groups.Then(things), err
 }
 
-// notAsAsked returns notes of what is there of an identity, is not as asked, and stays so all the same.
-func (r *run) notAsAsked(w *world, i identity) (notes []string) {
-	if have := w.identity(i.name); have != nil && location(have.location) != location(r.o.Region) {
-		notes = append(notes, fmt.Sprintf("identity %s is in the region %s, and stays there; the region that is printed is the one that was asked for, %s", i.name, have.location, r.o.Region))
-	}
-	if role, err := findRole(w.roles, i.name); err == nil && role != nil && !i.custom() && role.description == r.owner.description {
-		notes = append(notes, fmt.Sprintf("%s %s is there, and nobody asked for it; once it is assigned to nobody: %s", roleThing, role.name,
-			text.Quoted("az", "role", "definition", "delete", "--name", role.name)))
-	}
-	return notes
-}
-
-// checkScopeGroups returns an error if a resource group in which roles are to be assigned is not there. An assignment there would be tried
-// for minutes, since one to a group that was made a moment ago fails in the same way. Who may not read a group may still assign roles in it.
-func (r *run) checkScopeGroups(ctx context.Context, scopes []string) error {
+// checkScopeGroups returns an error if a resource group in which roles are to be assigned is not there, and nobody makes it here. An
+// assignment there would be tried for minutes, since one to a group that was made a moment ago fails in the same way. Who may not read a
+// group may still assign roles in it.
+func (r *run) checkScopeGroups(ctx context.Context, wanted []identity) error {
 	var names []string
-	for _, s := range scopes {
-		parts := strings.Split(s, "/") // "", subscriptions, ID, resourceGroups, NAME, …
-		if len(parts) > 4 && sameName(parts[3], "resourceGroups") && !sameName(parts[4], r.o.OIDCGroup) {
-			names = append(names, parts[4])
+	for _, i := range wanted {
+		for _, s := range i.scopes {
+			parts := strings.Split(s, "/") // "", subscriptions, ID, resourceGroups, NAME, …
+			if len(parts) > 4 && sameName(parts[3], "resourceGroups") && !sameName(parts[4], r.o.OIDCGroup) && !sameName(parts[4], r.o.InstallGroup) {
+				names = append(names, parts[4])
+			}
 		}
 	}
 	for _, name := range distinct(names) {
-		switch g, err := r.client.readGroup(ctx, name); {
+		switch g, err := r.readGroup(ctx, name); {
 		case arm.IsDenied(err):
 		case err != nil:
 			return err
 		case g == nil:
-			return r.noGroup(name)
+			return fmt.Errorf("there is no resource group %s in subscription %s, in which roles are to be assigned", name, r.o.Subscription)
 		}
 	}
 	return nil

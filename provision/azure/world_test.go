@@ -4,13 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 
 	"github.com/keypost/keypost/keystore"
@@ -20,6 +22,7 @@ import (
 	"github.com/keypost/keypost/provision/install"
 	"github.com/keypost/keypost/provision/plan"
 	"github.com/keypost/keypost/test/fakeazure"
+	"github.com/keypost/keypost/test/fakecloud"
 	"github.com/keypost/keypost/test/keys"
 	"github.com/keypost/keypost/test/scene"
 )
@@ -28,6 +31,10 @@ const (
 	issuerURL    = scene.IssuerURL
 	subscription = "11111111-2222-3333-4444-555555555555"
 	tenant       = "99999999-8888-7777-6666-555555555555"
+
+	home     = "/subscriptions/" + subscription + "/resourceGroups/prod-a-oidc"
+	registry = "prod-a-ns-registry-creds" // an identity of usual, with a role of Azure's
+	storage  = "prod-a-ns-storage-creds"  // another one, with a custom role
 )
 
 // world is all that an installation needs: a subscription and a scene.
@@ -37,24 +44,57 @@ type world struct {
 	caller azcore.TokenCredential
 }
 
+// newWorld makes one that has no network, for a test of package testing/synctest.
 func newWorld(t *testing.T, o fakeazure.Options) *world {
 	t.Helper()
-	w := &world{Scene: scene.New(t)}
-	o.Roots, o.Dial = w.Site.RootCAs, func(ctx context.Context, network, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, network, w.Site.Connect)
-	}
-	w.Server = fakeazure.Start(t, o)
-	w.caller = w.signedIn(t, fakeazure.ClientSecret)
+	w := &world{Scene: scene.NewMemory(t)}
+	o.Roots, o.Dial = w.Site.RootCAs, fakecloud.Dial(w.Site.Dial)
+	w.Server = fakeazure.StartMemory(t, o)
+	w.caller = caller{}
 	return w
 }
 
-// signedIn returns the credential of the caller, with a secret that may be a wrong one.
+// caller is the credential of the caller.
+type caller struct{}
+
+func (caller) GetToken(context.Context, policy.TokenRequestOptions) (azcore.AccessToken, error) {
+	return azcore.AccessToken{Token: fakeazure.AccessToken, ExpiresOn: time.Now().Add(24 * time.Hour)}, nil
+}
+
+// signedIn returns the credential of a caller with a secret that may be a wrong one.
 func (w *world) signedIn(t *testing.T, secret string) azcore.TokenCredential {
 	t.Helper()
 	c, err := azidentity.NewClientSecretCredential(tenant, w.CallerID(), secret,
 		&azidentity.ClientSecretCredentialOptions{ClientOptions: azcore.ClientOptions{Transport: w.Client()}})
 	must(t, err)
 	return c
+}
+
+// bent is Azure with something that happens after it has answered.
+type bent struct {
+	to   policy.Transporter
+	then func(*http.Request)
+}
+
+func (b bent) Do(r *http.Request) (*http.Response, error) {
+	resp, err := b.to.Do(r)
+	if err == nil {
+		b.then(r)
+	}
+	return resp, err
+}
+
+// arm makes a call as another program would.
+func (w *world) arm(t *testing.T, method, path, version, body string) {
+	t.Helper()
+	must(t, w.Ask(method, path, version, body))
+}
+
+// credential writes a federated credential as another program would.
+func (w *world) credential(t *testing.T, identity, name, issuer, subject, audience string) {
+	t.Helper()
+	w.arm(t, "PUT", identity+"/federatedIdentityCredentials/"+name, "2024-11-30",
+		fmt.Sprintf(`{"properties":{"issuer":%q,"subject":%q,"audiences":[%q]}}`, issuer, subject, audience))
 }
 
 func must(t testing.TB, err error) {
@@ -102,7 +142,7 @@ func usual() []request {
 
 func (w *world) options() azure.Options {
 	return azure.Options{
-		Options: w.Options("entra"), Endpoint: arm.Endpoint{Transport: w.Client(), Credential: w.caller, Unpaced: true},
+		Options: w.Options("entra"), Endpoint: arm.Endpoint{Transport: w.Client(), Credential: w.caller},
 		Subscription: subscription, Tenant: tenant, Region: "centralus", OIDCGroup: "prod-a-oidc", InstallGroup: "prod-a", Audience: azure.DefaultAudience,
 	}
 }

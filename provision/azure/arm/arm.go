@@ -1,6 +1,6 @@
-// Package arm calls Azure Resource Manager for one subscription, with the clients of Azure's SDK. It promises that every call and every
-// list ends, that one that may go well later is made again as Azure asks, that Azure's rates for federated credentials are kept, and
-// that an error is one sentence that names the call by the permission that it needs. What the calls are made for is not known here.
+// Package arm calls Azure Resource Manager for one subscription, with the clients of Azure's SDK. It promises that every call ends,
+// that a call which Azure throttles, or which fails on the way, is made again as Azure asks, and that an error is one sentence that
+// names the call by the permission that it needs. What the calls are made for is not known here.
 package arm
 
 import (
@@ -9,10 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
@@ -34,6 +32,8 @@ const Parallel = 20
 const (
 	callTime    = 5 * time.Minute
 	attemptTime = 30 * time.Second
+	// attempts are more than callTime allows: federated credentials are throttled for seconds at a time.
+	attempts = 100
 	// longestPause is between two attempts; where Azure asks for a longer one, the call ends.
 	longestPause = time.Minute
 	consistency  = 4 * time.Minute // what ccoctl waits for a new identity to be known everywhere (OCPBUGS-17719)
@@ -49,14 +49,8 @@ const (
 // Endpoint says where Azure is.
 type Endpoint struct {
 	Cloud      string                 // one of the clouds; empty for the first
-	Transport  Transport              // nil for the usual one
+	Transport  policy.Transporter     // nil for the SDK's own
 	Credential azcore.TokenCredential // nil for that of the SDK's usual chain
-	Unpaced    bool                   // do not keep to the rate of federated credentials unasked, but as the answers say: for an emulator
-}
-
-// Transport sends requests, as an [http.Client] does.
-type Transport interface {
-	Do(*http.Request) (*http.Response, error)
 }
 
 // config returns the endpoints of a cloud.
@@ -83,12 +77,9 @@ type Client struct {
 	Definitions  *armauthorization.RoleDefinitionsClient
 	Assignments  *armauthorization.RoleAssignmentsClient
 
-	API           cloud.API // what it tells of waits, and how long changes may take to show
-	Writes, Lists *Pace     // of federated credentials
+	API cloud.API // what it tells of waits, and how long changes may take to show
 
-	plain     *azarm.Client
-	providers *armresources.ProvidersClient
-	slots     chan struct{} // holds an element for each call that is under way
+	slots chan struct{} // holds an element for each call that is under way
 }
 
 // Account says as whom and for which subscription calls are made.
@@ -105,14 +96,7 @@ func Open(o Account, onWait func(cloud.Wait)) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	endpoint, err := url.Parse(config.Services[azcloud.ResourceManager].Endpoint)
-	if err != nil {
-		return nil, err
-	}
-	core := policy.ClientOptions{Cloud: config, Transport: bounded{o.Transport}}
-	if o.Transport == nil {
-		core.Transport = bounded{usualTransport()}
-	}
+	core := policy.ClientOptions{Cloud: config, Transport: o.Transport}
 	credential := o.Credential
 	if credential == nil {
 		if err := checkFiles(os.Getenv); err != nil {
@@ -125,30 +109,30 @@ func Open(o Account, onWait func(cloud.Wait)) (*Client, error) {
 	}
 	// The SDK would register a provider by itself; whatever is changed in a subscription is in the plan.
 	options := &azarm.ClientOptions{ClientOptions: core, DisableRPRegistration: true}
-	options.Transport = guarded{core.Transport, endpoint.Hostname()} // credentials have Authorization of their own, as Azure Arc's
-	c := &Client{
-		Subscription: o.Subscription, slots: make(chan struct{}, Parallel),
-		API:    cloud.API{Name: "Azure", Consistency: consistency, CallTime: callTime, OnWait: onWait},
-		Writes: newPace(credentialPause, subscriptionPause), Lists: newPace(0, listPause),
+	resources, err := armresources.NewClientFactory(o.Subscription, credential, options)
+	if err != nil {
+		return nil, err
 	}
-	if o.Unpaced {
-		c.Writes, c.Lists = newPace(0, 0), newPace(0, 0)
+	msi, err := armmsi.NewClientFactory(o.Subscription, credential, options)
+	if err != nil {
+		return nil, err
 	}
-	var errs [9]error
-	c.plain, errs[0] = azarm.NewClient("keypost", "v0.0.0", credential, options)
-	c.Groups, errs[1] = armresources.NewResourceGroupsClient(o.Subscription, credential, options)
-	c.providers, errs[2] = armresources.NewProvidersClient(o.Subscription, credential, options)
-	c.Resources, errs[3] = armresources.NewClient(o.Subscription, credential, options)
-	c.Identities, errs[4] = armmsi.NewUserAssignedIdentitiesClient(o.Subscription, credential, options)
-	c.Credentials, errs[5] = armmsi.NewFederatedIdentityCredentialsClient(o.Subscription, credential, options)
-	c.Definitions, errs[6] = armauthorization.NewRoleDefinitionsClient(credential, options)
-	c.Assignments, errs[7] = armauthorization.NewRoleAssignmentsClient(o.Subscription, credential, options)
-	c.Tags, errs[8] = armresources.NewTagsClient(o.Subscription, credential, options)
-	return c, errors.Join(errs[:]...)
+	roles, err := armauthorization.NewClientFactory(o.Subscription, credential, options)
+	if err != nil {
+		return nil, err
+	}
+	return &Client{
+		Subscription: o.Subscription,
+		Groups:       resources.NewResourceGroupsClient(), Resources: resources.NewClient(), Tags: resources.NewTagsClient(),
+		Identities: msi.NewUserAssignedIdentitiesClient(), Credentials: msi.NewFederatedIdentityCredentialsClient(),
+		Definitions: roles.NewRoleDefinitionsClient(), Assignments: roles.NewRoleAssignmentsClient(),
+		API:   cloud.API{Name: "Azure", Consistency: consistency, CallTime: callTime, OnWait: onWait},
+		slots: make(chan struct{}, Parallel),
+	}, nil
 }
 
-// checkFiles returns an error for a variable of Azure's that is to name a file and names none that can be opened. The SDK's error would
-// quote it, and who mistook the variable has a private key or a token in it.
+// checkFiles returns an error for a variable of Azure's that is to name a file and names none. The SDK's error would quote it, and
+// who mistook the variable has a private key or a token in it.
 func checkFiles(getenv func(string) string) error {
 	for _, name := range []string{"AZURE_CLIENT_CERTIFICATE_PATH", "AZURE_FEDERATED_TOKEN_FILE"} {
 		path := getenv(name)
@@ -156,14 +140,7 @@ func checkFiles(getenv func(string) string) error {
 			continue
 		}
 		if _, err := os.Stat(path); err != nil {
-			return fmt.Errorf("%s names no file that is there; it takes the path of a file and not what is in it, and is not shown here as it may be a secret", name)
-		}
-		f, err := os.Open(path)
-		if err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
-		if err := f.Close(); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
+			return fmt.Errorf("%s names no file that is there; it takes the path of a file, not its content, and is not shown here as it may be a secret", name)
 		}
 	}
 	return nil
@@ -189,10 +166,10 @@ func Send[T any](ctx context.Context, c *Client, name string, call func(context.
 // retries are those of one call: as Azure asks with Retry-After, else later and later.
 func retries(pending *cloud.Pending) policy.RetryOptions {
 	return policy.RetryOptions{
-		MaxRetries: 10, RetryDelay: 200 * time.Millisecond, MaxRetryDelay: longestPause, TryTimeout: attemptTime,
+		MaxRetries: attempts, RetryDelay: 200 * time.Millisecond, MaxRetryDelay: longestPause, TryTimeout: attemptTime,
 		ShouldRetry: func(r *http.Response, err error) bool {
 			_, untrusted := errors.AsType[*tls.CertificateVerificationError](err)
-			if untrusted || errors.Is(err, errTooLong) || errors.Is(err, errListTooLong) || errors.Is(err, errElsewhere) || err == nil && !transient(r.StatusCode) {
+			if untrusted || err == nil && !transient(r.StatusCode) {
 				return false
 			}
 			if err == nil {
@@ -207,12 +184,8 @@ func retries(pending *cloud.Pending) policy.RetryOptions {
 
 // transient reports whether a status may be another one the next time.
 func transient(status int) bool {
-	switch status {
-	case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusBadGateway,
-		http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		return true
-	}
-	return false
+	return slices.Contains([]int{http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusBadGateway,
+		http.StatusServiceUnavailable, http.StatusGatewayTimeout}, status)
 }
 
 // Pages are those of a list.
@@ -227,30 +200,16 @@ func PagesOf[P any](c *Client, name string, pager *runtime.Pager[P]) Pages[P] {
 	return Pages[P]{c, name, pager}
 }
 
-// All returns the items of all pages, as state makes them. A page without a list, or with an item that is null, is an error: what
-// stands between here and Azure may answer {}, and who took that for an empty list would delete or write over what is there. So is a
-// list that does not end in pages, bytes or time.
+// All returns the items of all pages, as state makes them.
 func All[P, V, T any](ctx context.Context, p Pages[P], items func(P) []*V, state func(V) T) ([]T, error) {
 	var list []T
-	bounded, cancel := context.WithTimeout(context.WithValue(ctx, listKey{}, &listBytes{listLimit}), listTime)
-	defer cancel()
-	for n := 0; p.pager.More(); n++ {
-		if n == pageLimit {
-			return nil, fmt.Errorf("%s: the list has more than %d pages, so it does not end", p.name, pageLimit)
-		}
-		page, err := Send(bounded, p.client, p.name, p.pager.NextPage)
-		if err != nil && bounded.Err() != nil && ctx.Err() == nil {
-			return nil, fmt.Errorf("%s: the list has not ended after %v, on page %d: see what is between here and Azure", p.name, listTime, n+1)
-		}
+	for p.pager.More() {
+		page, err := Send(ctx, p.client, p.name, p.pager.NextPage)
 		if err != nil {
 			return nil, err
 		}
-		values := items(page)
-		if values == nil || slices.Contains(values, nil) {
-			return nil, fmt.Errorf("%s: the answer is not a list of Azure's: see what is between here and Azure", p.name)
-		}
-		for _, v := range values {
-			list = append(list, state(*v))
+		for _, v := range items(page) {
+			list = append(list, state(Deref(v)))
 		}
 	}
 	return list, nil
@@ -258,52 +217,21 @@ func All[P, V, T any](ctx context.Context, p Pages[P], items func(P) []*V, state
 
 // Tenant returns the ID of the subscription's tenant; empty if the caller may not read the subscription.
 func (c *Client) Tenant(ctx context.Context) (string, error) {
-	id, err := Send(ctx, c, "Microsoft.Resources/subscriptions/read", func(ctx context.Context) (string, error) {
-		req, err := runtime.NewRequest(ctx, http.MethodGet, runtime.JoinPaths(c.plain.Endpoint(), "/subscriptions/", url.PathEscape(c.Subscription)))
-		if err != nil {
-			return "", err
-		}
-		req.Raw().URL.RawQuery = "api-version=2022-12-01"
-		r, err := c.plain.Pipeline().Do(req)
-		if err != nil {
-			return "", err
-		}
-		defer func() { _ = r.Body.Close() }()
-		if !runtime.HasStatusCode(r, http.StatusOK) {
-			return "", runtime.NewResponseError(r)
-		}
-		var found struct {
-			TenantID string `json:"tenantId"`
-		}
-		if err = runtime.UnmarshalAsJSON(r, &found); err == nil && !IsGUID(found.TenantID) {
-			err = fmt.Errorf("the answer names the tenant %q, which is no tenant's ID: see what is between here and Azure", found.TenantID)
-		}
-		return found.TenantID, err
+	var answer *http.Response
+	_, err := Send(ctx, c, "Microsoft.Resources/subscriptions/read", func(ctx context.Context) (armresources.ClientGetByIDResponse, error) {
+		return c.Resources.GetByID(policy.WithCaptureResponse(ctx, &answer), "subscriptions/"+c.Subscription, "2022-12-01", nil)
 	})
 	switch {
 	case IsDenied(err):
 		return "", nil
 	case HasCode(err, "SubscriptionNotFound", "InvalidSubscriptionId"):
 		return "", &Error{Problem: NoSubscription, Err: err}
+	case err != nil:
+		return "", err
 	}
-	return id, err
-}
-
-// CheckRegistered returns an error unless the subscription has registered the provider of managed identities. Who may not ask is
-// told when the first one is made.
-func (c *Client) CheckRegistered(ctx context.Context) error {
-	const namespace = "Microsoft.ManagedIdentity"
-	p, err := Send(ctx, c, "Microsoft.Resources/subscriptions/providers/read", func(ctx context.Context) (armresources.ProvidersClientGetResponse, error) {
-		return c.providers.Get(ctx, namespace, nil)
-	})
-	if err != nil {
-		if IsDenied(err) {
-			return nil
-		}
-		return err
+	var found struct {
+		TenantID string `json:"tenantId"`
 	}
-	if state := Deref(p.RegistrationState); strings.EqualFold(state, "NotRegistered") || strings.EqualFold(state, "Unregistered") {
-		return problem(Unregistered, "subscription %s has not registered %s, without which it has no managed identities", c.Subscription, namespace)
-	}
-	return nil
+	err = runtime.UnmarshalAsJSON(answer, &found)
+	return found.TenantID, err
 }

@@ -7,10 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"regexp"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
@@ -38,11 +37,9 @@ func problem(p Problem, format string, args ...any) error {
 	return &Error{Problem: p, Err: fmt.Errorf(format, args...)}
 }
 
-// callError is a call that failed, in one sentence, without the SDK's dump of the answer. It wraps the SDK's error, whose body is read
-// only once, since reading it changes it: the error that ends a group of calls is also the error of those that it cuts short.
+// callError is a call that failed, in one sentence, without the SDK's dump of the answer. It wraps the SDK's error.
 type callError struct {
 	sentence string
-	said     said // of a refusal
 	err      error
 }
 
@@ -57,134 +54,75 @@ func explain(call string, err error) error {
 	if _, is := errors.AsType[*callError](err); is { // another call failed, which ended the context of this one
 		return err
 	}
-	failed := func(format string, args ...any) error { return &callError{fmt.Sprintf(format, args...), said{}, err} }
-	if errors.Is(err, context.Canceled) {
-		return failed("%s: interrupted", call)
+	failed := func(format string, args ...any) error {
+		return &callError{call + ": " + fmt.Sprintf(format, args...), err}
 	}
 	if r, is := errors.AsType[*azcore.ResponseError](err); is {
 		return refusal(call, r)
 	}
-	if auth, is := errors.AsType[*azidentity.AuthenticationFailedError](err); is || strings.Contains(err.Error(), "failed to acquire a token") {
-		if auth != nil && auth.RawResponse == nil && cloud.NobodyListens(err) {
-			return failed("%s: Entra cannot be reached; see the network and HTTPS_PROXY (%s)", call, brief(err))
-		}
-		if kind, why := entraSays(auth); why != "" {
-			return &Error{Problem: NoCredentials, Err: failed("%s: Entra refuses %s: %s", call, kind, why)}
-		}
-		return &Error{Problem: NoCredentials, Err: failed("%s: no credentials for Azure are good: %s", call, brief(err))}
+	auth, is := errors.AsType[*azidentity.AuthenticationFailedError](err)
+	switch {
+	case errors.Is(err, context.Canceled):
+		return failed("interrupted")
+	case cloud.NobodyListens(err):
+		return failed("Azure cannot be reached; see the network and HTTPS_PROXY (%s)", brief(err))
+	case is && auth.RawResponse != nil:
+		return &Error{Problem: NoCredentials, Err: failed("Entra refuses the credentials: %s", cmp.Or(entraSays(auth.RawResponse), brief(err)))}
+	case is || strings.Contains(err.Error(), "failed to acquire a token"):
+		return &Error{Problem: NoCredentials, Err: failed("no credentials for Azure are good: %s", brief(err))}
 	}
-	if cloud.NobodyListens(err) {
-		return failed("%s: Azure cannot be reached; see the network and HTTPS_PROXY (%s)", call, brief(err))
-	}
-	return failed("%s: %s", call, brief(err))
+	return failed("%s", brief(err))
 }
 
-// entraSays returns what Entra refuses, and its code and sentence; nothing where it did not answer. Its sentences quote no secret.
-func entraSays(auth *azidentity.AuthenticationFailedError) (kind, why string) {
-	if auth == nil || auth.RawResponse == nil {
-		return "", ""
-	}
+// entraSays returns Entra's code and sentence, without what only Microsoft can look up; empty if it says nothing.
+func entraSays(r *http.Response) string {
 	var body struct {
 		Description string `json:"error_description"`
 	}
-	data, err := runtime.Payload(auth.RawResponse)
-	if err != nil || json.Unmarshal(data, &body) != nil {
-		return "", ""
+	if data, err := runtime.Payload(r); err != nil || json.Unmarshal(data, &body) != nil {
+		return ""
 	}
-	why, _, _ = strings.Cut(body.Description, "Trace ID:")
-	kind = "the credentials"
-	for _, code := range []string{"AADSTS7000215", "AADSTS7000222"} { // wrong, and expired
-		if strings.HasPrefix(why, code+":") {
-			kind = "the client secret"
-		}
-	}
-	return kind, text.Sentence(strings.TrimRight(why, ". \r\n"), 600)
+	why, _, _ := strings.Cut(body.Description, "Trace ID:")
+	return text.Sentence(strings.TrimRight(why, ". \r\n"), 600)
 }
 
 // refusal returns the error for an answer of Azure's.
 func refusal(call string, r *azcore.ResponseError) error {
-	body := bodyOf(r)
-	failed := func(format string, args ...any) error { return &callError{fmt.Sprintf(format, args...), body, r} }
-	said := body.sentence(r)
+	code := cmp.Or(r.ErrorCode, fmt.Sprint("HTTP status ", r.StatusCode))
+	says := cmp.Or(messageOf(r), code)
+	failed := &callError{fmt.Sprintf("%s: %s (%s)", call, says, code), r}
+	after := r.RawResponse.Header.Get("Retry-After")
 	switch {
 	case HasCode(r, "AuthorizationFailed", "LinkedAuthorizationFailed"):
-		return failed("the caller's roles do not allow %s (Azure says: %s)", call, said)
+		failed.sentence = fmt.Sprintf("the caller's roles do not allow %s (Azure says: %s)", call, says)
 	case HasCode(r, "MissingSubscriptionRegistration"):
-		return &Error{Problem: Unregistered, Err: failed("%s: %s", call, said)}
+		return &Error{Problem: Unregistered, Err: failed}
 	case HasCode(r, "RequestDisallowedByPolicy"):
-		return &Error{Problem: Disallowed, Err: failed("%s: %s (%s)", call, said, r.ErrorCode)}
-	case transient(r.StatusCode) && asked(r) > longestPause:
-		return failed("%s: Azure asks to wait %v before the next attempt, longer than keypost waits for a call: run this again then (Azure says: %s)",
-			call, asked(r), cmp.Or(said, http.StatusText(r.StatusCode)))
+		return &Error{Problem: Disallowed, Err: failed}
 	case r.StatusCode == http.StatusUnauthorized:
-		return &Error{Problem: NoCredentials, Err: failed("the caller's credentials are not good for %s: %s (%s)", call, said, r.ErrorCode)}
-	case r.StatusCode == http.StatusTooManyRequests:
-		return failed("%s: Azure asks to come back later, again and again: %s", call, said)
-	case r.StatusCode == http.StatusNotFound && body.Code == "":
-		return failed("%s: the answer 404 has no error of Azure's: see what is between here and Azure", call)
-	case r.ErrorCode == "":
-		return failed("%s: HTTP status %d", call, r.StatusCode)
+		return &Error{Problem: NoCredentials, Err: failed}
+	case transient(r.StatusCode) && after != "":
+		failed.sentence = fmt.Sprintf("%s: Azure asks to wait %s seconds; run this again then (Azure says: %s)", call, after, says)
 	}
-	return failed("%s: %s (%s)", call, said, r.ErrorCode)
+	return failed
 }
 
-// asked returns how long an answer asks to wait before the next attempt; 0 if it does not say so in seconds, as Azure does
-// (https://learn.microsoft.com/azure/azure-resource-manager/management/request-limits-and-throttling).
-func asked(r *azcore.ResponseError) time.Duration {
-	if r.RawResponse == nil {
-		return 0
-	}
-	seconds, err := strconv.ParseUint(r.RawResponse.Header.Get("Retry-After"), 10, 31)
-	if err != nil {
-		return 0
-	}
-	return time.Duration(seconds) * time.Second
-}
-
-// said is what the body of a refusal has
+// messageOf returns what the body of a refusal says, on one line
 // (https://learn.microsoft.com/azure/azure-resource-manager/troubleshooting/common-deployment-errors).
-type said struct {
-	Code    string `json:"code"`
-	Message string `json:"message"`
-}
-
-// sentence returns what Azure says in r, on one line; its code if it says nothing.
-func (s said) sentence(r *azcore.ResponseError) string {
-	if s.Message != "" {
-		return text.Sentence(strings.TrimRight(s.Message, ". \r\n"), 0)
-	}
-	return r.ErrorCode
-}
-
-// codeOf returns the code in the body of a refusal; empty without any. The SDK also takes a header for it.
-func codeOf(err error, r *azcore.ResponseError) string {
-	if e, is := errors.AsType[*callError](err); is {
-		return e.said.Code
-	}
-	return bodyOf(r).Code
-}
-
-// bodyOf returns nothing for a body that is not Azure's.
-func bodyOf(r *azcore.ResponseError) said {
+func messageOf(r *azcore.ResponseError) string {
 	var body struct {
-		Error said `json:"error"`
-	}
-	if r.RawResponse == nil {
-		return said{}
+		Error struct {
+			Message string `json:"message"`
+		} `json:"error"`
 	}
 	if data, err := runtime.Payload(r.RawResponse); err != nil || json.Unmarshal(data, &body) != nil {
-		return said{}
+		return ""
 	}
-	return body.Error
+	return text.Sentence(strings.TrimRight(body.Error.Message, ". \r\n"), 0)
 }
 
-// brief returns the error of one attempt on one line.
-func brief(err error) string {
-	if r, is := errors.AsType[*azcore.ResponseError](err); is {
-		return bodyOf(r).sentence(r)
-	}
-	return text.Sentence(err.Error(), 600)
-}
+// brief returns an error on one line.
+func brief(err error) string { return text.Sentence(err.Error(), 600) }
 
 // HasCode compares the code of Azure's answer, whatever its letter case.
 func HasCode(err error, codes ...string) bool {
@@ -192,22 +130,29 @@ func HasCode(err error, codes ...string) bool {
 	return is && slices.ContainsFunc(codes, func(c string) bool { return strings.EqualFold(c, r.ErrorCode) })
 }
 
-// IsMissing reports whether Azure says that a thing, or what it is in, is not there. A page of a proxy with the status 404 says
-// nothing of it: who believed that would delete, or write over, what others have.
+// IsMissing reports whether Azure says that a thing, or what it is in, is not there. Any other 404, as a proxy's page, does not say so.
 func IsMissing(err error) bool {
-	r, is := errors.AsType[*azcore.ResponseError](err)
-	if !is || r.StatusCode != http.StatusNotFound {
-		return false
-	}
-	switch strings.ToLower(codeOf(err, r)) {
-	case "resourcegroupnotfound", "resourcenotfound", "parentresourcenotfound", "notfound", "roledefinitiondoesnotexist", "roleassignmentnotfound":
-		return true
-	}
-	return false
+	return HasCode(err, "ResourceGroupNotFound", "ResourceNotFound", "ParentResourceNotFound", "NotFound", "RoleDefinitionDoesNotExist",
+		"RoleAssignmentNotFound")
 }
 
 // IsDenied reports whether the caller may not make a call.
 func IsDenied(err error) bool { return HasCode(err, "AuthorizationFailed") }
+
+// underWay is what a refusal with the code Conflict says where another change of the same thing has not ended
+// (https://learn.microsoft.com/azure/azure-resource-manager/management/async-operations).
+var underWay = regexp.MustCompile(`(?i)\b(?:concurrent(?:ly)?|in progress|being (?:deleted|updated|modified))\b`)
+
+// passes reports whether a refusal passes by itself: what is named was just made, or is still being changed.
+//
+// Sources: https://learn.microsoft.com/azure/role-based-access-control/troubleshooting,
+// https://learn.microsoft.com/azure/azure-resource-manager/troubleshooting/common-deployment-errors,
+// github.com/hashicorp/terraform-provider-azurerm/issues/19968.
+func passes(err error) bool {
+	return IsMissing(err) || HasCode(err, "Conflict") && underWay.MatchString(err.Error()) ||
+		HasCode(err, "PrincipalNotFound", "RoleDefinitionHasAssignments", "ResourceGroupBeingDeleted", "AnotherOperationInProgress",
+			"ConcurrentFederatedIdentityCredentialsWritesForSingleManagedIdentity")
+}
 
 // Answer returns what a call that writes has come to.
 func Answer(err error) (cloud.Answer, error) {
@@ -216,7 +161,7 @@ func Answer(err error) (cloud.Answer, error) {
 		return cloud.Accepted, nil
 	case HasCode(err, "RoleAssignmentExists"): // it binds the same, under a name of somebody else's choice
 		return cloud.Accepted, nil
-	case IsMissing(err) || passes(err): // what was made a moment ago is not known everywhere yet
+	case passes(err):
 		return cloud.NotYet, err
 	}
 	return cloud.Refused, err

@@ -48,7 +48,6 @@ func (f *flags) command(factory *cli.Factory, c cobra.Command, do func(ctx conte
 			return err
 		}
 		defer begun.End()
-		f.Unpaced = f.Dev // an emulator says itself what it takes
 		f.Usual = !cmd.Flags().Changed("audience")
 		f.nameGroups(cmd)
 		r := &run{begun, f, cmd.Flags().Lookup("adopt") != nil}
