@@ -11,6 +11,7 @@ import (
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/provision/cloud"
 	"github.com/keypost/keypost/provision/gcp/internal/allow"
+	"github.com/keypost/keypost/provision/gcp/internal/federation"
 	"github.com/keypost/keypost/provision/gcp/internal/rest"
 	"github.com/keypost/keypost/provision/plan"
 )
@@ -35,7 +36,7 @@ func (a Accounts) ID(w Account) string {
 	if w.ID != "" {
 		return w.ID
 	}
-	return cut(a.Owner.name, 12) + "-" + cut(w.Request, 11) + "-" + hashed(a.Owner.name+"/"+w.Request)
+	return rest.Cut(a.Owner.Installation(), 12) + "-" + rest.Cut(w.Request, 11) + "-" + rest.Hashed(a.Owner.Installation()+"/"+w.Request)
 }
 
 // DisplayName returns the display name by which ccoctl finds an account.
@@ -44,17 +45,17 @@ func (a Accounts) DisplayName(w Account) string {
 	case w.DisplayName != "":
 		return w.DisplayName
 	case w.Request != "":
-		return displayName(a.Owner.name, w.Request)
+		return displayName(a.Owner.Installation(), w.Request)
 	}
 	return w.ID
 }
 
 func displayName(installation, request string) string {
-	return cut(installation, 50) + "-" + cut(request, 49)
+	return rest.Cut(installation, 50) + "-" + rest.Cut(request, 49)
 }
 
 // ccoctlText is what ccoctl puts into the descriptions of an account and its role.
-func ccoctlText(display string) string { return made + " for service account " + display }
+func ccoctlText(display string) string { return federation.Made + " for service account " + display }
 
 // requested returns of what the names of an account's role are made.
 func (w Account) requested() string {
@@ -66,14 +67,14 @@ func (w Account) requested() string {
 
 // ours reports whether an account is the owner's, or made by ccoctl under a display name that is asked for.
 func (a Accounts) ours(have accountState, w Account) bool {
-	return a.Owner.owns(have.Description) || a.ofCcoctl(have, w)
+	return a.Owner.Owns(have.Description) || a.ofCcoctl(have, w)
 }
 
 // ofCcoctl reports whether ccoctl made an account under the display name that is asked for. ccoctl makes accounts for the components
 // of clusters alone: a workload, whose name anybody may choose, has none of them.
 func (a Accounts) ofCcoctl(have accountState, w Account) bool {
 	display := a.DisplayName(w)
-	return a.Owner.name != "" && have.DisplayName == display && have.Description == ccoctlText(display)
+	return a.Owner.Installation() != "" && have.DisplayName == display && have.Description == ccoctlText(display)
 }
 
 // identity is an account with what it is in this project.
@@ -149,11 +150,11 @@ func accountCall(p Project, account, method, verb string) rest.Call {
 func (c *Client) readAccounts(ctx context.Context, p Project) ([]accountState, error) {
 	k := accountCall(p, "", "ListServiceAccounts", "list")
 	k.Path, k.Query = strings.TrimSuffix(k.Path, "/"), rest.Query("pageSize", "100")
-	return rest.List[accountState](ctx, c.rest, k, "accounts")
+	return rest.List[accountState](ctx, c.Rest, k, "accounts")
 }
 
 func (c *Client) readAccount(ctx context.Context, p Project, account string) (*accountState, error) {
-	return present[accountState](ctx, c, accountCall(p, account, "GetServiceAccount", "get"))
+	return rest.Present[accountState](ctx, c.Rest, accountCall(p, account, "GetServiceAccount", "get"))
 }
 
 // planAccount plans the account and its own policy.
@@ -162,8 +163,8 @@ func (c *Client) planAccount(p Project, i identity, s *snapshot) (plan.Plan, err
 	if have == nil {
 		i.fresh = &newcomer{}
 	}
-	t := subject{thing: accountThing, name: i.email, found: fmt.Sprintf("Existing IAM service account %s found", i.display), missing: have == nil}
-	return planOne(c, t, accountAndPolicy{have, own}, func(ctx context.Context) (now accountAndPolicy, err error) {
+	t := rest.Subject{Thing: accountThing, Name: i.email, Found: fmt.Sprintf("Existing IAM service account %s found", i.display), Missing: have == nil}
+	return rest.PlanOne(c.Rest, t, accountAndPolicy{have, own}, func(ctx context.Context) (now accountAndPolicy, err error) {
 		if now.account, err = c.readAccount(ctx, p, i.email); err != nil && !i.fresh.unknown(err) {
 			return now, err
 		}
@@ -171,7 +172,7 @@ func (c *Client) planAccount(p Project, i identity, s *snapshot) (plan.Plan, err
 			err = nil
 		}
 		return now, err
-	}, func(now accountAndPolicy) (decision, error) { return c.decideAccount(p, i, now.account, now.own) })
+	}, func(now accountAndPolicy) (rest.Decision, error) { return c.decideAccount(p, i, now.account, now.own) })
 }
 
 // accountAndPolicy is an account with its own policy; nil is what is not there, or was not read.
@@ -198,19 +199,19 @@ func (i identity) setPolicy(p Project, want allow.Policy) rest.Call {
 }
 
 // decideAccount returns the steps from have, with its own policy, to i. A policy that is nil is read before it is written.
-func (c *Client) decideAccount(p Project, i identity, have *accountState, own *allow.Policy) (decision, error) {
-	var d decision
+func (c *Client) decideAccount(p Project, i identity, have *accountState, own *allow.Policy) (rest.Decision, error) {
+	var d rest.Decision
 	if have == nil {
 		k := accountCall(p, "", "CreateServiceAccount", "create")
 		k.Method, k.Path, k.Body = "POST", strings.TrimSuffix(k.Path, "/"), i.of.body(i.Account)
-		d.steps = append(d.steps, c.rest.Step(k, fmt.Sprintf("IAM service account %s created", i.display), "+ display name "+i.display))
+		d.Steps = append(d.Steps, c.Rest.Step(k, fmt.Sprintf("IAM service account %s created", i.display), "+ display name "+i.display))
 	} else if err := c.compareAccount(p, i, *have, &d); err != nil {
-		return decision{}, err
+		return rest.Decision{}, err
 	}
 	line := "Updated policy bindings for IAM service account " + i.display
 	if own == nil {
 		if len(i.Subjects) > 0 {
-			d.steps = append(d.steps, i.fresh.patient(c.firstPolicyStep(p, i, line)))
+			d.Steps = append(d.Steps, i.fresh.patient(c.firstPolicyStep(p, i, line)))
 		}
 		return d, nil
 	}
@@ -218,60 +219,60 @@ func (c *Client) decideAccount(p Project, i identity, have *accountState, own *a
 	exact, _, others := own.WithUsers(pool, i.Subjects)
 	for _, s := range others {
 		if i.of.Prune {
-			d.warnings = append(d.warnings, fmt.Sprintf("service account %s can no longer be used by %s", i.email, s))
+			d.Warnings = append(d.Warnings, fmt.Sprintf("service account %s can no longer be used by %s", i.email, s))
 		} else {
-			d.extra = append(d.extra, fmt.Sprintf("service account %s can be used by %s too, which nobody asked for; --prune takes it away", i.email, s))
+			d.Extra = append(d.Extra, fmt.Sprintf("service account %s can be used by %s too, which nobody asked for; --prune takes it away", i.email, s))
 		}
 	}
 	want, diff := i.used(p, *own)
-	if others := minus(own.Pools(), []string{pool}); len(others) > 0 {
+	if others := rest.Minus(own.Pools(), []string{pool}); len(others) > 0 {
 		// For a workload the owner names no cluster: a second one would get the roles of the first.
-		if i.of.Owner.name == "" && !i.of.Adopt && !slices.Contains(own.Pools(), pool) {
-			return decision{}, rest.Problemf(NotOwned, "service account %s is used from %s: give this workload an account of its own", i.email, text.List(others, 3))
+		if i.of.Owner.Installation() == "" && !i.of.Adopt && !slices.Contains(own.Pools(), pool) {
+			return rest.Decision{}, rest.Problemf(NotOwned, "service account %s is used from %s: give this workload an account of its own", i.email, text.List(others, 3))
 		}
-		d.notes = append(d.notes, fmt.Sprintf("service account %s can be used from %s too, which stays", i.email, text.List(others, 3)))
+		d.Notes = append(d.Notes, fmt.Sprintf("service account %s can be used from %s too, which stays", i.email, text.List(others, 3)))
 	}
 	for _, grant := range exact.Strangers(pool, i.Subjects) {
-		d.warnings = append(d.warnings, fmt.Sprintf("service account %s can be used by somebody whom keypost did not let in, which stays: %s", i.email, grant))
+		d.Warnings = append(d.Warnings, fmt.Sprintf("service account %s can be used by somebody whom keypost did not let in, which stays: %s", i.email, grant))
 	}
 	if len(diff) > 0 {
-		d.steps = append(d.steps, i.fresh.patient(c.rest.Step(i.setPolicy(p, want), line, diff...)))
+		d.Steps = append(d.Steps, i.fresh.patient(c.Rest.Step(i.setPolicy(p, want), line, diff...)))
 	}
 	return d, nil
 }
 
 // compareAccount adds the steps for what an account says of itself.
-func (c *Client) compareAccount(p Project, i identity, have accountState, d *decision) error {
+func (c *Client) compareAccount(p Project, i identity, have accountState, d *rest.Decision) error {
 	a := i.of
 	description := have.Description
 	if !a.ours(have, i.Account) {
 		if !a.Adopt {
-			return a.Owner.notOwned(accountThing, i.email, have.Description)
+			return a.Owner.NotOwned(accountThing, i.email, have.Description)
 		}
-		description = a.Owner.describe(description)
+		description = a.Owner.Describe(description)
 	}
 	var diff []string
 	if description != have.Description {
-		diff = append(diff, replaced("description ", have.Description, description)...)
+		diff = append(diff, rest.Replaced("description ", have.Description, description)...)
 	}
-	if have.DisplayName != i.display && a.Owner.name != "" { // by which ccoctl finds it
-		diff = append(diff, replaced("display name ", have.DisplayName, i.display)...)
+	if have.DisplayName != i.display && a.Owner.Installation() != "" { // by which ccoctl finds it
+		diff = append(diff, rest.Replaced("display name ", have.DisplayName, i.display)...)
 	}
 	if len(diff) > 0 {
 		k := accountCall(p, i.email, "PatchServiceAccount", "update")
 		k.Method, k.Body = "PATCH", map[string]any{"serviceAccount": map[string]string{"displayName": i.display, "description": description},
 			"updateMask": "displayName,description"}
-		d.steps = append(d.steps, c.rest.Step(k, fmt.Sprintf("IAM service account %s updated", i.display), diff...))
+		d.Steps = append(d.Steps, c.Rest.Step(k, fmt.Sprintf("IAM service account %s updated", i.display), diff...))
 	}
 	if have.Disabled {
 		k := accountCall(p, i.email+":enable", "EnableServiceAccount", "enable")
 		k.Method, k.Body = "POST", struct{}{}
-		d.steps = append(d.steps, c.rest.Step(k, fmt.Sprintf("IAM service account %s enabled", i.display), "- disabled"))
+		d.Steps = append(d.Steps, c.Rest.Step(k, fmt.Sprintf("IAM service account %s enabled", i.display), "- disabled"))
 	}
 	return nil
 }
 
-// firstPolicyStep puts the subjects into the policy of an account that was just made, which some of Google's servers may not
+// firstPolicyStep puts the subjects into the policy of an account that was just federation.Made, which some of Google's servers may not
 // know yet. It reads the policy: the account may be older than it seems.
 func (c *Client) firstPolicyStep(p Project, i identity, line string) cloud.Step {
 	_, diff := allow.Policy{}.PlusUsers(p.PoolName(i.of.Pool), i.Subjects)
@@ -287,7 +288,7 @@ func (c *Client) firstPolicyStep(p Project, i identity, line string) cloud.Step 
 		if len(diff) == 0 {
 			return cloud.Accepted, nil
 		}
-		return c.rest.Step(i.setPolicy(p, want), "").Call(ctx)
+		return c.Rest.Step(i.setPolicy(p, want), "").Call(ctx)
 	}}
 }
 
@@ -295,7 +296,7 @@ func (c *Client) firstPolicyStep(p Project, i identity, line string) cloud.Step 
 func (a Accounts) body(w Account) map[string]any {
 	display := a.DisplayName(w)
 	return map[string]any{"accountId": a.ID(w), "serviceAccount": map[string]string{
-		"displayName": display, "description": a.Owner.describe(ccoctlText(display))}}
+		"displayName": display, "description": a.Owner.Describe(ccoctlText(display))}}
 }
 
 // deleteAccounts plans to delete accounts that were just read.
@@ -304,8 +305,8 @@ func (c *Client) deleteAccounts(p Project, accounts []accountState) plan.Stage {
 	for _, a := range accounts {
 		k := accountCall(p, a.UniqueID, "DeleteServiceAccount", "delete") // one that is made anew has another
 		k.Method = "DELETE"
-		step := c.rest.Step(k, fmt.Sprintf("IAM service account %s deleted", a.DisplayName))
-		stage = append(stage, c.rest.API.Stage(plan.Change{Verb: plan.Delete, Thing: accountThing, Name: a.Email}, []cloud.Step{step},
+		step := c.Rest.Step(k, fmt.Sprintf("IAM service account %s deleted", a.DisplayName))
+		stage = append(stage, c.Rest.API.Stage(plan.Change{Verb: plan.Delete, Thing: accountThing, Name: a.Email}, []cloud.Step{step},
 			func(ctx context.Context) ([]cloud.Step, error) {
 				have, err := c.readAccount(ctx, p, a.UniqueID)
 				if err != nil || have == nil {

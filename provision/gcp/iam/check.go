@@ -7,13 +7,11 @@ import (
 	"strings"
 
 	"github.com/keypost/keypost/internal/dnsname"
-	"github.com/keypost/keypost/keystore/party"
 )
 
 // Google's limits (google.iam.v1: WorkloadIdentityPoolProvider and its Oidc; https://cloud.google.com/iam/quotas).
 const (
-	audienceCount = 10
-	subjectLimit  = 127 // bytes, of google.subject; a longer one is refused only when a token is exchanged
+	subjectLimit = 127 // bytes, of google.subject; a longer one is refused only when a token is exchanged
 )
 
 // Check returns an error if what is wanted breaks a rule that Google enforces late, or for all clusters of a project: for names, audiences,
@@ -24,7 +22,7 @@ func (w Wanted) Check() error {
 		errs = append(errs, CheckPoolID("workload identity pool", w.Pool.ID))
 	}
 	if w.Provider != nil {
-		errs = append(errs, w.Provider.check()...)
+		errs = append(errs, w.Provider.Check()...)
 	}
 	if w.Accounts != nil {
 		errs = append(errs, w.Accounts.check()...)
@@ -44,33 +42,12 @@ func CheckName(name string, pool, accounts bool) error {
 	return nil
 }
 
-// CheckPoolID returns an error unless a pool or a provider, as what says, can have an ID. The rule is [party.IsPoolID], by which
-// policies name providers too.
-func CheckPoolID(what, id string) error {
-	if !party.IsPoolID(id) {
-		return fmt.Errorf("the name of the %s, %q, must have 4 to 32 lower-case letters, digits or hyphens, and not begin with gcp-", what, id)
-	}
-	return nil
-}
-
-func (w Provider) check() []error {
-	errs := []error{CheckPoolID("workload identity pool", w.Pool), CheckPoolID("workload identity provider", w.ID)}
-	if n := len(minus(w.Audiences, nil)); n == 0 || n > audienceCount {
-		errs = append(errs, fmt.Errorf("%d audiences: a provider has 1 to %d", n, audienceCount))
-	}
-	if w.JWKS != nil {
-		_, err := upload(w.JWKS)
-		errs = append(errs, err)
-	}
-	return errs
-}
-
 func (a Accounts) check() []error {
 	var errs []error
-	if a.Owner.suffix == "" {
+	if a.Owner == (Owner{}) {
 		errs = append(errs, errors.New("the service accounts have no owner"))
 	}
-	if name := a.Owner.name; !regexp.MustCompile(`^[a-z0-9-]{0,32}$`).MatchString(name) {
+	if name := a.Owner.Installation(); !regexp.MustCompile(`^[a-z0-9-]{0,32}$`).MatchString(name) {
 		errs = append(errs, fmt.Errorf("the installation's name %q must have at most 32 lower-case letters, digits or hyphens", name))
 	}
 	ids, displays, roles := map[string]Account{}, map[string]Account{}, map[string]Account{}

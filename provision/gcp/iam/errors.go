@@ -20,12 +20,12 @@ const (
 	Denied        = rest.Denied        // the caller lacks a permission
 	QuotaUsed     = rest.QuotaUsed     // the project has as many accounts or roles as it may have
 
-	NotOwned       = rest.Others + iota // a pool, provider, account or role is somebody else's, and may be adopted
-	OtherIssuer                         // a provider trusts another issuer, and a cluster may live by that
-	PoolUnusable                        // a pool that is to be used is missing, deleted or disabled
-	PoolInUse                           // a pool that would go is used by accounts of other installations
-	NothingToMove                       // no cluster lives by the provider from which it is to move, or by another issuer
-	UnknownCopy                         // a provider holds a copy of other keys, and nobody knows whether the store is behind it
-	NoProvider                          // a provider is missing or deleted: it takes no token
-	AccountsDiffer                      // the accounts of a cluster that is to move are not what its requests ask for
+	NotOwned       = rest.NotOwned       // a pool, provider, account or role is somebody else's, and may be adopted
+	OtherIssuer    = rest.OtherIssuer    // a provider trusts another issuer, and a cluster may live by that
+	PoolUnusable   = rest.PoolUnusable   // a pool that is to be used is missing, deleted or disabled
+	PoolInUse      = rest.PoolInUse      // a pool that would go is used by accounts of other installations
+	NothingToMove  = rest.NothingToMove  // no cluster lives by the provider from which it is to move, or by another issuer
+	UnknownCopy    = rest.UnknownCopy    // a provider holds a copy of other keys, and nobody knows whether the store is behind it
+	NoProvider     = rest.NoProvider     // a provider is missing or deleted: it takes no token
+	AccountsDiffer = rest.AccountsDiffer // the accounts of a cluster that is to move are not what its requests ask for
 )

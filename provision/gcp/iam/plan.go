@@ -12,18 +12,19 @@ import (
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/provision/cloud"
 	"github.com/keypost/keypost/provision/gcp/internal/allow"
+	"github.com/keypost/keypost/provision/gcp/internal/federation"
 	"github.com/keypost/keypost/provision/gcp/internal/rest"
 	"github.com/keypost/keypost/provision/plan"
 )
 
 // snapshot is what a project has, as far as it was asked for.
 type snapshot struct {
-	pool     *poolState
-	provider *providerState
-	accounts []accountState
-	roles    []roleState
-	project  allow.Policy
-	policies map[string]*allow.Policy // of accounts, by email
+	federation federation.State
+	pool       federation.Contents // for a deletion
+	accounts   []accountState
+	roles      []roleState
+	project    allow.Policy
+	policies   map[string]*allow.Policy // of accounts, by email
 }
 
 func (s *snapshot) account(email string) *accountState {
@@ -67,17 +68,6 @@ func (c *Client) readPolicies(ctx context.Context, p Project, accounts []account
 	return by, nil
 }
 
-// pool returns the ID of the pool whose state counts: the one that is wanted, or the provider's; empty if there is none.
-func (w Wanted) pool() string {
-	switch {
-	case w.Pool != nil:
-		return w.Pool.ID
-	case w.Provider != nil:
-		return w.Provider.Pool
-	}
-	return ""
-}
-
 // into returns a function that calls read and keeps its result in place.
 func into[T any](place *T, read func() (T, error)) func() error {
 	return func() error {
@@ -93,19 +83,7 @@ func into[T any](place *T, read func() (T, error)) func() error {
 func (c *Client) read(ctx context.Context, p Project, w Wanted) (*snapshot, error) {
 	s := &snapshot{}
 	group, ctx := errgroup.WithContext(ctx)
-	if id := w.pool(); id != "" {
-		group.Go(func() (err error) {
-			if w.Pool == nil {
-				s.pool, err = c.expectedPool(ctx, p, id)
-			} else {
-				s.pool, err = c.readPool(ctx, p, id)
-			}
-			return err
-		})
-	}
-	if v := w.Provider; v != nil {
-		group.Go(into(&s.provider, func() (*providerState, error) { return c.readProvider(ctx, p, v.Pool, v.ID) }))
-	}
+	group.Go(into(&s.federation, func() (federation.State, error) { return c.Client.Read(ctx, p, w.Pool, w.Provider) }))
 	if a := w.Accounts; a != nil {
 		group.Go(into(&s.project, func() (allow.Policy, error) { return c.readProjectPolicy(ctx, p) }))
 		if slices.ContainsFunc(a.List, func(w Account) bool { return len(w.Permissions) > 0 }) {
@@ -130,7 +108,7 @@ func (a Accounts) candidates(p Project, accounts []accountState) []accountState 
 	}
 	var out []accountState
 	for _, have := range accounts {
-		if emails[have.Email] || a.Owner.owns(have.Description) || a.Owner.name != "" && madeByCcoctl(a.Owner.name, have) {
+		if emails[have.Email] || a.Owner.Owns(have.Description) || a.Owner.Installation() != "" && madeByCcoctl(a.Owner.Installation(), have) {
 			out = append(out, have)
 		}
 	}
@@ -162,20 +140,8 @@ func (c *Client) Plan(ctx context.Context, w Wanted) (Planned, error) {
 		return Planned{}, err
 	}
 	var out Planned
-	if v := w.Pool; v != nil {
-		t := subject{thing: poolThing, name: v.ID, found: fmt.Sprintf("Workload identity pool %s already exists", v.ID), missing: s.pool == nil, deleted: s.pool.isDeleted()}
-		out.Plan, err = planOne(c, t, s.pool, func(ctx context.Context) (*poolState, error) { return c.readPool(ctx, p, v.ID) },
-			func(have *poolState) (decision, error) { return c.decidePool(p, *v, have) })
-		if err != nil {
-			return Planned{}, err
-		}
-	}
-	if w.Provider != nil {
-		next, err := c.planProvider(p, w, s)
-		if err != nil {
-			return Planned{}, err
-		}
-		out.Plan = out.Then(next)
+	if out.Plan, err = c.Client.Plan(p, w.Pool, w.Provider, s.federation); err != nil {
+		return Planned{}, err
 	}
 	if w.Accounts == nil {
 		return out, nil
@@ -189,49 +155,9 @@ func (c *Client) Plan(ctx context.Context, w Wanted) (Planned, error) {
 	return out, err
 }
 
-// subject is a thing that a plan is made for.
-type subject struct {
-	thing, name string
-	found       string // the line that reports one that is there
-	missing     bool   // it is still to be made
-	deleted     bool   // it is deleted, and Google still keeps it
-}
-
-// decision holds the steps from what is there to what is wanted, and what the reader should know.
-type decision struct {
-	steps           []cloud.Step
-	notes, warnings []string
-	extra           []string // what is there beyond what is wanted, and stays
-}
-
-// planOne plans what decide returns for have. Applied, the plan reads again and decides by what is there then.
-func planOne[T any](c *Client, s subject, have T, read func(ctx context.Context) (T, error), decide func(have T) (decision, error)) (plan.Plan, error) {
-	d, err := decide(have)
-	if err != nil {
-		return plan.Plan{}, err
-	}
-	change := plan.Change{Verb: plan.Update, Thing: s.thing, Name: s.name}
-	if s.missing {
-		change.Verb = plan.Create
-	} else if !s.deleted {
-		d.notes = append([]string{s.found}, d.notes...)
-	}
-	stage := c.rest.API.Stage(change, d.steps, func(ctx context.Context) ([]cloud.Step, error) {
-		have, err := read(ctx)
-		if err != nil {
-			return nil, err
-		}
-		d, err := decide(have)
-		return d.steps, err
-	})
-	out := plan.Of(d.notes, cloud.OrFound(stage, s.found))
-	out.Warnings, out.Extra = d.warnings, d.extra
-	return out, nil
-}
-
 // planAccounts plans accounts and roles, side by side; then the project's policy; then what is to go.
 func (c *Client) planAccounts(p Project, a Accounts, identities []identity, s *snapshot) (plan.Plan, error) {
-	h := allow.Holdings{Roles: map[string][]string{}, Exact: a.Prune && a.Owner.name != ""}
+	h := allow.Holdings{Roles: map[string][]string{}, Exact: a.Prune && a.Owner.Installation() != ""}
 	var all plan.Plan
 	var first, last plan.Stage
 	add := func(one plan.Plan) {
@@ -278,7 +204,7 @@ func (a Accounts) surplus(p Project, s *snapshot, wanted allow.Holdings) []accou
 	}
 	var out []accountState
 	for _, have := range a.candidates(p, s.accounts) {
-		ours := a.Owner.owns(have.Description) || madeByCcoctl(a.Owner.name, have) && s.within(have.Email, p.PoolName(a.Pool))
+		ours := a.Owner.Owns(have.Description) || madeByCcoctl(a.Owner.Installation(), have) && s.within(have.Email, p.PoolName(a.Pool))
 		if _, asked := wanted.Roles[have.Email]; ours && !asked {
 			out = append(out, have)
 		}
@@ -293,12 +219,12 @@ func (a Accounts) surplusRoles(p Project, h allow.Holdings, have allow.Policy) (
 		for _, role := range conditional {
 			notes = append(notes, fmt.Sprintf("service account %s has the role %s on a condition, which stays", email, role))
 		}
-		if h.Exact || a.Owner.name == "" && len(h.Roles[email]) == 0 { // a workload's roles may be given by others only
+		if h.Exact || a.Owner.Installation() == "" && len(h.Roles[email]) == 0 { // a workload's roles may be given by others only
 			continue
 		}
-		for _, role := range minus(plain, h.Roles[email]) {
+		for _, role := range rest.Minus(plain, h.Roles[email]) {
 			remedy := "--prune takes it away"
-			if a.Owner.name == "" {
+			if a.Owner.Installation() == "" {
 				remedy = "if nothing needs it: " +
 					text.Quoted("gcloud", "projects", "remove-iam-policy-binding", p.ID, "--member", allow.Member(email), "--role", role, "--condition", "None")
 			}

@@ -26,7 +26,7 @@ func (c *Client) readProjectPolicy(ctx context.Context, p Project) (allow.Policy
 	var out allow.Policy
 	k := projectPolicyCall(p, "getIamPolicy", "getIamPolicy")
 	k.Body = map[string]any{"options": map[string]int{"requestedPolicyVersion": allow.Version}}
-	err := c.rest.Ask(ctx, k, &out)
+	err := c.Rest.Ask(ctx, k, &out)
 	return out, err
 }
 
@@ -34,7 +34,7 @@ func (c *Client) readProjectPolicy(ctx context.Context, p Project) (allow.Policy
 func (c *Client) readAccountPolicy(ctx context.Context, p Project, email string) (*allow.Policy, error) {
 	k := accountPolicyCall(p, email, "getIamPolicy")
 	k.Query = rest.Query("options.requestedPolicyVersion", fmt.Sprint(allow.Version))
-	return present[allow.Policy](ctx, c, k)
+	return rest.Present[allow.Policy](ctx, c.Rest, k)
 }
 
 // setPolicy returns the call that writes a policy.
@@ -52,9 +52,9 @@ func (c *Client) planProjectPolicy(p Project, h allow.Holdings, have allow.Polic
 			return nil
 		}
 		k := setPolicy(projectPolicyCall(p, "setIamPolicy", "setIamPolicy"), want)
-		return []cloud.Step{c.rest.Step(k, "Updated the IAM policy of project "+p.ID+": "+text.Count(len(diff), "binding", "bindings"), diff...)}
+		return []cloud.Step{c.Rest.Step(k, "Updated the IAM policy of project "+p.ID+": "+text.Count(len(diff), "binding", "bindings"), diff...)}
 	}
-	return c.rest.API.Stage(plan.Change{Verb: plan.Update, Thing: policyThing, Name: p.ID}, steps(have), func(ctx context.Context) ([]cloud.Step, error) {
+	return c.Rest.API.Stage(plan.Change{Verb: plan.Update, Thing: policyThing, Name: p.ID}, steps(have), func(ctx context.Context) ([]cloud.Step, error) {
 		have, err := c.readProjectPolicy(ctx, p)
 		if err != nil {
 			return nil, err
@@ -68,7 +68,7 @@ func holders(p allow.Policy, role string, known []string) []string {
 	var out []string
 	for _, b := range p.Bindings {
 		if b.Role == role {
-			out = append(out, minus(b.Members, known)...)
+			out = append(out, rest.Minus(b.Members, known)...)
 		}
 	}
 	return out

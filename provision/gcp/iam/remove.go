@@ -3,7 +3,6 @@ package iam
 import (
 	"context"
 	"fmt"
-	"path"
 	"slices"
 	"strings"
 
@@ -12,6 +11,7 @@ import (
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/provision/cloud"
 	"github.com/keypost/keypost/provision/gcp/internal/allow"
+	"github.com/keypost/keypost/provision/gcp/internal/federation"
 	"github.com/keypost/keypost/provision/gcp/internal/rest"
 	"github.com/keypost/keypost/provision/plan"
 )
@@ -27,7 +27,7 @@ func (c *Client) PlanDelete(ctx context.Context, d Deletion) (plan.Plan, Trusted
 	if err != nil {
 		return plan.Plan{}, Trusted{}, err
 	}
-	s, providers, err := c.readDeletion(ctx, p, d)
+	s, err := c.readDeletion(ctx, p, d)
 	if err != nil {
 		return plan.Plan{}, Trusted{}, err
 	}
@@ -41,33 +41,16 @@ func (c *Client) PlanDelete(ctx context.Context, d Deletion) (plan.Plan, Trusted
 	if err := d.checkUsers(p, s, h.Gone); err != nil {
 		return plan.Plan{}, Trusted{}, err
 	}
-	pool, poolNotes, err := c.deletePool(p, d, s.pool, providers)
-	return plan.Of(slices.Concat(notes, more, poolNotes), roles, bindings, c.deleteAccounts(p, gone), pool), d.trusted(s.pool, providers), err
-}
-
-// namedProvider is a provider in a list.
-type namedProvider struct {
-	Name string `json:"name"`
-	providerState
-}
-
-// readProviders reads the providers of a pool but for those that are deleted.
-func (c *Client) readProviders(ctx context.Context, p Project, pool string) ([]namedProvider, error) {
-	k := providerCall(p.PoolName(pool)+"/providers", "ListWorkloadIdentityPoolProviders", "list")
-	return rest.List[namedProvider](ctx, c.rest, k, "workloadIdentityPoolProviders")
+	owner := OwnedBy(d.Name)
+	pool, poolNotes, err := c.PlanDeletePool(p, owner, d.Pool, s.pool)
+	return plan.Of(slices.Concat(notes, more, poolNotes), roles, bindings, c.deleteAccounts(p, gone), pool), s.pool.Trusted(owner), err
 }
 
 // readDeletion reads what d may be about.
-func (c *Client) readDeletion(ctx context.Context, p Project, d Deletion) (s *snapshot, providers []namedProvider, err error) {
-	s = &snapshot{}
+func (c *Client) readDeletion(ctx context.Context, p Project, d Deletion) (*snapshot, error) {
+	s := &snapshot{}
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() (err error) {
-		if s.pool, err = c.readPool(ctx, p, d.Pool); err != nil || s.pool == nil || s.pool.isDeleted() {
-			return err
-		}
-		providers, err = c.readProviders(ctx, p, d.Pool)
-		return err
-	})
+	group.Go(into(&s.pool, func() (federation.Contents, error) { return c.ReadContents(ctx, p, d.Pool) }))
 	group.Go(into(&s.project, func() (allow.Policy, error) { return c.readProjectPolicy(ctx, p) }))
 	if d.CustomRoles {
 		group.Go(into(&s.roles, func() ([]roleState, error) { return c.readRoles(ctx, p) }))
@@ -79,7 +62,7 @@ func (c *Client) readDeletion(ctx context.Context, p Project, d Deletion) (s *sn
 		s.policies, err = c.readPolicies(ctx, p, s.accounts)
 		return err
 	})
-	return s, providers, group.Wait()
+	return s, group.Wait()
 }
 
 // accounts returns the accounts to delete.
@@ -88,7 +71,7 @@ func (d Deletion) accounts(p Project, s *snapshot) (gone []accountState, notes [
 	for _, a := range s.accounts {
 		named := slices.ContainsFunc(d.Requests, func(request string) bool { return a.DisplayName == displayName(d.Name, request) })
 		switch used := s.policy(a.Email); {
-		case OwnedBy(d.Name).owns(a.Description):
+		case OwnedBy(d.Name).Owns(a.Description):
 			gone = append(gone, a)
 		case ofNoInstallation(a) && s.within(a.Email, pool):
 			notes = append(notes, fmt.Sprintf("service account %s is for a workload: it stays, and no workload of the pool %s can use it any more", a.Email, d.Pool))
@@ -105,12 +88,12 @@ func (d Deletion) accounts(p Project, s *snapshot) (gone []accountState, notes [
 
 // ofNoInstallation reports whether an account was made by create-service-account, or by neither keypost nor ccoctl.
 func ofNoInstallation(a accountState) bool {
-	return OwnedByKeypost().owns(a.Description) || !strings.HasPrefix(a.Description, made)
+	return OwnedByKeypost().Owns(a.Description) || !strings.HasPrefix(a.Description, federation.Made)
 }
 
 // checkUsers returns an error of the problem [PoolInUse] if accounts of other installations are used from a pool that would go.
 func (d Deletion) checkUsers(p Project, s *snapshot, gone []string) error {
-	if s.pool == nil || s.pool.isDeleted() || !OwnedBy(d.Name).takes(s.pool.Description) {
+	if !s.pool.Goes(OwnedBy(d.Name)) {
 		return nil
 	}
 	var users []string
@@ -122,7 +105,7 @@ func (d Deletion) checkUsers(p Project, s *snapshot, gone []string) error {
 	if len(users) == 0 {
 		return nil
 	}
-	return rest.Problemf(PoolInUse, "%s %s would go too, and other installations use it: service accounts %s; delete those installations first", poolThing, d.Pool,
+	return rest.Problemf(PoolInUse, "%s %s would go too, and other installations use it: service accounts %s; delete those installations first", federation.PoolThing, d.Pool,
 		text.List(users, 10))
 }
 
@@ -134,10 +117,10 @@ func (c *Client) deleteRoles(p Project, d Deletion, s *snapshot, emails []string
 		asked := slices.ContainsFunc(d.Requests, func(request string) bool { return r.Title == roleTitle(p.ID, request) })
 		users := holders(s.project, r.Name, nil)
 		had := slices.ContainsFunc(users, func(m string) bool { return slices.Contains(known, m) || allow.Remains(m, emails) })
-		if r.Deleted || !asked && !had || !strings.HasPrefix(r.Description, made) {
+		if r.Deleted || !asked && !had || !strings.HasPrefix(r.Description, federation.Made) {
 			continue
 		}
-		others := living(minus(users, known))
+		others := living(rest.Minus(users, known))
 		if len(others) > 0 {
 			notes = append(notes, fmt.Sprintf("%s %s stays: %s has it too", roleThing, r.Title, text.List(others, 3)))
 			continue
@@ -156,81 +139,16 @@ func (c *Client) deleteRole(p Project, r roleState, known []string) plan.Stage {
 	step := func(have roleState) []cloud.Step {
 		k := roleCall(r.Name, "DeleteRole", "delete")
 		k.Method, k.Query = "DELETE", rest.Query("etag", have.Etag)
-		return []cloud.Step{c.rest.Step(k, fmt.Sprintf("IAM custom role %s deleted", r.Title))}
+		return []cloud.Step{c.Rest.Step(k, fmt.Sprintf("IAM custom role %s deleted", r.Title))}
 	}
-	return c.rest.API.Stage(plan.Change{Verb: plan.Delete, Thing: roleThing, Name: r.Name}, step(r), func(ctx context.Context) ([]cloud.Step, error) {
+	return c.Rest.API.Stage(plan.Change{Verb: plan.Delete, Thing: roleThing, Name: r.Name}, step(r), func(ctx context.Context) ([]cloud.Step, error) {
 		have, err := c.readRole(ctx, r.Name)
 		if err != nil || have == nil || have.Deleted {
 			return nil, err
 		}
-		if !strings.HasPrefix(have.Description, made) {
+		if !strings.HasPrefix(have.Description, federation.Made) {
 			return nil, fmt.Errorf("its description has changed meanwhile; make the plan again")
 		}
 		return step(*have), c.checkHolders(ctx, p, r.Name, known)
 	})
-}
-
-// deletePool plans to delete a pool of ours, with its providers.
-func (c *Client) deletePool(p Project, d Deletion, have *poolState, providers []namedProvider) (plan.Stage, []string, error) {
-	if have == nil || have.isDeleted() {
-		return nil, nil, nil
-	}
-	owner := OwnedBy(d.Name)
-	if !owner.takes(have.Description) {
-		return nil, []string{fmt.Sprintf("%v: it stays", owner.notOwned(poolThing, d.Pool, have.Description))}, nil
-	}
-	if err := d.checkProviders(providers); err != nil {
-		return nil, nil, err
-	}
-	k := poolCall(p, d.Pool, "DeleteWorkloadIdentityPool", "delete")
-	k.Method = "DELETE"
-	step := c.rest.ChangeStep(k, fmt.Sprintf("Workload identity pool %s deleted", d.Pool))
-	return c.rest.API.Stage(plan.Change{Verb: plan.Delete, Thing: poolThing, Name: d.Pool}, []cloud.Step{step}, func(ctx context.Context) ([]cloud.Step, error) {
-		now, err := c.readPool(ctx, p, d.Pool)
-		if err != nil || now == nil || now.isDeleted() {
-			return nil, err
-		}
-		if now.Description != have.Description {
-			return nil, fmt.Errorf("its description has changed meanwhile; make the plan again")
-		}
-		// Google deletes them with the pool, also one that was made since the plan.
-		providers, err := c.readProviders(ctx, p, d.Pool)
-		if err != nil {
-			return nil, err
-		}
-		return []cloud.Step{step}, d.checkProviders(providers)
-	}), nil, nil
-}
-
-// checkProviders returns an error of the problem [NotOwned] if a provider of the pool is somebody else's.
-func (d Deletion) checkProviders(providers []namedProvider) error {
-	for _, v := range providers {
-		if !OwnedBy(d.Name).takesNamed(path.Base(v.Name), v.Description) {
-			return rest.Problemf(NotOwned, "%s %s has a provider that is somebody else's, and that would go with it: %s; delete that one first",
-				poolThing, d.Pool, v.Name)
-		}
-	}
-	return nil
-}
-
-// Trusted is what goes with a pool, as whoever publishes keys for it has to know.
-type Trusted struct {
-	Issuers []string // that its providers trust, of which a moved cluster has had two
-	Copies  bool     // a provider holds keys that were uploaded
-	Stays   bool     // the pool is somebody else's, and nothing goes
-}
-
-// trusted returns what goes with the pool of d: nothing if that is gone.
-func (d Deletion) trusted(pool *poolState, providers []namedProvider) (t Trusted) {
-	if pool != nil && !OwnedBy(d.Name).takes(pool.Description) {
-		return Trusted{Stays: true}
-	}
-	for _, have := range providers {
-		if have.OIDC != nil {
-			t.Issuers = append(t.Issuers, have.OIDC.Issuer)
-			t.Copies = t.Copies || have.OIDC.JWKS != ""
-		}
-	}
-	t.Issuers = minus(t.Issuers, nil)
-	return t
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/provision/cloud"
+	"github.com/keypost/keypost/provision/gcp/internal/federation"
 	"github.com/keypost/keypost/provision/gcp/internal/rest"
 	"github.com/keypost/keypost/provision/plan"
 )
@@ -41,16 +42,15 @@ type customRole struct {
 // RoleID returns the ID of the custom role of an account in a project, as ccoctl makes it.
 func (w Account) RoleID(projectID string) string {
 	plain := func(s string, limit int) string {
-		return cut(regexp.MustCompile(`[^a-zA-Z0-9]`).ReplaceAllString(s, ""), limit)
+		return rest.Cut(regexp.MustCompile(`[^a-zA-Z0-9]`).ReplaceAllString(s, ""), limit)
 	}
 	return plain(projectID, 32) + "_" + plain(w.requested(), 31)
 }
 
 // roleTitle returns the title by which ccoctl finds that role.
-func roleTitle(projectID, request string) string { return cut(projectID, 50) + "-" + cut(request, 49) }
-
-// cut returns so many bytes of s at most, and no half of a letter.
-func cut(s string, limit int) string { return strings.ToValidUTF8(s[:min(len(s), limit)], "") }
+func roleTitle(projectID, request string) string {
+	return rest.Cut(projectID, 50) + "-" + rest.Cut(request, 49)
+}
 
 func roleCall(name, method, verb string) rest.Call {
 	return rest.Call{Service: rest.IAM, Name: method, Needs: "iam.roles." + verb, Path: name}
@@ -61,12 +61,12 @@ func roleCall(name, method, verb string) rest.Call {
 func (c *Client) readRoles(ctx context.Context, p Project) ([]roleState, error) {
 	k := roleCall("projects/"+p.ID+"/roles", "ListRoles", "list")
 	k.Query = rest.Query("view", "FULL", "showDeleted", "true", "pageSize", "300")
-	return rest.List[roleState](ctx, c.rest, k, "roles")
+	return rest.List[roleState](ctx, c.Rest, k, "roles")
 }
 
 // readRole returns nil for a role that is not there.
 func (c *Client) readRole(ctx context.Context, name string) (*roleState, error) {
-	return present[roleState](ctx, c, roleCall(name, "GetRole", "get"))
+	return rest.Present[roleState](ctx, c.Rest, roleCall(name, "GetRole", "get"))
 }
 
 // findRole returns the role with ccoctl's title, else that with an ID, which several titles come to: a deleted one only where no other
@@ -95,14 +95,14 @@ func findRole(roles []roleState, name, title string) *roleState {
 // planRole plans the way from have to r: first what the role gains, and last what it loses.
 func (c *Client) planRole(p Project, r customRole, have *roleState) (grow plan.Plan, shrink plan.Stage, err error) {
 	read := func(ctx context.Context) (*roleState, error) { return c.readRole(ctx, r.name) }
-	t := subject{thing: roleThing, name: r.name, found: fmt.Sprintf("Existing IAM custom role %s found", r.title), missing: have == nil, deleted: have != nil && have.Deleted}
-	if grow, err = planOne(c, t, have, read, func(have *roleState) (decision, error) { return c.growRole(r, have) }); err != nil {
+	t := rest.Subject{Thing: roleThing, Name: r.name, Found: fmt.Sprintf("Existing IAM custom role %s found", r.title), Missing: have == nil, Deleted: have != nil && have.Deleted}
+	if grow, err = rest.PlanOne(c.Rest, t, have, read, func(have *roleState) (rest.Decision, error) { return c.growRole(r, have) }); err != nil {
 		return plan.Plan{}, nil, err
 	}
 	if !r.prune || len(r.others) > 0 {
 		return grow, nil, nil
 	}
-	shrink = c.rest.API.Stage(plan.Change{Verb: plan.Update, Thing: roleThing, Name: r.name}, c.shrinkSteps(r, have), func(ctx context.Context) ([]cloud.Step, error) {
+	shrink = c.Rest.API.Stage(plan.Change{Verb: plan.Update, Thing: roleThing, Name: r.name}, c.shrinkSteps(r, have), func(ctx context.Context) ([]cloud.Step, error) {
 		have, err := read(ctx)
 		if err != nil {
 			return nil, err
@@ -129,61 +129,61 @@ func (c *Client) checkHolders(ctx context.Context, p Project, role string, known
 }
 
 // note tells of permissions that stay though nobody asked for them.
-func (d *decision) note(r customRole, have *roleState) {
-	surplus := minus(have.Permissions, r.permissions)
+func (r customRole) note(have *roleState, d *rest.Decision) {
+	surplus := rest.Minus(have.Permissions, r.permissions)
 	switch {
 	case len(surplus) == 0:
 	case len(r.others) > 0:
-		d.notes = append(d.notes, fmt.Sprintf("role %s keeps %s that nobody asked for here: %s has it too", r.title,
+		d.Notes = append(d.Notes, fmt.Sprintf("role %s keeps %s that nobody asked for here: %s has it too", r.title,
 			text.Count(len(surplus), "permission", "permissions"), text.List(r.others, 3)))
 	case !r.prune:
 		for _, s := range surplus {
-			d.extra = append(d.extra, fmt.Sprintf("role %s has the permission %s, which nobody asked for; --prune takes it away", r.title, s))
+			d.Extra = append(d.Extra, fmt.Sprintf("role %s has the permission %s, which nobody asked for; --prune takes it away", r.title, s))
 		}
 	}
 }
 
 // growRole returns the steps after which the role has all that is asked for.
-func (c *Client) growRole(r customRole, have *roleState) (d decision, err error) {
+func (c *Client) growRole(r customRole, have *roleState) (d rest.Decision, err error) {
 	if have == nil {
 		parent, id, _ := strings.Cut(r.name, "/roles/")
 		k := roleCall(parent+"/roles", "CreateRole", "create")
 		k.Method, k.Body = "POST", r.body(id)
-		d.steps = append(d.steps, c.rest.Step(k, fmt.Sprintf("IAM custom role %s created", r.title), lines("", nil, "+ permission ", r.permissions)...))
+		d.Steps = append(d.Steps, c.Rest.Step(k, fmt.Sprintf("IAM custom role %s created", r.title), rest.Lines("", nil, "+ permission ", r.permissions)...))
 		return d, nil
 	}
-	d.note(r, have)
-	set := patch{}
+	r.note(have, &d)
+	set := rest.Patch{}
 	if have.Title != r.title {
 		if !r.adopt { // its ID is cut and has no punctuation: openshiftingress-gcp would get what openshift-ingress-gcp may do
 			return d, rest.Problemf(NotOwned, "%s %s is somebody else's: its title is %q, and this one's would be %q, which comes to the same ID", roleThing, r.name, have.Title, r.title)
 		}
-		set.add("title", r.title, replaced("title ", have.Title, r.title)...)
+		set.Add("title", r.title, rest.Replaced("title ", have.Title, r.title)...)
 	}
-	if !strings.HasPrefix(have.Description, made) {
+	if !strings.HasPrefix(have.Description, federation.Made) {
 		if !r.adopt {
-			return d, Owner{}.notOwned(roleThing, r.name, have.Description)
+			return d, Owner{}.NotOwned(roleThing, r.name, have.Description)
 		}
-		text := Owner{}.describe(have.Description)
-		set.add("description", text, replaced("description ", have.Description, text)...)
+		text := Owner{}.Describe(have.Description)
+		set.Add("description", text, rest.Replaced("description ", have.Description, text)...)
 	}
 	if have.Deleted {
 		k := roleCall(r.name, "UndeleteRole", "undelete")
 		k.Method, k.Path, k.Body = "POST", k.Path+":undelete", map[string]string{"etag": have.Etag}
-		d.steps = append(d.steps, c.rest.Step(k, fmt.Sprintf("IAM custom role %s was deleted, undeleting it", r.title), undeleted))
+		d.Steps = append(d.Steps, c.Rest.Step(k, fmt.Sprintf("IAM custom role %s was deleted, undeleting it", r.title), rest.Undeleted))
 	}
 	if have.Stage == "DISABLED" { // such a role gives nobody anything
-		set.add("stage", "GA", "- stage DISABLED", "+ stage GA")
+		set.Add("stage", "GA", "- stage DISABLED", "+ stage GA")
 	}
-	if missing := minus(r.permissions, have.Permissions); len(missing) > 0 {
-		set.add("includedPermissions", slices.Concat(have.Permissions, missing), lines("", nil, "+ permission ", missing)...)
+	if missing := rest.Minus(r.permissions, have.Permissions); len(missing) > 0 {
+		set.Add("includedPermissions", slices.Concat(have.Permissions, missing), rest.Lines("", nil, "+ permission ", missing)...)
 	}
-	if len(set.mask) > 0 {
+	if len(set.Mask) > 0 {
 		if !have.Deleted { // the undeletion changes it
-			set.body["etag"] = have.Etag
+			set.Body["etag"] = have.Etag
 		}
-		d.steps = append(d.steps, c.rest.Step(set.call(roleCall(r.name, "UpdateRole", "update")),
-			fmt.Sprintf("Existing IAM custom role %s found, updating permissions", r.title), set.diff...))
+		d.Steps = append(d.Steps, c.Rest.Step(set.Call(roleCall(r.name, "UpdateRole", "update")),
+			fmt.Sprintf("Existing IAM custom role %s found, updating permissions", r.title), set.Diff...))
 	}
 	return d, nil
 }
@@ -194,14 +194,14 @@ func (c *Client) shrinkSteps(r customRole, have *roleState) []cloud.Step {
 	if have == nil {
 		return nil
 	}
-	surplus := minus(have.Permissions, r.permissions)
+	surplus := rest.Minus(have.Permissions, r.permissions)
 	if len(surplus) == 0 {
 		return nil
 	}
-	set := patch{}
-	set.add("includedPermissions", minus(have.Permissions, surplus), lines("- permission ", surplus, "", nil)...)
-	set.body["etag"] = have.Etag
-	return []cloud.Step{c.rest.Step(set.call(roleCall(r.name, "UpdateRole", "update")), fmt.Sprintf("IAM custom role %s lost what nobody asked for", r.title), set.diff...)}
+	set := rest.Patch{}
+	set.Add("includedPermissions", rest.Minus(have.Permissions, surplus), rest.Lines("- permission ", surplus, "", nil)...)
+	set.Body["etag"] = have.Etag
+	return []cloud.Step{c.Rest.Step(set.Call(roleCall(r.name, "UpdateRole", "update")), fmt.Sprintf("IAM custom role %s lost what nobody asked for", r.title), set.Diff...)}
 }
 
 func (r customRole) body(id string) map[string]any {

@@ -22,7 +22,7 @@ type Error = cloud.Error[Problem]
 // Problem is the kind of an [Error].
 type Problem int
 
-// The problems.
+// The problems. Any call may have one of the first six.
 const (
 	NoCredentials Problem = iota + 1 // none were found
 	WrongProject                     // the credentials see no such project
@@ -31,7 +31,14 @@ const (
 	Denied                           // the caller lacks a permission
 	QuotaUsed                        // the project has as many accounts or roles as it may have
 
-	Others // the problems from here on are those of who makes the calls
+	NotOwned       // a pool, provider, account or role is somebody else's, and may be adopted
+	OtherIssuer    // a provider trusts another issuer, and a cluster may live by that
+	PoolUnusable   // a pool that is to be used is missing, deleted or disabled
+	PoolInUse      // a pool that would go is used by accounts of other installations
+	NothingToMove  // no cluster lives by the provider from which it is to move, or by another issuer
+	UnknownCopy    // a provider holds a copy of other keys, and nobody knows whether the store is behind it
+	NoProvider     // a provider is missing or deleted: it takes no token
+	AccountsDiffer // the accounts of a cluster that is to move are not what its requests ask for
 )
 
 // Problemf returns an error of a problem.

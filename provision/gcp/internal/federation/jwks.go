@@ -1,4 +1,4 @@
-package iam
+package federation
 
 import (
 	"context"
@@ -86,10 +86,10 @@ func (p ProviderID) String() string {
 
 // UploadedKeys returns a provider with what was uploaded to it. One that is disabled has keys like any other: they count once it is enabled.
 // The error about one that is deleted, and that Google still keeps, is an [*UnusableError]. unusable says why no provider of the pool takes a
-// token, also beside an error of the problem [NoProvider]; nil if they do, or if the caller may not read pools.
+// token, also beside an error of the problem [rest.NoProvider]; nil if they do, or if the caller may not read pools.
 func (c *Client) UploadedKeys(ctx context.Context, pool, provider string) (r Registered, unusable, err error) {
 	have, err := c.readUploaded(ctx, pool, provider)
-	if err != nil && !rest.Is(err, NoProvider) {
+	if err != nil && !rest.Is(err, rest.NoProvider) {
 		return Registered{}, nil, err
 	}
 	p, failed := c.Project(ctx)
@@ -100,7 +100,7 @@ func (c *Client) UploadedKeys(ctx context.Context, pool, provider string) (r Reg
 	if failed == nil {
 		unusable = of.usable(pool)
 	}
-	if err == nil && !rest.Is(failed, Denied) {
+	if err == nil && !rest.Is(failed, rest.Denied) {
 		err = failed
 	}
 	if err != nil {
@@ -120,11 +120,11 @@ func (c *Client) readUploaded(ctx context.Context, pool, provider string) (*prov
 		return nil, err
 	}
 	if have.isDeleted() {
-		return nil, &UnusableError{have.registered(), rest.Problemf(NoProvider, "%s %s of pool %s is deleted: it takes no token, and has the keys of before if somebody brings it back; take it out "+
+		return nil, &UnusableError{have.registered(), rest.Problemf(rest.NoProvider, "%s %s of pool %s is deleted: it takes no token, and has the keys of before if somebody brings it back; take it out "+
 			"of the policy when nobody will do so any more, at the latest when Google keeps it no longer (%s)", providerThing, provider, pool, have.Expires.UTC().Format(time.RFC3339))}
 	}
 	if have == nil || have.OIDC == nil {
-		return nil, rest.Problemf(NoProvider, "there is no %s %s for OIDC in pool %s of project %s", providerThing, provider, pool, p.ID)
+		return nil, rest.Problemf(rest.NoProvider, "there is no %s %s for OIDC in pool %s of project %s", providerThing, provider, pool, p.ID)
 	}
 	return have, nil
 }
@@ -138,7 +138,7 @@ func (c *Client) UploadKeys(ctx context.Context, w Provider) (changed bool, err 
 	if err != nil {
 		return false, err
 	}
-	made, err := c.rest.API.Converge(ctx, func(ctx context.Context) ([]cloud.Step, error) {
+	made, err := c.Rest.API.Converge(ctx, func(ctx context.Context) ([]cloud.Step, error) {
 		p, err := c.Project(ctx)
 		if err != nil {
 			return nil, err
@@ -148,13 +148,13 @@ func (c *Client) UploadKeys(ctx context.Context, w Provider) (changed bool, err 
 			return nil, err
 		}
 		if have.OIDC.Issuer != w.IssuerURL { // it was another one when that was decided; our keys would count for its tokens
-			return nil, rest.Problemf(OtherIssuer, "%s %s trusts the issuer %s by now, and not %s, whose keys these are", providerThing, w.ID, have.OIDC.Issuer, w.IssuerURL)
+			return nil, rest.Problemf(rest.OtherIssuer, "%s %s trusts the issuer %s by now, and not %s, whose keys these are", providerThing, w.ID, have.OIDC.Issuer, w.IssuerURL)
 		}
 		if sameKeys(want, have.OIDC.JWKS) {
 			return nil, nil
 		}
 		if !w.Adopt && !w.Owner.holds(w.ID, have.Description) {
-			return nil, w.Owner.notOwned(providerThing, w.ID, have.Description)
+			return nil, w.Owner.NotOwned(providerThing, w.ID, have.Description)
 		}
 		if have.OIDC.JWKS == "" {
 			return nil, fmt.Errorf("%s %s has no uploaded keys: Google fetches those that the issuer publishes", providerThing, w.ID)
@@ -165,9 +165,9 @@ func (c *Client) UploadKeys(ctx context.Context, w Provider) (changed bool, err 
 		if err := w.checkHeld(have.OIDC.JWKS); err != nil {
 			return nil, err
 		}
-		set := patch{}
-		set.add("oidc.jwksJson", string(w.JWKS))
-		return []cloud.Step{c.rest.ChangeStep(set.toProvider(p, w), "uploaded")}, nil
+		set := rest.Patch{}
+		set.Add("oidc.jwksJson", string(w.JWKS))
+		return []cloud.Step{c.Rest.ChangeStep(p.changed(w, set), "uploaded")}, nil
 	})
 	return len(made) > 0, err
 }

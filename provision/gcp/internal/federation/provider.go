@@ -1,4 +1,4 @@
-package iam
+package federation
 
 import (
 	"context"
@@ -11,7 +11,6 @@ import (
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/provision/cloud"
 	"github.com/keypost/keypost/provision/gcp/internal/rest"
-	"github.com/keypost/keypost/provision/plan"
 )
 
 const providerThing = "workload identity provider"
@@ -24,6 +23,26 @@ const (
 
 // everyToken is the condition that every token fulfils, which is none.
 const everyToken = "true"
+
+// Provider is an OIDC provider of a pool as it should be: there, enabled, not deleted.
+type Provider struct {
+	Pool, ID      string
+	IssuerURL     string
+	Audiences     []string          // that tokens may carry
+	KeepAudiences bool              // what an existing provider takes beside Audiences stays
+	Condition     string            // attribute condition, CEL; empty leaves what is there
+	Mapping       map[string]string // of attributes beside the subject; those that it does not name stay as they are
+	JWKS          []byte            // the keys to upload, so that Google never calls the issuer; nil: Google fetches them
+	KeySet        string            // whose keys JWKS are, so that it may upload to the provider; empty for the one of the owner's name
+	UsualKeys     bool              // no JWKS is a default: a provider that has uploaded keys is refused
+	Unrecorded    bool              // nothing says whether JWKS is newer than a copy that is there: it replaces one only with Adopt
+	Owner         Owner             // as in Pool
+	Adopt         bool              // take over a provider that is somebody else's, or that trusts another issuer; and replace its copy of keys
+	Show          bool              // plan also what is refused without Adopt: such a plan is to be shown, and not to be applied
+
+	vacant bool    // it was deleted when it was planned for: nobody lives by the issuer that it had
+	held   *string // the JWKS that it had when it was first read; nil if it was not there
+}
 
 // providerState is a provider as IAM shows it.
 type providerState struct {
@@ -50,25 +69,13 @@ func providerCall(path, name, verb string) rest.Call {
 
 // readProvider returns nil for a provider that is not there.
 func (c *Client) readProvider(ctx context.Context, p Project, pool, provider string) (*providerState, error) {
-	return present[providerState](ctx, c, providerCall(p.ProviderName(pool, provider), "GetWorkloadIdentityPoolProvider", "get"))
+	return rest.Present[providerState](ctx, c.Rest, providerCall(p.ProviderName(pool, provider), "GetWorkloadIdentityPoolProvider", "get"))
 }
 
-// planProvider plans the way to the provider that is wanted.
-func (c *Client) planProvider(p Project, wanted Wanted, s *snapshot) (plan.Plan, error) {
-	w, have := *wanted.Provider, s.provider
-	if wanted.Pool == nil {
-		if err := s.pool.usable(w.Pool); err != nil {
-			return plan.Plan{}, err
-		}
-	}
-	w.vacant = have.isDeleted() || s.pool.isDeleted()
-	if have != nil && have.OIDC != nil {
-		w.held = &have.OIDC.JWKS
-	}
-	t := subject{thing: providerThing, name: p.ProviderName(w.Pool, w.ID), found: fmt.Sprintf("Workload identity provider %s already exists in pool %s", w.ID, w.Pool),
-		missing: have == nil, deleted: have.isDeleted()}
-	return planOne(c, t, have, func(ctx context.Context) (*providerState, error) { return c.readProvider(ctx, p, w.Pool, w.ID) },
-		func(have *providerState) (decision, error) { return c.decideProvider(p, w, have) })
+// decision is a decision about a provider that is there, with what is to be changed.
+type decision struct {
+	rest.Decision
+	set rest.Patch
 }
 
 // refuse returns the error about a change that is made only with Adopt. A plan that is to be shown has it as a warning.
@@ -76,68 +83,67 @@ func (d *decision) refuse(w Provider, err error) error {
 	if !w.Show {
 		return err
 	}
-	d.warnings = append(d.warnings, err.Error()+"; without --adopt this is refused")
+	d.Warnings = append(d.Warnings, err.Error()+"; without --adopt this is refused")
 	return nil
 }
 
 // decideProvider returns the steps from have to w. The error reports another owner, or a provider of another kind.
-func (c *Client) decideProvider(p Project, w Provider, have *providerState) (decision, error) {
+func (c *Client) decideProvider(p Project, w Provider, have *providerState) (rest.Decision, error) {
 	if have == nil {
 		return c.createProvider(p, w)
 	}
-	ours := w.Owner.takes(have.Description)
+	ours := w.Owner.Takes(have.Description)
 	if !ours && !w.Adopt {
-		return decision{}, w.Owner.notOwned(providerThing, w.ID, have.Description)
+		return rest.Decision{}, w.Owner.NotOwned(providerThing, w.ID, have.Description)
 	}
 	if have.OIDC == nil {
-		return decision{}, fmt.Errorf("%s %s of pool %s is not for OIDC: use another name", providerThing, w.ID, w.Pool)
+		return rest.Decision{}, fmt.Errorf("%s %s of pool %s is not for OIDC: use another name", providerThing, w.ID, w.Pool)
 	}
 	var d decision
 	if have.isDeleted() {
 		k := providerCall(p.ProviderName(w.Pool, w.ID), "UndeleteWorkloadIdentityPoolProvider", "undelete")
 		k.Method, k.Path, k.Body = "POST", k.Path+":undelete", struct{}{}
-		d.steps = append(d.steps, c.rest.ChangeStep(k, fmt.Sprintf("Workload identity provider %s was deleted, undeleting it", w.ID), undeleted))
+		d.Steps = append(d.Steps, c.Rest.ChangeStep(k, fmt.Sprintf("Workload identity provider %s was deleted, undeleting it", w.ID), rest.Undeleted))
 	}
-	set := patch{}
 	if text := w.describe(have.Description); text != have.Description {
-		set.add("description", text, replaced("description ", have.Description, text)...)
+		d.set.Add("description", text, rest.Replaced("description ", have.Description, text)...)
 	}
 	if have.Disabled {
-		set.add("disabled", false, "- disabled")
+		d.set.Add("disabled", false, "- disabled")
 	}
-	if err := d.compareTrust(p, w, have, &set); err != nil {
-		return decision{}, err
+	if err := d.compareTrust(p, w, have); err != nil {
+		return rest.Decision{}, err
 	}
-	keys, err := d.compareKeys(w, have, &set)
+	keys, err := d.compareKeys(w, have)
 	if err != nil {
-		return decision{}, err
+		return rest.Decision{}, err
 	}
-	if len(set.mask) > 0 {
+	if len(d.set.Mask) > 0 {
 		if w.vacant && !have.Disabled {
-			d.warnings = append(d.warnings, fmt.Sprintf("provider %s comes back as it was, and until the call after that it takes %s; if this run is stopped in between, run it again: "+
+			d.Warnings = append(d.Warnings, fmt.Sprintf("provider %s comes back as it was, and until the call after that it takes %s; if this run is stopped in between, run it again: "+
 				"where that is refused, the refusal says how to go on", w.ID, have.takes()))
 		}
 		line := fmt.Sprintf("workload identity provider %s updated", w.ID)
 		if keys {
 			line += " with new JWK set"
 		}
-		d.steps = append(d.steps, c.rest.ChangeStep(set.toProvider(p, w), line, set.diff...).Changed("workload identity provider "+w.ID))
+		d.Steps = append(d.Steps, c.Rest.ChangeStep(p.changed(w, d.set), line, d.set.Diff...).Changed("workload identity provider "+w.ID))
 	}
-	return d, nil
+	return d.Decision, nil
 }
 
-// toProvider returns the call that changes a provider. The API has no etag for providers: sent again minutes later, the call could undo
+// changed returns the call that changes a provider. The API has no etag for providers: sent again minutes later, the call could undo
 // what somebody else has changed meanwhile.
-func (p patch) toProvider(of Project, w Provider) rest.Call {
-	k := p.call(providerCall(of.ProviderName(w.Pool, w.ID), "PatchWorkloadIdentityPoolProvider", "update"))
+func (p Project) changed(w Provider, set rest.Patch) rest.Call {
+	k := set.Call(providerCall(p.ProviderName(w.Pool, w.ID), "PatchWorkloadIdentityPoolProvider", "update"))
 	k.Once = true
 	return k
 }
 
-func (c *Client) createProvider(p Project, w Provider) (decision, error) {
+func (c *Client) createProvider(p Project, w Provider) (rest.Decision, error) {
 	body, err := w.body()
 	if err != nil {
-		return decision{}, err
+		return rest.Decision{}, err
 	}
 	diff := []string{"+ issuer " + w.IssuerURL}
 	for _, a := range w.Audiences {
@@ -152,22 +158,22 @@ func (c *Client) createProvider(p Project, w Provider) (decision, error) {
 	}
 	k := providerCall(p.PoolName(w.Pool)+"/providers", "CreateWorkloadIdentityPoolProvider", "create")
 	k.Method, k.Query, k.Body = "POST", rest.Query("workloadIdentityPoolProviderId", w.ID), body
-	step := c.rest.ChangeStep(k, "workload identity provider created with name "+w.ID, diff...)
+	step := c.Rest.ChangeStep(k, "workload identity provider created with name "+w.ID, diff...)
 	step.Read = true // the next command reads it
-	return decision{steps: []cloud.Step{step}}, nil
+	return rest.Decision{Steps: []cloud.Step{step}}, nil
 }
 
 // compareTrust compares whose tokens are taken. The error is about more audiences than Google allows, or about a change that would
 // refuse tokens of a cluster that lives by the provider.
-func (d *decision) compareTrust(p Project, w Provider, have *providerState, set *patch) error {
+func (d *decision) compareTrust(p Project, w Provider, have *providerState) error {
 	if had := have.OIDC.Issuer; had != w.IssuerURL {
-		set.add("oidc.issuerUri", w.IssuerURL, replaced("issuer ", had, w.IssuerURL)...)
-		lost := rest.Problemf(OtherIssuer, "%s %s trusts the issuer %s: changed to %s, it takes no token of %s any more, and every workload of that cluster loses access",
+		d.set.Add("oidc.issuerUri", w.IssuerURL, rest.Replaced("issuer ", had, w.IssuerURL)...)
+		lost := rest.Problemf(rest.OtherIssuer, "%s %s trusts the issuer %s: changed to %s, it takes no token of %s any more, and every workload of that cluster loses access",
 			providerThing, w.ID, had, w.IssuerURL, had)
 		switch {
 		case w.vacant:
 		case w.Adopt:
-			d.warnings = append(d.warnings, lost.Error())
+			d.Warnings = append(d.Warnings, lost.Error())
 		default:
 			if err := d.refuse(w, lost); err != nil {
 				return err
@@ -176,9 +182,9 @@ func (d *decision) compareTrust(p Project, w Provider, have *providerState, set 
 	}
 	// Whoever may write elsewhere on the issuer's host could name other keys there.
 	if usual := strings.TrimSuffix(w.IssuerURL, "/") + "/.well-known/openid-configuration"; have.OIDC.Discovery != "" && have.OIDC.Discovery != usual {
-		set.add("oidc.discoveryUri", "", replaced("discovery document ", have.OIDC.Discovery, usual)...)
+		d.set.Add("oidc.discoveryUri", "", rest.Replaced("discovery document ", have.OIDC.Discovery, usual)...)
 	}
-	if err := d.compareAudiences(p.accepted(w.Pool, w.ID, have), w, set); err != nil {
+	if err := d.compareAudiences(p.accepted(w.Pool, w.ID, have), w); err != nil {
 		return err
 	}
 	if diff := mappingDiff(have.Mapping, w.mapping()); len(diff) > 0 {
@@ -187,18 +193,18 @@ func (d *decision) compareTrust(p Project, w Provider, have *providerState, set 
 			mapping = map[string]string{}
 		}
 		maps.Copy(mapping, w.mapping())
-		set.add("attributeMapping", mapping, diff...)
+		d.set.Add("attributeMapping", mapping, diff...)
 	}
 	switch {
 	case w.Condition != "" && w.Condition != have.Condition:
-		set.add("attributeCondition", w.Condition, replaced("attribute condition ", have.Condition, w.Condition)...)
+		d.set.Add("attributeCondition", w.Condition, rest.Replaced("attribute condition ", have.Condition, w.Condition)...)
 		if w.Condition == everyToken || w.vacant || w.Adopt {
 			break
 		}
 		return d.refuse(w, fmt.Errorf("with that attribute condition provider %s refuses tokens that do not fulfil %s, and takes some of them now; "+
 			"create-workload-identity-provider with --adopt changes it", w.ID, w.Condition))
 	case w.Condition == "" && have.Condition != "" && have.Condition != everyToken: // it may be what keeps somebody out
-		d.extra = append(d.extra, fmt.Sprintf("provider %s has an attribute condition that nobody asked for, and that stays: Google refuses tokens that do not fulfil %s; "+
+		d.Extra = append(d.Extra, fmt.Sprintf("provider %s has an attribute condition that nobody asked for, and that stays: Google refuses tokens that do not fulfil %s; "+
 			"ask for it with --attribute-condition, or for none: --attribute-condition %s", w.ID, have.Condition, everyToken))
 	}
 	return nil
@@ -215,21 +221,21 @@ func (p Project) accepted(pool, provider string, have *providerState) []string {
 }
 
 // compareAudiences compares whom tokens are for. The error is about more audiences than Google allows.
-func (d *decision) compareAudiences(accepted []string, w Provider, set *patch) error {
+func (d *decision) compareAudiences(accepted []string, w Provider) error {
 	audiences := w.Audiences
-	surplus := minus(accepted, w.Audiences)
+	surplus := rest.Minus(accepted, w.Audiences)
 	if w.KeepAudiences && len(surplus) > 0 {
-		audiences = append(slices.Clone(accepted), minus(w.Audiences, accepted)...)
-		d.notes = append(d.notes, fmt.Sprintf("provider %s takes tokens for the audience %s too; that stays, unless --prune is given with the whole list of --allowed-audience",
+		audiences = append(slices.Clone(accepted), rest.Minus(w.Audiences, accepted)...)
+		d.Notes = append(d.Notes, fmt.Sprintf("provider %s takes tokens for the audience %s too; that stays, unless --prune is given with the whole list of --allowed-audience",
 			w.ID, strings.Join(surplus, ", ")))
 		surplus = nil
 		if n := len(audiences); n > audienceCount {
 			return fmt.Errorf("provider %s would take %d audiences, and Google allows %d: name all that are to stay with --allowed-audience, and add --prune", w.ID, n, audienceCount)
 		}
 	}
-	added := minus(audiences, accepted)
+	added := rest.Minus(audiences, accepted)
 	if len(surplus)+len(added) > 0 {
-		set.add("oidc.allowedAudiences", audiences, lines("- audience ", surplus, "+ audience ", added)...)
+		d.set.Add("oidc.allowedAudiences", audiences, rest.Lines("- audience ", surplus, "+ audience ", added)...)
 	}
 	return nil
 }
@@ -246,14 +252,14 @@ func mappingDiff(have, want map[string]string) []string {
 	var diff []string
 	for _, name := range slices.Sorted(maps.Keys(want)) {
 		if had := have[name]; had != want[name] {
-			diff = append(diff, replaced(name+" = ", had, want[name])...)
+			diff = append(diff, rest.Replaced(name+" = ", had, want[name])...)
 		}
 	}
 	return diff
 }
 
 // compareKeys compares the uploaded keys, and reports whether they are to change.
-func (d *decision) compareKeys(w Provider, have *providerState, set *patch) (bool, error) {
+func (d *decision) compareKeys(w Provider, have *providerState) (bool, error) {
 	held := have.OIDC.JWKS
 	old := keyIDs([]byte(held))
 	if w.JWKS == nil {
@@ -262,8 +268,8 @@ func (d *decision) compareKeys(w Provider, have *providerState, set *patch) (boo
 				"or --key-storage-method public-bucket to have Google fetch them from %s", w.ID, w.IssuerURL)
 		}
 		if held != "" {
-			set.add("oidc.jwksJson", "", lines("- uploaded key ", old, "+ keys as published by ", []string{w.IssuerURL})...)
-			d.warnings = append(d.warnings, fmt.Sprintf("Google fetches the keys of provider %s from %s from now on, and must reach it", w.ID, w.IssuerURL))
+			d.set.Add("oidc.jwksJson", "", rest.Lines("- uploaded key ", old, "+ keys as published by ", []string{w.IssuerURL})...)
+			d.Warnings = append(d.Warnings, fmt.Sprintf("Google fetches the keys of provider %s from %s from now on, and must reach it", w.ID, w.IssuerURL))
 		}
 		return false, nil
 	}
@@ -275,21 +281,21 @@ func (d *decision) compareKeys(w Provider, have *providerState, set *patch) (boo
 		return false, err
 	}
 	if w.Unrecorded && held != "" && !w.Adopt && !w.vacant {
-		err := d.refuse(w, rest.Problemf(UnknownCopy, "provider %s holds a copy of other keys than the store publishes (%s), and nothing says whether the store is behind it: "+
+		err := d.refuse(w, rest.Problemf(rest.UnknownCopy, "provider %s holds a copy of other keys than the store publishes (%s), and nothing says whether the store is behind it: "+
 			"keys may have been revoked since", w.ID, text.List(old, 8)))
 		if err != nil {
 			return false, err
 		}
 	}
 	kids := keyIDs(w.JWKS)
-	diff := lines("- uploaded key ", minus(old, kids), "+ uploaded key ", minus(kids, old))
+	diff := rest.Lines("- uploaded key ", rest.Minus(old, kids), "+ uploaded key ", rest.Minus(kids, old))
 	if held == "" {
 		diff = append([]string{"- keys as published by " + w.IssuerURL}, diff...)
 	}
 	if len(diff) == 0 {
 		diff = []string{"~ uploaded keys of the same IDs"}
 	}
-	set.add("oidc.jwksJson", string(w.JWKS), diff...)
+	d.set.Add("oidc.jwksJson", string(w.JWKS), diff...)
 	return true, nil
 }
 
@@ -304,11 +310,11 @@ func (w Provider) checkHeld(now string) error {
 // describe returns what the description of a provider is to be that has one. One that is given a copy of keys says of which key set, so that
 // each later upload knows it for its own.
 func (w Provider) describe(text string) string {
-	if !w.Owner.takes(text) {
-		text = w.Owner.describe(text)
+	if !w.Owner.Takes(text) {
+		text = w.Owner.Describe(text)
 	}
 	another := w.KeySet != "" && w.KeySet != w.Owner.name && w.Owner.takesNamed(w.ID, text)
-	if w.JWKS != nil && (another || w.Owner.owns(text)) {
+	if w.JWKS != nil && (another || w.Owner.Owns(text)) {
 		return w.Owner.marked(text, w.KeySet)
 	}
 	return text
@@ -323,7 +329,7 @@ func (w Provider) body() (map[string]any, error) {
 		}
 		oidc["jwksJson"] = string(w.JWKS)
 	}
-	body := map[string]any{"displayName": w.ID, "description": w.describe(w.Owner.describe(made)), "oidc": oidc,
+	body := map[string]any{"displayName": w.ID, "description": w.describe(w.Owner.Describe(Made)), "oidc": oidc,
 		"attributeMapping": w.mapping()}
 	if w.Condition != "" {
 		body["attributeCondition"] = w.Condition
@@ -397,7 +403,7 @@ func (s *providerState) takes() string {
 }
 
 func (s *providerState) registered() Registered {
-	r := Registered{Disabled: s.Disabled, Foreign: !strings.Contains(s.Description, installationSuffix) && !Owner{}.takes(s.Description)}
+	r := Registered{Disabled: s.Disabled, Foreign: !strings.Contains(s.Description, installationSuffix) && !Owner{}.Takes(s.Description)}
 	r.KeySet, r.Installation = markOf(s.Description)
 	if s.OIDC != nil {
 		r.IssuerURL, r.Audiences, r.JWKS = s.OIDC.Issuer, s.OIDC.Audiences, s.OIDC.JWKS
@@ -416,4 +422,34 @@ func usable(thing, name, state string, disabled bool) error {
 		return fmt.Errorf("%s %s is disabled: make it again, which enables it", thing, name)
 	}
 	return nil
+}
+
+// Predecessor returns a provider by which a cluster lives whose issuer it trusts, with what it takes: audiences, attributes, condition,
+// and the keys that it has a copy of. It returns an error if another provider could not take its place by taking the same.
+func (c *Client) Predecessor(ctx context.Context, pool, provider, issuerURL string) (Provider, error) {
+	p, err := c.Project(ctx)
+	if err != nil {
+		return Provider{}, err
+	}
+	have, err := c.readProvider(ctx, p, pool, provider)
+	name := p.ProviderName(pool, provider)
+	switch {
+	case err != nil:
+		return Provider{}, err
+	case have == nil || have.State == deleted || have.OIDC == nil:
+		return Provider{}, rest.Problemf(rest.NothingToMove, "no cluster lives by the %s %s: it is not there, is deleted or not for OIDC", providerThing, name)
+	case have.OIDC.Issuer != issuerURL:
+		return Provider{}, rest.Problemf(rest.NothingToMove, "the %s %s trusts the issuer %s, and not %s", providerThing, name, have.OIDC.Issuer, issuerURL)
+	case have.Mapping[subjectAttribute] != subjectMapping:
+		return Provider{}, fmt.Errorf("the %s %s maps %s to %s, and not to %s: what is bound to the subjects would not be found by the new one", providerThing,
+			name, subjectAttribute, have.Mapping[subjectAttribute], subjectMapping)
+	case strings.Contains(have.Condition, issuerURL):
+		return Provider{}, fmt.Errorf("the %s %s has the attribute condition %s, which names the old issuer and would refuse the new one's tokens: change it first",
+			providerThing, name, have.Condition)
+	}
+	old := Provider{Pool: pool, ID: provider, IssuerURL: issuerURL, Audiences: p.accepted(pool, provider, have), Mapping: have.Mapping, Condition: have.Condition}
+	if have.OIDC.JWKS != "" {
+		old.JWKS = []byte(have.OIDC.JWKS)
+	}
+	return old, nil
 }

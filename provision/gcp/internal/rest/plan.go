@@ -1,0 +1,98 @@
+package rest
+
+import (
+	"context"
+
+	"github.com/keypost/keypost/provision/cloud"
+	"github.com/keypost/keypost/provision/plan"
+)
+
+// Undeleted is what a plan shows of a thing that is deleted, and comes back.
+const Undeleted = "+ brought back: it was deleted, and Google still keeps it"
+
+// Subject is a thing that a plan is made for.
+type Subject struct {
+	Thing, Name string
+	Found       string // the line that reports one that is there
+	Missing     bool   // it is still to be made
+	Deleted     bool   // it is deleted, and Google still keeps it
+}
+
+// Decision holds the steps from what is there to what is wanted, and what the reader should know.
+type Decision struct {
+	Steps           []cloud.Step
+	Notes, Warnings []string
+	Extra           []string // what is there beyond what is wanted, and stays
+}
+
+// PlanOne plans what decide returns for have. Applied, the plan reads again and decides by what is there then.
+func PlanOne[T any](c *Client, s Subject, have T, read func(ctx context.Context) (T, error), decide func(have T) (Decision, error)) (plan.Plan, error) {
+	d, err := decide(have)
+	if err != nil {
+		return plan.Plan{}, err
+	}
+	change := plan.Change{Verb: plan.Update, Thing: s.Thing, Name: s.Name}
+	if s.Missing {
+		change.Verb = plan.Create
+	} else if !s.Deleted {
+		d.Notes = append([]string{s.Found}, d.Notes...)
+	}
+	stage := c.API.Stage(change, d.Steps, func(ctx context.Context) ([]cloud.Step, error) {
+		have, err := read(ctx)
+		if err != nil {
+			return nil, err
+		}
+		d, err := decide(have)
+		return d.Steps, err
+	})
+	out := plan.Of(d.Notes, cloud.OrFound(stage, s.Found))
+	out.Warnings, out.Extra = d.Warnings, d.Extra
+	return out, nil
+}
+
+// Present makes a call that reads one thing, and returns nil for one that is not there.
+func Present[T any](ctx context.Context, c *Client, k Call) (*T, error) {
+	var out T
+	err := c.Ask(ctx, k, &out)
+	if IsMissing(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &out, nil
+}
+
+// Patch collects what a PATCH changes.
+type Patch struct {
+	Mask []string
+	Body map[string]any
+	Diff []string
+}
+
+// Add changes a field, which is named as in an update mask ("oidc.issuerUri").
+func (p *Patch) Add(field string, value any, diff ...string) {
+	p.Mask, p.Diff = append(p.Mask, field), append(p.Diff, diff...)
+	if p.Body == nil {
+		p.Body = map[string]any{}
+	}
+	put(p.Body, field, value)
+}
+
+// Call returns k as the PATCH.
+func (p *Patch) Call(k Call) Call {
+	k.Method, k.Query, k.Body = "PATCH", Query("updateMask", joined(p.Mask)), p.Body
+	return k
+}
+
+// Replaced returns the lines of a diff of one value.
+func Replaced(what, before, after string) []string {
+	var diff []string
+	if before != "" {
+		diff = append(diff, "- "+what+before)
+	}
+	if after != "" {
+		diff = append(diff, "+ "+what+after)
+	}
+	return diff
+}
