@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/keypost/keypost/issuer/verify/fetch"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/filestore"
 	"github.com/keypost/keypost/provision/aws"
@@ -96,126 +95,6 @@ func TestCreateGoesOnByEvidence(t *testing.T) {
 	if text := w.Reported(); !strings.Contains(text, "is served with key") || made.ProviderARN == "" {
 		t.Errorf("the second run took %v:\n%s", time.Since(began), text)
 	}
-}
-
-// A store that anybody may read, behind a balancer: its policy names the servers behind it.
-func TestCreateAsksEveryOrigin(t *testing.T) {
-	t.Parallel()
-	if testing.Short() {
-		t.Skip("a look of production takes twelve seconds")
-	}
-	w := newWorld(t)
-	shielded := func(rw http.ResponseWriter, r *http.Request) { // as one that answers its CDN only
-		if r.Header.Get("X-Origin-Secret") != "let me in" {
-			rw.WriteHeader(http.StatusForbidden)
-			return
-		}
-		w.Publish(rw, r)
-	}
-	w.spread(t, map[string]http.HandlerFunc{"127.0.0.1": nil, "192.0.2.7": shielded, "192.0.2.8": nil})
-	w.Site.Shield = fetch.Shield{Header: "X-Origin-Secret", Value: "let me in", Origins: []string{"behind.example.com"}}
-	w.Site.Own = []netip.Addr{}
-	o := w.inDir(t)
-	o.Site, o.Dev, o.Store.InDir = w.Site, false, false
-	o.Policy.Origins, o.Policy.Private = []string{"behind.example.com"}, true
-	began := time.Now()
-	_, err := aws.Create(t.Context(), o)
-	must(t, err)
-	t.Logf("a new issuer took %v", time.Since(began).Round(10*time.Millisecond))
-	scene.Held(t, w.Reported(), notWaiting+" (60 answers at 3 addresses): not waiting 2m15s", "is served with key", "Made for prod-a")
-}
-
-// Whatever may hide somebody who answers otherwise is named, and the wait is as long as ever.
-func TestCreateWaitsWithoutEvidence(t *testing.T) {
-	t.Parallel()
-	for name, tt := range map[string]struct {
-		change func(w *world, o *aws.CreateOptions)
-		at     func(w *world) map[string]http.HandlerFunc // more addresses; by default 127.0.0.1 alone
-		why    string
-	}{
-		"a balancer hides replicas": {change: func(_ *world, o *aws.CreateOptions) { o.Site.Own = []netip.Addr{} },
-			why: "127.0.0.1:443 is not an address of this machine"},
-		"a store that others read": {change: func(_ *world, o *aws.CreateOptions) { o.Store.InDir = false },
-			why: "any number of servers may read the store"},
-		"another place is asked": {change: func(w *world, o *aws.CreateOptions) { o.Site.Connect, o.Site.Dial = w.address(t, o), nil },
-			why: "was asked in place of the addresses"},
-		"an origin that shows its cache": {change: func(_ *world, o *aws.CreateOptions) { o.Policy.Origins = []string{"behind.example.com"} },
-			at: func(w *world) map[string]http.HandlerFunc {
-				return map[string]http.HandlerFunc{"192.0.2.7": func(rw http.ResponseWriter, r *http.Request) {
-					rw.Header().Set("Age", "0")
-					w.Publish(rw, r)
-				}}
-			}, why: "a shared cache answered (Age: 0)"},
-		"a cache without a header of its own": {at: func(w *world) map[string]http.HandlerFunc {
-			since := time.Now().Add(-time.Minute).UTC().Format(http.TimeFormat)
-			return map[string]http.HandlerFunc{"127.0.0.2": func(rw http.ResponseWriter, r *http.Request) {
-				rw.Header().Set("Date", since)
-				w.Publish(rw, r)
-			}}
-		}, why: "a cache may have kept them"},
-		"a 404 at one address, once": {at: func(w *world) map[string]http.HandlerFunc {
-			var n atomic.Int64
-			return map[string]http.HandlerFunc{"127.0.0.2": func(rw http.ResponseWriter, r *http.Request) {
-				if strings.HasSuffix(r.URL.Path, "jwks") && n.Add(1) == 4 { // in the middle of the whole look
-					http.NotFound(rw, r)
-					return
-				}
-				w.Publish(rw, r)
-			}}
-		}, why: "it was answered without the key before"},
-		"a 404 after the long look": {at: func(w *world) map[string]http.HandlerFunc {
-			var n atomic.Int64
-			return map[string]http.HandlerFunc{"127.0.0.2": func(rw http.ResponseWriter, r *http.Request) {
-				if n.Add(1) == 29 { // of the look after the whole one
-					http.NotFound(rw, r)
-					return
-				}
-				w.Publish(rw, r)
-			}}
-		}, why: "it was answered without the key before"},
-		"DNS changes": {change: func(_ *world, o *aws.CreateOptions) {
-			lookup, n := o.Site.Lookup, 0
-			o.Site.Lookup = func(ctx context.Context, host string) ([]netip.Addr, error) {
-				all, err := lookup(ctx, host)
-				if n++; n < 4 { // the first is that of the warning
-					all = all[:1]
-				}
-				return all, err
-			}
-		}, at: func(*world) map[string]http.HandlerFunc { return map[string]http.HandlerFunc{"127.0.0.2": nil} }, why: "its addresses changed meanwhile"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
-			at := map[string]http.HandlerFunc{}
-			if tt.at != nil {
-				at = tt.at(w)
-			}
-			at["127.0.0.1"] = nil
-			o := w.inDir(t)
-			w.spread(t, at)
-			o.Site = w.Site
-			o.Site.Own = []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("127.0.0.2")}
-			if tt.change != nil {
-				tt.change(w, &o)
-			}
-			text, err := w.createUntil(t, o, "for answers from before to run out: ")
-			if !errors.Is(err, context.Canceled) || strings.Contains(text, notWaiting) || !strings.Contains(text, tt.why) {
-				t.Errorf("%v; want a wait, since %q:\n%s", err, tt.why, text)
-			}
-			if n := w.writes(); n > 0 {
-				t.Errorf("AWS was told by %d calls", n)
-			}
-		})
-	}
-}
-
-// address is where the server at 127.0.0.1 listens.
-func (w *world) address(t *testing.T, o *aws.CreateOptions) string {
-	t.Helper()
-	conn, err := o.Site.Dial(t.Context(), "tcp", "127.0.0.1:443")
-	must(t, err)
-	defer func() { _ = conn.Close() }()
-	return conn.RemoteAddr().String()
 }
 
 // A server that is started after the key set was stored: nobody was there to answer, so that there is nothing to keep.
@@ -325,7 +204,7 @@ func TestCreateTellsOfAnUntrustedCA(t *testing.T) {
 	o.Report = func(e install.Event) {
 		w.Report(e)
 		if e.Kind == install.Wait {
-			if looks++; looks == 3 {
+			if looks++; looks == 2 {
 				stop()
 			}
 		}

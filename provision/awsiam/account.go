@@ -16,16 +16,6 @@ type Account struct {
 	Caller    string // the ARN that sts:GetCallerIdentity names
 }
 
-// parseAccount takes the partition from the caller's own ARN. ccoctl derives it from the region, and so writes commercial
-// ARNs in isolated partitions.
-func parseAccount(id, caller string) (Account, error) {
-	a, err := arn.Parse(caller)
-	if err != nil || a.Partition == "" || !isAccountID(id) {
-		return Account{}, fmt.Errorf("sts:GetCallerIdentity names account %q and caller %q, which is not what AWS answers", id, caller)
-	}
-	return Account{ID: id, Partition: a.Partition, Caller: caller}, nil
-}
-
 func isAccountID(s string) bool {
 	return len(s) == 12 && strings.Trim(s, "0123456789") == ""
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/arn"
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/iam"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
@@ -95,5 +96,7 @@ func (c *Client) Account(ctx context.Context) (Account, error) {
 	if err != nil {
 		return Account{}, explain(err)
 	}
-	return parseAccount(aws.ToString(out.Account), aws.ToString(out.Arn))
+	// The partition is the caller's own. ccoctl derives it from the region, and so writes commercial ARNs in isolated partitions.
+	caller, err := arn.Parse(aws.ToString(out.Arn))
+	return Account{ID: aws.ToString(out.Account), Partition: caller.Partition, Caller: aws.ToString(out.Arn)}, err
 }

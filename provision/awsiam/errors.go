@@ -7,9 +7,7 @@ import (
 	"net"
 	"strings"
 
-	"github.com/aws/aws-sdk-go-v2/service/sts"
 	"github.com/aws/smithy-go"
-	smithyhttp "github.com/aws/smithy-go/transport/http"
 
 	"github.com/keypost/keypost/internal/awsconf"
 	"github.com/keypost/keypost/internal/text"
@@ -64,34 +62,13 @@ func refusal(call string, api smithy.APIError) string {
 	switch code {
 	case "AccessDenied", "AccessDeniedException":
 		return fmt.Sprintf("the caller's policy does not allow %s (AWS says: %s)", call, message)
-	case "ExpiredToken", "RequestExpired":
-		return fmt.Sprintf("the caller's credentials are not good for %s: %s (%s); get new ones, and run the same command again", call, message, code)
-	case "InvalidClientTokenId", "SignatureDoesNotMatch", "IncompleteSignature":
+	case "ExpiredToken", "RequestExpired", "InvalidClientTokenId", "SignatureDoesNotMatch", "IncompleteSignature":
 		return fmt.Sprintf("the caller's credentials are not good for %s: %s (%s)", call, message, code)
-	case "LimitExceeded":
-		return fmt.Sprintf("%s: a quota of the account is used up: %s", call, message)
 	case "OpenIdIdpCommunicationError":
 		return fmt.Sprintf("%s: IAM cannot reach the issuer to learn its certificate; publish it first, or give a thumbprint (AWS says: %s)",
 			call, message)
 	}
 	return ""
-}
-
-// unsent reports whether a call got no answer of STS. Credentials that cannot be had are another matter, unless it is STS that
-// gives them.
-func unsent(err error) bool {
-	op, is := errors.AsType[*smithy.OperationError](err)
-	for inner := op; is; inner, is = errors.AsType[*smithy.OperationError](op.Err) {
-		op = inner // the innermost call is the one that failed
-	}
-	if op == nil || op.ServiceID != sts.ServiceID {
-		return false
-	}
-	if _, none := awsconf.WithoutCredentials(op.Err); none {
-		return false
-	}
-	_, failed := errors.AsType[*smithyhttp.RequestSendError](op.Err)
-	return failed
 }
 
 // brief returns the error of one attempt in few words.

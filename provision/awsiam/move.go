@@ -200,7 +200,7 @@ func (m Move) unfinished(role string, rest []iampolicy.Uncopied) error {
 }
 
 // PlanFinish plans to remove From's statements, then its provider. It returns an error while a role of ours trusts From
-// without To, or To's provider is missing or accepts fewer audiences than From's. Applying the plan checks the same again
+// without To, or To's provider is missing. Applying the plan checks the same again
 // before each role is changed.
 func (c *Client) PlanFinish(ctx context.Context, m Move) (plan.Plan, error) {
 	trustingRoles, err := c.trusting(ctx, m)
@@ -234,38 +234,19 @@ func (c *Client) PlanFinish(ctx context.Context, m Move) (plan.Plan, error) {
 	if provider == nil && len(stage) == 0 {
 		return plan.Of(notes), nil
 	}
-	if err := c.checkAudiences(ctx, m, provider); err != nil || provider == nil {
+	to, err := c.readProvider(ctx, m.To.ProviderARN)
+	if err == nil && to == nil {
+		err = fmt.Errorf("there is no %s %s to move to: run the move again before finishing it", providerThing, m.To.ProviderARN)
+	}
+	if err != nil || provider == nil {
 		return plan.Of(notes, stage), err
 	}
 	owner := OwnedBy(m.Name)
 	if err := owner.mayTake(providerThing+" "+m.From.ProviderARN, provider.tags, m.Adopt); err != nil {
 		return plan.Plan{}, err
 	}
-	if !m.ours(provider) {
-		owner = Owner{}
-	}
-	last, err := c.deleteProvider(ctx, m.From.ProviderARN, owner)
+	last, err := c.deleteProvider(ctx, m.From.ProviderARN, owner, m.Adopt)
 	return plan.Of(notes, stage, last), err
-}
-
-// checkAudiences returns an error if there is no provider for To, or From's accepts tokens for an audience that To's does
-// not. From is nil if it has no provider.
-func (c *Client) checkAudiences(ctx context.Context, m Move, from *providerState) error {
-	to, err := c.readProvider(ctx, m.To.ProviderARN)
-	if err != nil {
-		return err
-	}
-	if to == nil {
-		return fmt.Errorf("there is no %s %s to move to: run the move again before finishing it", providerThing, m.To.ProviderARN)
-	}
-	if from == nil {
-		return nil
-	}
-	if lost := minus(from.clientIDs, to.clientIDs); len(lost) > 0 {
-		return fmt.Errorf("%s takes tokens for the audience %s, and %s does not: run the move again before finishing it",
-			m.From.ProviderARN, strings.Join(lost, ", "), m.To.ProviderARN)
-	}
-	return nil
 }
 
 // stays returns an error if a role would no longer trust the cluster once From's statements are removed. It returns a note

@@ -36,8 +36,10 @@ func OwnedByKeypost() Owner { return Owner{key: keypostKey} }
 // ownerTag returns the tag.
 func (o Owner) ownerTag() cloud.OwnerTag { return cloud.OwnerTag{Key: o.key, Value: ccoctl.Owned} }
 
-// Owns reports whether these tags are the owner's.
-func (o Owner) Owns(tags map[string]string) bool { return o.ownerTag().On(tags) }
+// Owns reports whether these tags are the owner's, and no other owner's: what two own, neither changes.
+func (o Owner) Owns(tags map[string]string) bool {
+	return o.ownerTag().On(tags) && o.others(tags) == ""
+}
 
 // String returns the tag, KEY=VALUE.
 func (o Owner) String() string { return o.ownerTag().String() }
@@ -86,19 +88,18 @@ func (o Owner) others(tags map[string]string) string {
 
 // mayTake returns an error for a thing that is not the owner's, unless it is to be adopted and has no other owner's tag.
 func (o Owner) mayTake(what string, tags map[string]string, adopt bool) error {
-	others := o.others(tags)
 	switch {
-	case o.Owns(tags) || adopt && others == "":
-		return nil
-	case others != "":
+	case o.others(tags) != "":
 		return problem(OthersThing, "%w", o.notOurs(what, tags))
+	case adopt || o.Owns(tags):
+		return nil
 	}
 	return problem(NotOwned, "%w", o.notOurs(what, tags))
 }
 
 // notOurs returns the error for a thing without the owner's tag, or with another owner's too.
 func (o Owner) notOurs(what string, tags map[string]string) error {
-	if o.Owns(tags) {
+	if o.ownerTag().On(tags) {
 		return fmt.Errorf("%s belongs to %s too", what, o.others(tags))
 	}
 	return errors.New(o.ownerTag().Absent(what, tags, o.others(tags)))

@@ -121,11 +121,6 @@ func (p Provider) decide(arn string, have *providerState) ([]step, []string, err
 		return nil, nil, err
 	}
 	notes := []string{ccoctl.ProviderFound(arn)}
-	others := p.Owner.others(have.tags)
-	if others != "" {
-		p.Tighten, p.Owner.name = false, "" // the tag Name is the other's as well
-		notes = append(notes, fmt.Sprintf("%s belongs to %s too, so nothing is taken away from it", arn, others))
-	}
 	var steps []step
 	id := aws.String(arn)
 	if missing, diff := tagDifference(have.tags, p.Owner.tags(p.Tags)); len(missing) > 0 {
@@ -137,7 +132,7 @@ func (p Provider) decide(arn string, have *providerState) ([]step, []string, err
 	}
 	for _, client := range minus(have.clientIDs, p.ClientIDs) {
 		if !p.Tighten {
-			notes = append(notes, fmt.Sprintf("%s takes tokens for the audience %s too%s", arn, client, remedy("--tighten", others != "")))
+			notes = append(notes, fmt.Sprintf("%s takes tokens for the audience %s too; --tighten takes it away", arn, client))
 			continue
 		}
 		steps = append(steps, newStep((*iam.Client).RemoveClientIDFromOpenIDConnectProvider, &iam.RemoveClientIDFromOpenIDConnectProviderInput{OpenIDConnectProviderArn: id, ClientID: aws.String(client)},
@@ -215,8 +210,8 @@ func (c *Client) ownedProviders(ctx context.Context, o Owner) (owned, error) {
 
 // owned are things by their tags; what is somebody else's is not among them.
 type owned struct {
-	ours   []string // with the owner's tag and no other owner's
-	shared []string // with another owner's too
+	ours   []string
+	shared []string // with the owner's tag, and another owner's too
 	unread []string // the caller may not read their tags
 }
 
@@ -237,10 +232,10 @@ func filterOwned(things []string, o Owner, tagsOf func(string) (map[string]strin
 		switch {
 		case t == nil:
 			out.unread = append(out.unread, things[i])
-		case o.Owns(t) && o.others(t) != "":
-			out.shared = append(out.shared, things[i])
 		case o.Owns(t):
 			out.ours = append(out.ours, things[i])
+		case o.ownerTag().On(t):
+			out.shared = append(out.shared, things[i])
 		}
 	}
 	return out, err

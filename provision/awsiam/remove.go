@@ -16,7 +16,6 @@ import (
 	"github.com/keypost/keypost/provision/ccoctl"
 	"github.com/keypost/keypost/provision/iampolicy"
 	"github.com/keypost/keypost/provision/plan"
-	"github.com/keypost/keypost/provision/webidentity"
 )
 
 // Deletion describes what to delete of what keypost or ccoctl made under a name. Roles are deleted only with the whole
@@ -71,6 +70,14 @@ func unknown(permission string, things []string) error {
 		"allow %s on them. Nothing was changed", strings.Join(things, ", "), permission)
 }
 
+// ofTwo returns an error for things of two owners; nil for none.
+func ofTwo(things []string) error {
+	if len(things) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s bear another owner's tag too: take one of the tags off, and run it again. Nothing was changed", strings.Join(things, ", "))
+}
+
 // unreadNotes describes what may be somebody else's.
 func unreadNotes(thing string, names []string) []string {
 	var out []string
@@ -97,13 +104,13 @@ func (c *Client) PlanPrune(ctx context.Context, name string, keep []string, list
 		p.Notes = append(p.Notes, fmt.Sprintf("role %s belongs to another owner too, and stays", role))
 	}
 	if !list {
-		err = cmp.Or(err, unknown("iam:ListRoleTags", mine.unread))
+		err = cmp.Or(err, unknown("iam:ListRoleTags", mine.unread), ofTwo(mine.shared))
 	}
 	if err != nil {
 		return plan.Plan{}, err
 	}
 	if !list {
-		stage, err := c.deleteRoles(ctx, roles, mine.ours, OwnedBy(name))
+		stage, err := c.deleteRoles(ctx, mine.ours)
 		return plan.Of(p.Notes, stage), err
 	}
 	for _, role := range mine.ours {
@@ -112,8 +119,7 @@ func (c *Client) PlanPrune(ctx context.Context, name string, keep []string, list
 	return p, nil
 }
 
-// PlanDelete plans to delete what d describes: roles first, then providers. What another owns too loses only the tag and the
-// statements of d's installation.
+// PlanDelete plans to delete what d describes: roles first, then providers.
 func (c *Client) PlanDelete(ctx context.Context, a Account, d Deletion) (plan.Plan, error) {
 	roles, err := c.listRoles(ctx)
 	if err != nil {
@@ -124,88 +130,32 @@ func (c *Client) PlanDelete(ctx context.Context, a Account, d Deletion) (plan.Pl
 	}
 	owner := OwnedBy(d.Name)
 	mine, err := c.ownedRoles(ctx, d.Name, roles)
-	if err = cmp.Or(err, unknown("iam:ListRoleTags", mine.unread)); err != nil {
+	if err = cmp.Or(err, unknown("iam:ListRoleTags", mine.unread), ofTwo(mine.shared)); err != nil {
 		return plan.Plan{}, err
 	}
 	providers, err := c.ownedProviders(ctx, owner)
-	if err = cmp.Or(err, unknown("iam:ListOpenIDConnectProviderTags", providers.perhapsOf(mine, roles))); err != nil {
-		return plan.Plan{}, err
-	}
-	stage, err := c.deleteRoles(ctx, roles, mine.ours, owner)
+	err = cmp.Or(err, unknown("iam:ListOpenIDConnectProviderTags", providers.perhapsOf(mine.ours, roles)), ofTwo(providers.shared))
 	if err != nil {
 		return plan.Plan{}, err
 	}
-	shared := slices.DeleteFunc(slices.Clone(roles), func(r listed) bool { return !slices.Contains(mine.shared, r.name) })
-	left, err := each(shared, func(r listed) (plan.Stage, error) { return c.leaveRole(r, owner, providers.ours) })
+	stage, err := c.deleteRoles(ctx, mine.ours)
 	if err != nil {
 		return plan.Plan{}, err
 	}
-	last, err := each(providers.ours, func(arn string) (plan.Stage, error) { return c.deleteProvider(ctx, arn, owner) })
-	notes := append(unreadNotes(providerThing, providers.unread), leftBehind(roles, slices.Concat(mine.ours, mine.shared), providers.ours)...)
-	for _, arn := range providers.shared {
-		last = append(last, c.leaveProvider(arn, owner))
-	}
-	return plan.Of(notes, slices.Concat(stage, slices.Concat(left...)), slices.Concat(last...)), err
+	last, err := each(providers.ours, func(arn string) (plan.Stage, error) { return c.deleteProvider(ctx, arn, owner, false) })
+	notes := append(unreadNotes(providerThing, providers.unread), leftBehind(roles, mine.ours, providers.ours)...)
+	return plan.Of(notes, stage, slices.Concat(last...)), err
 }
 
 // perhapsOf returns those of the unread providers that may be an installation's: a role of it trusts them, or nothing else of
 // it is there.
-func (p owned) perhapsOf(mine owned, roles []listed) []string {
-	known := slices.Concat(mine.ours, mine.shared, p.ours, p.shared)
+func (p owned) perhapsOf(mine []string, roles []listed) []string {
+	known := slices.Concat(mine, p.ours)
 	return slices.DeleteFunc(slices.Clone(p.unread), func(arn string) bool {
 		return len(known) > 0 && !slices.ContainsFunc(roles, func(r listed) bool {
 			d, err := r.policy(arn)
 			return slices.Contains(known, r.name) && (err != nil || d != nil && d.Names(arn))
 		})
-	})
-}
-
-// leaveRole plans to take an owner's statements and then its tag off a role that another owns too. A statement without which
-// nobody could assume the role stays.
-func (c *Client) leaveRole(r listed, o Owner, providers []string) (plan.Stage, error) {
-	steps := func(trust iampolicy.Document) ([]step, error) {
-		var steps []step
-		var diff []string
-		for _, arn := range providers {
-			if rest, gone := trust.Without(arn); !rest.Empty() {
-				trust, diff = rest, append(diff, gone...)
-			}
-		}
-		if len(diff) > 0 {
-			s, err := trustStep(r.name, trust, iampolicy.MaxTrustLength, diff)
-			if err != nil {
-				return nil, err
-			}
-			steps = append(steps, s)
-		}
-		in := &iam.UntagRoleInput{RoleName: aws.String(r.name), TagKeys: []string{o.key}}
-		line := fmt.Sprintf("Tag %s removed from Role %s", o, r.name)
-		return append(steps, newStep((*iam.Client).UntagRole, in, line, "- tag "+o.String())), nil
-	}
-	trust, err := iampolicy.Parse(r.trust)
-	if err != nil {
-		return nil, fmt.Errorf("trust policy of role %s: %w", r.name, err)
-	}
-	planned, err := steps(trust)
-	return c.updateRole(r.name, planned, func(have *roleState) ([]step, error) {
-		if have.id != r.id || !o.Owns(have.tags) {
-			return nil, nil
-		}
-		return steps(have.trust)
-	}), err
-}
-
-// leaveProvider plans to take an owner's tag off a provider that another owns too.
-func (c *Client) leaveProvider(arn string, o Owner) plan.Stage {
-	in := &iam.UntagOpenIDConnectProviderInput{OpenIDConnectProviderArn: aws.String(arn), TagKeys: []string{o.key}}
-	line := fmt.Sprintf("Tag %s removed from Identity Provider with ARN %s", o, arn)
-	s := newStep((*iam.Client).UntagOpenIDConnectProvider, in, line, "- tag "+o.String())
-	return c.action(plan.Change{Verb: plan.Update, Thing: providerThing, Name: arn}, []step{s}, func(ctx context.Context) ([]step, error) {
-		tags, err := c.providerTags(ctx, arn)
-		if err != nil || !o.Owns(tags) {
-			return nil, unlessMissing(err)
-		}
-		return []step{s}, nil
 	})
 }
 
@@ -234,8 +184,9 @@ func (l listed) policy(text string) (*iampolicy.Document, error) {
 	return &d, nil
 }
 
-// deleteProvider plans to delete a provider.
-func (c *Client) deleteProvider(ctx context.Context, arn string, o Owner) (plan.Stage, error) {
+// deleteProvider plans to delete a provider; nothing if it is not there. Applying the plan reads its tags again, and returns once IAM
+// shows that it is gone: what was deleted before it, IAM no longer shows by then either.
+func (c *Client) deleteProvider(ctx context.Context, arn string, o Owner, adopt bool) (plan.Stage, error) {
 	in := &iam.DeleteOpenIDConnectProviderInput{OpenIDConnectProviderArn: aws.String(arn)}
 	s := newDelete((*iam.Client).DeleteOpenIDConnectProvider, in, ccoctl.ProviderDeleted(arn))
 	remaining := func(ctx context.Context) ([]step, error) {
@@ -243,72 +194,24 @@ func (c *Client) deleteProvider(ctx context.Context, arn string, o Owner) (plan.
 		if err != nil || have == nil {
 			return nil, err
 		}
-		if !o.zero() && (!o.Owns(have.tags) || o.others(have.tags) != "") {
+		if !o.Owns(have.tags) && !(adopt && o.others(have.tags) == "") {
 			return nil, o.notOurs(providerThing+" "+arn, have.tags)
 		}
 		return []step{s}, nil
 	}
-	steps, err := remaining(ctx) // what may not be read stops the deletion before it begins
+	steps, err := remaining(ctx)
 	return c.action(plan.Change{Verb: plan.Delete, Thing: providerThing, Name: arn}, steps, remaining), err
 }
 
-// deleteRoles plans to delete those of roles that have one of these names.
-func (c *Client) deleteRoles(ctx context.Context, roles []listed, names []string, o Owner) (plan.Stage, error) {
-	gone := slices.DeleteFunc(slices.Clone(roles), func(r listed) bool { return !slices.Contains(names, r.name) })
-	stages, err := each(gone, func(r listed) (plan.Stage, error) { return c.deleteRole(ctx, r, o) })
+// deleteRoles plans to delete roles, whose tags were just read. A call that IAM does not accept yet is made again, with what the
+// role has by then.
+func (c *Client) deleteRoles(ctx context.Context, names []string) (plan.Stage, error) {
+	stages, err := each(names, func(name string) (plan.Stage, error) {
+		remaining := func(ctx context.Context) ([]step, error) { return c.removalSteps(ctx, name) }
+		steps, err := remaining(ctx)
+		return c.api.Deletion(plan.Change{Verb: plan.Delete, Thing: roleThing, Name: name}, c.bind(steps), c.remaining(remaining)), err
+	})
 	return slices.Concat(stages...), err
-}
-
-// deleteRole plans to delete a role whose tags were just read. Applying the plan compares the role with the planned one
-// before anything of it is deleted.
-func (c *Client) deleteRole(ctx context.Context, r listed, o Owner) (plan.Stage, error) {
-	if err := c.checkProfiles(ctx, r.name); err != nil {
-		return nil, err
-	}
-	steps, err := c.removalSteps(ctx, r.name)
-	return c.action(plan.Change{Verb: plan.Delete, Thing: roleThing, Name: r.name}, steps, func(ctx context.Context) ([]step, error) {
-		steps, err := c.removalSteps(ctx, r.name)
-		if err != nil || len(steps) == 0 {
-			return nil, err
-		}
-		return steps, c.checkPlanned(ctx, r, o)
-	}), err
-}
-
-// checkPlanned returns an error unless r is still the role for which the plan was made, and the owner's: somebody else may
-// have tagged it anew, or made another under its name. A role that is gone is no error.
-func (c *Client) checkPlanned(ctx context.Context, r listed, o Owner) error {
-	have, err := c.readRole(ctx, Role{Name: r.name})
-	switch {
-	case err != nil || have == nil:
-		return err
-	case have.id != r.id:
-		return remade(have.id, r.id)
-	case !o.Owns(have.tags) || o.others(have.tags) != "":
-		return o.notOurs(roleThing+" "+r.name, have.tags)
-	}
-	return nil
-}
-
-// remade returns the error for a role that was made anew under its name after the plan was made.
-func remade(id, planned string) error {
-	return fmt.Errorf("it is another role of the same name by now (ID %s, and the plan is for %s); make the plan again", id, planned)
-}
-
-// checkProfiles returns an error for a role in an instance profile: IAM does not delete it, and only its owner knows what
-// runs with it. Where the caller may not ask, IAM's own error reports it later.
-func (c *Client) checkProfiles(ctx context.Context, role string) error {
-	in := &iam.ListInstanceProfilesForRoleInput{RoleName: aws.String(role)}
-	out, err := ask(ctx, c, c.iam.ListInstanceProfilesForRole, in)
-	if isDenied(err) || isMissing(err) {
-		return nil
-	}
-	if err != nil || len(out.InstanceProfiles) == 0 {
-		return err
-	}
-	profile := aws.ToString(out.InstanceProfiles[0].InstanceProfileName)
-	return fmt.Errorf("role %s is in the instance profile %s, and IAM deletes no such role; take it out first: "+
-		"%s", role, profile, webidentity.Command("remove-role-from-instance-profile", "--instance-profile-name", profile, "--role-name", role))
 }
 
 // removalSteps returns the steps that delete a role's policies and then the role, since IAM deletes no role that has
@@ -352,16 +255,9 @@ func (c *Client) inlinePolicies(ctx context.Context, name string) ([]string, err
 
 // planDeleteIssuer plans to delete one issuer's statements and its provider. No role is deleted.
 func (c *Client) planDeleteIssuer(ctx context.Context, t Trust, d Deletion, roles []listed) (plan.Plan, error) {
-	owner := OwnedBy(d.Name)
-	provider, err := c.readProvider(ctx, t.ProviderARN)
+	last, err := c.deleteProvider(ctx, t.ProviderARN, OwnedBy(d.Name), false)
 	if err != nil {
 		return plan.Plan{}, err
-	}
-	var last plan.Stage
-	if provider != nil {
-		if last, err = c.deleteProvider(ctx, t.ProviderARN, owner); err != nil {
-			return plan.Plan{}, err
-		}
 	}
 	trustingRoles, err := c.trustingRoles(ctx, t, d.Name, roles)
 	if err != nil {
@@ -392,7 +288,7 @@ func (c *Client) planDeleteIssuer(ctx context.Context, t Trust, d Deletion, role
 	if err := unknown("iam:GetRole", unread); err != nil {
 		return plan.Plan{}, err
 	}
-	if len(stranded) > 0 && provider != nil && !d.Strand {
+	if len(stranded) > 0 && len(last) > 0 && !d.Strand {
 		return plan.Plan{}, problem(Stranded, "%s would trust nobody without %s, and nobody could assume them any more: %s; nothing was changed",
 			text.Count(len(stranded), "role", "roles"), d.IssuerURL, strings.Join(stranded, ", "))
 	}
@@ -403,24 +299,18 @@ func (c *Client) planDeleteIssuer(ctx context.Context, t Trust, d Deletion, role
 type trustingRole struct {
 	name, id string
 	trust    iampolicy.Document
-	cluster  Owner  // that ours refers to
 	ours     bool   // the cluster's, or made by create-role
 	adopted  bool   // not ours, and to be treated as ours
 	owners   string // all of them, for messages
 	unread   bool   // the caller may not read its tags
 }
 
-// still returns an error unless have is the role for which the plan was made, and ours or nobody's as it was then.
+// still returns an error unless have is the role for which the plan was made, with the owner of then, or adopted since.
 func (b trustingRole) still(have *roleState) error {
-	switch {
-	case have.id != b.id:
-		return remade(have.id, b.id)
-	case b.cluster.Owns(have.tags) || OwnedByKeypost().Owns(have.tags):
+	if have.id == b.id && (Owner{}.others(have.tags) == b.owners || b.adopted && OwnedByKeypost().Owns(have.tags)) {
 		return nil
-	case b.ours || b.cluster.others(have.tags) != "":
-		return fmt.Errorf("%w; run it again", b.cluster.notOurs(roleThing+" "+b.name, have.tags))
 	}
-	return nil
+	return fmt.Errorf("role %s was made anew, or changed hands, after the plan was made; run it again", b.name)
 }
 
 func (c *Client) trustingRoles(ctx context.Context, t Trust, name string, roles []listed) ([]trustingRole, error) {
@@ -431,7 +321,7 @@ func (c *Client) trustingRoles(ctx context.Context, t Trust, name string, roles 
 			return nil, err
 		}
 		if d != nil && d.Mentions(t.policy()) {
-			found = append(found, trustingRole{name: r.name, id: r.id, trust: *d, cluster: OwnedBy(name)})
+			found = append(found, trustingRole{name: r.name, id: r.id, trust: *d})
 		}
 	}
 	return each(found, func(b trustingRole) (trustingRole, error) {
@@ -491,12 +381,8 @@ func (c *Client) updateRole(name string, steps []step, remaining func(have *role
 	})
 }
 
-// trustStep returns the step that puts a role's trust policy. IAM refuses one that has a principal that is gone.
+// trustStep returns the step that puts a role's trust policy.
 func trustStep(role string, d iampolicy.Document, limit int, diff []string) (step, error) {
-	if gone, number := d.Gone(); gone != "" {
-		return step{}, fmt.Errorf("statement %d names the principal %s, which is a user or role that was deleted, "+
-			"and IAM takes no change of the policy that keeps it: take it out of the statement first", number, gone)
-	}
 	text, err := d.Fit(limit)
 	if err != nil {
 		return step{}, problem(TrustTooLong, "it %w: shorten it, or have the account's quota L-C07B4B0D raised", err)

@@ -2,7 +2,7 @@ package awsiam_test
 
 import (
 	"context"
-	"maps"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -63,158 +63,46 @@ func (w *world) moved(t *testing.T, roles int) (desired, awsiam.Move) {
 	return d, m
 }
 
-// A role or provider that another owns too loses only our tag and our statements, whichever way it is deleted. One whose tag says
-// "shared" is not touched.
-func TestWhatAnotherOwnsTooIsNotDeleted(t *testing.T) {
+// What another owns too, or only shares, is neither changed nor deleted, and whoever asks for that is told.
+func TestWhatAnotherOwnsTooIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	const otherKey = "openshift.io/cloud-credential-operator/c9"
-	for name, tt := range map[string]struct{ key, value, trust string }{
-		"of create-role":      {"keypost.dev/owned", "owned", ""},
-		"of another cluster":  {otherKey, "owned", ""},
-		"trusts nobody else":  {otherKey, "owned", "alone"},
-		"shared, by the tag":  {ownKey, "shared", "both"},
-		"another, both trust": {otherKey, "owned", "both"},
+	for name, tt := range map[string]struct{ key, value string }{
+		"of create-role":     {"keypost.dev/owned", "owned"},
+		"of another cluster": {otherKey, "owned"},
+		"shared, by the tag": {ownKey, "shared"},
 	} {
-		run(t, name, func(t *testing.T) {
-			w := newWorld(t, fakeaws.Options{})
-			d, m := w.moved(t, 2)
-			role, arn := d.roles[0].Name, d.trust.ProviderARN
-			w.tagRole(t, role, tt.key, tt.value)
-			w.tagProvider(t, m.To.ProviderARN, otherKey, "owned")
-			must(t, second(w.hand.UntagOpenIDConnectProvider(t.Context(), &iam.UntagOpenIDConnectProviderInput{
-				OpenIDConnectProviderArn: aws.String(m.To.ProviderARN), TagKeys: []string{ownKey}})))
-			if tt.trust == "alone" {
-				w.setTrust(t, role, strings.ReplaceAll(w.role(t, role).Trust, m.To.ProviderARN, arn))
-			}
-			before := w.role(t, role)
-			p, err := w.client.PlanPrune(t.Context(), "c1", []string{d.roles[1].Name}, false)
-			if err != nil || !p.Empty() {
-				t.Errorf("prune: %v\n%s", err, shown(p))
-			}
-			p, err = w.client.PlanDelete(t.Context(), w.account, awsiam.Deletion{Name: "c1"})
-			apply(t, p, err)
-			st := w.State()
-			if len(st.Roles) != 1 || len(st.Providers) != 1 || st.Providers[0].ARN != m.To.ProviderARN {
-				t.Fatalf("left\n%s", w.picture())
-			}
-			after := st.Roles[0]
-			if ours := tt.value == "owned"; (after.Tags[ownKey] != "") == ours || !maps.Equal(after.Inline, before.Inline) ||
-				strings.Contains(after.Trust, `"`+arn+`"`) == (ours && tt.trust != "alone") {
-				t.Errorf("was %+v\nis %+v", before, after)
-			}
-			p, err = w.client.PlanDelete(t.Context(), w.account, awsiam.Deletion{Name: "c1"})
-			if err != nil || !p.Empty() {
-				t.Errorf("again: %v\n%s", err, shown(p))
-			}
-		})
-	}
-}
-
-// A provider that another owns too stays, with its trust; only our tag goes.
-func TestAProviderOfTwoOwnersIsNotDeleted(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, fakeaws.Options{})
-		d := w.cluster(1)
-		w.mustRun(t, d)
-		w.tagProvider(t, d.trust.ProviderARN, "openshift.io/cloud-credential-operator/c9", "owned")
-		p, err := w.client.PlanDelete(t.Context(), w.account, awsiam.Deletion{Name: "c1"})
-		apply(t, p, err)
-		if st := w.State(); len(st.Providers) != 1 || st.Providers[0].Tags[ownKey] != "" || len(st.Roles) > 0 {
-			t.Errorf("left\n%s", w.picture())
+		for _, provider := range []bool{false, true} {
+			run(t, fmt.Sprintf("%s, provider %t", name, provider), func(t *testing.T) {
+				w := newWorld(t, fakeaws.Options{})
+				d := w.cluster(1)
+				w.mustRun(t, d)
+				if provider {
+					w.tagProvider(t, d.trust.ProviderARN, tt.key, tt.value)
+				} else {
+					w.tagRole(t, d.roles[0].Name, tt.key, tt.value)
+				}
+				before := w.picture()
+				_, err := w.plan(t.Context(), d)
+				if !is(err, awsiam.OthersThing) && !is(err, awsiam.NotOwned) {
+					t.Errorf("create: %v", err)
+				}
+				if _, err := w.client.PlanDelete(t.Context(), w.account, awsiam.Deletion{Name: "c1", IssuerURL: issuer, Strand: true}); provider && err == nil {
+					t.Error("the issuer's provider would be deleted")
+				}
+				p, err := w.client.PlanDelete(t.Context(), w.account, awsiam.Deletion{Name: "c1"})
+				if tt.value == "owned" {
+					if err == nil || !strings.Contains(err.Error(), "another owner's tag too") || w.picture() != before {
+						t.Errorf("delete: %v\n%s", err, shown(p))
+					}
+					return
+				}
+				apply(t, p, err)
+				if st := w.State(); provider && len(st.Providers) != 1 || !provider && len(st.Roles) != 1 {
+					t.Errorf("left\n%s", w.picture())
+				}
+			})
 		}
-	})
-}
-
-// From what another owns too, no run takes anything.
-func TestNothingIsTakenFromWhatAnotherOwnsToo(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, fakeaws.Options{})
-		d := w.cluster(1)
-		d.roles[0].Exact = true
-		w.mustRun(t, d)
-		role := d.roles[0].Name
-		w.tagRole(t, role, "openshift.io/cloud-credential-operator/c9", "owned")
-		w.tagProvider(t, d.trust.ProviderARN, "openshift.io/cloud-credential-operator/c9", "owned")
-		must(t, second(w.hand.AttachRolePolicy(t.Context(), &iam.AttachRolePolicyInput{RoleName: aws.String(role), PolicyArn: aws.String("arn:aws:iam::aws:policy/ReadOnlyAccess")})))
-		before := w.picture()
-		d.provider.ClientIDs, d.provider.Tighten = []string{"openshift"}, true
-		d.roles[0].Prune, d.roles[0].Tighten = true, true
-		d.roles[0].Policy, d.roles[0].Subjects = policy("ec2:DescribeInstances"), d.roles[0].Subjects[:1]
-		p, err := w.plan(t.Context(), d)
-		if len(p.Extra) != 3 {
-			t.Errorf("%v\n%s", err, shown(p))
-		}
-		apply(t, p, err)
-		if after := w.picture(); after != before {
-			t.Errorf("was\n%s\nis\n%s", before, after)
-		}
-	})
-}
-
-// A role that becomes another's after the plan was made stays whole, policies and all, and is named; the provider,
-// which is deleted after the roles, stays too.
-func TestARoleThatChangesHandsIsNotDeleted(t *testing.T) {
-	t.Parallel()
-	for name, change := range map[string]func(t *testing.T, w *world, role string){
-		"shared":         func(t *testing.T, w *world, role string) { w.tagRole(t, role, ownKey, "shared") },
-		"of create-role": func(t *testing.T, w *world, role string) { w.tagRole(t, role, "keypost.dev/owned", "owned") },
-		"untagged": func(t *testing.T, w *world, role string) {
-			must(t, second(w.hand.UntagRole(t.Context(), &iam.UntagRoleInput{RoleName: aws.String(role), TagKeys: []string{ownKey}})))
-		},
-		"remade":                   func(t *testing.T, w *world, role string) { w.remake(t, role, nil) },
-		"remade with the same tag": func(t *testing.T, w *world, role string) { w.remake(t, role, mark(ownKey, "owned")) },
-	} {
-		run(t, name, func(t *testing.T) {
-			w := newWorld(t, fakeaws.Options{})
-			d := w.cluster(2)
-			w.mustRun(t, d)
-			p, err := w.client.PlanDelete(t.Context(), w.account, awsiam.Deletion{Name: "c1"})
-			must(t, err)
-			role := d.roles[0].Name
-			change(t, w, role)
-			before := w.role(t, role)
-			err = p.Apply(t.Context(), awsiam.Parallel, ignore)
-			if err == nil || !strings.Contains(err.Error(), role) {
-				t.Errorf("the refusal does not name %s: %v", role, err)
-			}
-			if after := w.role(t, role); len(after.Inline) != len(before.Inline) {
-				t.Errorf("its policies were\n%v\nand are\n%v", before.Inline, after.Inline)
-			}
-			if len(w.State().Providers) != 1 {
-				t.Error("the provider was deleted although a role that trusts it stays")
-			}
-		})
-	}
-}
-
-// A provider with another's tag is refused by the plan; one that gets it after the plan was made is refused by Apply.
-func TestAProviderOfAnotherIsNotDeleted(t *testing.T) {
-	t.Parallel()
-	for name, d := range map[string]awsiam.Deletion{"all": {Name: "c1"}, "issuer": {Name: "c1", IssuerURL: issuer, Strand: true}} {
-		run(t, name, func(t *testing.T) {
-			w := newWorld(t, fakeaws.Options{})
-			world := w.cluster(1)
-			w.mustRun(t, world)
-			arn := world.trust.ProviderARN
-			p, err := w.client.PlanDelete(t.Context(), w.account, d)
-			must(t, err)
-			w.tagProvider(t, arn, ownKey, "shared")
-			if err := p.Apply(t.Context(), awsiam.Parallel, ignore); err == nil || !strings.Contains(err.Error(), arn) {
-				t.Errorf("Apply: %v", err)
-			}
-			p, err = w.client.PlanDelete(t.Context(), w.account, d)
-			switch {
-			case d.IssuerURL != "" && (err == nil || !strings.Contains(err.Error(), arn)):
-				t.Errorf("the plan does not refuse %s: %v\n%s", arn, err, shown(p))
-			case d.IssuerURL == "" && strings.Contains(shown(p), "delete IAM OIDC"):
-				t.Errorf("the plan deletes it:\n%s", shown(p))
-			}
-			if len(w.State().Providers) != 1 {
-				t.Error("it is gone")
-			}
-		})
 	}
 }
 
@@ -257,7 +145,7 @@ func TestTrustIsNotWithdrawnFromWhatHasChanged(t *testing.T) {
 		want   string
 	}{
 		"trust": {func(t *testing.T, w *world, role, alone string) { w.setTrust(t, role, alone) }, "trusts nobody but "},
-		"tags":  {func(t *testing.T, w *world, role, _ string) { w.tagRole(t, role, ownKey, "shared") }, ownKey},
+		"tags":  {func(t *testing.T, w *world, role, _ string) { w.tagRole(t, role, ownKey, "shared") }, "changed hands"},
 	} {
 		for way, planned := range map[string]func(ctx context.Context, w *world, m awsiam.Move) (plan.Plan, error){
 			"delete": func(ctx context.Context, w *world, _ awsiam.Move) (plan.Plan, error) {

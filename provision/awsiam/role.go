@@ -36,17 +36,6 @@ type Role struct {
 	Exact   bool // Policy and ManagedPolicies are all that it should have; anything else is reported in Plan.Extra
 	Tighten bool // with Exact: anything else is removed
 	Prune   bool // permissions and trust that are not asked for go; else they stay, and are reported in Plan.Extra
-
-	shared bool // another owns it too, and nothing is taken away from it
-}
-
-// remedy returns what a line about something beyond what is wanted says of the flag that takes it away: nothing where another owns
-// the thing too, from which no flag takes anything.
-func remedy(flag string, shared bool) string {
-	if shared {
-		return ""
-	}
-	return "; " + flag + " takes it away"
 }
 
 // Trust is the issuer that a role trusts, for statements in its trust policy.
@@ -223,12 +212,7 @@ func (r Role) decide(t Trust, have *roleState) (decision, error) {
 		return decision{}, fmt.Errorf("%s %s has the ARN %s where the cluster would be given %s: "+
 			"keypost's roles have no path and exactly this name", roleThing, r.Name, have.arn, a.RoleARN(r.Name))
 	}
-	d := decision{notes: append([]string{ccoctl.RoleFound(have.arn)}, r.longSubjects()...)}
-	if others := r.Owner.others(have.tags); others != "" {
-		r.Prune, r.Tighten, r.shared = false, false, true
-		r.Description, r.Owner.name = "", "" // both are the other's as well
-		d.notes = append(d.notes, fmt.Sprintf("role %s belongs to %s too, so nothing is taken away from it", r.Name, others))
-	}
+	d := decision{notes: []string{ccoctl.RoleFound(have.arn)}}
 	if have.boundary != "" && r.Boundary == "" { // taking it away would give the role more than it has
 		d.notes = append(d.notes, fmt.Sprintf("role %s has the permissions boundary %s, which nobody asked for and which stays", r.Name,
 			have.boundary))
@@ -256,7 +240,7 @@ func (d *decision) addExtra(r Role, have *roleState) {
 				d.steps = append(d.steps, removal(r.Name, name))
 				continue
 			}
-			d.extra = append(d.extra, fmt.Sprintf("role %s has the %s %s, which nobody asked for%s", r.Name, kind, name, remedy("--tighten", r.shared)))
+			d.extra = append(d.extra, fmt.Sprintf("role %s has the %s %s, which nobody asked for; --tighten takes it away", r.Name, kind, name))
 		}
 	}
 	beyond("inline policy", slices.DeleteFunc(have.inline, func(p string) bool { return p == r.Name && r.Policy != nil }), deletePolicyStep)
@@ -282,24 +266,12 @@ func (r Role) create(t Trust) (decision, error) {
 	_, lines := iampolicy.Document{}.With(t.policy(), r.Subjects)
 	s := newStep((*iam.Client).CreateRole, in, ccoctl.RoleCreated(a.RoleARN(r.Name)), slices.Concat(diff, tags, lines)...)
 	s.needs = r.Boundary
-	d := decision{steps: []step{s}, notes: r.longSubjects()}
+	d := decision{steps: []step{s}}
 	if err := d.addPolicy(r, &roleState{}); err != nil {
 		return decision{}, fmt.Errorf("permissions policy of role %s: %w", r.Name, err)
 	}
 	d.steps = append(d.steps, r.attachSteps(nil)...)
 	return d, nil
-}
-
-// longSubjects returns notes about service accounts whose names are too long for the replies of STS.
-func (r Role) longSubjects() []string {
-	var out []string
-	for _, s := range r.Subjects {
-		if len(s) > subjectLimit {
-			out = append(out, fmt.Sprintf("subject %s of role %s has %d characters: STS returns at most %d and may refuse its tokens",
-				s, r.Name, len(s), subjectLimit))
-		}
-	}
-	return out
 }
 
 // attributeSteps returns the steps for tags, boundary and description. The tags come first: if the run stops after them,
@@ -358,11 +330,11 @@ func (d *decision) addTrust(t Trust, r Role, have *roleState) error {
 	} else {
 		want, diff, extra = have.trust.Including(t.policy(), r.Subjects)
 		for _, s := range minus(have.trust.Subjects(t.policy()), r.Subjects) {
-			d.extra = append(d.extra, fmt.Sprintf("role %s trusts %s too, which nobody asked for%s", r.Name, s, remedy("--prune", r.shared)))
+			d.extra = append(d.extra, fmt.Sprintf("role %s trusts %s too, which nobody asked for; --prune takes it away", r.Name, s))
 		}
 		for _, line := range extra {
-			d.extra = append(d.extra, fmt.Sprintf("role %s has another statement for the provider in its trust policy%s: %s",
-				r.Name, remedy("--prune", r.shared), line))
+			d.extra = append(d.extra, fmt.Sprintf("role %s has another statement for the provider in its trust policy; --prune takes it away: %s",
+				r.Name, line))
 		}
 	}
 	if len(diff) == 0 {
@@ -389,8 +361,7 @@ func (d *decision) audiences(t Trust, r Role, has []string) []string {
 			d.warnings = append(d.warnings, fmt.Sprintf("role %s takes no tokens for the audience %s any more", r.Name, a))
 			continue
 		}
-		d.extra = append(d.extra, fmt.Sprintf("role %s takes tokens for the audience %s too, which nobody asked for%s",
-			r.Name, a, remedy("--prune", r.shared)))
+		d.extra = append(d.extra, fmt.Sprintf("role %s takes tokens for the audience %s too, which nobody asked for; --prune takes it away", r.Name, a))
 	}
 	return t.Audiences
 }
@@ -417,7 +388,7 @@ func (d *decision) addPolicy(r Role, have *roleState) error {
 		return problem(NeedsPrune, "%w", err)
 	}
 	for _, g := range ch.Kept {
-		d.extra = append(d.extra, fmt.Sprintf("role %s keeps a permission that nobody asked for%s: %s", r.Name, remedy("--prune", r.shared), g))
+		d.extra = append(d.extra, fmt.Sprintf("role %s keeps a permission that nobody asked for; --prune takes it away: %s", r.Name, g))
 	}
 	if r.Prune {
 		for _, g := range ch.Lost {

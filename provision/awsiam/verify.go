@@ -67,11 +67,7 @@ type examination struct {
 func (e *examination) account(ctx context.Context, home Account) bool {
 	caller, err := e.client.Account(ctx)
 	if err != nil {
-		code := "aws-unread"
-		if unsent(err) {
-			code = "aws-sts-unreachable"
-		}
-		e.Fail(code, "the account was not looked at: %v", err)
+		e.Fail("aws-unread", "the account was not looked at: %v", err)
 		return false
 	}
 	if e.caller = caller; caller.ID == home.ID && caller.Partition == home.Partition {
@@ -79,10 +75,6 @@ func (e *examination) account(ctx context.Context, home Account) bool {
 	}
 	e.FailWith("aws-unread", "run it again with credentials of account "+home.ID+" (AWS_PROFILE)",
 		"the role is of account %s (%s), and the credentials are of %s (%s)", home.ID, home.Partition, caller.ID, caller.Partition)
-	if have, err := e.client.readProvider(ctx, caller.ProviderARN(e.Issuer)); err == nil && have != nil {
-		e.WarnWith("aws-provider-missing", "run it again with credentials of account "+home.ID+" (AWS_PROFILE); if that has no provider, with them: "+e.CreateProvider(),
-			"account %s has a provider for %s; STS looks for one in account %s, the role's, which was not read", caller.ID, e.Issuer, home.ID)
-	}
 	return false
 }
 

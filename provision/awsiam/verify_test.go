@@ -359,7 +359,6 @@ func awsSetUps() []awsSetUp {
 	}
 	return []awsSetUp{
 		{name: "wrong audience", set: func(t *testing.T, s *stage) { s.right(t); s.claims["aud"] = []string{"vault"} }, code: "aws-client-id-missing"},
-		{name: "a token for an issuer of before", set: func(t *testing.T, s *stage) { s.right(t); s.claims["aud"] = []string{"https://old.example.com"} }, code: "aws-client-id-missing"},
 		{name: "a token for an issuer of before, and the role asks for it", set: func(t *testing.T, s *stage) {
 			s.makeProvider(t, issuer, "openshift")
 			s.makeRole(t, "", strings.ReplaceAll(statement("Allow", rightTrust), "sts.amazonaws.com", "https://old.example.com"))
@@ -369,22 +368,13 @@ func awsSetUps() []awsSetUp {
 			s.makeProvider(t, issuer, "sts.amazonaws.com")
 			s.makeRole(t, "", strings.ReplaceAll(statement("Allow", rightTrust), "sts.amazonaws.com", "sts.amazonaw.com"))
 		}, code: "aws-trust-audience"},
-		{name: "role asks for the audience of another partition", set: func(t *testing.T, s *stage) {
-			s.makeProvider(t, issuer, "sts.amazonaws.com")
-			s.makeRole(t, "", strings.ReplaceAll(statement("Allow", rightTrust), "sts.amazonaws.com", "sts.amazonaws.com.cn"))
-		}, code: "aws-trust-audience"},
 		{name: "wrong sub", set: func(t *testing.T, s *stage) { s.right(t); s.claims["sub"] = "system:serviceaccount:other:app" }, code: "aws-trust-subject"},
 		{name: "StringLike typo", set: trusting(subjects("StringLike", "system:serviceacount:ns:*")), code: "aws-trust-subject"},
-		{name: "StringLike for another namespace", set: trusting(subjects("StringLike", "system:serviceaccount:other:*")), code: "aws-trust-subject"},
 		{name: "StringEquals with a wildcard", set: trusting(statement("Allow", `"StringEquals":{`+rightAudience+`,"oidc.example.com/c1:sub":"system:serviceaccount:ns:*"}`)), code: "aws-trust-wildcard"},
 		{name: "provider missing", set: func(t *testing.T, s *stage) { s.makeRole(t, "", statement("Allow", rightTrust)) }, code: "aws-provider-missing"},
 		{name: "provider of another issuer", set: func(t *testing.T, s *stage) {
 			s.makeProvider(t, "https://old.example.com", "sts.amazonaws.com")
 			s.makeRole(t, "", forOld)
-		}, code: "aws-provider-missing"},
-		{name: "provider of another path", set: func(t *testing.T, s *stage) {
-			s.makeProvider(t, "https://oidc.example.com/c2", "sts.amazonaws.com")
-			s.makeRole(t, "", statement("Allow", rightTrust))
 		}, code: "aws-provider-missing"},
 		{name: "provider in another case", set: func(t *testing.T, s *stage) {
 			s.makeProvider(t, "https://oidc.example.com/C1", "sts.amazonaws.com")
@@ -415,14 +405,6 @@ func awsSetUps() []awsSetUp {
 		{name: "role asks for no service account", set: trusting(statement("Allow", `"StringEquals":{`+rightAudience+`}`)), code: "aws-trust-open", warns: true, manual: true},
 		{name: "role asks for no audience", set: trusting(statement("Allow", `"StringEquals":{`+rightSubject+`}`)), code: "aws-trust-open", warns: true, manual: true},
 		{name: "second statement without a service account", set: beside(statement("Allow", `"StringEquals":{`+rightAudience+`}`)), code: "aws-trust-open", warns: true, manual: true},
-		{name: "second statement for every service account", set: beside(subjects("StringLike", "system:serviceaccount:*")), code: "aws-trust-open", warns: true, manual: true},
-		{name: "second statement for every namespace", set: beside(subjects("StringLike", "system:serviceaccount:*:app")), code: "aws-trust-open", warns: true, manual: true},
-		{name: "StringLike with * for a service account", set: trusting(subjects("StringLike", "*")), code: "aws-trust-open", warns: true, manual: true},
-		{name: "list of service accounts with *", set: trusting(strings.Replace(subjects("StringLike", "*"), `"*"`, `["system:serviceaccount:ns:app","*"]`, 1)), code: "aws-trust-open", warns: true, manual: true},
-		{name: "service account only has to be there", set: trusting(subjects("Null", "false")), code: "aws-trust-open", warns: true, manual: true},
-		{name: "every service account but one", set: trusting(subjects("StringNotEquals", "system:serviceaccount:ns:evil")), code: "aws-trust-open", warns: true, manual: true},
-		{name: "StringLike with * for an audience", set: trusting(statement("Allow", `"StringEquals":{`+rightSubject+`},"StringLike":{"oidc.example.com/c1:aud":"*"}`)), code: "aws-trust-open", warns: true, manual: true},
-		{name: "ForAllValues for a service account", set: trusting(subjects("ForAllValues:StringEquals", "system:serviceaccount:ns:app")), code: "aws-trust-open", warns: true, manual: true},
 		{name: "second statement for everybody", set: beside(`{"Effect":"Allow","Principal":{"AWS":"*"},"Action":"sts:*"}`), code: "aws-trust-open", warns: true, manual: true},
 	}
 }
@@ -570,15 +552,9 @@ func TestHealthyAccounts(t *testing.T) {
 // Without a token, what no token can pass is found all the same.
 func TestWithoutToken(t *testing.T) {
 	t.Parallel()
-	sub := func(operator, sub string) string {
-		return statement("Allow", fmt.Sprintf(`%q:{"oidc.example.com/c1:sub":%q}`, operator, sub))
-	}
 	for name, u := range map[string]awsSetUp{
-		"a typo":                   {set: trusting(sub("StringLike", "system:serviceacount:ns:*")), code: "aws-trust-subject", manual: true},
-		"a subject of no account":  {set: trusting(sub("StringEquals", "ns:app")), code: "aws-trust-subject", manual: true},
-		"a wildcard":               {set: trusting(sub("StringEquals", "system:serviceaccount:ns:*")), code: "aws-trust-wildcard", manual: true},
-		"a key of another issuer":  {set: trusting(strings.ReplaceAll(statement("Allow", rightTrust), "oidc.example.com/c1:", "old.example.com:")), code: "aws-trust-provider"},
-		"another provider trusted": {set: trusting(strings.ReplaceAll(strings.ReplaceAll(statement("Allow", rightTrust), provider, provider+"-old"), "oidc.example.com/c1:", "oidc.example.com/c1-old:")), code: "aws-trust-provider"},
+		"a key of another issuer":  {set: trusting(strings.ReplaceAll(statement("Allow", rightTrust), "oidc.example.com/c1:", "old.example.com:")), code: "aws-trust-provider", manual: true},
+		"another provider trusted": {set: trusting(strings.ReplaceAll(strings.ReplaceAll(statement("Allow", rightTrust), provider, provider+"-old"), "oidc.example.com/c1:", "oidc.example.com/c1-old:")), code: "aws-trust-provider", manual: true},
 		"an unregistered audience": {set: func(t *testing.T, s *stage) {
 			s.makeProvider(t, issuer, "openshift")
 			s.makeRole(t, "", statement("Allow", rightTrust))
@@ -639,12 +615,6 @@ func TestVerifyOfAnotherAccount(t *testing.T) {
 	if got[0].Code != "aws-unread" || !strings.Contains(got[0].Evidence, "210987654321") || !strings.Contains(got[0].Evidence, "123456789012") {
 		t.Errorf("first: %s: %s", got[0].Code, got[0].Evidence)
 	}
-	s.right(t)
-	got = s.look(t, s.token(t))
-	other := slices.IndexFunc(got, func(f finding.Finding) bool { return f.Code == "aws-provider-missing" })
-	if other < 0 || got[other].Severity != finding.Warn { // nobody has read whether the role's account has one as well
-		t.Errorf("the provider of this account: %+v", got)
-	}
 	for _, arn := range []string{"", "app", "arn:aws:sts::123456789012:assumed-role/app/x", "arn:aws:iam::1:role/app", "arn:aws:iam::123456789012:role/"} {
 		if err := awsiam.CheckRoleARN(arn); err == nil {
 			t.Errorf("CheckRoleARN(%q) = nil", arn)
@@ -662,12 +632,6 @@ func TestVerifyOfAnAccountThatCannotBeAsked(t *testing.T) {
 	got, err := c.Verify(t.Context(), roleARN, webidentity.Attempt{Issuer: issuer})
 	if err != nil || len(got) != 1 || got[0].Code != "aws-unread" || got[0].Severity != finding.Fail || !strings.Contains(got[0].Evidence, "SignatureDoesNotMatch") {
 		t.Errorf("Verify = %+v, %v", got, err)
-	}
-	c, err = awsiam.Open(t.Context(), awsiam.Options{Config: append(s.Config(), config.WithBaseEndpoint("https://127.0.0.1:1"))})
-	check(t, err)
-	got, err = c.Verify(t.Context(), roleARN, webidentity.Attempt{Issuer: issuer})
-	if err != nil || len(got) != 1 || got[0].Code != "aws-sts-unreachable" || !strings.Contains(got[0].Evidence, "connection refused") {
-		t.Errorf("without STS: Verify = %+v, %v", got, err)
 	}
 	stopped, cancel := context.WithCancel(t.Context())
 	cancel()

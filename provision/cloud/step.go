@@ -66,6 +66,18 @@ type Remaining func(ctx context.Context) ([]Step, error)
 // the steps that are left by then, but begins with the steps as they are if it creates a thing: a cloud refuses to create what
 // is there by then. (Where it does not, the change must be an update.)
 func (a API) Stage(change plan.Change, steps []Step, remaining Remaining) plan.Stage {
+	if change.Verb == plan.Create {
+		return a.stage(change, steps, steps, remaining)
+	}
+	return a.stage(change, steps, nil, remaining)
+}
+
+// Deletion is Stage for a thing whose owner was read for this plan: doing the action begins with the steps as they are.
+func (a API) Deletion(change plan.Change, steps []Step, remaining Remaining) plan.Stage {
+	return a.stage(change, steps, steps, remaining)
+}
+
+func (a API) stage(change plan.Change, steps, first []Step, remaining Remaining) plan.Stage {
 	if len(steps) == 0 {
 		return nil
 	}
@@ -74,10 +86,7 @@ func (a API) Stage(change plan.Change, steps []Step, remaining Remaining) plan.S
 		do.Diff = append(do.Diff, s.Diff...)
 		do.Lines = append(do.Lines, s.Line)
 	}
-	if change.Verb != plan.Create {
-		steps = nil
-	}
-	do.Do = func(ctx context.Context) ([]string, error) { return a.converge(ctx, steps, remaining) }
+	do.Do = func(ctx context.Context) ([]string, error) { return a.converge(ctx, first, remaining) }
 	return plan.Stage{do}
 }
 

@@ -12,7 +12,6 @@ type Identity struct {
 	Issuer      string // URL
 	Subject     string // sub; empty if it is not known
 	Audience    string // azp, else aud; empty if it is not known
-	Without     string // a claim that the token does not have, "sub" or "aud"; empty if it has both
 }
 
 // Truth is the answer to a question that cannot always be answered from outside.
@@ -133,8 +132,6 @@ func (id Identity) test(operator, key string, values []string) Test {
 	switch {
 	case !spelled, t.Claim == "" && !t.OtherIssuer:
 		return t.with(Unknown)
-	case t.Claim != "" && claim == id.Without:
-		return t.with(op.absent(values))
 	case claim == "sub" && t.Claim != "":
 		have = id.Subject
 	case claim == "aud" && t.Claim != "":
@@ -234,19 +231,14 @@ func (d Document) Line(n int) string { return d.statements[n-1].trustLine() }
 // are not among them. None means that one of them takes any, or that there are no such statements.
 func (d Document) AsksFor(id Identity, claim string) []string {
 	var out []string
-	for _, s := range d.statements {
-		if !s.lets(id.ProviderARN) {
+	for i, j := range d.Judge(id) {
+		if !d.statements[i].lets(id.ProviderARN) {
 			continue
 		}
 		n := len(out)
-		for operator, keys := range s.Condition {
-			if o := parseOperator(operator); o.not || o.base != "StringEquals" && o.base != "StringLike" {
-				continue
-			}
-			for key, values := range keys {
-				if key == HostPath(id.Issuer)+":"+claim {
-					out = append(out, slices.DeleteFunc(slices.Clone(values), func(v string) bool { return strings.ContainsAny(v, "*?$") })...)
-				}
+		for _, t := range j.Tests {
+			if o := parseOperator(t.Operator); t.Claim == claim && !o.not && (o.base == "StringEquals" || o.base == "StringLike") {
+				out = append(out, slices.DeleteFunc(slices.Clone(t.Values), func(v string) bool { return strings.ContainsAny(v, "*?$") })...)
 			}
 		}
 		if len(out) == n {

@@ -156,18 +156,3 @@ func TestPlus(t *testing.T) {
 		t.Errorf("Providers = %s", got)
 	}
 }
-
-// A token without a claim has no value for its key, whatever is said of the claim.
-func TestJudgeWithoutClaim(t *testing.T) {
-	id := Identity{ProviderARN: judgedProvider, Issuer: judgedIssuer, Subject: judgedSubject, Without: "sub"}
-	const key = `:{"oidc.example.com/prod-a:sub":"system:serviceaccount:ns:app"}`
-	for condition, want := range map[string]Truth{
-		`"StringEquals"` + key: No, `"StringEqualsIfExists"` + key: Yes, `"ForAllValues:StringLike"` + key: Yes, `"ForAnyValue:StringLike"` + key: No,
-		`"StringNotEquals"` + key: Yes, `"Null":{"oidc.example.com/prod-a:sub":"false"}`: No, `"Null":{"oidc.example.com/prod-a:sub":"true"}`: Yes,
-		`"StringEquals":{"oidc.example.com/prod-a:aud":"a"}`: Unknown, `"StringEquals":{"OIDC.example.com/prod-a:sub":"a"}`: Unknown,
-	} {
-		if got := Decide(judged(t, id, statementFor("Allow", judgedProvider, "sts:AssumeRoleWithWebIdentity", condition))); got != want {
-			t.Errorf("%s: %v, want %v", condition, got, want)
-		}
-	}
-}

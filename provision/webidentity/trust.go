@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/keypost/keypost/internal/dnsname"
 	"github.com/keypost/keypost/issuer/verify/audience"
 	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/provision/iampolicy"
@@ -23,23 +22,10 @@ func (a Attempt) CheckTrust(trust iampolicy.Document) []finding.Finding {
 }
 
 func (e *examination) checkTrust(d iampolicy.Document) {
-	all := judge(d, e.identity())
+	all := d.Judge(e.identity())
 	e.checkDenials(d, all)
 	e.checkAllowed(d, all)
 	e.checkOpen(d)
-}
-
-// judge is what a policy makes of an identity. Without a subject, a condition that no service account meets does not hold.
-func judge(d iampolicy.Document, id iampolicy.Identity) []iampolicy.Judgement {
-	all := d.Judge(id)
-	for i := range all {
-		for j := range all[i].Tests {
-			if t := &all[i].Tests[j]; t.Holds == iampolicy.Unknown && id.Subject == "" && neverServiceAccount(*t) {
-				t.Holds = iampolicy.No
-			}
-		}
-	}
-	return all
 }
 
 // checkAllowed looks at the statement that comes closest to letting the token in.
@@ -58,11 +44,11 @@ func (e *examination) checkAllowed(d iampolicy.Document, all []iampolicy.Judgeme
 		if slices.ContainsFunc(all, func(j iampolicy.Judgement) bool { return j.Applies() == iampolicy.Yes }) {
 			return // what denies it has been reported, and is the cause
 		}
-		e.FailWith("aws-trust-provider", e.trustProvider(d), "the trust policy of %s allows nobody anything", e.Role)
+		e.FailWith("aws-trust-provider", e.admit(d), "the trust policy of %s allows nobody anything", e.Role)
 		return
 	}
 	if allowing[0].Principal == iampolicy.No {
-		e.FailWith("aws-trust-provider", e.trustProvider(d), "the trust policy of %s names %s, not %s", e.Role, orNobody(d.Providers()), e.ProviderARN)
+		e.FailWith("aws-trust-provider", e.admit(d), "the trust policy of %s names %s, not %s", e.Role, orNobody(d.Providers()), e.ProviderARN)
 		return
 	}
 	switch closest := allowing[0]; closest.Applies() {
@@ -135,30 +121,6 @@ func (e *examination) admit(d iampolicy.Document) string {
 	return "if " + e.Subject + " is meant to have the role: " + e.put(d.Plus(e.trust(), []string{e.Subject}))
 }
 
-// trustProvider repairs a policy that trusts another provider.
-func (e *examination) trustProvider(d iampolicy.Document) string {
-	others := d.Providers()
-	if e.Subject != "" || len(others) != 1 {
-		return e.admit(d)
-	}
-	_, host, is := strings.Cut(others[0], ":oidc-provider/")
-	if !is {
-		return e.edit()
-	}
-	to := e.trust()
-	to.Audiences = []string{usual} // for a statement that asks for none
-	return e.copied(d, iampolicy.Trust{ProviderARN: others[0], Issuer: "https://" + host}, to)
-}
-
-// copied returns the command that adds a copy of the statements for one issuer with another in its place.
-func (e *examination) copied(d iampolicy.Document, from, to iampolicy.Trust) string {
-	both, _, rest, err := d.Alongside(from, to)
-	if err != nil || len(rest) > 0 {
-		return e.edit()
-	}
-	return e.put(both)
-}
-
 // keptOut names each condition of a statement that keeps the token out.
 func (e *examination) keptOut(d iampolicy.Document, j iampolicy.Judgement) {
 	if j.Action == iampolicy.No {
@@ -172,18 +134,11 @@ func (e *examination) keptOut(d iampolicy.Document, j iampolicy.Judgement) {
 		condition := t.String()
 		switch {
 		case t.OtherIssuer:
-			repair := e.admit(d)
-			if e.Subject == "" {
-				owner := t.Key[:strings.LastIndex(t.Key, ":")]
-				repair = e.copied(d, iampolicy.Trust{ProviderARN: e.ProviderARN, Issuer: "https://" + owner}, e.trust())
-			}
-			e.FailWith("aws-trust-provider", repair, "statement %d of the trust policy of %s compares a claim of another issuer than %s: %s", j.Number, e.Role, e.Issuer, condition)
+			e.FailWith("aws-trust-provider", e.admit(d), "statement %d of the trust policy of %s compares a claim of another issuer than %s: %s", j.Number, e.Role, e.Issuer, condition)
 		case t.Claim == "aud":
 			e.FailWith("aws-trust-audience", e.otherAudience(d, t), "the token's audience is %q; statement %d of the trust policy of %s asks for %s", e.Audience, j.Number, e.Role, condition)
 		case t.Claim == "sub" && t.Wildcard() && slices.ContainsFunc(t.Values, e.wouldMatch):
 			e.FailWith("aws-trust-wildcard", e.admit(d), "statement %d of the trust policy of %s compares letter for letter with a pattern: %s", j.Number, e.Role, condition)
-		case t.Claim == "sub" && neverServiceAccount(t):
-			e.FailWith("aws-trust-subject", e.admit(d), "no service account has the sub that statement %d of the trust policy of %s asks for: %s", j.Number, e.Role, condition)
 		case t.Claim == "sub":
 			e.FailWith("aws-trust-subject", e.admit(d), "the token's sub is %q; statement %d of the trust policy of %s asks for %s", e.Subject, j.Number, e.Role, condition)
 		default:
@@ -193,16 +148,12 @@ func (e *examination) keptOut(d iampolicy.Document, j iampolicy.Judgement) {
 }
 
 // otherAudience repairs a token with an audience that the role does not ask for; or the role, if the provider takes what the token has and
-// not what the role asks for: then that is mistyped, or another cloud's.
+// not what the role asks for.
 func (e *examination) otherAudience(d iampolicy.Document, t iampolicy.Test) string {
 	if len(t.Values) != 1 || strings.Contains(t.Operator, "Not") || audience.MayBeClusters(t.Values[0], e.Issuer) {
 		return e.admit(d)
 	}
-	takes := func(aud string) bool { return slices.Contains(e.ClientIDs, aud) }
-	if e.ClientIDs == nil {
-		takes = func(aud string) bool { return audience.IsOf(finding.AWS, aud) }
-	}
-	if e.Audience == e.audience() && takes(e.Audience) && !takes(t.Values[0]) {
+	if e.Audience == e.audience() && slices.Contains(e.ClientIDs, e.Audience) && !slices.Contains(e.ClientIDs, t.Values[0]) {
 		return e.admit(d)
 	}
 	return e.askFor(t.Values[0])
@@ -210,37 +161,7 @@ func (e *examination) otherAudience(d iampolicy.Document, t iampolicy.Test) stri
 
 // wouldMatch reports whether a value would let the token in if it were taken for a pattern.
 func (e *examination) wouldMatch(value string) bool {
-	return strings.ContainsAny(value, "*?") && (e.Subject == "" || iampolicy.Matches(value, e.Subject))
-}
-
-// neverServiceAccount reports whether a condition on sub asks for what the sub of no service account can be.
-func neverServiceAccount(t iampolicy.Test) bool {
-	if t.Claim != "sub" || strings.Contains(t.Operator, "Not") || !strings.Contains(t.Operator, "String") {
-		return false
-	}
-	return !slices.ContainsFunc(t.Values, func(v string) bool { return maybeServiceAccount(v, !t.Wildcard()) })
-}
-
-// maybeServiceAccount reports whether a value, or a pattern, may be or match the sub of a service account.
-func maybeServiceAccount(value string, pattern bool) bool {
-	if strings.Contains(value, "${") {
-		return true
-	}
-	if wild := strings.IndexAny(value, "*?"); pattern && wild >= 0 {
-		fixed := value[:min(wild, len(subjectPrefix))]
-		allowed := func(r rune) bool {
-			return r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || strings.ContainsRune(":.-*?", r)
-		}
-		return strings.HasPrefix(subjectPrefix, fixed) && strings.Count(value, ":") <= 3 && strings.Trim(strings.Map(func(r rune) rune {
-			if allowed(r) {
-				return -1
-			}
-			return r
-		}, value), "") == ""
-	}
-	account, is := strings.CutPrefix(value, subjectPrefix)
-	namespace, name, _ := strings.Cut(account, ":")
-	return is && dnsname.IsLabel(namespace) && dnsname.IsSubdomain(name)
+	return strings.ContainsAny(value, "*?") && iampolicy.Matches(value, e.Subject)
 }
 
 // tryIt begins the repair of what nobody but AWS can judge.

@@ -7,7 +7,6 @@ import (
 	"crypto/sha1" //nolint:gosec // IAM's thumbprints are SHA-1
 	"crypto/x509"
 	"encoding/hex"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -60,34 +59,23 @@ func (a Attempt) CheckProvider(p Provider, trust *iampolicy.Document) []finding.
 	return e.Findings
 }
 
-// NoProvider looks for the provider that was made, or is trusted, in place of the one that is missing. urls are those of all
-// providers of the account, trust is the role's; nil if they are not known.
+// NoProvider names those of the account's providers, given by their URLs, that may have been made, or are trusted, in place of the one
+// that is missing. trust is the role's; nil if it is not known.
 func (a Attempt) NoProvider(urls []string, trust *iampolicy.Document) finding.Finding {
 	host, _, _ := strings.Cut(iampolicy.HostPath(a.Issuer), "/")
 	account, _, _ := strings.Cut(a.ProviderARN, iampolicy.HostPath(a.Issuer))
-	var near, same, trusted []string
+	evidence := "there is no " + a.ProviderARN
+	var near []string
 	for _, url := range urls {
-		switch has, _, _ := strings.Cut(iampolicy.HostPath(url), "/"); {
-		case strings.EqualFold(strings.TrimRight(url, "/"), a.Issuer):
+		has, _, _ := strings.Cut(iampolicy.HostPath(url), "/")
+		if strings.EqualFold(has, host) || trust != nil && trust.Names(account+iampolicy.HostPath(url)) {
 			near = append(near, url)
-		case trust != nil && trust.Names(account+iampolicy.HostPath(url)):
-			trusted = append(trusted, url)
-		case strings.EqualFold(has, host):
-			same = append(same, url)
 		}
 	}
-	other := func(format string, args ...any) finding.Finding {
-		return finding.CauseOf("aws-provider-missing").Finding(finding.Fail, fmt.Sprintf(format, args...), a.CreateProvider())
+	if len(near) > 0 {
+		evidence += "; the account has one for " + strings.Join(near, ", ") + ": host, path, case and a slash at the end count"
 	}
-	switch {
-	case len(near) > 0:
-		return other("the account has a provider for %s, not for %s: host, path, case and a slash at the end count", near[0], a.Issuer)
-	case len(trusted) > 0:
-		return other("the account has a provider for %s, which the role trusts, and none for %s", strings.Join(trusted, " and "), a.Issuer)
-	case len(same) == 1: // several are those of other clusters
-		return other("the account has a provider for %s, not for %s", same[0], a.Issuer)
-	}
-	return finding.CauseOf("aws-provider-missing").Finding(finding.Fail, "there is no "+a.ProviderARN, a.CreateProvider())
+	return finding.CauseOf("aws-provider-missing").Finding(finding.Fail, evidence, a.CreateProvider())
 }
 
 // CreateProvider returns the command that makes the provider.
@@ -113,22 +101,22 @@ func (e *examination) checkAudience(p Provider, trust *iampolicy.Document) {
 	switch {
 	case e.Audience == "" && (len(asked) == 0 || len(usable) > 0), slices.Contains(p.ClientIDs, e.Audience):
 		e.OK("aws-client-id", "the provider's client IDs are %s", clients)
-	case e.Audience == "" && audience.MayBeClusters(asked[0], e.Issuer):
-		e.FailWith("aws-client-id-missing", "have the role ask for "+usual+": "+e.edit(),
-			"the role asks for the audience %s, which every pod of the cluster has a token for, and the provider's client IDs are %s", strings.Join(asked, " or "), clients)
 	case e.Audience == "":
-		e.FailWith("aws-client-id-missing", e.addClientID(asked[0]), "the role asks for the audience %s, and the provider's client IDs are %s", strings.Join(asked, " or "), clients)
-	case len(usable) > 0 && !slices.Contains(asked, e.Audience):
-		e.FailWith("aws-client-id-missing", e.askFor(usable[0]), "the token's audience is %q; the provider's client IDs are %s, and the role asks for %s",
-			e.Audience, clients, strings.Join(asked, " or "))
-	case e.Audience != e.audience():
-		repair := e.askFor(e.audience())
-		if !slices.Contains(p.ClientIDs, e.audience()) {
-			repair += " && " + e.addClientID(e.audience())
+		repair := e.addClientID(asked[0])
+		if audience.MayBeClusters(asked[0], e.Issuer) {
+			repair = "have the role ask for " + usual + ": " + e.edit()
 		}
-		e.FailWith("aws-client-id-missing", repair, "the token's audience is %q, which every pod of the cluster has a token for; the provider's client IDs are %s", e.Audience, clients)
+		e.FailWith("aws-client-id-missing", repair, "the role asks for the audience %s, and the provider's client IDs are %s", strings.Join(asked, " or "), clients)
 	default:
-		e.FailWith("aws-client-id-missing", e.addClientID(e.Audience), "the token's audience is %q, and the provider's client IDs are %s", e.Audience, clients)
+		repair := e.addClientID(e.audience())
+		if len(usable) > 0 && !slices.Contains(asked, e.Audience) {
+			repair = e.askFor(usable[0])
+		} else if e.Audience != e.audience() {
+			if repair = e.askFor(usual); !slices.Contains(p.ClientIDs, usual) {
+				repair += " && " + e.addClientID(usual)
+			}
+		}
+		e.FailWith("aws-client-id-missing", repair, "the token's audience is %q, and the provider's client IDs are %s", e.Audience, clients)
 	}
 }
 
