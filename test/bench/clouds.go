@@ -109,10 +109,6 @@ func openAzure(b *bench, p premises) (cloud, error) {
 		_, err := azure.Create(ctx, o)
 		return err
 	}}
-	c.ccoctl = func(ctx context.Context, binary string) error {
-		return b.throughFront(front{s, fakeazure.Hosts(), s.Env()}, exec.CommandContext(ctx, binary, "azure", "create-all", "--name", installed, //nolint:gosec // who runs the bench names it
-			"--subscription-id", subscription, "--tenant-id", tenant, "--region", "centralus", "--credentials-requests-dir", p.requests, "--output-dir", p.out))
-	}
 	return c, setenv(s.Env())
 }
 

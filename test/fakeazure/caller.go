@@ -63,9 +63,6 @@ func (s *Server) authenticate(r *http.Request, now time.Time) (session, error) {
 // authorize checks that whoever sent a call may do it: the caller by Permissions, an identity by its roles.
 func (q *request) authorize(w world, rt route) error {
 	action, scope := rt.permission, q.scope()
-	if rt.action == "RegisterProvider" {
-		action = q.vars["namespace"] + action
-	}
 	if action == "" {
 		return nil
 	}
@@ -99,7 +96,7 @@ func (q *request) subscription() string {
 }
 
 func (o Options) has(subscription string) bool {
-	return slices.ContainsFunc(append([]string{o.Subscription}, o.Subscriptions...), func(s string) bool { return strings.EqualFold(s, subscription) })
+	return strings.EqualFold(o.Subscription, subscription)
 }
 
 // allows asks the assignments of a principal, its groups' and those of scopes above.

@@ -33,11 +33,7 @@ func (s *Server) exchange(ctx context.Context, q *request, form url.Values) (str
 	if err != nil {
 		return "", err
 	}
-	if err := s.recall(q, i, c); err != nil {
-		return "", err
-	}
 	if err := match(credentials, c); err != nil {
-		s.remember(q, i, c)
 		return "", err
 	}
 	if err := q.checkTime(c); err != nil {
@@ -46,15 +42,14 @@ func (s *Server) exchange(ctx context.Context, q *request, form url.Values) (str
 	return i.PrincipalID, s.checkSignature(ctx, token, c.Issuer)
 }
 
-// client is the identity with a client ID, and its federated credentials as exchanges see them.
+// client is the identity with a client ID, and its federated credentials.
 func (s *Server) client(q *request, id string) (Identity, []Credential, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.present(q.now)
-	seen := s.history.View(q.now, q.FederationDelay)
-	for _, i := range s.history.Present().identities {
+	w := s.present(q.now)
+	for _, i := range w.identities {
 		if strings.EqualFold(i.ClientID, id) && !q.now.Before(i.Created.Add(q.IdentityDelay)) {
-			return i, seen.of(i.ID), nil
+			return i, w.of(i.ID), nil
 		}
 	}
 	return Identity{}, nil, entra(700016, "unauthorized_client", "Application with identifier '%s' was not found in the directory '%s'. This can happen if the "+
@@ -123,29 +118,6 @@ func noMatch(code int, name, value string, folded bool) error {
 			"https://learn.microsoft.com/en-us/entra/identity-platform/reference-breaking-changes#august-2024.", text, name, check)
 	}
 	return entra(code, "invalid_client", "%s%shttps://learn.microsoft.com/entra/workload-id/workload-identity-federation", text, check)
-}
-
-// remember and recall play that an exchange which came too early is refused for a while.
-func (s *Server) remember(q *request, i Identity, c jwt.Claims) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if q.RefusalsLast > 0 {
-		s.tooEarly[presented(i, c)] = q.now.Add(q.RefusalsLast)
-	}
-}
-
-func (s *Server) recall(q *request, i Identity, c jwt.Claims) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !q.now.Before(s.tooEarly[presented(i, c)]) {
-		return nil
-	}
-	return entra(70021, "invalid_request", "No matching federated identity record found for presented assertion. Assertion Issuer: '%s'. Assertion Subject: '%s'. "+
-		"Assertion Audience: '%s'. https://docs.microsoft.com/en-us/azure/active-directory/develop/workload-identity-federation", c.Issuer, c.Subject, strings.Join(c.Audience, ", "))
-}
-
-func presented(i Identity, c jwt.Claims) string {
-	return strings.Join(append([]string{i.PrincipalID, c.Issuer, c.Subject}, c.Audience...), "\x00")
 }
 
 func (q *request) checkTime(c jwt.Claims) error {

@@ -2,7 +2,6 @@ package fakeazure
 
 import (
 	"maps"
-	"net/http"
 	"regexp"
 	"slices"
 	"strings"
@@ -15,24 +14,9 @@ func getSubscription(q *request) (answer, error) {
 		"displayName": "fakeazure", "state": "Enabled", "tenantId": q.Tenant})
 }
 
-func getProvider(q *request) (answer, error) {
-	state := "Registered"
-	if q.lacks(q.world, q.vars["namespace"]) {
-		state = "NotRegistered"
-	}
-	return ok(map[string]any{"id": q.path, "namespace": q.vars["namespace"], "registrationState": state})
-}
-
 // lacks reports whether a subscription has not registered a resource provider.
-func (o Options) lacks(w world, namespace string) bool {
-	return !w.registered[strings.ToLower(namespace)] &&
-		slices.ContainsFunc(o.Unregistered, func(n string) bool { return strings.EqualFold(n, namespace) })
-}
-
-// registerProvider is done when it is next looked at.
-func registerProvider(q *request) (answer, error) {
-	q.world.registered = fakecloud.With(q.world.registered, strings.ToLower(q.vars["namespace"]), true)
-	return ok(map[string]any{"id": strings.TrimSuffix(q.path, "/register"), "namespace": q.vars["namespace"], "registrationState": "Registering"})
+func (o Options) lacks(namespace string) bool {
+	return slices.ContainsFunc(o.Unregistered, func(n string) bool { return strings.EqualFold(n, namespace) })
 }
 
 func (g Group) json() map[string]any {
@@ -62,29 +46,12 @@ func (q *request) openGroup() (Group, error) {
 	return g, err
 }
 
-func listGroups(q *request) (answer, error) {
-	var items []any
-	for _, g := range fakecloud.Sorted(q.world.groups) {
-		if within(g.ID, "/subscriptions/"+q.vars["subscription"]) {
-			items = append(items, g.json())
-		}
-	}
-	return q.page(items)
-}
-
 func getGroup(q *request) (answer, error) {
 	g, err := q.group()
 	if err != nil {
 		return answer{}, err
 	}
 	return ok(g.json())
-}
-
-func headGroup(q *request) (answer, error) {
-	if _, err := q.group(); err != nil {
-		return answer{status: http.StatusNotFound}, nil
-	}
-	return nothing()
 }
 
 // tracked is what a body says of a resource with a place and tags.
@@ -262,11 +229,6 @@ func listResources(q *request) (answer, error) {
 	for _, i := range fakecloud.Sorted(q.world.identities) {
 		if within(i.ID, g.ID) {
 			items = append(items, i.json(q.Options))
-		}
-	}
-	for _, a := range fakecloud.Sorted(q.world.accounts) {
-		if within(a.ID, g.ID) {
-			items = append(items, a.json())
 		}
 	}
 	for _, o := range fakecloud.Sorted(q.world.others) {

@@ -83,9 +83,6 @@ var (
 // find gives the route of a request. Only the service of one of Microsoft's hosts is there.
 func (s *Server) find(r *http.Request) (route, map[string]string, bool) {
 	host := fakecloud.Host(r)
-	if account, rest, _ := strings.Cut(host, "."); strings.HasPrefix(rest, "blob.core.") {
-		return blobRoute(r), map[string]string{"account": account}, true
-	}
 	for _, rt := range s.routes {
 		if rt.service == fakecloud.Login && slices.Contains(managementHosts, host) || rt.service != fakecloud.Login && slices.Contains(loginHosts, host) {
 			continue
@@ -210,7 +207,7 @@ func (s *Server) admit(rt route, q *request) error {
 	if err := q.authorize(w, rt); err != nil {
 		return err
 	}
-	if q.lacks(w, rt.service) && rt.write {
+	if q.lacks(rt.service) && rt.write {
 		return conflict("MissingSubscriptionRegistration", "The subscription is not registered to use namespace '%s'. See "+
 			"https://aka.ms/rps-not-found for how to register subscriptions.", rt.service)
 	}

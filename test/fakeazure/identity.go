@@ -3,7 +3,6 @@ package fakeazure
 import (
 	"net/http"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 
@@ -142,9 +141,6 @@ func (q *request) parent(verb string) (Identity, error) {
 	if err != nil || verb == "write" && q.now.Before(i.Created.Add(q.IdentityDelay)) {
 		return i, notFound("ParentResourceNotFound", "Failed to perform '%s' on resource(s) of type 'userAssignedIdentities/federatedIdentityCredentials', "+
 			"because the parent resource '%s' could not be found.", verb, q.resourceID(identityType, q.vars["identity"]))
-	}
-	if verb == "write" && slices.Contains(q.NoFederation, i.Location) {
-		return i, fail(http.StatusMethodNotAllowed, "MethodNotAllowed", "Support for federated identity credentials not enabled")
 	}
 	return i, nil
 }

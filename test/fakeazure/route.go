@@ -89,7 +89,6 @@ const (
 	resourceVersions      = "2020-01-01 2021-01-01 2021-04-01 2022-09-01 2022-12-01 2024-03-01 2024-11-01 2025-04-01"
 	identityVersions      = "2023-01-31 2024-11-30"
 	authorizationVersions = "2018-07-01 2022-04-01 2022-05-01-preview"
-	storageVersions       = "2021-09-01 2022-09-01 2023-01-01 2023-05-01 2024-01-01 2025-01-01"
 )
 
 // routes are all calls that there are.
@@ -118,11 +117,7 @@ func routes() []route {
 	limited := func(kind string, r route) route { r.limit = kind; return r }
 	all := []route{
 		resources("GetSubscription", "GET", subscription, "subscriptions/read", getSubscription),
-		resources("GetProvider", "GET", subscription+"/providers/{namespace}", "subscriptions/providers/read", getProvider),
-		resources("RegisterProvider", "POST", subscription+"/providers/{namespace}/register", "", registerProvider),
-		resources("ListGroups", "GET", subscription+"/resourceGroups", groups+"read", listGroups),
 		resources("GetGroup", "GET", group, groups+"read", getGroup),
-		resources("HeadGroup", "HEAD", group, groups+"read", headGroup),
 		resources("PutGroup", "PUT", group, groups+"write", putGroup),
 		resources("PatchGroup", "PATCH", group, groups+"write", patchGroup),
 		resources("PatchTags", "PATCH", group+tags, "tags/write", patchGroupTags),
@@ -151,16 +146,14 @@ func routes() []route {
 		roles("PutAssignment", "PUT", assignments+"/{name}", "roleAssignments/write", putAssignment),
 		roles("DeleteAssignment", "DELETE", assignments+"/{name}", "roleAssignments/delete", deleteAssignment),
 	}
-	return append(append(all, storageRoutes(group)...), loginRoutes()...)
+	return append(all, loginRoutes()...)
 }
 
 // managed completes a route of Resource Manager. Whoever reads an operation looks at it once more: that is why it is a write.
 func managed(namespace, versions string, r route) route {
 	r.service, r.versions = namespace, versions
 	r.write = r.method != http.MethodGet && r.method != http.MethodHead || r.action == "GetOperation"
-	if r.action == "RegisterProvider" {
-		r.permission = "/register/action"
-	} else if r.permission != "" {
+	if r.permission != "" {
 		r.permission = namespace + "/" + r.permission
 	}
 	return r

@@ -2,8 +2,10 @@ package fakeazure
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -18,7 +20,46 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources"
 
 	"github.com/keypost/keypost/test/fakecloud/cluster"
+	"github.com/keypost/keypost/test/keys"
 )
+
+const (
+	subscription = "/subscriptions/11111111-2222-3333-4444-555555555555"
+	group        = subscription + "/resourceGroups/prod-a-oidc"
+	identity     = group + "/providers/Microsoft.ManagedIdentity/userAssignedIdentities/prod-a-ns-creds"
+	definitions  = subscription + "/providers/Microsoft.Authorization/roleDefinitions"
+	reader       = "acdd72a7-3385-48ef-bd42-f606fba81ae7"
+)
+
+// stage is a tenant with an identity that the workload may use, and the workload's issuer.
+type stage struct {
+	*Server
+	issuer *cluster.Issuer
+	clock  *cluster.Clock
+	key    cluster.Signer
+	client string
+}
+
+func newStage(t *testing.T, o Options) *stage {
+	t.Helper()
+	st := &stage{issuer: cluster.Start(t), clock: cluster.NewClock(), key: cluster.Signer{KID: "k1", Alg: "RS256", Key: keys.NewRSA()()}}
+	st.issuer.Keys = append(st.issuer.Keys, st.key.Public())
+	o.Dial, o.Roots, o.Now = st.issuer.Dial, st.issuer.CA.Pool(), st.clock.Now
+	st.Server = Start(t, o)
+	st.put(t, group, "2021-04-01", `{"location":"centralus"}`)
+	st.put(t, identity, "2024-11-30", `{"location":"centralus"}`)
+	st.put(t, identity+"/federatedIdentityCredentials/app", "2024-11-30",
+		fmt.Sprintf(`{"properties":{"issuer":%q,"subject":%q,"audiences":["openshift"]}}`, cluster.IssuerURL, cluster.Subject))
+	st.client = st.State().Identities[0].ClientID
+	return st
+}
+
+func (s *Server) put(t testing.TB, path, version, body string) {
+	t.Helper()
+	if err := s.Ask("PUT", path, version, body); err != nil {
+		t.Fatal(err)
+	}
+}
 
 // sdk is the options of Microsoft's clients that find the server.
 func (s *Server) sdk() policy.ClientOptions {
@@ -74,12 +115,18 @@ func TestMicrosoftsClientsCloseTheCircle(t *testing.T) {
 	code(t, err, "")
 	_, err = groups(st.workload(t)).Get(t.Context(), "prod-a-oidc", nil)
 	code(t, err, "AuthorizationFailed")
-	st.must(t, "PUT", assignments+"/"+guid("a"), assigned(reader, st.State().Identities[0].PrincipalID, ""))
+	st.put(t, group+"/providers/Microsoft.Authorization/roleAssignments/"+guid("a"), "2022-04-01",
+		fmt.Sprintf(`{"properties":{"roleDefinitionId":%q,"principalId":%q}}`, definitions+"/"+reader, st.State().Identities[0].PrincipalID))
 	_, err = groups(st.workload(t)).Get(t.Context(), "prod-a-oidc", nil)
 	code(t, err, "")
-	var failed *azidentity.AuthenticationFailedError
-	if _, err = groups(st.workload(t, "aud", "vault")).Get(t.Context(), "prod-a-oidc", nil); !errors.As(err, &failed) || failed.RawResponse.StatusCode != 401 {
-		t.Error(err)
+	for claim, says := range map[string]string{"iss": "AADSTS700211", "aud": "AADSTS700212", "sub": "AADSTS700213"} {
+		if _, err = groups(st.workload(t, claim, "https://vault.example.com")).Get(t.Context(), "prod-a-oidc", nil); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("another %s: %v", claim, err)
+		}
+	}
+	st.key.KID = "k2"
+	if _, err = groups(st.workload(t)).Get(t.Context(), "prod-a-oidc", nil); err == nil || !strings.Contains(err.Error(), "AADSTS7000272") {
+		t.Errorf("an unknown key: %v", err)
 	}
 }
 

@@ -16,16 +16,13 @@ import (
 // Options say what sort of tenant the server plays. The zero value is a friendly one: nothing lags, operations are done when
 // they are first asked for, nothing is throttled, the caller may do everything.
 type Options struct {
-	Tenant        string   // default 99999999-8888-7777-6666-555555555555
-	Subscription  string   // default 11111111-2222-3333-4444-555555555555
-	Subscriptions []string // more of the same tenant
+	Tenant       string // default 99999999-8888-7777-6666-555555555555
+	Subscription string // default 11111111-2222-3333-4444-555555555555
 
 	// Permissions are the actions that the caller may do, as "Microsoft.Authorization/*/read". nil: all.
 	Permissions []string
 	// Unregistered are the resource providers that the subscriptions have not registered, as "Microsoft.ManagedIdentity".
 	Unregistered []string
-	// NoFederation are the locations whose identities cannot have federated credentials.
-	NoFederation []string
 	// VaryCase gives IDs back in varying letter case.
 	VaryCase bool
 
@@ -34,9 +31,6 @@ type Options struct {
 	IdentityDelay      time.Duration // a new identity cannot have federated credentials for this time, nor get tokens
 	PrincipalDelay     time.Duration // nor be assigned a role, unless the assignment says that it is a service principal
 	AuthorizationDelay time.Duration // reads of roles and of assignments see a change this much later; the use of a role too
-	FederationDelay    time.Duration // an exchange sees a change of a federated credential this much later
-	RefusalsLast       time.Duration // an exchange that came too early is refused for this time, whatever changed
-	KeyLag             time.Duration // an issuer's keys are kept for at least this time
 	Latency            time.Duration // added to every call, in real time
 
 	WritesPerSecond float64 // more writes of a subscription than this are throttled, after a burst; 0: no limit
@@ -53,7 +47,7 @@ type Options struct {
 	Now func() time.Time
 }
 
-// Server is Resource Manager, Entra's token endpoint and a little of Blob Storage on one port. It is an http.Handler. A request
+// Server is Resource Manager, Entra's token endpoint on one port. It is an http.Handler. A request
 // for one of Microsoft's hosts finds that service alone; any other host finds Resource Manager and the token endpoint.
 type Server struct {
 	URL string // where it listens, once it does
@@ -65,22 +59,21 @@ type Server struct {
 
 	fakecloud.Record
 
-	mu       sync.Mutex
-	history  fakecloud.History[world]
-	serial   int
-	buckets  map[string]*fakecloud.Bucket
-	writing  map[string]int       // writes of federated credentials under way, by identity
-	tooEarly map[string]time.Time // until when, by what was refused
-	tokens   map[string]session   // by access token
+	mu      sync.Mutex
+	history fakecloud.History[world]
+	serial  int
+	buckets map[string]*fakecloud.Bucket
+	writing map[string]int     // writes of federated credentials under way, by identity
+	tokens  map[string]session // by access token
 }
 
 // New makes a server that does not listen yet.
 func New(o Options) *Server {
 	o = withDefaults(o)
 	keys := issuerkeys.New(o.Dial, o.Roots, o.Now)
-	keys.Least, keys.Check = o.KeyLag, checkDiscovery
+	keys.Check = checkDiscovery
 	return &Server{options: o, routes: routes(), keys: keys, to: http.DefaultTransport, history: fakecloud.NewHistory(world{definitions: builtIn()}),
-		buckets: map[string]*fakecloud.Bucket{}, writing: map[string]int{}, tooEarly: map[string]time.Time{},
+		buckets: map[string]*fakecloud.Bucket{}, writing: map[string]int{},
 		tokens: map[string]session{AccessToken: {principal: callerPrincipal(o), resource: managementResource}}}
 }
 
@@ -200,7 +193,7 @@ func (s *Server) present(now time.Time) world {
 }
 
 func (s *Server) commit(w world, now time.Time) {
-	s.history.Commit(w, now, max(s.options.AuthorizationDelay, s.options.FederationDelay))
+	s.history.Commit(w, now, s.options.AuthorizationDelay)
 }
 
 func (o Options) groupID(name string) string {

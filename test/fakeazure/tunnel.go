@@ -10,7 +10,7 @@ import (
 
 // Hosts are the names that a certificate needs for programs that find the server by its Tunnel.
 func Hosts() []string {
-	return slices.Concat(managementHosts, loginHosts, []string{"*.blob.core.windows.net"})
+	return slices.Concat(managementHosts, loginHosts)
 }
 
 // Tunnel is an HTTPS proxy that leads Microsoft's hosts to the server, which must serve TLS at an address, and others to where

@@ -14,9 +14,7 @@ type State struct {
 	Credentials []Credential
 	Definitions []Definition // custom ones
 	Assignments []Assignment
-	Accounts    []Account         // of storage
-	Others      []Other           // what else is in resource groups
-	Blobs       map[string]string // "account/container/name" to content
+	Others      []Other // what else is in resource groups
 }
 
 // Group is a resource group.
@@ -74,15 +72,6 @@ type Assignment struct {
 	Created       time.Time
 }
 
-// Account is a storage account.
-type Account struct {
-	ID, Name   string
-	Location   string
-	Tags       map[string]string
-	Public     bool            // its containers may be read by everybody
-	Containers map[string]bool // and whether that one can be
-}
-
 // Other is a resource of no kind that the server knows.
 type Other struct{ ID, Name, Type string }
 
@@ -94,18 +83,14 @@ type world struct {
 	credentials map[string]Credential
 	definitions map[string]Definition
 	assignments map[string]Assignment
-	accounts    map[string]Account
 	others      map[string]Other
-	blobs       map[string]string
 	members     map[string][]string // of Entra's groups: principals, by the group's
 	operations  map[string]operation
-	registered  map[string]bool // resource providers that Options have as unregistered, and that were registered since
 }
 
 func (w world) state() State {
 	return State{Groups: fakecloud.Sorted(w.groups), Identities: fakecloud.Sorted(w.identities), Credentials: fakecloud.Sorted(w.credentials),
-		Definitions: fakecloud.Sorted(w.definitions), Assignments: fakecloud.Sorted(w.assignments), Accounts: fakecloud.Sorted(w.accounts),
-		Others: fakecloud.Sorted(w.others), Blobs: w.blobs}
+		Definitions: fakecloud.Sorted(w.definitions), Assignments: fakecloud.Sorted(w.assignments), Others: fakecloud.Sorted(w.others)}
 }
 
 // emptied is the world without a group and all that is in it. Assignments elsewhere stay, of principals that are gone too.
@@ -114,11 +99,6 @@ func (w world) emptied(group string) world {
 	w.groups = fakecloud.Without(w.groups, group)
 	w.identities = outside(w.identities, group)
 	w.credentials = outside(w.credentials, group)
-	for key, a := range w.accounts {
-		if within(key, group) {
-			w = w.withoutAccount(a)
-		}
-	}
 	w.others = outside(w.others, group)
 	for key, a := range w.assignments {
 		if within(a.Scope, group) {

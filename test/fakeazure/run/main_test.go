@@ -28,8 +28,7 @@ func TestTheCommandPrintsItsEnvironmentAndServesBehindItsProxy(t *testing.T) {
 	}
 	client := &http.Client{Transport: &http.Transport{Proxy: http.ProxyURL(proxy), TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}}
 	for url, want := range map[string]int{"https://login.microsoftonline.com/common/discovery/instance": 200,
-		"https://management.azure.com/subscriptions/11111111-2222-3333-4444-555555555555?api-version=2021-01-01": 401,
-		"https://any.blob.core.windows.net/x/y": 404} {
+		"https://management.azure.com/subscriptions/11111111-2222-3333-4444-555555555555?api-version=2021-01-01": 401} {
 		response, err := client.Get(url)
 		if err != nil {
 			t.Fatal(err)
