@@ -76,7 +76,6 @@ type bindings struct {
 	grants   []grant
 	roles    roleList
 	scopes   []string // of the installation
-	prune    bool     // what nobody asked for is taken away
 }
 
 // grant is a role that an identity should have, and where.
@@ -108,7 +107,7 @@ func (b bindings) plan(have []assignmentState) (add, remove plan.Stage, said pla
 	change := plan.Change{Verb: plan.Update, Thing: assignmentThing, Name: b.identity}
 	surplus := b.surplus(have)
 	remove = plan.Stage{}
-	if b.prune {
+	if b.o.Prune {
 		remove = b.stage(change, b.removeSteps(surplus), b.read(func(have []assignmentState) []cloud.Step { return b.removeSteps(b.surplus(have)) }))
 	}
 	if len(have) == 0 {
@@ -117,7 +116,7 @@ func (b bindings) plan(have []assignmentState) (add, remove plan.Stage, said pla
 	add = b.stage(change, b.addSteps(have), b.read(b.addSteps))
 	for _, a := range surplus {
 		switch {
-		case !b.prune:
+		case !b.o.Prune:
 			said.Extra = append(said.Extra, fmt.Sprintf("identity %s has the role %s at %s, which nobody asked for; --prune takes it away", b.identity, b.roles.name(a.role), a.scope))
 		case !contains(b.scopes, a.scope): // perhaps a flag was forgotten
 			said.Warnings = append(said.Warnings, fmt.Sprintf("identity %s no longer has the role %s at %s", b.identity, b.roles.name(a.role), a.scope))

@@ -101,10 +101,12 @@ func (r *run) stillTrusting(ctx context.Context, issuers []string) ([]string, er
 	if len(issuers) == 0 {
 		return nil, nil
 	}
+	unseen := func(what string) []string {
+		return []string{fmt.Sprintf("What create-identity made may still take tokens of %s: the caller may not list %s", text.List(issuers, 3), what)}
+	}
 	all, err := r.allIdentities(ctx)
 	if arm.IsDenied(err) {
-		return []string{fmt.Sprintf("What create-identity made may still take tokens of %s: the caller may not list the managed identities of subscription %s",
-			text.List(issuers, 3), r.o.Subscription)}, nil
+		return unseen("the managed identities of subscription " + r.o.Subscription), nil
 	}
 	if err != nil {
 		return nil, err
@@ -115,21 +117,19 @@ func (r *run) stillTrusting(ctx context.Context, issuers []string) ([]string, er
 		if err != nil {
 			return nil, err
 		}
-		group := id.ResourceGroupName
-		have, err := r.readCredentials(ctx, group, s.name)
-		for _, c := range have {
-			if slices.Contains(issuers, c.issuer) {
-				notes = append(notes, fmt.Sprintf("Managed identity %s in resource group %s (of create-identity) stays, and takes tokens of %s of %s; once nothing needs it: %s",
-					s.name, group, c.subject, c.issuer, text.Quoted("az", "identity", "federated-credential", "delete", "--name", c.name, "--identity-name", s.name,
-						"--resource-group", group, "--subscription", r.o.Subscription)))
-			}
-		}
+		have, err := r.readCredentials(ctx, id.ResourceGroupName, s.name)
 		switch {
 		case arm.IsMissing(err): // it went in the meantime
 			return nil, nil
 		case arm.IsDenied(err):
-			return []string{fmt.Sprintf("Managed identity %s in resource group %s (of create-identity) may still take tokens of %s: the caller may not list its federated credentials",
-				s.name, group, text.List(issuers, 3))}, nil
+			return unseen("the federated credentials of " + s.id), nil
+		}
+		for _, c := range have {
+			if slices.Contains(issuers, c.issuer) {
+				notes = append(notes, fmt.Sprintf("Managed identity %s in resource group %s (of create-identity) stays, and takes tokens of %s of %s; once nothing needs it: %s",
+					s.name, id.ResourceGroupName, c.subject, c.issuer, text.Quoted("az", "identity", "federated-credential", "delete", "--name", c.name, "--identity-name", s.name,
+						"--resource-group", id.ResourceGroupName, "--subscription", r.o.Subscription)))
+			}
 		}
 		return notes, err
 	})

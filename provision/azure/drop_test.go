@@ -123,7 +123,7 @@ func TestDeleteNamesWhatStillTrusts(t *testing.T) {
 	})
 	for action, says := range map[string]string{
 		"ListAllIdentities": "What create-identity made may still take tokens of " + issuerURL + ": the caller may not list the managed identities of subscription " + subscription,
-		"ListCredentials":   " (of create-identity) may still take tokens of " + issuerURL + ": the caller may not list its federated credentials",
+		"ListCredentials":   "What create-identity made may still take tokens of " + issuerURL + ": the caller may not list the federated credentials of /",
 	} {
 		t.Run(action, func(t *testing.T) {
 			t.Parallel()

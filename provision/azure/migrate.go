@@ -145,40 +145,34 @@ func (r *run) planMove(ctx context.Context, old string) (plan.Plan, error) {
 	if err != nil {
 		return plan.Plan{}, err
 	}
-	var stage plan.Stage
-	var unmoved []string
+	p, err := r.planEach(all, func(identity string, have []credential) ([]cloud.Step, error) {
+		about, err := r.compare(have, second(have, old, r.IssuerURL), false)
+		if err != nil {
+			return nil, fmt.Errorf("%s %s: %w", identityThing, identity, err)
+		}
+		return r.putSteps(identity, about.put), nil
+	})
 	for _, m := range all {
 		if !m.takes(old) && !m.takes(r.IssuerURL) {
-			unmoved = append(unmoved, fmt.Sprintf("identity %s takes tokens of neither %s nor %s, and is not moved", m.name, old, r.IssuerURL))
+			p.Warnings = append(p.Warnings, fmt.Sprintf("identity %s takes tokens of neither %s nor %s, and is not moved", m.name, old, r.IssuerURL))
 		}
-		missing := func(have []credential) ([]cloud.Step, error) {
-			about, err := r.compare(have, second(have, old, r.IssuerURL), false)
-			if err != nil {
-				return nil, fmt.Errorf("%s %s: %w", identityThing, m.name, err)
-			}
-			return r.putSteps(m.name, about.put), nil
-		}
-		part, err := r.changeCredentials(m, missing)
+	}
+	return p, err
+}
+
+// planEach plans a change of the federated credentials of each identity, by the steps from those that it has.
+func (r *run) planEach(all []moving, steps func(identity string, have []credential) ([]cloud.Step, error)) (plan.Plan, error) {
+	var stage plan.Stage
+	for _, m := range all {
+		first, err := steps(m.name, m.credentials)
 		if err != nil {
 			return plan.Plan{}, err
 		}
-		stage = append(stage, part...)
+		read := func(ctx context.Context) ([]credential, error) { return r.readCredentials(ctx, r.o.OIDCGroup, m.name) }
+		again := then(read, func(have []credential) ([]cloud.Step, error) { return steps(m.name, have) })
+		stage = append(stage, r.stage(plan.Change{Verb: plan.Update, Thing: credentialsThing, Name: m.name}, first, again)...)
 	}
-	p := plan.Of(nil, stage)
-	p.Warnings = unmoved
-	return p, nil
-}
-
-// changeCredentials plans a change of the federated credentials of one identity.
-func (r *run) changeCredentials(m moving, steps func([]credential) ([]cloud.Step, error)) (plan.Stage, error) {
-	first, err := steps(m.credentials)
-	if err != nil {
-		return nil, err
-	}
-	read := func(ctx context.Context) ([]credential, error) {
-		return r.readCredentials(ctx, r.o.OIDCGroup, m.name)
-	}
-	return r.stage(plan.Change{Verb: plan.Update, Thing: credentialsThing, Name: m.name}, first, then(read, steps)), nil
+	return plan.Of(nil, stage), nil
 }
 
 // FinishMigration takes the old issuer's credentials away, once no token of it can be in use. Before that, the error is the
@@ -210,30 +204,22 @@ func (r *run) planFinish(ctx context.Context, old string) (plan.Plan, error) {
 	if err != nil {
 		return plan.Plan{}, err
 	}
-	var stage plan.Stage
-	for _, m := range all {
-		part, err := r.changeCredentials(m, func(have []credential) ([]cloud.Step, error) {
-			var gone []credential
-			for _, c := range have {
-				if c.issuer != old {
-					continue
-				}
-				beside := slices.ContainsFunc(have, func(h credential) bool {
-					return h.issuer == r.IssuerURL && h.subject == c.subject && h.audience == c.audience
-				})
-				if !beside {
-					return nil, fmt.Errorf("%s %s takes tokens of %s as %s only: move it first", identityThing, m.name, c.subject, old)
-				}
-				gone = append(gone, c)
+	return r.planEach(all, func(identity string, have []credential) ([]cloud.Step, error) {
+		var gone []credential
+		for _, c := range have {
+			if c.issuer != old {
+				continue
 			}
-			return r.deleteSteps(m.name, gone), nil
-		})
-		if err != nil {
-			return plan.Plan{}, err
+			beside := slices.ContainsFunc(have, func(h credential) bool {
+				return h.issuer == r.IssuerURL && h.subject == c.subject && h.audience == c.audience
+			})
+			if !beside {
+				return nil, fmt.Errorf("%s %s takes tokens of %s as %s only: move it first", identityThing, identity, c.subject, old)
+			}
+			gone = append(gone, c)
 		}
-		stage = append(stage, part...)
-	}
-	return plan.Of(nil, stage), nil
+		return r.deleteSteps(identity, gone), nil
+	})
 }
 
 // switchRecord keeps the time of the switch in a tag of the identities' resource group.

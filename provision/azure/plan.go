@@ -202,7 +202,7 @@ func (r *run) planOne(w *world, i identity, s *stages) (said plan.Plan, put int,
 
 // bindings returns what the assignments of an identity are compared with.
 func (r *run) bindings(w *world, i identity) (bindings, error) {
-	b := bindings{run: r, identity: i.name, roles: w.roles, prune: r.o.Prune}
+	b := bindings{run: r, identity: i.name, roles: w.roles}
 	var ids []string
 	if i.custom() {
 		role := w.roles.find(i.name)

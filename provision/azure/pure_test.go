@@ -226,7 +226,6 @@ func TestCheck(t *testing.T) {
 		want   string
 	}{
 		{func(*Options, *identity) {}, ""},
-		{func(o *Options, _ *identity) { o.Region = "West Europe" }, `region "West Europe"`},
 		{func(o *Options, _ *identity) { o.OIDCGroup = "a." }, `resource group "a."`},
 		{func(o *Options, _ *identity) { o.OIDCGroup = "A" }, "cannot be both"},
 		{func(_ *Options, i *identity) { i.name = "a.b" }, `request r: the identity "a.b"`},
