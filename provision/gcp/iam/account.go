@@ -272,7 +272,7 @@ func (c *Client) compareAccount(p Project, i identity, have accountState, d *res
 	return nil
 }
 
-// firstPolicyStep puts the subjects into the policy of an account that was just federation.Made, which some of Google's servers may not
+// firstPolicyStep puts the subjects into the policy of an account that was just made, which some of Google's servers may not
 // know yet. It reads the policy: the account may be older than it seems.
 func (c *Client) firstPolicyStep(p Project, i identity, line string) cloud.Step {
 	_, diff := allow.Policy{}.PlusUsers(p.PoolName(i.of.Pool), i.Subjects)

@@ -1,7 +1,6 @@
 package iam_test
 
 import (
-	"encoding/json"
 	"strings"
 	"testing"
 
@@ -53,30 +52,5 @@ func TestCheck(t *testing.T) {
 				t.Errorf("error %v, want %q", err, tt.want)
 			}
 		})
-	}
-}
-
-// A dry run has the bodies that a run would send.
-func TestDryRun(t *testing.T) {
-	t.Parallel()
-	w := installation("demo")
-	provider, err := w.Provider.CreateJSON()
-	check(t, err)
-	for _, tt := range []struct {
-		data []byte
-		want []string
-	}{
-		{w.Pool.CreateJSON(), []string{`"displayName": "demo"`, `"description": "Created By OpenShift ccoctl; installation demo"`}},
-		{provider, []string{`"issuerUri": "https://oidc.example.com/demo"`, `"google.subject": "assertion.sub"`}},
-		{w.Accounts.CreateJSON(2), []string{`"accountId": "demo-openshift-g-`, `"displayName": "demo-openshift-gcp-ccm"`}},
-		{w.Accounts.RoleJSON(2, "my-project"), []string{`"roleId": "myproject_openshiftgcpccm"`, `"compute.zones.list"`}},
-	} {
-		if !json.Valid(tt.data) {
-			t.Errorf("%s is no JSON", tt.data)
-		}
-		contains(t, string(tt.data), tt.want...)
-	}
-	if w.Accounts.RoleJSON(0, "my-project") != nil {
-		t.Error("a role without permissions")
 	}
 }

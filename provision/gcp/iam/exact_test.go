@@ -10,36 +10,6 @@ import (
 	"github.com/keypost/keypost/test/fakegcp"
 )
 
-// What Google allows is taken to the last letter, and one more is not.
-func TestCheckIsExact(t *testing.T) {
-	t.Parallel()
-	x := func(n int) string { return strings.Repeat("x", n) }
-	for _, tt := range []struct {
-		name        string
-		change      func(w *iam.Wanted, n int)
-		least, most int
-	}{
-		{"letters of a pool's name", func(w *iam.Wanted, n int) { w.Pool.ID = x(n) }, 4, 32},
-		{"letters of a provider's name", func(w *iam.Wanted, n int) { w.Provider.ID = x(n) }, 4, 32},
-		{"letters of an installation's name", func(w *iam.Wanted, n int) { w.Accounts.Owner = iam.OwnedBy(x(n)) }, 1, 32},
-		{"letters of an account's ID", func(w *iam.Wanted, n int) { w.Accounts.List[0].ID = x(n) }, 6, 30},
-		{"keys to upload", func(w *iam.Wanted, n int) {
-			w.Provider.JWKS = jwks(keyOne, strings.Split("abcdefghi"[:n], "")...)
-		}, 1, 8},
-	} {
-		for _, n := range []int{tt.least - 1, tt.least, tt.most, tt.most + 1} {
-			if n == 0 {
-				continue // means something else, mostly the default
-			}
-			w := installation("demo")
-			tt.change(&w, n)
-			if err := w.Check(); (err == nil) != (n >= tt.least && n <= tt.most) {
-				t.Errorf("%d %s: %v", n, tt.name, err)
-			}
-		}
-	}
-}
-
 // A role that somebody else changes at the same time is read again before it is written, by its etag.
 func TestRolesAreChangedByTheirEtag(t *testing.T) {
 	t.Parallel()

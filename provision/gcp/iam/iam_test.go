@@ -544,37 +544,3 @@ func TestDeletionKilledAtEveryCall(t *testing.T) {
 		t.Errorf("only %d calls", calls)
 	}
 }
-
-// A provisioner needs these permissions and no others.
-func TestLeastPermissions(t *testing.T) {
-	t.Parallel()
-	least := strings.Fields(`resourcemanager.projects.get resourcemanager.projects.getIamPolicy resourcemanager.projects.setIamPolicy
-		iam.workloadIdentityPools.get iam.workloadIdentityPools.create iam.workloadIdentityPools.delete
-		iam.workloadIdentityPoolProviders.get iam.workloadIdentityPoolProviders.create iam.workloadIdentityPoolProviders.list
-		iam.serviceAccounts.list iam.serviceAccounts.get iam.serviceAccounts.create iam.serviceAccounts.delete
-		iam.serviceAccounts.getIamPolicy iam.serviceAccounts.setIamPolicy
-		iam.roles.list iam.roles.get iam.roles.create iam.roles.delete`)
-	run := func(t *testing.T, w *world) error {
-		if _, err := apply(t.Context(), w.client(), installation("demo")); err != nil {
-			return err
-		}
-		p, _, err := w.client().PlanDelete(t.Context(), iam.Deletion{Name: "demo", CustomRoles: true})
-		if err != nil {
-			return err
-		}
-		_, err = carryOut(t.Context(), p)
-		return err
-	}
-	inWorld(t, fakegcp.Options{Permissions: least}, func(t *testing.T, w *world) { check(t, run(t, w)) })
-	for i, missing := range least {
-		inWorld(t, fakegcp.Options{Permissions: slices.Delete(slices.Clone(least), i, i+1)}, func(t *testing.T, w *world) {
-			err := run(t, w)
-			if missing == "resourcemanager.projects.get" && problemOf(err) == iam.WrongProject {
-				return
-			}
-			if problemOf(err) != iam.Denied || !strings.Contains(err.Error(), "the caller lacks the permission "+missing) {
-				t.Errorf("without %s: %v", missing, err)
-			}
-		})
-	}
-}

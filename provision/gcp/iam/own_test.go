@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/keypost/keypost/provision/gcp/iam"
 	"github.com/keypost/keypost/test/fakegcp"
@@ -450,24 +449,6 @@ func TestDeletionChangedMeanwhile(t *testing.T) {
 			})
 		})
 	}
-}
-
-// Google blocks the ID of a role for a month after it can be brought back no more.
-func TestBlockedRole(t *testing.T) {
-	t.Parallel()
-	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
-		mustApply(t, w, installation("demo"))
-		w.Do(t, "DELETE", "my-project/roles/myproject_openshiftgcpccm", nil)
-		time.Sleep(8 * 24 * time.Hour)
-		start := time.Now()
-		_, err := apply(t.Context(), w.client(), installation("demo"))
-		if err == nil || !strings.Contains(err.Error(), "You can't create a role_id (myproject_openshiftgcpccm) which has been marked for deletion") || time.Since(start) > time.Minute {
-			t.Errorf("error %v after %s", err, time.Since(start))
-		}
-		time.Sleep(30 * 24 * time.Hour)
-		mustApply(t, w, installation("demo"))
-		finished(t, w, installation("demo"))
-	})
 }
 
 // A custom role that somebody else made stays, though an account of ours has it.

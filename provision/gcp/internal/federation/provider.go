@@ -403,8 +403,9 @@ func (s *providerState) takes() string {
 }
 
 func (s *providerState) registered() Registered {
-	r := Registered{Disabled: s.Disabled, Foreign: !strings.Contains(s.Description, installationSuffix) && !Owner{}.Takes(s.Description)}
+	r := Registered{Disabled: s.Disabled}
 	r.KeySet, r.Installation = markOf(s.Description)
+	r.Foreign = r.Installation == "" && !Owner{}.Takes(s.Description)
 	if s.OIDC != nil {
 		r.IssuerURL, r.Audiences, r.JWKS = s.OIDC.Issuer, s.OIDC.Audiences, s.OIDC.JWKS
 	}

@@ -20,14 +20,16 @@ const Parallel = 20
 // domain is that of Google's own services. Secrets name those of no other.
 const domain = "googleapis.com"
 
+// consistency is how long Google may take to show what was written
+// (https://cloud.google.com/iam/docs/access-change-propagation: "in most cases … within 2 minutes").
+const consistency = 5 * time.Minute
+
 // Access says which project is meant and how it is reached.
 type Access struct {
 	Project string // its ID or its number
 
 	// Transport makes all calls, those for tokens too; nil for one that obeys HTTPS_PROXY.
 	Transport http.RoundTripper
-
-	Consistency time.Duration // how long Google may take to show what was written; zero for 5 minutes
 
 	// OnWait is called every 2 seconds for each call or change under way, from any goroutine.
 	OnWait func(cloud.Wait)
@@ -68,9 +70,6 @@ func Open(ctx context.Context, a Access) (*Client, error) {
 
 // newClient returns a client that lacks its credentials.
 func newClient(a Access) *Client {
-	if a.Consistency == 0 {
-		a.Consistency = 5 * time.Minute // https://cloud.google.com/iam/docs/access-change-propagation: "in most cases … within 2 minutes"
-	}
 	if a.OnWait == nil {
 		a.OnWait = func(cloud.Wait) {}
 	}
@@ -82,7 +81,7 @@ func newClient(a Access) *Client {
 	once := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // Google's methods send nobody elsewhere
 	return &Client{
 		access: a, http: &http.Client{Transport: a.Transport, CheckRedirect: once},
-		API: cloud.API{Name: "Google Cloud", Consistency: a.Consistency, CallTime: callTime, FirstPause: time.Second, OnWait: a.OnWait},
+		API: cloud.API{Name: "Google Cloud", Consistency: consistency, CallTime: callTime, FirstPause: time.Second, OnWait: a.OnWait},
 	}
 }
 

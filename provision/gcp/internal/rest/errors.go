@@ -197,9 +197,9 @@ func (c *Client) explain(k Call, err error) error {
 func (c *Client) explainRefusal(k Call, e *apiError) error {
 	disabled := e.reason == "SERVICE_DISABLED" || e.reason == "accessNotConfigured" || strings.Contains(e.message, "it is disabled. Enable it")
 	switch {
-	case e.constraint == IssuerConstraint:
+	case e.constraint == issuerConstraint:
 		return Problemf(IssuerRefused, "the organisation's policy %s lets no such issuer in: its administrator must add the issuer URL "+
-			"(%s: Google says: %w)", IssuerConstraint, k, e)
+			"(%s: Google says: %w)", issuerConstraint, k, e)
 	case e.constraint != "":
 		return fmt.Errorf("%s: Google Cloud refuses: an organisation policy (%s) forbids it, and its administrator must allow it: %w", k, e.constraint, e)
 	case disabled:
@@ -222,11 +222,8 @@ func (c *Client) explainRefusal(k Call, e *apiError) error {
 // oneLine returns the message of an error on one line.
 func oneLine(err error) string { return text.Sentence(err.Error(), 0) }
 
-// HasCode reports whether Google refused a call with a code of google.rpc.Code: "NOT_FOUND".
-func HasCode(err error, code string) bool {
-	e, ok := errors.AsType[*apiError](err)
-	return ok && e.code == code
-}
-
 // IsMissing reports whether there is no such thing.
-func IsMissing(err error) bool { return HasCode(err, "NOT_FOUND") }
+func IsMissing(err error) bool {
+	e, ok := errors.AsType[*apiError](err)
+	return ok && e.code == "NOT_FOUND"
+}

@@ -7,9 +7,9 @@ import (
 
 // The organisation's constraints that Google names in a sentence alone, and not in the details of a refusal.
 const (
-	// IssuerConstraint limits the issuers of providers in an organisation
+	// issuerConstraint limits the issuers of providers in an organisation
 	// (https://cloud.google.com/iam/docs/manage-workload-identity-pools-providers#restrict).
-	IssuerConstraint   = "constraints/iam.workloadIdentityPoolProviders"
+	issuerConstraint   = "constraints/iam.workloadIdentityPoolProviders"
 	accountConstraint  = "constraints/iam.disableServiceAccountCreation"
 	memberConstraint   = "constraints/iam.allowedPolicyMemberDomains"
 	unnamedConstraint  = "constraints/…, which Google does not name"
@@ -23,7 +23,7 @@ var refusals = []struct {
 	constraint string // of the organisation, which forbids the change: it is final. Empty for a change that is taken after a while
 	source     string
 }{
-	{regexp.MustCompile(`Org Policy violated for value`), IssuerConstraint,
+	{regexp.MustCompile(`Org Policy violated for value`), issuerConstraint,
 		"https://cloud.google.com/iam/docs/manage-workload-identity-pools-providers#restrict"},
 	{regexp.MustCompile(`^Service account creation is not allowed`), accountConstraint,
 		"https://cloud.google.com/resource-manager/docs/organization-policy/restricting-service-accounts"},
