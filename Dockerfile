@@ -1,4 +1,4 @@
-# Two images from one file, each with one static binary, the CA bundle and nothing else:
+# Three images from one file, each with one static binary, the CA bundle and nothing else:
 #   docker build --target keypostd -t keypostd .      docker build --target keypost -t keypost .
 # For another architecture add --platform linux/arm64: the compiler crosses over, nothing is emulated.
 # For Go's FIPS 140-3 module, in its certified version and switched on, add --build-arg FIPS=1.
@@ -15,7 +15,7 @@ RUN go mod download
 COPY . .
 # The version comes from Git. A linked work tree has a .git that is a file and leads nowhere here.
 RUN if [ "$FIPS" = 1 ]; then export GOFIPS140=v1.0.0; fi; [ -d .git ] || export GOFLAGS=-buildvcs=false; \
-    CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH go build -trimpath -ldflags "-s -w" -o /out/ ./cmd/keypost ./cmd/keypostd
+    CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH go build -trimpath -ldflags "-s -w" -o /out/ ./cmd/keypost ./cmd/keypostd ./cmd/keypost-signer
 
 FROM ${BASE} AS base
 ARG VERSION=devel
@@ -36,6 +36,15 @@ COPY --from=build /out/keypostd /keypostd
 EXPOSE 8443
 ENTRYPOINT ["/keypostd"]
 CMD ["--config", "/etc/keypost/keypostd.yaml"]
+
+# It reads private keys that root owns, and its socket is for a kube-apiserver that runs as root.
+FROM base AS keypost-signer
+LABEL org.opencontainers.image.title=keypost-signer \
+      org.opencontainers.image.description="Signs service account tokens for the kube-apiserver beside it"
+COPY --from=build /out/keypost-signer /keypost-signer
+USER 0:0
+ENTRYPOINT ["/keypost-signer"]
+CMD ["--config", "/etc/keypost-signer/signer.yaml"]
 
 FROM base AS keypost
 LABEL org.opencontainers.image.title=keypost \

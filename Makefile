@@ -10,7 +10,7 @@ run: build ## Try it: a development issuer on loopback, published and verified; 
 	@test/demo/run
 
 build: ## Build keypost and keypostd into bin/
-	CGO_ENABLED=0 $(GO) build -trimpath -o bin/ ./cmd/keypost ./cmd/keypostd
+	CGO_ENABLED=0 $(GO) build -trimpath -o bin/ ./cmd/keypost ./cmd/keypostd ./cmd/keypost-signer
 
 man: ## Write manual pages into man/: MANPATH=$$PWD/man man keypost-audit
 	KEYPOST_MAN=$(CURDIR)/man $(GO) test -count=1 -run '^TestManPages$$' ./cmd/keypost ./cmd/keypostd
@@ -25,7 +25,7 @@ TESTS = $(GO) test -count=1 -vet=off -timeout 20m -p 4 $(TESTFLAGS)
 
 test: ## Run every test that needs nothing but Go, where it matters under the race detector
 	@failed=0; \
-	$(TESTS) -race ./cmd/keypostd/... ./internal/... ./issuer/... ./keystore/... ./provision/cloud/... ./provision/plan/... || failed=1; \
+	$(TESTS) -race ./cmd/keypostd/... ./cmd/keypost-signer/... ./internal/... ./issuer/... ./keystore/... ./provision/cloud/... ./provision/plan/... || failed=1; \
 	$(TESTS) -parallel 8 $$($(GO) list ./cmd/keypost/... ./provision/... ./test/... | grep -vE '/provision/(cloud|plan)(/|$$)') || failed=1; \
 	exit $$failed
 

@@ -40,6 +40,7 @@ require (
 	google.golang.org/grpc v1.84.0
 	k8s.io/apimachinery v0.34.4
 	k8s.io/client-go v0.34.4
+	k8s.io/externaljwt v0.34.4
 	mvdan.cc/sh/v3 v3.12.0
 	sigs.k8s.io/json v0.0.0-20241014173422-cfa47c3a1cc8
 	sigs.k8s.io/yaml v1.6.0

@@ -1,26 +1,18 @@
 package main
 
 import (
-	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
-	"reflect"
 	"strconv"
 	"strings"
 	"time"
 
-	kjson "sigs.k8s.io/json"
-
-	"github.com/keypost/keypost/internal/hang"
-	"github.com/keypost/keypost/internal/strictyaml"
-	"github.com/keypost/keypost/internal/text"
+	"github.com/keypost/keypost/internal/settings"
 	"github.com/keypost/keypost/issuer"
 	"github.com/keypost/keypost/keystore"
 )
@@ -202,21 +194,8 @@ func defaultConfig() config {
 	}
 }
 
-// maxConfig bounds the file, in bytes: a path to something huge is a mistake.
-const maxConfig = 1 << 20
-
-// configPatience is how long the file may take. It may be a pipe, and what writes there needs some time.
-const configPatience = 5 * time.Second
-
 func readConfig(file string) (config, error) {
-	data, err := hang.Await(context.Background(), &hang.Guard{Patience: configPatience}, file, func() ([]byte, error) {
-		f, err := os.Open(file)
-		if err != nil {
-			return nil, err
-		}
-		defer f.Close() //nolint:errcheck // nothing was written
-		return io.ReadAll(io.LimitReader(f, maxConfig+1))
-	})
+	data, err := settings.ReadFile(file)
 	if err != nil {
 		return config{}, fmt.Errorf("read configuration: %w", err)
 	}
@@ -228,44 +207,11 @@ func readConfig(file string) (config, error) {
 }
 
 func parseConfig(data []byte) (config, error) {
-	asJSON, err := strictyaml.ToJSON(data, maxConfig)
-	if errors.Is(err, strictyaml.ErrEmpty) {
-		asJSON, err = []byte("{}"), nil // the check lists everything that is missing
-	}
-	if err != nil {
+	c := defaultConfig()
+	if err := settings.Parse(data, &c); err != nil {
 		return config{}, err
 	}
-	c := defaultConfig()
-	strict, err := kjson.UnmarshalStrict(asJSON, &c) // unlike encoding/json it distinguishes Dir and dir
-	if err != nil {
-		strict = append(strict, plain(err))
-	}
-	if len(strict) > 0 {
-		return config{}, errors.New(oneLine(strict...))
-	}
 	return c, c.check()
-}
-
-// plain says in YAML's words what encoding/json says of a value of the wrong kind.
-func plain(err error) error {
-	wrong := (*json.UnmarshalTypeError)(nil)
-	if !errors.As(err, &wrong) {
-		return err
-	}
-	is := map[string]string{"string": "text", "object": "a mapping", "array": "a list", "bool": "true or false"}[wrong.Value]
-	want := map[reflect.Kind]string{
-		reflect.Struct: "a mapping of settings", reflect.Map: "a mapping", reflect.Slice: "a list, such as [one]",
-		reflect.Bool: "true or false, without quotes", reflect.Int: "a whole number, without quotes", reflect.String: "text, in quotes",
-	}[wrong.Type.Kind()]
-	return fmt.Errorf("%s is %s; it must be %s", cmp.Or(wrong.Field, "the file"), cmp.Or(is, "a number"), want)
-}
-
-func oneLine(errs ...error) string {
-	var lines []string
-	for _, err := range errs {
-		lines = append(lines, text.Sentence(err.Error(), 0))
-	}
-	return strings.Join(lines, "; ")
 }
 
 // findings collects what is wrong with a configuration.

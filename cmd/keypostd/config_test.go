@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keypost/keypost/internal/settings"
 	"github.com/keypost/keypost/keystore"
 )
 
@@ -119,7 +120,7 @@ func TestConfigurationErrors(t *testing.T) {
 		"a list":                  {"- a", "the file is a list; it must be a mapping of settings"},
 		"two documents":           {smallest + "---\npoll: 1s\n", "more than one YAML document"},
 		"text after the end":      {smallest + "...\npoll: 1s\n", "more than one YAML document"},
-		"too large":               {with("#" + strings.Repeat("x", maxConfig)), "larger than"},
+		"too large":               {with("#" + strings.Repeat("x", settings.Max)), "larger than"},
 		"a port in a pattern":     {strings.Replace(smallest, "example.com", "example.com:8443", 1), "port"},
 		"two bad patterns":        {strings.Replace(smallest, "{name}", "name", 1), "put {name} into it once"},
 		"no TLS files":            {strings.Replace(smallest, "{cert: tls.crt, key: tls.key}", "", 1), "listen.tls.files is empty"},

@@ -5,6 +5,7 @@
 package signingkey
 
 import (
+	"context"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -49,6 +50,11 @@ func (Private) Format(f fmt.State, _ rune) {
 
 // Public returns the verification key.
 func (p Private) Public() keystore.VerificationKey { return p.public }
+
+// Sign signs a digest as [crypto.Signer] does: PKCS #1 v1.5 for RSA, ASN.1 for ECDSA.
+func (p Private) Sign(_ context.Context, digest []byte, hash crypto.Hash) ([]byte, error) {
+	return p.signer.Sign(rand.Reader, digest, hash)
+}
 
 // Generate makes a key of one of the [Kinds]. Its kid does not begin with a hyphen, as one in 64 would: every command
 // that takes a kid would read it as a flag.

@@ -25,6 +25,7 @@ type plane struct {
 	hosts   []string
 	running []*process // nil before serve
 	extra   []string   // flags of the servers that are started from now on
+	signers []string   // the socket of each server's signer; nil: they sign themselves
 }
 
 // newPlane prepares servers at addresses that nobody else has; serve starts them.
@@ -59,7 +60,11 @@ func (p *plane) serve(t *testing.T, i int, issuers ...string) {
 		flags = append(flags, "--service-account-issuer="+issuer, "--api-audiences="+issuer)
 	}
 	flags = append(flags, p.extra...)
-	p.running[i] = startCluster(t, p.ca, &cluster{name: fmt.Sprintf("%s-%d", p.name, i+1), issuer: issuers[0], key: p.key}, planePort, flags...)
+	c := &cluster{name: fmt.Sprintf("%s-%d", p.name, i+1), issuer: issuers[0], key: p.key}
+	if p.signers != nil {
+		c.signer = p.signers[i]
+	}
+	p.running[i] = startCluster(t, p.ca, c, planePort, flags...)
 	p.running[i].await(t, "ready", func(context.Context) error {
 		if r := p.kubectlAt(t, i, "get", "--raw", "/readyz"); r.code != 0 {
 			return fmt.Errorf("readyz: %s", r.stderr)

@@ -26,6 +26,7 @@ type cluster struct {
 	publicKey    string        // file with the public half, PEM
 	trusts       string        // file with the keys that the server verifies tokens with; publicKey if empty
 	kubeconfig   string        // of its administrator
+	signer       string        // socket of an external signer, in place of key and trusts
 	issuerFlags  []string      // what the kube-apiserver says of issuer and audiences; nil: issuer only
 	address      string        // host:port
 	ca           *authority
@@ -60,16 +61,19 @@ func startCluster(t *testing.T, ca *authority, c *cluster, port int, extra ...st
 	if issuerFlags == nil {
 		issuerFlags = []string{"--service-account-issuer=" + c.issuer, "--service-account-jwks-uri=" + c.issuer + "/keys.json", "--api-audiences=" + c.issuer}
 	}
+	signFlags := []string{"--service-account-signing-key-file=" + filepath.Join(dir, "sa.key"), "--service-account-key-file=" + cmp.Or(c.trusts, c.publicKey)}
+	if c.signer != "" {
+		signFlags = []string{"--service-account-signing-endpoint=" + c.signer}
+	}
 	cert, key := ca.issue(t, "apiserver-"+c.name, "127.0.0.1")
 	flags := append([]string{
 		"--etcd-servers=http://127.0.0.1:2379", "--etcd-prefix=/" + c.name,
 		"--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port),
 		"--tls-cert-file=" + cert, "--tls-private-key-file=" + key,
 		"--service-cluster-ip-range=10.96.0.0/24", "--authorization-mode=RBAC", "--token-auth-file=" + tokens,
-		"--service-account-signing-key-file=" + filepath.Join(dir, "sa.key"), "--service-account-key-file=" + cmp.Or(c.trusts, c.publicKey),
 		// No controller manager runs here to make default service accounts, and no node needs the endpoints.
 		"--disable-admission-plugins=ServiceAccount", "--endpoint-reconciler-type=none",
-	}, issuerFlags...)
+	}, append(signFlags, issuerFlags...)...)
 	return start(t, "apiserver-"+c.name, kubeBinary("kube-apiserver"), append(flags, extra...)...)
 }
 

@@ -48,7 +48,11 @@ var never = map[string][]string{
 		module + "/provision", module + "/internal/signingkey", module + "/issuer/verify", module + "/keystore/kubestore", module + "/keystore/s3store",
 		module + "/keystore/storetest", "k8s.io/client-go", "github.com/aws/aws-sdk-go-v2", "google.golang.org/api", "golang.org/x/oauth2", "github.com/Azure", "testing", "net/http/pprof",
 	},
-	"cmd/keypost": {module + "/issuer/listen", module + "/keystore/storetest", "golang.org/x/crypto/acme", "testing"},
+	"cmd/keypost-signer": {
+		module + "/provision", module + "/issuer/verify", module + "/issuer/listen", module + "/keystore/kubestore", module + "/keystore/s3store",
+		module + "/keystore/storetest", "k8s.io/client-go", "github.com/aws/aws-sdk-go-v2", "google.golang.org/api", "golang.org/x/oauth2", "github.com/Azure", "testing", "net/http/pprof",
+	},
+	"cmd/keypost": {module + "/issuer/signer", module + "/issuer/listen", module + "/keystore/storetest", "golang.org/x/crypto/acme", "testing"},
 }
 
 // users are the packages that alone import a cloud's SDK.

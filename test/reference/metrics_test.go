@@ -38,6 +38,7 @@ var exporters = []struct {
 	{"keypost mirror", "At `/metrics` of `--admin-address`.", []string{"cmd/keypost/internal/mirrorcmd"}},
 	{"keypost watch", "At `/metrics` of `--listen`, by default 127.0.0.1:9094.", []string{"cmd/keypost/internal/watchcmd"}},
 	{"keypost verify --metrics-file", "In a file for node_exporter's textfile collector.", []string{"cmd/keypost/internal/verifycmd"}},
+	{"keypost-signer", "At `/metrics` of `admin.address`, by default 127.0.0.1:9095.", []string{"issuer/signer"}},
 }
 
 // TestMetricsReference: docs/reference/metrics.md names every metric that the source makes, and the alerts that ask for it.

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/keypost/keypost/internal/settings"
+	"github.com/keypost/keypost/keystore"
+)
+
+// config is keypost-signer's configuration file (YAML). Unknown and repeated keys are errors. A change needs a restart.
+type config struct {
+	// Dir holds the cluster's key set, KEYSET.yaml. keypost mirror fills it. Required; keypost-signer never writes to it.
+	Dir string `json:"dir"`
+
+	// KeySet is the name of the cluster's key set. Required.
+	KeySet keystore.Name `json:"keySet"`
+
+	// Keys is a directory of private keys in PEM, NAME.pem or NAME.key, mode 0600. A new file is picked up without a restart. Required.
+	Keys string `json:"keys"`
+
+	// Socket is where the kube-apiserver beside it asks.
+	Socket socketConfig `json:"socket"`
+
+	// Admin is the listener for metrics and health. It has no authentication: keep it on loopback.
+	Admin adminConfig `json:"admin"`
+}
+
+type socketConfig struct {
+	// Path is that of --service-account-signing-endpoint. Default "/run/keypost-signer/signer.sock". Its directory is made with mode
+	// 0700 if there is none.
+	Path string `json:"path"`
+
+	UIDs []uint32 `json:"uids"`           // users that may have tokens signed; default [0], which a kube-apiserver of kubeadm runs as
+	GIDs []uint32 `json:"gids,omitempty"` // groups that may; default none
+
+	// Abstract allows a Path that begins with @, which every process of the network namespace can reach. Default false.
+	Abstract bool `json:"abstract,omitempty"`
+}
+
+type adminConfig struct {
+	Address string `json:"address"` // host:port; default "127.0.0.1:9095"
+}
+
+func readConfig(file string) (config, error) {
+	data, err := settings.ReadFile(file)
+	if err != nil {
+		return config{}, fmt.Errorf("read configuration: %w", err)
+	}
+	c, err := parseConfig(data)
+	if err != nil {
+		return config{}, fmt.Errorf("configuration %s: %w", file, err)
+	}
+	return c, nil
+}
+
+func parseConfig(data []byte) (config, error) {
+	c := config{Socket: socketConfig{Path: "/run/keypost-signer/signer.sock", UIDs: []uint32{0}}, Admin: adminConfig{Address: "127.0.0.1:9095"}}
+	if err := settings.Parse(data, &c); err != nil {
+		return config{}, err
+	}
+	return c, c.check()
+}
+
+// check returns an error for everything that cannot work, each with what to write instead.
+func (c config) check() error {
+	var errs []error
+	refuse := func(wrong bool, text string) {
+		if wrong {
+			errs = append(errs, errors.New(text))
+		}
+	}
+	refuse(c.Dir == "", "dir is not set: name the directory that keypost mirror fills")
+	refuse(c.Keys == "", "keys is not set: name the directory that holds the private keys")
+	if c.KeySet == "" {
+		refuse(true, "keySet is not set: name the cluster's key set")
+	} else if err := c.KeySet.Check(); err != nil {
+		errs = append(errs, fmt.Errorf("keySet: %w", err))
+	}
+	refuse(!strings.HasPrefix(c.Socket.Path, "/") && !strings.HasPrefix(c.Socket.Path, "@"), "socket.path is not absolute: write it as the kube-apiserver's flag has it")
+	refuse(len(c.Socket.UIDs)+len(c.Socket.GIDs) == 0, "socket.uids is empty: name the user that the kube-apiserver runs as")
+	return errors.Join(errs...)
+}

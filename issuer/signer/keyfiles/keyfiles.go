@@ -1,0 +1,100 @@
+// Package keyfiles holds the private keys of a directory for package signer. A new file is picked up without a restart.
+package keyfiles
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/keypost/keypost/internal/signingkey"
+	"github.com/keypost/keypost/issuer/signer"
+)
+
+// Dir is a directory of PEM files, NAME.pem or NAME.key, with one private key each. Nobody but the owner and the group may read them.
+// Other files are passed over. It is not safe for concurrent use.
+type Dir struct {
+	path string
+	seen map[string]file
+}
+
+// file is what was read of a file, and what shows that it has changed.
+type file struct {
+	size     int64
+	modified time.Time
+	mode     fs.FileMode
+	key      signingkey.Private
+	err      error
+}
+
+// Open returns the directory. It reads nothing yet.
+func Open(path string) *Dir { return &Dir{path: path, seen: map[string]file{}} }
+
+// Key is a private key and the file that it was read from.
+type Key struct {
+	signingkey.Private
+	File string
+}
+
+// Keys returns the keys, sorted by file. It reads only files that have changed. The error names each file that cannot be used; the
+// keys of the others are returned with it.
+func (d *Dir) Keys(context.Context) ([]Key, error) {
+	entries, err := os.ReadDir(d.path)
+	if err != nil {
+		return nil, fmt.Errorf("list the private keys: %w", err)
+	}
+	now := map[string]file{}
+	var keys []Key
+	var errs []error
+	for _, e := range entries {
+		name := e.Name()
+		if strings.HasPrefix(name, ".") || !slices.Contains([]string{".pem", ".key"}, filepath.Ext(name)) {
+			continue
+		}
+		f := d.read(name)
+		now[name] = f
+		if f.err != nil {
+			errs = append(errs, f.err)
+			continue
+		}
+		keys = append(keys, Key{f.key, name})
+	}
+	d.seen = now
+	slices.SortFunc(keys, func(a, b Key) int { return cmp.Compare(a.File, b.File) })
+	return keys, errors.Join(errs...)
+}
+
+// read returns what was read before, unless the file has changed.
+func (d *Dir) read(name string) file {
+	path := filepath.Join(d.path, name)
+	info, err := os.Stat(path)
+	if err != nil {
+		return file{err: err}
+	}
+	f := file{size: info.Size(), modified: info.ModTime(), mode: info.Mode()}
+	if was := d.seen[name]; was.size == f.size && was.modified.Equal(f.modified) && was.mode == f.mode && was.err == nil {
+		return was
+	}
+	if f.mode.Perm()&0o007 != 0 {
+		f.err = fmt.Errorf("%s: every user of this machine can reach this private key; run chmod 600 on it", path)
+		return f
+	}
+	f.key, f.err = signingkey.Load(path)
+	return f
+}
+
+// For returns what package signer asks for its keys.
+func (d *Dir) For(ctx context.Context) ([]signer.Key, error) {
+	found, err := d.Keys(ctx)
+	keys := make([]signer.Key, 0, len(found))
+	for _, k := range found {
+		keys = append(keys, k)
+	}
+	return keys, err
+}

@@ -1,0 +1,213 @@
+// Package signer signs service account tokens for a kube-apiserver that asks an external signer (KEP-740). It promises that
+// only a key that is active in the cluster's key set signs, and that every published key is listed, so that a promotion makes
+// every API server switch within seconds, without a restart.
+//
+// It follows one key set in one directory, and dials nobody but a key service. It goes on with the last good version while the directory
+// is away, empty, broken or older. A key that is gone signs nothing from the moment that the directory shows it.
+//
+// Source: https://github.com/kubernetes/enhancements/tree/master/keps/sig-auth/740-service-account-external-signing
+package signer
+
+import (
+	"context"
+	"crypto"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/lastgood"
+)
+
+// Key is a private key. The key set may have it under any key ID: keys are compared by their material.
+type Key interface {
+	// Public returns the verification key.
+	Public() keystore.VerificationKey
+	// Sign signs a digest: PKCS #1 v1.5 for RSA, ASN.1 for ECDSA, as [crypto.Signer] does. It returns once ctx is done.
+	Sign(ctx context.Context, digest []byte, hash crypto.Hash) ([]byte, error)
+}
+
+// Config is what a Signer needs. All of it is required.
+type Config struct {
+	Backend keystore.Backend // the directory, which [keypost mirror] fills
+	Name    keystore.Name    // the cluster's key set
+	// Keys returns the private keys that are held now. With an error they are some of them, and those from before are used as well.
+	Keys func(ctx context.Context) ([]Key, error)
+	Log  *zap.Logger
+}
+
+// perCall is a log for lines that callers can cause at will: one line of a kind each second.
+func perCall(log *zap.Logger) *zap.Logger {
+	return log.WithOptions(zap.WrapCore(func(c zapcore.Core) zapcore.Core {
+		return zapcore.NewSamplerWithOptions(c, time.Second, 1, 0)
+	}))
+}
+
+// poll is how often the directory and the keys are read. A revoked key signs nothing two seconds after the directory shows it.
+const poll = time.Second
+
+// Signer answers from an immutable state in memory. One goroutine changes it.
+type Signer struct {
+	c       Config
+	state   atomic.Pointer[state]
+	tokens  tokens
+	metrics metrics
+	perCall *zap.Logger
+
+	mu       sync.Mutex // one refresh at a time; guards what follows
+	set      keystore.KeySet
+	accepted *lastgood.Summary // of set; nil before the first version
+	revision keystore.Revision // what was looked at last
+	held     []Key
+	trouble  string // what was logged last, so that each change of state is one line
+	keyFault string
+}
+
+// New returns a Signer that has read nothing yet.
+func New(c Config) (*Signer, error) {
+	empty, err := nobodys()
+	if err != nil {
+		return nil, err
+	}
+	s := &Signer{c: c, metrics: newMetrics(), perCall: perCall(c.Log)}
+	s.state.Store(&state{nobodys: empty, noKey: "no key set has been read yet"})
+	return s, nil
+}
+
+// Run refreshes every second until ctx is done.
+func (s *Signer) Run(ctx context.Context) {
+	tick := time.NewTicker(poll)
+	defer tick.Stop()
+	for {
+		_ = s.Refresh(ctx, time.Now()) // the log and the metrics show it
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// Refresh reads the key set and the private keys, and answers from them from then on. It returns an error if the key set cannot be
+// read or may not follow the last good one. The last good one then stays.
+func (s *Signer) Refresh(ctx context.Context, now time.Time) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	held, keyFault := s.c.Keys(ctx)
+	if keyFault != nil {
+		held = append(held, s.held...)
+	}
+	s.held = unique(held)
+	s.noteKeys(keyFault)
+	err := s.read(ctx)
+	if ctx.Err() != nil {
+		return ctx.Err() // a stop is no fault of the store
+	}
+	s.noteKeySet(err)
+	if err == nil {
+		s.metrics.read.Set(float64(now.Unix()))
+	}
+	if s.accepted != nil {
+		s.take(s.state.Load().next(s.set, s.held, now))
+	}
+	return err
+}
+
+// read takes the stored version over if it may follow the last good one.
+func (s *Signer) read(ctx context.Context) error {
+	doc, revision, err := s.c.Backend.Get(ctx, s.c.Name)
+	if err != nil {
+		return err
+	}
+	if revision == s.revision {
+		return nil
+	}
+	set, err := keystore.Parse(s.c.Name, doc)
+	if err != nil {
+		return err
+	}
+	summary := lastgood.SummaryOf(set)
+	if rejected := summary.Follows(s.accepted); rejected != nil {
+		return fmt.Errorf("key set %q: %s", s.c.Name, rejected.Message)
+	}
+	s.set, s.accepted, s.revision = set, &summary, revision
+	return nil
+}
+
+func (s *Signer) take(is *state) {
+	was := s.state.Swap(is)
+	if s.metrics.maySign.Set(0); is.signs != nil {
+		s.metrics.maySign.Set(1)
+	}
+	s.metrics.generation.Set(float64(s.set.Generation()))
+	switch {
+	case is.signs == nil && is.noKey != was.noKey:
+		s.c.Log.Error("no key may sign", zap.String("why", is.noKey))
+	case is.signs != nil && (was.signs == nil || was.signs.id != is.signs.id):
+		s.c.Log.Info("signing", zap.String("kid", string(is.signs.id)), zap.String("alg", is.signs.alg), zap.Int64("generation", s.set.Generation()))
+	}
+}
+
+func (s *Signer) noteKeySet(err error) {
+	switch text := message(err); {
+	case text == s.trouble:
+	case err == nil:
+		s.c.Log.Info("the key set can be read again")
+		s.trouble = text
+	default:
+		s.c.Log.Warn("the key set cannot be read; the last good one stays", zap.Error(err))
+		s.trouble = text
+	}
+}
+
+func (s *Signer) noteKeys(err error) {
+	switch text := message(err); {
+	case text == s.keyFault:
+	case err == nil:
+		s.c.Log.Info("the private keys can be read again")
+		s.keyFault = text
+	default:
+		s.c.Log.Warn("the private keys cannot be read; those from before stay", zap.Error(err))
+		s.keyFault = text
+	}
+}
+
+// unique returns one of the keys of each material, so that the keys from before do not add up.
+func unique(keys []Key) []Key {
+	seen := map[keystore.Fingerprint]bool{}
+	return slices.DeleteFunc(keys, func(k Key) bool {
+		f := k.Public().Fingerprint()
+		twice := seen[f]
+		seen[f] = true
+		return twice
+	})
+}
+
+func message(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// Ready returns nil if a key may sign.
+func (s *Signer) Ready() error {
+	if is := s.state.Load(); is.signs == nil {
+		return errors.New(is.noKey)
+	}
+	return nil
+}
+
+// Signs returns the ID of the key that signs, empty if none may.
+func (s *Signer) Signs() keystore.KeyID {
+	if is := s.state.Load(); is.signs != nil {
+		return is.signs.id
+	}
+	return ""
+}

@@ -1,0 +1,349 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// TestSigner rotates the key of a cluster of two real kube-apiservers, each with a keypost-signer beside it and a keypost mirror that
+// fills its directory. Tokens are minted and verified all the time, by go-oidc with keys just fetched and by both API servers. None is
+// refused, and no API server is restarted. Waiting for gates is played: the recorded times are moved back.
+func TestSigner(t *testing.T) {
+	s := newSignerScene(t)
+	l := s.load(t)
+	t.Run("promotion switches every API server", s.rotate)
+	t.Run("a signer that is killed and one without its directory go on", s.outages)
+	t.Run("the proof of what signs, and the old key leaves", s.finish)
+	l.stop(t)
+	t.Run("a revoked key signs nothing more and is not accepted", s.revoke)
+	for i, p := range s.plane.running {
+		if p.PID() != s.pids[i] || p.Ended() {
+			t.Errorf("kube-apiserver %d was restarted or has ended", i)
+		}
+	}
+}
+
+type signerScene struct {
+	*rotateScene
+	sides []*signerSide
+	pids  []int
+	ask   *http.Client
+}
+
+// signerSide is what stands beside one kube-apiserver.
+type signerSide struct {
+	keys, keySets, socket, config string
+	signer                        *process
+	top                           *testing.T
+}
+
+func newSignerScene(t *testing.T) *signerScene {
+	ca := newAuthority(t)
+	dir := t.TempDir()
+	s := &signerScene{rotateScene: &rotateScene{t: t, server: newStore(t, ca), observations: t.TempDir(), oldPublic: filepath.Join(dir, "old.pub"), nextDir: filepath.Join(dir, "next")}}
+	startEtcd(t)
+	s.plane = newPlane(t, ca, "prod-a", "10.99.0.31", "10.99.0.32")
+	s.oldKey = s.plane.key
+	writePublicKey(t, s.oldPublic, s.oldKey)
+	s.server.publishedLongAgo(t, "prod-a", rotateIssuer, s.oldPublic)
+	s.server.run(t)
+	s.server.keypost(t, "issuer", "set", "prod-a", "--private").ok(t) // oidc.keypost.test is an address of this machine
+	for i := range s.plane.hosts {
+		s.sides = append(s.sides, s.newSide(t, fmt.Sprintf("%s/%d", dir, i)))
+		s.plane.signers = append(s.plane.signers, s.sides[i].socket)
+	}
+	for i := range s.plane.hosts {
+		s.plane.serve(t, i, rotateIssuer)
+		s.pids = append(s.pids, s.plane.running[i].PID())
+	}
+	s.plane.createAccount(t)
+	s.plane.listed(t, s.plane.hosts...)
+	roots := x509.NewCertPool()
+	roots.AddCert(ca.Cert)
+	s.ask = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: s.plane.hosts[0]}}, Timeout: 30 * time.Second}
+	s.old = kidOf(t, s.tokens(t)[0])
+	return s
+}
+
+// newSide starts a mirror and a signer that holds the cluster's key.
+func (s *signerScene) newSide(t *testing.T, dir string) *signerSide {
+	side := &signerSide{keys: filepath.Join(dir, "keys"), keySets: filepath.Join(dir, "keysets"), socket: filepath.Join(dir, "run", "s.sock"), config: filepath.Join(dir, "signer.yaml"), top: t}
+	for _, d := range []string{side.keys, side.keySets} {
+		must(t, os.MkdirAll(d, 0o700))
+	}
+	writePrivateKey(t, filepath.Join(side.keys, "old.key"), s.oldKey)
+	must(t, os.WriteFile(side.config, fmt.Appendf(nil, "dir: %s\nkeySet: prod-a\nkeys: %s\nsocket: {path: %s, uids: [%d]}\nadmin: {address: \"127.0.0.1:0\"}\n",
+		side.keySets, side.keys, side.socket, os.Getuid()), 0o600))
+	start(t, "mirror-"+filepath.Base(dir), binary("keypost"), "mirror", "--store", "file://"+s.server.store, "--poll", "1s", side.keySets)
+	await(t, "the mirror has the key set", func(context.Context) error {
+		_, err := os.Stat(filepath.Join(side.keySets, "prod-a.yaml"))
+		return err
+	})
+	side.start(t)
+	return side
+}
+
+func (side *signerSide) start(t *testing.T) {
+	side.signer = start(side.top, "signer", binary("keypost-signer"), "--config", side.config)
+	await(t, "the signer's socket", func(context.Context) error {
+		_, err := os.Stat(side.socket)
+		return err
+	})
+}
+
+// hold gives every signer a private key, as an operator copies it.
+func (s *signerScene) hold(t *testing.T, from, name string) {
+	t.Helper()
+	key, err := os.ReadFile(from)
+	must(t, err)
+	for _, side := range s.sides {
+		must(t, os.WriteFile(filepath.Join(side.keys, name), key, 0o600))
+	}
+}
+
+// post asks a kube-apiserver as its administrator.
+func (s *signerScene) post(ctx context.Context, i int, path string, body, into any) error {
+	text, err := json.Marshal(body)
+	if err != nil {
+		return err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+s.plane.at(i)+path, bytes.NewReader(text))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Authorization", "Bearer "+adminToken)
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := s.ask.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode >= 300 {
+		err = fmt.Errorf("%s: %s", resp.Status, answer)
+	}
+	return errors.Join(err, json.Unmarshal(answer, into))
+}
+
+func (s *signerScene) mint(ctx context.Context, i int) (string, error) {
+	var answer struct{ Status struct{ Token string } }
+	err := s.post(ctx, i, "/api/v1/namespaces/default/serviceaccounts/sa1/token",
+		map[string]any{"spec": map[string]any{"audiences": []string{audience, rotateIssuer}, "expirationSeconds": 600}}, &answer)
+	return answer.Status.Token, err
+}
+
+// reviewed asks a kube-apiserver whether it accepts a token.
+func (s *signerScene) reviewed(ctx context.Context, i int, token string) error {
+	var answer struct {
+		Status struct {
+			Authenticated bool
+			Error         string
+		}
+	}
+	err := s.post(ctx, i, "/apis/authentication.k8s.io/v1/tokenreviews",
+		map[string]any{"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": map[string]any{"token": token}}, &answer)
+	if err == nil && !answer.Status.Authenticated {
+		err = fmt.Errorf("%w: %s", errRefused, answer.Status.Error)
+	}
+	return err
+}
+
+var errRefused = errors.New("the token is not accepted")
+
+// signerLoad mints and verifies tokens all the time.
+type signerLoad struct {
+	cancel context.CancelFunc
+	done   sync.WaitGroup
+	mu     sync.Mutex
+	minted map[string]int // by kid
+	failed []string
+}
+
+func (s *signerScene) load(t *testing.T) *signerLoad {
+	ctx, cancel := context.WithCancel(context.Background())
+	l := &signerLoad{cancel: cancel, minted: map[string]int{}}
+	for i := range s.sides {
+		l.done.Go(func() {
+			for ctx.Err() == nil {
+				kid, err := s.once(context.WithoutCancel(ctx), i)
+				l.mu.Lock()
+				if err != nil {
+					l.failed = append(l.failed, err.Error())
+				}
+				l.minted[kid]++
+				l.mu.Unlock()
+				time.Sleep(100 * time.Millisecond)
+			}
+		})
+	}
+	t.Cleanup(cancel)
+	return l
+}
+
+// once has a server mint a token, and verifies it everywhere.
+func (s *signerScene) once(ctx context.Context, i int) (kid string, err error) {
+	token, err := s.mint(ctx, i)
+	if err != nil {
+		return "", fmt.Errorf("mint at %d: %w", i, err)
+	}
+	kid, err = headerKid(token)
+	if err != nil {
+		return "", err
+	}
+	if err := signedBy(ctx, s.server.ca.client(), rotateIssuer, token); err != nil {
+		return kid, fmt.Errorf("go-oidc, kid %s: %w", kid, err)
+	}
+	for at := range s.sides {
+		if err := s.reviewed(ctx, at, token); err != nil {
+			return kid, fmt.Errorf("minted at %d, reviewed at %d, kid %s: %w", i, at, kid, err)
+		}
+	}
+	return kid, nil
+}
+
+func headerKid(token string) (string, error) {
+	var header struct{ Kid string }
+	segment, _, _ := strings.Cut(token, ".")
+	text, err := base64.RawURLEncoding.DecodeString(segment)
+	return header.Kid, errors.Join(err, json.Unmarshal(text, &header))
+}
+
+func (l *signerLoad) stop(t *testing.T) {
+	l.cancel()
+	l.done.Wait()
+	total := 0
+	for _, n := range l.minted {
+		total += n
+	}
+	t.Logf("%d tokens, by kid %v; %d refused", total, l.minted, len(l.failed))
+	if total < 20 || len(l.minted) < 2 {
+		t.Error("too few tokens to show anything")
+	}
+	for _, f := range l.failed[:min(len(l.failed), 5)] {
+		t.Error(f)
+	}
+}
+
+// rotate: the next key is listed at both servers before it signs, and both sign with it within seconds of the promotion.
+func (s *signerScene) rotate(t *testing.T) {
+	s.next = strings.Fields(s.keypost(t, "key", "generate", "--out", s.nextDir).ok(t))[1]
+	s.hold(t, filepath.Join(s.nextDir, "sa.key"), "next.key")
+	s.keypost(t, "rotate", "start", "prod-a", "--public-key-file", filepath.Join(s.nextDir, "sa.pub")).ok(t)
+	for i := range s.sides {
+		await(t, "the next key in the API server's own list", func(context.Context) error {
+			if keys := s.plane.kubectlAt(t, i, "get", "--raw", "/openid/v1/jwks").stdout; !strings.Contains(keys, s.next) {
+				return fmt.Errorf("it lists %s", keys)
+			}
+			return nil
+		})
+		if kid := s.signsWith(t, i); kid != s.old {
+			t.Fatalf("server %d signs with %s before the promotion", i, kid)
+		}
+	}
+	s.expect(t, s.step(t), "a cache may still hold a JWKS without the key")
+	s.later(t, 26*time.Hour)
+	began := time.Now()
+	s.step(t)
+	for i := range s.sides {
+		await(t, "the promoted key signs", func(context.Context) error {
+			if kid := s.signsWith(t, i); kid != s.next {
+				return fmt.Errorf("server %d signs with %s", i, kid)
+			}
+			return nil
+		})
+	}
+	t.Logf("both API servers sign with the promoted key %v after the command began", time.Since(began).Round(time.Millisecond))
+}
+
+func (s *signerScene) signsWith(t *testing.T, i int) string {
+	t.Helper()
+	token, err := s.mint(t.Context(), i)
+	must(t, err)
+	return kidOf(t, token)
+}
+
+// outages: the signer of one server is killed and started again; the directory of the other is taken away.
+func (s *signerScene) outages(t *testing.T) {
+	must(t, os.Rename(s.sides[1].keySets, s.sides[1].keySets+".away"))
+	time.Sleep(3 * time.Second)
+	if kid := s.signsWith(t, 1); kid != s.next {
+		t.Errorf("without its directory it signs with %s", kid)
+	}
+	must(t, os.RemoveAll(s.sides[1].keySets)) // the mirror has made it anew
+	must(t, os.Rename(s.sides[1].keySets+".away", s.sides[1].keySets))
+	s.sides[0].signer.Kill()
+	s.sides[0].start(t)
+	await(t, "the signer that was killed signs", func(ctx context.Context) error {
+		_, err := s.mint(ctx, 0)
+		return err
+	})
+}
+
+// finish: rotate step asks each server for a token, retires the old key, and removes it once its last token has expired.
+func (s *signerScene) finish(t *testing.T) {
+	s.expect(t, s.step(t), "prod-a: retired key "+s.old)
+	s.later(t, 2*time.Hour)
+	s.expect(t, s.step(t), "prod-a: removed key "+s.old)
+	for i := range s.sides {
+		await(t, "the removed key leaves the API server's list", func(context.Context) error {
+			if keys := s.plane.kubectlAt(t, i, "get", "--raw", "/openid/v1/jwks").stdout; strings.Contains(keys, s.old) {
+				return fmt.Errorf("it lists %s", keys)
+			}
+			return nil
+		})
+	}
+}
+
+// revoke: the key that signs is stolen. Both servers sign with its replacement within seconds, and refuse its tokens once they have read the
+// list again.
+func (s *signerScene) revoke(t *testing.T) {
+	third := filepath.Join(t.TempDir(), "third")
+	kid := strings.Fields(s.keypost(t, "key", "generate", "--out", third).ok(t))[1]
+	s.hold(t, filepath.Join(third, "sa.key"), "third.key")
+	stolen, err := s.mint(t.Context(), 0)
+	must(t, err)
+	if kidOf(t, stolen) != s.next {
+		t.Fatalf("%s signs, not the key that is revoked", kidOf(t, stolen))
+	}
+	began := time.Now()
+	s.keypost(t, "key", "revoke", "prod-a", s.next, "--why", "stolen", "--replacement", filepath.Join(third, "sa.pub")).ok(t)
+	for i := range s.sides {
+		await(t, "the replacement signs", func(context.Context) error {
+			if got := s.signsWith(t, i); got != kid {
+				return fmt.Errorf("server %d signs with %s", i, got)
+			}
+			return nil
+		})
+	}
+	t.Logf("both API servers sign with the replacement %v after the command began", time.Since(began).Round(time.Millisecond))
+	for i := range s.sides {
+		await(t, "the revoked key's token is refused", func(ctx context.Context) error {
+			err := s.reviewed(ctx, i, stolen)
+			if errors.Is(err, errRefused) {
+				return nil
+			}
+			return fmt.Errorf("not refused: %w", cmp.Or(err, errors.New("it is accepted")))
+		})
+	}
+	t.Logf("both API servers refuse a token of the revoked key %v after the command began", time.Since(began).Round(time.Millisecond))
+	if _, err := s.once(t.Context(), 1); err != nil {
+		t.Error(err)
+	}
+}
