@@ -30,7 +30,7 @@ func rooms(t *testing.T) map[string][]string {
 		t.Fatal(err)
 	}
 	table := map[string][]string{}
-	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z0-9/]+(?:/\\.\\.\\.)?)` \\|[^|]*\\| ([^|]*) \\|$").FindAllStringSubmatch(string(text), -1) {
+	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z0-9/-]+(?:/\\.\\.\\.)?)` \\|[^|]*\\| ([^|]*) \\|$").FindAllStringSubmatch(string(text), -1) {
 		table[row[1]] = strings.Split(row[2], ", ")
 	}
 	if len(table) < 15 {
