@@ -72,6 +72,9 @@ func dialing(address string) func(context.Context, string, string) (net.Conn, er
 func setenv(ts *testscript.TestScript, env ...string) {
 	for _, kv := range env {
 		name, value, _ := strings.Cut(kv, "=")
+		if before := ts.Getenv(name); name == "SSL_CERT_FILE" && before != "" {
+			value = trustAll(ts, ts.MkAbs("."), before, value)
+		}
 		ts.Setenv(name, value)
 	}
 }

@@ -30,7 +30,7 @@ func TestMigrateScripts(t *testing.T) {
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"exits": exits, "serve": accounts{t}.serve, "kids": setKids, "keyset": writeKeySet, "order": inOrder,
+			"exits": exits, "serve": accounts{t}.serve, "trust": trust, "kids": setKids, "keyset": writeKeySet, "order": inOrder,
 			"fakeaws": accounts{t}.start, "calls": calls, "account": printAccount, "iam": callIAM, "said": said,
 			"plane": startPlane, "signs": planeSigns, "past": setPast, "json": jsonObject, "hint": hint,
 		},

@@ -74,7 +74,7 @@ func (f *moveFixture) switched(t *testing.T) {
 func (f *moveFixture) command(ctx context.Context, more ...string) *exec.Cmd {
 	args := []string{"aws", "migrate", "--from-issuer-url", movedFrom, "--issuer-url", movedTo, "--jwks", filepath.Join(f.out(), ccoctl.PublicKeyName),
 		"--kubeconfig", f.kubeconfig, "--token-lifetime", "1h",
-		"--dev", "--max-age", "1s", "--connect", f.address, "--ca-file", filepath.Join(f.dir, "ca.pem")}
+		"--dev"}
 	cmd := exec.CommandContext(ctx, "keypost", append(args, more...)...)
 	cmd.Env = f.env
 	return cmd

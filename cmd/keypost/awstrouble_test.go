@@ -90,10 +90,8 @@ func TestAWSTroubleIsTold(t *testing.T) {
 func TestAnInterruptedWaitSaysWhatToDo(t *testing.T) {
 	t.Parallel()
 	f := newCluster(t, fakeaws.Options{})
-	args := f.command(t.Context()).Args[1:]
-	args[slices.Index(args, "--connect")+1] = "127.0.0.1:1" // where nothing is served
-	cmd := exec.CommandContext(t.Context(), "keypost", args...)
-	cmd.Env = f.env
+	cmd := f.command(t.Context())
+	cmd.Env = append(f.env, lookedForAt+"=127.0.0.1:1") // where nothing is served
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	checked{t}.Check(cmd.Start())

@@ -16,7 +16,7 @@ type azureCluster struct {
 func newAzureCluster(t *testing.T, o fakeazure.Options) *azureCluster {
 	t.Helper()
 	f := &azureCluster{newClusterFixture(t, "testdata/azure/requests"), fakeazure.Start(t, o)}
-	f.env = append(append(f.env, f.azure.Env()...), f.azure.Tunnel(t)...)
+	f.reach(t, append(f.azure.Env(), f.azure.Tunnel(t)...))
 	f.cloud, f.holds = f.azure, func() string { return describeAzure(f.azure.State()) }
 	f.creates = []string{"azure", "create-all", "--name", "prod-a", "--region", "centralus",
 		"--subscription-id", "11111111-2222-3333-4444-555555555555", "--tenant-id", "99999999-8888-7777-6666-555555555555"}

@@ -56,12 +56,24 @@ func newClusterFixture(t *testing.T, requests string) *clusterFixture {
 	requests, err := filepath.Abs(requests)
 	c.Check(err)
 	f := &clusterFixture{dir: dir, address: address(server), requests: requests}
-	f.env = append(os.Environ(), "KEYPOST_STORE=file://"+filepath.Join(dir, "store"), "GORACE=atexit_sleep_ms=0")
+	f.env = append(os.Environ(), "KEYPOST_STORE=file://"+filepath.Join(dir, "store"), "GORACE=atexit_sleep_ms=0",
+		lookedForAt+"="+f.address, "SSL_CERT_FILE="+filepath.Join(dir, "ca.pem"))
 	f.writeKeys(c)
 	return f
 }
 
 func address(s *httptest.Server) string { return net.JoinHostPort("127.0.0.1", portOf(s)) }
+
+// reach adds what commands need to reach a cloud, and trusts its CA beside that of the issuer.
+func (f *clusterFixture) reach(t *testing.T, env []string) {
+	t.Helper()
+	f.env = append(f.env, env...)
+	for _, kv := range env {
+		if ca, is := strings.CutPrefix(kv, "SSL_CERT_FILE="); is {
+			f.env = append(f.env, "SSL_CERT_FILE="+trustAll(checked{t}, f.dir, filepath.Join(f.dir, "ca.pem"), ca))
+		}
+	}
+}
 
 // writeKeys makes a key pair that is quicker to make than create-all's own.
 func (f *clusterFixture) writeKeys(c checked) {
@@ -77,7 +89,7 @@ func (f *clusterFixture) out() string { return filepath.Join(f.dir, "out") }
 func (f *clusterFixture) command(ctx context.Context, more ...string) *exec.Cmd {
 	args := append(f.creates[:len(f.creates):len(f.creates)], "--issuer-url", "https://oidc.example.com/prod-a",
 		"--output-dir", f.out(), "--credentials-requests-dir", f.requests,
-		"--dev", "--max-age", "1s", "--connect", f.address, "--ca-file", filepath.Join(f.dir, "ca.pem"))
+		"--dev")
 	cmd := exec.CommandContext(ctx, "keypost", append(args, more...)...)
 	cmd.Env = f.env
 	return cmd

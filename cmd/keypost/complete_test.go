@@ -128,7 +128,7 @@ func TestCompletion(t *testing.T) {
 		{"key retire prod-x _", nil, ""},
 		{"issuer accept prod-a --keep _", []string{active + "\tactive"}, ""},
 		{"issuer observe prod-a --vantage _", []string{"frankfurt", "oslo"}, ""},
-		{"issuer observe prod-a --origin _", []string{"a.example.com"}, ""},
+		{"issuer set prod-a --origin _", []string{"a.example.com"}, ""},
 		{"issuer list -o _", []string{"table", "json", "yaml"}, ""},
 		{"issuer list -o j", []string{"json"}, ""},
 		{"issuer list --output=y", []string{"yaml"}, ""},

@@ -264,6 +264,7 @@ func (a accounts) serve(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Defer(admin.Close)
 	ts.Check(os.WriteFile(ts.MkAbs("ca.pem"), ca, 0o600))
 	ts.Setenv("PORT", portOf(server))
+	ts.Setenv(lookedForAt, "127.0.0.1:"+portOf(server))
 	ts.Setenv("CA", "ca.pem")
 	ts.Setenv("ADMIN", admin.URL)
 	ts.Setenv("PLAIN", admin.Listener.Addr().String())
@@ -318,12 +319,63 @@ func portOf(s *httptest.Server) string {
 // newCertificate makes a certificate for hosts and 127.0.0.1, and the CA that signed it, as lasting as a public one.
 func newCertificate(t testing.TB, hosts ...string) (ca []byte, pair tls.Certificate) {
 	from, to := time.Now().Add(-time.Hour), time.Now().Add(90*24*time.Hour)
-	template := authority.CA("test CA")
-	template.NotBefore, template.NotAfter = from, to
-	root := authority.Certify(t, nil, template)
+	root := newCA(t)
+	if _, is := t.(trusting); is {
+		root = ourCA
+	}
 	leaf := authority.Certify(t, root, &x509.Certificate{Subject: pkix.Name{CommonName: hosts[0]}, DNSNames: hosts, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 		NotBefore: from, NotAfter: to})
 	return authority.ChainPEM(root), leaf.Pair()
+}
+
+func newCA(t testing.TB) *authority.Authority {
+	template := authority.CA("test CA")
+	template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(90*24*time.Hour)
+	return authority.Certify(t, nil, template)
+}
+
+// ourCA is what this process trusts itself, beside the CA of package httptest.
+var ourCA *authority.Authority
+
+// trusting is a test that runs commands in this process, which trusts the CA of its issuer.
+type trusting struct{ testing.TB }
+
+func (trusting) Helper() {}
+
+// trustOurCA has this process trust ourCA. It comes before the first certificate is looked at, after which Go reads no CAs.
+func trustOurCA() {
+	ourCA = newCA(trusting{})
+	server := httptest.NewTLSServer(nil)
+	defer server.Close()
+	file, err := os.CreateTemp("", "keypost-test-ca-*.pem")
+	if err == nil {
+		_, err = file.Write(append(authority.ChainPEM(ourCA), certificatePEM(server)...))
+	}
+	if err != nil {
+		panic(err)
+	}
+	_ = os.Setenv("SSL_CERT_FILE", file.Name())
+}
+
+// trust has all commands from here on trust a CA beside those that they trusted: trust FILE
+func trust(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: trust FILE")
+	}
+	setenv(ts, "SSL_CERT_FILE="+ts.MkAbs(args[0]))
+}
+
+// trustAll writes the CAs of several files into one, which it returns.
+func trustAll(c checker, dir string, files ...string) string {
+	var all []byte
+	for _, file := range files {
+		roots, err := os.ReadFile(file)
+		c.Check(err)
+		all = append(all, roots...)
+	}
+	file := filepath.Join(dir, "trusted.pem")
+	c.Check(os.WriteFile(file, all, 0o600))
+	return file
 }
 
 // serveAPI plays a kube-apiserver with an issuer and the keys of public key files: apiserver ISSUER FILE… It writes a

@@ -216,7 +216,7 @@ func newGCPCluster(t *testing.T, o fakegcp.Options) *gcpCluster {
 	t.Helper()
 	f := &gcpCluster{clusterFixture: newClusterFixture(t, "testdata/gcp/requests")}
 	f.gcp = startProject(t, checked{t}, o)
-	f.env = append(f.env, f.gcp.env...)
+	f.reach(t, f.gcp.env)
 	f.cloud, f.holds = f.gcp, func() string { return describeProject(f.gcp.State()) }
 	f.creates = []string{"gcp", "create-all", "--name", "prod-a", "--project", "my-project"}
 	return f

@@ -116,9 +116,9 @@ func TestNothingPrintedIsObeyed(t *testing.T) {
 		{"issuer", "add", "prod-b", "--url", "https://" + nasty, "--public-key-file", key, store},
 		{"issuer", "add", "prod-b", "--url", "https://x.example.com", "--public-key-file", key, store},
 		{"issuer", "add", "prod-b", "--url", "https://x.example.com", "--public-key-file", key + "absent", store},
-		{"issuer", "add", "prod-b", "--url", "https://x.example.com", "--jwks", server.URL + "/" + nasty, "--ca-file", ca, store},
+		{"issuer", "add", "prod-b", "--url", "https://x.example.com", "--jwks", server.URL + "/" + nasty, store},
 		{"issuer", "add", "prod-b", "--url", "https://x.example.com", "--kubeconfig", key, store},
-		{"issuer", "accept", "prod-a", "--why", nasty, "--from-url", server.URL, "--ca-file", ca, store},
+		{"issuer", "accept", "prod-a", "--why", nasty, "--from-url", server.URL, store},
 		{"issuer", "remove", "prod-a", "--confirm-url", nasty, "--why", nasty, store},
 		{"key", "list", "prod-a", store},
 		{"key", "add", "prod-a", "--public-key-file", key, store},
@@ -130,7 +130,7 @@ func TestNothingPrintedIsObeyed(t *testing.T) {
 		{"verify", server.URL, "--dev", "--ca-file", key},
 		{"verify", server.URL, "--dev", "--token-file", key},
 		{"verify", nasty, store},
-		{"issuer", "observe", "prod-a", "--connect", strings.TrimPrefix(server.URL, "https://"), "--ca-file", ca, "--observations=file://" + t.TempDir(), store},
+		{"issuer", "observe", "prod-a", "--ca-file", ca, "--observations=file://" + t.TempDir(), store},
 		{"issuer", "observe", "prod-a", "--vantage", nasty, "--observations=file://" + t.TempDir(), store},
 		{"issuer", "observe", "prod-a", "--observations", nasty, store},
 		{"rotate", "start", "prod-a", "--public-key-file", key, store},
@@ -225,7 +225,7 @@ func TestEveryCommandHonoursOutput(t *testing.T) {
 	c.Check(err)
 	backup := filepath.Join(dir, "backup.yaml")
 	c.Check(os.WriteFile(backup, first, 0o600))
-	server, admin, ca := startIssuer(t, c, filepath.Join(dir, "store"))
+	server, admin, ca := startIssuer(trusting{t}, c, filepath.Join(dir, "store"))
 	defer server.Close()
 	defer admin.Close()
 	caFile, pub, pub2 := filepath.Join(dir, "ca.pem"), filepath.Join(dir, "k", "sa.pub"), filepath.Join(dir, "k2", "sa.pub")
@@ -257,14 +257,14 @@ func TestEveryCommandHonoursOutput(t *testing.T) {
 		"issuer add prod-c --url https://oidc.example.com/prod-c --public-key-file " + pub,
 		"issuer add dev --dev --url " + host + "dev --public-key-file " + pub,
 		"issuer set prod-a --token-lifetime 1h", "issuer list", "issuer show prod-a", "audit prod-a",
-		"issuer accept dev --why test --from-url " + host + "dev --ca-file " + caFile,
+		"issuer accept dev --why test --from-url " + host + "dev",
 		"key list prod-a", "key add prod-a --public-key-file " + pub2,
 		"key retire prod-a " + a[0] + " --why test", "key promote prod-a " + a[0] + " --force --why test",
 		"key retire prod-b " + b[0] + " --why test", "key remove prod-b " + b[0] + " --force --why test --confirm-kid " + b[0],
 		"key revoke prod-a " + a[1] + " --why test",
 		"rotate start prod-c --public-key-file " + pub2, "rotate status --all", "rotate rollback prod-c --why test",
 		"rotate step dev --observations file://" + filepath.Join(dir, "observations"),
-		"issuer observe dev --ca-file " + caFile + " --observations file://" + filepath.Join(dir, "observations"),
+		"issuer observe dev --observations file://" + filepath.Join(dir, "observations"),
 		"verify --dev " + host + "dev --ca-file " + caFile,
 		"export " + filepath.Join(dir, "out"), "store copy file://" + filepath.Join(dir, "store") + " file://" + filepath.Join(dir, "copy"),
 		"store restore prod-a --from " + backup + " --force --why x",

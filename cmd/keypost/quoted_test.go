@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -91,11 +90,9 @@ func TestHintsQuoteHostileKids(t *testing.T) {
 func TestAcceptQuotesHostileKids(t *testing.T) {
 	dir := t.TempDir()
 	c := checked{t}
-	server, admin, ca := startIssuer(t, c, filepath.Join(dir, "served"))
+	server, admin, _ := startIssuer(trusting{t}, c, filepath.Join(dir, "served"))
 	defer server.Close()
 	defer admin.Close()
-	caFile := filepath.Join(dir, "ca.pem")
-	c.Check(os.WriteFile(caFile, ca, 0o600))
 	url := "https://localhost:" + portOf(server) + "/prod-a"
 	put := func(at string, keys ...keystore.VerificationKey) {
 		spec := testSpec(t, "prod-a", url)
@@ -117,7 +114,7 @@ func TestAcceptQuotesHostileKids(t *testing.T) {
 	common := testSpec(t, "x", "https://x.example.com").Keys[0]
 	put("served", append(served, common)...)
 	put("stored", common)
-	said := printedBy(t, "issuer", "accept", "prod-a", "--why", "x", "--store", "file://"+filepath.Join(dir, "stored"), "--from-url", url, "--ca-file", caFile)
+	said := printedBy(t, "issuer", "accept", "prod-a", "--why", "x", "--store", "file://"+filepath.Join(dir, "stored"), "--from-url", url)
 	_, said, _ = strings.Cut(said, "may sign with it (")
 	said, _, _ = strings.Cut(said, ") or it never")
 	if got := after(t, "("+said, "("); !slices.Equal(got, want) {

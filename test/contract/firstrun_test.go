@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -59,8 +60,8 @@ spec:
 		ctx, cancel := context.WithTimeout(t.Context(), firstRun)
 		cmd := exec.CommandContext(ctx, filepath.Join(bin, "keypost"), slices.Concat([]string{cloud.name, "create-all", "--name", "new-" + cloud.name,
 			"--credentials-requests-dir", requests, "--output-dir", filepath.Join(t.TempDir(), "out"), "--issuer-url", "https://localhost:" + port + "/new-" + cloud.name,
-			"--dev", "--ca-file", filepath.Join(dir, "ca.pem"), "--store", "file://" + v.dir}, cloud.args)...)
-		cmd.Env = append(append(os.Environ(), cloud.env...), "NO_PROXY=localhost")
+			"--dev", "--store", "file://" + v.dir}, cloud.args)...)
+		cmd.Env = append(append(os.Environ(), cloud.env...), "NO_PROXY=localhost", "SSL_CERT_FILE="+trusted(t, cloud.env, filepath.Join(dir, "ca.pem")))
 		began := time.Now()
 		said, err := cmd.CombinedOutput()
 		cancel()
@@ -69,4 +70,24 @@ spec:
 			t.Errorf("%s: %v after %v:\n%s", cloud.name, err, time.Since(began), said)
 		}
 	}
+}
+
+// trusted returns a file with the CAs that an environment names already, and one more.
+func trusted(t *testing.T, env []string, ca string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "trusted.pem")
+	var all []byte
+	for _, kv := range append([]string{"SSL_CERT_FILE=" + ca}, env...) {
+		if name, is := strings.CutPrefix(kv, "SSL_CERT_FILE="); is {
+			data, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, data...)
+		}
+	}
+	if err := os.WriteFile(file, all, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
 }

@@ -177,8 +177,8 @@ func TestFallbackOrigin(t *testing.T) {
 			header := filepath.Join(t.TempDir(), "header")
 			must(t, os.WriteFile(header, []byte("X-Origin-Secret: "+cdnSecret+"\n"), 0o600))
 			seen := func() (all int) {
-				env := []string{"KEYPOST_STORE=file://" + store.store, "KEYPOST_OBSERVATIONS=file://" + t.TempDir(), "SSL_CERT_FILE=" + ca.file}
-				text := command(t, env, "", binary("keypost"), "issuer", "observe", "prod", "--origin", address, "--origin-header-file", header, "-o", "json").ok(t)
+				env := []string{"KEYPOST_STORE=file://" + store.store, "KEYPOST_OBSERVATIONS=file://" + t.TempDir(), "SSL_CERT_FILE=" + ca.file, "KEYPOST_ORIGIN=" + address, "KEYPOST_ORIGIN_HEADER_FILE=" + header}
+				text := command(t, env, "", binary("keypost"), "issuer", "observe", "prod", "-o", "json").ok(t)
 				return strings.Count(text, `"seenSince"`)
 			}
 			if n := seen(); n != 1 {

@@ -113,6 +113,9 @@ func (s *federation) startGoogle(t *testing.T) {
 	env, err := s.Env()
 	must(t, err)
 	s.env = append(env, s.Tunnel(t)...)
+	trusted := filepath.Join(t.TempDir(), "ca.pem") // Google's and the issuers'
+	must(t, os.WriteFile(trusted, slices.Concat(read(t, setting(s.env, "SSL_CERT_FILE")), read(t, s.ca.file)), 0o600))
+	s.env = append(s.env, "SSL_CERT_FILE="+trusted)
 }
 
 // keypost runs a command on the store, the observations and the project.
@@ -139,7 +142,7 @@ spec:
     predefinedRoles: [roles/viewer]
 `, w.tokenFile), 0o600))
 	s.keypost(t, append([]string{"gcp", "create-all", "--name", w.name, "--project", "my-project", "--issuer-url", w.issuer, "--public-key-file", w.publicKey,
-		"--credentials-requests-dir", requests, "--output-dir", out, "--ca-file", s.ca.file}, more...)...).ok(t)
+		"--credentials-requests-dir", requests, "--output-dir", out}, more...)...).ok(t)
 	var secret struct{ Data map[string]string }
 	manifest, err := os.ReadFile(filepath.Join(out, "manifests", "default-app-credentials-credentials.yaml"))
 	must(t, err)

@@ -200,6 +200,7 @@ func mintWith(key signingKey, issuer string) (string, error) {
 func (s *revokeScene) keypost(args ...string) ran {
 	var stdout, stderr bytes.Buffer
 	cmd := exec.Command(binary("keypost"), args...)
+	cmd.Env = append(os.Environ(), "SSL_CERT_FILE="+s.bothFile)
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	err := cmd.Run()
 	if _, ended := errors.AsType[*exec.ExitError](err); err != nil && !ended {

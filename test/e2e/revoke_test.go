@@ -188,7 +188,7 @@ func (v *stolen) run(ctx context.Context) error {
 	}
 	waiting := make(chan ran, 1)
 	go func() {
-		waiting <- v.keypost("key", "revoke", v.id, v.key.kid, "--why", "stolen", "--store", v.side.url, "--wait", "--ca-file", v.bothFile)
+		waiting <- v.keypost("key", "revoke", v.id, v.key.kid, "--why", "stolen", "--store", v.side.url, "--wait")
 	}()
 	v.present(ctx, v.bound.Add(2*time.Second))
 	select {

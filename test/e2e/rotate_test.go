@@ -61,7 +61,7 @@ func newRotateScene(t *testing.T) *rotateScene {
 // keypost runs a command on the store and the observations.
 func (s *rotateScene) keypost(t *testing.T, args ...string) result {
 	t.Helper()
-	env := []string{"KEYPOST_STORE=file://" + s.server.store, "KEYPOST_OBSERVATIONS=file://" + s.observations}
+	env := []string{"KEYPOST_STORE=file://" + s.server.store, "KEYPOST_OBSERVATIONS=file://" + s.observations, "SSL_CERT_FILE=" + s.server.ca.file}
 	return command(t, env, "", binary("keypost"), args...)
 }
 
@@ -75,7 +75,7 @@ func (s *rotateScene) step(t *testing.T) result {
 
 func (s *rotateScene) try(t *testing.T) result {
 	t.Helper()
-	return s.keypost(t, "rotate", "step", "prod-a", "--kubeconfig", s.plane.kubeconfig, "--service-account", "default/sa1", "--ca-file", s.server.ca.file)
+	return s.keypost(t, "rotate", "step", "prod-a", "--kubeconfig", s.plane.kubeconfig, "--service-account", "default/sa1")
 }
 
 // tokens has each server mint a token, and verifies each as a relying party that has just fetched the keys.

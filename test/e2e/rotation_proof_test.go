@@ -143,7 +143,7 @@ func newProof(t *testing.T, issuers int) *proof {
 	ca, dir := newAuthority(t), t.TempDir()
 	address := programs.FreeAddress(t)
 	p := &proof{dir: dir, ca: ca, origin: strings.Replace(address, "127.0.0.1", "localhost", 1), goTurns: make(turns, atOnce), nodeTurns: make(turns, atOnce)}
-	p.env = []string{"KEYPOST_STORE=file://" + filepath.Join(dir, "keysets"), "KEYPOST_OBSERVATIONS=file://" + filepath.Join(dir, "observations")}
+	p.env = []string{"KEYPOST_STORE=file://" + filepath.Join(dir, "keysets"), "KEYPOST_OBSERVATIONS=file://" + filepath.Join(dir, "observations"), "SSL_CERT_FILE=" + filepath.Join(dir, "ca.pem")}
 	must(t, os.Mkdir(filepath.Join(dir, "observations"), 0o700))
 	server := start(t, "keypostd", binary("keypostd"), "--dev", dir, "--address", address, "--admin-address", programs.FreeAddress(t))
 	roots := x509.NewCertPool()

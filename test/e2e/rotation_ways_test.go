@@ -158,7 +158,7 @@ var restarting = regexp.MustCompile(`answers 503|connection refused|: EOF|connec
 
 // stepTo takes steps until the rotation waits for one that has a name, or is complete.
 func (r *rotating) stepTo(ctx context.Context, want string) (string, error) {
-	args := append([]string{"rotate", "step", r.id, "--ca-file", r.caFile()}, r.asking...)
+	args := append([]string{"rotate", "step", r.id}, r.asking...)
 	for deadline := time.Now().Add(patience + r.gates()); ; time.Sleep(rand.N(max(time.Second, r.maxAge/10))) {
 		out := r.try(args...)
 		if out.code > 0 && restarting.MatchString(out.stderr) { // the operator does it again

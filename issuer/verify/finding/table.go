@@ -207,7 +207,7 @@ func originCauses() []Cause {
 		{
 			"origin-unreachable", "origin", "an origin cannot be asked from here", "a stale replica stays hidden; if it is down, relying parties are refused once every copy is gone",
 			"look from where the cache looks: keypost verify NAME --connect HOST:PORT; start keypostd there if that fails too, with a certificate for the issuer's host or for the origin's name in the policy;" +
-				" if it answers its cache only, show it what that shows (--origin HOST with --origin-header-file FILE, or --origin-cert and --origin-key)", testCaches, unreadable(),
+				" if it answers its cache only, show it what that shows (KEYPOST_ORIGIN=HOST with KEYPOST_ORIGIN_HEADER_FILE=FILE, or with KEYPOST_ORIGIN_CERT and KEYPOST_ORIGIN_KEY)", testCaches, unreadable(),
 		},
 	}
 }

@@ -82,10 +82,9 @@ func (f *flags) trustLength(fs *pflag.FlagSet) {
 
 // installation registers the flags of whatever publishes a key and makes a provider.
 func (f *flags) installation(cmd *cobra.Command) {
-	fs := f.define(cmd, append(cli.ShieldFiles(), "name", "region", "account", "output-dir", "dry-run", "diff", "issuer-url", "user-tags", "adopt", "tighten",
-		"public-key-file", "thumbprint", "create-private-s3-bucket", "ca-file", "connect", "dev", "why")...)
+	fs := f.define(cmd, "name", "region", "account", "output-dir", "dry-run", "diff", "issuer-url", "user-tags", "adopt", "tighten",
+		"public-key-file", "thumbprint", "create-private-s3-bucket", "dev")
 	f.clientIDs(fs, "openshift", "sts.amazonaws.com")
-	f.cloud.DefinePolicy(fs)
 	cloudcmd.Required(cmd, "name", "region", "issuer-url")
 }
 

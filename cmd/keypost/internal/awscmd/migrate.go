@@ -42,7 +42,7 @@ func newCmdMigrate(factory *cli.Factory) *cobra.Command {
 }
 
 func (f *migrateFlags) register(cmd *cobra.Command) {
-	fs := f.define(cmd, append(cli.ShieldFiles(), "name", "region", "account", "diff", "issuer-url", "user-tags", "adopt", "thumbprint", "ca-file", "connect", "dev", "why")...)
+	fs := f.define(cmd, "name", "region", "account", "diff", "issuer-url", "user-tags", "adopt", "thumbprint", "dev")
 	fs.Lookup("name").Usage = "the cluster's name, with which its roles and OLD's provider are tagged (default as in ccoctl's bucket, NAME-oidc)"
 	fs.Lookup("thumbprint").Usage = "SHA-1 of a CA of NEW that AWS does not know, 40 hex digits (repeatable)"
 	fs.Lookup("dev").Usage = "NEW is a development issuer of keypostd --dev, for an emulator of AWS: its URL may have a port, and waits are short"
@@ -51,7 +51,6 @@ func (f *migrateFlags) register(cmd *cobra.Command) {
 	f.move.Define(fs, "AWS", "take OLD's statements and provider away")
 	fs.BoolVar(&f.force, "force", false, "go on although OLD is a CloudFront address, which can be kept")
 	cli.PassesNoGate(fs)
-	f.cloud.DefinePolicy(fs)
 	cloudcmd.Required(cmd, "from-issuer-url", "issuer-url")
 }
 

@@ -100,9 +100,8 @@ func (f *flags) define(cmd *cobra.Command, names ...string) *pflag.FlagSet {
 
 // installation registers the flags of whatever publishes a key.
 func (f *flags) installation(cmd *cobra.Command, more ...string) {
-	f.define(cmd, append(append(cli.ShieldFiles(), "name", "region", "subscription-id", "tenant-id", "output-dir", "dry-run", "diff", "issuer-url", "user-tags",
-		"adopt", "public-key-file", "oidc-resource-group-name", "storage-account-name", "blob-container-name", "cloud", "ca-file", "connect", "dev", "why"), more...)...)
-	f.cloud.DefinePolicy(cmd.Flags())
+	f.define(cmd, append([]string{"name", "region", "subscription-id", "tenant-id", "output-dir", "dry-run", "diff", "issuer-url", "user-tags",
+		"adopt", "public-key-file", "oidc-resource-group-name", "storage-account-name", "blob-container-name", "cloud", "dev"}, more...)...)
 	cloudcmd.Required(cmd, "name", "region", "subscription-id", "tenant-id", "issuer-url")
 }
 

@@ -32,12 +32,11 @@ func newCmdMigrate(factory *cli.Factory) *cobra.Command {
 		Example: "  keypost azure migrate --name prod-a --subscription-id 11111111-2222-3333-4444-555555555555 \\\n" +
 			"    --from-issuer-url https://proda.blob.core.windows.net/prod-a --issuer-url https://oidc.example.com/prod-a --kubeconfig admin.kubeconfig",
 	}, f.run)
-	fs := f.define(cmd, append(cli.ShieldFiles(), "name", "subscription-id", "tenant-id", "oidc-resource-group-name", "audience", "cloud", "diff", "issuer-url",
-		"ca-file", "connect", "dev", "why")...)
+	fs := f.define(cmd, "name", "subscription-id", "tenant-id", "oidc-resource-group-name", "audience", "cloud", "diff", "issuer-url",
+		"dev")
 	fs.Lookup("name").Usage = "the cluster's name, with which its identities are tagged"
 	fs.Lookup("audience").Usage = "audience of the cluster's tokens for Azure"
 	f.move.Define(fs, "Azure", "take OLD's federated credentials away")
-	f.cloud.DefinePolicy(fs)
 	cloudcmd.Required(cmd, "name", "subscription-id", "from-issuer-url", "issuer-url")
 	return cmd
 }

@@ -31,7 +31,7 @@ func TestFilesOfFlagsAreBounded(t *testing.T) {
 	reads := map[string]func(file string) error{
 		"--ca-file": func(file string) error { _, err := ReadRoots(file); return err },
 		"--origin-cert": func(file string) error {
-			_, err := (&ShieldFlags{cert: file, key: "key"}).ReadFor([]string{"origin"}, false)
+			_, err := readPair(file, "key")
 			return err
 		},
 	}

@@ -132,7 +132,7 @@ func carried(ran, next *cobra.Command) (flags []string) {
 		flags = []string{"dev", "connect"}
 	}
 	if look(ran) && look(next) {
-		flags = append(flags, "ca-file", "vantage", "origin", "origin-header-file", "origin-cert", "origin-key")
+		flags = append(flags, "ca-file", "vantage")
 	}
 	return append(flags, "store", "observations")
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -30,13 +31,10 @@ type Flags struct {
 	DryRun, Diff  bool
 	PublicKeyFile string
 
-	caFile, connect, why string
-	policy               view.PolicyFlags
-	shield               cli.ShieldFlags
-	again                func(without ...string) cli.Command // the command of this run; set by Begin
+	again func(without ...string) cli.Command // the command of this run; set by Begin
 }
 
-// Define registers all of the flags but those of a new issuer's policy, for a command to take over those that it has. files are
+// Define registers all of the flags, for a command to take over those that it has. files are
 // those of a dry run, with what they are for.
 func (f *Flags) Define(all *pflag.FlagSet, files string) {
 	all.StringVar(&f.To.Dir, "output-dir", "", "`DIR` for the files (default the current one)")
@@ -45,14 +43,10 @@ func (f *Flags) Define(all *pflag.FlagSet, files string) {
 		"print what would be changed, and what is there beyond what is wanted; change nothing, and exit 3 if there is any")
 	all.StringVar(&f.To.IssuerURL, "issuer-url", "", "the issuer URL, as in the tokens' iss")
 	all.StringVar(&f.PublicKeyFile, "public-key-file", "", "`FILE` with the cluster's public key (default OUTPUT-DIR/"+ccoctl.PublicKeyName+")")
-	all.StringVar(&f.caFile, "ca-file", "", "PEM `FILE` with the CA of the issuer, instead of the system's")
-	all.StringVar(&f.connect, "connect", "", "HOST:PORT at which to look for the issuer instead of the URL's own addresses")
-	all.StringVar(&f.why, "why", "", "the reason for publishing a new issuer; it is recorded")
-	f.shield.RegisterFiles(all)
 }
 
-// DefinePolicy registers the flags of a new issuer's policy.
-func (f *Flags) DefinePolicy(fs *pflag.FlagSet) { f.policy.RegisterForNew(fs) }
+// Connect is where issuers are looked for: empty outside tests, whose stand-ins no DNS leads to.
+var Connect string //nolint:gochecknoglobals // see above
 
 // Required has a command refuse to run without these flags.
 func Required(cmd *cobra.Command, flags ...string) {
@@ -109,25 +103,15 @@ func (f *Flags) Path(name string) string {
 	return filepath.Join(f.To.Dir, filepath.FromSlash(name))
 }
 
-// ReadIssuer reads the flags for how a new issuer is published and where it is looked for.
-func (f *Flags) ReadIssuer() error {
-	policy := view.NewPolicy(false)
-	policy.RelyingParties = []string{f.Party}
-	policy, err := f.policy.Apply(policy)
-	if err == nil {
-		err = policy.Check(f.To.Dev)
+// ReadIssuer says how a new issuer is published and where it is looked for. Other settings are those of issuer add and issuer set.
+func (f *Flags) ReadIssuer() (err error) {
+	f.To.Policy = view.NewPolicy(f.To.Dev)
+	if f.To.Dev {
+		f.To.Policy.MaxAge = keystore.DurationPtr(time.Second) // a run waits for as long
 	}
-	if err != nil {
-		return cli.Usage(err)
-	}
-	if err := cli.CheckConnect(f.connect); err != nil {
-		return err
-	}
-	f.To.Policy, f.To.Site.Connect = policy, f.connect
-	if f.To.Site.RootCAs, err = cli.ReadRoots(f.caFile); err != nil {
-		return err
-	}
-	f.To.Site.Shield, err = f.shield.ReadFor(policy.Origins, f.connect != "")
+	f.To.Policy.RelyingParties = []string{f.Party}
+	f.To.Site.Connect = Connect
+	f.To.Site.Shield, err = cli.ReadShield()
 	return err
 }
 
@@ -169,5 +153,5 @@ func (f *Flags) readPublicKey(factory *cli.Factory) (*install.PublicKey, error) 
 
 // Verification returns the command that verifies a key set as this run has looked at it.
 func (f *Flags) Verification(n keystore.Name) cli.Command {
-	return append(cli.Verify(n, f.To.Dev, f.caFile, f.connect), f.shield.Of(f.To.Site.Shield.Origins)...)
+	return cli.Verify(n, f.To.Dev, "", "")
 }

@@ -7,7 +7,6 @@ import (
 	"strconv"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
-	"github.com/keypost/keypost/cmd/keypost/internal/view"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/provision/ccoctl"
 	"github.com/keypost/keypost/provision/install"
@@ -25,7 +24,7 @@ func (f *Flags) Hinted(err error) error {
 	case install.NotServed:
 		return hint("to see more: %s; when it is served, run the same command again", f.Verification(e.KeySet))
 	case install.OtherServer:
-		return hint("keypostd --dev DIR serves the key sets in DIR/keysets below https://localhost:PORT, with a certificate of the CA in DIR/ca.pem (--ca-file); start it there, and run the same command again; to see more: %s", f.Verification(e.KeySet))
+		return hint("keypostd --dev DIR serves the key sets in DIR/keysets below https://localhost:PORT, with a certificate of the CA in DIR/ca.pem (SSL_CERT_FILE); start it there, and run the same command again; to see more: %s", f.Verification(e.KeySet))
 	case install.OnlyCopies:
 		return hint("if they can be read there, say so, and run this again: %s", cli.Command{"issuer", "set", string(e.KeySet), "--reach", "public"})
 	case install.OthersDir:
@@ -119,12 +118,6 @@ func (f *Flags) newPolicy() []string {
 	var words []string
 	if f.To.Dev {
 		words = append(words, "--dev")
-	}
-	if age := f.To.Policy.MaxAge; age != nil && *age != *view.NewPolicy(false).MaxAge {
-		words = append(words, "--max-age", age.String())
-	}
-	for _, origin := range f.To.Policy.Origins {
-		words = append(words, "--origin", origin)
 	}
 	return words
 }

@@ -32,8 +32,6 @@ type Migration struct {
 // Define registers the flags, and has those that fs shares with other commands say which of the two issuers they are for. cloud is who
 // takes the tokens: "AWS"; finish is the usage of --finish, empty for a cloud in which there is none.
 func (m *Migration) Define(fs *pflag.FlagSet, cloud, finish string) {
-	fs.Lookup("ca-file").Usage = "PEM `FILE` with the CA of NEW, instead of the system's"
-	fs.Lookup("connect").Usage = "HOST:PORT at which to look for NEW instead of its URL's own addresses"
 	fs.StringVar(&m.Old, "from-issuer-url", "", "the issuer URL that the cluster's tokens carry now")
 	fs.StringVar(&m.jwks, "jwks", "", "JWKS `FILE` or URL with OLD's keys, where OLD cannot be reached from here (default OLD itself)")
 	fs.DurationVar(&m.TokenLifetime, "token-lifetime", 0, "the longest life of a token for "+cloud+", where pods and policy do not say")

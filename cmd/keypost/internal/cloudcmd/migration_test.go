@@ -58,7 +58,7 @@ func TestMigrationWithoutEnd(t *testing.T) {
 
 func TestMigrationHints(t *testing.T) {
 	m := Migration{Move: install.Move{Old: "https://old.example.com", TokenLifetime: 2 * time.Hour}}
-	f := &Flags{Party: "aws", To: &install.Options{IssuerURL: "https://new.example.com", Dev: true, Policy: keystore.Policy{Origins: []string{"o.example.com"}}}}
+	f := &Flags{Party: "aws", To: &install.Options{IssuerURL: "https://new.example.com", Dev: true}}
 	for _, tt := range []struct {
 		err  error
 		hint string
@@ -68,7 +68,7 @@ func TestMigrationHints(t *testing.T) {
 		{&install.Error{Problem: install.KeyNotPublished, KeySet: "prod-a", Err: errors.New("x")}, "key add prod-a --jwks https://old.example.com"},
 		{&install.Error{Problem: install.KeyNotPublished, KeySet: "prod-a", Spent: true, Err: errors.New("x")}, "the old issuer's keys without it: --jwks FILE"},
 		{&install.Error{Problem: install.Taken, Free: "prod-a-2", Err: errors.New("x")}, "issuer add prod-a-2 --url https://new.example.com --jwks https://old.example.com " +
-			"--relying-party aws --token-lifetime 2h0m0s --dev --origin o.example.com"},
+			"--relying-party aws --token-lifetime 2h0m0s --dev"},
 		{&keystore.NotYetError{Gate: keystore.GateUndeclared}, "--token-lifetime DURATION"},
 		{&keystore.NotYetError{Gate: keystore.GateSigning}, ""},
 		{install.Refuse(install.NoRequests, "x"), ""},

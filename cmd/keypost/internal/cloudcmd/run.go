@@ -56,7 +56,7 @@ func (r *Run) End() { r.journal.clear() }
 func (r *Run) keyStore() install.KeyStore {
 	store, err := cli.ParseStore(r.Store)
 	k := install.KeyStore{
-		Change: func() keystore.Change { return r.Change(r.flags.why, false) },
+		Change: func() keystore.Change { return r.Change("", false) },
 		InDir:  store.Dir != "", Open: r.OpenStore, Create: r.CreateStore, Check: func() error { return err },
 	}
 	if err == nil { // what cannot be parsed may have a password in it
@@ -90,10 +90,7 @@ func (r *Run) report(e install.Event) {
 	case install.UnknownKey:
 		advice = "; to end that: " + r.Line(cli.Command{"key", "revoke", string(e.KeySet), string(e.Key), "--why", "REASON"})
 	case install.UntrustedCA:
-		advice = "; if this is your own CA, stop this and run it again with --ca-file FILE"
-		if r.flags.caFile != "" {
-			advice = "; if " + cli.Quoted(r.flags.caFile) + " lacks its CA, stop this, and run it again with one that has it"
-		}
+		advice = "; if this is your own CA, stop this, set SSL_CERT_FILE to a file that has it, and run it again"
 	case install.UnreadKeySet:
 		advice = "; why: " + r.Line(cli.Command{"issuer", "list"})
 	}

@@ -98,11 +98,10 @@ func (f *flags) define(cmd *cobra.Command, names ...string) *pflag.FlagSet {
 
 // installation registers the flags of whatever publishes a key and makes a provider.
 func (f *flags) installation(factory *cli.Factory, cmd *cobra.Command, more ...string) {
-	f.define(cmd, append(append(cli.ShieldFiles(), "name", "project", "region", "output-dir", "dry-run", "diff", "issuer-url", "adopt", "public-key-file",
-		"key-storage-method", "allowed-audience", "attribute-condition", "ca-file", "connect", "dev", "why"), more...)...)
+	f.define(cmd, append([]string{"name", "project", "region", "output-dir", "dry-run", "diff", "issuer-url", "adopt", "public-key-file",
+		"key-storage-method", "allowed-audience", "attribute-condition", "dev"}, more...)...)
 	cmd.Flags().Lookup("adopt").Usage += ", change the issuer that a provider trusts or the attribute condition that it has, replace a copy of keys of which no record (--observations) says whether it is newer, " +
 		"and write over the manifests of another issuer in --output-dir"
-	f.cloud.DefinePolicy(cmd.Flags())
 	observationsFlag(factory, cmd.Flags())
 	cloudcmd.Required(cmd, "name", "project", "issuer-url")
 }

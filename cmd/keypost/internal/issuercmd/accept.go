@@ -24,7 +24,6 @@ import (
 type acceptOptions struct {
 	*cli.Factory
 	why, fromURL, admin string
-	site                keysource.Site // of the URL
 	served              int64
 	verdict             catalog.Verdict
 }
@@ -39,8 +38,6 @@ func newAccept(f *cli.Factory) *cobra.Command {
 	fs := cmd.Flags()
 	fs.StringVar(&o.why, "why", "", "the reason; it is recorded")
 	fs.StringVar(&o.fromURL, "from-url", "", "https URL of the issuer or JWKS that is served (default the key set's issuer URL)")
-	fs.StringVar(&o.site.CAFile, "ca-file", "", "PEM `FILE` with the CA of that URL, instead of the system's")
-	fs.StringVar(&o.site.Connect, "connect", "", "HOST:PORT to connect to instead of that URL's own address: before DNS points to keypostd")
 	fs.Int64Var(&o.served, "served-generation", 0, "the generation that keypostd serves")
 	fs.StringVar(&o.admin, "admin", "", "admin listener of the running keypostd, to ask for that generation")
 	cli.Choices(fs, "admin", "http://127.0.0.1:9090")
@@ -66,9 +63,6 @@ func (o *acceptOptions) run(ctx context.Context, args []string) error {
 	}
 	if o.served < 0 || o.served > keystore.MaxGeneration {
 		return cli.Usagef("--served-generation %d is no generation", o.served)
-	}
-	if err := cli.CheckConnect(o.site.Connect); err != nil {
-		return err
 	}
 	st, err := f.OpenToWrite(ctx)
 	if err != nil {
@@ -165,16 +159,16 @@ func (o *acceptOptions) askServed(ctx context.Context, s keystore.KeySet) (int64
 // disputes compares a key set with what is served; gone are the lines in gone of that version.
 func (o *acceptOptions) disputes(ctx context.Context, s keystore.KeySet, gone []keystore.Gone) ([]catalog.Dispute, error) {
 	from := cmp.Or(o.fromURL, s.Issuers()[0].String())
-	published, err := keysource.FetchJWKS(ctx, from, o.site)
+	published, err := keysource.FetchJWKS(ctx, from)
 	if err != nil && from == o.fromURL {
 		// Under one of keypostd's hostAliases the discovery document names the issuer's own host, which may lead elsewhere.
-		if here, err2 := keysource.FetchJWKS(ctx, from+issuer.JWKSPath, o.site); err2 == nil {
+		if here, err2 := keysource.FetchJWKS(ctx, from+issuer.JWKSPath); err2 == nil {
 			o.Notice("compared with the keys at %s", here.URL)
 			published, err = here, nil
 		}
 	}
 	if err != nil {
-		return nil, cli.WithHint(err, "name the place where the key set is served with --from-url URL, or the address to ask with --connect HOST:PORT; a private CA with --ca-file")
+		return nil, cli.WithHint(err, "name the place where the key set is served: --from-url URL; for a private CA set SSL_CERT_FILE")
 	}
 	return catalog.Disputes(s, published.Keys, gone), nil
 }

@@ -147,8 +147,8 @@ func (o *addOptions) print(s keystore.KeySet) error {
 	}
 	view.Warn(f, s.Policy())
 	first := v.Issuers[0]
-	ca := o.keys.CAFile
-	if ca == "" && v.Dev { // its certificate is of an authority of its own
+	ca := ""
+	if v.Dev { // its certificate is of an authority of its own
 		ca = devCA(f.Store)
 	}
 	f.Notice("next:")

@@ -33,7 +33,6 @@ func newObserve(f *cli.Factory) *cobra.Command {
 	cmd.Example = "  keypost issuer observe prod-a --store file://./keysets --observations file://./observations"
 	fs := cmd.Flags()
 	o.flags.Register(f, fs)
-	o.flags.RegisterConnect(fs)
 	fs.BoolVar(&o.all, "all", false, "every key set of the store that is in use")
 	return cmd
 }
@@ -97,13 +96,10 @@ func (o *observeOptions) run(ctx context.Context, args []string) error {
 	if err := o.Print(map[string]any{"looks": rows}, func(w *tabwriter.Writer) { lookTable(w, rows) }); err != nil {
 		return err
 	}
-	if err := o.flags.CheckOrigins(sets); err != nil {
-		return err
-	}
 	if incomplete > 0 || len(unread) > 0 {
 		err := observeError(incomplete, len(results), unread)
 		if slices.ContainsFunc(results, func(r observe.Result) bool { return r.UnknownCA }) {
-			return cli.WithHint(err, "if the certificate is of your own CA, no look counts without it: %s", observe.WithCA(o.Factory))
+			return cli.WithHint(err, observe.OwnCA)
 		}
 		return err
 	}

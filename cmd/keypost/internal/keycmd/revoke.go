@@ -18,8 +18,6 @@ type revokeOptions struct {
 	*cli.Factory
 	why, replacement   string
 	distribution       string // of CloudFront
-	caFile             string
-	shield             cli.ShieldFlags
 	empty, force, wait bool
 }
 
@@ -39,8 +37,6 @@ func newRevoke(f *cli.Factory) *cobra.Command {
 	fs.BoolVar(&o.empty, "leave-empty", false, "publish an empty JWKS if it was the last key")
 	fs.BoolVar(&o.wait, "wait", false, "then look, at every address and origin, until none publishes the key any more; may be run again for a key that is revoked")
 	fs.StringVar(&o.distribution, "cloudfront-distribution", "", "with --wait: `ID` of a CloudFront distribution that is to forget the documents, once the origins serve the new ones")
-	fs.StringVar(&o.caFile, "ca-file", "", "with --wait: PEM `FILE` with the CA of the issuer, instead of the system's")
-	o.shield.Register(fs)
 	return cmd
 }
 
@@ -51,15 +47,11 @@ func (o *revokeOptions) run(ctx context.Context, args []string) error {
 	if o.distribution != "" && !o.wait {
 		return cli.Usagef("--cloudfront-distribution goes with --wait: an edge that forgets too early fetches the key again")
 	}
-	roots, err := cli.ReadRoots(o.caFile)
+	shield, err := cli.ReadShield()
 	if err != nil {
 		return err
 	}
-	shield, err := o.shield.Read(false)
-	if err != nil {
-		return err
-	}
-	network := fetch.Network{RootCAs: roots, Shield: shield}
+	network := fetch.Network{Shield: shield}
 	last, err := o.last()
 	if err != nil {
 		return err

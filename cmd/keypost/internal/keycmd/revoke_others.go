@@ -59,9 +59,6 @@ func (o *revokeOptions) sayNewer(ctx context.Context, s keystore.KeySet) {
 			continue
 		}
 		accept := cli.Command{"issuer", "accept", string(s.Name()), "--served-generation", strconv.FormatInt(max(older.Recorded, older.Stored), 10), "--why", o.why}
-		if o.caFile != "" {
-			accept = append(accept, "--ca-file", o.caFile)
-		}
 		o.Notice("a version of generation %d was out before an older one was restored, and servers that have it refuse generation %d; once no server publishes the key, this settles it: %s",
 			older.Recorded, older.Stored, accept)
 		return

@@ -73,9 +73,6 @@ func (o *revokeOptions) awaitGone(ctx context.Context, s keystore.KeySet, networ
 		if !hinted && behind && time.Now().After(readBy(s)) {
 			hinted = true
 			accept := cli.Command{"issuer", "accept", string(s.Name()), "--admin", "URL", "--why", "REASON"}
-			if o.caFile != "" {
-				accept = append(accept, "--ca-file", o.caFile)
-			}
 			o.Notice("what is served is not what is stored, though every keypostd has had the time to read it: after an older version was restored it refuses the stored one. This says so: %s; and this settles it: %s",
 				cli.Command{"issuer", "list", "--admin", "URL"}, accept)
 		}

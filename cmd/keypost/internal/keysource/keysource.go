@@ -25,7 +25,6 @@ type Flags struct {
 	files               []string
 	JWKS                string // a JWKS file, or an https URL of a JWKS or an issuer
 	kubeconfig, context string
-	CAFile              string // of the CA of an https URL
 
 	Certificates bool // take the keys of certificates in files too
 }
@@ -36,7 +35,6 @@ func (f *Flags) Register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.JWKS, "jwks", "", "JWKS `FILE`, or https URL of a JWKS or of an issuer: its keys with their key IDs")
 	fs.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig `FILE` of the cluster whose own JWKS is read")
 	fs.StringVar(&f.context, "context", "", "context in the kubeconfig (default the current one)")
-	fs.StringVar(&f.CAFile, "ca-file", "", "PEM `FILE` with the CA of an https URL, instead of the system's")
 }
 
 // Given reports whether a flag names a source.
@@ -74,7 +72,7 @@ func (f *Flags) Read(ctx context.Context, factory *cli.Factory) (Material, error
 		issuer, keys, err := cluster.PublicKeys(ctx, f.kubeconfig, f.context)
 		return Material{Keys: keys, Issuer: issuer, Cluster: true, Listed: true}, err
 	case strings.Contains(f.JWKS, "://"):
-		published, err := FetchJWKS(ctx, f.JWKS, Site{CAFile: f.CAFile})
+		published, err := FetchJWKS(ctx, f.JWKS)
 		return Material{Keys: published.Keys, Issuer: published.Issuer, Listed: true}, err
 	case f.JWKS != "":
 		keys, err := readFile(factory, f.JWKS, f.Certificates)
@@ -83,19 +81,9 @@ func (f *Flags) Read(ctx context.Context, factory *cli.Factory) (Material, error
 	return f.readFiles(factory)
 }
 
-// Site is how the host of a URL is reached.
-type Site struct {
-	CAFile  string // of the host's CA; empty for the system's
-	Connect string // HOST:PORT to connect to; empty for the URL's own address, through a proxy of the environment
-}
-
 // FetchJWKS reads the JWKS that a URL names, of itself or of an issuer.
-func FetchJWKS(ctx context.Context, url string, site Site) (fetch.Published, error) {
-	roots, err := cli.ReadRoots(site.CAFile)
-	if err != nil {
-		return fetch.Published{}, err
-	}
-	return fetch.Network{RootCAs: roots, Connect: site.Connect}.Client().JWKS(ctx, url)
+func FetchJWKS(ctx context.Context, url string) (fetch.Published, error) {
+	return fetch.Network{}.Client().JWKS(ctx, url)
 }
 
 func (f *Flags) readFiles(factory *cli.Factory) (Material, error) {

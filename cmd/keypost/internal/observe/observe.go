@@ -23,19 +23,17 @@ type Flags struct {
 	Vantage string
 	caFile  string
 	connect string
-	shield  cli.ShieldFlags
 }
 
 // Register defines the flags, and the one that says where looks are recorded.
 func (fl *Flags) Register(f *cli.Factory, fs *pflag.FlagSet) {
 	f.ObservationsFlag(fs)
 	fs.StringVar(&fl.Vantage, "vantage", "", "`NAME` of the place that this is run at, where the policy asks for named ones (issuer set --observe-from)")
-	fs.StringVar(&fl.caFile, "ca-file", "", "PEM `FILE` with the CA of the issuer, instead of the system's")
-	fl.shield.Register(fs)
 }
 
-// RegisterConnect defines --connect. A look through it is a diagnosis and opens no gate.
-func (fl *Flags) RegisterConnect(fs *pflag.FlagSet) {
+// RegisterNetwork defines --ca-file and --connect. A look through --connect is a diagnosis and opens no gate.
+func (fl *Flags) RegisterNetwork(fs *pflag.FlagSet) {
+	fs.StringVar(&fl.caFile, "ca-file", "", "PEM `FILE` with the CA of the issuer, instead of the system's")
 	fs.StringVar(&fl.connect, "connect", "", "HOST:PORT to connect to instead of the URL's own addresses; such a look never counts as complete")
 }
 
@@ -59,21 +57,8 @@ func (fl *Flags) Network() (fetch.Network, error) {
 	if err != nil {
 		return fetch.Network{}, err
 	}
-	shield, err := fl.shield.Read(fl.connect != "")
+	shield, err := cli.ReadShield()
 	return fetch.Network{RootCAs: roots, Connect: fl.connect, Shield: shield}, err
-}
-
-// CheckOrigins returns an error if no policy of the sets has an origin that the flags name, which was not asked then.
-func (fl *Flags) CheckOrigins(sets []keystore.KeySet) error {
-	if fl.connect != "" || len(sets) == 0 {
-		return nil
-	}
-	var named []string
-	for _, s := range sets {
-		named = append(named, s.Policy().Origins...)
-	}
-	slices.Sort(named)
-	return fl.shield.CheckNamed(sets[0].Name(), slices.Compact(named))
 }
 
 // Open returns an Observer for the flags, which writes to the place for observations.
@@ -97,7 +82,7 @@ type Result struct {
 	Record  observation.Record // with the look; empty with Err
 	Err     error              // the look was not made, or not recorded
 
-	UnknownCA bool // some certificate was of a CA that is not the system's, and no other CA was given
+	UnknownCA bool // some certificate was of a CA that is not trusted here
 }
 
 // Targets returns what there is to look at of a key set: each of its issuer URLs, none where nobody reads the documents.
@@ -129,7 +114,7 @@ func (o Observer) All(ctx context.Context, sets ...keystore.KeySet) []Result {
 	}
 	for i := range targets {
 		targets[i].Failed = func(_ string, err error) {
-			if _, is := errors.AsType[x509.UnknownAuthorityError](err); is && o.network.RootCAs == nil {
+			if _, is := errors.AsType[x509.UnknownAuthorityError](err); is {
 				all[i].UnknownCA = true
 			}
 		}
@@ -184,14 +169,14 @@ func (o Observer) Counting(ctx context.Context, f *cli.Factory, s keystore.KeySe
 			f.Notice("the look at %s is not complete: %s", r.Subject, why)
 		}
 		if r.UnknownCA {
-			f.Notice("hint: if that certificate is of your own CA, no look counts without it: %s", WithCA(f))
+			f.Notice("hint: %s", OwnCA)
 		}
 	}
 	return nil
 }
 
-// WithCA returns the command of this run with a CA of its own for the issuer.
-func WithCA(f *cli.Factory) cli.Command { return append(f.Again(), "--ca-file", "FILE") }
+// OwnCA says how a look is made to count where the certificate is of a private CA.
+const OwnCA = "if that certificate is of your own CA, no look counts without it: set SSL_CERT_FILE to a file that has it, and run this again"
 
 // Recorded returns what was seen of a published key. Where no place for observations is given, or it is not there yet,
 // nothing was.

@@ -38,9 +38,9 @@ func newStep(f *cli.Factory) *cobra.Command {
 		"policy declares, which is not taken if a pod of the cluster asks for longer ones. Until then each is asked again, and\n" +
 		"where one signs with the retired key that is active again, and its time counts anew. A step is taken whole or not at all,\n" +
 		"so this may be run again and again, by a timer too. It starts no rotation. Without --kubeconfig the old key is retired by\n" +
-		"hand: keypost key retire. Where the issuer's certificate is of a private CA, no look counts without --ca-file."
+		"hand: keypost key retire. Where the issuer's certificate is of a private CA, no look counts unless SSL_CERT_FILE names it."
 	cmd.Example = "  keypost rotate step prod-a --kubeconfig prod-a.kubeconfig --store file:///srv/keysets --observations file:///srv/observations\n" +
-		"  keypost rotate step prod-a --wait --ca-file ca.pem --store file:///srv/keysets --observations file:///srv/observations\n" +
+		"  keypost rotate step prod-a --wait --store file:///srv/keysets --observations file:///srv/observations\n" +
 		"  keypost rotate step --all --store file:///srv/keysets --observations file:///srv/observations"
 	fs := cmd.Flags()
 	o.flags.Register(f, fs)

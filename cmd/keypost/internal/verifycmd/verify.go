@@ -34,7 +34,6 @@ type verifyOptions struct {
 	root                       func() *cobra.Command // of all commands
 	issuers                    []string              // names or URLs; empty with all
 	tokenFile, caFile, connect string
-	shield                     cli.ShieldFlags
 	dev, all                   bool
 
 	cluster     cluster.Access // whose tokens are for the issuer; no Kubeconfig: none is looked at
@@ -71,7 +70,6 @@ func NewCmdVerify(f *cli.Factory) *cobra.Command {
 	fs := cmd.Flags()
 	fs.StringVar(&o.tokenFile, "token-file", "", "`FILE` with a service account token to check, - for stdin")
 	fs.StringVar(&o.caFile, "ca-file", "", "PEM `FILE` with the CA of the issuer, instead of the system's")
-	o.shield.Register(fs)
 	fs.StringVar(&o.connect, "connect", "", "HOST:PORT to connect to instead of the URL's own addresses: an origin behind a CDN, or before DNS points to it")
 	fs.BoolVar(&o.dev, "dev", false, "a development issuer: its URL may have a port")
 	fs.BoolVar(&o.all, "all", false, "every key set of the store that is in use")
@@ -160,9 +158,6 @@ func (opts *verifyOptions) run(ctx context.Context, args []string) error {
 	for _, err := range unread {
 		f.Warn("%v", err)
 	}
-	if err := opts.checkOrigins(targets); err != nil {
-		return err
-	}
 	switch {
 	case failed > 0:
 		return fmt.Errorf("%d of %d issuers fail", failed, len(targets))
@@ -195,19 +190,6 @@ func (opts *verifyOptions) look(ctx context.Context, targets []target, causes []
 		results = append(results, r)
 	}
 	return results, failed, nil
-}
-
-// checkOrigins returns an error if an origin that the flags name is none of the key set that was looked at.
-func (opts *verifyOptions) checkOrigins(targets []target) error {
-	if opts.connect != "" || len(targets) == 0 || targets[0].set.Name() == "" {
-		return nil
-	}
-	var named []string
-	for _, t := range targets {
-		named = append(named, t.set.Policy().Origins...)
-	}
-	slices.Sort(named)
-	return opts.shield.CheckNamed(targets[0].set.Name(), slices.Compact(named))
 }
 
 // check returns an error of usage for flags that do not go together.
@@ -279,7 +261,7 @@ func (opts *verifyOptions) options() (verify.Options, error) {
 		return o, err
 	}
 	o.RootCAs = roots
-	if o.Shield, err = opts.shield.Read(opts.connect != ""); err != nil {
+	if o.Shield, err = cli.ReadShield(); err != nil {
 		return o, err
 	}
 	if opts.tokenFile == "" {

@@ -55,7 +55,7 @@ func (f *PolicyFlags) Register(fs *pflag.FlagSet) {
 		known = append(known, names[0])
 	}
 	cli.Choices(fs, "relying-party", known...)
-	f.registerOrigins(fs, "HOST[:PORT] of an origin behind a shared cache or balancer (repeatable; the whole list)")
+	fs.StringSliceVar(&f.origins, "origin", nil, "HOST[:PORT] of an origin behind a shared cache or balancer (repeatable; the whole list)")
 	fs.StringSliceVar(&f.observeFrom, "observe-from", nil, "`VANTAGE` that must have seen a key before it may sign (repeatable; the whole list)")
 	fs.BoolVar(&f.private, "private", false, "the issuer is not on the public internet: --reach private")
 	fs.StringVar(&f.reach, "reach", "", "who can read the documents: public (everybody), private (who is in a private network), copies (nobody: relying parties hold an upload)")
@@ -64,17 +64,6 @@ func (f *PolicyFlags) Register(fs *pflag.FlagSet) {
 
 // reaches are the values of --reach.
 var reaches = []string{"public", "private", "copies"}
-
-// RegisterForNew defines the flags for an issuer that is published beside other work: --max-age and --origin.
-func (f *PolicyFlags) RegisterForNew(fs *pflag.FlagSet) {
-	f.fs, f.lifetimes = fs, make([]time.Duration, len(lifetimes()))
-	fs.DurationVar(&f.lifetimes[0], "max-age", 0, "how long a copy of a new issuer's documents is fresh (default 5m)")
-	f.registerOrigins(fs, "HOST[:PORT] of a server that answers for a new issuer (repeatable; the whole list: with it, no time is spent on servers that cannot be seen)")
-}
-
-func (f *PolicyFlags) registerOrigins(fs *pflag.FlagSet, usage string) {
-	fs.StringSliceVar(&f.origins, "origin", nil, usage)
-}
 
 // Apply returns p with the flags that were given.
 func (f *PolicyFlags) Apply(p keystore.Policy) (keystore.Policy, error) {

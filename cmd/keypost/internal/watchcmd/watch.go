@@ -54,7 +54,7 @@ func NewCmdWatch(f *cli.Factory) *cobra.Command {
 	cmd.Example = "  keypost watch --store file:///srv/keysets --observations file:///srv/observations"
 	fs := cmd.Flags()
 	o.flags.Register(f, fs)
-	o.flags.RegisterConnect(fs)
+	o.flags.RegisterNetwork(fs)
 	fs.DurationVar(&o.every, "every", defaultEvery, "look at each issuer once in this time")
 	fs.StringVar(&o.listen, "listen", "127.0.0.1:9094", "serve /metrics, /livez and /readyz there")
 	fs.StringArrayVar(&o.issuerURLs, "issuer-url", nil,
