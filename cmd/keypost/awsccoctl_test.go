@@ -304,12 +304,13 @@ func checkFlags(t *testing.T, cloud string, commands map[string]ccoctlFlags) {
 			t.Fatal(err)
 		}
 		for _, name := range strings.Fields(flags.required + " " + flags.optional) {
-			f := cmd.Flags().Lookup(name)
+			f := cmd.Flag(name) // its own, or one that is common to the cloud's commands
 			if f == nil {
 				t.Errorf("%s %s has no --%s", cloud, command, name)
 				continue
 			}
 			_, required := f.Annotations["cobra_annotation_bash_completion_one_required_flag"]
+			required = required || slices.Contains(strings.Fields(cmd.Annotations["keypost.dev/required"]), name)
 			if want := slices.Contains(strings.Fields(flags.required), name); required != want {
 				t.Errorf("%s %s --%s: required %v, want %v", cloud, command, name, required, want)
 			}

@@ -69,11 +69,14 @@ func (f *moveFixture) switched(t *testing.T) {
 	checked{t}.Check(askIAM(f.aws, url.Values{"Action": {"TagOpenIDConnectProvider"}, "OpenIDConnectProviderArn": {movedFromARN},
 		"Tags.member.1.Key": {"keypost.dev/moved-at"}, "Tags.member.1.Value": {cli.Stamp(time.Now().Add(-2 * time.Hour))}}))
 	f.aws.ResetCalls()
+	cmd := exec.CommandContext(t.Context(), "keypost", "issuer", "set", "prod-a", "--token-lifetime", "1h")
+	cmd.Env = f.env
+	checked{t}.Check(cmd.Run())
 }
 
 func (f *moveFixture) command(ctx context.Context, more ...string) *exec.Cmd {
 	args := []string{"aws", "migrate", "--from-issuer-url", movedFrom, "--issuer-url", movedTo, "--jwks", filepath.Join(f.out(), ccoctl.PublicKeyName),
-		"--kubeconfig", f.kubeconfig, "--token-lifetime", "1h",
+		"--kubeconfig", f.kubeconfig,
 		"--dev"}
 	cmd := exec.CommandContext(ctx, "keypost", append(args, more...)...)
 	cmd.Env = f.env

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -23,6 +24,8 @@ import (
 func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) != "keypost" {
 		trustOurCA()
+		flag.Parse()
+		_ = flag.Set("test.parallel", "12") // most scripts wait most of the time
 	}
 	testscript.Main(m, map[string]func(){"keypost": func() {
 		cloudcmd.Connect = os.Getenv(lookedForAt)

@@ -38,6 +38,10 @@ func TestCommandReference(t *testing.T) {
 	b.WriteString("\n")
 	for _, c := range documented {
 		if c.HasSubCommands() {
+			if c.HasPersistentFlags() {
+				fmt.Fprintf(&b, "## %s\n\n%s. Each of its commands takes:\n\n", c.CommandPath(), c.Short)
+				flagTable(&b, c.PersistentFlags())
+			}
 			continue
 		}
 		fmt.Fprintf(&b, "## %s\n\n%s.%s\n\n```text\nUsage: %s\n```\n\n", c.CommandPath(), c.Short, otherNames(c), c.UseLine())

@@ -41,7 +41,7 @@ func TestStatus(t *testing.T) {
 	ca := dir + "/dev/ca.pem"
 	awaitReady(t, func() error { _, err := os.Stat(ca); return err })
 	keypost("key", "generate", "--out", dir+"/signer")
-	keypost("--store", store+admin, "issuer", "add", "demo", "--dev", "--url", issuer, "--public-key-file", dir+"/signer/sa.pub", "--private")
+	keypost("--store", store+admin, "issuer", "add", "demo", "--dev", "--url", issuer, "--public-key-file", dir+"/signer/sa.pub", "--reach", "private")
 	start(t, dir, tool(t, "bin")+"/keypost", "watch", "--store", store+watcher, "--status", "--ca-file", ca, "--every", "5s", "--listen", fmt.Sprintf("127.0.0.1:%d", ports[2]))
 
 	wait := func(condition string) {

@@ -168,7 +168,7 @@ func TestFallbackOrigin(t *testing.T) {
 	})
 	file := filepath.Join(t.TempDir(), "new.pub")
 	writePublicKey(t, file, newECKey(t))
-	store.keypost(t, "issuer", "set", "prod", "--private", "--edge-hold", "25h", "--origin", address, "--origin", fallback).ok(t)
+	store.keypost(t, "issuer", "set", "prod", "--reach", "private", "--edge-hold", "25h", "--origin", address, "--origin", fallback).ok(t)
 	store.keypost(t, "key", "add", "prod", "--public-key-file", file).ok(t)
 	if os.Getenv("KEYPOST_E2E_FULL") == "1" { // a look takes ten seconds
 		t.Run("a key that is not exported has not been seen", func(t *testing.T) {

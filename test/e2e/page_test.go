@@ -50,8 +50,8 @@ func newPageScene(t *testing.T) pageScene {
 		name := fmt.Sprintf("many-%03d", i)
 		must(t, os.WriteFile(document(name), []byte(strings.ReplaceAll(bare, "prod-a", name)), 0o644))
 	}
-	s.keypost(t, "rotate", "start", "prod-a", "--public-key-file", key("next"), "--why", "once a year").ok(t)
-	s.keypost(t, "rotate", "start", "prod-b", "--public-key-file", key("stolen"), "--why", "a laptop was stolen").ok(t)
+	s.keypost(t, "rotate", "start", "prod-a", "--public-key-file", key("next")).ok(t)
+	s.keypost(t, "rotate", "start", "prod-b", "--public-key-file", key("stolen")).ok(t)
 	var list struct {
 		Keys []struct{ Kid, State string }
 	}

@@ -53,7 +53,7 @@ func newRotateScene(t *testing.T) *rotateScene {
 	s.plane.listed(t, s.plane.hosts...)
 	s.server.publishedLongAgo(t, "prod-a", rotateIssuer, s.oldPublic)
 	s.server.run(t)
-	s.server.keypost(t, "issuer", "set", "prod-a", "--private").ok(t) // oidc.keypost.test is an address of this machine
+	s.server.keypost(t, "issuer", "set", "prod-a", "--reach", "private").ok(t) // oidc.keypost.test is an address of this machine
 	s.old = kidOf(t, s.tokens(t)[0])
 	return s
 }

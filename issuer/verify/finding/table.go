@@ -44,7 +44,7 @@ func reachCauses() []Cause {
 		},
 		{
 			"dns-hidden", "addresses", "the host name leads to a private address here", "with split-horizon DNS nothing here says what clouds see",
-			"look again from outside; an issuer that is meant to be private says so in its policy: keypost issuer set NAME --private", awsSTS, unreadable(),
+			"look again from outside; an issuer that is meant to be private says so in its policy: keypost issuer set NAME --reach private", awsSTS, unreadable(),
 		},
 		{
 			"address-unasked", "addresses", "this machine did not ask every address itself", "relying parties may be sent there and get another answer; such a look opens no gate",

@@ -19,7 +19,7 @@ import (
 
 // NewCmdAWS returns the commands of ccoctl aws, with ccoctl's flags, files and log lines, and two of our own.
 func NewCmdAWS(f *cli.Factory) *cobra.Command {
-	return cli.Group("aws", "Register an issuer and roles with AWS; ccoctl aws, without a bucket",
+	return cloudcmd.Group("aws", "Register an issuer and roles with AWS; ccoctl aws, without a bucket", (&flags{}).all(), common(),
 		cloudcmd.NewCmdCreateKeyPair(f), newCmdCreateIdentityProvider(f), newCmdCreateIAMRoles(f), newCmdCreateAll(f), newCmdDelete(f),
 		newCmdCreateRole(f), newCmdMigrate(f))
 }
@@ -41,13 +41,23 @@ func (f *flags) command(factory *cli.Factory, c cobra.Command, do func(ctx conte
 	return &c
 }
 
-// define registers those of the flags that a command has, by their names. What ccoctl has is spelled as there.
+// common are the flags of every command.
+func common() []string {
+	return []string{"region", "account", "issuer-url", "dev", "output-dir", "max-trust-length"}
+}
+
+// define registers those of the other flags that a command has, by their names.
 func (f *flags) define(cmd *cobra.Command, names ...string) *pflag.FlagSet {
+	return f.cloud.Take(cmd, f.all(), common(), names...)
+}
+
+// all returns every flag. What ccoctl has is spelled as there.
+func (f *flags) all() *pflag.FlagSet {
 	all := pflag.NewFlagSet("", pflag.ContinueOnError)
 	f.cloud.To, f.cloud.Party = &f.Options.Options, "aws"
 	f.cloud.Define(all, "files to be applied with the AWS CLI")
 	all.StringVar(&f.Name, "name", "", "name of what is made: its tag, and the beginning of the roles' names")
-	all.StringVar(&f.Region, "region", "", "AWS region whose IAM endpoint is called")
+	all.StringVar(&f.Region, "region", "", "AWS region whose IAM endpoint is called; needed outside the commercial partition, and where ccoctl needs it")
 	all.StringVar(&f.Account, "account", "", "ID of the only AWS account in which anything may be changed")
 	all.StringToStringVar(&f.Tags, "user-tags", nil, "tags for all that is made, as KEY=VALUE,…")
 	all.BoolVar(&f.Adopt, "adopt", false, "take over a provider or role that is not tagged as ours")
@@ -62,12 +72,11 @@ func (f *flags) define(cmd *cobra.Command, names ...string) *pflag.FlagSet {
 	all.BoolVar(&f.requested.Prune, "prune", false,
 		"take away what no CredentialsRequest asks for: roles, permissions, service accounts; without it nothing goes")
 	all.BoolVar(&f.keep, "keep-permissions", false, "accepted for older scripts: without --prune nothing goes")
-	all.Lookup("keep-permissions").Hidden = true
+	all.Lookup("keep-permissions").Hidden, all.Lookup("create-private-s3-bucket").Hidden = true, true
+	all.IntVar(&f.MaxTrustLength, "max-trust-length", iampolicy.TrustLength,
+		"characters that a trust policy may have, once the account's quota L-C07B4B0D is raised")
 	all.StringVar(&f.requested.Boundary, "permissions-boundary-arn", "", "ARN of the policy that bounds every role's permissions")
-	for _, name := range names {
-		cmd.Flags().AddFlag(all.Lookup(name))
-	}
-	return cmd.Flags()
+	return all
 }
 
 func (f *flags) clientIDs(fs *pflag.FlagSet, usual ...string) {
@@ -75,22 +84,17 @@ func (f *flags) clientIDs(fs *pflag.FlagSet, usual ...string) {
 	cli.Choices(fs, "client-id", "openshift", "sts.amazonaws.com")
 }
 
-func (f *flags) trustLength(fs *pflag.FlagSet) {
-	fs.IntVar(&f.MaxTrustLength, "max-trust-length", iampolicy.TrustLength,
-		"characters that a trust policy may have, once the account's quota L-C07B4B0D is raised")
-}
-
 // installation registers the flags of whatever publishes a key and makes a provider.
 func (f *flags) installation(cmd *cobra.Command) {
-	fs := f.define(cmd, "name", "region", "account", "output-dir", "dry-run", "diff", "issuer-url", "user-tags", "adopt", "tighten",
-		"public-key-file", "thumbprint", "create-private-s3-bucket", "dev")
+	fs := f.define(cmd, "name", "dry-run", "diff", "user-tags", "adopt", "tighten",
+		"public-key-file", "thumbprint", "create-private-s3-bucket")
 	f.clientIDs(fs, "openshift", "sts.amazonaws.com")
 	cloudcmd.Required(cmd, "name", "region", "issuer-url")
 }
 
 // roles registers the flags of whatever makes a release's roles.
 func (f *flags) roles(cmd *cobra.Command) {
-	f.trustLength(f.define(cmd, "credentials-requests-dir", "enable-tech-preview", "prune", "keep-permissions", "permissions-boundary-arn"))
+	f.define(cmd, "credentials-requests-dir", "enable-tech-preview", "prune", "keep-permissions", "permissions-boundary-arn")
 	cloudcmd.Required(cmd, "credentials-requests-dir")
 }
 

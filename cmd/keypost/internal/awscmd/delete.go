@@ -23,9 +23,7 @@ func newCmdDelete(factory *cli.Factory) *cobra.Command {
 			"without --force.\n\n" +
 			"The key store stays as it is, and so does a bucket of ccoctl's; what removes them is printed.",
 	}, func(ctx context.Context, r *run) error { return r.delete(ctx) })
-	fs := f.define(cmd, "name", "region", "account", "issuer-url", "dev", "dry-run")
-	fs.Lookup("issuer-url").Usage = "take away only this issuer's provider and its statements; roles stay"
-	fs.Lookup("dev").Usage = "a development issuer of keypostd --dev: its URL may have a port"
+	fs := f.define(cmd, "name", "dry-run")
 	fs.Lookup("dry-run").Usage = "print what would be changed and deleted, and do nothing"
 	fs.BoolVar(&f.force, "force", false, "with --issuer-url: also where a role trusts nobody else; it stays, and nobody may assume it")
 	cloudcmd.Required(cmd, "name", "region")

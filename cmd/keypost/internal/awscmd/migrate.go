@@ -42,12 +42,10 @@ func newCmdMigrate(factory *cli.Factory) *cobra.Command {
 }
 
 func (f *migrateFlags) register(cmd *cobra.Command) {
-	fs := f.define(cmd, "name", "region", "account", "diff", "issuer-url", "user-tags", "adopt", "thumbprint", "dev")
+	fs := f.define(cmd, "name", "diff", "user-tags", "adopt", "thumbprint")
 	fs.Lookup("name").Usage = "the cluster's name, with which its roles and OLD's provider are tagged (default as in ccoctl's bucket, NAME-oidc)"
 	fs.Lookup("thumbprint").Usage = "SHA-1 of a CA of NEW that AWS does not know, 40 hex digits (repeatable)"
-	fs.Lookup("dev").Usage = "NEW is a development issuer of keypostd --dev, for an emulator of AWS: its URL may have a port, and waits are short"
 	f.clientIDs(fs, "openshift", "sts.amazonaws.com")
-	f.trustLength(fs)
 	f.move.Define(fs, "AWS", "take OLD's statements and provider away")
 	fs.BoolVar(&f.force, "force", false, "go on although OLD is a CloudFront address, which can be kept")
 	cli.PassesNoGate(fs)
@@ -82,7 +80,7 @@ func (f *migrateFlags) run(ctx context.Context, r *run) error {
 	migrate := aws.Migrate
 	if f.move.Finish {
 		migrate = aws.FinishMigration
-		r.WithoutStore() // then the lifetime of tokens comes from --token-lifetime and the pods
+		r.WithoutStore() // then the lifetime of tokens comes from the pods alone
 	} else if err := f.cloud.ReadIssuer(); err != nil {
 		return err
 	}

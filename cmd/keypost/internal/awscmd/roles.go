@@ -21,8 +21,7 @@ func newCmdCreateIAMRoles(factory *cli.Factory) *cobra.Command {
 		Long: "Make the IAM roles that a release's CredentialsRequests ask for, and the Secrets that name them. Roles that are there\n" +
 			"already are compared and get what they need more. Without --prune nothing goes; what is not asked for is named.",
 	}, func(ctx context.Context, r *run) error { return r.createIAMRoles(ctx) })
-	fs := f.define(cmd, "name", "region", "account", "output-dir", "dry-run", "diff", "issuer-url", "user-tags", "adopt", "tighten")
-	fs.Lookup("region").Usage += " (needed outside the commercial partition)"
+	fs := f.define(cmd, "name", "dry-run", "diff", "user-tags", "adopt", "tighten")
 	f.clientIDs(fs, "openshift", "sts.amazonaws.com")
 	f.roles(cmd)
 	fs.StringVar(&f.providerARN, "identity-provider-arn", "", "ARN of the IAM OIDC identity provider that the roles trust")
@@ -65,14 +64,11 @@ func newCmdCreateRole(factory *cli.Factory) *cobra.Command {
 		Example: "  keypost aws create-role --role-name backup --service-account backup/agent \\\n" +
 			"    --policy-arn arn:aws:iam::aws:policy/AmazonS3ReadOnlyAccess --issuer-url https://oidc.example.com/prod-a",
 	}, func(ctx context.Context, r *run) error { return f.create(ctx, r) })
-	fs := f.define(cmd, "region", "account", "diff", "issuer-url", "user-tags", "adopt", "prune", "tighten", "permissions-boundary-arn", "dev")
-	fs.Lookup("region").Usage += " (needed outside the commercial partition)"
+	fs := f.define(cmd, "diff", "user-tags", "adopt", "prune", "tighten", "permissions-boundary-arn")
 	fs.Lookup("user-tags").Usage = "tags for the role, as KEY=VALUE,…"
 	fs.Lookup("prune").Usage = "take away permissions that are not asked for, and the trust in other service accounts of the issuer"
 	fs.Lookup("adopt").Usage = "take over a role that is not tagged as ours"
-	fs.Lookup("dev").Usage = "a development issuer of keypostd --dev, for an emulator of AWS: its URL may have a port"
 	f.clientIDs(fs, "openshift", "sts.amazonaws.com")
-	f.trustLength(fs)
 	fs.StringVar(&f.Name, "role-name", "", "name of the role")
 	fs.StringArrayVar(&f.accounts, "service-account", nil, "NAMESPACE/NAME of a service account that may assume it (repeatable)")
 	fs.StringArrayVar(&f.policyARNs, "policy-arn", nil, "ARN of a managed policy to attach (repeatable)")

@@ -20,7 +20,7 @@ import (
 
 // NewCmdAzure returns the commands of ccoctl azure, with ccoctl's flags, files and log lines, and two of our own.
 func NewCmdAzure(f *cli.Factory) *cobra.Command {
-	return cli.Group("azure", "Register an issuer and managed identities with Azure; ccoctl azure, without storage",
+	return cloudcmd.Group("azure", "Register an issuer and managed identities with Azure; ccoctl azure, without storage", (&flags{}).all(), common(),
 		cloudcmd.NewCmdCreateKeyPair(f), newCmdCreateIssuer(f), newCmdCreateIdentities(f), newCmdCreateAll(f), newCmdDelete(f), newCmdCreateIdentity(f), newCmdMigrate(f))
 }
 
@@ -59,13 +59,23 @@ func (f *flags) command(factory *cli.Factory, c cobra.Command, do func(ctx conte
 	return &c
 }
 
-// define registers those of the flags that a command has, by their names. What ccoctl has is spelled as there.
+// common are the flags of every command.
+func common() []string {
+	return []string{"name", "region", "subscription-id", "tenant-id", "cloud", "dev", "output-dir"}
+}
+
+// define registers those of the other flags that a command has, by their names.
 func (f *flags) define(cmd *cobra.Command, names ...string) *pflag.FlagSet {
+	return f.cloud.Take(cmd, f.all(), common(), names...)
+}
+
+// all returns every flag. What ccoctl has is spelled as there.
+func (f *flags) all() *pflag.FlagSet {
 	all := pflag.NewFlagSet("", pflag.ContinueOnError)
 	f.cloud.To, f.cloud.Party = &f.Options.Options, "entra"
 	f.cloud.Define(all, "files alone, without the client IDs that Azure gives")
 	all.StringVar(&f.Name, "name", "", "name of what is made: its tag, and the beginning of the identities' names")
-	all.StringVar(&f.Region, "region", "", "Azure region of what is made")
+	all.StringVar(&f.Region, "region", "", "Azure region of what is made; what deletes or moves needs none")
 	all.StringVar(&f.Subscription, "subscription-id", "", "ID of the Azure subscription, the only one in which anything may be changed")
 	all.StringVar(&f.Tenant, "tenant-id", "", "ID of the tenant that the subscription must be of")
 	all.StringVar(&f.OIDCGroup, "oidc-resource-group-name", "", "resource group of the identities (default NAME-oidc)")
@@ -86,22 +96,15 @@ func (f *flags) define(cmd *cobra.Command, names ...string) *pflag.FlagSet {
 	for _, name := range []string{"storage-account-name", "blob-container-name", "preserve-existing-roles"} {
 		all.Lookup(name).Hidden = true
 	}
-	for _, name := range names {
-		cmd.Flags().AddFlag(all.Lookup(name))
-	}
-	if cmd.Flags().Lookup("cloud") != nil {
-		cli.Choices(cmd.Flags(), "cloud", arm.PublicCloud, arm.GovernmentCloud, arm.ChinaCloud)
-	}
-	if cmd.Flags().Lookup("audience") != nil {
-		cli.Choices(cmd.Flags(), "audience", azure.DefaultAudience, "api://AzureADTokenExchange", "api://AzureADTokenExchangeUSGov", "api://AzureADTokenExchangeChina")
-	}
-	return cmd.Flags()
+	cli.Choices(all, "cloud", arm.PublicCloud, arm.GovernmentCloud, arm.ChinaCloud)
+	cli.Choices(all, "audience", azure.DefaultAudience, "api://AzureADTokenExchange", "api://AzureADTokenExchangeUSGov", "api://AzureADTokenExchangeChina")
+	return all
 }
 
 // installation registers the flags of whatever publishes a key.
 func (f *flags) installation(cmd *cobra.Command, more ...string) {
-	f.define(cmd, append([]string{"name", "region", "subscription-id", "tenant-id", "output-dir", "dry-run", "diff", "issuer-url", "user-tags",
-		"adopt", "public-key-file", "oidc-resource-group-name", "storage-account-name", "blob-container-name", "cloud", "dev"}, more...)...)
+	f.define(cmd, append([]string{"dry-run", "diff", "issuer-url", "user-tags",
+		"adopt", "public-key-file", "oidc-resource-group-name", "storage-account-name", "blob-container-name"}, more...)...)
 	cloudcmd.Required(cmd, "name", "region", "subscription-id", "tenant-id", "issuer-url")
 }
 

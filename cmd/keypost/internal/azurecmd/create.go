@@ -86,8 +86,8 @@ func newCmdCreateIdentities(factory *cli.Factory) *cobra.Command {
 			"is compared and brought up to date: what a new release needs more comes before anything goes. A request that names an\n" +
 			"identity of its own (azureClientID, as operators of OLM do) gets its Secret alone.",
 	}, func(ctx context.Context, r *run) error { return r.createIdentities(ctx) })
-	fs := f.define(cmd, append(identityNames(), "name", "region", "subscription-id", "tenant-id", "output-dir", "dry-run", "diff", "issuer-url", "user-tags", "adopt",
-		"oidc-resource-group-name", "cloud", "dev")...)
+	fs := f.define(cmd, append(identityNames(), "dry-run", "diff", "issuer-url", "user-tags", "adopt",
+		"oidc-resource-group-name")...)
 	fs.Lookup("issuer-url").Usage = "the issuer URL that the identities trust"
 	fs.Lookup("adopt").Usage += adoptedIssuer + adoptedUnknown
 	cloudcmd.Required(cmd, "name", "region", "subscription-id", "issuer-url", "credentials-requests-dir")

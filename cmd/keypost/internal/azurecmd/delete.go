@@ -15,17 +15,16 @@ func newCmdDelete(factory *cli.Factory) *cobra.Command {
 	f := &flags{}
 	group := false
 	cmd := f.command(factory, cobra.Command{
-		Use:   "delete --name NAME --region REGION --subscription-id ID",
+		Use:   "delete --name NAME --subscription-id ID",
 		Short: "Delete the identities and custom roles that were made under a name",
 		Long: "Delete the managed identities and custom roles that keypost or ccoctl made under a name, with whatever assigns a role\n" +
 			"to these identities. What create-identity made, and whatever does not bear the name's tag, stays. So do the resource\n" +
 			"group of the installation, which is the installer's, a storage account of ccoctl's, and the key store.",
 	}, func(ctx context.Context, r *run) error { return r.delete(ctx, group) })
-	fs := f.define(cmd, "name", "region", "subscription-id", "tenant-id", "oidc-resource-group-name", "storage-account-name", "cloud", "dry-run")
+	fs := f.define(cmd, "oidc-resource-group-name", "storage-account-name", "dry-run")
 	fs.Lookup("dry-run").Usage = "print what would be deleted, and only read"
-	fs.Lookup("region").Usage = "accepted for scripts written for ccoctl"
 	fs.BoolVar(&group, "delete-oidc-resource-group", false, "also the resource group of the identities, if it is this name's alone and has nothing of others in it")
-	cloudcmd.Required(cmd, "name", "region", "subscription-id")
+	cloudcmd.Required(cmd, "name", "subscription-id")
 	return cmd
 }
 

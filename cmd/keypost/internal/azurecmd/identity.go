@@ -31,13 +31,12 @@ func newCmdCreateIdentity(factory *cli.Factory) *cobra.Command {
 			"    --subscription-id 11111111-2222-3333-4444-555555555555 --service-account openshift-logging/loki \\\n" +
 			"    --role \"Storage Blob Data Contributor\" --issuer-url https://oidc.example.com/prod-a",
 	}, func(ctx context.Context, r *run) error { return f.create(ctx, r) })
-	fs := f.define(cmd, "region", "subscription-id", "tenant-id", "diff", "issuer-url", "user-tags", "adopt", "prune", "audience", "cloud", "dev")
+	fs := f.define(cmd, "diff", "issuer-url", "user-tags", "adopt", "prune", "audience")
 	fs.Lookup("issuer-url").Usage = "the issuer URL that the identity trusts"
 	fs.Lookup("user-tags").Usage = "tags for the identity, as KEY=VALUE,…"
 	fs.Lookup("adopt").Usage = "take over an identity that is not tagged as ours" + adoptedUnknown
 	fs.Lookup("prune").Usage = "take away what this run does not ask for: roles that an earlier run assigned, and other service accounts of the issuer"
 	fs.StringArrayVar(&f.Drop, "drop-issuer-url", nil, "an old issuer URL of which it takes no token any more, of whatever service account (repeatable)")
-	fs.StringVar(&f.Name, "name", "", "name of the identity, and of its custom role")
 	fs.StringVar(&f.OIDCGroup, "resource-group", "", "resource group of the identity; it is made if it is not there")
 	fs.StringArrayVar(&f.accounts, "service-account", nil, "NAMESPACE/NAME of a service account that may use it (repeatable)")
 	fs.StringArrayVar(&f.wanted.Roles, "role", nil, "name of a role that is there, to be assigned (repeatable)")

@@ -32,9 +32,7 @@ func newCmdMigrate(factory *cli.Factory) *cobra.Command {
 		Example: "  keypost azure migrate --name prod-a --subscription-id 11111111-2222-3333-4444-555555555555 \\\n" +
 			"    --from-issuer-url https://proda.blob.core.windows.net/prod-a --issuer-url https://oidc.example.com/prod-a --kubeconfig admin.kubeconfig",
 	}, f.run)
-	fs := f.define(cmd, "name", "subscription-id", "tenant-id", "oidc-resource-group-name", "audience", "cloud", "diff", "issuer-url",
-		"dev")
-	fs.Lookup("name").Usage = "the cluster's name, with which its identities are tagged"
+	fs := f.define(cmd, "oidc-resource-group-name", "audience", "diff", "issuer-url")
 	fs.Lookup("audience").Usage = "audience of the cluster's tokens for Azure"
 	f.move.Define(fs, "Azure", "take OLD's federated credentials away")
 	cloudcmd.Required(cmd, "name", "subscription-id", "from-issuer-url", "issuer-url")
@@ -48,7 +46,7 @@ func (f *migrateFlags) run(ctx context.Context, r *run) error {
 	migrate := azure.Migrate
 	if f.move.Finish {
 		migrate = azure.FinishMigration
-		r.WithoutStore() // then the lifetime of tokens comes from --token-lifetime and the pods
+		r.WithoutStore() // then the lifetime of tokens comes from the pods alone
 	} else if err := f.cloud.ReadIssuer(); err != nil {
 		return err
 	}

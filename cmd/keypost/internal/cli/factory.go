@@ -61,11 +61,13 @@ func (f *Factory) Root(root *cobra.Command, commands ...*cobra.Command) {
 // flags defines the global flags.
 func (f *Factory) flags(fs *pflag.FlagSet) {
 	fs.StringVar(&f.Store, "store", strings.TrimSpace(os.Getenv("KEYPOST_STORE")), "where key sets are kept: "+open.Forms+" (default $KEYPOST_STORE)")
+	fs.StringVar(&f.Observations, "observations", strings.TrimSpace(os.Getenv("KEYPOST_OBSERVATIONS")),
+		"where looks and uploads are recorded, apart from the key sets: "+open.ObservationForms+" (default $KEYPOST_OBSERVATIONS)")
 	fs.StringVarP(&f.Output, "output", "o", "table", "form of results: table, json or yaml")
 	Choices(fs, "output", "table", "json", "yaml")
 	fs.StringVar(&f.By, "by", defaultBy(), "who is recorded as the author of a change, beside whom the store takes you for")
 	fs.Lookup("by").DefValue = "USER@HOST"
-	fs.Lookup("store").DefValue = ""
+	fs.Lookup("store").DefValue, fs.Lookup("observations").DefValue = "", ""
 }
 
 // Run parses args, runs the command that they name, prints its error, and returns the exit code.

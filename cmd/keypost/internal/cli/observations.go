@@ -3,22 +3,11 @@ package cli
 import (
 	"context"
 	"errors"
-	"os"
-	"strings"
-
-	"github.com/spf13/pflag"
 
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/observation"
 	"github.com/keypost/keypost/keystore/open"
 )
-
-// ObservationsFlag defines --observations.
-func (f *Factory) ObservationsFlag(fs *pflag.FlagSet) {
-	fs.StringVar(&f.Observations, "observations", strings.TrimSpace(os.Getenv("KEYPOST_OBSERVATIONS")),
-		"where looks are recorded, apart from the key sets: "+open.ObservationForms+" (default $KEYPOST_OBSERVATIONS)")
-	fs.Lookup("observations").DefValue = ""
-}
 
 // OpenObservations opens the place that --observations or KEYPOST_OBSERVATIONS names, to read.
 func (f *Factory) OpenObservations(ctx context.Context) (*observation.Store, error) {

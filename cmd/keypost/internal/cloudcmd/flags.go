@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -31,7 +32,8 @@ type Flags struct {
 	DryRun, Diff  bool
 	PublicKeyFile string
 
-	again func(without ...string) cli.Command // the command of this run; set by Begin
+	common []*pflag.Flag                       // those that the cloud's group has for all of its commands
+	again  func(without ...string) cli.Command // the command of this run; set by Begin
 }
 
 // Define registers all of the flags, for a command to take over those that it has. files are
@@ -48,11 +50,62 @@ func (f *Flags) Define(all *pflag.FlagSet, files string) {
 // Connect is where issuers are looked for: empty outside tests, whose stand-ins no DNS leads to.
 var Connect string //nolint:gochecknoglobals // see above
 
+// Take registers those of a cloud's flags that a command has. Those that are common to the cloud's commands stand at its group, and
+// Begin reads them from there.
+func (f *Flags) Take(cmd *cobra.Command, all *pflag.FlagSet, common []string, names ...string) *pflag.FlagSet {
+	f.common = nil
+	for _, name := range common {
+		f.common = append(f.common, all.Lookup(name))
+	}
+	for _, name := range names {
+		cmd.Flags().AddFlag(all.Lookup(name))
+	}
+	return cmd.Flags()
+}
+
+// Group returns the commands of a cloud with the flags that are common to them.
+func Group(use, short string, all *pflag.FlagSet, common []string, commands ...*cobra.Command) *cobra.Command {
+	g := cli.Group(use, short, commands...)
+	for _, name := range common {
+		g.PersistentFlags().AddFlag(all.Lookup(name))
+	}
+	return g
+}
+
+// required is the annotation of a command with the common flags that it needs.
+const required = "keypost.dev/required"
+
 // Required has a command refuse to run without these flags.
 func Required(cmd *cobra.Command, flags ...string) {
 	for _, flag := range flags {
-		_ = cmd.MarkFlagRequired(flag) // it fails only for a flag that is not registered, which a test would find
+		if cmd.MarkFlagRequired(flag) != nil { // it is a common one
+			if cmd.Annotations == nil {
+				cmd.Annotations = map[string]string{}
+			}
+			cmd.Annotations[required] += " " + flag
+		}
 	}
+}
+
+// readCommon takes over the values of the common flags.
+func (f *Flags) readCommon(cmd *cobra.Command) error {
+	var missing []string
+	for _, flag := range strings.Fields(cmd.Annotations[required]) {
+		if !cmd.Flags().Changed(flag) {
+			missing = append(missing, strconv.Quote(flag))
+		}
+	}
+	if len(missing) > 0 { // in cobra's words
+		return fmt.Errorf("required flag(s) %s not set", strings.Join(missing, ", "))
+	}
+	for _, own := range f.common {
+		if given := cmd.Flag(own.Name); given.Changed {
+			if err := own.Value.Set(given.Value.String()); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // check returns an error for flags that are wrong by themselves. ccoctl accepts an empty string for every one of them.

@@ -32,6 +32,6 @@ func NewCmdCreateKeyPair(factory *cli.Factory) *cobra.Command {
 	}
 	all := pflag.NewFlagSet("", pflag.ContinueOnError)
 	f.Define(all, "")
-	cmd.Flags().AddFlag(all.Lookup("output-dir"))
+	f.Take(cmd, all, []string{"output-dir"})
 	return cmd
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
-	"time"
 
 	"github.com/spf13/pflag"
 
@@ -34,7 +33,6 @@ type Migration struct {
 func (m *Migration) Define(fs *pflag.FlagSet, cloud, finish string) {
 	fs.StringVar(&m.Old, "from-issuer-url", "", "the issuer URL that the cluster's tokens carry now")
 	fs.StringVar(&m.jwks, "jwks", "", "JWKS `FILE` or URL with OLD's keys, where OLD cannot be reached from here (default OLD itself)")
-	fs.DurationVar(&m.TokenLifetime, "token-lifetime", 0, "the longest life of a token for "+cloud+", where pods and policy do not say")
 	kubeconfig := "kubeconfig `FILE` of the cluster, to check its keys and how long its tokens live"
 	if finish != "" {
 		fs.BoolVar(&m.Finish, "finish", false, finish)
@@ -59,13 +57,10 @@ func (m *Migration) CheckIssuers(next, needless string) error {
 	return nil
 }
 
-// CheckCluster returns an error for flags of the cluster, and of its tokens, that are wrong by themselves.
+// CheckCluster returns an error for flags of the cluster that are wrong by themselves.
 func (m *Migration) CheckCluster() error {
-	switch {
-	case m.Cluster.Context != "" && m.Cluster.Kubeconfig == "":
+	if m.Cluster.Context != "" && m.Cluster.Kubeconfig == "" {
 		return cli.Usagef("--context needs --kubeconfig")
-	case m.TokenLifetime < 0 || m.TokenLifetime%time.Second != 0:
-		return cli.Usagef("--token-lifetime %v: it must be whole seconds, not negative", m.TokenLifetime)
 	}
 	return nil
 }
@@ -104,16 +99,14 @@ func (m *Migration) publication(f *Flags, name string, copies bool, more ...stri
 	before, words := m.oldKeys()
 	c = append(append(cli.Command{"issuer", "add", name, "--url", f.To.IssuerURL}, words...), f.relyingParty(m.unread || copies)...)
 	c = append(c, more...)
-	if m.TokenLifetime > 0 {
-		c = append(c, "--token-lifetime", m.TokenLifetime.String())
-	}
 	return before, append(c, f.newPolicy()...)
 }
 
 // Hinted adds to an error of a move what to do about it. Any other is returned as it is. f are the flags of the run.
 func (m *Migration) Hinted(f *Flags, err error) error {
 	if e, closed := errors.AsType[*keystore.NotYetError](err); closed && e.Gate == keystore.GateUndeclared {
-		return cli.WithHint(err, "give the longest expirationSeconds of any such token: --token-lifetime DURATION")
+		return cli.WithHint(err, "declare the longest expirationSeconds of any such token, and run this again with the same --store: %s",
+			cli.Command{"issuer", "set", f.To.Name, "--token-lifetime", "DURATION"})
 	}
 	if e, is := errors.AsType[*install.Error](err); is {
 		switch e.Problem {

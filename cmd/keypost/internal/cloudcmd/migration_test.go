@@ -5,7 +5,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/spf13/pflag"
 
@@ -24,15 +23,13 @@ func TestMigrationChecks(t *testing.T) {
 		finish bool
 		err    string
 	}{
-		{name: "good", move: install.Move{Old: old, TokenLifetime: time.Hour}},
+		{name: "good", move: install.Move{Old: old}},
 		{name: "good to its end", move: install.Move{Old: old, Cluster: cluster.Access{Kubeconfig: "k", Context: "c"}}, finish: true},
 		{name: "no issuer", err: `--from-issuer-url "" is no issuer URL`},
 		{name: "not https", move: install.Move{Old: "http://old.example.com"}, err: "is no issuer URL: it begins with https://"},
 		{name: "a query", move: install.Move{Old: old + "?a"}, err: "neither query nor fragment"},
-		{name: "the same issuer", move: install.Move{Old: next, TokenLifetime: -1}, err: "a cluster that keeps its issuer needs no new provider"},
+		{name: "the same issuer", move: install.Move{Old: next}, err: "a cluster that keeps its issuer needs no new provider"},
 		{name: "a context of nothing", move: install.Move{Old: old, Cluster: cluster.Access{Context: "c"}}, finish: true, err: "--context needs --kubeconfig"},
-		{name: "a negative lifetime", move: install.Move{Old: old, TokenLifetime: -time.Second}, err: "--token-lifetime -1s: it must be whole seconds, not negative"},
-		{name: "part of a second", move: install.Move{Old: old, TokenLifetime: 1500 * time.Millisecond}, err: "--token-lifetime 1.5s"},
 		{name: "an end that nobody shows", move: install.Move{Old: old}, finish: true, err: "that none signs as " + old + " any more"},
 	} {
 		m := Migration{Move: tt.move, Finish: tt.finish}
@@ -57,8 +54,8 @@ func TestMigrationWithoutEnd(t *testing.T) {
 }
 
 func TestMigrationHints(t *testing.T) {
-	m := Migration{Move: install.Move{Old: "https://old.example.com", TokenLifetime: 2 * time.Hour}}
-	f := &Flags{Party: "aws", To: &install.Options{IssuerURL: "https://new.example.com", Dev: true}}
+	m := Migration{Move: install.Move{Old: "https://old.example.com"}}
+	f := &Flags{Party: "aws", To: &install.Options{IssuerURL: "https://new.example.com", Name: "prod-a", Dev: true}}
 	for _, tt := range []struct {
 		err  error
 		hint string
@@ -68,8 +65,8 @@ func TestMigrationHints(t *testing.T) {
 		{&install.Error{Problem: install.KeyNotPublished, KeySet: "prod-a", Err: errors.New("x")}, "key add prod-a --jwks https://old.example.com"},
 		{&install.Error{Problem: install.KeyNotPublished, KeySet: "prod-a", Spent: true, Err: errors.New("x")}, "the old issuer's keys without it: --jwks FILE"},
 		{&install.Error{Problem: install.Taken, Free: "prod-a-2", Err: errors.New("x")}, "issuer add prod-a-2 --url https://new.example.com --jwks https://old.example.com " +
-			"--relying-party aws --token-lifetime 2h0m0s --dev"},
-		{&keystore.NotYetError{Gate: keystore.GateUndeclared}, "--token-lifetime DURATION"},
+			"--relying-party aws --dev"},
+		{&keystore.NotYetError{Gate: keystore.GateUndeclared}, "issuer set prod-a --token-lifetime DURATION"},
 		{&keystore.NotYetError{Gate: keystore.GateSigning}, ""},
 		{install.Refuse(install.NoRequests, "x"), ""},
 	} {

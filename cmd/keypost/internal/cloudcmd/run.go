@@ -25,6 +25,9 @@ type Run struct {
 // Begin checks the flags, those of the cloud by check, and returns the run of a command, whose events it prints and whose
 // mode and store it fills in. The caller ends it with [Run.End].
 func (f *Flags) Begin(factory *cli.Factory, cmd *cobra.Command, check func() error) (*Run, error) {
+	if err := f.readCommon(cmd); err != nil {
+		return nil, err
+	}
 	if err := f.check(cmd); err != nil {
 		return nil, err
 	}
@@ -33,10 +36,8 @@ func (f *Flags) Begin(factory *cli.Factory, cmd *cobra.Command, check func() err
 	}
 	factory.Begin()
 	f.again = factory.Again
-	if cmd.Flags().Lookup("output-dir") != nil {
-		if err := f.checkOutputDir(); err != nil {
-			return nil, err
-		}
+	if err := f.checkOutputDir(); err != nil {
+		return nil, err
 	}
 	r := &Run{Factory: factory, flags: f, journal: newJournal(factory.Err)}
 	f.To.Store, f.To.Report = r.keyStore(), r.report

@@ -19,10 +19,9 @@ func newCmdCreateAccounts(factory *cli.Factory) *cobra.Command {
 			"them. Accounts that are there already are compared and brought up to date. A request that names an account of its\n" +
 			"own (serviceAccountEmail, as operators of OLM do) gets its Secret alone.",
 	}, func(ctx context.Context, r *run) error { return r.createAccounts(ctx) })
-	fs := f.define(cmd, "name", "project", "workload-identity-pool", "workload-identity-provider", "credentials-requests-dir", "enable-tech-preview",
-		"output-dir", "dry-run", "diff", "adopt", "prune", "issuer-url", "dev")
+	fs := f.define(cmd, "name", "workload-identity-pool", "workload-identity-provider", "credentials-requests-dir", "enable-tech-preview",
+		"dry-run", "diff", "adopt", "prune", "issuer-url")
 	fs.Lookup("issuer-url").Usage = "the issuer URL that the provider must have"
-	fs.Lookup("dev").Usage = "a development issuer of keypostd --dev: its URL may have a port"
 	cloudcmd.Required(cmd, "name", "project", "workload-identity-pool", "workload-identity-provider", "credentials-requests-dir")
 	return cmd
 }
@@ -54,9 +53,8 @@ func newCmdCreateAccount(factory *cli.Factory) *cobra.Command {
 		Example: "  keypost gcp create-service-account --account-id backup --service-account openshift-adp/velero --role roles/compute.storageAdmin \\\n" +
 			"    --project my-project --workload-identity-pool prod-a --workload-identity-provider prod-a",
 	}, func(ctx context.Context, r *run) error { return f.create(ctx, r) })
-	fs := f.define(cmd, "project", "workload-identity-pool", "workload-identity-provider", "diff", "adopt", "prune", "issuer-url", "dev")
+	fs := f.define(cmd, "workload-identity-pool", "workload-identity-provider", "diff", "adopt", "prune", "issuer-url")
 	fs.Lookup("issuer-url").Usage = "the issuer URL that the provider must have"
-	fs.Lookup("dev").Usage = "a development issuer of keypostd --dev: its URL may have a port"
 	fs.Lookup("prune").Usage = "let no other service account of the pool impersonate it, also if an earlier run let it"
 	fs.Lookup("adopt").Usage = "take over a service account that keypost did not make"
 	fs.StringVar(&f.Name, "account-id", "", "ID of the Google service account, before the @")

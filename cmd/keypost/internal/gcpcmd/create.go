@@ -40,7 +40,7 @@ func newCmdCreatePool(factory *cli.Factory) *cobra.Command {
 		}
 		return r.Result(map[string]any{"pool": r.Name, "dryRun": r.cloud.DryRun})
 	})
-	f.define(cmd, "name", "project", "output-dir", "dry-run", "diff", "adopt")
+	f.define(cmd, "name", "dry-run", "diff", "adopt")
 	cloudcmd.Required(cmd, "name", "project")
 	return cmd
 }

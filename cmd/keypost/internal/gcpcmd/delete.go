@@ -26,7 +26,7 @@ func newCmdDelete(factory *cli.Factory) *cobra.Command {
 			"The key store stays as it is, and so does a bucket of ccoctl's. Where a policy names a copy of the keys that went with the\n" +
 			"pool, sync-keys fails from then on: the command that takes it out of the policy is printed, and when that is to be done.",
 	}, func(ctx context.Context, r *run) error { return r.delete(ctx, customRoles) })
-	fs := f.define(cmd, "name", "project", "credentials-requests-dir", "dry-run")
+	fs := f.define(cmd, "name", "credentials-requests-dir", "dry-run")
 	fs.Lookup("dry-run").Usage = "print what would be changed and deleted, and do nothing"
 	fs.Lookup("credentials-requests-dir").Usage = "`DIR` with CredentialsRequests, by whose names more of ccoctl's service accounts are found"
 	fs.BoolVar(&customRoles, "force-delete-custom-roles", false, "also the custom roles that no other account of the project has now; other clusters may need them later")

@@ -20,7 +20,7 @@ import (
 
 // NewCmdGCP returns the commands of ccoctl gcp, with ccoctl's flags, files and log lines, and three of our own.
 func NewCmdGCP(f *cli.Factory) *cobra.Command {
-	return cli.Group("gcp", "Register an issuer and service accounts with Google Cloud; ccoctl gcp, without a bucket",
+	return cloudcmd.Group("gcp", "Register an issuer and service accounts with Google Cloud; ccoctl gcp, without a bucket", (&flags{}).all(), common(),
 		cloudcmd.NewCmdCreateKeyPair(f), newCmdCreatePool(f), newCmdCreateProvider(f), newCmdCreateAccounts(f), newCmdCreateAll(f), newCmdDelete(f),
 		newCmdCreateAccount(f), NewCmdSyncKeys(f), newCmdMigrate(f))
 }
@@ -64,8 +64,16 @@ func (f *flags) command(factory *cli.Factory, c cobra.Command, do func(ctx conte
 	return &c
 }
 
-// define registers those of the flags that a command has, by their names. What ccoctl has is spelled as there.
+// common are the flags of every command but sync-keys, which reads none of them.
+func common() []string { return []string{"project", "dev", "output-dir"} }
+
+// define registers those of the other flags that a command has, by their names.
 func (f *flags) define(cmd *cobra.Command, names ...string) *pflag.FlagSet {
+	return f.cloud.Take(cmd, f.all(), common(), names...)
+}
+
+// all returns every flag. What ccoctl has is spelled as there.
+func (f *flags) all() *pflag.FlagSet {
 	all := pflag.NewFlagSet("", pflag.ContinueOnError)
 	f.cloud.To, f.cloud.Party = &f.Options.Options, "gcp"
 	f.cloud.Define(all, "files to be applied with curl and gcloud")
@@ -84,32 +92,19 @@ func (f *flags) define(cmd *cobra.Command, names ...string) *pflag.FlagSet {
 	all.BoolVar(&f.requested.TechPreview, "enable-tech-preview", false, "also the CredentialsRequests of tech preview features")
 	all.BoolVar(&f.requested.Prune, "prune", false,
 		"take away what no CredentialsRequest asks for: service accounts, their users and roles, permissions of custom roles")
-	for _, name := range names {
-		cmd.Flags().AddFlag(all.Lookup(name))
-	}
-	if flag := cmd.Flags().Lookup("key-storage-method"); flag != nil {
-		cli.Choices(cmd.Flags(), flag.Name, publicBucket, poolJWKFile)
-	}
-	if flag := cmd.Flags().Lookup("allowed-audience"); flag != nil {
-		cli.Choices(cmd.Flags(), flag.Name, "openshift", "sts.googleapis.com")
-	}
-	return cmd.Flags()
+	all.Lookup("region").Hidden = true
+	cli.Choices(all, "key-storage-method", publicBucket, poolJWKFile)
+	cli.Choices(all, "allowed-audience", "openshift", "sts.googleapis.com")
+	return all
 }
 
 // installation registers the flags of whatever publishes a key and makes a provider.
 func (f *flags) installation(factory *cli.Factory, cmd *cobra.Command, more ...string) {
-	f.define(cmd, append([]string{"name", "project", "region", "output-dir", "dry-run", "diff", "issuer-url", "adopt", "public-key-file",
-		"key-storage-method", "allowed-audience", "attribute-condition", "dev"}, more...)...)
+	f.define(cmd, append([]string{"name", "region", "dry-run", "diff", "issuer-url", "adopt", "public-key-file",
+		"key-storage-method", "allowed-audience", "attribute-condition"}, more...)...)
 	cmd.Flags().Lookup("adopt").Usage += ", change the issuer that a provider trusts or the attribute condition that it has, replace a copy of keys of which no record (--observations) says whether it is newer, " +
 		"and write over the manifests of another issuer in --output-dir"
-	observationsFlag(factory, cmd.Flags())
 	cloudcmd.Required(cmd, "name", "project", "issuer-url")
-}
-
-// observationsFlag registers the place whose records say how new the copy is that Google has.
-func observationsFlag(factory *cli.Factory, fs *pflag.FlagSet) {
-	factory.ObservationsFlag(fs)
-	fs.Lookup("observations").Usage = "where gcp sync-keys records, so that with " + poolJWKFile + " no older keys are uploaded (default $KEYPOST_OBSERVATIONS)"
 }
 
 // projectForm admits IDs, also those of old projects in a domain, and numbers (https://cloud.google.com/resource-manager/docs/creating-managing-projects).

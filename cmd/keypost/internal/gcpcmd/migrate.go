@@ -39,14 +39,13 @@ func newCmdMigrate(factory *cli.Factory) *cobra.Command {
 		Example: "  keypost gcp migrate --name prod-a --project my-project --from-issuer-url https://storage.googleapis.com/prod-a-oidc \\\n" +
 			"    --issuer-url https://oidc.example.com/prod-a --credentials-requests-dir ./credrequests --output-dir ./moved --kubeconfig admin.kubeconfig",
 	}, f.run)
-	fs := f.define(cmd, "name", "project", "workload-identity-pool", "workload-identity-provider", "credentials-requests-dir",
-		"enable-tech-preview", "output-dir", "key-storage-method", "diff", "issuer-url", "dev")
+	fs := f.define(cmd, "name", "workload-identity-pool", "workload-identity-provider", "credentials-requests-dir",
+		"enable-tech-preview", "key-storage-method", "diff", "issuer-url")
 	fs.Lookup("name").Usage = "the cluster's name, with which its service accounts begin"
 	fs.Lookup("workload-identity-pool").Usage += " (default NAME)"
 	fs.Lookup("workload-identity-provider").Usage = "ID of NEW's provider (default NAME and five characters made of NEW)"
 	f.move.Define(fs, "Google Cloud", "")
 	fs.StringVar(&f.from, "from-workload-identity-provider", "", "ID of OLD's provider (default NAME)")
-	observationsFlag(factory, fs)
 	cloudcmd.Required(cmd, "name", "project", "from-issuer-url", "issuer-url", "credentials-requests-dir")
 	return cmd
 }

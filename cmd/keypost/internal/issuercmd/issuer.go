@@ -40,6 +40,5 @@ func newShow(f *cli.Factory) *cobra.Command {
 		}
 		return f.Print(v, v.Table)
 	})
-	f.ObservationsFlag(cmd.Flags())
 	return cmd
 }

@@ -39,7 +39,6 @@ func newList(f *cli.Factory) *cobra.Command {
 	})
 	cmd.Flags().StringVar(&admin, "admin", "", "admin listener of a running keypostd (http://127.0.0.1:9090): show what it serves, too")
 	cli.Choices(cmd.Flags(), "admin", "http://127.0.0.1:9090")
-	f.ObservationsFlag(cmd.Flags())
 	return cmd
 }
 

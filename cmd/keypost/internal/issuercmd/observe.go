@@ -29,10 +29,10 @@ func newObserve(f *cli.Factory) *cobra.Command {
 	cmd.Long = fmt.Sprintf("Fetch both JWKS of every issuer URL of a key set for at least ten seconds, over new connections to each public address\n"+
 		"and to each origin of the policy, and record which keys every answer had. key promote needs that: a key seen without\n"+
 		"a gap for longer than any cache could hide it, and a complete look of the last %.0f minutes. A look is complete if every\n"+
-		"address answered and is public; development and private issuers (issuer set --private) may be elsewhere.", keystore.ObservationFresh.Minutes())
+		"address answered and is public; development and private issuers (issuer set --reach private) may be elsewhere.", keystore.ObservationFresh.Minutes())
 	cmd.Example = "  keypost issuer observe prod-a --store file://./keysets --observations file://./observations"
 	fs := cmd.Flags()
-	o.flags.Register(f, fs)
+	o.flags.Register(fs)
 	fs.BoolVar(&o.all, "all", false, "every key set of the store that is in use")
 	return cmd
 }

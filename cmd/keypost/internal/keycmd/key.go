@@ -26,7 +26,6 @@ func NewCmdKey(f *cli.Factory) *cobra.Command {
 		}
 		return listKeys(ctx, f, s)
 	})
-	f.ObservationsFlag(list.Flags())
 	list.Aliases = []string{"ls"}
 	remove := newRemove(f)
 	remove.SuggestFor = []string{"delete", "rm"}

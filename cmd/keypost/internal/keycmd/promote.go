@@ -33,7 +33,7 @@ func newPromote(f *cli.Factory) *cobra.Command {
 		"With --wait, look and record until the gate opens. A key that was retired may sign again at once."
 	fs := cmd.Flags()
 	fs.BoolVar(&o.wait, "wait", false, "observe and wait until the gate opens")
-	o.flags.Register(f, fs)
+	o.flags = observe.Here()
 	return cmd
 }
 

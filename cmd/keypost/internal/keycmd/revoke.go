@@ -30,7 +30,6 @@ func newRevoke(f *cli.Factory) *cobra.Command {
 	cmd.Example = "  keypost key revoke prod-a 4f5cJkq9 --why 'laptop stolen' --wait\n" +
 		"  keypost key revoke prod-a 4f5cJkq9 --why 'laptop stolen' --replacement next/sa.pub --wait --cloudfront-distribution E2EXAMPLE1ABCD"
 	fs := cmd.Flags()
-	f.ObservationsFlag(fs)
 	fs.StringVar(&o.why, "why", "", "the reason; it is recorded")
 	fs.StringVar(&o.replacement, "replacement", "", "`FILE` with the public key that is active at once in its place")
 	fs.BoolVar(&o.force, "force", false, "revoke although this machine's clock is behind a recorded time, and take a replacement that another key set has revoked")

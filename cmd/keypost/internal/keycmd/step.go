@@ -151,7 +151,6 @@ func newRemove(f *cli.Factory) *cobra.Command {
 		},
 	}
 	cmd := o.command("remove ISSUER KID", "Take a retired key out once its last token has expired; it never comes back", o.run)
-	f.ObservationsFlag(cmd.Flags())
 	cmd.Flags().BoolVar(&neverSigned, "never-signed", false, "assert that this next key has never signed")
 	return cmd
 }

@@ -6,7 +6,9 @@ import (
 	"crypto/x509"
 	"errors"
 	"io/fs"
+	"os"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/spf13/pflag"
@@ -25,10 +27,14 @@ type Flags struct {
 	connect string
 }
 
-// Register defines the flags, and the one that says where looks are recorded.
-func (fl *Flags) Register(f *cli.Factory, fs *pflag.FlagSet) {
-	f.ObservationsFlag(fs)
-	fs.StringVar(&fl.Vantage, "vantage", "", "`NAME` of the place that this is run at, where the policy asks for named ones (issuer set --observe-from)")
+// Here returns the flags of a command that looks only while it waits, and has none of its own.
+func Here() Flags { return Flags{Vantage: strings.TrimSpace(os.Getenv("KEYPOST_VANTAGE"))} }
+
+// Register defines --vantage.
+func (fl *Flags) Register(fs *pflag.FlagSet) {
+	*fl = Here()
+	fs.StringVar(&fl.Vantage, "vantage", fl.Vantage, "`NAME` of the place that this is run at, where the policy asks for named ones (issuer set --observe-from; default $KEYPOST_VANTAGE)")
+	fs.Lookup("vantage").DefValue = ""
 }
 
 // RegisterNetwork defines --ca-file and --connect. A look through --connect is a diagnosis and opens no gate.

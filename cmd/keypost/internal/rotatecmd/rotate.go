@@ -144,7 +144,6 @@ func newStatus(f *cli.Factory) *cobra.Command {
 	cmd.Example = "  keypost rotate status prod-a --store file:///srv/keysets --observations file:///srv/observations\n" +
 		"  keypost rotate status --all -o json --store file:///srv/keysets --observations file:///srv/observations"
 	cmd.Flags().BoolVar(&all, "all", false, "every key set of the store that is in use")
-	f.ObservationsFlag(cmd.Flags())
 	return cmd
 }
 

@@ -20,7 +20,6 @@ type startOptions struct {
 	keys    keysource.Flags
 	cluster string // kubeconfig of an OpenShift cluster that makes the key
 	dryRun  bool
-	why     string
 }
 
 func newStart(f *cli.Factory) *cobra.Command {
@@ -34,10 +33,8 @@ func newStart(f *cli.Factory) *cobra.Command {
 		"  keypost rotate step prod-a --store file:///srv/keysets --observations file:///srv/observations"
 	fs := cmd.Flags()
 	o.keys.Register(fs)
-	f.ObservationsFlag(fs)
 	fs.StringVar(&o.cluster, "make-in", "", "kubeconfig `FILE` of an OpenShift cluster: make the key there; its private half never leaves it")
 	fs.BoolVar(&o.dryRun, "dry-run", false, "change nothing; print the timetable")
-	fs.StringVar(&o.why, "why", "", "the reason; it is recorded")
 	return cmd
 }
 
@@ -73,7 +70,7 @@ func (o *startOptions) run(ctx context.Context, args []string) error {
 	if err := (cli.Others{Factory: o.Factory, Store: st}).Check(ctx, s.Name(), k); err != nil {
 		return err
 	}
-	begin := func(s keystore.KeySet) (keystore.KeySet, error) { return s.StartRotation(o.Change(o.why, false), k) }
+	begin := func(s keystore.KeySet) (keystore.KeySet, error) { return s.StartRotation(o.Change("", false), k) }
 	if o.dryRun {
 		s, err = begin(s)
 	} else {

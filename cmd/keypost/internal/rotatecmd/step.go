@@ -23,7 +23,6 @@ type stepOptions struct {
 	flags               observe.Flags
 	access              cluster.Access
 	all, exitCode, wait bool
-	why                 string
 	gone                []string // kube-apiservers that never come back
 
 	observer *observe.Observer // opened when a look is needed
@@ -43,12 +42,11 @@ func newStep(f *cli.Factory) *cobra.Command {
 		"  keypost rotate step prod-a --wait --store file:///srv/keysets --observations file:///srv/observations\n" +
 		"  keypost rotate step --all --store file:///srv/keysets --observations file:///srv/observations"
 	fs := cmd.Flags()
-	o.flags.Register(f, fs)
+	o.flags = observe.Here()
 	fs.BoolVar(&o.all, "all", false, "every key set of the store that is in use")
 	fs.BoolVar(&o.exitCode, "exit-code", false, "exit with 75 when a step cannot be taken yet")
 	fs.BoolVar(&o.wait, "wait", false, "go on until the rotation is complete, or a person has to act")
 	fs.StringVar(&o.access.Kubeconfig, "kubeconfig", "", "kubeconfig `FILE` of the cluster whose tokens the keys sign")
-	fs.StringVar(&o.why, "why", "", "the reason; it is recorded")
 	fs.StringSliceVar(&o.gone, "gone", nil, "`ADDRESS` of a kube-apiserver that was there in this rotation and never comes back; what it would sign is refused")
 	fs.StringToStringVar(&o.access.Reach, "apiserver", nil, "`LISTED=HOST:PORT`: where a kube-apiserver is reached from here, by the address that the cluster lists, such as the end of a tunnel to it (repeatable)")
 	fs.StringVar(&o.access.Context, "context", "", "context in the kubeconfig (default the current one)")
@@ -74,7 +72,7 @@ func (o *stepOptions) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	d := rotation.Driver{Store: st, Observer: o, Change: func() keystore.Change { return o.Change(o.why, false) }, Gone: o.gone}
+	d := rotation.Driver{Store: st, Observer: o, Change: func() keystore.Change { return o.Change("", false) }, Gone: o.gone}
 	if o.access.Kubeconfig != "" {
 		if d.Cluster, err = o.cluster(ctx); err != nil {
 			return err

@@ -45,7 +45,6 @@ func NewCmdExport(f *cli.Factory) *cobra.Command {
 	cmd.Flags().BoolVar(&html, "html", false, "write the operator's page instead, for the whole store")
 	cmd.Flags().StringVar(&admin, "admin", "", "with --html: admin listener of a running keypostd, to say what it serves")
 	cli.Choices(cmd.Flags(), "admin", "http://127.0.0.1:9090")
-	f.ObservationsFlag(cmd.Flags())
 	return cmd
 }
 

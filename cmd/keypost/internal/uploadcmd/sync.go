@@ -62,7 +62,6 @@ func NewCmdSync(f *cli.Factory, cloud Cloud) *cobra.Command {
 	const places = " --store file:///srv/keysets --observations file:///srv/observations"
 	line := "  keypost " + strings.Join(cli.SyncCommandOf(cloud.Kind, "prod-a"), " ")
 	cmd.Example = line + places + "\n" + strings.Replace(line, "prod-a", "--all", 1) + places
-	f.ObservationsFlag(cmd.Flags())
 	cmd.Flags().BoolVar(&o.all, "all", false, "every key set of the store whose policy names such an upload")
 	cmd.Flags().BoolVar(&o.adopt, "adopt", false, "upload also where the relying party is marked as another installation's, or as nobody's; not with --all")
 	cmd.Flags().BoolVar(&o.force, "force", false, "upload also where the store has an older key set than the one that was uploaded last; not with --all")

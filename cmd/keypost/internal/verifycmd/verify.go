@@ -81,7 +81,6 @@ func NewCmdVerify(f *cli.Factory) *cobra.Command {
 	fs.BoolVar(&o.assume, "assume", false, "assume the role with the token of --token-file, as a pod does; the credentials are thrown away")
 	fs.StringVar(&o.errorText, "error", "", "an error as a pod printed it, - for stdin: list the causes that it may have")
 	fs.StringVar(&o.explain, "explain", "", "print one `CAUSE`: what relying parties answer, and what repairs it; nothing is looked at")
-	f.ObservationsFlag(fs)
 	fs.StringVar(&o.metricsFile, "metrics-file", "", "`FILE` for node_exporter's textfile collector, in which the result is left: DIR/NAME.prom")
 	return cmd
 }

@@ -18,7 +18,6 @@ type PolicyFlags struct {
 	fs                                   *pflag.FlagSet
 	relyingParties, origins, observeFrom []string
 	lifetimes                            []time.Duration // in the order of lifetimes()
-	private                              bool
 	reach                                string
 }
 
@@ -57,7 +56,6 @@ func (f *PolicyFlags) Register(fs *pflag.FlagSet) {
 	cli.Choices(fs, "relying-party", known...)
 	fs.StringSliceVar(&f.origins, "origin", nil, "HOST[:PORT] of an origin behind a shared cache or balancer (repeatable; the whole list)")
 	fs.StringSliceVar(&f.observeFrom, "observe-from", nil, "`VANTAGE` that must have seen a key before it may sign (repeatable; the whole list)")
-	fs.BoolVar(&f.private, "private", false, "the issuer is not on the public internet: --reach private")
 	fs.StringVar(&f.reach, "reach", "", "who can read the documents: public (everybody), private (who is in a private network), copies (nobody: relying parties hold an upload)")
 	cli.Choices(fs, "reach", reaches...)
 }
@@ -91,9 +89,6 @@ func (f *PolicyFlags) Apply(p keystore.Policy) (keystore.Policy, error) {
 	if f.fs.Changed("observe-from") {
 		p.ObserveFrom = f.observeFrom
 	}
-	if f.fs.Changed("private") {
-		p.Private = f.private
-	}
 	return f.applyReach(p)
 }
 
@@ -104,8 +99,6 @@ func (f *PolicyFlags) applyReach(p keystore.Policy) (keystore.Policy, error) {
 		return p, nil
 	case !slices.Contains(reaches, f.reach):
 		return p, cli.Usagef("--reach %q: it is public, private or copies", cli.OneLine(f.reach))
-	case f.fs.Changed("private") && f.private != (f.reach == "private"):
-		return p, cli.Usagef("--private and --reach %s contradict each other; give --reach alone", f.reach)
 	}
 	p.Private, p.Reach = f.reach == "private", ""
 	if f.reach == "copies" {
@@ -117,7 +110,7 @@ func (f *PolicyFlags) applyReach(p keystore.Policy) (keystore.Policy, error) {
 // Given reports whether any of the flags was given.
 func (f *PolicyFlags) Given() bool {
 	return slices.ContainsFunc(lifetimes(), func(l lifetime) bool { return f.fs.Changed(l.flag) }) ||
-		slices.ContainsFunc([]string{"relying-party", "origin", "observe-from", "private", "reach"}, f.fs.Changed)
+		slices.ContainsFunc([]string{"relying-party", "origin", "observe-from", "reach"}, f.fs.Changed)
 }
 
 // knownParties are the relying parties whose cache lifetimes are known, with the other names that people call them.

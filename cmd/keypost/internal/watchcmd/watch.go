@@ -48,12 +48,12 @@ func NewCmdWatch(f *cli.Factory) *cobra.Command {
 		"the conditions Published and Ready, for kubectl wait, Argo CD and Flux. A changed key set is looked at within a minute.\n" +
 		"That needs the right to patch keysets/status, which changes no key set; one watch of a store does it.\n\n" +
 		"Run it outside the network of the servers, where the issuers' names lead to public addresses: a look at others is not\n" +
-		"complete, unless the key set is --private. --store has to be the store that is published, and not a copy that may be\n" +
+		"complete, unless the key set is private (--reach). --store has to be the store that is published, and not a copy that may be\n" +
 		"older: a key that the copy lacks would be rogue. It dials whatever hosts a store's writers put into issuer URLs and origins:\n" +
 		"bind the URLs by --issuer-url, and origins by a network policy. Runs in the foreground until SIGTERM."
 	cmd.Example = "  keypost watch --store file:///srv/keysets --observations file:///srv/observations"
 	fs := cmd.Flags()
-	o.flags.Register(f, fs)
+	o.flags.Register(fs)
 	o.flags.RegisterNetwork(fs)
 	fs.DurationVar(&o.every, "every", defaultEvery, "look at each issuer once in this time")
 	fs.StringVar(&o.listen, "listen", "127.0.0.1:9094", "serve /metrics, /livez and /readyz there")
