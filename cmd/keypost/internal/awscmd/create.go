@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
+	"github.com/keypost/keypost/cmd/keypost/internal/cloudcmd"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/provision/aws"
 	"github.com/keypost/keypost/provision/ccoctl"
@@ -38,6 +39,7 @@ func newCmdCreateAll(factory *cli.Factory) *cobra.Command {
 	}, func(ctx context.Context, r *run) error { return r.create(ctx, &f.requested) })
 	f.installation(cmd)
 	f.roles(cmd)
+	cloudcmd.GroupHelp(cmd)
 	return cmd
 }
 

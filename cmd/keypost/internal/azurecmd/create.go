@@ -41,6 +41,7 @@ func newCmdCreateAll(factory *cli.Factory) *cobra.Command {
 	f.installation(cmd, identityNames()...)
 	cmd.Flags().Lookup("adopt").Usage += adoptedIssuer
 	cloudcmd.Required(cmd, "credentials-requests-dir")
+	cloudcmd.GroupHelp(cmd)
 	return cmd
 }
 

@@ -53,6 +53,48 @@ func Choices(fs *pflag.FlagSet, flag string, values ...string) {
 	_ = fs.SetAnnotation(flag, choices, values) // it fails only for a flag that is not defined, which a test would find
 }
 
+// Completion is what completes the value of a flag: an annotation beside its definition.
+type Completion string
+
+// The completions that ask somebody. A flag without one, and without choices, completes to nothing, or to the files that its usage names.
+const (
+	StoreURLs  Completion = "store URLs"
+	IssuerURLs Completion = "issuer URLs"
+	KIDs       Completion = "kids"     // of the key set that the first argument names, as are vantages and origins
+	Vantages   Completion = "vantages" // of its policy
+	Origins    Completion = "origins"
+	Contexts   Completion = "contexts" // of the kubeconfig
+)
+
+// completes is the annotation of a flag with its completion.
+const completes = "keypost.dev/completes"
+
+// Of marks the flags that are completed so.
+func (c Completion) Of(fs *pflag.FlagSet, flags ...string) {
+	for _, flag := range flags {
+		_ = fs.SetAnnotation(flag, completes, []string{string(c)}) // it fails only for a flag that is not defined, which a test would find
+	}
+}
+
+// by returns what completes a value so.
+func (f *Factory) by(c Completion) cobra.CompletionFunc {
+	switch c {
+	case StoreURLs:
+		return f.completion(storeURLs, unended)
+	case IssuerURLs:
+		return f.completion(issuerURLs, noFiles)
+	case KIDs:
+		return f.completion(func(ctx context.Context, l line) []string { return l.kids(ctx, "") }, noFiles)
+	case Vantages:
+		return f.completion(ofPolicy(func(p keystore.Policy) []string { return p.ObserveFrom }), noFiles)
+	case Origins:
+		return f.completion(ofPolicy(func(p keystore.Policy) []string { return p.Origins }), noFiles)
+	case Contexts:
+		return f.completion(contexts, noFiles)
+	}
+	return cobra.NoFileCompletions
+}
+
 // complete gives each argument and each flag of a command, and of those below it, what completes its value.
 func (f *Factory) complete(cmd *cobra.Command) {
 	if cmd.ValidArgsFunction == nil {
@@ -66,17 +108,16 @@ func (f *Factory) complete(cmd *cobra.Command) {
 }
 
 func (f *Factory) completeFlag(cmd *cobra.Command, flag *pflag.Flag) {
-	complete := f.flagValue(cmd, flag)
+	complete := f.flagValue(flag)
 	if complete != nil {
 		_ = cmd.RegisterFlagCompletionFunc(flag.Name, complete) // it fails for a flag that has one
 	}
 }
 
 // flagValue returns what completes the value of a flag; nil for a flag without a value. Files and directories are known by what the
-// flag calls its value (`FILE`, `DIR`), known values by Choices.
-func (f *Factory) flagValue(cmd *cobra.Command, flag *pflag.Flag) cobra.CompletionFunc {
+// flag calls its value (`FILE`, `DIR`), others by Choices or by a Completion.
+func (f *Factory) flagValue(flag *pflag.Flag) cobra.CompletionFunc {
 	value, _ := pflag.UnquoteUsage(flag)
-	listed := func(names string) bool { return slices.Contains(strings.Fields(names), flag.Name) }
 	switch {
 	case flag.NoOptDefVal != "":
 		return nil
@@ -86,18 +127,8 @@ func (f *Factory) flagValue(cmd *cobra.Command, flag *pflag.Flag) cobra.Completi
 		return cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault)
 	case value == "DIR":
 		return cobra.FixedCompletions(nil, cobra.ShellCompDirectiveFilterDirs)
-	case listed("store observations"):
-		return f.completion(storeURLs, unended)
-	case listed("context"):
-		return f.completion(contexts, noFiles)
-	case listed("vantage"):
-		return f.completion(ofPolicy(func(p keystore.Policy) []string { return p.ObserveFrom }), noFiles)
-	case listed("origin"):
-		return f.completion(ofPolicy(func(p keystore.Policy) []string { return p.Origins }), noFiles)
-	case listed("issuer-url") && cmd.Name() != "mirror" && cmd.Name() != "watch", listed("from-url"):
-		return f.completion(issuerURLs, noFiles)
-	case listed("keep gone revoked") && cmd.Name() == "accept":
-		return f.completion(func(ctx context.Context, l line) []string { return l.kids(ctx, "") }, noFiles)
+	case flag.Annotations[completes] != nil:
+		return f.by(Completion(flag.Annotations[completes][0]))
 	}
 	return cobra.NoFileCompletions
 }

@@ -36,18 +36,14 @@ type Command []string
 // Commands are printed one after another.
 type Commands []Command
 
-// Verify returns the command that compares what is served with the store, by the name of the key set. CAFile and connect
-// may be empty.
-func Verify(n keystore.Name, dev bool, caFile, connect string) Command {
+// Verify returns the command that compares what is served with the store, by the name of the key set. CAFile may be empty.
+func Verify(n keystore.Name, dev bool, caFile string) Command {
 	c := Command{"verify", string(n)}
 	if dev {
 		c = append(c, "--dev")
 	}
 	if caFile != "" {
 		c = append(c, "--ca-file", caFile)
-	}
-	if connect != "" {
-		c = append(c, "--connect", connect)
 	}
 	return c
 }

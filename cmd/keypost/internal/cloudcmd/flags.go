@@ -44,6 +44,7 @@ func (f *Flags) Define(all *pflag.FlagSet, files string) {
 	all.BoolVar(&f.Diff, "diff", false,
 		"print what would be changed, and what is there beyond what is wanted; change nothing, and exit 3 if there is any")
 	all.StringVar(&f.To.IssuerURL, "issuer-url", "", "the issuer URL, as in the tokens' iss")
+	cli.IssuerURLs.Of(all, "issuer-url")
 	all.StringVar(&f.PublicKeyFile, "public-key-file", "", "`FILE` with the cluster's public key (default OUTPUT-DIR/"+ccoctl.PublicKeyName+")")
 }
 
@@ -133,9 +134,11 @@ func (f *Flags) check(cmd *cobra.Command) error {
 // checkOutputDir returns an error unless the directory exists or can be made, one level of it.
 func (f *Flags) checkOutputDir() error {
 	if f.To.Dir == "" {
-		dir, err := os.Getwd()
-		f.To.Dir = dir
-		return err
+		f.To.Dir = "." // for a command that writes no files it need not exist
+		if dir, err := os.Getwd(); err == nil {
+			f.To.Dir = dir
+		}
+		return nil
 	}
 	info, err := os.Stat(f.To.Dir)
 	switch {
@@ -206,5 +209,5 @@ func (f *Flags) readPublicKey(factory *cli.Factory) (*install.PublicKey, error) 
 
 // Verification returns the command that verifies a key set as this run has looked at it.
 func (f *Flags) Verification(n keystore.Name) cli.Command {
-	return cli.Verify(n, f.To.Dev, "", "")
+	return cli.Verify(n, f.To.Dev, "")
 }

@@ -79,6 +79,7 @@ func newCmdCreateAll(factory *cli.Factory) *cobra.Command {
 	f.installation(factory, cmd, "credentials-requests-dir", "enable-tech-preview", "prune")
 	cmd.Flags().Lookup("prune").Usage += ", and from the provider the audiences that --allowed-audience, if it is given, does not name"
 	cloudcmd.Required(cmd, "credentials-requests-dir")
+	cloudcmd.GroupHelp(cmd)
 	return cmd
 }
 

@@ -152,7 +152,7 @@ func (o *addOptions) print(s keystore.KeySet) error {
 		ca = devCA(f.Store)
 	}
 	f.Notice("next:")
-	f.Notice("  %s", cli.Verify(v.Name, v.Dev, ca, ""))
+	f.Notice("  %s", cli.Verify(v.Name, v.Dev, ca))
 	f.Notice("  kube-apiserver --service-account-issuer=%s --service-account-jwks-uri=%s%s", first, first, issuer.JWKSPath)
 	f.Notice("where it runs already, keep its present issuer as a second --service-account-issuer, and let --api-audiences list both or leave it out, or each running pod gets 401")
 	return nil

@@ -55,6 +55,7 @@ func (f *PolicyFlags) Register(fs *pflag.FlagSet) {
 	}
 	cli.Choices(fs, "relying-party", known...)
 	fs.StringSliceVar(&f.origins, "origin", nil, "HOST[:PORT] of an origin behind a shared cache or balancer (repeatable; the whole list)")
+	cli.Origins.Of(fs, "origin")
 	fs.StringSliceVar(&f.observeFrom, "observe-from", nil, "`VANTAGE` that must have seen a key before it may sign (repeatable; the whole list)")
 	fs.StringVar(&f.reach, "reach", "", "who can read the documents: public (everybody), private (who is in a private network), copies (nobody: relying parties hold an upload)")
 	cli.Choices(fs, "reach", reaches...)
