@@ -161,67 +161,6 @@ func TestARoleIsChangedStepByStep(t *testing.T) {
 	must(c.DeleteRolePermissionsBoundary(ctx, &iam.DeleteRolePermissionsBoundaryInput{RoleName: r}))(t)
 }
 
-func TestEveryCallSaysThatARoleIsMissing(t *testing.T) {
-	t.Parallel()
-	s := Start(t, Options{})
-	c, ctx, r, p := iamOf(s), t.Context(), aws.String("absent"), aws.String("policy")
-	arn, document := aws.String(boundaryARN), aws.String(permissions)
-	for name, call := range map[string]func() error{
-		"GetRole":    func() error { _, err := c.GetRole(ctx, &iam.GetRoleInput{RoleName: r}); return err },
-		"DeleteRole": func() error { _, err := c.DeleteRole(ctx, &iam.DeleteRoleInput{RoleName: r}); return err },
-		"UpdateRole": func() error { _, err := c.UpdateRole(ctx, &iam.UpdateRoleInput{RoleName: r}); return err },
-		"UpdateRoleDescription": func() error {
-			_, err := c.UpdateRoleDescription(ctx, &iam.UpdateRoleDescriptionInput{RoleName: r, Description: p})
-			return err
-		},
-		"UpdateAssumeRolePolicy": func() error {
-			_, err := c.UpdateAssumeRolePolicy(ctx, &iam.UpdateAssumeRolePolicyInput{RoleName: r, PolicyDocument: aws.String(trustText)})
-			return err
-		},
-		"TagRole": func() error { _, err := c.TagRole(ctx, &iam.TagRoleInput{RoleName: r, Tags: tagged("k")}); return err },
-		"UntagRole": func() error {
-			_, err := c.UntagRole(ctx, &iam.UntagRoleInput{RoleName: r, TagKeys: []string{"k"}})
-			return err
-		},
-		"ListRoleTags": func() error { _, err := c.ListRoleTags(ctx, &iam.ListRoleTagsInput{RoleName: r}); return err },
-		"PutRolePermissionsBoundary": func() error {
-			_, err := c.PutRolePermissionsBoundary(ctx, &iam.PutRolePermissionsBoundaryInput{RoleName: r, PermissionsBoundary: arn})
-			return err
-		},
-		"DeleteRolePermissionsBoundary": func() error {
-			_, err := c.DeleteRolePermissionsBoundary(ctx, &iam.DeleteRolePermissionsBoundaryInput{RoleName: r})
-			return err
-		},
-		"PutRolePolicy": func() error {
-			_, err := c.PutRolePolicy(ctx, &iam.PutRolePolicyInput{RoleName: r, PolicyName: p, PolicyDocument: document})
-			return err
-		},
-		"GetRolePolicy": func() error {
-			_, err := c.GetRolePolicy(ctx, &iam.GetRolePolicyInput{RoleName: r, PolicyName: p})
-			return err
-		},
-		"DeleteRolePolicy": func() error {
-			_, err := c.DeleteRolePolicy(ctx, &iam.DeleteRolePolicyInput{RoleName: r, PolicyName: p})
-			return err
-		},
-		"ListRolePolicies": func() error { _, err := c.ListRolePolicies(ctx, &iam.ListRolePoliciesInput{RoleName: r}); return err },
-		"AttachRolePolicy": func() error {
-			_, err := c.AttachRolePolicy(ctx, &iam.AttachRolePolicyInput{RoleName: r, PolicyArn: arn})
-			return err
-		},
-		"DetachRolePolicy": func() error {
-			_, err := c.DetachRolePolicy(ctx, &iam.DetachRolePolicyInput{RoleName: r, PolicyArn: arn})
-			return err
-		},
-		"ListAttachedRolePolicies": func() error {
-			_, err := c.ListAttachedRolePolicies(ctx, &iam.ListAttachedRolePoliciesInput{RoleName: r})
-			return err
-		},
-	} {
-		t.Run(name, func(t *testing.T) { refused(t, call(), "NoSuchEntity", "The role with name absent cannot be found.") })
-	}
-}
-
 func TestListsComeInPages(t *testing.T) {
 	t.Parallel()
 	s := Start(t, Options{PageSize: 3})

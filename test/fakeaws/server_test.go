@@ -1,17 +1,13 @@
 package fakeaws
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/xml"
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -40,57 +36,6 @@ func post(t testing.TB, s *Server, service, form string, change func(*http.Reque
 	response := must(http.DefaultClient.Do(r))(t)
 	defer response.Body.Close()
 	return response.StatusCode, string(must(io.ReadAll(response.Body))(t))
-}
-
-func TestErrorsAreAWSsXML(t *testing.T) {
-	t.Parallel()
-	s := Start(t, Options{})
-	status, body := post(t, s, "iam", "Action=GetRole&Version=2010-05-08&RoleName=r", nil)
-	if status != http.StatusNotFound {
-		t.Error(status)
-	}
-	var got struct {
-		XMLName xml.Name `xml:"https://iam.amazonaws.com/doc/2010-05-08/ ErrorResponse"`
-		Error   struct{ Type, Code, Message string }
-		ID      string `xml:"RequestId"`
-	}
-	if err := xml.Unmarshal([]byte(body), &got); err != nil {
-		t.Fatal(err)
-	}
-	if got.Error.Type != "Sender" || got.Error.Code != "NoSuchEntity" || got.ID == "" {
-		t.Errorf("%+v", got)
-	}
-}
-
-func TestAnEmptyListIsThere(t *testing.T) {
-	t.Parallel()
-	_, body := post(t, Start(t, Options{}), "iam", "Action=ListRoles&Version=2010-05-08", nil)
-	want := `<ListRolesResponse xmlns="https://iam.amazonaws.com/doc/2010-05-08/"><ListRolesResult><Roles></Roles>` +
-		`<IsTruncated>false</IsTruncated></ListRolesResult><ResponseMetadata><RequestId>`
-	if !strings.HasPrefix(body, want) || !strings.HasSuffix(body, "</ResponseMetadata></ListRolesResponse>") {
-		t.Error(body)
-	}
-}
-
-func TestACallThatIsNotOneIsRefused(t *testing.T) {
-	t.Parallel()
-	s := Start(t, Options{})
-	for form, says := range map[string]string{
-		"Action=Dance&Version=2010-05-08":                                 ">Could not find operation Dance for version 2010-05-08<",
-		"Action=GetRole&Version=2011-06-15&RoleName=r":                    "Could not find operation GetRole for version 2011-06-15",
-		"Action=GetRole&Version=2010-05-08":                               "Value null at &#39;roleName&#39; failed",
-		"Action=GetRole&Version=2010-05-08&RoleName=r&Path=/":             "1 validation error detected: Parameter &#39;Path&#39; is not one",
-		"Action=ListRoles&Version=2010-05-08&MaxItems=many":               "&#39;maxItems&#39; failed to satisfy constraint",
-		"Action=ListRoles&Version=2010-05-08&MaxItems=1001":               "Member must have value less than or equal to 1000",
-		"Action=TagRole&Version=2010-05-08&RoleName=r&Tags.member.1.Key=": "tags.1.member.key",
-	} {
-		if _, body := post(t, s, "iam", form, nil); !strings.Contains(body, says) {
-			t.Errorf("%s\ngot  %s\nwant %s", form, body, says)
-		}
-	}
-	if status, _ := post(t, s, "iam", "%", nil); status != http.StatusBadRequest {
-		t.Error(status)
-	}
 }
 
 func TestOnlyASignatureThatHoldsIsBelieved(t *testing.T) {
@@ -147,52 +92,6 @@ func TestSTSNeedsNoSignatureForAToken(t *testing.T) {
 	}
 }
 
-// counter counts the writes on the connections of a listener.
-type counter struct {
-	net.Listener
-	writes atomic.Int64
-}
-
-type countedConn struct {
-	net.Conn
-	writes *atomic.Int64
-}
-
-func (l *counter) Accept() (net.Conn, error) {
-	c, err := l.Listener.Accept()
-	return countedConn{c, &l.writes}, err
-}
-
-func (c countedConn) Write(b []byte) (int, error) {
-	c.writes.Add(1)
-	return c.Conn.Write(b)
-}
-
-func TestAReplyIsOneWrite(t *testing.T) {
-	t.Parallel()
-	s := must(New(Options{}))(t)
-	l := &counter{Listener: must(net.Listen("tcp", "127.0.0.1:0"))(t)}
-	done := make(chan error, 1)
-	go func() { done <- s.Serve(l) }()
-	s.URL = "http://" + l.Addr().String()
-	c := iamOf(s)
-	for i := range 60 { // a list of them is far longer than net/http's buffer
-		must(c.CreateRole(t.Context(), newRoleInput(texts(60, 3)[i])))(t)
-	}
-	if out := must(c.ListRoles(t.Context(), nil))(t); len(out.Roles) != 60 {
-		t.Error(len(out.Roles))
-	}
-	_, err := c.GetRole(t.Context(), &iam.GetRoleInput{RoleName: aws.String("absent")})
-	refused(t, err, "NoSuchEntity", "absent")
-	if n := l.writes.Load(); n != 62 {
-		t.Errorf("62 replies took %d writes", n)
-	}
-	_ = l.Close()
-	if err := <-done; !errors.Is(err, net.ErrClosed) {
-		t.Error(err)
-	}
-}
-
 func TestEnvIsAllThatTheSDKNeeds(t *testing.T) {
 	s := Start(t, Options{Partition: "aws-us-gov"})
 	for _, line := range s.Env() {
@@ -205,13 +104,6 @@ func TestEnvIsAllThatTheSDKNeeds(t *testing.T) {
 		t.Error(*got.Arn)
 	}
 	must(iam.NewFromConfig(c).ListRoles(t.Context(), nil))(t)
-}
-
-func TestABrokenPolicyOfTheCallerIsSaidAtOnce(t *testing.T) {
-	t.Parallel()
-	if _, err := New(Options{Policy: "{"}); err == nil || !strings.Contains(err.Error(), "the caller's policy") {
-		t.Error(err)
-	}
 }
 
 func TestTheCallerMayDoOnlyWhatItsPolicyAllows(t *testing.T) {
@@ -353,33 +245,5 @@ func TestTheSDKRetriesWhatItShould(t *testing.T) {
 	must(iam.NewFromConfig(config).CreateRole(t.Context(), newRoleInput("r")))(t)
 	if n := len(s.Calls()); n != 3 {
 		t.Error(n)
-	}
-}
-
-func TestEveryCallIsSeenAfterItsEffectAndBeforeItsReply(t *testing.T) {
-	t.Parallel()
-	s := Start(t, Options{Latency: time.Millisecond})
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	seen := make(chan int, 2)
-	gone := make(chan struct{}) // closed when the client has given up: no reply may come before
-	s.OnCall(func(n int, c Call) {
-		if c.Action == "CreateRole" && len(s.State().Roles) == 1 && c.Took >= time.Millisecond {
-			seen <- n
-			cancel()
-			<-gone
-		}
-	})
-	must(iamOf(s).ListRoles(ctx, nil))(t)
-	if _, err := iamOf(s).CreateRole(ctx, newRoleInput("r")); err == nil {
-		t.Error("the reply came although the client was gone")
-	}
-	close(gone)
-	if n := <-seen; n != 2 {
-		t.Error(n)
-	}
-	s.ResetCalls()
-	if len(s.Calls()) != 0 {
-		t.Error("calls are kept")
 	}
 }
