@@ -64,7 +64,6 @@ func commands() []command {
 			}
 		}},
 		{"migrate", false, func(t *testing.T, w *world) func(context.Context) error {
-			w.WriteKeys(t)
 			o := w.moved(t, "https://prod-a.blob.core.windows.net/prod-a")
 			return func(ctx context.Context) error {
 				_, err := azure.Migrate(ctx, o)

@@ -18,7 +18,6 @@ import (
 	"github.com/keypost/keypost/provision/install"
 	"github.com/keypost/keypost/test/fakeazure"
 	"github.com/keypost/keypost/test/fakecloud/cluster"
-	"github.com/keypost/keypost/test/keys"
 	"github.com/keypost/keypost/test/scene"
 )
 
@@ -91,7 +90,7 @@ type exchange struct {
 func newExchange(t *testing.T) *exchange {
 	t.Helper()
 	e := &exchange{world: newWorld(t, fakeazure.Options{})}
-	key := keys.NewRSA()()
+	key := clusterKey()
 	public, err := keystore.NewPublic(key.Public())
 	must(t, err)
 	e.signer = cluster.Signer{KID: string(public.ID()), Alg: jose.RS256, Key: key}

@@ -2,6 +2,3 @@ package azure
 
 // MovedAtTag is movedAtTag, for tests that see the package from outside.
 func MovedAtTag(installation, old string) string { return movedAtTag(installation, old) }
-
-// SameIssuer is sameIssuer.
-func SameIssuer(a, b string) bool { return sameIssuer(a, b) }

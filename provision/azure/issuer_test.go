@@ -10,7 +10,6 @@ import (
 	"github.com/keypost/keypost/provision/install"
 	"github.com/keypost/keypost/provision/plan"
 	"github.com/keypost/keypost/test/fakeazure"
-	"github.com/keypost/keypost/test/keys"
 	"github.com/keypost/keypost/test/scene"
 )
 
@@ -67,6 +66,29 @@ func TestAnotherIssuerIsRefused(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The credentials of an identity that is there are not written over where their list cannot be found.
+func TestA404HidesNoLiveCluster(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, fakeazure.Options{})
+		_, err := azure.CreateIdentities(t.Context(), w.identities(t, usual()...))
+		must(t, err)
+		o := w.identities(t, usual()...)
+		o.IssuerURL = "https://oidc.example.com/another"
+		w.Fault(func(c fakeazure.Call) fakeazure.Fault {
+			if c.Action == "ListCredentials" {
+				return fakeazure.Fail(404, "ParentResourceNotFound", "The parent resource could not be found.")
+			}
+			return fakeazure.Fault{}
+		})
+		w.writes()
+		_, err = azure.CreateIdentities(t.Context(), o)
+		if wrote := w.writes(); err == nil || len(wrote) > 0 {
+			t.Errorf("%v, and it wrote %q", err, wrote)
+		}
+	})
 }
 
 // An identity that takes tokens of both issuers is in the midst of a move: a run for either of them changes nothing there. One that
@@ -207,7 +229,7 @@ func TestAnIssuerUnknownToTheStoreIsRefused(t *testing.T) {
 					t.Errorf("another issuer that nobody has: %v", err)
 				}
 				o.IssuerURL = strings.TrimSuffix(o.IssuerURL, "-nowhere")
-				w.publish(t, keys.NewRSA()())
+				w.publish(t, clusterKey())
 				w.Reported()
 				_, err = run(t, w, o)
 				must(t, err)

@@ -92,7 +92,7 @@ func TestAGroupOfTwoGoesWithNeither(t *testing.T) {
 func TestKeysInUseAreChecked(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		rsa, err := keystore.NewPublic(keys.NewRSA()().Public())
+		rsa, err := keystore.NewPublic(clusterKey().Public())
 		must(t, err)
 		ec, err := keystore.NewPublic(keys.EC(elliptic.P256(), 1).Public())
 		must(t, err)

@@ -16,7 +16,6 @@ import (
 	"github.com/keypost/keypost/provision/install"
 	"github.com/keypost/keypost/test/fakeazure"
 	"github.com/keypost/keypost/test/fakecloud"
-	"github.com/keypost/keypost/test/keys"
 	"github.com/keypost/keypost/test/scene"
 )
 
@@ -177,7 +176,7 @@ func TestMoveOfNothing(t *testing.T) {
 			{"a slash more", func(o *azure.MigrateOptions) { o.IssuerURL = issuerURL + "/" }, "differ at most by letter case or a slash"},
 			{"another letter case", func(o *azure.MigrateOptions) { o.IssuerURL = "https://OIDC.example.com/prod-a" }, "differ at most by letter case or a slash"},
 		} {
-			key, err := keystore.NewPublic(keys.NewRSA()().Public())
+			key, err := keystore.NewPublic(clusterKey().Public())
 			must(t, err)
 			o := azure.MigrateOptions{Options: w.options(), Move: install.Move{Old: issuerURL, OldKeys: func(context.Context) ([]keystore.VerificationKey, error) {
 				return []keystore.VerificationKey{key}, nil

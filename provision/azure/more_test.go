@@ -15,7 +15,6 @@ import (
 	"github.com/keypost/keypost/provision/azure"
 	"github.com/keypost/keypost/provision/install"
 	"github.com/keypost/keypost/test/fakeazure"
-	"github.com/keypost/keypost/test/keys"
 	"github.com/keypost/keypost/test/scene"
 )
 
@@ -64,7 +63,7 @@ func TestLeastPermissions(t *testing.T) {
 			o.Tags = map[string]string{"a": "b", azure.MovedAtTag("prod-a", o.IssuerURL): "2020-01-01T00:00:00Z"} // as an earlier move leaves it
 			_, err := azure.CreateIdentities(t.Context(), o)
 			must(t, err)
-			key, err := keystore.NewPublic(keys.NewRSA()().Public())
+			key, err := keystore.NewPublic(clusterKey().Public())
 			must(t, err)
 			_, err = azure.Migrate(t.Context(), azure.MigrateOptions{Options: w.options(), Move: install.Move{Old: o.IssuerURL,
 				OldKeys: func(context.Context) ([]keystore.VerificationKey, error) { return []keystore.VerificationKey{key}, nil }}})

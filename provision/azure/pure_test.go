@@ -99,6 +99,20 @@ func TestSurplusAssignments(t *testing.T) {
 	}
 }
 
+// What a management group assigns to an identity stays when the identity goes, with a note.
+func TestInheritedAssignmentsStay(t *testing.T) {
+	t.Parallel()
+	const s, above = "11111111-2222-3333-4444-555555555555", "/providers/Microsoft.Management/managementGroups/all"
+	b := bindings{run: &run{Client: &arm.Client{Subscription: s}}, identity: "i"}
+	stage, notes := b.planDelete([]assignmentState{{id: "x", scope: "/subscriptions/" + s, role: "/r/1"}, {id: above + "/y", scope: above, role: "/r/2"}})
+	if len(stage) != 1 || strings.Join(stage[0].Diff, "\n") != "- role 1 at /subscriptions/"+s {
+		t.Errorf("stage %+v", stage)
+	}
+	if len(notes) != 1 || !strings.Contains(notes[0], "at "+above+" stays, as it is outside of subscription "+s+"; what deletes it: az role assignment delete --ids "+above+"/y") {
+		t.Errorf("notes %q", notes)
+	}
+}
+
 // What is there leads to what is wanted: by issuer and subject, letter by letter. Nothing goes unless it is to be pruned.
 func TestCompareCredentials(t *testing.T) {
 	t.Parallel()

@@ -12,11 +12,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/catalog"
 	"github.com/keypost/keypost/provision/azure"
 	"github.com/keypost/keypost/provision/azure/arm"
 	"github.com/keypost/keypost/test/fakeazure"
+	"github.com/keypost/keypost/test/fakecloud"
 	"github.com/keypost/keypost/test/keys"
 )
 
@@ -65,30 +68,71 @@ func TestAzureIsSlow(t *testing.T) {
 	}
 }
 
-// Any call may be throttled or find the service away: it is made again.
-func TestThrottledOnce(t *testing.T) {
+// Two runs at once do what one does, and so do two deletions.
+func TestTwoRunsAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, fakeazure.Options{})
-		var mu sync.Mutex
-		seen := map[string]bool{}
-		w.Fault(func(c fakeazure.Call) fakeazure.Fault {
-			mu.Lock()
-			defer mu.Unlock()
-			if seen[c.Action] || c.Service == "login" {
-				return fakeazure.Fault{}
-			}
-			seen[c.Action] = true
-			if c.Write {
-				return fakeazure.Unavailable()
-			}
-			return fakeazure.Throttle(time.Second)
+		w := newWorld(t, fakeazure.Options{Latency: 100 * time.Millisecond, FederationRate: 1})
+		twice := func(run func() error) {
+			t.Helper()
+			var group errgroup.Group
+			group.Go(run)
+			group.Go(run)
+			must(t, group.Wait())
+		}
+		o := w.identities(t, usual()...)
+		twice(func() error {
+			_, err := azure.CreateIdentities(t.Context(), o)
+			return err
 		})
-		_, err := azure.CreateIdentities(t.Context(), w.identities(t, usual()...))
-		must(t, err)
-		_, err = azure.Delete(t.Context(), azure.DeleteOptions{Options: w.options(), Group: true})
-		must(t, err)
+		if s := w.State(); len(s.Identities) != 3 || len(s.Credentials) != 5 || len(s.Assignments) != 3 || len(s.Definitions) != 2 {
+			t.Errorf("there is %+v", s)
+		}
+		twice(func() error {
+			_, err := azure.Delete(t.Context(), azure.DeleteOptions{Options: w.options(), Group: true})
+			return err
+		})
+		if s := w.State(); len(s.Groups) != 1 || len(s.Identities)+len(s.Definitions)+len(s.Assignments) > 0 {
+			t.Errorf("left: %+v", s)
+		}
 	})
+}
+
+// Any call may be throttled, find the service away, or lose its answer: it is made again.
+func TestAnyCallMayFailOnce(t *testing.T) {
+	t.Parallel()
+	for name, fault := range map[string]fakeazure.Fault{"away": fakeazure.Unavailable(), "lost": fakecloud.LoseReply()} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, fakeazure.Options{})
+				var mu sync.Mutex
+				seen := map[string]bool{}
+				w.Fault(func(c fakeazure.Call) fakeazure.Fault {
+					mu.Lock()
+					defer mu.Unlock()
+					if seen[c.Action] {
+						return fakeazure.Fault{}
+					}
+					seen[c.Action] = true
+					if c.Write {
+						return fault
+					}
+					return fakeazure.Throttle(time.Second)
+				})
+				_, err := azure.CreateIdentities(t.Context(), w.identities(t, usual()...))
+				must(t, err)
+				if s := w.State(); len(s.Identities) != 3 || len(s.Credentials) != 5 || len(s.Assignments) != 3 {
+					t.Errorf("there is %+v", s)
+				}
+				_, err = azure.Delete(t.Context(), azure.DeleteOptions{Options: w.options(), Group: true})
+				must(t, err)
+				if s := w.State(); len(s.Groups) != 1 || len(s.Identities)+len(s.Definitions)+len(s.Assignments) > 0 {
+					t.Errorf("left: %+v", s)
+				}
+			})
+		})
+	}
 }
 
 // What is wrong is told before anything is written, and mostly before anybody is called.

@@ -175,10 +175,13 @@ func (w *world) moved(t *testing.T, old string) azure.MigrateOptions {
 	return w.move(t, old)
 }
 
+// clusterKey is the key of every cluster that is not to have one of its own: making one takes long.
+var clusterKey = keys.NewRSA()
+
 // move returns what moves an installation away from an issuer.
 func (w *world) move(t *testing.T, old string) azure.MigrateOptions {
 	t.Helper()
-	key, err := keystore.NewPublic(keys.NewRSA()().Public())
+	key, err := keystore.NewPublic(clusterKey().Public())
 	must(t, err)
 	return azure.MigrateOptions{Options: w.options(), Move: install.Move{Old: old, OldKeys: func(context.Context) ([]keystore.VerificationKey, error) {
 		return []keystore.VerificationKey{key}, nil
