@@ -44,8 +44,6 @@ func (o Owner) Owns(tags map[string]string) bool {
 // String returns the tag, KEY=VALUE.
 func (o Owner) String() string { return o.ownerTag().String() }
 
-func (o Owner) zero() bool { return o.key == "" }
-
 // tags returns tags in ccoctl's order: the owner's, then the others sorted.
 func (o Owner) tags(others map[string]string) []types.Tag {
 	out := []types.Tag{tag(o.key, ccoctl.Owned)}

@@ -194,7 +194,7 @@ func (c *Client) deleteProvider(ctx context.Context, arn string, o Owner, adopt 
 		if err != nil || have == nil {
 			return nil, err
 		}
-		if !o.Owns(have.tags) && !(adopt && o.others(have.tags) == "") {
+		if !o.Owns(have.tags) && (!adopt || o.others(have.tags) != "") {
 			return nil, o.notOurs(providerThing+" "+arn, have.tags)
 		}
 		return []step{s}, nil
