@@ -17,8 +17,13 @@ type config struct {
 	// KeySet is the name of the cluster's key set. Required.
 	KeySet keystore.Name `json:"keySet"`
 
-	// Keys is a directory of private keys in PEM, NAME.pem or NAME.key, mode 0600. A new file is picked up without a restart. Required.
-	Keys string `json:"keys"`
+	// Keys is a directory of private keys in PEM, NAME.pem or NAME.key, mode 0600. A new file is picked up without a restart. Keys or KMS
+	// is required.
+	Keys string `json:"keys,omitempty"`
+
+	// KMS names keys in AWS KMS by their ARNs. Credentials are the instance's role or those of the SDK's files, never a web identity
+	// token of the cluster.
+	KMS []string `json:"kms,omitempty"`
 
 	// Socket is where the kube-apiserver beside it asks.
 	Socket socketConfig `json:"socket"`
@@ -72,7 +77,7 @@ func (c config) check() error {
 		}
 	}
 	refuse(c.Dir == "", "dir is not set: name the directory that keypost mirror fills")
-	refuse(c.Keys == "", "keys is not set: name the directory that holds the private keys")
+	refuse(c.Keys == "" && len(c.KMS) == 0, "keys is not set: name the directory that holds the private keys, or keys of AWS KMS in kms")
 	if c.KeySet == "" {
 		refuse(true, "keySet is not set: name the cluster's key set")
 	} else if err := c.KeySet.Check(); err != nil {

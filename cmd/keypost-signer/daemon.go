@@ -1,12 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
 	"io"
-	"text/tabwriter"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -19,23 +19,33 @@ import (
 	"github.com/keypost/keypost/internal/admin"
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/issuer/signer"
-	"github.com/keypost/keypost/issuer/signer/keyfiles"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/filestore"
 )
 
-func newSigner(c config, log *zap.Logger) (*signer.Signer, error) {
+func newSigner(keys *held, c config, log *zap.Logger) (*signer.Signer, error) {
 	store, err := filestore.Open(c.Dir)
 	if err != nil {
 		return nil, err
 	}
-	return signer.New(signer.Config{Backend: store, Name: c.KeySet, Keys: keyfiles.Open(c.Keys).For, Log: log})
+	return signer.New(signer.Config{Backend: store, Name: c.KeySet, Log: log, Keys: func(ctx context.Context) ([]signer.Key, error) {
+		found, err := keys.list(ctx)
+		all := make([]signer.Key, 0, len(found))
+		for _, k := range found {
+			all = append(all, k.Key)
+		}
+		return all, err
+	}})
 }
 
 // serve runs until ctx is done and the calls under way have ended.
 func serve(ctx context.Context, c config, stderr io.Writer) error {
 	log := newLogger(stderr)
-	s, err := newSigner(c, log)
+	keys, err := openKeys(ctx, c)
+	if err != nil {
+		return err
+	}
+	s, err := newSigner(keys, c, log)
 	if err != nil {
 		return err
 	}
@@ -54,7 +64,6 @@ func serve(ctx context.Context, c config, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	_ = s.Refresh(ctx, time.Now()) // the log has it; a kube-apiserver that starts asks again for a minute
 	log.Info("serving", zap.String("socket", c.Socket.Path), zap.Stringer("admin", health.Addr()), zap.String("version", buildVersion()))
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { s.Run(ctx); return nil })
@@ -75,10 +84,14 @@ func newLogger(w io.Writer) *zap.Logger {
 
 // check reads what a start would read, and returns an error unless a key may sign.
 func check(ctx context.Context, c config, stdout io.Writer) error {
-	if err := listKeys(ctx, c, "", stdout); err != nil {
+	keys, err := openKeys(ctx, c)
+	if err != nil {
 		return err
 	}
-	s, err := newSigner(c, zap.NewNop())
+	if err := keys.print(ctx, stdout); err != nil {
+		return err
+	}
+	s, err := newSigner(keys, c, zap.NewNop())
 	if err != nil {
 		return err
 	}
@@ -94,31 +107,26 @@ func check(ctx context.Context, c config, stdout io.Writer) error {
 
 // listKeys prints the keys that are held, or the public half of one.
 func listKeys(ctx context.Context, c config, public string, stdout io.Writer) error {
-	keys, err := keyfiles.Open(c.Keys).Keys(ctx)
+	keys, err := openKeys(ctx, c)
 	if err != nil {
 		return err
 	}
-	if public != "" {
-		return printPublic(keys, keystore.KeyID(public), stdout)
+	if public == "" {
+		return keys.print(ctx, stdout)
 	}
-	w := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "KID\tALG\tFILE")
-	for _, k := range keys {
-		fmt.Fprintf(w, "%s\t%s\t%s\n", k.Public().ID(), k.Public().Alg(), k.File)
+	all, err := keys.list(ctx)
+	for _, k := range all {
+		if string(k.Public().ID()) == public {
+			return printPublic(k.Public(), stdout)
+		}
 	}
-	return w.Flush()
+	return cmp.Or(err, fmt.Errorf("no key %s is held; list them with keypost-signer keys", public))
 }
 
-func printPublic(keys []keyfiles.Key, id keystore.KeyID, stdout io.Writer) error {
-	for _, k := range keys {
-		if k.Public().ID() != id {
-			continue
-		}
-		der, err := x509.MarshalPKIXPublicKey(k.Public().Key())
-		if err != nil {
-			return err
-		}
-		return pem.Encode(stdout, &pem.Block{Type: "PUBLIC KEY", Bytes: der})
+func printPublic(k keystore.VerificationKey, stdout io.Writer) error {
+	der, err := x509.MarshalPKIXPublicKey(k.Key())
+	if err != nil {
+		return err
 	}
-	return fmt.Errorf("no key %s is held; list them with keypost-signer keys", id)
+	return pem.Encode(stdout, &pem.Block{Type: "PUBLIC KEY", Bytes: der})
 }

@@ -109,12 +109,20 @@ func TestServe(t *testing.T) {
 		text = append(text, buffer[:n]...)
 	}
 	go func() { _, _ = io.Copy(io.Discard, logs) }()
+	at := "http://" + string(admin.FindSubmatch(text)[1])
+	for ready := false; !ready; time.Sleep(10 * time.Millisecond) {
+		resp, err := http.Get(at + "/readyz")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ready = resp.StatusCode == http.StatusOK
+		_ = resp.Body.Close()
+	}
 	c := must(grpc.NewClient("unix://"+filepath.Join(filepath.Dir(file), "run", "s.sock"), grpc.WithTransportCredentials(insecure.NewCredentials())))
 	defer c.Close()
 	if _, err := v1.NewExternalJWTSignerClient(c).Sign(ctx, &v1.SignJWTRequest{Claims: "eyJleHAiOjQxMDI0NDQ4MDB9"}, grpc.WaitForReady(true)); err != nil {
 		t.Fatal(err)
 	}
-	at := "http://" + string(admin.FindSubmatch(text)[1])
 	for path, want := range map[string]string{
 		"/readyz": "ok", "/livez": "ok",
 		"/metrics": `keypost_signer_tokens_alive{kid="` + string(kid) + `"} 1`,

@@ -60,7 +60,7 @@ type Signer struct {
 	metrics metrics
 	perCall *zap.Logger
 
-	mu       sync.Mutex // one refresh at a time; guards what follows
+	mu       sync.Mutex // guards what follows, and makes one state at a time
 	set      keystore.KeySet
 	accepted *lastgood.Summary // of set; nil before the first version
 	revision keystore.Revision // what was looked at last
@@ -80,12 +80,19 @@ func New(c Config) (*Signer, error) {
 	return s, nil
 }
 
-// Run refreshes every second until ctx is done.
+// Run reads the key set and the private keys every second until ctx is done. A key service that does not answer holds up no revocation.
 func (s *Signer) Run(ctx context.Context) {
+	var both sync.WaitGroup
+	both.Go(func() { every(ctx, func() { s.hold(ctx, time.Now()) }) })
+	both.Go(func() { every(ctx, func() { _ = s.follow(ctx, time.Now()) }) }) // the log and the metrics show the error
+	both.Wait()
+}
+
+func every(ctx context.Context, do func()) {
 	tick := time.NewTicker(poll)
 	defer tick.Stop()
 	for {
-		_ = s.Refresh(ctx, time.Now()) // the log and the metrics show it
+		do()
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -94,17 +101,33 @@ func (s *Signer) Run(ctx context.Context) {
 	}
 }
 
-// Refresh reads the key set and the private keys, and answers from them from then on. It returns an error if the key set cannot be
+// Refresh reads the private keys and the key set, and answers from them from then on. It returns an error if the key set cannot be
 // read or may not follow the last good one. The last good one then stays.
 func (s *Signer) Refresh(ctx context.Context, now time.Time) error {
+	s.hold(ctx, now)
+	return s.follow(ctx, now)
+}
+
+// hold takes over the private keys that are held now.
+func (s *Signer) hold(ctx context.Context, now time.Time) {
+	held, err := s.c.Keys(ctx)
+	if ctx.Err() != nil {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	held, keyFault := s.c.Keys(ctx)
-	if keyFault != nil {
+	if err != nil {
 		held = append(held, s.held...)
 	}
 	s.held = unique(held)
-	s.noteKeys(keyFault)
+	s.noteKeys(err)
+	s.answer(now)
+}
+
+// follow takes over the stored key set.
+func (s *Signer) follow(ctx context.Context, now time.Time) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	err := s.read(ctx)
 	if ctx.Err() != nil {
 		return ctx.Err() // a stop is no fault of the store
@@ -113,9 +136,7 @@ func (s *Signer) Refresh(ctx context.Context, now time.Time) error {
 	if err == nil {
 		s.metrics.read.Set(float64(now.Unix()))
 	}
-	if s.accepted != nil {
-		s.take(s.state.Load().next(s.set, s.held, now))
-	}
+	s.answer(now)
 	return err
 }
 
@@ -140,8 +161,14 @@ func (s *Signer) read(ctx context.Context) error {
 	return nil
 }
 
-func (s *Signer) take(is *state) {
-	was := s.state.Swap(is)
+// answer makes the state from what has been read.
+func (s *Signer) answer(now time.Time) {
+	if s.accepted == nil {
+		return
+	}
+	was := s.state.Load()
+	is := was.next(s.set, s.held, now)
+	s.state.Store(is)
 	if s.metrics.maySign.Set(0); is.signs != nil {
 		s.metrics.maySign.Set(1)
 	}

@@ -13,7 +13,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
@@ -285,6 +287,34 @@ func TestRevokedKey(t *testing.T) {
 	if status.Code(err) != codes.FailedPrecondition {
 		t.Errorf("a revoked key: %v", err)
 	}
+}
+
+// A key service that does not answer holds up neither the key set nor a revocation.
+func TestKeyServiceHangs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		k := p256(1)
+		sc := newScene(t, k)
+		sc.refresh("")
+		hang := sc.s.c.Keys
+		sc.s.c.Keys = func(ctx context.Context) ([]Key, error) {
+			<-ctx.Done()
+			return hang(ctx)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var done sync.WaitGroup
+		done.Go(func() { sc.s.Run(ctx) })
+		synctest.Wait()
+		sc.signs(k)
+		c := keystore.Change{At: time.Now().Add(time.Hour), By: "test", Why: "stolen", Force: true}
+		if _, err := keystore.Update(t.Context(), sc.store.Store, name, func(s keystore.KeySet) (keystore.KeySet, error) { return revoke(k)(s, c) }); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Second)
+		sc.signs(nil)
+		cancel()
+		done.Wait()
+	})
 }
 
 func claims(expires time.Time) string {

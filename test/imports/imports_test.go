@@ -50,7 +50,7 @@ var never = map[string][]string{
 	},
 	"cmd/keypost-signer": {
 		module + "/provision", module + "/issuer/verify", module + "/issuer/listen", module + "/keystore/kubestore", module + "/keystore/s3store",
-		module + "/keystore/storetest", "k8s.io/client-go", "github.com/aws/aws-sdk-go-v2", "google.golang.org/api", "golang.org/x/oauth2", "github.com/Azure", "testing", "net/http/pprof",
+		module + "/keystore/storetest", "k8s.io/client-go", "google.golang.org/api", "golang.org/x/oauth2", "github.com/Azure", "testing", "net/http/pprof",
 	},
 	"cmd/keypost": {module + "/issuer/signer", module + "/issuer/listen", module + "/keystore/storetest", "golang.org/x/crypto/acme", "testing"},
 }
@@ -60,6 +60,7 @@ var users = map[string]string{
 	"github.com/aws/aws-sdk-go-v2/service/iam":        "provision/awsiam",
 	"github.com/aws/aws-sdk-go-v2/service/cloudfront": "provision/cloudfront",
 	"github.com/aws/aws-sdk-go-v2/service/s3":         "keystore/s3store",
+	"github.com/aws/aws-sdk-go-v2/service/kms":        "issuer/signer/awskms",
 	"google.golang.org/api":                           "provision/gcp/internal/rest",
 	"golang.org/x/oauth2":                             "provision/gcp",
 	"github.com/Azure":                                "provision/azure",

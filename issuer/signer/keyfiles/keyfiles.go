@@ -1,4 +1,4 @@
-// Package keyfiles holds the private keys of a directory for package signer. A new file is picked up without a restart.
+// Package keyfiles holds the private keys of a directory, each a signer.Key. A new file is picked up without a restart.
 package keyfiles
 
 import (
@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/keypost/keypost/internal/signingkey"
-	"github.com/keypost/keypost/issuer/signer"
 )
 
 // Dir is a directory of PEM files, NAME.pem or NAME.key, with one private key each. Nobody but the owner and the group may read them.
@@ -87,14 +86,4 @@ func (d *Dir) read(name string) file {
 	}
 	f.key, f.err = signingkey.Load(path)
 	return f
-}
-
-// For returns what package signer asks for its keys.
-func (d *Dir) For(ctx context.Context) ([]signer.Key, error) {
-	found, err := d.Keys(ctx)
-	keys := make([]signer.Key, 0, len(found))
-	for _, k := range found {
-		keys = append(keys, k)
-	}
-	return keys, err
 }

@@ -68,7 +68,7 @@ func TestKeys(t *testing.T) {
 	}
 	expect("", "a.pem", "b.key")
 
-	keys, err := d.For(t.Context())
+	keys, err := d.Keys(t.Context())
 	if err != nil || keys[0].Public().ID() != first.Public().ID() {
 		t.Fatal(err)
 	}
