@@ -355,6 +355,9 @@ func trustOurCA() {
 		panic(err)
 	}
 	_ = os.Setenv("SSL_CERT_FILE", file.Name())
+	_, _ = x509.SystemCertPool() // reads the file, once
+	_ = os.Unsetenv("SSL_CERT_FILE")
+	_ = os.Remove(file.Name())
 }
 
 // trust has all commands from here on trust a CA beside those that they trusted: trust FILE

@@ -46,7 +46,7 @@ func (f *migrateFlags) register(cmd *cobra.Command) {
 	fs.Lookup("name").Usage = "the cluster's name, with which its roles and OLD's provider are tagged (default as in ccoctl's bucket, NAME-oidc)"
 	fs.Lookup("thumbprint").Usage = "SHA-1 of a CA of NEW that AWS does not know, 40 hex digits (repeatable)"
 	f.clientIDs(fs, "openshift", "sts.amazonaws.com")
-	f.move.Define(fs, "AWS", "take OLD's statements and provider away")
+	f.move.Define(fs, "take OLD's statements and provider away")
 	fs.BoolVar(&f.force, "force", false, "go on although OLD is a CloudFront address, which can be kept")
 	cli.PassesNoGate(fs)
 	cloudcmd.Required(cmd, "from-issuer-url", "issuer-url")

@@ -34,7 +34,7 @@ func newCmdMigrate(factory *cli.Factory) *cobra.Command {
 	}, f.run)
 	fs := f.define(cmd, "oidc-resource-group-name", "audience", "diff", "issuer-url")
 	fs.Lookup("audience").Usage = "audience of the cluster's tokens for Azure"
-	f.move.Define(fs, "Azure", "take OLD's federated credentials away")
+	f.move.Define(fs, "take OLD's federated credentials away")
 	cloudcmd.Required(cmd, "name", "subscription-id", "from-issuer-url", "issuer-url")
 	return cmd
 }

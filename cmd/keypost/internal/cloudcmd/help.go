@@ -10,14 +10,16 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// helpGroups are the flags of create-all that ccoctl does not have, by what they are for.
-var helpGroups = []struct {
-	title string
-	flags string
-}{
-	{"The issuer", "issuer-url dev"},
-	{"Safety", "account adopt diff prune tighten"},
-	{"Rarely needed", "allowed-audience attribute-condition audience client-id cloud help max-trust-length thumbprint"},
+// helpGroup is what some flags are for.
+type helpGroup struct{ title, flags string }
+
+// helpGroups are the flags of create-all that ccoctl does not have.
+func helpGroups() []helpGroup {
+	return []helpGroup{
+		{"The issuer", "issuer-url dev"},
+		{"Safety", "account adopt diff prune tighten"},
+		{"Rarely needed", "allowed-audience attribute-condition audience client-id cloud help max-trust-length thumbprint"},
+	}
 }
 
 // GroupHelp has the help of a command with many flags print them in groups. What no group names is as in ccoctl.
@@ -28,11 +30,11 @@ func GroupHelp(cmd *cobra.Command) {
 		own := cmd.NonInheritedFlags()
 		own.AddFlagSet(cmd.Parent().PersistentFlags())
 		grouped := ""
-		for _, g := range helpGroups {
+		for _, g := range helpGroups() {
 			grouped += g.flags + " "
 		}
 		printFlags(w, "As in ccoctl", own, func(name string) bool { return !slices.Contains(strings.Fields(grouped), name) })
-		for _, g := range helpGroups {
+		for _, g := range helpGroups() {
 			printFlags(w, g.title, own, func(name string) bool { return slices.Contains(strings.Fields(g.flags), name) })
 		}
 		printFlags(w, "Of every command", cmd.Root().PersistentFlags(), func(string) bool { return true })

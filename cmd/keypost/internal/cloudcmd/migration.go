@@ -28,9 +28,8 @@ type Migration struct {
 	unread bool // Old could not be read, so that what goes on has the keys of that copy
 }
 
-// Define registers the flags, and has those that fs shares with other commands say which of the two issuers they are for. cloud is who
-// takes the tokens: "AWS"; finish is the usage of --finish, empty for a cloud in which there is none.
-func (m *Migration) Define(fs *pflag.FlagSet, cloud, finish string) {
+// Define registers the flags. finish is the usage of --finish, empty for a cloud in which there is none.
+func (m *Migration) Define(fs *pflag.FlagSet, finish string) {
 	fs.StringVar(&m.Old, "from-issuer-url", "", "the issuer URL that the cluster's tokens carry now")
 	fs.StringVar(&m.jwks, "jwks", "", "JWKS `FILE` or URL with OLD's keys, where OLD cannot be reached from here (default OLD itself)")
 	kubeconfig := "kubeconfig `FILE` of the cluster, to check its keys and how long its tokens live"

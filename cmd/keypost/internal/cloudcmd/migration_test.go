@@ -44,9 +44,7 @@ func TestMigrationChecks(t *testing.T) {
 func TestMigrationWithoutEnd(t *testing.T) {
 	for finish, usage := range map[string]string{"": "how long its tokens live", "take OLD away": "to see whether it was switched"} {
 		fs := pflag.NewFlagSet("", pflag.ContinueOnError)
-		fs.String("ca-file", "", "")
-		fs.String("connect", "", "")
-		new(Migration).Define(fs, "AWS", finish)
+		new(Migration).Define(fs, finish)
 		if has := fs.Lookup("finish") != nil; has != (finish != "") || !strings.HasSuffix(fs.Lookup("kubeconfig").Usage, usage) {
 			t.Errorf("%q: --finish %t, --kubeconfig %q", finish, has, fs.Lookup("kubeconfig").Usage)
 		}

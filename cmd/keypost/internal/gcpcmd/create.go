@@ -60,7 +60,7 @@ func newCmdCreateProvider(factory *cli.Factory) *cobra.Command {
 		f.cloud.UseOwnPublicKey()
 		return r.create(ctx, nil)
 	})
-	f.installation(factory, cmd, "workload-identity-pool", "workload-identity-provider", "prune")
+	f.installation(cmd, "workload-identity-pool", "workload-identity-provider", "prune")
 	cmd.Flags().Lookup("workload-identity-provider").Usage += " (default NAME)"
 	cmd.Flags().Lookup("prune").Usage = "take from the provider the audiences that --allowed-audience does not name"
 	cloudcmd.Required(cmd, "workload-identity-pool")
@@ -76,7 +76,7 @@ func newCmdCreateAll(factory *cli.Factory) *cobra.Command {
 			"it there, make the workload identity pool, its provider and the service accounts, and write what the installer\n" +
 			"takes. It may be stopped and run again at any point: what is there already is compared and brought up to date.",
 	}, func(ctx context.Context, r *run) error { return r.create(ctx, &f.requested) })
-	f.installation(factory, cmd, "credentials-requests-dir", "enable-tech-preview", "prune")
+	f.installation(cmd, "credentials-requests-dir", "enable-tech-preview", "prune")
 	cmd.Flags().Lookup("prune").Usage += ", and from the provider the audiences that --allowed-audience, if it is given, does not name"
 	cloudcmd.Required(cmd, "credentials-requests-dir")
 	cloudcmd.GroupHelp(cmd)

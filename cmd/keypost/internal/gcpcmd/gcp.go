@@ -99,7 +99,7 @@ func (f *flags) all() *pflag.FlagSet {
 }
 
 // installation registers the flags of whatever publishes a key and makes a provider.
-func (f *flags) installation(factory *cli.Factory, cmd *cobra.Command, more ...string) {
+func (f *flags) installation(cmd *cobra.Command, more ...string) {
 	f.define(cmd, append([]string{"name", "region", "dry-run", "diff", "issuer-url", "adopt", "public-key-file",
 		"key-storage-method", "allowed-audience", "attribute-condition"}, more...)...)
 	cmd.Flags().Lookup("adopt").Usage += ", change the issuer that a provider trusts or the attribute condition that it has, replace a copy of keys of which no record (--observations) says whether it is newer, " +

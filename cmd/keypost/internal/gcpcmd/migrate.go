@@ -44,7 +44,7 @@ func newCmdMigrate(factory *cli.Factory) *cobra.Command {
 	fs.Lookup("name").Usage = "the cluster's name, with which its service accounts begin"
 	fs.Lookup("workload-identity-pool").Usage += " (default NAME)"
 	fs.Lookup("workload-identity-provider").Usage = "ID of NEW's provider (default NAME and five characters made of NEW)"
-	f.move.Define(fs, "Google Cloud", "")
+	f.move.Define(fs, "")
 	fs.StringVar(&f.from, "from-workload-identity-provider", "", "ID of OLD's provider (default NAME)")
 	cloudcmd.Required(cmd, "name", "project", "from-issuer-url", "issuer-url", "credentials-requests-dir")
 	return cmd
