@@ -1,6 +1,7 @@
 package iam_test
 
 import (
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -100,5 +101,29 @@ func TestWhatARunMakesADeletionFinds(t *testing.T) {
 				finished(t, w, longer)
 			})
 		}
+	}
+}
+
+// A policy without an etag is not changed: the write would replace it, with what others have granted.
+func TestAPolicyWithoutAnEtagIsNotWritten(t *testing.T) {
+	t.Parallel()
+	for _, of := range []string{"my-project:getIamPolicy", "/serviceAccounts/demo-openshift-i-ixn3w@my-project.iam.gserviceaccount.com:getIamPolicy"} {
+		inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
+			mustApply(t, w, installation("demo"))
+			before := state(w)
+			c := iam.OpenWith(fakegcp.AccessToken, iam.Access{Project: "my-project", Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+				res, err := w.RoundTrip(r)
+				if err == nil && strings.HasSuffix(r.URL.Path, of) {
+					res.Body, res.ContentLength = io.NopCloser(strings.NewReader("{}")), 2
+				}
+				return res, err
+			})})
+			if _, err := apply(t.Context(), c, installation("demo")); err == nil || !strings.Contains(err.Error(), "without an etag") {
+				t.Errorf("%s: error %v", of, err)
+			}
+			if after := state(w); after != before {
+				t.Errorf("%s:\n%s\nwas\n%s", of, after, before)
+			}
+		})
 	}
 }

@@ -1,6 +1,7 @@
 package iam
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -27,14 +28,26 @@ func (c *Client) readProjectPolicy(ctx context.Context, p Project) (allow.Policy
 	k := projectPolicyCall(p, "getIamPolicy", "getIamPolicy")
 	k.Body = map[string]any{"options": map[string]int{"requestedPolicyVersion": allow.Version}}
 	err := c.Rest.Ask(ctx, k, &out)
-	return out, err
+	return out, cmp.Or(err, mayReplace(out, "project "+p.ID))
+}
+
+// mayReplace returns an error for a policy without an etag: Google would compare nothing, and the write would take every grant of others away.
+func mayReplace(p allow.Policy, of string) error {
+	if p.Etag == "" {
+		return fmt.Errorf("the IAM policy of %s came without an etag, so it is not changed", of)
+	}
+	return nil
 }
 
 // readAccountPolicy returns nil for that of an account that is not there.
 func (c *Client) readAccountPolicy(ctx context.Context, p Project, email string) (*allow.Policy, error) {
 	k := accountPolicyCall(p, email, "getIamPolicy")
 	k.Query = rest.Query("options.requestedPolicyVersion", fmt.Sprint(allow.Version))
-	return rest.Present[allow.Policy](ctx, c.Rest, k)
+	have, err := rest.Present[allow.Policy](ctx, c.Rest, k)
+	if err == nil && have != nil {
+		err = mayReplace(*have, "service account "+email)
+	}
+	return have, err
 }
 
 // setPolicy returns the call that writes a policy.
