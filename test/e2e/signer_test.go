@@ -64,7 +64,7 @@ func newSignerScene(t *testing.T) *signerScene {
 	writePublicKey(t, s.oldPublic, s.oldKey)
 	s.server.publishedLongAgo(t, "prod-a", rotateIssuer, s.oldPublic)
 	s.server.run(t)
-	s.server.keypost(t, "issuer", "set", "prod-a", "--private").ok(t) // oidc.keypost.test is an address of this machine
+	s.server.keypost(t, "issuer", "set", "prod-a", "--reach", "private").ok(t) // oidc.keypost.test is an address of this machine
 	for i := range s.plane.hosts {
 		s.sides = append(s.sides, s.newSide(t, fmt.Sprintf("%s/%d", dir, i)))
 		s.plane.signers = append(s.plane.signers, s.sides[i].socket)
