@@ -32,6 +32,9 @@ type Cluster interface {
 	// load balancer nobody would notice one that still signs with the old key. One that cannot be asked is an error, and is among
 	// them without a kid.
 	Signers(ctx context.Context) (map[string]keystore.KeyID, error)
+	// Lists returns which signers' own clusters verify tokens of a key, by address. One that cannot be asked is an error, and is not among
+	// them.
+	Lists(ctx context.Context, k keystore.VerificationKey) (map[string]bool, error)
 	// Stage hands a promoted key over: from then on the signers may sign with it. It is called until all of them do, so it
 	// changes nothing that is done. The error is a [*ByHandError] where only a person can do it.
 	Stage(ctx context.Context, k keystore.Key) error
@@ -89,6 +92,23 @@ func ByHand(k keystore.KeyID) *ByHandError {
 type Facts struct {
 	Observed keystore.Observed         // of the new key; before a removal, what was read back of uploads alone
 	Signers  map[string]keystore.KeyID // as [Cluster] returns them; nil if nobody asked
+	Lists    map[string]bool           // of the new key, as [Cluster] returns them; nil if nobody asked
+}
+
+// unlisted returns the signers that do not list the new key although another does. With an external signer beside each kube-apiserver
+// (KEP-740) a promotion makes the others sign with it within seconds, and these would refuse its tokens. Where none lists it,
+// each learns of it by hand.
+func (f Facts) unlisted() (servers []string) {
+	listed := false
+	for _, server := range slices.Sorted(maps.Keys(f.Lists)) {
+		if listed = listed || f.Lists[server]; !f.Lists[server] {
+			servers = append(servers, text.OneLine(server, 300))
+		}
+	}
+	if !listed {
+		return nil
+	}
+	return servers
 }
 
 // StepResume is the step back: a retired key is again what it was before, since a signer signs with it.
@@ -100,6 +120,10 @@ func Take(c keystore.Change, s keystore.KeySet, f Facts) (keystore.KeySet, Taken
 	r := s.Rotation()
 	if r.Step == keystore.StepPromote {
 		n, err := s.Promote(c, r.Kid, f.Observed)
+		if servers := f.unlisted(); err == nil && len(servers) > 0 {
+			n, err = s, &keystore.NotYetError{Step: string(r.Step), Key: r.Kid, Gate: keystore.GateSigning,
+				Need: fmt.Sprintf("the kube-apiserver %s does not list it, although another does, and would refuse its tokens; look at the signer and the mirror beside it", strings.Join(servers, ", "))}
+		}
 		return n, Taken{Step: r.Step, Key: r.Kid}, err
 	}
 	// A key whose tokens are made again stays for as long as the last of those lives, not the last from before it was retired.
@@ -230,7 +254,9 @@ func (d Driver) gather(ctx context.Context, s keystore.KeySet, o *Outcome) (f Fa
 	switch r.Step {
 	case keystore.StepPromote:
 		d.early(ctx, to.ID(), o)
-		f.Observed, err = d.observe(ctx, s, to)
+		if f.Observed, err = d.observe(ctx, s, to); err == nil && d.Cluster != nil {
+			f.Lists = d.lists(ctx, to, o)
+		}
 	case keystore.StepRetire:
 		if d.Cluster == nil {
 			o.ByHand = ByHand(to.ID()).Do
@@ -275,6 +301,15 @@ func (d Driver) early(ctx context.Context, id keystore.KeyID, o *Outcome) {
 	}
 	maps.DeleteFunc(signers, func(_ string, has keystore.KeyID) bool { return has != id })
 	o.Early = slices.Sorted(maps.Keys(signers))
+}
+
+// lists returns who lists a key, and notes why not all of them could be asked. A server that is away verifies nothing meanwhile.
+func (d Driver) lists(ctx context.Context, k keystore.Key, o *Outcome) map[string]bool {
+	lists, err := d.Cluster.Lists(ctx, k.VerificationKey)
+	if err != nil {
+		o.Unasked = err.Error()
+	}
+	return lists
 }
 
 // signers returns who signs with what, which somebody does, and stores who was there: one that is not listed for a while may

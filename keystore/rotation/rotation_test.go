@@ -32,6 +32,8 @@ type scene struct {
 	staged     []keystore.KeyID
 	stageErr   error
 	signersErr error
+	lists      map[string]bool
+	listsErr   error
 	lifetime   rotation.Lifetime
 
 	lifetimeErr error
@@ -121,6 +123,10 @@ func (sc *scene) Signers(context.Context) (map[string]keystore.KeyID, error) {
 	return maps.Clone(sc.signers), sc.signersErr
 }
 
+func (sc *scene) Lists(context.Context, keystore.VerificationKey) (map[string]bool, error) {
+	return maps.Clone(sc.lists), sc.listsErr
+}
+
 func (sc *scene) Stage(_ context.Context, k keystore.Key) error {
 	if k.State != keystore.Active {
 		sc.t.Errorf("key %s is handed over while it is %s", k.ID(), k.State)
@@ -131,6 +137,39 @@ func (sc *scene) Stage(_ context.Context, k keystore.Key) error {
 
 func (sc *scene) Lifetime(context.Context) (rotation.Lifetime, error) {
 	return sc.lifetime, sc.lifetimeErr
+}
+
+// A kube-apiserver that does not list the new key, although another does, would refuse the other's tokens. One that cannot be asked, or
+// a cluster where none lists it, holds nothing up.
+func TestPromotionWaitsUntilTheKeyIsListed(t *testing.T) {
+	for what, tt := range map[string]struct {
+		lists map[string]bool
+		err   error
+		want  string
+	}{
+		"all":              {map[string]bool{"a": true, "b": true}, nil, "promote, waiting: signing"},
+		"none":             {map[string]bool{"a": false, "b": false}, nil, "promote, waiting: signing"},
+		"one does not":     {map[string]bool{"a": true, "b": false}, nil, "waiting: signing"},
+		"one is away":      {map[string]bool{"a": true}, errors.New("b is away"), "promote, waiting: signing"},
+		"nobody was asked": {nil, errors.New("forbidden"), "promote, waiting: signing"},
+	} {
+		sc := newScene(t)
+		sc.since = t0
+		sc.start()
+		sc.now = sc.now.Add(100 * time.Hour)
+		sc.lists, sc.listsErr = tt.lists, tt.err
+		if got := sc.step(sc.driver()); got != tt.want {
+			t.Errorf("%s: %s, want %s", what, got, tt.want)
+		}
+		if tt.want != "waiting: signing" {
+			continue
+		}
+		o, err := sc.driver().Step(t.Context(), "prod-a")
+		check(t, err)
+		if !strings.Contains(o.Waiting.Need, "the kube-apiserver b does not list it") {
+			t.Errorf("%s: %v", what, o.Waiting)
+		}
+	}
 }
 
 // TestTokensThatLiveForLonger: what the policy declares is no more than a word.

@@ -39,12 +39,17 @@ func PublicKeys(ctx context.Context, kubeconfig, contextName string) (issuer str
 	if issuer, err = api.issuer(ctx); err != nil {
 		return "", nil, err
 	}
-	body, err := api.get(ctx, jwksPath)
-	if err != nil {
-		return "", nil, err
-	}
-	keys, err = pubkey.Parse(api.client.URL()+jwksPath, body)
+	keys, err = api.keys(ctx)
 	return issuer, keys, err
+}
+
+// keys returns the keys that a kube-apiserver lists.
+func (a api) keys(ctx context.Context) ([]keystore.VerificationKey, error) {
+	body, err := a.get(ctx, jwksPath)
+	if err != nil {
+		return nil, err
+	}
+	return pubkey.Parse(a.client.URL()+jwksPath, body)
 }
 
 // InCluster in the place of a kubeconfig means the cluster in whose pod the program runs, with the pod's own service

@@ -25,7 +25,8 @@ import (
 //
 //	Signers        list endpointslices (discovery.k8s.io) in default, create serviceaccounts/token for the account
 //	TokenLifetime  list pods in all namespaces, create serviceaccounts/token for the account
-//	Signing        what Signers needs; Lifetime needs what TokenLifetime needs, or says that it does not know
+//	Signing        what Signers needs; Lifetime needs what TokenLifetime needs, and Lists what PublicKeys needs, or they say that they
+//	               do not know
 //	ChosenIssuer   get authentications/cluster (config.openshift.io), on OpenShift only
 //	PublicKeys     the ClusterRole system:service-account-issuer-discovery
 //	Verify         what Signers and PublicKeys need, and with a token create tokenreviews (authentication.k8s.io); it also lists the
@@ -74,32 +75,40 @@ func signers(ctx context.Context, a Access, lifetime time.Duration, audience str
 	if err != nil {
 		return nil, err
 	}
-	config, first, err := a.open()
-	if err != nil {
-		return nil, err
-	}
-	addresses, err := first.addresses(ctx)
-	if err == nil {
-		err = a.checkReach(addresses)
-	}
-	if err != nil {
-		return nil, err
-	}
 	var found []Signer
 	var failed error
-	for _, address := range addresses {
-		server, err := newAPI(at(config, cmp.Or(a.Reach[address], address)))
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", a.named("use"), oneLine(err))
-		}
+	err = a.each(ctx, func(address string, server api) {
 		s, err := server.mint(ctx, namespace, name, request{lifetime, []string{audience}})
 		if err != nil {
 			failed = cmp.Or(failed, fmt.Errorf("have the kube-apiserver at %s mint a token (each is asked at its own address): %w", address, err))
 		}
 		s.Address = address
 		found = append(found, s.Signer)
+	})
+	return found, cmp.Or(err, failed)
+}
+
+// each calls do with each kube-apiserver of the cluster, asked at its own address.
+func (a Access) each(ctx context.Context, do func(address string, server api)) error {
+	config, first, err := a.open()
+	if err != nil {
+		return err
 	}
-	return found, failed
+	addresses, err := first.addresses(ctx)
+	if err == nil {
+		err = a.checkReach(addresses)
+	}
+	if err != nil {
+		return err
+	}
+	for _, address := range addresses {
+		server, err := newAPI(at(config, cmp.Or(a.Reach[address], address)))
+		if err != nil {
+			return fmt.Errorf("%s: %w", a.named("use"), oneLine(err))
+		}
+		do(address, server)
+	}
+	return nil
 }
 
 // checkReach returns an error unless Reach has listed addresses only, each with a place of its own.

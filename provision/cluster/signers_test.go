@@ -22,9 +22,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-jose/go-jose/v4"
 	"k8s.io/client-go/rest"
 
 	"github.com/keypost/keypost/internal/signingkey"
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/storetest"
 )
 
 // plane is a control plane of several kube-apiservers, each with its own listener, all with a certificate for
@@ -157,6 +160,32 @@ func TestSignersAsksEveryServerAtItsOwnAddress(t *testing.T) {
 	for _, body := range p.asked {
 		if !strings.Contains(body, `"audiences":["openshift"]`) || !strings.Contains(body, `"expirationSeconds":600`) {
 			t.Errorf("asked for %s", body)
+		}
+	}
+}
+
+// Each server is asked for the keys that it lists. One that does not answer hides none of the others.
+func TestLists(t *testing.T) {
+	listed, other := storetest.Key(t), storetest.Key(t)
+	asked := 0
+	p := newPlane(t, []string{"https://a.example.com", "https://b.example.com", "https://c.example.com"}, map[string]http.HandlerFunc{jwksPath: func(w http.ResponseWriter, _ *http.Request) {
+		asked++
+		if asked == 2 {
+			w.WriteHeader(http.StatusInternalServerError)
+			return
+		}
+		writeJSON(w, jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: listed.Key(), KeyID: string(listed.ID()), Algorithm: listed.Alg(), Use: "sig"}}})
+	}})
+	for k, want := range map[keystore.VerificationKey]bool{listed: true, other: false} {
+		asked = 0
+		got, err := Signing{p.access}.Lists(t.Context(), k)
+		if err == nil || !strings.Contains(err.Error(), "500") || len(got) != 2 {
+			t.Errorf("%v, %v", got, err)
+		}
+		for server, lists := range got {
+			if lists != want {
+				t.Errorf("%s lists it: %t, want %t", server, lists, want)
+			}
 		}
 	}
 }

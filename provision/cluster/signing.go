@@ -1,7 +1,9 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
+	"slices"
 
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/rotation"
@@ -27,6 +29,21 @@ func (c Signing) Signers(ctx context.Context) (map[string]keystore.KeyID, error)
 		kids[s.Address] = s.KeyID
 	}
 	return kids, err
+}
+
+// Lists implements [rotation.Cluster] by the JWKS of each kube-apiserver.
+func (c Signing) Lists(ctx context.Context, k keystore.VerificationKey) (map[string]bool, error) {
+	lists := map[string]bool{}
+	var failed error
+	err := c.each(ctx, func(address string, server api) {
+		keys, err := server.keys(ctx)
+		if err != nil {
+			failed = cmp.Or(failed, err)
+			return
+		}
+		lists[address] = slices.ContainsFunc(keys, k.Equal)
+	})
+	return lists, cmp.Or(err, failed)
 }
 
 // Stage implements [rotation.Cluster]. The error is always a [*rotation.ByHandError].

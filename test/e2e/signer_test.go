@@ -18,6 +18,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -50,7 +51,7 @@ type signerScene struct {
 // signerSide is what stands beside one kube-apiserver.
 type signerSide struct {
 	keys, keySets, socket, config string
-	signer                        *process
+	signer, mirror                *process
 	top                           *testing.T
 }
 
@@ -91,7 +92,7 @@ func (s *signerScene) newSide(t *testing.T, dir string) *signerSide {
 	writePrivateKey(t, filepath.Join(side.keys, "old.key"), s.oldKey)
 	must(t, os.WriteFile(side.config, fmt.Appendf(nil, "dir: %s\nkeySet: prod-a\nkeys: %s\nsocket: {path: %s, uids: [%d]}\nadmin: {address: \"127.0.0.1:0\"}\n",
 		side.keySets, side.keys, side.socket, os.Getuid()), 0o600))
-	start(t, "mirror-"+filepath.Base(dir), binary("keypost"), "mirror", "--store", "file://"+s.server.store, "--poll", "1s", side.keySets)
+	side.mirror = start(t, "mirror-"+filepath.Base(dir), binary("keypost"), "mirror", "--store", "file://"+s.server.store, "--poll", "1s", side.keySets)
 	await(t, "the mirror has the key set", func(context.Context) error {
 		_, err := os.Stat(filepath.Join(side.keySets, "prod-a.yaml"))
 		return err
@@ -241,26 +242,26 @@ func (l *signerLoad) stop(t *testing.T) {
 	}
 }
 
-// rotate: the next key is listed at both servers before it signs, and both sign with it within seconds of the promotion.
+// rotate: a mirror that has stopped holds the promotion up, by the name of its API server. Once both list the next key it is promoted, and
+// both sign with it within seconds.
 func (s *signerScene) rotate(t *testing.T) {
 	s.next = strings.Fields(s.keypost(t, "key", "generate", "--out", s.nextDir).ok(t))[1]
 	s.hold(t, filepath.Join(s.nextDir, "sa.key"), "next.key")
+	s.sides[1].mirror.Signal(t, syscall.SIGSTOP)
 	s.keypost(t, "rotate", "start", "prod-a", "--public-key-file", filepath.Join(s.nextDir, "sa.pub")).ok(t)
+	s.lists(t, 0)
+	s.expect(t, s.step(t), "a cache may still hold a JWKS without the key")
+	s.later(t, 26*time.Hour)
+	s.expect(t, s.step(t), "the kube-apiserver "+s.plane.at(1)+" does not list it, although another does")
+	s.sides[1].mirror.Signal(t, syscall.SIGCONT)
+	s.lists(t, 1)
 	for i := range s.sides {
-		await(t, "the next key in the API server's own list", func(context.Context) error {
-			if keys := s.plane.kubectlAt(t, i, "get", "--raw", "/openid/v1/jwks").stdout; !strings.Contains(keys, s.next) {
-				return fmt.Errorf("it lists %s", keys)
-			}
-			return nil
-		})
 		if kid := s.signsWith(t, i); kid != s.old {
 			t.Fatalf("server %d signs with %s before the promotion", i, kid)
 		}
 	}
-	s.expect(t, s.step(t), "a cache may still hold a JWKS without the key")
-	s.later(t, 26*time.Hour)
 	began := time.Now()
-	s.step(t)
+	s.expect(t, s.step(t), "prod-a: promoted key "+s.next)
 	for i := range s.sides {
 		await(t, "the promoted key signs", func(context.Context) error {
 			if kid := s.signsWith(t, i); kid != s.next {
@@ -270,6 +271,17 @@ func (s *signerScene) rotate(t *testing.T) {
 		})
 	}
 	t.Logf("both API servers sign with the promoted key %v after the command began", time.Since(began).Round(time.Millisecond))
+}
+
+// lists waits until a kube-apiserver lists the next key.
+func (s *signerScene) lists(t *testing.T, i int) {
+	t.Helper()
+	await(t, "the next key in the API server's own list", func(context.Context) error {
+		if keys := s.plane.kubectlAt(t, i, "get", "--raw", "/openid/v1/jwks").stdout; !strings.Contains(keys, s.next) {
+			return fmt.Errorf("it lists %s", keys)
+		}
+		return nil
+	})
 }
 
 func (s *signerScene) signsWith(t *testing.T, i int) string {

@@ -32,7 +32,7 @@ func newStep(f *cli.Factory) *cobra.Command {
 	o := &stepOptions{Factory: f}
 	cmd := f.Command("step ISSUER…|--all", "Take every step of the rotations under way whose gate is open", cobra.ArbitraryArgs, o.run)
 	cmd.Long = "Promote the new key once it was seen in public for longer than any cache could hide it, looking if there is no fresh\n" +
-		"look; retire the old one once each kube-apiserver, asked at its own address, signs with the new one (--kubeconfig), also\n" +
+		"look. With --kubeconfig and a keypost-signer beside each kube-apiserver, that waits until each lists the key. Then retire the old one once each kube-apiserver, asked at its own address, signs with the new one (--kubeconfig), also\n" +
 		"those that were there earlier in the rotation; and remove it once its last token has expired, by the lifetime that the\n" +
 		"policy declares, which is not taken if a pod of the cluster asks for longer ones. Until then each is asked again, and\n" +
 		"where one signs with the retired key that is active again, and its time counts anew. A step is taken whole or not at all,\n" +

@@ -34,6 +34,9 @@ func (sc *scene) Look(context.Context, keystore.KeySet) error { return nil }
 func (sc *scene) Signers(context.Context) (map[string]keystore.KeyID, error) {
 	return sc.signers, sc.err
 }
+func (sc *scene) Lists(context.Context, keystore.VerificationKey) (map[string]bool, error) {
+	return nil, sc.err
+}
 func (sc *scene) Stage(context.Context, keystore.Key) error           { return nil }
 func (sc *scene) Lifetime(context.Context) (rotation.Lifetime, error) { return sc.lifetime, nil }
 
