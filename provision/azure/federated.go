@@ -140,7 +140,7 @@ func (r *run) planCredentials(i identity, have []credential, isNew bool) (add, r
 	read := func(steps func(comparison) []cloud.Step) cloud.Remaining {
 		return func(ctx context.Context) ([]cloud.Step, error) {
 			have, err := r.readCredentials(ctx, r.o.OIDCGroup, i.name)
-			if err != nil && !(isNew && arm.IsMissing(err)) {
+			if err != nil && (!isNew || !arm.IsMissing(err)) {
 				return nil, err
 			}
 			about, err := r.compare(have, i.credentials, instead)

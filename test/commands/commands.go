@@ -31,17 +31,18 @@ func (c Command) String() string { return c.Where + ": " + strings.Join(c.Words,
 // Checkers says for each program that the documentation uses where its commands are checked.
 func Checkers() map[string]string {
 	return map[string]string{
-		"keypost":  "cmd/keypost",
-		"keypostd": "cmd/keypostd",
-		"helm":     "test/chart",
-		"kubectl":  "test/chart",
-		"oc":       "test/chart", // as kubectl, whose subcommands those in use are
-		"aws":      "test/chart",
-		"make":     "test/readme",
-		"go":       "test/readme",
-		"docker":   "test/readme", // its image has to be one that the release makes
-		"cosign":   "test/readme", // likewise; cosign itself is not among the pinned tools
-		"grep":     "test/readme", // what it looks for in a log has to be logged
+		"keypost":        "cmd/keypost",
+		"keypostd":       "cmd/keypostd",
+		"keypost-signer": "cmd/keypost-signer",
+		"helm":           "test/chart",
+		"kubectl":        "test/chart",
+		"oc":             "test/chart", // as kubectl, whose subcommands those in use are
+		"aws":            "test/chart",
+		"make":           "test/readme",
+		"go":             "test/readme",
+		"docker":         "test/readme", // its image has to be one that the release makes
+		"cosign":         "test/readme", // likewise; cosign itself is not among the pinned tools
+		"grep":           "test/readme", // what it looks for in a log has to be logged
 		// Those of docs/platforms have to be of a form that their own documentation has.
 		"kubeadm": "test/readme", "k3s": "test/readme", "rke2": "test/readme", "systemctl": "test/readme", "talosctl": "test/readme", "kops": "test/readme",
 		"gcloud": "test/readme", "az": "test/readme", "xargs": "test/readme", // of provision/gcp and provision/azure, likewise

@@ -123,7 +123,7 @@ func TestReleaseNames(t *testing.T) {
 	workflow, archives := read(t, ".github/workflows/release.yml"), read(t, ".goreleaser.yaml")
 	for _, want := range []string{
 		"registry=ghcr.io/${GITHUB_REPOSITORY_OWNER,,}\n", "oci://$registry/charts\"", "helm package charts/keypost ",
-		"image=ghcr.io/${GITHUB_REPOSITORY_OWNER,,}/$IMAGE\"", "image: [keypostd, keypost]", "version+=-fips",
+		"image=ghcr.io/${GITHUB_REPOSITORY_OWNER,,}/$IMAGE\"", "image: [keypostd, keypost, keypost-signer]", "version+=-fips",
 	} {
 		if !strings.Contains(workflow, want) {
 			t.Errorf("release.yml no longer has %q: say here what it pushes now", want)
@@ -140,12 +140,12 @@ func TestReleaseNames(t *testing.T) {
 	// With the owner keypost:
 	names := map[string]*regexp.Regexp{
 		"chart":   regexp.MustCompile(`^oci://ghcr\.io/keypost/charts/keypost$`),
-		"image":   regexp.MustCompile(`^ghcr\.io/keypost/(keypostd?|charts(/keypost)?)$`), // Argo CD wants the registry without the chart
-		"archive": regexp.MustCompile(`^keypostd?_VERSION_(linux|darwin)_(amd64|arm64)\.tar\.gz$`),
+		"image":   regexp.MustCompile(`^ghcr\.io/keypost/(keypost(d|-signer)?|charts(/keypost)?)$`), // Argo CD wants the registry without the chart
+		"archive": regexp.MustCompile(`^keypost(d|-signer)?_VERSION_(linux|darwin)_(amd64|arm64)\.tar\.gz$`),
 	}
 	found := map[string]int{}
 	for name, text := range documents(t) {
-		for kind, pattern := range map[string]string{"chart": `oci://[\w./-]+`, "image": `\bghcr\.io/[\w./-]*\w`, "archive": `\bkeypostd?_[\w.]*\.(tar\.gz|zip)`} {
+		for kind, pattern := range map[string]string{"chart": `oci://[\w./-]+`, "image": `\bghcr\.io/[\w./-]*\w`, "archive": `\bkeypost(?:d|-signer)?_[\w.]*\.(tar\.gz|zip)`} {
 			for _, m := range regexp.MustCompile(pattern).FindAllString(text, -1) {
 				found[kind]++
 				if !names[kind].MatchString(m) {

@@ -11,16 +11,24 @@ import (
 // (https://cloud.google.com/iam/quotas).
 const Parallel = 8
 
-// What a project has of pools and providers is of package federation.
 type (
-	Access        = rest.Access
-	Project       = federation.Project
-	Owner         = federation.Owner
-	Pool          = federation.Pool
-	Provider      = federation.Provider
-	ProviderID    = federation.ProviderID
-	Registered    = federation.Registered
-	Trusted       = federation.Trusted
+	// Access is [rest.Access].
+	Access = rest.Access
+	// Project is [federation.Project].
+	Project = federation.Project
+	// Owner is [federation.Owner].
+	Owner = federation.Owner
+	// Pool is [federation.Pool].
+	Pool = federation.Pool
+	// Provider is [federation.Provider].
+	Provider = federation.Provider
+	// ProviderID is [federation.ProviderID].
+	ProviderID = federation.ProviderID
+	// Registered is [federation.Registered].
+	Registered = federation.Registered
+	// Trusted is [federation.Trusted].
+	Trusted = federation.Trusted
+	// UnusableError is [federation.UnusableError].
 	UnusableError = federation.UnusableError
 )
 

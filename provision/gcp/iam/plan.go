@@ -83,7 +83,7 @@ func into[T any](place *T, read func() (T, error)) func() error {
 func (c *Client) read(ctx context.Context, p Project, w Wanted) (*snapshot, error) {
 	s := &snapshot{}
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(into(&s.federation, func() (federation.State, error) { return c.Client.Read(ctx, p, w.Pool, w.Provider) }))
+	group.Go(into(&s.federation, func() (federation.State, error) { return c.Read(ctx, p, w.Pool, w.Provider) }))
 	if a := w.Accounts; a != nil {
 		group.Go(into(&s.project, func() (allow.Policy, error) { return c.readProjectPolicy(ctx, p) }))
 		if slices.ContainsFunc(a.List, func(w Account) bool { return len(w.Permissions) > 0 }) {
