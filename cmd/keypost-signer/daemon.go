@@ -7,6 +7,7 @@ import (
 	"encoding/pem"
 	"fmt"
 	"io"
+	"os"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -27,6 +28,9 @@ func newSigner(keys *held, c config, log *zap.Logger) (*signer.Signer, error) {
 	store, err := filestore.Open(c.Dir)
 	if err != nil {
 		return nil, err
+	}
+	if info, err := os.Stat(c.Dir); err != nil || info.Mode().Perm()&0o002 != 0 { // who writes there says which key signs
+		return nil, cmp.Or(err, fmt.Errorf("every user of this machine can write to %s; run chmod 755 on it", c.Dir))
 	}
 	return signer.New(signer.Config{Backend: store, Name: c.KeySet, Log: log, Keys: func(ctx context.Context) ([]signer.Key, error) {
 		found, err := keys.list(ctx)
@@ -57,17 +61,21 @@ func serve(ctx context.Context, c config, stderr io.Writer) error {
 	}
 	pages := admin.Pages{Metrics: promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}), Ready: s.Ready}
 	health, err := admin.Listen(ctx, c.Admin.Address, pages, log.Named("admin"))
-	if err != nil {
-		return err
+	if err != nil { // pods are to start without metrics too
+		log.Error("metrics and health are not served", zap.Error(err))
+	} else {
+		log.Info("admin listener is up", zap.Stringer("address", health.Addr()))
 	}
 	socket, err := signer.Listen(ctx, c.Socket.Path, c.Socket.Abstract)
 	if err != nil {
 		return err
 	}
-	log.Info("serving", zap.String("socket", c.Socket.Path), zap.Stringer("admin", health.Addr()), zap.String("version", buildVersion()))
+	log.Info("serving", zap.String("socket", c.Socket.Path), zap.String("version", buildVersion()))
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { s.Run(ctx); return nil })
-	g.Go(func() error { return health.Serve(ctx) })
+	if health != nil {
+		g.Go(func() error { return health.Serve(ctx) })
+	}
 	g.Go(func() error { return s.Serve(ctx, socket, signer.Callers{UIDs: c.Socket.UIDs, GIDs: c.Socket.GIDs}) })
 	if err := g.Wait(); err != nil {
 		return err

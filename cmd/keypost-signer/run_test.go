@@ -100,7 +100,7 @@ func TestServe(t *testing.T) {
 		_ = log.Close()
 	}()
 	text := make([]byte, 0, 4096)
-	admin := regexp.MustCompile(`"admin":"([^"]+)"`)
+	admin := regexp.MustCompile(`"admin listener is up","address":"([^"]+)"`)
 	for buffer := make([]byte, 4096); !admin.Match(text); {
 		n, err := logs.Read(buffer)
 		if err != nil {

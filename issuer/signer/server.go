@@ -3,10 +3,12 @@ package signer
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"time"
 
 	"go.uber.org/zap"
+	"golang.org/x/net/netutil"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -21,15 +23,16 @@ const (
 	refreshHint = 10 * time.Second
 	// signTime bounds one signature. A kube-apiserver sets no limit, and each start of a pod would wait.
 	signTime = 10 * time.Second
-	// maxMessage bounds a call, in bytes. Claims are a few kilobytes.
-	maxMessage = 256 << 10
-	// maxStreams bounds the calls under way of one connection.
-	maxStreams = 1000
+	// maxMessage bounds a call, in bytes. A token travels in a header, so its claims are a few kilobytes.
+	maxMessage = 64 << 10
+	// maxStreams bounds the calls under way of one connection, and maxConnections the connections. A kube-apiserver makes one.
+	// Together they bound memory and open files, without which a revocation could not be read.
+	maxStreams, maxConnections = 250, 16
 )
 
 // Serve answers callers on a socket that [Listen] has made, until ctx is done. Calls under way may end.
 func (s *Signer) Serve(ctx context.Context, l net.Listener, callers Callers) error {
-	server := grpc.NewServer(grpc.Creds(peers{callers, s.metrics.refused}), grpc.MaxRecvMsgSize(maxMessage), grpc.MaxConcurrentStreams(maxStreams))
+	server := grpc.NewServer(grpc.MaxRecvMsgSize(maxMessage), grpc.MaxConcurrentStreams(maxStreams))
 	v1.RegisterExternalJWTSignerServer(server, v1Server{s: s})
 	v1alpha1.RegisterExternalJWTSignerServer(server, v1alpha1Server{s: s})
 	stop := context.AfterFunc(ctx, func() {
@@ -38,7 +41,7 @@ func (s *Signer) Serve(ctx context.Context, l net.Listener, callers Callers) err
 		server.GracefulStop()
 	})
 	defer stop()
-	return server.Serve(l)
+	return server.Serve(netutil.LimitListener(peers{l, callers, s.metrics.refused}, maxConnections))
 }
 
 // What callers are told. Whoever asks for a token reads it word for word, so that it says nothing of keys or services.
@@ -68,6 +71,8 @@ func (s *Signer) sign(ctx context.Context, claims string) (header, signature str
 		return "", "", s.failed(failedSignature, err, errFailed)
 	case err != nil:
 		return "", "", s.failed(failedKey, err, errFailed)
+	case !s.state.Load().lists(is.id): // it was revoked while its service took its time
+		return "", "", s.failed(failedNoKey, fmt.Errorf("key %s has left the key set meanwhile", is.id), errNoKey)
 	}
 	s.metrics.took.Observe(time.Since(began).Seconds())
 	s.metrics.signatures.WithLabelValues(string(is.id)).Inc()

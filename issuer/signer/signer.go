@@ -3,7 +3,8 @@
 // every API server switch within seconds, without a restart.
 //
 // It follows one key set in one directory, and dials nobody but a key service. It goes on with the last good version while the directory
-// is away, empty, broken or older. A key that is gone signs nothing from the moment that the directory shows it.
+// is away, empty, broken or older. A key that is gone signs nothing two seconds after the directory shows it. A restart takes what the
+// directory has, which is why keypost mirror never replaces a version by an older one.
 //
 // Source: https://github.com/kubernetes/enhancements/tree/master/keps/sig-auth/740-service-account-external-signing
 package signer
@@ -63,8 +64,10 @@ type Signer struct {
 	mu       sync.Mutex // guards what follows, and makes one state at a time
 	set      keystore.KeySet
 	accepted *lastgood.Summary // of set; nil before the first version
-	revision keystore.Revision // what was looked at last
+	revision keystore.Revision // what was read last, good or not
+	rejected error             // why that one is not followed; nil if it is
 	held     []Key
+	keysRead bool   // held is known
 	trouble  string // what was logged last, so that each change of state is one line
 	keyFault string
 }
@@ -119,7 +122,7 @@ func (s *Signer) hold(ctx context.Context, now time.Time) {
 	if err != nil {
 		held = append(held, s.held...)
 	}
-	s.held = unique(held)
+	s.held, s.keysRead = unique(held), true
 	s.noteKeys(err)
 	s.answer(now)
 }
@@ -146,9 +149,13 @@ func (s *Signer) read(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if revision == s.revision {
-		return nil
+	if revision != s.revision { // to parse one takes memory and time, and a broken one stays for long
+		s.revision, s.rejected = revision, s.accept(doc)
 	}
+	return s.rejected
+}
+
+func (s *Signer) accept(doc []byte) error {
 	set, err := keystore.Parse(s.c.Name, doc)
 	if err != nil {
 		return err
@@ -157,7 +164,7 @@ func (s *Signer) read(ctx context.Context) error {
 	if rejected := summary.Follows(s.accepted); rejected != nil {
 		return fmt.Errorf("key set %q: %s", s.c.Name, rejected.Message)
 	}
-	s.set, s.accepted, s.revision = set, &summary, revision
+	s.set, s.accepted = set, &summary
 	return nil
 }
 
@@ -168,13 +175,16 @@ func (s *Signer) answer(now time.Time) {
 	}
 	was := s.state.Load()
 	is := was.next(s.set, s.held, now)
-	s.state.Store(is)
+	is.told = is.signs == nil && is.noKey == was.noKey && was.told
+	defer s.state.Store(is)
 	if s.metrics.maySign.Set(0); is.signs != nil {
 		s.metrics.maySign.Set(1)
 	}
 	s.metrics.generation.Set(float64(s.set.Generation()))
 	switch {
-	case is.signs == nil && is.noKey != was.noKey:
+	case !s.keysRead:
+	case is.signs == nil && (is.noKey != was.noKey || !was.told):
+		is.told = true
 		s.c.Log.Error("no key may sign", zap.String("why", is.noKey))
 	case is.signs != nil && (was.signs == nil || was.signs.id != is.signs.id):
 		s.c.Log.Info("signing", zap.String("kid", string(is.signs.id)), zap.String("alg", is.signs.alg), zap.Int64("generation", s.set.Generation()))

@@ -52,6 +52,8 @@ type fakeKey struct {
 	public keystore.VerificationKey
 	err    error
 	wrong  bool
+
+	meanwhile func() // called while it signs
 }
 
 func newKey(private crypto.Signer) *fakeKey {
@@ -61,6 +63,9 @@ func newKey(private crypto.Signer) *fakeKey {
 func (k *fakeKey) Public() keystore.VerificationKey { return k.public }
 
 func (k *fakeKey) Sign(_ context.Context, digest []byte, hash crypto.Hash) ([]byte, error) {
+	if k.meanwhile != nil {
+		k.meanwhile()
+	}
 	if k.err != nil {
 		return nil, k.err
 	}
@@ -315,6 +320,32 @@ func TestKeyServiceHangs(t *testing.T) {
 		cancel()
 		done.Wait()
 	})
+}
+
+// A key that is revoked while its service takes its time gives no token.
+func TestRevokedWhileSigning(t *testing.T) {
+	t.Parallel()
+	k := p256(1)
+	sc := newScene(t, k)
+	k.meanwhile = func() { sc.change(revoke(k)) }
+	sc.refresh("")
+	if _, err := (v1Server{s: sc.s}).Sign(t.Context(), &v1.SignJWTRequest{Claims: claims(now)}); !errors.Is(err, errNoKey) {
+		t.Errorf("a token of a revoked key: %v", err)
+	}
+}
+
+// What was rejected is not parsed again before it changes.
+func TestARejectedVersionIsParsedOnce(t *testing.T) {
+	t.Parallel()
+	sc := newScene(t, p256(1))
+	sc.refresh("")
+	sc.store.Set(name, []byte("{"))
+	sc.refresh("broken")
+	before := sc.s.rejected
+	sc.refresh("broken")
+	if sc.s.rejected != before { //nolint:errorlint // the same one
+		t.Error("it was parsed again")
+	}
 }
 
 func claims(expires time.Time) string {

@@ -10,13 +10,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sys/unix"
-	"google.golang.org/grpc/credentials"
 )
 
-// Callers are the users and groups of the machine that may have tokens signed.
+// Callers are the users and primary groups of the machine that may have tokens signed.
 type Callers struct {
 	UIDs []uint32
 	GIDs []uint32
@@ -26,8 +26,8 @@ func (c Callers) may(who *unix.Ucred) bool {
 	return slices.Contains(c.UIDs, who.Uid) || slices.Contains(c.GIDs, who.Gid)
 }
 
-// Listen makes a Unix socket. It makes the directory with mode 0700 if there is none, and returns an error if others than its owner and
-// group can reach into it. It returns an error for an abstract socket, which every process of the network namespace can reach, unless
+// Listen makes a Unix socket. It makes the directory with mode 0700 if there is none. It returns an error if the directory is another user's, or
+// if others than its owner and group can reach into it. It returns an error for an abstract socket, which every process of the network namespace can reach, unless
 // abstract is true. A socket that a killed process has left is replaced.
 func Listen(ctx context.Context, path string, abstract bool) (net.Listener, error) {
 	if strings.HasPrefix(path, "@") {
@@ -44,6 +44,9 @@ func Listen(ctx context.Context, path string, abstract bool) (net.Listener, erro
 	if err != nil {
 		return nil, fmt.Errorf("look at the socket's directory: %w", err)
 	}
+	if owner := info.Sys().(*syscall.Stat_t).Uid; int(owner) != os.Geteuid() { // whoever owns it may put a socket of their own there
+		return nil, fmt.Errorf("the socket's directory %s belongs to user %d; it must belong to the user that runs keypost-signer", dir, owner)
+	}
 	if info.Mode().Perm()&0o027 != 0 {
 		return nil, fmt.Errorf("the socket's directory %s has mode %v; run chmod 0700 (or 0750 for a kube-apiserver of another user)", dir, info.Mode().Perm())
 	}
@@ -54,7 +57,8 @@ func Listen(ctx context.Context, path string, abstract bool) (net.Listener, erro
 	if err != nil {
 		return nil, err
 	}
-	if err := os.Chmod(path, 0o660); err != nil { //nolint:gosec // the directory and the caller's user decide
+	l.(*net.UnixListener).SetUnlinkOnClose(false) // by then another process may serve there
+	if err := os.Chmod(path, 0o666); err != nil { //nolint:gosec // the directory and the caller's user decide
 		return nil, errors.Join(err, l.Close())
 	}
 	return l, nil
@@ -72,32 +76,37 @@ func removeLeft(ctx context.Context, path string) error {
 	if info.Mode().Type() != fs.ModeSocket {
 		return fmt.Errorf("%s is there and is no socket; move it away", path)
 	}
-	if c, err := new(net.Dialer).DialContext(ctx, "unix", path); err == nil {
-		return errors.Join(fmt.Errorf("another process answers on %s; stop it first", path), c.Close())
+	c, err := new(net.Dialer).DialContext(ctx, "unix", path)
+	if err == nil {
+		_ = c.Close()
+	}
+	if !errors.Is(err, syscall.ECONNREFUSED) { // such as one that is too busy to answer
+		return fmt.Errorf("another process answers on %s; stop it first", path)
 	}
 	return os.Remove(path)
 }
 
-// peers lets only callers in, by what the kernel says of the process at the other end. A kube-apiserver speaks no TLS on the socket.
+// peers is a listener that lets only callers in, by what the kernel says of the process at the other end. A kube-apiserver speaks no TLS
+// on the socket.
 type peers struct {
+	net.Listener
 	callers Callers
 	refused prometheus.Counter
 }
 
-type peerInfo struct{ credentials.CommonAuthInfo }
-
-func (peerInfo) AuthType() string { return "peer" }
-
-var errCaller = errors.New("this user may have no tokens signed")
-
-// ServerHandshake is part of credentials.TransportCredentials.
-func (p peers) ServerHandshake(c net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	who, err := peerOf(c)
-	if err != nil || !p.callers.may(who) {
+// Accept implements net.Listener.
+func (p peers) Accept() (net.Conn, error) {
+	for {
+		c, err := p.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		if who, err := peerOf(c); err == nil && p.callers.may(who) {
+			return c, nil
+		}
 		p.refused.Inc()
-		return nil, nil, errors.Join(errCaller, err)
+		_ = c.Close() // nobody is told anything
 	}
-	return c, peerInfo{credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity}}, nil
 }
 
 func peerOf(c net.Conn) (who *unix.Ucred, err error) {
@@ -112,19 +121,3 @@ func peerOf(c net.Conn) (who *unix.Ucred, err error) {
 	failed := raw.Control(func(fd uintptr) { who, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
 	return who, errors.Join(err, failed)
 }
-
-// ClientHandshake is part of credentials.TransportCredentials.
-func (peers) ClientHandshake(context.Context, string, net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	return nil, nil, errors.New("a signer calls nobody")
-}
-
-// Info is part of credentials.TransportCredentials.
-func (peers) Info() credentials.ProtocolInfo {
-	return credentials.ProtocolInfo{SecurityProtocol: "peer"}
-}
-
-// Clone is part of credentials.TransportCredentials.
-func (p peers) Clone() credentials.TransportCredentials { return p }
-
-// OverrideServerName is part of credentials.TransportCredentials.
-func (peers) OverrideServerName(string) error { return nil }

@@ -24,6 +24,7 @@ type state struct {
 	changed  time.Time // when listed became what it is
 	signs    *signing  // nil: no key may sign
 	noKey    string    // why
+	told     bool      // that is in the log
 	lifetime time.Duration
 	nobodys  *v1.Key // see nobodys
 }
@@ -64,6 +65,11 @@ func (was *state) next(set keystore.KeySet, held []Key, now time.Time) *state {
 	}
 	is.signs, is.noKey = choose(set.Keys(), held)
 	return is
+}
+
+// lists reports whether a key may still be trusted.
+func (is *state) lists(id keystore.KeyID) bool {
+	return slices.ContainsFunc(is.listed, func(k *v1.Key) bool { return k.KeyId == string(id) })
 }
 
 func later(a, b time.Time) time.Time {

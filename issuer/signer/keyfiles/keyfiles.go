@@ -9,15 +9,14 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
-	"strings"
-	"time"
 
 	"github.com/keypost/keypost/internal/signingkey"
 )
 
-// Dir is a directory of PEM files, NAME.pem or NAME.key, with one private key each. Nobody but the owner and the group may read them.
-// Other files are passed over. It is not safe for concurrent use.
+// Dir is a directory of PEM files, NAME.pem or NAME.key, with one private key each. Nobody but the owner and the group may read them, or
+// write to the directory. NAME has letters, digits, dots, hyphens and underscores. Other files are passed over. It is not safe for concurrent use.
 type Dir struct {
 	path string
 	seen map[string]file
@@ -25,12 +24,17 @@ type Dir struct {
 
 // file is what was read of a file, and what shows that it has changed.
 type file struct {
-	size     int64
-	modified time.Time
-	mode     fs.FileMode
-	key      signingkey.Private
-	err      error
+	info fs.FileInfo
+	key  signingkey.Private
+	err  error
 }
+
+// unchanged reports whether info is of the same bytes. A key may have the size and the time of the one that it replaces.
+func (f file) unchanged(info fs.FileInfo) bool {
+	return f.info != nil && f.err == nil && os.SameFile(f.info, info) && f.info.Size() == info.Size() && f.info.ModTime().Equal(info.ModTime()) && f.info.Mode() == info.Mode()
+}
+
+var nameForm = regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9._-]*\.(pem|key)$`)
 
 // Open returns the directory. It reads nothing yet.
 func Open(path string) *Dir { return &Dir{path: path, seen: map[string]file{}} }
@@ -44,6 +48,13 @@ type Key struct {
 // Keys returns the keys, sorted by file. It reads only files that have changed. The error names each file that cannot be used; the
 // keys of the others are returned with it.
 func (d *Dir) Keys(context.Context) ([]Key, error) {
+	info, err := os.Stat(d.path)
+	if err == nil && info.Mode().Perm()&0o002 != 0 {
+		err = fmt.Errorf("every user of this machine can write to %s; run chmod 700 on it", d.path)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list the private keys: %w", err)
+	}
 	entries, err := os.ReadDir(d.path)
 	if err != nil {
 		return nil, fmt.Errorf("list the private keys: %w", err)
@@ -53,7 +64,7 @@ func (d *Dir) Keys(context.Context) ([]Key, error) {
 	var errs []error
 	for _, e := range entries {
 		name := e.Name()
-		if strings.HasPrefix(name, ".") || !slices.Contains([]string{".pem", ".key"}, filepath.Ext(name)) {
+		if !nameForm.MatchString(name) {
 			continue
 		}
 		f := d.read(name)
@@ -76,11 +87,11 @@ func (d *Dir) read(name string) file {
 	if err != nil {
 		return file{err: err}
 	}
-	f := file{size: info.Size(), modified: info.ModTime(), mode: info.Mode()}
-	if was := d.seen[name]; was.size == f.size && was.modified.Equal(f.modified) && was.mode == f.mode && was.err == nil {
+	if was := d.seen[name]; was.unchanged(info) {
 		return was
 	}
-	if f.mode.Perm()&0o007 != 0 {
+	f := file{info: info}
+	if info.Mode().Perm()&0o007 != 0 {
 		f.err = fmt.Errorf("%s: every user of this machine can reach this private key; run chmod 600 on it", path)
 		return f
 	}

@@ -2,6 +2,7 @@ package keyfiles
 
 import (
 	"crypto"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -67,6 +68,26 @@ func TestKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect("", "a.pem", "b.key")
+
+	// A key of the same size and time takes the place of another.
+	info, err := os.Stat(filepath.Join(dir, "b.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	instead := write(t, filepath.Join(dir, "other"))
+	if err := errors.Join(os.Chtimes(filepath.Join(dir, "other"), info.ModTime(), info.ModTime()), os.Rename(filepath.Join(dir, "other"), filepath.Join(dir, "b.key"))); err != nil {
+		t.Fatal(err)
+	}
+	if keys, err := d.Keys(t.Context()); err != nil || keys[1].Public().ID() != instead.Public().ID() {
+		t.Errorf("the replaced key is not taken: %v", err)
+	}
+	if err := os.Chmod(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	expect("run chmod 700")
+	if err := os.Chmod(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
 
 	keys, err := d.Keys(t.Context())
 	if err != nil || keys[0].Public().ID() != first.Public().ID() {
