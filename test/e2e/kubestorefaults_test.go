@@ -83,6 +83,7 @@ func (f *faults) pause() { time.Sleep(outageTime) }
 
 func (f *faults) apiHangs(t *testing.T) {
 	f.api.Signal(t, syscall.SIGSTOP)
+	await(t, "each thread has stopped", func(context.Context) error { return stopped(f.api.PID()) })
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	if all, err := f.admin.List(ctx); !errors.Is(err, context.DeadlineExceeded) {
@@ -90,6 +91,20 @@ func (f *faults) apiHangs(t *testing.T) {
 	}
 	f.pause()
 	f.api.Signal(t, syscall.SIGCONT)
+}
+
+// stopped returns an error unless every thread of a process has taken its SIGSTOP: until then it may answer.
+func stopped(pid int) error {
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	if err != nil || len(threads) == 0 {
+		return errors.Join(fmt.Errorf("process %d has no threads", pid), err)
+	}
+	for _, file := range threads {
+		if text, err := os.ReadFile(file); err == nil && !strings.Contains(string(text), ") T ") {
+			return fmt.Errorf("%s: %s", file, text)
+		}
+	}
+	return nil
 }
 
 func (f *faults) apiStopped(t *testing.T) {
