@@ -83,28 +83,17 @@ func (f *faults) pause() { time.Sleep(outageTime) }
 
 func (f *faults) apiHangs(t *testing.T) {
 	f.api.Signal(t, syscall.SIGSTOP)
-	await(t, "each thread has stopped", func(context.Context) error { return stopped(f.api.PID()) })
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
-	if all, err := f.admin.List(ctx); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("List = %v, %v", all, err)
-	}
+	await(t, "a listing hangs", func(ctx context.Context) error { // it may answer one more before each of its threads has stopped
+		ctx, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		all, err := f.admin.List(ctx)
+		if errors.Is(err, context.DeadlineExceeded) {
+			return nil
+		}
+		return errors.Join(fmt.Errorf("List = %v", all), err)
+	})
 	f.pause()
 	f.api.Signal(t, syscall.SIGCONT)
-}
-
-// stopped returns an error unless every thread of a process has taken its SIGSTOP: until then it may answer.
-func stopped(pid int) error {
-	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
-	if err != nil || len(threads) == 0 {
-		return errors.Join(fmt.Errorf("process %d has no threads", pid), err)
-	}
-	for _, file := range threads {
-		if text, err := os.ReadFile(file); err == nil && !strings.Contains(string(text), ") T ") {
-			return fmt.Errorf("%s: %s", file, text)
-		}
-	}
-	return nil
 }
 
 func (f *faults) apiStopped(t *testing.T) {
