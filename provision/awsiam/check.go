@@ -101,7 +101,7 @@ func (t Trust) check() error {
 }
 
 func (r Role) check(t Trust) []error {
-	errs := append(r.checkSubjects(), checkRoleName(r.Name), checkTags(r.Owner, r.Tags), r.checkTrust(t), r.checkPolicy())
+	errs := append(r.checkSubjects(), checkRoleName(r.Name), checkTags(r.Owner, r.Tags), r.checkTrust(t), r.checkPolicy(t))
 	for _, arn := range slices.Concat(r.ManagedPolicies, []string{r.Boundary}) {
 		errs = append(errs, checkPolicyARN(arn, t))
 	}
@@ -176,11 +176,12 @@ func (r Role) checkTrust(t Trust) error {
 	return nil
 }
 
-func (r Role) checkPolicy() error {
+func (r Role) checkPolicy(t Trust) error {
 	if r.Policy == nil {
 		return nil
 	}
-	return iampolicy.CheckRolePolicy(string(r.Policy))
+	home, _, _ := splitARN(t.ProviderARN)
+	return iampolicy.CheckRolePolicy(string(r.Policy), home.Partition)
 }
 
 // collisions returns an error for each two roles of one name: ccoctl's names are cut to 64 bytes, and IAM ignores their case.
