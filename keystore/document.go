@@ -340,7 +340,7 @@ func deeper(asJSON []byte, most int) bool {
 	return false
 }
 
-func (s KeySet) document() document { return s.documentWith(Key.pem) }
+func (s KeySet) document() document { return s.documentWith(Key.PEM) }
 
 // documentWith returns the document of s with what form returns in place of each key's PEM.
 func (s KeySet) documentWith(form func(Key) string) document {
@@ -365,10 +365,6 @@ func (s KeySet) documentWith(form func(Key) string) document {
 		})
 	}
 	return d
-}
-
-func (k Key) pem() string {
-	return string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: []byte(k.der)}))
 }
 
 func (p Policy) empty() bool {

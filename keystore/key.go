@@ -8,6 +8,7 @@ import (
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/base64"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"regexp"
@@ -151,6 +152,14 @@ func (p VerificationKey) Fingerprint() Fingerprint { return p.fingerprint }
 
 // Alg returns the JWS algorithm (RFC 7518) that tokens of this key carry.
 func (p VerificationKey) Alg() string { return p.alg }
+
+// PKIX returns the key as SubjectPublicKeyInfo, in DER (RFC 5280, section 4.1.2.7).
+func (p VerificationKey) PKIX() []byte { return []byte(p.der) }
+
+// PEM returns PKIX as one block "PUBLIC KEY", the form of documents and of kube-apiserver's files.
+func (p VerificationKey) PEM() string {
+	return string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: p.PKIX()}))
+}
 
 // Key returns the *rsa.PublicKey or *ecdsa.PublicKey. It is shared: do not change it.
 func (p VerificationKey) Key() crypto.PublicKey { return p.key }

@@ -54,11 +54,7 @@ func OpenToOthers(path string) (fs.FileMode, bool) {
 
 // WritePublic puts the public half alone into a new file, as Write does.
 func (p Private) WritePublic(path string) error {
-	public, err := p.publicPEM()
-	if err != nil {
-		return err
-	}
-	return writeNew(path, public, 0o644)
+	return writeNew(path, []byte(p.public.PEM()), 0o644)
 }
 
 // Install puts the private key where an installer takes it from: complete and durable under another name first, mode

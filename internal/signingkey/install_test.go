@@ -32,8 +32,7 @@ func TestLoadRefuses(t *testing.T) {
 	check(t, err)
 	other, err := generated(t, P256).privatePEM()
 	check(t, err)
-	public, err := k.publicPEM()
-	check(t, err)
+	public := []byte(k.public.PEM())
 	for _, tt := range []struct {
 		name string
 		make func(path string) error
@@ -83,8 +82,7 @@ func TestInstall(t *testing.T) {
 	check(t, err)
 	other, err := generated(t, P256).privatePEM()
 	check(t, err)
-	public, err := k.publicPEM()
-	check(t, err)
+	public := []byte(k.public.PEM())
 	same := pkcs8(t, k.signer)
 	file := func(content ...[]byte) func(string) error {
 		return func(p string) error { return os.WriteFile(p, bytes.Join(content, nil), 0o644) }

@@ -17,9 +17,5 @@ func (p Private) SecretData() (json.RawMessage, error) {
 	if err != nil {
 		return nil, err
 	}
-	public, err := p.publicPEM()
-	if err != nil {
-		return nil, err
-	}
-	return json.Marshal(map[string][]byte{SecretPrivate: private, SecretPublic: public})
+	return json.Marshal(map[string][]byte{SecretPrivate: private, SecretPublic: []byte(p.public.PEM())})
 }

@@ -109,12 +109,3 @@ func (p Private) privatePEM() ([]byte, error) {
 	}
 	return nil, errors.New("encode signing key: none was generated")
 }
-
-// publicPEM is PKIX, the only public form that kube-apiserver reads besides a certificate.
-func (p Private) publicPEM() ([]byte, error) {
-	der, err := x509.MarshalPKIXPublicKey(p.signer.Public())
-	if err != nil {
-		return nil, fmt.Errorf("encode public half of %s: %w", p.public.ID(), err)
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}), nil
-}

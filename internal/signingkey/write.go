@@ -39,17 +39,13 @@ func (p Private) Write(paths Paths) error {
 	if err != nil {
 		return err
 	}
-	public, err := p.publicPEM()
-	if err != nil {
-		return err
-	}
 	if err := paths.CheckFree(); err != nil {
 		return err
 	}
 	if err := writeNew(paths.Private, private, 0o600); err != nil {
 		return err
 	}
-	if err := writeNew(paths.Public, public, 0o644); err != nil {
+	if err := writeNew(paths.Public, []byte(p.public.PEM()), 0o644); err != nil {
 		return errors.Join(err, os.Remove(paths.Private)) // ours: O_EXCL made it a moment ago
 	}
 	return nil

@@ -7,8 +7,6 @@ package audit
 
 import (
 	"cmp"
-	"crypto/x509"
-	"encoding/pem"
 	"slices"
 	"time"
 
@@ -58,7 +56,7 @@ func Of(s keystore.KeySet, at time.Time) Report {
 		r.from(k.PublishedAt)
 		held := Key{
 			Kid: k.ID(), Fingerprint: k.Fingerprint(), State: byDates(k, at), PublishedAt: k.PublishedAt,
-			LeftAt: s.WithdrawnAt(), Alg: k.Alg(), PublicKey: pemOf(k),
+			LeftAt: s.WithdrawnAt(), Alg: k.Alg(), PublicKey: k.PEM(),
 		}
 		if s.Withdrawn() {
 			held.Left = "withdrawn"
@@ -117,12 +115,4 @@ func byDates(k keystore.Key, at time.Time) keystore.State {
 		return keystore.Active
 	}
 	return keystore.Next
-}
-
-func pemOf(k keystore.Key) string {
-	der, err := x509.MarshalPKIXPublicKey(k.Key())
-	if err != nil {
-		return "" // cannot happen: every key was read from that form
-	}
-	return string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}))
 }
