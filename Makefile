@@ -9,7 +9,7 @@ help: ## Show this list
 run: build ## Try it: a development issuer on loopback, published and verified; stays in the foreground
 	@test/demo/run
 
-build: ## Build keypost and keypostd into bin/
+build: ## Build keypost, keypostd and keypost-signer into bin/
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/ ./cmd/keypost ./cmd/keypostd ./cmd/keypost-signer
 
 man: ## Write manual pages into man/: MANPATH=$$PWD/man man keypost-audit

@@ -48,17 +48,7 @@ type adminConfig struct {
 	Address string `json:"address"` // host:port; default "127.0.0.1:9095"
 }
 
-func readConfig(file string) (config, error) {
-	data, err := settings.ReadFile(file)
-	if err != nil {
-		return config{}, fmt.Errorf("read configuration: %w", err)
-	}
-	c, err := parseConfig(data)
-	if err != nil {
-		return config{}, fmt.Errorf("configuration %s: %w", file, err)
-	}
-	return c, nil
-}
+func readConfig(file string) (config, error) { return settings.Read(file, parseConfig) }
 
 func parseConfig(data []byte) (config, error) {
 	c := config{Socket: socketConfig{Path: "/run/keypost-signer/signer.sock", UIDs: []uint32{0}}, Admin: adminConfig{Address: "127.0.0.1:9095"}}

@@ -3,8 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"crypto/x509"
-	"encoding/pem"
 	"fmt"
 	"io"
 	"os"
@@ -18,9 +16,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/keypost/keypost/internal/admin"
+	"github.com/keypost/keypost/internal/build"
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/issuer/signer"
-	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/filestore"
 )
 
@@ -70,7 +68,7 @@ func serve(ctx context.Context, c config, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	log.Info("serving", zap.String("socket", c.Socket.Path), zap.String("version", buildVersion()))
+	log.Info("serving", zap.String("socket", c.Socket.Path), zap.String("version", build.Version()))
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { s.Run(ctx); return nil })
 	if health != nil {
@@ -125,16 +123,9 @@ func listKeys(ctx context.Context, c config, public string, stdout io.Writer) er
 	all, err := keys.list(ctx)
 	for _, k := range all {
 		if string(k.Public().ID()) == public {
-			return printPublic(k.Public(), stdout)
+			_, err := io.WriteString(stdout, k.Public().PEM())
+			return err
 		}
 	}
 	return cmp.Or(err, fmt.Errorf("no key %s is held; list them with keypost-signer keys", public))
-}
-
-func printPublic(k keystore.VerificationKey, stdout io.Writer) error {
-	der, err := x509.MarshalPKIXPublicKey(k.Key())
-	if err != nil {
-		return err
-	}
-	return pem.Encode(stdout, &pem.Block{Type: "PUBLIC KEY", Bytes: der})
 }

@@ -6,7 +6,8 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"runtime/debug"
+
+	"github.com/keypost/keypost/internal/build"
 )
 
 type options struct {
@@ -27,7 +28,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (int, err
 	case err != nil:
 		return 2, err
 	case o.version:
-		fmt.Fprintln(stdout, "keypost-signer", buildVersion())
+		fmt.Fprintln(stdout, "keypost-signer", build.Version())
 		return 0, nil
 	}
 	c, err := readConfig(o.config)
@@ -85,19 +86,4 @@ func printUsage(w io.Writer) {
 	f := new(options).flags()
 	f.SetOutput(w)
 	f.PrintDefaults()
-}
-
-// buildVersion comes from what the Go toolchain stamps into the binary, so that packagers need no flags.
-func buildVersion() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	version := info.Main.Version
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" {
-			version += " (" + s.Value + ")"
-		}
-	}
-	return version
 }

@@ -194,17 +194,7 @@ func defaultConfig() config {
 	}
 }
 
-func readConfig(file string) (config, error) {
-	data, err := settings.ReadFile(file)
-	if err != nil {
-		return config{}, fmt.Errorf("read configuration: %w", err)
-	}
-	c, err := parseConfig(data)
-	if err != nil {
-		return config{}, fmt.Errorf("configuration %s: %w", file, err)
-	}
-	return c, nil
-}
+func readConfig(file string) (config, error) { return settings.Read(file, parseConfig) }
 
 func parseConfig(data []byte) (config, error) {
 	c := defaultConfig()

@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/keypost/keypost/internal/admin"
+	"github.com/keypost/keypost/internal/build"
 	"github.com/keypost/keypost/internal/devca"
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/issuer"
@@ -125,9 +126,9 @@ func loadCertificates(c config, dev string, patterns []issuer.Pattern) (listen.C
 }
 
 func newMetrics(more ...prometheus.Collector) (*prometheus.Registry, error) {
-	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "keypost_build_info", Help: "Always 1; what this program was built from."}, []string{"version", "goversion"})
-	build.WithLabelValues(buildVersion(), runtime.Version()).Set(1)
-	all := append([]prometheus.Collector{build, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})}, more...)
+	info := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "keypost_build_info", Help: "Always 1; what this program was built from."}, []string{"version", "goversion"})
+	info.WithLabelValues(build.Version(), runtime.Version()).Set(1)
+	all := append([]prometheus.Collector{info, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})}, more...)
 	r := prometheus.NewRegistry()
 	for _, c := range all {
 		if err := r.Register(c); err != nil {
@@ -223,7 +224,7 @@ func (d *daemon) public() listen.Config {
 		DrainDelay:     time.Duration(d.c.Listen.DrainDelay), DrainTimeout: time.Duration(d.c.Listen.DrainTimeout),
 		Log: d.log.Named("listen"), Metrics: d.metrics,
 		Listening: func(a net.Addr) {
-			d.log.Info("serving", zap.Stringer("address", a), zap.Bool("tls", d.certificates != nil), zap.String("version", buildVersion()))
+			d.log.Info("serving", zap.Stringer("address", a), zap.Bool("tls", d.certificates != nil), zap.String("version", build.Version()))
 		},
 		Draining: func() { d.draining.Store(true) },
 	}

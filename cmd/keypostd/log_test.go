@@ -45,12 +45,6 @@ func TestAccessLog(t *testing.T) {
 	}
 }
 
-func TestBuildVersion(t *testing.T) {
-	if v := buildVersion(); v == "" || strings.Contains(v, "\n") {
-		t.Errorf("version %q", v)
-	}
-}
-
 // Whoever names a file or sends a request writes into the log, and must not write on the terminal that shows it.
 func TestLogIsSafeForATerminal(t *testing.T) {
 	for _, format := range []string{"json", "console"} {

@@ -14,6 +14,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/keypost/keypost/internal/build"
 	"github.com/keypost/keypost/issuer"
 	"github.com/keypost/keypost/issuer/page"
 	"github.com/keypost/keypost/keystore"
@@ -130,7 +131,7 @@ func (s *pages) find(ctx context.Context, path string) any {
 // about returns what every page says.
 func (s *pages) about(now time.Time) page.About {
 	d := s.d
-	a := page.About{Made: now.UTC().Truncate(time.Second), Build: "keypostd " + buildVersion() + ", " + runtime.Version(), Source: "the directory " + d.c.Dir}
+	a := page.About{Made: now.UTC().Truncate(time.Second), Build: "keypostd " + build.Version() + ", " + runtime.Version(), Source: "the directory " + d.c.Dir}
 	if host, err := os.Hostname(); err == nil {
 		a.Source += " on " + host
 	}

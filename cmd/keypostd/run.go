@@ -7,8 +7,9 @@ import (
 	"fmt"
 	"io"
 	"os/signal"
-	"runtime/debug"
 	"syscall"
+
+	"github.com/keypost/keypost/internal/build"
 )
 
 // options are the flags. Everything else is in the configuration file, which is read once.
@@ -33,7 +34,7 @@ func run(signalled func() (context.Context, context.CancelFunc), args []string, 
 	case err != nil:
 		return 2, err
 	case o.version:
-		fmt.Fprintln(stdout, "keypostd", buildVersion())
+		fmt.Fprintln(stdout, "keypostd", build.Version())
 		return 0, nil
 	}
 	c, err := o.load()
@@ -111,19 +112,4 @@ func (o options) load() (config, error) {
 		return readConfig(o.config)
 	}
 	return devConfig(o.dev, o.address, o.admin)
-}
-
-// buildVersion comes from what the Go toolchain stamps into the binary, so that packagers need no flags.
-func buildVersion() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	version := info.Main.Version
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" {
-			version += " (" + s.Value + ")"
-		}
-	}
-	return version
 }

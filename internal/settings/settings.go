@@ -1,4 +1,4 @@
-// Package settings reads a program's configuration file: YAML, strict, small, and not for ever.
+// Package settings reads a program's configuration file: strict YAML of at most 1 MiB, within five seconds.
 package settings
 
 import (
@@ -26,8 +26,22 @@ const Max = 1 << 20
 // patience is how long the file may take. It may be a pipe, and what writes there needs some time.
 const patience = 5 * time.Second
 
-// ReadFile returns the bytes of a file, up to one more than [Max].
-func ReadFile(file string) ([]byte, error) {
+// Read returns what parse makes of a file. The error names the file.
+func Read[T any](file string, parse func([]byte) (T, error)) (T, error) {
+	var none T
+	data, err := readFile(file)
+	if err != nil {
+		return none, fmt.Errorf("read configuration: %w", err)
+	}
+	c, err := parse(data)
+	if err != nil {
+		return none, fmt.Errorf("configuration %s: %w", file, err)
+	}
+	return c, nil
+}
+
+// readFile returns the bytes of a file, up to one more than [Max].
+func readFile(file string) ([]byte, error) {
 	return hang.Await(context.Background(), &hang.Guard{Patience: patience}, file, func() ([]byte, error) {
 		f, err := os.Open(file)
 		if err != nil {
@@ -38,8 +52,8 @@ func ReadFile(file string) ([]byte, error) {
 	})
 }
 
-// Parse reads YAML into a struct that has its defaults. A member that the struct lacks, or one that is repeated, is an error. The empty
-// text changes nothing.
+// Parse reads YAML into a struct that has its defaults. An unknown or repeated member is an error. The empty text
+// changes nothing.
 func Parse(data []byte, into any) error {
 	asJSON, err := strictyaml.ToJSON(data, Max)
 	if errors.Is(err, strictyaml.ErrEmpty) {

@@ -36,7 +36,7 @@ type Key interface {
 
 // Config is what a Signer needs. All of it is required.
 type Config struct {
-	Backend keystore.Backend // the directory, which [keypost mirror] fills
+	Backend keystore.Backend // the directory, which keypost mirror fills
 	Name    keystore.Name    // the cluster's key set
 	// Keys returns the private keys that are held now. With an error they are some of them, and those from before are used as well.
 	Keys func(ctx context.Context) ([]Key, error)
@@ -53,7 +53,7 @@ func perCall(log *zap.Logger) *zap.Logger {
 // poll is how often the directory and the keys are read. A revoked key signs nothing two seconds after the directory shows it.
 const poll = time.Second
 
-// Signer answers from an immutable state in memory. One goroutine changes it.
+// Signer answers from an immutable state in memory. Run replaces it.
 type Signer struct {
 	c       Config
 	state   atomic.Pointer[state]
@@ -67,9 +67,10 @@ type Signer struct {
 	revision keystore.Revision // what was read last, good or not
 	rejected error             // why that one is not followed; nil if it is
 	held     []Key
-	keysRead bool   // held is known
-	trouble  string // what was logged last, so that each change of state is one line
-	keyFault string
+	keysRead bool // held is known
+
+	// What was logged last, so that each change of state is one line.
+	setTrouble, keyTrouble, signer logged
 }
 
 // New returns a Signer that has read nothing yet.
@@ -173,46 +174,49 @@ func (s *Signer) answer(now time.Time) {
 	if s.accepted == nil {
 		return
 	}
-	was := s.state.Load()
-	is := was.next(s.set, s.held, now)
-	is.told = is.signs == nil && is.noKey == was.noKey && was.told
-	defer s.state.Store(is)
+	is := s.state.Load().next(s.set, s.held, now)
+	s.state.Store(is)
+	s.metrics.generation.Set(float64(s.set.Generation()))
 	if s.metrics.maySign.Set(0); is.signs != nil {
 		s.metrics.maySign.Set(1)
 	}
-	s.metrics.generation.Set(float64(s.set.Generation()))
 	switch {
-	case !s.keysRead:
-	case is.signs == nil && (is.noKey != was.noKey || !was.told):
-		is.told = true
+	case !s.keysRead: // nobody knows yet which key signs
+	case is.signs == nil && s.signer.changes(is.noKey):
 		s.c.Log.Error("no key may sign", zap.String("why", is.noKey))
-	case is.signs != nil && (was.signs == nil || was.signs.id != is.signs.id):
+	case is.signs != nil && s.signer.changes(string(is.signs.id)):
 		s.c.Log.Info("signing", zap.String("kid", string(is.signs.id)), zap.String("alg", is.signs.alg), zap.Int64("generation", s.set.Generation()))
 	}
 }
 
 func (s *Signer) noteKeySet(err error) {
-	switch text := message(err); {
-	case text == s.trouble:
+	switch {
+	case !s.setTrouble.changes(message(err)):
 	case err == nil:
 		s.c.Log.Info("the key set can be read again")
-		s.trouble = text
 	default:
 		s.c.Log.Warn("the key set cannot be read; the last good one stays", zap.Error(err))
-		s.trouble = text
 	}
 }
 
 func (s *Signer) noteKeys(err error) {
-	switch text := message(err); {
-	case text == s.keyFault:
+	switch {
+	case !s.keyTrouble.changes(message(err)):
 	case err == nil:
 		s.c.Log.Info("the private keys can be read again")
-		s.keyFault = text
 	default:
 		s.c.Log.Warn("the private keys cannot be read; those from before stay", zap.Error(err))
-		s.keyFault = text
 	}
+}
+
+// logged is what the log said last about one thing.
+type logged string
+
+// changes reports whether text is something else, and notes it.
+func (l *logged) changes(text string) bool {
+	was := *l
+	*l = logged(text)
+	return was != *l
 }
 
 // unique returns one of the keys of each material, so that the keys from before do not add up.

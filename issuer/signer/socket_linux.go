@@ -26,9 +26,9 @@ func (c Callers) may(who *unix.Ucred) bool {
 	return slices.Contains(c.UIDs, who.Uid) || slices.Contains(c.GIDs, who.Gid)
 }
 
-// Listen makes a Unix socket. It makes the directory with mode 0700 if there is none. It returns an error if the directory is another user's, or
-// if others than its owner and group can reach into it. It returns an error for an abstract socket, which every process of the network namespace can reach, unless
-// abstract is true. A socket that a killed process has left is replaced.
+// Listen makes a Unix socket, and its directory with mode 0700 if there is none. It returns an error if the directory belongs to another
+// user, or if others than its owner and group can reach into it. Every process of the network namespace can reach an abstract socket: one
+// needs abstract to be true. A socket that a killed process has left is replaced.
 func Listen(ctx context.Context, path string, abstract bool) (net.Listener, error) {
 	if strings.HasPrefix(path, "@") {
 		if !abstract {

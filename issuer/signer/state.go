@@ -24,7 +24,6 @@ type state struct {
 	changed  time.Time // when listed became what it is
 	signs    *signing  // nil: no key may sign
 	noKey    string    // why
-	told     bool      // that is in the log
 	lifetime time.Duration
 	nobodys  *v1.Key // see nobodys
 }
@@ -50,11 +49,7 @@ const shortest = 10 * time.Minute
 func (was *state) next(set keystore.KeySet, held []Key, now time.Time) *state {
 	is := &state{nobodys: was.nobodys, lifetime: lifetime(set.Policy()), changed: was.changed}
 	for _, k := range set.Keys() {
-		der, err := x509.MarshalPKIXPublicKey(k.Key())
-		if err != nil {
-			continue // it was read from PKIX
-		}
-		is.listed = append(is.listed, &v1.Key{KeyId: string(k.ID()), Key: der})
+		is.listed = append(is.listed, &v1.Key{KeyId: string(k.ID()), Key: k.PKIX()})
 	}
 	if len(is.listed) == 0 {
 		is.listed = []*v1.Key{is.nobodys}

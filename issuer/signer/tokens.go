@@ -18,7 +18,7 @@ type tokens struct {
 	all map[keystore.KeyID]map[int64]int
 }
 
-const perMinute = 60 // seconds
+const minuteSeconds = 60
 
 // expiry returns the claim exp of a token's second segment, in seconds since 1970.
 func expiry(claims string) (int64, error) {
@@ -44,7 +44,7 @@ func (t *tokens) add(id keystore.KeyID, exp int64) {
 	if t.all[id] == nil {
 		t.all[id] = map[int64]int{}
 	}
-	t.all[id][(exp+perMinute-1)/perMinute]++
+	t.all[id][(exp+minuteSeconds-1)/minuteSeconds]++
 }
 
 // alive returns how many tokens of each key are alive, and until when, and forgets the others.
@@ -54,12 +54,12 @@ func (t *tokens) alive(now time.Time) (count map[keystore.KeyID]int, latest map[
 	count, latest = map[keystore.KeyID]int{}, map[keystore.KeyID]int64{}
 	for id, minutes := range t.all {
 		for minute, n := range minutes {
-			if minute*perMinute < now.Unix() {
+			if minute*minuteSeconds < now.Unix() {
 				delete(minutes, minute)
 				continue
 			}
 			count[id] += n
-			latest[id] = max(latest[id], minute*perMinute)
+			latest[id] = max(latest[id], minute*minuteSeconds)
 		}
 		if len(minutes) == 0 {
 			delete(t.all, id)

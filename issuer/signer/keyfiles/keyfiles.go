@@ -2,7 +2,6 @@
 package keyfiles
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,13 +9,13 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 
 	"github.com/keypost/keypost/internal/signingkey"
 )
 
-// Dir is a directory of PEM files, NAME.pem or NAME.key, with one private key each. Nobody but the owner and the group may read them, or
-// write to the directory. NAME has letters, digits, dots, hyphens and underscores. Other files are passed over. It is not safe for concurrent use.
+// Dir is a directory of PEM files, NAME.pem or NAME.key, with one private key each. NAME has letters, digits, dots, hyphens and
+// underscores; other files are passed over. Only the owner and the group may read the files or write to the directory. A Dir is not safe
+// for concurrent use.
 type Dir struct {
 	path string
 	seen map[string]file
@@ -76,7 +75,6 @@ func (d *Dir) Keys(context.Context) ([]Key, error) {
 		keys = append(keys, Key{f.key, name})
 	}
 	d.seen = now
-	slices.SortFunc(keys, func(a, b Key) int { return cmp.Compare(a.File, b.File) })
 	return keys, errors.Join(errs...)
 }
 
