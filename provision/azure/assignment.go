@@ -9,7 +9,6 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/authorization/armauthorization/v2"
 
-	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/provision/azure/arm"
 	"github.com/keypost/keypost/provision/cloud"
 	"github.com/keypost/keypost/provision/plan"
@@ -207,15 +206,8 @@ func (r *run) inside(list []assignmentState) []assignmentState {
 }
 
 // planDelete plans to delete whatever binds an identity directly, before the identity itself: Azure would keep it, with a principal
-// that is nobody. What is outside of the subscription stays, with a note.
-func (b bindings) planDelete(have []assignmentState) (plan.Stage, []string) {
-	var notes []string
-	for _, a := range have {
-		if !b.within(a.scope) {
-			notes = append(notes, fmt.Sprintf("The role %s of identity %s at %s stays, as it is outside of subscription %s; what deletes it: %s",
-				b.roles.name(a.role), b.identity, a.scope, b.Subscription, text.Quoted("az", "role", "assignment", "delete", "--ids", a.id)))
-		}
-	}
+// that is nobody. What is outside of the subscription stays.
+func (b bindings) planDelete(have []assignmentState) plan.Stage {
 	return b.stage(plan.Change{Verb: plan.Delete, Thing: assignmentThing, Name: b.identity}, b.removeSteps(b.inside(have)),
-		b.read(func(have []assignmentState) []cloud.Step { return b.removeSteps(b.inside(have)) })), notes
+		b.read(func(have []assignmentState) []cloud.Step { return b.removeSteps(b.inside(have)) }))
 }

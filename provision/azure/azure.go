@@ -66,10 +66,9 @@ type run struct {
 	*arm.Client          // nil until identify
 	seen        sync.Map // identityState by name in lower case, as Azure last showed it
 
-	o       Options // has those of Run
-	owner   owner
-	tenant  string // empty until identify, and where the caller may not read the subscription
-	unknown bool   // checkIssuer asked the store, and none of its key sets has the issuer URL
+	o      Options // has those of Run
+	owner  owner
+	tenant string // empty until identify, and where the caller may not read the subscription
 }
 
 func newRun(o Options) *run {

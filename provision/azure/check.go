@@ -17,7 +17,6 @@ const credentialCount = 20
 
 var (
 	regionForm   = regexp.MustCompile(`^[a-z0-9]+$`)
-	groupForm    = regexp.MustCompile(`^[\p{L}\p{N}_().-]{0,89}[\p{L}\p{N}_()-]$`)
 	identityForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{2,127}$`)
 	scopeForm    = regexp.MustCompile(`^/subscriptions/[0-9A-Fa-f-]{36}(/[^/?#%\s]+)*$`)
 )
@@ -62,11 +61,6 @@ func (o Options) checkPlace() error {
 	var errs []error
 	if o.Region != "" && !regionForm.MatchString(o.Region) {
 		errs = append(errs, fmt.Errorf("the region %q is not the name of one, such as westeurope: lower-case letters and digits", o.Region))
-	}
-	for _, g := range []string{o.OIDCGroup, o.InstallGroup, o.DNSGroup, o.NetworkGroup} {
-		if g != "" && !groupForm.MatchString(g) {
-			errs = append(errs, fmt.Errorf("the resource group %q: a name has 1 to 90 letters, digits, _, (, ), - and ., and does not end in a dot", g))
-		}
 	}
 	if o.OIDCGroup != "" && sameName(o.OIDCGroup, o.InstallGroup) {
 		errs = append(errs, fmt.Errorf("the resource group %s cannot be both the identities' and the installation's: the installer wants an empty one, and "+

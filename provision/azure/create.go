@@ -81,7 +81,14 @@ func (r *run) checkIssuer(ctx context.Context) error {
 		return err
 	}
 	set, published := stored.InUse(r.IssuerURL)
-	r.unknown = !published
+	if !published { // Azure takes any URL, and whoever gets one that was mistyped would be trusted
+		err := problem(UnknownIssuer, "no key set of %s has the issuer URL %s, which the identities are to trust: see that it is spelled right, and whose it is",
+			r.Store.Name, r.IssuerURL)
+		if !r.o.Adopt && r.Mode != install.Preview {
+			return err
+		}
+		r.Warn("%v", err)
+	}
 	if err := install.CheckReadable(set, r.IssuerURL); err != nil {
 		return err
 	}

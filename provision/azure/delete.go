@@ -2,13 +2,8 @@ package azure
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
-	azarm "github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
-
-	"github.com/keypost/keypost/internal/text"
-	"github.com/keypost/keypost/provision/azure/arm"
 	"github.com/keypost/keypost/provision/install"
 	"github.com/keypost/keypost/provision/plan"
 )
@@ -48,11 +43,6 @@ func Delete(ctx context.Context, o DeleteOptions) (Deleted, error) {
 	if err != nil {
 		return Deleted{}, err
 	}
-	trusting, err := r.stillTrusting(ctx, issuers)
-	if err != nil {
-		return Deleted{}, err
-	}
-	p.Notes = append(p.Notes, trusting...)
 	if len(roles) == 0 {
 		p.Notes = append(p.Notes, "Found no custom roles with description '"+r.owner.description+"'")
 	}
@@ -93,45 +83,4 @@ func (r *run) ours(ctx context.Context) (identities []identityState, issuers []s
 	}
 	slices.Sort(issuers)
 	return identities, slices.Compact(issuers), err
-}
-
-// stillTrusting returns a note for each federated credential with one of these issuers on what was made for workloads in the
-// subscription, which no installation's deletion takes along: whoever gets such a URL next would be trusted there.
-func (r *run) stillTrusting(ctx context.Context, issuers []string) ([]string, error) {
-	if len(issuers) == 0 {
-		return nil, nil
-	}
-	unseen := func(what string) []string {
-		return []string{fmt.Sprintf("What create-identity made may still take tokens of %s: the caller may not list %s", text.List(issuers, 3), what)}
-	}
-	all, err := r.allIdentities(ctx)
-	if arm.IsDenied(err) {
-		return unseen("the managed identities of subscription " + r.o.Subscription), nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	all = slices.DeleteFunc(all, func(s identityState) bool { return !workloads("").owns(s.tags) })
-	notes, err := each(all, func(s identityState) (notes []string, err error) {
-		id, err := azarm.ParseResourceID(s.id)
-		if err != nil {
-			return nil, err
-		}
-		have, err := r.readCredentials(ctx, id.ResourceGroupName, s.name)
-		switch {
-		case arm.IsMissing(err): // it went in the meantime
-			return nil, nil
-		case arm.IsDenied(err):
-			return unseen("the federated credentials of " + s.id), nil
-		}
-		for _, c := range have {
-			if slices.Contains(issuers, c.issuer) {
-				notes = append(notes, fmt.Sprintf("Managed identity %s in resource group %s (of create-identity) stays, and takes tokens of %s of %s; once nothing needs it: %s",
-					s.name, id.ResourceGroupName, c.subject, c.issuer, text.Quoted("az", "identity", "federated-credential", "delete", "--name", c.name, "--identity-name", s.name,
-						"--resource-group", id.ResourceGroupName, "--subscription", r.o.Subscription)))
-			}
-		}
-		return notes, err
-	})
-	return slices.Concat(notes...), err
 }

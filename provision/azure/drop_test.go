@@ -47,9 +47,7 @@ func TestAWorkloadDropsAnOldIssuer(t *testing.T) {
 			w.loki(t, install.Apply, issuer)
 		}
 		w.credential(t, w.State().Identities[0].ID, "ruler", goneURL, "system:serviceaccount:logging:ruler", "openshift")
-		w.Reported()
 		w.loki(t, install.Apply, issuerURL)
-		scene.Held(t, w.Reported(), "identity loki takes tokens of "+goneURL+" too, which stays; --drop-issuer-url "+goneURL+" takes it away")
 		shown := w.loki(t, install.Preview, issuerURL, goneURL)
 		scene.Held(t, preview(shown), "- ruler: system:serviceaccount:logging:ruler of "+goneURL+" for openshift",
 			"identity loki no longer takes tokens of system:serviceaccount:logging:loki of "+goneURL)
@@ -61,9 +59,7 @@ func TestAWorkloadDropsAnOldIssuer(t *testing.T) {
 			t.Errorf("it trusts %q, want %q", got, want)
 		}
 		w.writes()
-		w.Reported()
 		w.loki(t, install.Apply, issuerURL, goneURL, other+"/")
-		scene.Held(t, w.Reported(), "identity loki takes no tokens of "+goneURL, "identity loki takes no tokens of "+other+"/")
 		if wrote := w.writes(); len(wrote) > 0 {
 			t.Errorf("it wrote %q", wrote)
 		}
@@ -85,63 +81,4 @@ func TestAWorkloadChangesItsIssuer(t *testing.T) {
 			t.Errorf("it trusts %q", got)
 		}
 	})
-}
-
-// A deletion names what create-identity made and what goes on trusting the issuers of the installation, in whatever resource group.
-func TestDeleteNamesWhatStillTrusts(t *testing.T) {
-	t.Parallel()
-	prepare := func(t *testing.T) (*world, azure.DeleteOptions) {
-		w := newWorld(t, fakeazure.Options{VaryCase: true})
-		_, err := azure.CreateIdentities(t.Context(), w.identities(t, usual()...))
-		must(t, err)
-		w.loki(t, install.Apply, goneURL)
-		w.loki(t, install.Apply, issuerURL)
-		w.Reported()
-		return w, azure.DeleteOptions{Options: w.options()}
-	}
-	const names = " (of create-identity) stays, and takes tokens of system:serviceaccount:logging:loki of "
-	t.Run("said", func(t *testing.T) {
-		t.Parallel()
-		synctest.Test(t, func(t *testing.T) {
-			w, o := prepare(t)
-			o.Mode = install.Preview
-			shown, err := azure.Delete(t.Context(), o)
-			must(t, err)
-			o.Mode = install.Apply
-			_, err = azure.Delete(t.Context(), o)
-			must(t, err)
-			for _, said := range []string{preview(shown.Preview), w.Reported()} {
-				scene.Held(t, said, names+issuerURL+"; once nothing needs it: az identity federated-credential delete --name ", "--identity-name loki --resource-group ")
-				if strings.Contains(said, names+goneURL) {
-					t.Errorf("nothing of the installation trusts it:\n%s", said)
-				}
-			}
-			if got := w.issuers(); !slices.Equal(got, []string{goneURL, issuerURL}) {
-				t.Errorf("it trusts %q", got)
-			}
-		})
-	})
-	for action, says := range map[string]string{
-		"ListAllIdentities": "What create-identity made may still take tokens of " + issuerURL + ": the caller may not list the managed identities of subscription " + subscription,
-		"ListCredentials":   "What create-identity made may still take tokens of " + issuerURL + ": the caller may not list the federated credentials of /",
-	} {
-		t.Run(action, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				w, o := prepare(t)
-				w.Fault(func(c fakeazure.Call) fakeazure.Fault {
-					if c.Action == action && !strings.Contains(c.Path, "prod-a") && !strings.Contains(c.Path, "PROD-A") {
-						return fakeazure.Fail(403, "AuthorizationFailed", "no")
-					}
-					return fakeazure.Fault{}
-				})
-				_, err := azure.Delete(t.Context(), o)
-				must(t, err)
-				scene.Held(t, w.Reported(), says)
-				if n := len(w.State().Identities); n != 1 {
-					t.Errorf("there are %d identities", n)
-				}
-			})
-		})
-	}
 }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/msi/armmsi"
 
-	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/provision/azure/arm"
 	"github.com/keypost/keypost/provision/cloud"
 	"github.com/keypost/keypost/provision/install"
@@ -35,17 +34,11 @@ func (r *run) readCredentials(ctx context.Context, group, identity string) ([]cr
 
 // comparison is what leads from the federated credentials of an identity to those that are wanted.
 type comparison struct {
-	put    []replacement
+	put    []credential // each takes the place of the one of its name, if there is one
 	remove []credential // whose accounts nobody names any more
 	found  []credential
 	kept   []credential // for the wanted issuer, and nobody wants them
-	others []string     // issuers that are trusted too
-}
-
-// replacement is a credential to write, and what is under its name now.
-type replacement struct {
-	credential
-	was *credential
+	leaves string       // an issuer whose tokens a wanted subject's identity would take no more; empty for none
 }
 
 // compare compares by what Entra compares: issuer and subject, letter by letter. What is there stays, also for another issuer: a cluster
@@ -62,11 +55,15 @@ func (r *run) compare(have, want []credential, instead bool) (comparison, error)
 			c.found = append(c.found, w)
 		case at >= 0:
 			w.name = have[at].name
-			c.put = append(c.put, replacement{w, &have[at]})
+			c.put = append(c.put, w)
 		default:
-			put := missing(have, w, instead)
-			w = put.credential
-			c.put = append(c.put, put)
+			at = slices.IndexFunc(have, func(h credential) bool { return h.subject == w.subject })
+			if instead && at >= 0 {
+				w.name, c.leaves = have[at].name, have[at].issuer
+			} else {
+				w.name = unused(have, w)
+			}
+			c.put = append(c.put, w)
 		}
 		used[folded(w.name)] = true
 	}
@@ -78,13 +75,11 @@ func (r *run) compare(have, want []credential, instead bool) (comparison, error)
 			c.remove = append(c.remove, h)
 		case ours:
 			c.kept = append(c.kept, h)
-		case !slices.Contains(c.others, h.issuer):
-			c.others = append(c.others, h.issuer)
 		}
 	}
 	n := len(have)
-	for _, p := range c.put {
-		if p.was == nil {
+	for _, w := range c.put {
+		if under(have, w.name) == nil {
 			n++
 		}
 	}
@@ -94,26 +89,22 @@ func (r *run) compare(have, want []credential, instead bool) (comparison, error)
 	return c, nil
 }
 
-// missing returns how to make a credential that is wanted and not there. Its name is its own, unless another credential has that.
-func missing(have []credential, w credential, instead bool) replacement {
-	if at := slices.IndexFunc(have, func(h credential) bool { return h.subject == w.subject }); instead && at >= 0 {
-		w.name = have[at].name
-		return replacement{w, &have[at]}
+// unused returns a name for a credential that is not there: its own, unless another credential has that.
+func unused(have []credential, w credential) string {
+	name := w.name
+	for under(have, name) != nil {
+		name = suffixed(name, name+" "+w.issuer+" "+w.subject)
 	}
-	for slices.ContainsFunc(have, func(h credential) bool { return sameName(h.name, w.name) }) {
-		w.name = suffixed(w.name, w.name+" "+w.issuer+" "+w.subject)
-	}
-	return replacement{w, nil}
+	return name
 }
 
-// leaves returns the issuer of which a wanted subject's tokens are taken now, and would not be any more; empty for none.
-func (c comparison) leaves() string {
-	for _, p := range c.put {
-		if p.was != nil && p.was.issuer != p.issuer {
-			return p.was.issuer
-		}
+// under returns the credential of a name; nil if there is none.
+func under(have []credential, name string) *credential {
+	at := slices.IndexFunc(have, func(h credential) bool { return sameName(h.name, name) })
+	if at < 0 {
+		return nil
 	}
-	return ""
+	return &have[at]
 }
 
 // tokensOf names the tokens that a credential takes, where an issuer is wanted.
@@ -137,7 +128,7 @@ func (r *run) planCredentials(i identity, have []credential, isNew bool) (add, r
 	if err != nil {
 		return nil, nil, about, fmt.Errorf("%s %s: %w", identityThing, i.name, err)
 	}
-	read := func(steps func(comparison) []cloud.Step) cloud.Remaining {
+	read := func(steps func(have []credential, about comparison) []cloud.Step) cloud.Remaining {
 		return func(ctx context.Context) ([]cloud.Step, error) {
 			have, err := r.readCredentials(ctx, r.o.OIDCGroup, i.name)
 			if err != nil && (!isNew || !arm.IsMissing(err)) {
@@ -147,21 +138,21 @@ func (r *run) planCredentials(i identity, have []credential, isNew bool) (add, r
 			if err == nil {
 				err = r.refuseIssuer(i.name, about) // somebody may have written it since it was planned
 			}
-			return steps(about), err
+			return steps(have, about), err
 		}
 	}
-	puts := func(about comparison) []cloud.Step { return r.putSteps(i.name, about.put) }
-	deletes := func(about comparison) []cloud.Step { return r.deleteSteps(i.name, about.remove) }
+	puts := func(have []credential, about comparison) []cloud.Step { return r.putSteps(i.name, have, about.put) }
+	deletes := func(_ []credential, about comparison) []cloud.Step { return r.deleteSteps(i.name, about.remove) }
 	change := plan.Change{Verb: plan.Update, Thing: credentialsThing, Name: i.name}
-	remove = r.stage(change, deletes(about), read(deletes))
+	remove = r.stage(change, deletes(have, about), read(deletes))
 	if len(have) == 0 {
 		change.Verb = plan.Create
 	}
-	return r.stage(change, puts(about), read(puts)), remove, about, r.refuseIssuer(i.name, about)
+	return r.stage(change, puts(have, about), read(puts)), remove, about, r.refuseIssuer(i.name, about)
 }
 
 // told returns what there is to say of the federated credentials of an identity.
-func (r *run) told(i identity, have []credential, about comparison) (said plan.Plan) {
+func (r *run) told(i identity, about comparison) (said plan.Plan) {
 	for _, f := range about.found {
 		if r.Mode != install.Preview { // where they would hide what differs
 			said.Notes = append(said.Notes, "Found existing federated identity credential "+r.credentialID(i.name, f.name))
@@ -174,22 +165,10 @@ func (r *run) told(i identity, have []credential, about comparison) (said plan.P
 	for _, k := range about.kept {
 		said.Extra = append(said.Extra, fmt.Sprintf("identity %s takes tokens of %s too, which nobody asked for; --prune takes it away", i.name, tokensOf(k, r.IssuerURL)))
 	}
-	for _, issuer := range about.others {
-		stays := "which stays"
-		if r.owner != installation(r.Name) {
-			stays = fmt.Sprintf("which stays; %s takes it away", text.Quoted("--drop-issuer-url", issuer))
-		}
-		said.Notes = append(said.Notes, fmt.Sprintf("identity %s takes tokens of %s too, %s", i.name, issuer, stays))
-	}
-	for _, issuer := range r.o.Drop { // perhaps it was mistyped
-		if !slices.ContainsFunc(have, func(c credential) bool { return c.issuer == issuer }) {
-			said.Notes = append(said.Notes, fmt.Sprintf("identity %s takes no tokens of %s", i.name, issuer))
-		}
-	}
 	for _, c := range about.remove {
 		said.Warnings = append(said.Warnings, fmt.Sprintf("identity %s no longer takes tokens of %s", i.name, tokensOf(c, r.IssuerURL)))
 	}
-	if old := about.leaves(); old != "" {
+	if old := about.leaves; old != "" {
 		w := fmt.Sprintf("identity %s takes no tokens of the issuer %s any more: every workload of that cluster loses access", i.name, old)
 		if !r.o.Adopt {
 			w += "; without --adopt this is refused"
@@ -202,35 +181,12 @@ func (r *run) told(i identity, have []credential, about comparison) (said plan.P
 // refuseIssuer returns an error for an identity that would leave an issuer, unless it is to be adopted or it is only shown: a live
 // cluster, made under the same name, may sign as that one.
 func (r *run) refuseIssuer(identity string, about comparison) error {
-	old := about.leaves()
+	old := about.leaves
 	if old == "" || r.o.Adopt || r.Mode == install.Preview {
 		return nil
 	}
 	return problem(OtherIssuer, "%s %s trusts the issuer %s, and not %s as asked: changed, it would take no token of %s any more, and every workload "+
 		"of that cluster would lose access", identityThing, identity, old, r.IssuerURL, old)
-}
-
-// checkUnknown warns of an issuer URL that no key set of the store has. It returns an error if none of the identities trusts it yet and
-// some are to, unless it is to be adopted or is only shown: Azure takes any URL for a federated credential, and whoever gets the name
-// of one that was mistyped would be trusted.
-func (r *run) checkUnknown(w *world, put int) (warnings []string, err error) {
-	if !r.unknown {
-		return nil, nil
-	}
-	says := fmt.Sprintf("no key set of %s has the issuer URL %s, which the identities are to trust: see that it is spelled right, and whose it is",
-		r.Store.Name, r.IssuerURL)
-	for _, h := range w.hanging {
-		if slices.ContainsFunc(h.credentials, func(c credential) bool { return c.issuer == r.IssuerURL }) {
-			put = 0
-		}
-	}
-	switch {
-	case put > 0 && !r.o.Adopt && r.Mode != install.Preview:
-		return nil, problem(UnknownIssuer, "%s", says)
-	case put > 0 && !r.o.Adopt:
-		says += "; without --adopt this is refused"
-	}
-	return []string{says}, nil
 }
 
 func (r *run) credentialID(identity, name string) string {
@@ -243,16 +199,16 @@ func (c credential) String() string {
 }
 
 // putSteps returns the steps that write credentials.
-func (r *run) putSteps(identity string, put []replacement) []cloud.Step {
+func (r *run) putSteps(identity string, have, put []credential) []cloud.Step {
 	var steps []cloud.Step
 	for _, w := range put {
 		step := cloud.Step{Key: w.String(), Diff: []string{"+ " + w.String()},
 			Line: "Created federated identity credential " + r.credentialID(identity, w.name),
 			Call: func(ctx context.Context) (cloud.Answer, error) {
-				return arm.Answer(r.putCredential(ctx, identity, w.credential))
+				return arm.Answer(r.putCredential(ctx, identity, w))
 			}}
-		if w.was != nil {
-			step.Diff = []string{"- " + w.was.String(), step.Diff[0]}
+		if was := under(have, w.name); was != nil {
+			step.Diff = []string{"- " + was.String(), step.Diff[0]}
 			step.Line = "Updated federated identity credential " + r.credentialID(identity, w.name)
 			step = step.Changed(fmt.Sprintf("federated identity credential %s of %s", w.name, identity))
 		}

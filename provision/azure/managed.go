@@ -44,14 +44,6 @@ func (r *run) readIdentities(ctx context.Context) ([]identityState, error) {
 	return list, err
 }
 
-// allIdentities returns those of the subscription.
-func (r *run) allIdentities(ctx context.Context) ([]identityState, error) {
-	return arm.All(ctx, arm.PagesOf(r.Client, identityAction+"read", r.Identities.NewListBySubscriptionPager(nil)),
-		func(p armmsi.UserAssignedIdentitiesClientListBySubscriptionResponse) []*armmsi.Identity {
-			return p.Value
-		}, stateOf)
-}
-
 // readIdentity returns nil for an identity that is not there.
 func (r *run) readIdentity(ctx context.Context, name string) (*identityState, error) {
 	i, err := arm.Send(ctx, r.Client, identityAction+"read", func(ctx context.Context) (armmsi.UserAssignedIdentitiesClientGetResponse, error) {

@@ -150,7 +150,7 @@ func (r *run) planMove(ctx context.Context, old string) (plan.Plan, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s %s: %w", identityThing, identity, err)
 		}
-		return r.putSteps(identity, about.put), nil
+		return r.putSteps(identity, have, about.put), nil
 	})
 	for _, m := range all {
 		if !m.takes(old) && !m.takes(r.IssuerURL) {

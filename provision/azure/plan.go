@@ -2,7 +2,6 @@ package azure
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -139,29 +138,22 @@ type stages struct{ made, hung, removed plan.Stage }
 func (r *run) planIdentities(w *world, wanted []identity) (plan.Plan, error) {
 	var s stages
 	var said plan.Plan
-	put := 0
 	for _, i := range wanted {
-		of, n, err := r.planOne(w, i, &s)
+		of, err := r.planOne(w, i, &s)
 		if err != nil {
 			return plan.Plan{}, err
 		}
-		said, put = said.Then(of), put+n
+		said = said.Then(of)
 	}
-	unknown, err := r.checkUnknown(w, put)
-	if err != nil {
-		return plan.Plan{}, err
-	}
-	said.Warnings = append(unknown, said.Warnings...)
 	return said.Then(plan.Of(nil, s.made, s.hung, s.removed)), nil
 }
 
-// planOne plans one identity with what hangs on it. It returns what there is to say of it, and how many federated credentials are
-// written.
-func (r *run) planOne(w *world, i identity, s *stages) (said plan.Plan, put int, err error) {
+// planOne plans one identity with what hangs on it. It returns what there is to say of it.
+func (r *run) planOne(w *world, i identity, s *stages) (said plan.Plan, err error) {
 	have, role := w.identity(i.name), w.roles.find(i.name)
 	made, err := r.planIdentity(i.name, have)
 	if err != nil {
-		return said, 0, err
+		return said, err
 	}
 	s.made = append(s.made, made...)
 	if have != nil {
@@ -170,7 +162,7 @@ func (r *run) planOne(w *world, i identity, s *stages) (said plan.Plan, put int,
 	if i.custom() {
 		made, err := r.planRole(i, role)
 		if err != nil {
-			return said, 0, err
+			return said, err
 		}
 		s.made = append(s.made, made...)
 		if role != nil {
@@ -184,20 +176,20 @@ func (r *run) planOne(w *world, i identity, s *stages) (said plan.Plan, put int,
 	}
 	b, err := r.bindings(w, i)
 	if err != nil {
-		return said, 0, err
+		return said, err
 	}
 	h := w.hanging[folded(i.name)]
 	assign, unassign, ofAssignments := b.plan(h.assignments)
 	trust, distrust, about, err := r.planCredentials(i, h.credentials, have == nil)
 	if err != nil {
-		return said, 0, err
+		return said, err
 	}
 	s.hung = slices.Concat(s.hung, trust, assign)
 	s.removed = slices.Concat(s.removed, unassign, distrust)
 	if r.Mode == install.Preview { // where they would hide what differs
 		ofAssignments.Notes = nil
 	}
-	return said.Then(ofAssignments).Then(r.told(i, h.credentials, about)), len(about.put), nil
+	return said.Then(ofAssignments).Then(r.told(i, about)), nil
 }
 
 // bindings returns what the assignments of an identity are compared with.
@@ -276,37 +268,14 @@ func (r *run) planRemoval(ctx context.Context, all roleList, identities []identi
 	if err != nil {
 		return plan.Plan{}, err
 	}
-	if err := r.usedByOthers(roles, assignments, identities); err != nil {
-		return plan.Plan{}, err
-	}
 	var unassign, unrole, remove plan.Stage
 	for _, s := range identities {
 		own := slices.DeleteFunc(slices.Clone(assignments), func(a assignmentState) bool { return !sameName(a.principal, s.principal) })
-		stage, stays := bindings{run: r, identity: s.name, roles: all}.planDelete(own)
-		unassign, notes = append(unassign, stage...), append(notes, stays...)
+		unassign = append(unassign, bindings{run: r, identity: s.name, roles: all}.planDelete(own)...)
 		remove = append(remove, r.planDeleteIdentity(s)...)
 	}
 	for _, role := range roles {
 		unrole = append(unrole, r.planDeleteRole(role)...)
 	}
 	return plan.Of(notes, unassign, unrole, remove), nil
-}
-
-// usedByOthers returns an error if a role of ours is assigned to somebody else than these identities: Azure does not delete the role
-// then, and a live cluster may need the assignment.
-func (r *run) usedByOthers(roles []roleState, all []assignmentState, identities []identityState) error {
-	var errs []error
-	for _, role := range roles {
-		for _, a := range all {
-			known := slices.ContainsFunc(identities, func(s identityState) bool { return sameName(s.principal, a.principal) })
-			if last(a.role) == role.guid && !known {
-				errs = append(errs, fmt.Errorf("%s %s is assigned to principal %s at %s, which is no identity of %s in resource group %s",
-					roleThing, role.name, a.principal, a.scope, r.Name, r.o.OIDCGroup))
-			}
-		}
-	}
-	if len(errs) == 0 {
-		return nil
-	}
-	return problem(OtherGroup, "%w", errors.Join(errs...))
 }

@@ -78,8 +78,6 @@ type Client struct {
 	Assignments  *armauthorization.RoleAssignmentsClient
 
 	API cloud.API // what it tells of waits, and how long changes may take to show
-
-	slots chan struct{} // holds an element for each call that is under way
 }
 
 // Account says as whom and for which subscription calls are made.
@@ -126,8 +124,7 @@ func Open(o Account, onWait func(cloud.Wait)) (*Client, error) {
 		Groups:       resources.NewResourceGroupsClient(), Resources: resources.NewClient(), Tags: resources.NewTagsClient(),
 		Identities: msi.NewUserAssignedIdentitiesClient(), Credentials: msi.NewFederatedIdentityCredentialsClient(),
 		Definitions: roles.NewRoleDefinitionsClient(), Assignments: roles.NewRoleAssignmentsClient(),
-		API:   cloud.API{Name: "Azure", Consistency: consistency, CallTime: callTime, OnWait: onWait},
-		slots: make(chan struct{}, Parallel),
+		API: cloud.API{Name: "Azure", Consistency: consistency, CallTime: callTime, OnWait: onWait},
 	}, nil
 }
 
@@ -148,13 +145,6 @@ func checkFiles(getenv func(string) string) error {
 
 // Send makes one call, by the name of the permission that it needs. Its time, with all retries, is bounded.
 func Send[T any](ctx context.Context, c *Client, name string, call func(context.Context) (T, error)) (T, error) {
-	var none T
-	select {
-	case c.slots <- struct{}{}:
-	case <-ctx.Done():
-		return none, context.Cause(ctx)
-	}
-	defer func() { <-c.slots }()
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
 	pending := c.API.Await(name)
