@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/keypost/keypost/provision/gcp/federation"
 	"github.com/keypost/keypost/provision/gcp/iam"
 	"github.com/keypost/keypost/provision/install"
 	"github.com/keypost/keypost/provision/plan"
@@ -101,7 +102,7 @@ type WorkloadOptions struct {
 // WorkloadCreated is a service account for a workload.
 type WorkloadCreated struct {
 	Preview  *plan.Preview // with mode Preview; the rest is zero then
-	Project  iam.Project
+	Project  federation.Project
 	Email    string
 	Audience string // what a credential configuration names as its audience
 }
@@ -113,7 +114,7 @@ func CreateWorkload(ctx context.Context, o WorkloadOptions) (WorkloadCreated, er
 	for _, a := range o.ServiceAccounts {
 		account.Subjects = append(account.Subjects, a.Subject())
 	}
-	wanted := iam.Wanted{Accounts: &iam.Accounts{Owner: iam.OwnedByKeypost(), Pool: o.PoolID, List: []iam.Account{account}, Adopt: o.Adopt, Prune: o.Prune}}
+	wanted := iam.Wanted{Accounts: &iam.Accounts{Owner: federation.OwnedByKeypost(), Pool: o.PoolID, List: []iam.Account{account}, Adopt: o.Adopt, Prune: o.Prune}}
 	if err := wanted.Check(); err != nil {
 		return WorkloadCreated{}, err
 	}

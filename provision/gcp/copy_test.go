@@ -9,7 +9,7 @@ import (
 
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/provision/gcp"
-	"github.com/keypost/keypost/provision/gcp/iam"
+	"github.com/keypost/keypost/provision/gcp/rest"
 	"github.com/keypost/keypost/provision/install"
 	"github.com/keypost/keypost/test/fakegcp"
 	"github.com/keypost/keypost/test/keys"
@@ -93,10 +93,10 @@ func TestACopyIsReplacedAsTheCheckSays(t *testing.T) {
 	for _, tt := range []struct {
 		unrecorded bool
 		err        error
-		want       iam.Problem
+		want       rest.Problem
 	}{
 		{false, nil, 0},
-		{true, nil, iam.UnknownCopy},
+		{true, nil, rest.UnknownCopy},
 		{false, older, 0},
 	} {
 		s := newSite(t)

@@ -72,7 +72,7 @@ type creation struct {
 	jwks []byte // to upload; nil while the key is not known, and where Google fetches it
 
 	of         keystore.Name // whose keys jwks are; empty for a key set that is still to be made
-	unrecorded bool          // as in [iam.Provider]
+	unrecorded bool          // as in [federation.Provider]
 }
 
 // takeKeys takes the keys to upload, unless the store has an older key set than the one that was uploaded last.

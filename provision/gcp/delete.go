@@ -23,8 +23,6 @@ type Deleted struct {
 	Preview *plan.Preview // with mode Preview; the others are empty then
 	Issuers []install.StillPublished
 	Copies  []install.StillNamed // key sets whose policy names copies that providers of the pool held
-	NoCopy  bool                 // no provider that was there held a copy
-	Unasked bool                 // such copies are gone, and the key store, which may have policies that name them, could not be asked
 }
 
 // Delete deletes the accounts of an installation with their bindings, and its pool with the provider.
@@ -59,8 +57,8 @@ func Delete(ctx context.Context, o DeleteOptions) (Deleted, error) {
 		return Deleted{}, nil
 	}
 	of := copyParty(r.project.ProviderName(o.pool().ID, ""))
-	copies, asked := r.StillNamed(ctx, func(party string) bool { return strings.HasPrefix(party, of) })
-	return Deleted{Issuers: r.StillPublished(ctx, trusted.Issuers), Copies: copies, NoCopy: len(trusted.Issuers) > 0 && !trusted.Copies, Unasked: trusted.Copies && !asked}, nil
+	copies, _ := r.StillNamed(ctx, func(party string) bool { return strings.HasPrefix(party, of) })
+	return Deleted{Issuers: r.StillPublished(ctx, trusted.Issuers), Copies: copies}, nil
 }
 
 // requestNames returns the names of the CredentialsRequests in a directory that ask for an account, whatever feature set they are for:

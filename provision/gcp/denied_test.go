@@ -8,7 +8,9 @@ import (
 	"testing"
 
 	"github.com/keypost/keypost/provision/gcp"
+	"github.com/keypost/keypost/provision/gcp/federation"
 	"github.com/keypost/keypost/provision/gcp/iam"
+	"github.com/keypost/keypost/provision/gcp/rest"
 	"github.com/keypost/keypost/provision/install"
 	"github.com/keypost/keypost/test/fakegcp"
 )
@@ -22,8 +24,8 @@ type command struct {
 func commands() []command {
 	installed := func(t *testing.T, s *site, list ...request) {
 		t.Helper()
-		s.apply(t, iam.Wanted{Pool: &iam.Pool{ID: "prod-a", Owner: iam.OwnedBy("prod-a")}, Provider: &iam.Provider{Pool: "prod-a", ID: "prod-a",
-			IssuerURL: issuerOfSite, Audiences: []string{"openshift"}, Owner: iam.OwnedBy("prod-a")}})
+		s.apply(t, iam.Wanted{Pool: &federation.Pool{ID: "prod-a", Owner: federation.OwnedBy("prod-a")}, Provider: &federation.Provider{Pool: "prod-a", ID: "prod-a",
+			IssuerURL: issuerOfSite, Audiences: []string{"openshift"}, Owner: federation.OwnedBy("prod-a")}})
 		_, err := gcp.CreateAccounts(t.Context(), s.options(), s.requests(t, list...))
 		check(t, err)
 	}
@@ -195,7 +197,7 @@ func TestADeniedPermissionIsToldAndNothingIsHalfRead(t *testing.T) {
 						t.Errorf("it ends well and has done\n%s\ninstead of\n%s", after, done)
 					case err != nil && plans[permission] && after != before:
 						t.Errorf("it ends with %v and has changed\n%s\nto\n%s", err, before, after)
-					case err != nil && !strings.Contains(err.Error(), permission) && problemOf(err) != iam.WrongProject:
+					case err != nil && !strings.Contains(err.Error(), permission) && problemOf(err) != rest.WrongProject:
 						t.Errorf("the error does not name the permission: %v", err)
 					}
 					s.Fault(nil)

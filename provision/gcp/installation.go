@@ -15,7 +15,9 @@ import (
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/party"
 	"github.com/keypost/keypost/provision/cloud"
+	"github.com/keypost/keypost/provision/gcp/federation"
 	"github.com/keypost/keypost/provision/gcp/iam"
+	"github.com/keypost/keypost/provision/gcp/rest"
 	"github.com/keypost/keypost/provision/install"
 	"github.com/keypost/keypost/provision/plan"
 )
@@ -24,8 +26,8 @@ import (
 type Options struct {
 	install.Options
 
-	Transport http.RoundTripper  // as in [iam.Access]
-	Tokens    oauth2.TokenSource // as in [iam.Access]
+	Transport http.RoundTripper  // as in [rest.Access]
+	Tokens    oauth2.TokenSource // as in [rest.Access]
 
 	Project    string // ID or number of the only project in which anything may be changed
 	PoolID     string // empty for Name
@@ -46,15 +48,15 @@ type Options struct {
 	Adopt bool
 }
 
-func (o Options) pool() *iam.Pool {
-	return &iam.Pool{ID: cmp.Or(o.PoolID, o.Name), Adopt: o.Adopt, Owner: iam.OwnedBy(o.Name)}
+func (o Options) pool() *federation.Pool {
+	return &federation.Pool{ID: cmp.Or(o.PoolID, o.Name), Adopt: o.Adopt, Owner: federation.OwnedBy(o.Name)}
 }
 
 // provider returns the provider that is wanted, with a copy of the keys of a key set if it is to have one; empty for the one of Name.
-func (o Options) provider(jwks []byte, of keystore.Name) *iam.Provider {
-	p := &iam.Provider{
+func (o Options) provider(jwks []byte, of keystore.Name) *federation.Provider {
+	p := &federation.Provider{
 		Pool: o.pool().ID, ID: cmp.Or(o.ProviderID, o.Name), IssuerURL: o.IssuerURL, Audiences: o.Audiences, KeepAudiences: o.KeepAudiences, Condition: o.Condition,
-		Adopt: o.Adopt, Owner: iam.OwnedBy(o.Name), UsualKeys: o.UsualKeys, Show: o.Mode == install.Preview,
+		Adopt: o.Adopt, Owner: federation.OwnedBy(o.Name), UsualKeys: o.UsualKeys, Show: o.Mode == install.Preview,
 	}
 	if o.Upload {
 		p.JWKS, p.KeySet = jwks, string(of)
@@ -65,9 +67,9 @@ func (o Options) provider(jwks []byte, of keystore.Name) *iam.Provider {
 // run is one run of a verb.
 type run struct {
 	*install.Run
-	o       Options     // has those of Run
-	client  *iam.Client // nil until identify
-	project iam.Project // zero until identify
+	o       Options            // has those of Run
+	client  *iam.Client        // nil until identify
+	project federation.Project // zero until identify
 }
 
 func newRun(o Options) *run {
@@ -78,7 +80,7 @@ func newRun(o Options) *run {
 
 // identify asks Google which project the credentials see, and reports where everything is going to be.
 func (r *run) identify(ctx context.Context) error {
-	client, err := iam.Open(ctx, iam.Access{Project: r.o.Project, Transport: r.o.Transport, Tokens: r.o.Tokens, OnWait: func(w cloud.Wait) {
+	client, err := iam.Open(ctx, rest.Access{Project: r.o.Project, Transport: r.o.Transport, Tokens: r.o.Tokens, OnWait: func(w cloud.Wait) {
 		r.Still(time.Now(), "still waiting for Google Cloud: %s", w)
 	}})
 	if err != nil {

@@ -10,8 +10,9 @@ import (
 
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/pubkey"
+	"github.com/keypost/keypost/provision/gcp/federation"
 	"github.com/keypost/keypost/provision/gcp/iam"
-	"github.com/keypost/keypost/provision/gcp/internal/rest"
+	"github.com/keypost/keypost/provision/gcp/rest"
 	"github.com/keypost/keypost/provision/install"
 	"github.com/keypost/keypost/provision/plan"
 )
@@ -31,7 +32,7 @@ type Migrated struct {
 	Preview  *plan.Preview // with mode Preview; everything else is zero then
 	KeySet   keystore.KeySet
 	Copy     string // as in [Created]
-	Project  iam.Project
+	Project  federation.Project
 	Pool     string // ID
 	From, To string // IDs of the old provider and of the new one
 
@@ -103,15 +104,15 @@ type migration struct {
 	set    requestSet
 	dir    string // of the requests
 	fromID string
-	from   iam.Provider // the old provider
-	to     iam.Provider
+	from   federation.Provider // the old provider
+	to     federation.Provider
 }
 
 // newMigration checks what is wanted before anybody is called, then reads the provider by which the cluster lives.
 func newMigration(ctx context.Context, o MigrateOptions) (*migration, error) {
 	o.From = cmp.Or(o.From, o.Name)
 	if o.ProviderID == "" {
-		o.ProviderID = iam.SecondProviderID(o.Name, o.IssuerURL)
+		o.ProviderID = federation.SecondProviderID(o.Name, o.IssuerURL)
 	}
 	m := &migration{run: newRun(o.Options), Move: o.Move, fromID: o.From, dir: o.Accounts.Dir}
 	var err error
@@ -122,7 +123,7 @@ func newMigration(ctx context.Context, o MigrateOptions) (*migration, error) {
 	m.set.wanted.All = false // what the pool has beside them is told in the result
 	m.to = *o.provider(nil, "")
 	m.to.Audiences = []string{componentAudience} // until those of the old one are read
-	checks := []error{iam.Wanted{Pool: o.pool(), Provider: &m.to, Accounts: &m.set.wanted}.Check(), iam.CheckPoolID("workload identity provider", o.From)}
+	checks := []error{iam.Wanted{Pool: o.pool(), Provider: &m.to, Accounts: &m.set.wanted}.Check(), federation.CheckPoolID("workload identity provider", o.From)}
 	if o.From == o.ProviderID {
 		checks = append(checks, fmt.Errorf("the old provider and the new one are both %s: a provider takes one issuer", o.From))
 	}
@@ -185,7 +186,7 @@ func (m *migration) plan(ctx context.Context) (plan.Plan, error) {
 		return plan.Plan{}, err
 	}
 	if !accounts.Empty() {
-		return plan.Plan{}, rest.Problemf(iam.AccountsDiffer, "the service accounts of %s are not what the CredentialsRequests in %s ask for (%s): are they those of the "+
+		return plan.Plan{}, rest.Problemf(rest.AccountsDiffer, "the service accounts of %s are not what the CredentialsRequests in %s ask for (%s): are they those of the "+
 			"release that the cluster runs?", m.Name, m.dir, accounts.Stages[0][0].Change)
 	}
 	m.set.emails = accounts.Emails

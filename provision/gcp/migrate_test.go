@@ -13,7 +13,9 @@ import (
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/provision/ccoctl"
 	"github.com/keypost/keypost/provision/gcp"
+	"github.com/keypost/keypost/provision/gcp/federation"
 	"github.com/keypost/keypost/provision/gcp/iam"
+	"github.com/keypost/keypost/provision/gcp/rest"
 	"github.com/keypost/keypost/provision/install"
 	"github.com/keypost/keypost/test/fakegcp"
 	"github.com/keypost/keypost/test/scene"
@@ -27,8 +29,8 @@ func (s *site) move(t *testing.T, key keystore.VerificationKey) gcp.MigrateOptio
 	o := s.options()
 	o.IssuerURL, o.Dir = bucket, filepath.Join(s.Dir, "old")
 	accounts := s.requests(t, usual()...)
-	w := iam.Wanted{Pool: &iam.Pool{ID: "prod-a", Owner: iam.OwnedBy("prod-a")}, Provider: &iam.Provider{Pool: "prod-a", ID: "prod-a", IssuerURL: bucket,
-		Audiences: []string{"openshift", "sts.googleapis.com"}, Owner: iam.OwnedBy("prod-a")}}
+	w := iam.Wanted{Pool: &federation.Pool{ID: "prod-a", Owner: federation.OwnedBy("prod-a")}, Provider: &federation.Provider{Pool: "prod-a", ID: "prod-a", IssuerURL: bucket,
+		Audiences: []string{"openshift", "sts.googleapis.com"}, Owner: federation.OwnedBy("prod-a")}}
 	s.apply(t, w)
 	_, err := gcp.CreateAccounts(t.Context(), o, accounts)
 	check(t, err)
@@ -69,7 +71,7 @@ func TestMigrate(t *testing.T) {
 	const condition = "assertion.sub != 'system:serviceaccount:default:default'"
 	s.provider(t, "attributeCondition", condition)
 	s.provider(t, "attributeMapping", map[string]string{"google.subject": "assertion.sub", "attribute.issued": "assertion.sub"})
-	w := iam.Wanted{Accounts: &iam.Accounts{Owner: iam.OwnedByKeypost(), Pool: "prod-a", List: []iam.Account{
+	w := iam.Wanted{Accounts: &iam.Accounts{Owner: federation.OwnedByKeypost(), Pool: "prod-a", List: []iam.Account{
 		{ID: "backup", Roles: []string{"roles/viewer"}, Subjects: []string{"system:serviceaccount:backup:velero"}}}}}
 	s.apply(t, w)
 	before := s.State()
@@ -169,7 +171,7 @@ func TestMigrateRefuses(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		change  func(t *testing.T, s *site, o *gcp.MigrateOptions)
-		problem iam.Problem
+		problem rest.Problem
 		says    string
 	}{
 		{"a condition on the old issuer", func(t *testing.T, s *site, _ *gcp.MigrateOptions) {
@@ -178,11 +180,11 @@ func TestMigrateRefuses(t *testing.T) {
 		{"another mapping of subjects", func(t *testing.T, s *site, _ *gcp.MigrateOptions) {
 			s.provider(t, "attributeMapping", map[string]string{"google.subject": "assertion.aud"})
 		}, 0, "maps google.subject to assertion.aud, and not to assertion.sub"},
-		{"another old issuer", func(_ *testing.T, _ *site, o *gcp.MigrateOptions) { o.Old += "-x" }, iam.NothingToMove, "trusts the issuer " + bucket + ", and not " + bucket + "-x"},
-		{"no old provider", func(_ *testing.T, _ *site, o *gcp.MigrateOptions) { o.From = "other" }, iam.NothingToMove, "it is not there, is deleted or not for OIDC"},
+		{"another old issuer", func(_ *testing.T, _ *site, o *gcp.MigrateOptions) { o.Old += "-x" }, rest.NothingToMove, "trusts the issuer " + bucket + ", and not " + bucket + "-x"},
+		{"no old provider", func(_ *testing.T, _ *site, o *gcp.MigrateOptions) { o.From = "other" }, rest.NothingToMove, "it is not there, is deleted or not for OIDC"},
 		{"a deleted one", func(t *testing.T, s *site, _ *gcp.MigrateOptions) {
 			s.Do(t, "DELETE", "my-project/locations/global/workloadIdentityPools/prod-a/providers/prod-a", nil)
-		}, iam.NothingToMove, "it is not there, is deleted or not for OIDC"},
+		}, rest.NothingToMove, "it is not there, is deleted or not for OIDC"},
 		{"the same provider", func(_ *testing.T, _ *site, o *gcp.MigrateOptions) { o.ProviderID = "prod-a" }, 0, "are both prod-a: a provider takes one issuer"},
 		{"a copy of the keys without a word about it", func(t *testing.T, s *site, o *gcp.MigrateOptions) {
 			s.provider(t, "oidc.jwksJson", `{"keys":[{"kty":"RSA","alg":"RS256","use":"sig","kid":"k1","n":"AQAB","e":"AQAB"}]}`)
@@ -190,7 +192,7 @@ func TestMigrateRefuses(t *testing.T) {
 		}, 0, "provider prod-a has a copy of the keys; say --key-storage-method pool-jwk-file for another copy"},
 		{"an account that is missing", func(t *testing.T, s *site, _ *gcp.MigrateOptions) {
 			s.Do(t, "DELETE", "my-project/serviceAccounts/"+s.emailOf(t, "ccm"), nil)
-		}, iam.AccountsDiffer, "the service accounts of prod-a are not what the CredentialsRequests in"},
+		}, rest.AccountsDiffer, "the service accounts of prod-a are not what the CredentialsRequests in"},
 		{"another cluster's directory", func(t *testing.T, _ *site, o *gcp.MigrateOptions) {
 			o.Dir = t.TempDir()
 			check(t, os.Mkdir(filepath.Join(o.Dir, ccoctl.ManifestsDir), 0o700))

@@ -6,6 +6,7 @@ import (
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/provision/ccoctl"
 	"github.com/keypost/keypost/provision/credrequest"
+	"github.com/keypost/keypost/provision/gcp/federation"
 	"github.com/keypost/keypost/provision/gcp/iam"
 	"github.com/keypost/keypost/provision/install"
 )
@@ -32,7 +33,7 @@ func readRequests(o Options, q RequestedAccounts) (requestSet, error) {
 		return requestSet{}, fmt.Errorf("read CredentialsRequests: %w", err)
 	}
 	set := requestSet{requests: requests, skipped: skipped, wanted: iam.Accounts{
-		Owner: iam.OwnedBy(o.Name), Pool: o.pool().ID, All: q.Prune || o.Mode == install.Preview, Prune: q.Prune, Adopt: o.Adopt,
+		Owner: federation.OwnedBy(o.Name), Pool: o.pool().ID, All: q.Prune || o.Mode == install.Preview, Prune: q.Prune, Adopt: o.Adopt,
 	}}
 	for _, request := range requests {
 		if !request.HasIdentity() {

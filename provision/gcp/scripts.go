@@ -6,6 +6,7 @@ import (
 
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/provision/ccoctl"
+	"github.com/keypost/keypost/provision/gcp/federation"
 	"github.com/keypost/keypost/provision/gcp/iam"
 	"github.com/keypost/keypost/provision/gcp/internal/allow"
 )
@@ -77,7 +78,7 @@ func (r *run) accountScripts(number, i int, wanted iam.Accounts) []ccoctl.File {
 	project, a := text.Quoted(r.o.Project), wanted.List[i]
 	display := wanted.DisplayName(a)
 	account, role, bindings, config := ccoctl.GCPAccountScripts(number, display)
-	email := iam.Project{ID: r.o.Project}.Email(wanted.ID(a))
+	email := federation.Project{ID: r.o.Project}.Email(wanted.ID(a))
 	member := text.Quoted("serviceAccount:" + email)
 	const ask = `project=$(gcloud projects describe %s --format='value(projectId)')
 number=$(gcloud projects describe %[1]s --format='value(projectNumber)')`

@@ -17,7 +17,9 @@ import (
 
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/provision/gcp"
+	"github.com/keypost/keypost/provision/gcp/federation"
 	"github.com/keypost/keypost/provision/gcp/iam"
+	"github.com/keypost/keypost/provision/gcp/rest"
 	"github.com/keypost/keypost/provision/install"
 	"github.com/keypost/keypost/provision/plan"
 	"github.com/keypost/keypost/test/fakegcp"
@@ -44,7 +46,7 @@ func caller() oauth2.TokenSource {
 // apply makes what is wanted of the project alone.
 func (s *site) apply(t *testing.T, w iam.Wanted) {
 	t.Helper()
-	client, err := iam.Open(t.Context(), iam.Access{Project: "my-project", Transport: s.Direct, Tokens: caller()})
+	client, err := iam.Open(t.Context(), rest.Access{Project: "my-project", Transport: s.Direct, Tokens: caller()})
 	check(t, err)
 	p, err := client.Plan(t.Context(), w)
 	check(t, err)
@@ -203,7 +205,7 @@ func TestStoredKeysAreChecked(t *testing.T) {
 		for _, mode := range []install.Mode{install.Preview, install.Apply} {
 			s := newSite(t)
 			s.StoreKeys(t, rs256, es384, state)
-			s.apply(t, iam.Wanted{Pool: &iam.Pool{ID: "prod-a", Owner: iam.OwnedBy("prod-a")}})
+			s.apply(t, iam.Wanted{Pool: &federation.Pool{ID: "prod-a", Owner: federation.OwnedBy("prod-a")}})
 			s.ResetCalls()
 			o := gcp.CreateOptions{Options: s.options(), Stored: true}
 			o.Mode = mode
@@ -253,8 +255,8 @@ func check(t *testing.T, err error) {
 	}
 }
 
-func problemOf(err error) iam.Problem {
-	if e, is := errors.AsType[*iam.Error](err); is {
+func problemOf(err error) rest.Problem {
+	if e, is := errors.AsType[*rest.Error](err); is {
 		return e.Problem
 	}
 	return 0

@@ -10,9 +10,9 @@ import (
 
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/provision/cloud"
+	"github.com/keypost/keypost/provision/gcp/federation"
 	"github.com/keypost/keypost/provision/gcp/internal/allow"
-	"github.com/keypost/keypost/provision/gcp/internal/federation"
-	"github.com/keypost/keypost/provision/gcp/internal/rest"
+	"github.com/keypost/keypost/provision/gcp/rest"
 	"github.com/keypost/keypost/provision/plan"
 )
 
@@ -91,7 +91,7 @@ type identity struct {
 type newcomer struct{ since time.Time } // the first refusal
 
 func (n *newcomer) unknown(err error) bool {
-	if n == nil || !rest.Is(err, Denied) {
+	if n == nil || !rest.Is(err, rest.Denied) {
 		return false
 	}
 	if n.since.IsZero() {
@@ -115,7 +115,7 @@ func (n *newcomer) patient(s cloud.Step) cloud.Step {
 
 // identify finds each account of the list: by its email, or by the names that ccoctl gave to it. keypost's own have their email by
 // their request, so that a display name, which is cut, leads to none of them.
-func (a Accounts) identify(p Project, s *snapshot) []identity {
+func (a Accounts) identify(p federation.Project, s *snapshot) []identity {
 	var out []identity
 	for _, w := range a.List {
 		i := identity{Account: w, of: a, email: p.Email(a.ID(w)), display: a.DisplayName(w)}
@@ -143,28 +143,28 @@ func (a Accounts) identify(p Project, s *snapshot) []identity {
 }
 
 // accountCall is a call about an account, by its email or its unique ID.
-func accountCall(p Project, account, method, verb string) rest.Call {
+func accountCall(p federation.Project, account, method, verb string) rest.Call {
 	return rest.Call{Service: rest.IAM, Name: method, Needs: "iam.serviceAccounts." + verb, Path: "projects/" + p.ID + "/serviceAccounts/" + account}
 }
 
-func (c *Client) readAccounts(ctx context.Context, p Project) ([]accountState, error) {
+func (c *Client) readAccounts(ctx context.Context, p federation.Project) ([]accountState, error) {
 	k := accountCall(p, "", "ListServiceAccounts", "list")
 	k.Path, k.Query = strings.TrimSuffix(k.Path, "/"), rest.Query("pageSize", "100")
 	return rest.List[accountState](ctx, c.Rest, k, "accounts")
 }
 
-func (c *Client) readAccount(ctx context.Context, p Project, account string) (*accountState, error) {
+func (c *Client) readAccount(ctx context.Context, p federation.Project, account string) (*accountState, error) {
 	return rest.Present[accountState](ctx, c.Rest, accountCall(p, account, "GetServiceAccount", "get"))
 }
 
 // planAccount plans the account and its own policy.
-func (c *Client) planAccount(p Project, i identity, s *snapshot) (plan.Plan, error) {
+func (c *Client) planAccount(p federation.Project, i identity, s *snapshot) (plan.Plan, error) {
 	have, own := s.account(i.email), s.policy(i.email)
 	if have == nil {
 		i.fresh = &newcomer{}
 	}
-	t := rest.Subject{Thing: accountThing, Name: i.email, Found: fmt.Sprintf("Existing IAM service account %s found", i.display), Missing: have == nil}
-	return rest.PlanOne(c.Rest, t, accountAndPolicy{have, own}, func(ctx context.Context) (now accountAndPolicy, err error) {
+	subject := rest.Subject[accountAndPolicy]{Thing: accountThing, Name: i.email, Found: fmt.Sprintf("Existing IAM service account %s found", i.display), Missing: have == nil}
+	subject.Read = func(ctx context.Context) (now accountAndPolicy, err error) {
 		if now.account, err = c.readAccount(ctx, p, i.email); err != nil && !i.fresh.unknown(err) {
 			return now, err
 		}
@@ -172,7 +172,9 @@ func (c *Client) planAccount(p Project, i identity, s *snapshot) (plan.Plan, err
 			err = nil
 		}
 		return now, err
-	}, func(now accountAndPolicy) (rest.Decision, error) { return c.decideAccount(p, i, now.account, now.own) })
+	}
+	subject.Decide = func(now accountAndPolicy) (rest.Decision, error) { return c.decideAccount(p, i, now.account, now.own) }
+	return rest.PlanOne(c.Rest, subject, accountAndPolicy{have, own})
 }
 
 // accountAndPolicy is an account with its own policy; nil is what is not there, or was not read.
@@ -182,7 +184,7 @@ type accountAndPolicy struct {
 }
 
 // used returns the account's own policy as it should be, and what differs.
-func (i identity) used(p Project, own allow.Policy) (want allow.Policy, diff []string) {
+func (i identity) used(p federation.Project, own allow.Policy) (want allow.Policy, diff []string) {
 	pool := p.PoolName(i.of.Pool)
 	if !i.of.Prune {
 		return own.PlusUsers(pool, i.Subjects)
@@ -192,14 +194,14 @@ func (i identity) used(p Project, own allow.Policy) (want allow.Policy, diff []s
 }
 
 // setPolicy returns the call that writes the account's own policy.
-func (i identity) setPolicy(p Project, want allow.Policy) rest.Call {
+func (i identity) setPolicy(p federation.Project, want allow.Policy) rest.Call {
 	k := setPolicy(accountPolicyCall(p, i.email, "setIamPolicy"), want)
 	k.Pool = i.of.Pool
 	return k
 }
 
 // decideAccount returns the steps from have, with its own policy, to i. A policy that is nil is read before it is written.
-func (c *Client) decideAccount(p Project, i identity, have *accountState, own *allow.Policy) (rest.Decision, error) {
+func (c *Client) decideAccount(p federation.Project, i identity, have *accountState, own *allow.Policy) (rest.Decision, error) {
 	var d rest.Decision
 	if have == nil {
 		k := accountCall(p, "", "CreateServiceAccount", "create")
@@ -216,7 +218,7 @@ func (c *Client) decideAccount(p Project, i identity, have *accountState, own *a
 		return d, nil
 	}
 	pool := p.PoolName(i.of.Pool)
-	exact, _, others := own.WithUsers(pool, i.Subjects)
+	_, _, others := own.WithUsers(pool, i.Subjects)
 	for _, s := range others {
 		if i.of.Prune {
 			d.Warnings = append(d.Warnings, fmt.Sprintf("service account %s can no longer be used by %s", i.email, s))
@@ -228,12 +230,9 @@ func (c *Client) decideAccount(p Project, i identity, have *accountState, own *a
 	if others := rest.Minus(own.Pools(), []string{pool}); len(others) > 0 {
 		// For a workload the owner names no cluster: a second one would get the roles of the first.
 		if i.of.Owner.Installation() == "" && !i.of.Adopt && !slices.Contains(own.Pools(), pool) {
-			return rest.Decision{}, rest.Problemf(NotOwned, "service account %s is used from %s: give this workload an account of its own", i.email, text.List(others, 3))
+			return rest.Decision{}, rest.Problemf(rest.NotOwned, "service account %s is used from %s: give this workload an account of its own", i.email, text.List(others, 3))
 		}
 		d.Notes = append(d.Notes, fmt.Sprintf("service account %s can be used from %s too, which stays", i.email, text.List(others, 3)))
-	}
-	for _, grant := range exact.Strangers(pool, i.Subjects) {
-		d.Warnings = append(d.Warnings, fmt.Sprintf("service account %s can be used by somebody whom keypost did not let in, which stays: %s", i.email, grant))
 	}
 	if len(diff) > 0 {
 		d.Steps = append(d.Steps, i.fresh.patient(c.Rest.Step(i.setPolicy(p, want), line, diff...)))
@@ -242,7 +241,7 @@ func (c *Client) decideAccount(p Project, i identity, have *accountState, own *a
 }
 
 // compareAccount adds the steps for what an account says of itself.
-func (c *Client) compareAccount(p Project, i identity, have accountState, d *rest.Decision) error {
+func (c *Client) compareAccount(p federation.Project, i identity, have accountState, d *rest.Decision) error {
 	a := i.of
 	description := have.Description
 	if !a.ours(have, i.Account) {
@@ -274,7 +273,7 @@ func (c *Client) compareAccount(p Project, i identity, have accountState, d *res
 
 // firstPolicyStep puts the subjects into the policy of an account that was just made, which some of Google's servers may not
 // know yet. It reads the policy: the account may be older than it seems.
-func (c *Client) firstPolicyStep(p Project, i identity, line string) cloud.Step {
+func (c *Client) firstPolicyStep(p federation.Project, i identity, line string) cloud.Step {
 	_, diff := allow.Policy{}.PlusUsers(p.PoolName(i.of.Pool), i.Subjects)
 	return cloud.Step{Key: "first policy of " + i.email, Line: line, Diff: diff, Call: func(ctx context.Context) (cloud.Answer, error) {
 		own, err := c.readAccountPolicy(ctx, p, i.email)
@@ -300,7 +299,7 @@ func (a Accounts) body(w Account) map[string]any {
 }
 
 // deleteAccounts plans to delete accounts that were just read.
-func (c *Client) deleteAccounts(p Project, accounts []accountState) plan.Stage {
+func (c *Client) deleteAccounts(p federation.Project, accounts []accountState) plan.Stage {
 	var stage plan.Stage
 	for _, a := range accounts {
 		k := accountCall(p, a.UniqueID, "DeleteServiceAccount", "delete") // one that is made anew has another

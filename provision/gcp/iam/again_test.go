@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/keypost/keypost/provision/gcp/iam"
+	"github.com/keypost/keypost/provision/gcp/rest"
 	"github.com/keypost/keypost/provision/plan"
 	"github.com/keypost/keypost/test/fakegcp"
 )
@@ -45,7 +46,7 @@ func TestWhatCannotBeReadAgainIsNotWritten(t *testing.T) {
 			told := false
 			for _, stage := range p.Stages { // each by itself: an error ends those after it
 				_, err := carryOut(t.Context(), plan.Of(nil, stage))
-				told = told || problemOf(err) == iam.Denied
+				told = told || problemOf(err) == rest.Denied
 			}
 			if !told {
 				t.Errorf("deletion %t: no error tells that %s was refused", tt.deletion, tt.read)

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/keypost/keypost/internal/dnsname"
+	"github.com/keypost/keypost/provision/gcp/federation"
 )
 
 // Google's limits (google.iam.v1: WorkloadIdentityPoolProvider and its Oidc; https://cloud.google.com/iam/quotas).
@@ -19,7 +20,7 @@ const (
 func (w Wanted) Check() error {
 	var errs []error
 	if w.Pool != nil {
-		errs = append(errs, CheckPoolID("workload identity pool", w.Pool.ID))
+		errs = append(errs, federation.CheckPoolID("workload identity pool", w.Pool.ID))
 	}
 	if w.Provider != nil {
 		errs = append(errs, w.Provider.Check()...)
@@ -34,7 +35,7 @@ func (w Wanted) Check() error {
 // its pool and provider: one sentence, where [Wanted.Check] has one for each thing that would bear it.
 func CheckName(name string, pool, accounts bool) error {
 	switch {
-	case pool && CheckPoolID("", name) != nil:
+	case pool && federation.CheckPoolID("", name) != nil:
 		return fmt.Errorf("%q must have 4 to 32 lower-case letters, digits or hyphens, and not begin with gcp-: the workload identity pool bears this name", name)
 	case accounts && !regexp.MustCompile(`^[a-z][a-z0-9-]{0,31}$`).MatchString(name):
 		return fmt.Errorf("%q must have at most 32 lower-case letters, digits or hyphens, and begin with a letter: the IDs of the service accounts begin with it", name)
@@ -44,7 +45,7 @@ func CheckName(name string, pool, accounts bool) error {
 
 func (a Accounts) check() []error {
 	var errs []error
-	if a.Owner == (Owner{}) {
+	if a.Owner == (federation.Owner{}) {
 		errs = append(errs, errors.New("the service accounts have no owner"))
 	}
 	if name := a.Owner.Installation(); !regexp.MustCompile(`^[a-z0-9-]{0,32}$`).MatchString(name) {

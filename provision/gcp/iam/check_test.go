@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/keypost/keypost/provision/gcp/federation"
 	"github.com/keypost/keypost/provision/gcp/iam"
 )
 
@@ -23,8 +24,8 @@ func TestCheck(t *testing.T) {
 		{"eleven audiences", func(w *iam.Wanted) { w.Provider.Audiences = strings.Split("a b c d e f g h i j k", " ") }, "11 audiences"},
 		{"ten audiences and one twice", func(w *iam.Wanted) { w.Provider.Audiences = strings.Split("a b c d e f g h i j j", " ") }, ""},
 		{"keys", func(w *iam.Wanted) { w.Provider.JWKS = []byte("x") }, "the JWKS to upload"},
-		{"no owner", func(w *iam.Wanted) { w.Accounts.Owner = iam.Owner{} }, "have no owner"},
-		{"name with a mark", func(w *iam.Wanted) { w.Accounts.Owner = iam.OwnedBy("demo; installation x") }, "the installation's name"},
+		{"no owner", func(w *iam.Wanted) { w.Accounts.Owner = federation.Owner{} }, "have no owner"},
+		{"name with a mark", func(w *iam.Wanted) { w.Accounts.Owner = federation.OwnedBy("demo; installation x") }, "the installation's name"},
 		{"no subjects", func(w *iam.Wanted) { w.Accounts.List[0].Subjects = nil }, "no service account of the cluster is named"},
 		{"subject of 127 bytes", func(w *iam.Wanted) {
 			w.Accounts.List[0].Subjects = []string{"system:serviceaccount:" + strings.Repeat("n", 52) + ":" + strings.Repeat("a", 52)}
@@ -35,7 +36,7 @@ func TestCheck(t *testing.T) {
 		}, "has 128 bytes, and Google refuses the tokens of those with more than 127"},
 		{"no subject", func(w *iam.Wanted) { w.Accounts.List[0].Subjects = []string{"ns:name"} }, `"ns:name" is not a service account's subject`},
 		{"ID", func(w *iam.Wanted) { w.Accounts.List[0].ID = "1abcdef" }, `its ID "1abcdef" must have 6 to 30`},
-		{"installation that begins with a digit", func(w *iam.Wanted) { w.Accounts.Owner = iam.OwnedBy("1abc") }, "begin with a letter"},
+		{"installation that begins with a digit", func(w *iam.Wanted) { w.Accounts.Owner = federation.OwnedBy("1abc") }, "begin with a letter"},
 		{"twice", func(w *iam.Wanted) { w.Accounts.List[1].Request = w.Accounts.List[0].Request }, "come to the same account"},
 		{"display names that are cut to one", func(w *iam.Wanted) {
 			w.Accounts.List[0].Request, w.Accounts.List[1].Request = strings.Repeat("r", 49)+"-one", strings.Repeat("r", 49)+"-two"

@@ -15,7 +15,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keypost/keypost/provision/gcp/federation"
 	"github.com/keypost/keypost/provision/gcp/iam"
+	"github.com/keypost/keypost/provision/gcp/rest"
 	"github.com/keypost/keypost/test/fakegcp"
 )
 
@@ -142,7 +144,7 @@ func TestCallsAreThoseThatGooglePublishes(t *testing.T) {
 	inWorld(t, fakegcp.Options{OperationDelay: time.Second, PageSize: 1}, func(t *testing.T, w *world) {
 		var mu sync.Mutex
 		calls, methods := 0, map[string]bool{}
-		client := iam.OpenWith(fakegcp.AccessToken, iam.Access{Project: "my-project", Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+		client := iam.OpenWith(fakegcp.AccessToken, rest.Access{Project: "my-project", Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
 			var sent []byte
 			if r.Body != nil {
 				sent, _ = io.ReadAll(r.Body) // it is in memory
@@ -191,9 +193,9 @@ func life(t *testing.T, w *world, c *iam.Client) {
 	want.Provider.JWKS, want.Provider.Condition, want.Provider.Adopt = jwks(keyOne, "k1"), "assertion.sub != 'x'", true
 	want.Accounts.List = want.Accounts.List[1:]
 	create(want)
-	_, err := c.UploadKeys(t.Context(), iam.Provider{Pool: "demo", ID: "demo", IssuerURL: issuerURL, Owner: iam.OwnedBy("demo"), JWKS: jwks(keyTwo, "e1")})
+	_, err := c.UploadKeys(t.Context(), federation.Provider{Pool: "demo", ID: "demo", IssuerURL: issuerURL, Owner: federation.OwnedBy("demo"), JWKS: jwks(keyTwo, "e1")})
 	check(t, err)
-	create(iam.Wanted{Accounts: &iam.Accounts{Owner: iam.OwnedByKeypost(), Pool: "demo", List: []iam.Account{
+	create(iam.Wanted{Accounts: &iam.Accounts{Owner: federation.OwnedByKeypost(), Pool: "demo", List: []iam.Account{
 		{ID: "backup", Roles: []string{"roles/viewer"}, Subjects: []string{"system:serviceaccount:ns-z:x"}}}}})
 	for range 2 {
 		p, _, err := c.PlanDelete(t.Context(), iam.Deletion{Name: "demo", CustomRoles: true})

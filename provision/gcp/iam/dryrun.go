@@ -1,6 +1,6 @@
 package iam
 
-import "github.com/keypost/keypost/provision/gcp/internal/rest"
+import "github.com/keypost/keypost/provision/gcp/rest"
 
 // The bodies of calls, for a dry run: what would be sent, whatever is there already.
 

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/keypost/keypost/provision/gcp/iam"
+	"github.com/keypost/keypost/provision/gcp/rest"
 	"github.com/keypost/keypost/test/fakegcp"
 )
 
@@ -43,7 +44,7 @@ func TestRolesAreChangedByTheirEtag(t *testing.T) {
 			mustApply(t, w, installation("demo"))
 			w.ResetCalls()
 			once := false
-			tt.do(t, iam.OpenWith(fakegcp.AccessToken, iam.Access{Project: "my-project", Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+			tt.do(t, iam.OpenWith(fakegcp.AccessToken, rest.Access{Project: "my-project", Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
 				if r.Method != http.MethodGet && strings.HasSuffix(r.URL.Path, role) && !once {
 					once = true
 					w.Do(t, "PATCH", role+"?updateMask=includedPermissions", map[string]any{"includedPermissions": []string{"dns.changes.create", "dns.changes.get", "dns.changes.list"}})
@@ -111,7 +112,7 @@ func TestAPolicyWithoutAnEtagIsNotWritten(t *testing.T) {
 		inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
 			mustApply(t, w, installation("demo"))
 			before := state(w)
-			c := iam.OpenWith(fakegcp.AccessToken, iam.Access{Project: "my-project", Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+			c := iam.OpenWith(fakegcp.AccessToken, rest.Access{Project: "my-project", Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
 				res, err := w.RoundTrip(r)
 				if err == nil && strings.HasSuffix(r.URL.Path, of) {
 					res.Body, res.ContentLength = io.NopCloser(strings.NewReader("{}")), 2

@@ -11,6 +11,8 @@
 //   - A run may be stopped anywhere and started again; after one that stopped as it brought a provider back, it may take Adopt.
 package iam
 
+import "github.com/keypost/keypost/provision/gcp/federation"
+
 // Account is a service account as it should be, with its roles and those who may impersonate it.
 type Account struct {
 	Request     string   // name of the CredentialsRequest, of which ccoctl makes the names of accounts and roles; empty without one
@@ -24,7 +26,7 @@ type Account struct {
 
 // Accounts are the service accounts of one owner.
 type Accounts struct {
-	Owner Owner
+	Owner federation.Owner
 	Pool  string // whose subjects may impersonate them
 	List  []Account
 	All   bool // List is all that the owner should have: what else there is, is in Plan.Extra
@@ -37,8 +39,8 @@ type Accounts struct {
 
 // Wanted is what a project should have. Parts that are nil are neither read nor planned.
 type Wanted struct {
-	Pool     *Pool
-	Provider *Provider
+	Pool     *federation.Pool
+	Provider *federation.Provider
 	Accounts *Accounts
 }
 

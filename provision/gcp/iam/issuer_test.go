@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/keypost/keypost/provision/gcp/iam"
+	"github.com/keypost/keypost/provision/gcp/rest"
 	"github.com/keypost/keypost/test/fakegcp"
 )
 
@@ -22,7 +23,7 @@ func trustOld(t *testing.T, w *world) {
 }
 
 // refused fails the test unless what is wanted is refused for a problem, and nothing written.
-func refused(t *testing.T, w *world, want iam.Wanted, problem iam.Problem) string {
+func refused(t *testing.T, w *world, want iam.Wanted, problem rest.Problem) string {
 	t.Helper()
 	w.ResetCalls()
 	_, err := apply(t.Context(), w.client(), want)
@@ -48,7 +49,7 @@ func TestOtherIssuer(t *testing.T) {
 			want := part(installation("demo"))
 			lost := "workload identity provider demo trusts the issuer " + oldIssuer + ": changed to " + issuerURL + ", it takes no token of " + oldIssuer + " any more, " +
 				"and every workload of that cluster loses access"
-			contains(t, refused(t, w, want, iam.OtherIssuer), lost)
+			contains(t, refused(t, w, want, rest.OtherIssuer), lost)
 			want.Provider.Show = true
 			contains(t, preview(t, w, want), "- issuer "+oldIssuer, "+ issuer "+issuerURL,
 				"warning: "+lost+"; without --adopt this is refused")
@@ -66,7 +67,7 @@ func TestOtherIssuer(t *testing.T) {
 	}
 }
 
-// What goes with a pool is what somebody lives by: the issuers and copies of the providers that are not deleted.
+// What goes with a pool is what somebody lives by: the issuers of the providers that are not deleted.
 func TestWhatGoesWithAPool(t *testing.T) {
 	t.Parallel()
 	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
@@ -74,19 +75,19 @@ func TestWhatGoesWithAPool(t *testing.T) {
 			t.Helper()
 			_, got, err := w.client().PlanDelete(t.Context(), iam.Deletion{Name: "demo"})
 			check(t, err)
-			if fmt.Sprint(got.Issuers, got.Copies) != want || got.Stays {
+			if fmt.Sprint(got.Issuers) != want || got.Stays {
 				t.Errorf("%+v, want %s", got, want)
 			}
 		}
-		goes("[] false")
+		goes("[]")
 		mustApply(t, w, installation("demo"))
-		goes("[" + issuerURL + "] false")
+		goes("[" + issuerURL + "]")
 		second := installation("demo").Provider
 		second.ID, second.IssuerURL, second.JWKS = "second", oldIssuer, jwks(keyOne, "k1")
 		mustApply(t, w, iam.Wanted{Provider: second})
-		goes("[" + issuerURL + " " + oldIssuer + "] true")
+		goes("[" + issuerURL + " " + oldIssuer + "]")
 		w.Do(t, "DELETE", poolPath+"/providers/second", nil)
-		goes("[" + issuerURL + "] false")
+		goes("[" + issuerURL + "]")
 	})
 }
 
@@ -130,24 +131,23 @@ func TestStoppedRevival(t *testing.T) {
 						}
 						w.Do(t, "DELETE", gone, nil)
 						want.Provider.JWKS, want.Provider.Unrecorded = jwks(keyOne, "k1"), unrecorded
-						takes := "takes tokens of the issuer " + issuerURL
+						had := issuerURL
 						if other {
-							takes = "takes tokens of the issuer " + oldIssuer
+							had = oldIssuer
 						}
-						takes += " by the keys that were uploaded to it, whether or not they are published still: revoked and k1"
-						contains(t, preview(t, w, want), "warning: provider demo comes back as it was, and until the call after that it "+takes)
+						contains(t, preview(t, w, want), "warning: provider demo comes back as it was, with the issuer "+had+" and the keys that were uploaded to it")
 						w.Fault(of("PatchWorkloadIdentityPoolProvider", fakegcp.Fail(http.StatusForbidden, "PERMISSION_DENIED", "The caller does not have permission")))
 						_, err := apply(t.Context(), w.client(), want)
-						if problemOf(err) != iam.Denied {
+						if problemOf(err) != rest.Denied {
 							t.Errorf("error %v", err)
 						}
 						w.Fault(nil)
 						settle(w)
 						switch {
 						case other:
-							refused(t, w, want, iam.OtherIssuer)
+							refused(t, w, want, rest.OtherIssuer)
 						case unrecorded:
-							refused(t, w, want, iam.UnknownCopy)
+							refused(t, w, want, rest.UnknownCopy)
 						}
 						want.Provider.Adopt = other || unrecorded
 						if text := preview(t, w, want); strings.Contains(text, "comes back") {
@@ -208,7 +208,7 @@ func TestProviderNeedsItsPool(t *testing.T) {
 					w.Do(t, tt.method, tt.path, tt.body)
 					settle(w)
 				}
-				if got := refused(t, w, alone, iam.PoolUnusable); got != tt.want {
+				if got := refused(t, w, alone, rest.PoolUnusable); got != tt.want {
 					t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
 				}
 				mustApply(t, w, pool) // as the hint says

@@ -8,7 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keypost/keypost/provision/gcp/federation"
 	"github.com/keypost/keypost/provision/gcp/iam"
+	"github.com/keypost/keypost/provision/gcp/rest"
 	"github.com/keypost/keypost/test/fakegcp"
 )
 
@@ -45,12 +47,12 @@ func TestUpload(t *testing.T) {
 		lines := strings.Join(mustApply(t, w, want), "\n")
 		contains(t, lines, "workload identity provider demo updated with new JWK set")
 		for i, changed := range []bool{true, false} {
-			is, err := c.UploadKeys(t.Context(), iam.Provider{Pool: "demo", ID: "demo", IssuerURL: issuerURL, Owner: iam.OwnedBy("demo"), JWKS: jwks(keyTwo, "e1")})
+			is, err := c.UploadKeys(t.Context(), federation.Provider{Pool: "demo", ID: "demo", IssuerURL: issuerURL, Owner: federation.OwnedBy("demo"), JWKS: jwks(keyTwo, "e1")})
 			if err != nil || is != changed {
 				t.Errorf("upload %d: %t, %v", i, is, err)
 			}
 		}
-		have, _, err := c.UploadedKeys(t.Context(), "demo", "demo")
+		have, err := c.UploadedKeys(t.Context(), "demo", "demo")
 		check(t, err)
 		if have.JWKS != string(jwks(keyTwo, "e1")) || have.IssuerURL != issuerURL {
 			t.Errorf("uploaded %s for %s", have.JWKS, have.IssuerURL)
@@ -70,10 +72,10 @@ func TestUpload(t *testing.T) {
 		mustApply(t, w, want)
 		settle(w)
 		finished(t, w, want)
-		if have, _, err := c.UploadedKeys(t.Context(), "demo", "demo"); err != nil || have.JWKS != "" {
+		if have, err := c.UploadedKeys(t.Context(), "demo", "demo"); err != nil || have.JWKS != "" {
 			t.Errorf("keys %s, %v", have.JWKS, err)
 		}
-		if _, err := c.UploadKeys(t.Context(), iam.Provider{Pool: "demo", ID: "demo", IssuerURL: issuerURL, Owner: iam.OwnedBy("demo"), JWKS: jwks(keyOne, "k1")}); err == nil || !strings.Contains(err.Error(), "has no uploaded keys") {
+		if _, err := c.UploadKeys(t.Context(), federation.Provider{Pool: "demo", ID: "demo", IssuerURL: issuerURL, Owner: federation.OwnedBy("demo"), JWKS: jwks(keyOne, "k1")}); err == nil || !strings.Contains(err.Error(), "has no uploaded keys") {
 			t.Errorf("error %v", err)
 		}
 	})
@@ -105,12 +107,12 @@ func TestUploadGoesToItsOwnProvider(t *testing.T) {
 			mustApply(t, w, want)
 			w.Do(t, "PATCH", poolPath+"/providers/demo?updateMask=description", map[string]any{"description": tt.description})
 			before := state(w)
-			_, err := w.client().UploadKeys(t.Context(), iam.Provider{Pool: "demo", ID: "demo", IssuerURL: issuerURL, Owner: iam.OwnedBy(tt.owner), Adopt: tt.adopt, JWKS: jwks(keyOne, "k2")})
+			_, err := w.client().UploadKeys(t.Context(), federation.Provider{Pool: "demo", ID: "demo", IssuerURL: issuerURL, Owner: federation.OwnedBy(tt.owner), Adopt: tt.adopt, JWKS: jwks(keyOne, "k2")})
 			if tt.want == "" {
 				check(t, err)
 				return
 			}
-			if err == nil || !strings.Contains(err.Error(), tt.want) || problemOf(err) != iam.NotOwned || state(w) != before {
+			if err == nil || !strings.Contains(err.Error(), tt.want) || problemOf(err) != rest.NotOwned || state(w) != before {
 				t.Errorf("%q: %v\n%s", tt.description, err, state(w))
 			}
 		})
@@ -127,7 +129,7 @@ func TestUploadGoesToTheIssuerThatWasRead(t *testing.T) {
 		w.Do(t, "PATCH", poolPath+"/providers/demo?updateMask=oidc.issuerUri", map[string]any{"oidc": map[string]any{"issuerUri": "https://victim.example.com"}})
 		before := state(w)
 		want.Provider.JWKS = jwks(keyOne, "k2")
-		if _, err := w.client().UploadKeys(t.Context(), *want.Provider); problemOf(err) != iam.OtherIssuer || !strings.Contains(err.Error(), "trusts the issuer https://victim.example.com by now") {
+		if _, err := w.client().UploadKeys(t.Context(), *want.Provider); problemOf(err) != rest.OtherIssuer || !strings.Contains(err.Error(), "trusts the issuer https://victim.example.com by now") {
 			t.Errorf("error %v", err)
 		}
 		if after := state(w); after != before {
@@ -138,7 +140,7 @@ func TestUploadGoesToTheIssuerThatWasRead(t *testing.T) {
 
 func TestUploadRefuses(t *testing.T) {
 	t.Parallel()
-	c := iam.OpenWith("x", iam.Access{Project: "p", Transport: roundTripper(nil)}) // nobody is called
+	c := iam.OpenWith("x", rest.Access{Project: "p", Transport: roundTripper(nil)}) // nobody is called
 	for _, tt := range []struct{ jwks, want string }{
 		{`secret`, "the JWKS to upload"},
 		{`{"keys":[]}`, "JSON without a key"},
@@ -146,7 +148,7 @@ func TestUploadRefuses(t *testing.T) {
 		{strings.Replace(string(jwks(keyOne, "k")), `"kid"`, `"d":"secret","kid"`, 1), "private"},
 		{`{"keys":[{"kty":"EC","kid":"k","crv":"P-384","x":"8UDjyzPTS_GOIzX65T8LSlVvU68GKkfXnwdcbWe0OrNHnXLiO6DKlLIhLPqE3FBA","y":"IQ9uZvT-A3OJEnqY2uYz2iXMUNxXuxDL2FWJdYR8gmBsjNDzjq1XWNPvsgiO1wBG"}]}`, ""},
 	} {
-		_, err := c.UploadKeys(t.Context(), iam.Provider{Pool: "pool", ID: "prov", Owner: iam.OwnedBy("demo"), JWKS: []byte(tt.jwks)})
+		_, err := c.UploadKeys(t.Context(), federation.Provider{Pool: "pool", ID: "prov", Owner: federation.OwnedBy("demo"), JWKS: []byte(tt.jwks)})
 		if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: %v, want %q", tt.jwks, err, tt.want)
 		}
@@ -173,7 +175,7 @@ func TestAnUnknownCopyIsLeft(t *testing.T) {
 			w.Do(t, "PATCH", poolPath+"/providers/demo?updateMask=oidc.jwksJson", map[string]any{"oidc": map[string]any{"jwksJson": tt.held}})
 			want.Provider.JWKS, want.Provider.Unrecorded = []byte(tt.want), true
 			_, err := w.client().Plan(t.Context(), want)
-			if (problemOf(err) == iam.UnknownCopy) != tt.refused || (err != nil) != tt.refused {
+			if (problemOf(err) == rest.UnknownCopy) != tt.refused || (err != nil) != tt.refused {
 				t.Errorf("%s instead of %s: %v", tt.want, tt.held, err)
 			}
 		})
@@ -200,12 +202,12 @@ func TestUnusableProvider(t *testing.T) {
 		mustApply(t, w, want)
 		w.Do(t, "PATCH", poolPath+"/providers/demo?updateMask=disabled", map[string]any{"disabled": true})
 		says("workload identity provider demo is disabled")
-		if have, _, err := c.UploadedKeys(t.Context(), "demo", "demo"); err != nil || !have.Disabled {
+		if have, err := c.UploadedKeys(t.Context(), "demo", "demo"); err != nil || have.Refused == nil {
 			t.Errorf("keys of a disabled provider: %+v, %v", have, err)
 		}
 		w.Do(t, "DELETE", poolPath, nil)
 		says("workload identity pool demo is deleted")
-		if _, _, err := c.UploadedKeys(t.Context(), "demo", "demo"); err == nil {
+		if _, err := c.UploadedKeys(t.Context(), "demo", "demo"); err == nil {
 			t.Error("keys of what is deleted")
 		}
 	})
@@ -214,12 +216,12 @@ func TestUnusableProvider(t *testing.T) {
 func TestProviderID(t *testing.T) {
 	t.Parallel()
 	const name = "projects/123456789012/locations/global/workloadIdentityPools/pool/providers/prov"
-	id, err := iam.ParseProvider(name)
-	if err != nil || id != (iam.ProviderID{Project: "123456789012", Pool: "pool", Provider: "prov"}) || id.String() != name {
+	id, err := federation.ParseProvider(name)
+	if err != nil || id != (federation.ProviderID{Project: "123456789012", Pool: "pool", Provider: "prov"}) || id.String() != name {
 		t.Errorf("%+v, %v", id, err)
 	}
 	for _, bad := range []string{"", "//iam.googleapis.com/" + name, name + "/x", strings.Replace(name, "global", "eu", 1), strings.Replace(name, "pool/", "p/", 1)} {
-		if _, err := iam.ParseProvider(bad); err == nil {
+		if _, err := federation.ParseProvider(bad); err == nil {
 			t.Errorf("%q is read", bad)
 		}
 	}
@@ -233,12 +235,12 @@ func TestUploadedKeysOfAPoolThatTakesNoToken(t *testing.T) {
 		want.Accounts, want.Provider.JWKS = nil, jwks(keyOne, "k1")
 		mustApply(t, w, want)
 		trouble := func(c *iam.Client) string {
-			_, unusable, err := c.UploadedKeys(t.Context(), "demo", "demo")
+			have, err := c.UploadedKeys(t.Context(), "demo", "demo")
 			check(t, err)
-			if unusable == nil {
+			if have.Refused == nil {
 				return ""
 			}
-			return unusable.Error()
+			return have.Refused.Error()
 		}
 		if got := trouble(w.client()); got != "" {
 			t.Errorf("of a good pool: %q", got)
@@ -255,7 +257,7 @@ func TestUploadedKeysOfAPoolThatTakesNoToken(t *testing.T) {
 			}
 			return res, err
 		})
-		if got := trouble(iam.OpenWith(fakegcp.AccessToken, iam.Access{Project: "my-project", Transport: denied})); got != "" {
+		if got := trouble(iam.OpenWith(fakegcp.AccessToken, rest.Access{Project: "my-project", Transport: denied})); got != "" {
 			t.Errorf("of a pool that nobody may read: %q", got)
 		}
 	})

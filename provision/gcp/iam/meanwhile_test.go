@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/keypost/keypost/provision/gcp/iam"
+	"github.com/keypost/keypost/provision/gcp/rest"
 	"github.com/keypost/keypost/test/fakegcp"
 )
 
@@ -61,7 +62,7 @@ func TestAChangeIsNotRepeatedOverAnother(t *testing.T) {
 		meanwhile func(t *testing.T, w *world)
 		patches   int
 		keys      string // that the provider has at last
-		problem   iam.Problem
+		problem   rest.Problem
 		says      string // empty for no error
 	}{
 		{"nothing", false, nil, 2, "k2", 0, ""},
@@ -71,11 +72,11 @@ func TestAChangeIsNotRepeatedOverAnother(t *testing.T) {
 		}, 2, "k2", 0, ""},
 		{"other keys", false, newer, 1, "k3", 0, "somebody else has changed the uploaded keys"},
 		{"other keys, after it was made", true, newer, 1, "k3", 0, "somebody else has changed the uploaded keys"},
-		{"another issuer", false, given, 1, "k1", iam.OtherIssuer, "trusts the issuer " + victim},
-		{"another issuer, after it was made", true, given, 1, "k2", iam.OtherIssuer, "trusts the issuer " + victim},
+		{"another issuer", false, given, 1, "k1", rest.OtherIssuer, "trusts the issuer " + victim},
+		{"another issuer, after it was made", true, given, 1, "k2", rest.OtherIssuer, "trusts the issuer " + victim},
 		{"nobody may read it", false, func(_ *testing.T, w *world) {
 			w.Fault(of("GetWorkloadIdentityPoolProvider", fakegcp.Fail(http.StatusForbidden, "PERMISSION_DENIED", "no")))
-		}, 1, "k1", iam.Denied, "iam.workloadIdentityPoolProviders.get"},
+		}, 1, "k1", rest.Denied, "iam.workloadIdentityPoolProviders.get"},
 	} {
 		for _, how := range []string{"sync", "create"} {
 			t.Run(tt.name+" "+how, func(t *testing.T) {
@@ -89,7 +90,7 @@ func TestAChangeIsNotRepeatedOverAnother(t *testing.T) {
 							tt.meanwhile(t, w)
 						}
 					}}
-					c := iam.OpenWith(fakegcp.AccessToken, iam.Access{Project: "my-project", Transport: b})
+					c := iam.OpenWith(fakegcp.AccessToken, rest.Access{Project: "my-project", Transport: b})
 					told := false
 					var err error
 					if how == "sync" {

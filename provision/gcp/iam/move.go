@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/keypost/keypost/provision/gcp/federation"
 	"github.com/keypost/keypost/provision/gcp/internal/allow"
 )
 
@@ -43,7 +44,7 @@ func (c *Client) PoolUsers(ctx context.Context, pool string, known []string) ([]
 		}
 	}
 	for _, a := range accounts {
-		add(PoolUser{Email: a.Email, Workload: OwnedByKeypost().Owns(a.Description)}, policies[a.Email])
+		add(PoolUser{Email: a.Email, Workload: federation.OwnedByKeypost().Owns(a.Description)}, policies[a.Email])
 	}
 	slices.SortFunc(users, func(a, b PoolUser) int { return strings.Compare(a.Email, b.Email) })
 	add(PoolUser{}, &project)
@@ -51,7 +52,7 @@ func (c *Client) PoolUsers(ctx context.Context, pool string, known []string) ([]
 }
 
 // take adds those of a policy's members that are of a pool, and reports whether there are any.
-func (u *PoolUser) take(p Project, pool string, of allow.Policy) bool {
+func (u *PoolUser) take(p federation.Project, pool string, of allow.Policy) bool {
 	for _, b := range of.Bindings {
 		for _, m := range b.Members {
 			if _, name, _ := strings.Cut(m, "://iam.googleapis.com/"); !strings.HasPrefix(name, p.PoolName(pool)+"/") {

@@ -5,7 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/keypost/keypost/provision/gcp/federation"
 	"github.com/keypost/keypost/provision/gcp/iam"
+	"github.com/keypost/keypost/provision/gcp/rest"
 	"github.com/keypost/keypost/test/fakegcp"
 )
 
@@ -74,7 +76,7 @@ func TestAdoption(t *testing.T) {
 		}, func(w *iam.Wanted) { w.Pool.Adopt = true }, "workload identity pool demo is somebody else's", `"mine; installation demo"`},
 		{"pool, for no installation", func(t *testing.T, w *world) {
 			w.Do(t, "POST", "my-project/locations/global/workloadIdentityPools?workloadIdentityPoolId=demo", map[string]any{"description": "of x; installation y"})
-		}, func(w *iam.Wanted) { w.Pool.Adopt, w.Pool.Owner = true, iam.Owner{} }, "its description is \"of x; installation y\"", `"` + ccoctlText + `, which took it over: of x"`},
+		}, func(w *iam.Wanted) { w.Pool.Adopt, w.Pool.Owner = true, federation.Owner{} }, "its description is \"of x; installation y\"", `"` + ccoctlText + `, which took it over: of x"`},
 		{"another installation's pool", func(t *testing.T, w *world) {
 			w.Do(t, "POST", "my-project/locations/global/workloadIdentityPools?workloadIdentityPoolId=demo",
 				map[string]any{"description": ccoctlText + "; installation demo2"})
@@ -93,7 +95,7 @@ func TestAdoption(t *testing.T) {
 				tt.made(t, w)
 				before, want := state(w), installation("demo")
 				_, err := apply(t.Context(), w.client(), want)
-				if problemOf(err) != iam.NotOwned || !strings.Contains(err.Error(), tt.said) {
+				if problemOf(err) != rest.NotOwned || !strings.Contains(err.Error(), tt.said) {
 					t.Errorf("error %v, want %q", err, tt.said)
 				}
 				if after := state(w); after != before {
@@ -118,16 +120,11 @@ func TestAdoptedBackAndForth(t *testing.T) {
 				owner, other = other, owner
 			}
 			want.Accounts = nil
-			want.Pool.Owner, want.Provider.Owner = iam.OwnedBy(owner), iam.OwnedBy(owner)
+			want.Pool.Owner, want.Provider.Owner = federation.OwnedBy(owner), federation.OwnedBy(owner)
 			want.Pool.Adopt, want.Provider.Adopt = true, true
 			mustApply(t, w, want)
-			got, err := w.client().Provider(t.Context(), "demo", "demo")
-			check(t, err)
-			if got.Installation != owner || got.Foreign {
-				t.Errorf("%s has adopted it, and it is of %q, foreign %t", owner, got.Installation, got.Foreign)
-			}
-			want.Pool.Owner, want.Pool.Adopt = iam.OwnedBy(other), false
-			if _, err := w.client().Plan(t.Context(), want); problemOf(err) != iam.NotOwned || !strings.HasSuffix(err.Error(), "; installation "+owner+`"`) {
+			want.Pool.Owner, want.Pool.Adopt = federation.OwnedBy(other), false
+			if _, err := w.client().Plan(t.Context(), want); problemOf(err) != rest.NotOwned || !strings.HasSuffix(err.Error(), "; installation "+owner+`"`) {
 				t.Errorf("the other one, %s: %v", other, err)
 			}
 		}
@@ -141,7 +138,7 @@ func TestAccountAdoption(t *testing.T) {
 		want := installation("demo")
 		id, _, _ := strings.Cut(email(t, w, want, 0), "@")
 		w.Do(t, "POST", "my-project/serviceAccounts", map[string]any{"accountId": id, "serviceAccount": map[string]string{"displayName": "mine", "description": "d"}})
-		if _, err := apply(t.Context(), w.client(), want); problemOf(err) != iam.NotOwned {
+		if _, err := apply(t.Context(), w.client(), want); problemOf(err) != rest.NotOwned {
 			t.Errorf("error %v", err)
 		}
 		want.Accounts.Adopt = true
@@ -223,14 +220,14 @@ func TestWorkload(t *testing.T) {
 	t.Parallel()
 	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
 		mustApply(t, w, installation("demo"))
-		want := iam.Wanted{Accounts: &iam.Accounts{Owner: iam.OwnedByKeypost(), Pool: "demo", List: []iam.Account{
+		want := iam.Wanted{Accounts: &iam.Accounts{Owner: federation.OwnedByKeypost(), Pool: "demo", List: []iam.Account{
 			{ID: "oadp-velero", Roles: []string{"roles/storage.objectAdmin"}, Permissions: []string{"compute.disks.get"}, Subjects: []string{"system:serviceaccount:openshift-adp:velero"}}}}}
 		mustApply(t, w, want)
 		finished(t, w, want)
 		finished(t, w, installation("demo")) // it is none of the cluster's
 		elsewhere, accounts := want, *want.Accounts
 		elsewhere.Accounts, accounts.Pool = &accounts, "other" // a second cluster's, which would get the roles of the first
-		if _, err := w.client().Plan(t.Context(), elsewhere); problemOf(err) != iam.NotOwned || !strings.Contains(err.Error(), "workloadIdentityPools/demo: give this workload an account of its own") {
+		if _, err := w.client().Plan(t.Context(), elsewhere); problemOf(err) != rest.NotOwned || !strings.Contains(err.Error(), "workloadIdentityPools/demo: give this workload an account of its own") {
 			t.Errorf("the same account for another cluster: %v", err)
 		}
 		accounts.Adopt = true
@@ -259,13 +256,13 @@ func TestWorkloadNamedAsAComponentOfCcoctls(t *testing.T) {
 		ccoctlAccount(t, w, "demo-openshift-i-x5b68", "demo-registry", "demo", subject)
 		before := strings.Split(state(w), "\n")
 		workload := func(id string) iam.Wanted {
-			return iam.Wanted{Accounts: &iam.Accounts{Owner: iam.OwnedByKeypost(), Pool: "demo", List: []iam.Account{
+			return iam.Wanted{Accounts: &iam.Accounts{Owner: federation.OwnedByKeypost(), Pool: "demo", List: []iam.Account{
 				{ID: id, DisplayName: id, Roles: []string{"roles/viewer"}, Subjects: []string{"system:serviceaccount:ns-z:x"}}}}}
 		}
 		mustApply(t, w, workload("demo-registry"))
 		contains(t, state(w), append(before, "account demo-registry@")...)
 		finished(t, w, workload("demo-registry"))
-		if _, err := w.client().Plan(t.Context(), workload("demo-openshift-i-x5b68")); problemOf(err) != iam.NotOwned ||
+		if _, err := w.client().Plan(t.Context(), workload("demo-openshift-i-x5b68")); problemOf(err) != rest.NotOwned ||
 			!strings.Contains(err.Error(), `its description is "Created By OpenShift ccoctl`) {
 			t.Errorf("the ID of the component's account: %v", err)
 		}
@@ -278,7 +275,7 @@ func TestRequestsOfOneDisplayName(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("openshift-", 5)[:49]
 	want := func(name, role, sub string) iam.Wanted {
-		return iam.Wanted{Accounts: &iam.Accounts{Owner: iam.OwnedBy("demo"), Pool: "demo", List: []iam.Account{{Request: long + name, Roles: []string{role}, Subjects: []string{sub}}}}}
+		return iam.Wanted{Accounts: &iam.Accounts{Owner: federation.OwnedBy("demo"), Pool: "demo", List: []iam.Account{{Request: long + name, Roles: []string{role}, Subjects: []string{sub}}}}}
 	}
 	one, two := want("-one", "roles/storage.admin", subject), want("-two", "roles/viewer", "system:serviceaccount:ns-b:two")
 	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
@@ -302,7 +299,7 @@ func TestPoolOfOthers(t *testing.T) {
 			id := fmt.Sprintf("other-%d", i)
 			w.Do(t, "POST", poolPath+"/providers?workloadIdentityPoolProviderId="+id, map[string]any{"oidc": map[string]any{"issuerUri": "https://x.example.com"},
 				"attributeMapping": map[string]string{"google.subject": "assertion.sub"}, "description": description})
-			if _, _, err := w.client().PlanDelete(t.Context(), iam.Deletion{Name: "demo"}); problemOf(err) != iam.NotOwned || !strings.Contains(err.Error(), "/providers/"+id) {
+			if _, _, err := w.client().PlanDelete(t.Context(), iam.Deletion{Name: "demo"}); problemOf(err) != rest.NotOwned || !strings.Contains(err.Error(), "/providers/"+id) {
 				t.Errorf("%q: error %v", description, err)
 			}
 			w.Do(t, "DELETE", poolPath+"/providers/"+id, nil)

@@ -11,9 +11,9 @@ import (
 
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/provision/cloud"
+	"github.com/keypost/keypost/provision/gcp/federation"
 	"github.com/keypost/keypost/provision/gcp/internal/allow"
-	"github.com/keypost/keypost/provision/gcp/internal/federation"
-	"github.com/keypost/keypost/provision/gcp/internal/rest"
+	"github.com/keypost/keypost/provision/gcp/rest"
 	"github.com/keypost/keypost/provision/plan"
 )
 
@@ -56,7 +56,7 @@ func (s *snapshot) within(email, pool string) bool {
 }
 
 // readPolicies reads the policies of these accounts.
-func (c *Client) readPolicies(ctx context.Context, p Project, accounts []accountState) (map[string]*allow.Policy, error) {
+func (c *Client) readPolicies(ctx context.Context, p federation.Project, accounts []accountState) (map[string]*allow.Policy, error) {
 	all, err := cloud.Each(rest.Parallel, accounts, func(a accountState) (*allow.Policy, error) { return c.readAccountPolicy(ctx, p, a.Email) })
 	if err != nil {
 		return nil, err
@@ -80,7 +80,7 @@ func into[T any](place *T, read func() (T, error)) func() error {
 }
 
 // read reads what is wanted, everything once and side by side.
-func (c *Client) read(ctx context.Context, p Project, w Wanted) (*snapshot, error) {
+func (c *Client) read(ctx context.Context, p federation.Project, w Wanted) (*snapshot, error) {
 	s := &snapshot{}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(into(&s.federation, func() (federation.State, error) { return c.Read(ctx, p, w.Pool, w.Provider) }))
@@ -101,7 +101,7 @@ func (c *Client) read(ctx context.Context, p Project, w Wanted) (*snapshot, erro
 }
 
 // candidates returns those of the project's accounts that may be the owner's.
-func (a Accounts) candidates(p Project, accounts []accountState) []accountState {
+func (a Accounts) candidates(p federation.Project, accounts []accountState) []accountState {
 	emails := map[string]bool{}
 	for _, w := range a.List {
 		emails[p.Email(a.ID(w))] = true
@@ -156,7 +156,7 @@ func (c *Client) Plan(ctx context.Context, w Wanted) (Planned, error) {
 }
 
 // planAccounts plans accounts and roles, side by side; then the project's policy; then what is to go.
-func (c *Client) planAccounts(p Project, a Accounts, identities []identity, s *snapshot) (plan.Plan, error) {
+func (c *Client) planAccounts(p federation.Project, a Accounts, identities []identity, s *snapshot) (plan.Plan, error) {
 	h := allow.Holdings{Roles: map[string][]string{}, Exact: a.Prune && a.Owner.Installation() != ""}
 	var all plan.Plan
 	var first, last plan.Stage
@@ -198,7 +198,7 @@ func (c *Client) planAccounts(p Project, a Accounts, identities []identity, s *s
 
 // surplus returns the owner's accounts that nobody asked for. An account of ccoctl's, which does not say for which installation
 // it is, counts if it can be used from the pool.
-func (a Accounts) surplus(p Project, s *snapshot, wanted allow.Holdings) []accountState {
+func (a Accounts) surplus(p federation.Project, s *snapshot, wanted allow.Holdings) []accountState {
 	if !a.All {
 		return nil
 	}
@@ -213,7 +213,7 @@ func (a Accounts) surplus(p Project, s *snapshot, wanted allow.Holdings) []accou
 }
 
 // surplusRoles tells of the roles that accounts keep though nobody asked for them.
-func (a Accounts) surplusRoles(p Project, h allow.Holdings, have allow.Policy) (notes, extra []string) {
+func (a Accounts) surplusRoles(p federation.Project, h allow.Holdings, have allow.Policy) (notes, extra []string) {
 	for _, email := range slices.Sorted(maps.Keys(h.Roles)) {
 		plain, conditional := have.Grants(allow.Member(email))
 		for _, role := range conditional {

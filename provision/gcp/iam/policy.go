@@ -7,23 +7,24 @@ import (
 
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/provision/cloud"
+	"github.com/keypost/keypost/provision/gcp/federation"
 	"github.com/keypost/keypost/provision/gcp/internal/allow"
-	"github.com/keypost/keypost/provision/gcp/internal/rest"
+	"github.com/keypost/keypost/provision/gcp/rest"
 	"github.com/keypost/keypost/provision/plan"
 )
 
 const policyThing = "IAM policy of project"
 
-func projectPolicyCall(p Project, verb, needs string) rest.Call {
+func projectPolicyCall(p federation.Project, verb, needs string) rest.Call {
 	return rest.Call{Service: rest.ResourceManager, Name: "Project:" + verb, Needs: "resourcemanager.projects." + needs, Method: "POST", Path: "projects/" + p.ID + ":" + verb}
 }
 
-func accountPolicyCall(p Project, email, verb string) rest.Call {
+func accountPolicyCall(p federation.Project, email, verb string) rest.Call {
 	return rest.Call{Service: rest.IAM, Name: "ServiceAccount:" + verb, Needs: "iam.serviceAccounts." + verb, Method: "POST",
 		Path: "projects/" + p.ID + "/serviceAccounts/" + email + ":" + verb}
 }
 
-func (c *Client) readProjectPolicy(ctx context.Context, p Project) (allow.Policy, error) {
+func (c *Client) readProjectPolicy(ctx context.Context, p federation.Project) (allow.Policy, error) {
 	var out allow.Policy
 	k := projectPolicyCall(p, "getIamPolicy", "getIamPolicy")
 	k.Body = map[string]any{"options": map[string]int{"requestedPolicyVersion": allow.Version}}
@@ -40,7 +41,7 @@ func mayReplace(p allow.Policy, of string) error {
 }
 
 // readAccountPolicy returns nil for that of an account that is not there.
-func (c *Client) readAccountPolicy(ctx context.Context, p Project, email string) (*allow.Policy, error) {
+func (c *Client) readAccountPolicy(ctx context.Context, p federation.Project, email string) (*allow.Policy, error) {
 	k := accountPolicyCall(p, email, "getIamPolicy")
 	k.Query = rest.Query("options.requestedPolicyVersion", fmt.Sprint(allow.Version))
 	have, err := rest.Present[allow.Policy](ctx, c.Rest, k)
@@ -58,7 +59,7 @@ func setPolicy(k rest.Call, p allow.Policy) rest.Call {
 }
 
 // planProjectPolicy plans the one write of the project's policy.
-func (c *Client) planProjectPolicy(p Project, h allow.Holdings, have allow.Policy) plan.Stage {
+func (c *Client) planProjectPolicy(p federation.Project, h allow.Holdings, have allow.Policy) plan.Stage {
 	steps := func(have allow.Policy) []cloud.Step {
 		want, diff := h.Apply(have)
 		if len(diff) == 0 {

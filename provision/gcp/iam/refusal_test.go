@@ -11,7 +11,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/keypost/keypost/provision/gcp/federation"
 	"github.com/keypost/keypost/provision/gcp/iam"
+	"github.com/keypost/keypost/provision/gcp/rest"
 	"github.com/keypost/keypost/test/fakegcp"
 )
 
@@ -23,24 +25,24 @@ func TestRefusals(t *testing.T) {
 		name    string
 		options fakegcp.Options
 		fault   func(c fakegcp.Call) fakegcp.Fault
-		problem iam.Problem
+		problem rest.Problem
 		said    []string
 		writes  int // that take effect
 	}{
 		{name: "issuer that the organisation does not let in", options: fakegcp.Options{AllowedIssuers: []string{"https://x.example.com"}},
-			problem: iam.IssuerRefused, said: []string{"its administrator must add the issuer URL", "Org Policy violated for value: 'https://oidc.example.com/demo'"}, writes: 1},
+			problem: rest.IssuerRefused, said: []string{"its administrator must add the issuer URL", "Org Policy violated for value: 'https://oidc.example.com/demo'"}, writes: 1},
 		{name: "API that is not enabled", fault: of("ListServiceAccounts", fakegcp.Fail(http.StatusForbidden, "PERMISSION_DENIED", disabled)),
-			problem: iam.ServiceOff, said: []string{"needs an API that is not enabled in the project", "Enable it by visiting https://x"}},
+			problem: rest.ServiceOff, said: []string{"needs an API that is not enabled in the project", "Enable it by visiting https://x"}},
 		{name: "permission", fault: of("ListRoles", fakegcp.Fail(http.StatusForbidden, "PERMISSION_DENIED", "You don't have it.")),
-			problem: iam.Denied, said: []string{"the caller lacks the permission iam.roles.list, which iam:ListRoles needs (Google says: You don't have it"}},
-		{name: "account quota", options: fakegcp.Options{AccountLimit: 2}, problem: iam.QuotaUsed,
+			problem: rest.Denied, said: []string{"the caller lacks the permission iam.roles.list, which iam:ListRoles needs (Google says: You don't have it"}},
+		{name: "account quota", options: fakegcp.Options{AccountLimit: 2}, problem: rest.QuotaUsed,
 			said: []string{"Maximum number of service accounts on project reached", "console.cloud.google.com/iam-admin/quotas"}, writes: 8},
 		{name: "an organisation without new accounts", options: fakegcp.Options{NoAccounts: true}, writes: 4,
 			said: []string{"Google Cloud refuses: an organisation policy (constraints/iam.disableServiceAccountCreation) forbids it", "Service account creation is not allowed"}},
 		{name: "an organisation that lets no pool into policies", options: fakegcp.Options{OwnMembers: true}, writes: 7,
 			said: []string{"Google Cloud refuses: an organisation policy (constraints/iam.allowedPolicyMemberDomains) forbids it", "permitted customer"}},
 		{name: "credentials", fault: of("GetProject", fakegcp.Fail(http.StatusUnauthorized, "UNAUTHENTICATED", "Request had invalid authentication credentials.")),
-			problem: iam.NoCredentials, said: []string{"Google does not take the credentials of the caller"}},
+			problem: rest.NoCredentials, said: []string{"Google does not take the credentials of the caller"}},
 		{name: "a predefined role that does not exist", fault: of("SetProjectIamPolicy", fakegcp.Fail(http.StatusBadRequest, "INVALID_ARGUMENT",
 			"Role (roles/storage.admin) does not exist in the resource's hierarchy.")), said: []string{"Role (roles/storage.admin) does not exist"}, writes: 10},
 		{name: "what is no answer of Google's", fault: of("GetProject", fakegcp.Fail(http.StatusTeapot, "", "")), said: []string{"the answer is 418"}},
@@ -85,15 +87,15 @@ func TestProject(t *testing.T) {
 	t.Parallel()
 	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
 		for _, name := range []string{"my-project", "123456789012"} {
-			p, err := iam.OpenWith(fakegcp.AccessToken, iam.Access{Project: name, Transport: w}).Project(t.Context())
+			p, err := iam.OpenWith(fakegcp.AccessToken, rest.Access{Project: name, Transport: w}).Project(t.Context())
 			if err != nil || p.ID != "my-project" || p.Number != "123456789012" {
 				t.Errorf("%s: %+v, %v", name, p, err)
 			}
 		}
-		if _, err := iam.OpenWith(fakegcp.AccessToken, iam.Access{Project: "other", Transport: w}).Project(t.Context()); problemOf(err) != iam.WrongProject {
+		if _, err := iam.OpenWith(fakegcp.AccessToken, rest.Access{Project: "other", Transport: w}).Project(t.Context()); problemOf(err) != rest.WrongProject {
 			t.Errorf("another project: %v", err)
 		}
-		p := iam.Project{ID: "example.com:p"}
+		p := federation.Project{ID: "example.com:p"}
 		if got := p.Email("a-b"); got != "a-b@p.example.com.iam.gserviceaccount.com" {
 			t.Errorf("email %s", got)
 		}
@@ -109,8 +111,8 @@ func TestHints(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		after   time.Duration
-		problem iam.Problem
-	}{{20 * time.Second, 0}, {86401 * time.Second, iam.QuotaUsed}} {
+		problem rest.Problem
+	}{{20 * time.Second, 0}, {86401 * time.Second, rest.QuotaUsed}} {
 		inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
 			start, n := time.Now(), 0
 			w.Fault(func(c fakegcp.Call) fakegcp.Fault {
@@ -141,7 +143,7 @@ func TestUnreachable(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			start := time.Now()
-			c := iam.OpenWith("x", iam.Access{Project: "p", Transport: roundTripper(func(*http.Request) (*http.Response, error) { return nil, tt.err })})
+			c := iam.OpenWith("x", rest.Access{Project: "p", Transport: roundTripper(func(*http.Request) (*http.Response, error) { return nil, tt.err })})
 			_, err := c.Project(t.Context())
 			if err == nil || !strings.Contains(err.Error(), tt.said) || time.Since(start) > tt.most || time.Since(start) < time.Second {
 				t.Errorf("%v after %s", err, time.Since(start))
@@ -188,9 +190,9 @@ func TestOpen(t *testing.T) {
 			if tt.env["HOME"] != "" {
 				t.Setenv("HOME", tt.env["HOME"])
 			}
-			c, err := iam.Open(t.Context(), iam.Access{Project: "my-project", Transport: s.Client().Transport})
+			c, err := iam.Open(t.Context(), rest.Access{Project: "my-project", Transport: s.Client().Transport})
 			if tt.err != "" {
-				if problemOf(err) != iam.NoCredentials || !strings.Contains(err.Error(), tt.err) || strings.Contains(err.Error(), "secret") {
+				if problemOf(err) != rest.NoCredentials || !strings.Contains(err.Error(), tt.err) || strings.Contains(err.Error(), "secret") {
 					t.Errorf("error %v, want %q", err, tt.err)
 				}
 				return
@@ -213,7 +215,7 @@ func TestOpen(t *testing.T) {
 				t.Setenv("GOOGLE_CLOUD_QUOTA_PROJECT", want)
 			}
 			sent := ""
-			c, err := iam.Open(t.Context(), iam.Access{Project: "my-project", Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+			c, err := iam.Open(t.Context(), rest.Access{Project: "my-project", Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
 				sent = r.Header.Get("X-Goog-User-Project")
 				return s.Client().Transport.RoundTrip(r)
 			})})
@@ -226,9 +228,9 @@ func TestOpen(t *testing.T) {
 	t.Run("revoked", func(t *testing.T) {
 		t.Setenv("GOOGLE_CREDENTIALS", key)
 		s.Fault(of("KeyToken", fakegcp.Fail(http.StatusBadRequest, "invalid_grant", "Invalid JWT Signature.")))
-		c, err := iam.Open(t.Context(), iam.Access{Project: "my-project", Transport: s.Client().Transport})
+		c, err := iam.Open(t.Context(), rest.Access{Project: "my-project", Transport: s.Client().Transport})
 		check(t, err)
-		if _, err := c.Project(t.Context()); problemOf(err) != iam.NoCredentials || !strings.Contains(err.Error(), "give no access token") {
+		if _, err := c.Project(t.Context()); problemOf(err) != rest.NoCredentials || !strings.Contains(err.Error(), "give no access token") {
 			t.Errorf("error %v", err)
 		}
 	})
@@ -242,7 +244,7 @@ func TestATokenEndpointLeadsNowhere(t *testing.T) {
 	check(t, err)
 	t.Setenv("GOOGLE_CREDENTIALS", key)
 	led := 0
-	c, err := iam.Open(t.Context(), iam.Access{Project: "my-project", Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+	c, err := iam.Open(t.Context(), rest.Access{Project: "my-project", Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
 		if r.URL.Host == "elsewhere.example.net" {
 			led++
 		}
@@ -250,7 +252,7 @@ func TestATokenEndpointLeadsNowhere(t *testing.T) {
 			Body: http.NoBody, Request: r}, nil
 	})})
 	check(t, err)
-	if _, err := c.Project(t.Context()); problemOf(err) != iam.NoCredentials || led > 0 {
+	if _, err := c.Project(t.Context()); problemOf(err) != rest.NoCredentials || led > 0 {
 		t.Errorf("%d requests elsewhere: %v", led, err)
 	}
 }

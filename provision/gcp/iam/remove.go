@@ -10,26 +10,26 @@ import (
 
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/provision/cloud"
+	"github.com/keypost/keypost/provision/gcp/federation"
 	"github.com/keypost/keypost/provision/gcp/internal/allow"
-	"github.com/keypost/keypost/provision/gcp/internal/federation"
-	"github.com/keypost/keypost/provision/gcp/internal/rest"
+	"github.com/keypost/keypost/provision/gcp/rest"
 	"github.com/keypost/keypost/provision/plan"
 )
 
 // PlanDelete plans to delete what d describes: custom roles, bindings, accounts, pool. What is somebody else's stays; the notes
 // say so. Without anything of that name the plan is empty. A pool that other
 // installations use is an error of the problem [PoolInUse]. Trusted is what goes with the pool.
-func (c *Client) PlanDelete(ctx context.Context, d Deletion) (plan.Plan, Trusted, error) {
+func (c *Client) PlanDelete(ctx context.Context, d Deletion) (plan.Plan, federation.Trusted, error) {
 	if d.Pool == "" {
 		d.Pool = d.Name
 	}
 	p, err := c.Project(ctx)
 	if err != nil {
-		return plan.Plan{}, Trusted{}, err
+		return plan.Plan{}, federation.Trusted{}, err
 	}
 	s, err := c.readDeletion(ctx, p, d)
 	if err != nil {
-		return plan.Plan{}, Trusted{}, err
+		return plan.Plan{}, federation.Trusted{}, err
 	}
 	gone, notes := d.accounts(p, s)
 	var h allow.Holdings
@@ -39,15 +39,15 @@ func (c *Client) PlanDelete(ctx context.Context, d Deletion) (plan.Plan, Trusted
 	roles, more := c.deleteRoles(p, d, s, h.Gone)
 	bindings := c.planProjectPolicy(p, h, s.project)
 	if err := d.checkUsers(p, s, h.Gone); err != nil {
-		return plan.Plan{}, Trusted{}, err
+		return plan.Plan{}, federation.Trusted{}, err
 	}
-	owner := OwnedBy(d.Name)
+	owner := federation.OwnedBy(d.Name)
 	pool, poolNotes, err := c.PlanDeletePool(p, owner, d.Pool, s.pool)
 	return plan.Of(slices.Concat(notes, more, poolNotes), roles, bindings, c.deleteAccounts(p, gone), pool), s.pool.Trusted(owner), err
 }
 
 // readDeletion reads what d may be about.
-func (c *Client) readDeletion(ctx context.Context, p Project, d Deletion) (*snapshot, error) {
+func (c *Client) readDeletion(ctx context.Context, p federation.Project, d Deletion) (*snapshot, error) {
 	s := &snapshot{}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(into(&s.pool, func() (federation.Contents, error) { return c.ReadContents(ctx, p, d.Pool) }))
@@ -66,12 +66,12 @@ func (c *Client) readDeletion(ctx context.Context, p Project, d Deletion) (*snap
 }
 
 // accounts returns the accounts to delete.
-func (d Deletion) accounts(p Project, s *snapshot) (gone []accountState, notes []string) {
+func (d Deletion) accounts(p federation.Project, s *snapshot) (gone []accountState, notes []string) {
 	pool := p.PoolName(d.Pool)
 	for _, a := range s.accounts {
 		named := slices.ContainsFunc(d.Requests, func(request string) bool { return a.DisplayName == displayName(d.Name, request) })
 		switch used := s.policy(a.Email); {
-		case OwnedBy(d.Name).Owns(a.Description):
+		case federation.OwnedBy(d.Name).Owns(a.Description):
 			gone = append(gone, a)
 		case ofNoInstallation(a) && s.within(a.Email, pool):
 			notes = append(notes, fmt.Sprintf("service account %s is for a workload: it stays, and no workload of the pool %s can use it any more", a.Email, d.Pool))
@@ -88,12 +88,12 @@ func (d Deletion) accounts(p Project, s *snapshot) (gone []accountState, notes [
 
 // ofNoInstallation reports whether an account was made by create-service-account, or by neither keypost nor ccoctl.
 func ofNoInstallation(a accountState) bool {
-	return OwnedByKeypost().Owns(a.Description) || !strings.HasPrefix(a.Description, federation.Made)
+	return federation.OwnedByKeypost().Owns(a.Description) || !strings.HasPrefix(a.Description, federation.Made)
 }
 
 // checkUsers returns an error of the problem [PoolInUse] if accounts of other installations are used from a pool that would go.
-func (d Deletion) checkUsers(p Project, s *snapshot, gone []string) error {
-	if !s.pool.Goes(OwnedBy(d.Name)) {
+func (d Deletion) checkUsers(p federation.Project, s *snapshot, gone []string) error {
+	if !s.pool.Goes(federation.OwnedBy(d.Name)) {
 		return nil
 	}
 	var users []string
@@ -105,13 +105,13 @@ func (d Deletion) checkUsers(p Project, s *snapshot, gone []string) error {
 	if len(users) == 0 {
 		return nil
 	}
-	return rest.Problemf(PoolInUse, "%s %s would go too, and other installations use it: service accounts %s; delete those installations first", federation.PoolThing, d.Pool,
+	return rest.Problemf(rest.PoolInUse, "%s %s would go too, and other installations use it: service accounts %s; delete those installations first", federation.PoolThing, d.Pool,
 		text.List(users, 10))
 }
 
 // deleteRoles plans to delete the custom roles that these accounts have, and those of the requests, unless somebody else has
 // them. It comes before the bindings are taken away: what a stopped run leaves is found again by them.
-func (c *Client) deleteRoles(p Project, d Deletion, s *snapshot, emails []string) (stage plan.Stage, notes []string) {
+func (c *Client) deleteRoles(p federation.Project, d Deletion, s *snapshot, emails []string) (stage plan.Stage, notes []string) {
 	known := members(emails)
 	for _, r := range s.roles {
 		asked := slices.ContainsFunc(d.Requests, func(request string) bool { return r.Title == roleTitle(p.ID, request) })
@@ -135,7 +135,7 @@ func living(members []string) []string {
 	return slices.DeleteFunc(members, func(m string) bool { return strings.HasPrefix(m, "deleted:") })
 }
 
-func (c *Client) deleteRole(p Project, r roleState, known []string) plan.Stage {
+func (c *Client) deleteRole(p federation.Project, r roleState, known []string) plan.Stage {
 	step := func(have roleState) []cloud.Step {
 		k := roleCall(r.Name, "DeleteRole", "delete")
 		k.Method, k.Query = "DELETE", rest.Query("etag", have.Etag)

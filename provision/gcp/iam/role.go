@@ -9,8 +9,8 @@ import (
 
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/provision/cloud"
-	"github.com/keypost/keypost/provision/gcp/internal/federation"
-	"github.com/keypost/keypost/provision/gcp/internal/rest"
+	"github.com/keypost/keypost/provision/gcp/federation"
+	"github.com/keypost/keypost/provision/gcp/rest"
 	"github.com/keypost/keypost/provision/plan"
 )
 
@@ -58,7 +58,7 @@ func roleCall(name, method, verb string) rest.Call {
 
 // readRoles lists the project's roles with their permissions, deleted ones too. Every page is asked for in full, which ccoctl
 // does not do.
-func (c *Client) readRoles(ctx context.Context, p Project) ([]roleState, error) {
+func (c *Client) readRoles(ctx context.Context, p federation.Project) ([]roleState, error) {
 	k := roleCall("projects/"+p.ID+"/roles", "ListRoles", "list")
 	k.Query = rest.Query("view", "FULL", "showDeleted", "true", "pageSize", "300")
 	return rest.List[roleState](ctx, c.Rest, k, "roles")
@@ -93,10 +93,13 @@ func findRole(roles []roleState, name, title string) *roleState {
 }
 
 // planRole plans the way from have to r: first what the role gains, and last what it loses.
-func (c *Client) planRole(p Project, r customRole, have *roleState) (grow plan.Plan, shrink plan.Stage, err error) {
+func (c *Client) planRole(p federation.Project, r customRole, have *roleState) (grow plan.Plan, shrink plan.Stage, err error) {
 	read := func(ctx context.Context) (*roleState, error) { return c.readRole(ctx, r.name) }
-	t := rest.Subject{Thing: roleThing, Name: r.name, Found: fmt.Sprintf("Existing IAM custom role %s found", r.title), Missing: have == nil, Deleted: have != nil && have.Deleted}
-	if grow, err = rest.PlanOne(c.Rest, t, have, read, func(have *roleState) (rest.Decision, error) { return c.growRole(r, have) }); err != nil {
+	grow, err = rest.PlanOne(c.Rest, rest.Subject[*roleState]{
+		Thing: roleThing, Name: r.name, Found: fmt.Sprintf("Existing IAM custom role %s found", r.title), Missing: have == nil, Deleted: have != nil && have.Deleted,
+		Read: read, Decide: func(have *roleState) (rest.Decision, error) { return c.growRole(r, have) },
+	}, have)
+	if err != nil {
 		return plan.Plan{}, nil, err
 	}
 	if !r.prune || len(r.others) > 0 {
@@ -117,7 +120,7 @@ func (c *Client) planRole(p Project, r customRole, have *roleState) (grow plan.P
 }
 
 // checkHolders returns an error if the project's policy gives a role to others by now than those that are known.
-func (c *Client) checkHolders(ctx context.Context, p Project, role string, known []string) error {
+func (c *Client) checkHolders(ctx context.Context, p federation.Project, role string, known []string) error {
 	now, err := c.readProjectPolicy(ctx, p)
 	if err != nil {
 		return err
@@ -156,15 +159,15 @@ func (c *Client) growRole(r customRole, have *roleState) (d rest.Decision, err e
 	set := rest.Patch{}
 	if have.Title != r.title {
 		if !r.adopt { // its ID is cut and has no punctuation: openshiftingress-gcp would get what openshift-ingress-gcp may do
-			return d, rest.Problemf(NotOwned, "%s %s is somebody else's: its title is %q, and this one's would be %q, which comes to the same ID", roleThing, r.name, have.Title, r.title)
+			return d, rest.Problemf(rest.NotOwned, "%s %s is somebody else's: its title is %q, and this one's would be %q, which comes to the same ID", roleThing, r.name, have.Title, r.title)
 		}
 		set.Add("title", r.title, rest.Replaced("title ", have.Title, r.title)...)
 	}
 	if !strings.HasPrefix(have.Description, federation.Made) {
 		if !r.adopt {
-			return d, Owner{}.NotOwned(roleThing, r.name, have.Description)
+			return d, federation.Owner{}.NotOwned(roleThing, r.name, have.Description)
 		}
-		text := Owner{}.Describe(have.Description)
+		text := federation.Owner{}.Describe(have.Description)
 		set.Add("description", text, rest.Replaced("description ", have.Description, text)...)
 	}
 	if have.Deleted {

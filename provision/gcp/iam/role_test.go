@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/keypost/keypost/provision/gcp/iam"
+	"github.com/keypost/keypost/provision/gcp/rest"
 	"github.com/keypost/keypost/test/fakegcp"
 )
 
@@ -178,7 +179,7 @@ func TestAnIDThatTwoRequestsComeTo(t *testing.T) {
 			_, err := w.client().Plan(t.Context(), hostile)
 			want := "IAM custom role projects/" + ingressRole + ` is somebody else's: its title is "my-project-openshift-ingress-gcp", and this one's would be "my-project-` + name +
 				`", which comes to the same ID`
-			if problemOf(err) != iam.NotOwned || err.Error() != want {
+			if problemOf(err) != rest.NotOwned || err.Error() != want {
 				t.Errorf("error %v\nwant %s", err, want)
 			}
 			if after := state(w); after != before {

@@ -11,7 +11,9 @@ import (
 	"testing/synctest"
 
 	"github.com/keypost/keypost/provision/cloud"
+	"github.com/keypost/keypost/provision/gcp/federation"
 	"github.com/keypost/keypost/provision/gcp/iam"
+	"github.com/keypost/keypost/provision/gcp/rest"
 	"github.com/keypost/keypost/provision/plan"
 	"github.com/keypost/keypost/test/fakegcp"
 )
@@ -31,7 +33,7 @@ func inWorld(t *testing.T, o fakegcp.Options, f func(t *testing.T, w *world)) {
 }
 
 func (w *world) client() *iam.Client {
-	return iam.OpenWith(fakegcp.AccessToken, iam.Access{Project: "my-project", Transport: w})
+	return iam.OpenWith(fakegcp.AccessToken, rest.Access{Project: "my-project", Transport: w})
 }
 
 // project changes the project's policy as somebody else does.
@@ -50,10 +52,10 @@ func (w *world) pool(t *testing.T, id string) {
 
 // installation is what a cluster of a name wants.
 func installation(name string) iam.Wanted {
-	owner := iam.OwnedBy(name)
+	owner := federation.OwnedBy(name)
 	return iam.Wanted{
-		Pool:     &iam.Pool{ID: name, Owner: owner},
-		Provider: &iam.Provider{Pool: name, ID: name, IssuerURL: "https://oidc.example.com/" + name, Audiences: []string{"openshift"}, Owner: owner},
+		Pool:     &federation.Pool{ID: name, Owner: owner},
+		Provider: &federation.Provider{Pool: name, ID: name, IssuerURL: "https://oidc.example.com/" + name, Audiences: []string{"openshift"}, Owner: owner},
 		Accounts: &iam.Accounts{Owner: owner, Pool: name, All: true, List: []iam.Account{
 			{Request: "openshift-image-registry-gcs", Roles: []string{"roles/storage.admin"}, Subjects: []string{subject, "system:serviceaccount:ns-a:node"}},
 			{Request: "openshift-ingress-gcp", Permissions: []string{"dns.changes.create", "dns.changes.get"}, Subjects: []string{"system:serviceaccount:ns-b:ingress"}},
@@ -167,8 +169,8 @@ func contains(t *testing.T, text string, parts ...string) {
 	}
 }
 
-func problemOf(err error) iam.Problem {
-	if e, is := errors.AsType[*iam.Error](err); is {
+func problemOf(err error) rest.Problem {
+	if e, is := errors.AsType[*rest.Error](err); is {
 		return e.Problem
 	}
 	return 0

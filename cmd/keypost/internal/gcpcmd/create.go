@@ -16,7 +16,8 @@ import (
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/party"
 	"github.com/keypost/keypost/provision/gcp"
-	"github.com/keypost/keypost/provision/gcp/iam"
+	"github.com/keypost/keypost/provision/gcp/federation"
+	"github.com/keypost/keypost/provision/gcp/rest"
 )
 
 // run is one run of a command.
@@ -100,7 +101,6 @@ func (r *run) create(ctx context.Context, accounts *gcp.RequestedAccounts) error
 	default:
 		r.record(ctx, made.KeySet, made.Copy)
 		r.sayCopy(made.KeySet, made.Copy)
-		r.sayNoCopy(made)
 		r.SayLifetime(made.KeySet)
 		if accounts != nil {
 			r.SayInstall(made.Created, r.readings(made.Copy)...)
@@ -184,7 +184,7 @@ func (r *run) newCopy(ctx context.Context) string {
 	number := "NUMBER"
 	if projectNumber.MatchString(r.Project) {
 		number = r.Project
-	} else if c, err := iam.Open(ctx, iam.Access{Project: r.Project}); err == nil {
+	} else if c, err := federation.Open(ctx, rest.Access{Project: r.Project}); err == nil {
 		if p, err := c.Project(ctx); err == nil {
 			number = p.Number
 		}
@@ -194,7 +194,7 @@ func (r *run) newCopy(ctx context.Context) string {
 
 // copyIn returns the copy of a project with a number, as a policy names it.
 func (r *run) copyIn(number string) string {
-	return r.cloud.Party + "-upload:" + iam.Project{Number: number}.ProviderName(cmp.Or(r.PoolID, r.Name), cmp.Or(r.ProviderID, r.Name))
+	return r.cloud.Party + "-upload:" + federation.Project{Number: number}.ProviderName(cmp.Or(r.PoolID, r.Name), cmp.Or(r.ProviderID, r.Name))
 }
 
 // unmadeCopy returns the copy that the scripts of a dry run give Google, as a policy names it once the project's number is put in; empty
@@ -226,15 +226,6 @@ func (r *run) readings(place string) []string {
 		return nil
 	}
 	return []string{"--observations", cli.UnknownPlace}
-}
-
-// sayNoCopy prints how the policy is to say that Google fetches the keys, where it names a copy of them in the provider.
-func (r *run) sayNoCopy(made gcp.Created) {
-	policy := made.KeySet.Policy()
-	if made.Copy == "" && slices.Contains(policy.Uploads(), r.cloud.Party+"-upload:"+made.Provider) {
-		r.Notice("Google fetches the keys of %s, and its policy names a copy in the provider, for which gcp sync-keys fails and gates wait from now on; say so:", made.KeySet.Name())
-		r.Notice("  %s", fetching(made.KeySet.Name(), policy, made.Provider))
-	}
 }
 
 // sayCopy prints what is to be done about a copy that Google has been given, if it was, in the order in which it works: a copy that no

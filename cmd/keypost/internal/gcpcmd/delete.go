@@ -2,7 +2,6 @@ package gcpcmd
 
 import (
 	"context"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -44,25 +43,11 @@ func (r *run) delete(ctx context.Context, customRoles bool) error {
 	return r.Deleted(deleted.Preview, deleted.Issuers, err)
 }
 
-// sayGone prints what takes the copies that went with the pool out of the policies that name them.
+// sayGone prints what takes the copies that went with the pool out of the policies that name them. Google may still bring them back for 30 days.
 func (r *run) sayGone(deleted gcp.Deleted) {
-	// The same as of a provider that sync-keys finds deleted: one that is out of the policy comes back unseen.
-	const then = "out of the policy when nobody will bring it back any more, at the latest when Google keeps it no longer (in 30 days)"
-	if deleted.Unasked {
-		c := r.Again()
-		if !strings.Contains(r.Line(c), " --store ") {
-			c = append(c, "--store", "STORE")
-		}
-		r.Notice("the copies of the keys went with the pool, and gcp sync-keys fails where a policy names one; take each %s; the commands for a key store are printed by", then)
-		r.Notice("  %s", c)
-	}
 	for _, n := range deleted.Copies {
-		if deleted.NoCopy {
-			r.Notice("the policy of %s names a copy of the keys in the pool, which held none, and gcp sync-keys fails for it; take it out of the policy:", n.KeySet.Name())
-		} else {
-			r.Notice("the copy of the keys of %s went with the pool, and has the keys of before if somebody brings it back; gcp sync-keys fails for it until then; take it %s:",
-				n.KeySet.Name(), then)
-		}
+		r.Notice("the policy of %s names a copy of the keys in the pool that is gone, and gcp sync-keys fails for it; once nobody will bring the pool back "+
+			"(Google keeps it for 30 days), take it out of the policy:", n.KeySet.Name())
 		r.Notice("  %s", withoutCopies(n))
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/cmd/keypost/internal/cloudcmd"
 	"github.com/keypost/keypost/provision/gcp"
+	"github.com/keypost/keypost/provision/gcp/federation"
 	"github.com/keypost/keypost/provision/gcp/iam"
 )
 
@@ -124,7 +125,7 @@ func (f *flags) check(cmd *cobra.Command) error {
 		if flag := cmd.Flags().Lookup(id.flag); flag == nil || !flag.Changed {
 			continue
 		}
-		if err := iam.CheckPoolID(strings.ReplaceAll(id.flag, "-", " "), id.value); err != nil {
+		if err := federation.CheckPoolID(strings.ReplaceAll(id.flag, "-", " "), id.value); err != nil {
 			return cli.Usage(err)
 		}
 	}

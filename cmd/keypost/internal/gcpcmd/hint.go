@@ -5,7 +5,8 @@ import (
 	"errors"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
-	"github.com/keypost/keypost/provision/gcp/iam"
+	"github.com/keypost/keypost/provision/gcp/federation"
+	"github.com/keypost/keypost/provision/gcp/rest"
 	"github.com/keypost/keypost/provision/install"
 )
 
@@ -15,28 +16,28 @@ func (r *run) hinted(err error) error {
 		return err
 	}
 	hint := func(format string, args ...any) error { return cli.WithHint(err, format, args...) }
-	if e, is := errors.AsType[*iam.Error](err); is {
+	if e, is := errors.AsType[*rest.Error](err); is {
 		switch e.Problem {
-		case iam.NoCredentials:
+		case rest.NoCredentials:
 			return hint("set GOOGLE_CREDENTIALS to the key file of a service account, or: gcloud auth application-default login")
-		case iam.WrongProject:
+		case rest.WrongProject:
 			return hint("choose other credentials (GOOGLE_CREDENTIALS), or another --project")
-		case iam.NotOwned:
+		case rest.NotOwned:
 			if !r.adopts { // delete; migrate has hints of its own
 				return hint("once nobody needs that provider, delete it, and run this again: gcloud iam workload-identity-pools providers delete PROVIDER --location global "+
 					"--workload-identity-pool %s --project %s", cli.Quoted(r.Name), cli.Quoted(r.Project))
 			}
 			return hint("take it over with --adopt, or use another name")
-		case iam.OtherIssuer:
-			return hint("for another cluster use another --name; once nothing needs the old issuer, --adopt changes it, also where a run was stopped that brought this provider back; a live cluster is moved by %s",
+		case rest.OtherIssuer:
+			return hint("for another cluster use another --name; once nothing needs the old issuer, --adopt changes it; a live cluster is moved by %s",
 				cli.Command{"gcp", "migrate", "--name", r.Name, "--project", r.Project, "--from-issuer-url", "OLD", "--issuer-url", r.IssuerURL,
 					"--credentials-requests-dir", cmp.Or(r.requested.Dir, "DIR")})
-		case iam.UnknownCopy:
+		case rest.UnknownCopy:
 			if r.Observations == "" {
-				return hint("say where gcp sync-keys records (--observations URL); without such a place, and if this store is the newest: --adopt, which also ends a run that was stopped while it brought this provider back")
+				return hint("say where gcp sync-keys records (--observations URL); without such a place, and if this store is the newest: --adopt")
 			}
-			return hint("is %s where gcp sync-keys recorded this copy (--observations), and is it this store that has the newest keys of %s (--store)? If so: --adopt, which also ends a run that was stopped while it brought this provider back", r.Observations, r.IssuerURL)
-		case iam.PoolUnusable:
+			return hint("is %s where gcp sync-keys recorded this copy (--observations), and is it this store that has the newest keys of %s (--store)? If so: --adopt", r.Observations, r.IssuerURL)
+		case rest.PoolUnusable:
 			return hint("which pools there are: gcloud iam workload-identity-pools list --location global --project %s; to make this one or bring it back: %s", cli.Quoted(r.Project), cli.Command{"gcp", "create-workload-identity-pool", "--name", r.PoolID, "--project", r.Project})
 		}
 		return err
@@ -49,12 +50,9 @@ func (r *run) hinted(err error) error {
 	case install.NoRequests:
 		return hint("to fill one: oc adm release extract --credentials-requests --cloud=gcp --to=DIR")
 	case install.ProviderUnread:
-		id := iam.ProviderID{Project: r.Project, Pool: r.PoolID, Provider: r.ProviderID}
-		if e, is := errors.AsType[*iam.UnusableError](err); is && e.Provider.IssuerURL != "" {
-			e.Provider.IssuerURL = cmp.Or(r.IssuerURL, e.Provider.IssuerURL)
-			return hint("to bring it back: %s", revival(id, e.Provider, e.Provider.JWKS != ""))
-		}
-		return hint("to make the provider: %s", makingProvider(id, id.Provider, cmp.Or(r.IssuerURL, "URL")))
+		id := federation.ProviderID{Project: r.Project, Pool: r.PoolID, Provider: r.ProviderID}
+		return hint("to make the provider, or bring it back (with --key-storage-method pool-jwk-file if it is to have a copy of the keys): %s",
+			makingProvider(id, cmp.Or(r.IssuerURL, "URL"), false))
 	case install.OnlyCopies:
 		return hint("have Google hold a copy: --key-storage-method %s", poolJWKFile)
 	case install.ForeignProvider:
@@ -63,25 +61,16 @@ func (r *run) hinted(err error) error {
 	return r.cloud.Hinted(err)
 }
 
-// makingProvider returns the command that makes a provider for an installation.
-func makingProvider(id iam.ProviderID, installation, issuerURL string) cli.Command {
-	c := cli.Command{"gcp", "create-workload-identity-provider", "--name", installation, "--project", id.Project, "--workload-identity-pool", id.Pool}
-	if id.Provider != installation {
+// makingProvider returns the command that makes a provider, brings it back or enables it, with a copy of the keys or without. The pool bears
+// the installation's name, unless somebody chose another. The directory is one of its own: another may have the manifests of another issuer.
+func makingProvider(id federation.ProviderID, issuerURL string, uploaded bool) cli.Command {
+	c := cli.Command{"gcp", "create-workload-identity-provider", "--name", id.Pool, "--project", id.Project, "--workload-identity-pool", id.Pool}
+	if id.Provider != id.Pool {
 		c = append(c, "--workload-identity-provider", id.Provider)
 	}
-	return append(c, "--issuer-url", issuerURL)
-}
-
-// revival returns the command that brings back a provider that was there, or enables it, with a copy of the keys or without. Its directory is one of its own: another may
-// have the manifests of another issuer, such as the one from which a cluster has moved, or another cluster's key.
-func revival(id iam.ProviderID, of iam.Registered, uploaded bool) cli.Command {
-	c := makingProvider(id, cmp.Or(of.Installation, id.Provider), of.IssuerURL)
+	c = append(c, "--issuer-url", issuerURL)
 	if uploaded {
 		c = append(c, "--key-storage-method", poolJWKFile)
 	}
-	c = append(c, "--output-dir", id.Provider)
-	if of.Foreign {
-		c = append(c, "--adopt")
-	}
-	return c
+	return append(c, "--output-dir", id.Provider)
 }

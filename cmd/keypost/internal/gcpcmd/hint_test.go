@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
-	"github.com/keypost/keypost/provision/gcp/iam"
+	"github.com/keypost/keypost/provision/gcp/rest"
 )
 
 // migrate has no --adopt: what is somebody else's is left alone, or taken over by the command that has it.
@@ -14,7 +14,7 @@ func TestMigrateAdvisesNoFlagThatItLacks(t *testing.T) {
 	f := &migrateFlags{}
 	f.Name, f.Project, f.requested.Dir, f.from = "prod-a", "my-project", "requests", "old"
 	f.cloud.To = &f.Options.Options
-	e, is := errors.AsType[*cli.HintedError](f.hinted(&iam.Error{Problem: iam.NotOwned, Err: errors.New("it is somebody else's")}))
+	e, is := errors.AsType[*cli.HintedError](f.hinted(&rest.Error{Problem: rest.NotOwned, Err: errors.New("it is somebody else's")}))
 	if !is {
 		t.Fatal("no hint")
 	}
@@ -29,7 +29,7 @@ func TestMigrateAdvisesNoFlagThatItLacks(t *testing.T) {
 func TestMigrateNamesWhatGivesItsProviderTheIssuer(t *testing.T) {
 	f := &migrateFlags{}
 	f.Name, f.Project, f.IssuerURL, f.Upload = "prod-a", "my-project", "https://oidc.internal/prod-a", true
-	e, is := errors.AsType[*cli.HintedError](f.hinted(&iam.Error{Problem: iam.OtherIssuer, Err: errors.New("it trusts another issuer")}))
+	e, is := errors.AsType[*cli.HintedError](f.hinted(&rest.Error{Problem: rest.OtherIssuer, Err: errors.New("it trusts another issuer")}))
 	if !is {
 		t.Fatal("no hint")
 	}

@@ -15,7 +15,8 @@ import (
 	"github.com/keypost/keypost/cmd/keypost/internal/cloudcmd"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/provision/gcp"
-	"github.com/keypost/keypost/provision/gcp/iam"
+	"github.com/keypost/keypost/provision/gcp/federation"
+	"github.com/keypost/keypost/provision/gcp/rest"
 )
 
 // migrateFlags are those of gcp migrate.
@@ -57,7 +58,7 @@ func (f *migrateFlags) run(ctx context.Context, r *run) error {
 	if err := f.cloud.ReadIssuer(); err != nil {
 		return err
 	}
-	f.ProviderID = cmp.Or(f.ProviderID, iam.SecondProviderID(f.Name, f.IssuerURL))
+	f.ProviderID = cmp.Or(f.ProviderID, federation.SecondProviderID(f.Name, f.IssuerURL))
 	f.move.Held = cli.Quoted("gcloud", "iam", "workload-identity-pools", "providers", "describe", cmp.Or(f.from, f.Name), "--workload-identity-pool", cmp.Or(f.PoolID, f.Name),
 		"--location", "global", "--project", f.Project, "--format", "value(oidc.jwksJson)")
 	done, err := gcp.Migrate(ctx, gcp.MigrateOptions{Options: f.Options, Move: f.move.Reading(r.Factory), From: f.from, Accounts: f.requested})
@@ -75,22 +76,21 @@ func (f *migrateFlags) run(ctx context.Context, r *run) error {
 
 // hinted adds to an error of a migration what to do about it.
 func (f *migrateFlags) hinted(err error) error {
-	if e, is := errors.AsType[*iam.Error](err); is {
+	if e, is := errors.AsType[*rest.Error](err); is {
 		switch e.Problem {
-		case iam.NotOwned:
+		case rest.NotOwned:
 			return cli.WithHint(err, "for a provider, name another one: --workload-identity-provider ID; accounts and roles of this cluster are taken over by: %s",
 				append(f.createAccounts(cmp.Or(f.from, f.Name), f.cloud.Path(".")), "--adopt"))
-		case iam.UnknownCopy: // there is no --adopt here
+		case rest.UnknownCopy: // there is no --adopt here
 			return cli.WithHint(err, "say where gcp sync-keys records (--observations URL), and the store that has the newest keys (--store); if this is the newest: %s",
 				cli.Command{"gcp", "sync-keys", f.IssuerURL, "--adopt", "--force"})
-		case iam.OtherIssuer:
-			id := iam.ProviderID{Project: f.Project, Pool: cmp.Or(f.PoolID, f.Name), Provider: cmp.Or(f.ProviderID, iam.SecondProviderID(f.Name, f.IssuerURL))}
-			there := iam.Registered{IssuerURL: f.IssuerURL, Installation: f.Name}
-			return cli.WithHint(err, "name another one: --workload-identity-provider ID; or, once nothing needs the old issuer, also where a run was stopped that brought this provider back: %s",
-				append(revival(id, there, f.Upload), "--adopt"))
-		case iam.NothingToMove:
+		case rest.OtherIssuer:
+			id := federation.ProviderID{Project: f.Project, Pool: cmp.Or(f.PoolID, f.Name), Provider: cmp.Or(f.ProviderID, federation.SecondProviderID(f.Name, f.IssuerURL))}
+			return cli.WithHint(err, "name another one: --workload-identity-provider ID; or, once nothing needs the old issuer: %s",
+				append(makingProvider(id, f.IssuerURL, f.Upload), "--adopt"))
+		case rest.NothingToMove:
 			return cli.WithHint(err, "is the provider another one (--from-workload-identity-provider, --workload-identity-pool), or has the cluster been moved?")
-		case iam.AccountsDiffer:
+		case rest.AccountsDiffer:
 			return cli.WithHint(err, "to see what differs: %s", append(f.createAccounts(cmp.Or(f.from, f.Name), f.cloud.Path(".")), "--diff"))
 		}
 	}

@@ -17,14 +17,15 @@ import (
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/party"
 	"github.com/keypost/keypost/provision/cloud"
-	"github.com/keypost/keypost/provision/gcp/iam"
+	"github.com/keypost/keypost/provision/gcp/federation"
+	"github.com/keypost/keypost/provision/gcp/rest"
 )
 
 // NewCmdSyncKeys returns sync-keys: the published keys to providers that Google was given keys for.
 func NewCmdSyncKeys(f *cli.Factory) *cobra.Command {
 	all := providers{f, map[string]*project{}}
 	return uploadcmd.NewCmdSync(f, uploadcmd.Cloud{Kind: "gcp", Name: "Google Cloud",
-		Form: iam.ProviderID{Project: "NUMBER", Pool: "POOL", Provider: "PROVIDER"}.String(), Open: all.open, Revive: all.revive})
+		Form: federation.ProviderID{Project: "NUMBER", Pool: "POOL", Provider: "PROVIDER"}.String(), Open: all.open, Revive: revive})
 }
 
 // providers opens providers, and each project once for all of its.
@@ -34,14 +35,14 @@ type providers struct {
 }
 
 func (o providers) open(ctx context.Context, to uploadcmd.Target) (upload.Holder, error) {
-	id, err := iam.ParseProvider(to.Place)
+	id, err := federation.ParseProvider(to.Place)
 	if err != nil {
 		return nil, err
 	}
 	p := o.projects[id.Project]
 	if p == nil {
-		p = &project{seen: map[iam.ProviderID]iam.Registered{}, pools: map[iam.ProviderID]bool{}}
-		p.client, err = iam.Open(ctx, iam.Access{
+		p = &project{}
+		p.client, err = federation.Open(ctx, rest.Access{
 			Project: id.Project, Transport: &p.dates, OnWait: func(w cloud.Wait) { o.Notice("%v", w) },
 		})
 		if err != nil {
@@ -52,78 +53,42 @@ func (o providers) open(ctx context.Context, to uploadcmd.Target) (upload.Holder
 	return &provider{project: p, id: id, to: to}, nil
 }
 
-func (o providers) revive(to uploadcmd.Target) cli.Commands {
-	id, err := iam.ParseProvider(to.Place)
-	if err != nil {
+// revive returns the command that makes a provider anew, brings it back or enables it, with a copy of the keys; nil where the issuer is
+// not known. The pool's own name is that of its installation, unless somebody chose another.
+func revive(to uploadcmd.Target) cli.Commands {
+	id, err := federation.ParseProvider(to.Place)
+	if err != nil || len(to.Issuers) == 0 {
 		return nil
 	}
-	p := o.projects[id.Project]
-	if p == nil {
-		p = &project{}
-	}
-	c := revive(id, to, p.seen[id])
-	switch {
-	case c == nil:
-		return nil
-	case p.pools[id]: // without its pool no provider is made, and none comes back
-		return cli.Commands{makingPool(id), c}
-	}
-	return cli.Commands{c}
+	return cli.Commands{makingProvider(id, to.Issuers[0].String(), true)}
 }
 
-// revive returns the command that makes a provider anew, brings it back or enables it, with a copy of the keys, for the installation that
-// its description names. One that trusts another issuer by now is changed with --adopt alone. It is nil where the issuer is not known.
-func revive(id iam.ProviderID, to uploadcmd.Target, of iam.Registered) cli.Command {
-	if len(to.Issuers) == 0 {
-		return nil
-	}
-	ours := func(i keystore.IssuerURL) bool { return i.String() == of.IssuerURL }
-	another := of.IssuerURL != "" && !slices.ContainsFunc(to.Issuers, ours)
-	if another || of.IssuerURL == "" {
-		of.IssuerURL = to.Issuers[0].String()
-	}
-	if of.Installation == "" && !to.Adopt && party.IsPoolID(string(to.KeySet)) { // with --adopt it is somebody else's, who is not known
-		of.Installation = string(to.KeySet)
-	}
-	c := revival(id, of, true)
-	if another && !of.Foreign {
-		c = append(c, "--adopt")
-	}
-	return c
+// project is one that is open, and what its clock says.
+type project struct {
+	client *federation.Client
+	dates  dates
 }
 
 // makingPool returns the command that makes the pool of a provider, brings it back or enables it.
-func makingPool(id iam.ProviderID) cli.Command {
+func makingPool(id federation.ProviderID) cli.Command {
 	return cli.Command{"gcp", "create-workload-identity-pool", "--name", id.Pool, "--project", id.Project}
-}
-
-// project is one that is open, what its clock says, and its providers as they were read last.
-type project struct {
-	client *iam.Client
-	dates  dates
-	seen   map[iam.ProviderID]iam.Registered
-	pools  map[iam.ProviderID]bool // of those that are gone: no provider of the pool takes a token
 }
 
 // provider implements [upload.Holder].
 type provider struct {
 	project *project
-	id      iam.ProviderID
+	id      federation.ProviderID
 	to      uploadcmd.Target
 	issuer  string // that it was for when it was read last: who uploads has seen that it is the key set's
 }
 
 func (p *provider) Upload(ctx context.Context, jwks []byte) error {
-	_, err := p.project.client.UploadKeys(ctx, iam.Provider{
-		Pool: p.id.Pool, ID: p.id.Provider, IssuerURL: p.issuer, JWKS: jwks, Owner: iam.OwnedBy(string(p.to.KeySet)), Adopt: p.to.Adopt,
+	_, err := p.project.client.UploadKeys(ctx, federation.Provider{
+		Pool: p.id.Pool, ID: p.id.Provider, IssuerURL: p.issuer, JWKS: jwks, Owner: federation.OwnedBy(string(p.to.KeySet)), Adopt: p.to.Adopt,
 	})
-	if e, is := errors.AsType[*iam.Error](err); is && e.Problem == iam.NotOwned {
-		hint := "if this provider is for the issuer of key set %q all the same, say so each time: %s"
-		args := []any{p.to.KeySet, append(cli.SyncCommandOf("gcp", p.to.KeySet), "--adopt")}
-		if of := p.project.seen[p.id]; of.KeySet == "" {
-			hint, args = hint+"; or once, so that its description says it: %s", append(args, revival(p.id, of, of.JWKS != ""))
-		}
-		return cli.WithHint(err, hint, args...)
+	if e, is := errors.AsType[*rest.Error](err); is && e.Problem == rest.NotOwned {
+		return cli.WithHint(err, "if this provider is for the issuer of key set %q all the same, say so each time: %s; or once, so that its description says it: %s",
+			p.to.KeySet, append(cli.SyncCommandOf("gcp", p.to.KeySet), "--adopt"), makingProvider(p.id, p.issuer, true))
 	}
 	return err
 }
@@ -132,37 +97,27 @@ func (p *provider) Upload(ctx context.Context, jwks []byte) error {
 var errNoKeys = errors.New("this provider holds no keys: Google fetches those that the issuer publishes")
 
 func (p *provider) Read(ctx context.Context) (upload.Held, error) {
-	held, pool, err := p.project.client.UploadedKeys(ctx, p.id.Pool, p.id.Provider)
-	if e, is := errors.AsType[*iam.UnusableError](err); is {
-		p.project.seen[p.id] = e.Provider
-	}
-	if e, is := errors.AsType[*iam.Error](err); is && e.Problem == iam.NoProvider {
-		p.project.pools[p.id] = pool != nil
+	held, err := p.project.client.UploadedKeys(ctx, p.id.Pool, p.id.Provider)
+	if rest.Is(err, rest.NoProvider) {
 		return upload.Held{}, &upload.RefusedError{Err: err}
 	}
 	if err != nil {
 		return upload.Held{}, err
 	}
-	var refused error
-	switch {
-	case pool != nil:
-		refused = cli.WithHint(fmt.Errorf("%s takes no token, whatever keys it has: %w", p.id, pool), "to bring the pool back: %s", makingPool(p.id))
-	case held.Disabled:
-		refused = fmt.Errorf("%s is disabled: it takes no token, whatever keys it has, until it is enabled", p.id)
+	p.issuer = held.IssuerURL
+	refused := held.Refused
+	if rest.Is(refused, rest.PoolUnusable) {
+		refused = cli.WithHint(refused, "to bring the pool back: %s", makingPool(p.id))
 	}
-	p.issuer, p.project.seen[p.id] = held.IssuerURL, held
+	if refused != nil {
+		refused = fmt.Errorf("%s takes no token, whatever keys it has: %w", p.id, refused)
+	}
 	if held.JWKS == "" {
-		first := revive(p.id, p.to, held)
-		if first == nil {
-			return upload.Held{}, errNoKeys
-		}
-		return upload.Held{}, cli.WithHint(errNoKeys, "if that is as it should be, say so: %s; or, to give it a first upload: %s", p.declared(), first)
+		return upload.Held{}, cli.WithHint(errNoKeys, "if that is as it should be, say so: %s; or, to give it a first upload: %s",
+			fetching(p.to.KeySet, p.to.Policy, p.to.Place), makingProvider(p.id, p.issuer, true))
 	}
 	return upload.Held{JWKS: []byte(held.JWKS), Issuer: held.IssuerURL, Date: p.project.dates.now(), Refused: refused}, nil
 }
-
-// declared returns the command by which the key set's policy says that Google fetches the keys, and has no copy of them.
-func (p *provider) declared() cli.Command { return fetching(p.to.KeySet, p.to.Policy, p.to.Place) }
 
 // fetching returns the command by which a key set's policy says that Google fetches the keys, and has no copy of them in a provider.
 func fetching(of keystore.Name, had keystore.Policy, provider string) cli.Command {

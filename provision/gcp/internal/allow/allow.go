@@ -164,26 +164,6 @@ func (p Policy) PlusUsers(pool string, subjects []string) (want Policy, diff []s
 	return want, diff
 }
 
-// tokenRole lets its members make tokens of a service account, without a pool (https://cloud.google.com/iam/docs/service-account-permissions).
-const tokenRole = "roles/iam.serviceAccountTokenCreator" //nolint:gosec // a role's name, no credential
-
-// Strangers returns who else may take an account's part by its policy than these subjects of a pool and those of other pools, a
-// grant each. The project's policy may let in more.
-func (p Policy) Strangers(pool string, subjects []string) (grants []string) {
-	for _, b := range p.Bindings {
-		for _, m := range b.Members {
-			subject, ours := strings.CutPrefix(m, Subjects(pool))
-			_, of, federated := strings.Cut(m, "://iam.googleapis.com/")
-			elsewhere := federated && !strings.HasPrefix(of, pool+"/")
-			known := ours && b.Role == UserRole && slices.Contains(subjects, subject)
-			if (b.Role == UserRole || b.Role == tokenRole) && !known && !elsewhere && !strings.HasPrefix(m, "deleted:") {
-				grants = append(grants, grant(b, m))
-			}
-		}
-	}
-	return grants
-}
-
 // Pools returns the full names of the pools whose subjects may impersonate an account by its policy.
 func (p Policy) Pools() []string {
 	var out []string

@@ -11,11 +11,14 @@ import (
 const Undeleted = "+ brought back: it was deleted, and Google still keeps it"
 
 // Subject is a thing that a plan is made for.
-type Subject struct {
+type Subject[T any] struct {
 	Thing, Name string
 	Found       string // the line that reports one that is there
 	Missing     bool   // it is still to be made
 	Deleted     bool   // it is deleted, and Google still keeps it
+
+	Read   func(ctx context.Context) (T, error)
+	Decide func(have T) (Decision, error)
 }
 
 // Decision holds the steps from what is there to what is wanted, and what the reader should know.
@@ -25,9 +28,9 @@ type Decision struct {
 	Extra           []string // what is there beyond what is wanted, and stays
 }
 
-// PlanOne plans what decide returns for have. Applied, the plan reads again and decides by what is there then.
-func PlanOne[T any](c *Client, s Subject, have T, read func(ctx context.Context) (T, error), decide func(have T) (Decision, error)) (plan.Plan, error) {
-	d, err := decide(have)
+// PlanOne plans what is decided for have. Applied, the plan reads again and decides by what is there then.
+func PlanOne[T any](c *Client, s Subject[T], have T) (plan.Plan, error) {
+	d, err := s.Decide(have)
 	if err != nil {
 		return plan.Plan{}, err
 	}
@@ -38,11 +41,11 @@ func PlanOne[T any](c *Client, s Subject, have T, read func(ctx context.Context)
 		d.Notes = append([]string{s.Found}, d.Notes...)
 	}
 	stage := c.API.Stage(change, d.Steps, func(ctx context.Context) ([]cloud.Step, error) {
-		have, err := read(ctx)
+		have, err := s.Read(ctx)
 		if err != nil {
 			return nil, err
 		}
-		d, err := decide(have)
+		d, err := s.Decide(have)
 		return d.Steps, err
 	})
 	out := plan.Of(d.Notes, cloud.OrFound(stage, s.Found))

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/keypost/keypost/provision/gcp/internal/rest"
+	"github.com/keypost/keypost/provision/gcp/rest"
 )
 
 // Whatever a description says, its new owner takes it afterwards, no other installation does, and Google has room for it. What it said stays

@@ -6,7 +6,7 @@ import (
 	"path"
 
 	"github.com/keypost/keypost/provision/cloud"
-	"github.com/keypost/keypost/provision/gcp/internal/rest"
+	"github.com/keypost/keypost/provision/gcp/rest"
 	"github.com/keypost/keypost/provision/plan"
 )
 
@@ -82,7 +82,6 @@ func (t Contents) checkProviders(o Owner, pool string) error {
 // Trusted is what goes with a pool, as whoever publishes keys for it has to know.
 type Trusted struct {
 	Issuers []string // that its providers trust, of which a moved cluster has had two
-	Copies  bool     // a provider holds keys that were uploaded
 	Stays   bool     // the pool is somebody else's, and nothing goes
 }
 
@@ -94,7 +93,6 @@ func (t Contents) Trusted(o Owner) (goes Trusted) {
 	for _, have := range t.providers {
 		if have.OIDC != nil {
 			goes.Issuers = append(goes.Issuers, have.OIDC.Issuer)
-			goes.Copies = goes.Copies || have.OIDC.JWKS != ""
 		}
 	}
 	goes.Issuers = rest.Minus(goes.Issuers, nil)

@@ -1,6 +1,7 @@
 package federation
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"regexp"
@@ -12,7 +13,7 @@ import (
 	"github.com/keypost/keypost/keystore/party"
 	"github.com/keypost/keypost/keystore/pubkey"
 	"github.com/keypost/keypost/provision/cloud"
-	"github.com/keypost/keypost/provision/gcp/internal/rest"
+	"github.com/keypost/keypost/provision/gcp/rest"
 )
 
 // uploadLimit is how many keys a provider takes (google.iam.v1, Oidc.jwks_json).
@@ -84,29 +85,27 @@ func (p ProviderID) String() string {
 	return strings.Join([]string{"projects", p.Project, "locations/global/workloadIdentityPools", p.Pool, "providers", p.Provider}, "/")
 }
 
-// UploadedKeys returns a provider with what was uploaded to it. One that is disabled has keys like any other: they count once it is enabled.
-// The error about one that is deleted, and that Google still keeps, is an [*UnusableError]. unusable says why no provider of the pool takes a
-// token, also beside an error of the problem [rest.NoProvider]; nil if they do, or if the caller may not read pools.
-func (c *Client) UploadedKeys(ctx context.Context, pool, provider string) (r Registered, unusable, err error) {
+// UploadedKeys returns a provider with what was uploaded to it. One that is disabled, or whose pool takes no token, has keys like any other:
+// they count once it is enabled. The error of one that is not there, or that is deleted, is of the problem [rest.NoProvider].
+func (c *Client) UploadedKeys(ctx context.Context, pool, provider string) (Registered, error) {
 	have, err := c.readUploaded(ctx, pool, provider)
-	if err != nil && !rest.Is(err, rest.NoProvider) {
-		return Registered{}, nil, err
-	}
-	p, failed := c.Project(ctx)
-	if failed != nil {
-		return Registered{}, nil, failed
-	}
-	of, failed := c.readPool(ctx, p, pool)
-	if failed == nil {
-		unusable = of.usable(pool)
-	}
-	if err == nil && !rest.Is(failed, rest.Denied) {
-		err = failed
-	}
 	if err != nil {
-		return Registered{}, unusable, err
+		return Registered{}, err
 	}
-	return have.registered(), unusable, nil
+	refused := have.usable(provider)
+	p, err := c.Project(ctx)
+	if err != nil {
+		return Registered{}, err
+	}
+	of, err := c.readPool(ctx, p, pool)
+	switch {
+	case rest.Is(err, rest.Denied): // whoever may not read pools is told nothing of them
+	case err != nil:
+		return Registered{}, err
+	default:
+		refused = cmp.Or(of.usable(pool), refused)
+	}
+	return have.registered(refused), nil
 }
 
 // readUploaded returns a provider for OIDC that is there, deleted neither for good nor for now.
@@ -120,8 +119,9 @@ func (c *Client) readUploaded(ctx context.Context, pool, provider string) (*prov
 		return nil, err
 	}
 	if have.isDeleted() {
-		return nil, &UnusableError{have.registered(), rest.Problemf(rest.NoProvider, "%s %s of pool %s is deleted: it takes no token, and has the keys of before if somebody brings it back; take it out "+
-			"of the policy when nobody will do so any more, at the latest when Google keeps it no longer (%s)", providerThing, provider, pool, have.Expires.UTC().Format(time.RFC3339))}
+		return nil, rest.Problemf(rest.NoProvider, "%s %s of pool %s is deleted: it takes no token, and has the keys of before if somebody brings it back; "+
+			"take it out of the policy when nobody will do so any more, at the latest when Google keeps it no longer (%s)",
+			providerThing, provider, pool, have.Expires.UTC().Format(time.RFC3339))
 	}
 	if have == nil || have.OIDC == nil {
 		return nil, rest.Problemf(rest.NoProvider, "there is no %s %s for OIDC in pool %s of project %s", providerThing, provider, pool, p.ID)

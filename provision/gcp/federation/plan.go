@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/keypost/keypost/provision/gcp/internal/rest"
+	"github.com/keypost/keypost/provision/gcp/rest"
 	"github.com/keypost/keypost/provision/plan"
 )
 
@@ -26,7 +26,7 @@ func (c *Client) Read(ctx context.Context, p Project, pool *Pool, provider *Prov
 		group.Go(func() (err error) { s.provider, err = c.readProvider(ctx, p, provider.Pool, provider.ID); return err })
 	}
 	if pool == nil && provider != nil {
-		group.Go(func() (err error) { s.pool, err = c.expectedPool(ctx, p, provider.Pool); return err })
+		group.Go(func() (err error) { s.pool, err = c.readPool(ctx, p, provider.Pool); return err })
 	}
 	err = group.Wait()
 	return s, err
@@ -35,9 +35,12 @@ func (c *Client) Read(ctx context.Context, p Project, pool *Pool, provider *Prov
 // Plan plans the way from s to the pool and the provider that are wanted; either may be nil.
 func (c *Client) Plan(p Project, pool *Pool, provider *Provider, s State) (out plan.Plan, err error) {
 	if pool != nil {
-		t := rest.Subject{Thing: PoolThing, Name: pool.ID, Found: fmt.Sprintf("Workload identity pool %s already exists", pool.ID), Missing: s.pool == nil, Deleted: s.pool.isDeleted()}
-		out, err = rest.PlanOne(c.Rest, t, s.pool, func(ctx context.Context) (*poolState, error) { return c.readPool(ctx, p, pool.ID) },
-			func(have *poolState) (rest.Decision, error) { return c.decidePool(p, *pool, have) })
+		out, err = rest.PlanOne(c.Rest, rest.Subject[*poolState]{
+			Thing: PoolThing, Name: pool.ID, Found: fmt.Sprintf("Workload identity pool %s already exists", pool.ID),
+			Missing: s.pool == nil, Deleted: s.pool.isDeleted(),
+			Read:   func(ctx context.Context) (*poolState, error) { return c.readPool(ctx, p, pool.ID) },
+			Decide: func(have *poolState) (rest.Decision, error) { return c.decidePool(p, *pool, have) },
+		}, s.pool)
 	}
 	if err != nil || provider == nil {
 		return out, err
@@ -52,10 +55,12 @@ func (c *Client) Plan(p Project, pool *Pool, provider *Provider, s State) (out p
 	if have != nil && have.OIDC != nil {
 		w.held = &have.OIDC.JWKS
 	}
-	t := rest.Subject{Thing: providerThing, Name: p.ProviderName(w.Pool, w.ID), Found: fmt.Sprintf("Workload identity provider %s already exists in pool %s", w.ID, w.Pool),
-		Missing: have == nil, Deleted: have.isDeleted()}
-	next, err := rest.PlanOne(c.Rest, t, have, func(ctx context.Context) (*providerState, error) { return c.readProvider(ctx, p, w.Pool, w.ID) },
-		func(have *providerState) (rest.Decision, error) { return c.decideProvider(p, w, have) })
+	next, err := rest.PlanOne(c.Rest, rest.Subject[*providerState]{
+		Thing: providerThing, Name: p.ProviderName(w.Pool, w.ID), Found: fmt.Sprintf("Workload identity provider %s already exists in pool %s", w.ID, w.Pool),
+		Missing: have == nil, Deleted: have.isDeleted(),
+		Read:   func(ctx context.Context) (*providerState, error) { return c.readProvider(ctx, p, w.Pool, w.ID) },
+		Decide: func(have *providerState) (rest.Decision, error) { return c.decideProvider(p, w, have) },
+	}, have)
 	return out.Then(next), err
 }
 

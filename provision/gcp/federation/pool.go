@@ -2,13 +2,11 @@ package federation
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"time"
 
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/provision/cloud"
-	"github.com/keypost/keypost/provision/gcp/internal/rest"
+	"github.com/keypost/keypost/provision/gcp/rest"
 )
 
 // PoolThing is how plans and messages call a pool.
@@ -40,32 +38,6 @@ func poolCall(p Project, pool, name, verb string) rest.Call {
 // readPool returns nil for a pool that is not there.
 func (c *Client) readPool(ctx context.Context, p Project, pool string) (*poolState, error) {
 	return rest.Present[poolState](ctx, c.Rest, poolCall(p, pool, "GetWorkloadIdentityPool", "get"))
-}
-
-// settling is how long one of Google's servers may not know what an earlier command has made, and another server has shown to it.
-const settling = 10 * time.Second
-
-// expected reads what an earlier command has made. What is not there is read again while it may settle.
-func expected[T any](ctx context.Context, c *Client, what string, read func() (*T, error)) (*T, error) {
-	wait := c.Rest.API.Await(what)
-	defer wait.Stop()
-	wait.Because(errors.New("it is not there; perhaps it was made a moment ago"))
-	for start := time.Now(); ; {
-		have, err := read()
-		if err != nil || have != nil || time.Since(start) >= settling {
-			return have, err
-		}
-		select {
-		case <-time.After(time.Second):
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
-	}
-}
-
-// expectedPool is readPool for a pool that an earlier command has made.
-func (c *Client) expectedPool(ctx context.Context, p Project, pool string) (*poolState, error) {
-	return expected(ctx, c, PoolThing+" "+pool, func() (*poolState, error) { return c.readPool(ctx, p, pool) })
 }
 
 // usable returns an error of the problem [rest.PoolUnusable] for a pool in which no provider works; nil is one that is not there.

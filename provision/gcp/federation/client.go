@@ -8,7 +8,7 @@ import (
 	"sync"
 
 	"github.com/keypost/keypost/provision/gcp/internal/allow"
-	"github.com/keypost/keypost/provision/gcp/internal/rest"
+	"github.com/keypost/keypost/provision/gcp/rest"
 )
 
 // Project is a Google Cloud project.

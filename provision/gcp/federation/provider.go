@@ -10,7 +10,7 @@ import (
 
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/provision/cloud"
-	"github.com/keypost/keypost/provision/gcp/internal/rest"
+	"github.com/keypost/keypost/provision/gcp/rest"
 )
 
 const providerThing = "workload identity provider"
@@ -120,8 +120,8 @@ func (c *Client) decideProvider(p Project, w Provider, have *providerState) (res
 	}
 	if len(d.set.Mask) > 0 {
 		if w.vacant && !have.Disabled {
-			d.Warnings = append(d.Warnings, fmt.Sprintf("provider %s comes back as it was, and until the call after that it takes %s; if this run is stopped in between, run it again: "+
-				"where that is refused, the refusal says how to go on", w.ID, have.takes()))
+			d.Warnings = append(d.Warnings, fmt.Sprintf("provider %s comes back as it was, with the issuer %s and the keys that were uploaded to it, until the next call changes it; "+
+				"if this run stops in between, run it again with --adopt", w.ID, have.OIDC.Issuer))
 		}
 		line := fmt.Sprintf("workload identity provider %s updated", w.ID)
 		if keys {
@@ -342,74 +342,49 @@ type Registered struct {
 	IssuerURL string
 	Audiences []string // none: its own full name
 	JWKS      string   // the copy of the keys that it has; empty if Google fetches them
-	Disabled  bool     // it takes no token until it is enabled
-
-	Installation string // for which it was made; empty if its description does not say
-	KeySet       string // whose keys it has, where its description names one: it is another than that of the installation's name
-	Foreign      bool   // it does not say either that ccoctl made it: only --adopt changes it
+	Refused   error    // why it takes no token, whatever keys it has; nil if it takes them
 }
-
-// UnusableError reports a provider that takes no token.
-type UnusableError struct {
-	Provider Registered // as far as Google still knows it
-	Err      error
-}
-
-func (e *UnusableError) Error() string { return e.Err.Error() }
-
-func (e *UnusableError) Unwrap() error { return e.Err }
 
 // Provider returns an existing provider of the project, to make accounts for it. The error says what is wrong with one that is
-// missing, deleted or disabled, an [*UnusableError], or whose pool is.
+// missing, deleted or disabled, or whose pool is.
 func (c *Client) Provider(ctx context.Context, pool, provider string) (Registered, error) {
 	p, err := c.Project(ctx)
 	if err != nil {
 		return Registered{}, err
 	}
-	of, err := c.expectedPool(ctx, p, pool)
+	of, err := c.readPool(ctx, p, pool)
+	if err == nil {
+		err = of.usable(pool)
+	}
 	if err != nil {
 		return Registered{}, err
 	}
-	if err := of.usable(pool); err != nil {
-		return Registered{}, err
+	have, err := c.readProvider(ctx, p, pool, provider)
+	if err == nil {
+		err = have.usable(provider)
 	}
-	have, err := expected(ctx, c, providerThing+" "+provider, func() (*providerState, error) { return c.readProvider(ctx, p, pool, provider) })
 	if err != nil {
 		return Registered{}, err
 	}
-	if have == nil {
-		have = &providerState{}
-	}
-	there := have.registered()
-	if err := usable(providerThing, provider, have.State, have.Disabled); err != nil {
-		return Registered{}, &UnusableError{there, err}
-	}
-	if have.OIDC == nil {
-		return Registered{}, fmt.Errorf("%s %s of pool %s is not for OIDC", providerThing, provider, pool)
-	}
-	return there, nil
+	return have.registered(nil), nil
 }
 
-// takes says what tokens a provider takes when it is there and enabled.
-func (s *providerState) takes() string {
+// usable returns an error for a provider that takes no token; nil is one that is not there.
+func (s *providerState) usable(provider string) error {
+	if s == nil {
+		s = &providerState{}
+	}
+	if err := usable(providerThing, provider, s.State, s.Disabled); err != nil {
+		return err
+	}
 	if s.OIDC == nil {
-		return "tokens"
+		return fmt.Errorf("%s %s is not for OIDC", providerThing, provider)
 	}
-	takes := "tokens of the issuer " + s.OIDC.Issuer
-	if kids := keyIDs([]byte(s.OIDC.JWKS)); len(kids) > 0 {
-		takes += " by the keys that were uploaded to it, whether or not they are published still: " + text.List(kids, 8)
-	}
-	return takes
+	return nil
 }
 
-func (s *providerState) registered() Registered {
-	r := Registered{Disabled: s.Disabled}
-	r.KeySet, r.Installation = markOf(s.Description)
-	r.Foreign = r.Installation == "" && !Owner{}.Takes(s.Description)
-	if s.OIDC != nil {
-		r.IssuerURL, r.Audiences, r.JWKS = s.OIDC.Issuer, s.OIDC.Audiences, s.OIDC.JWKS
-	}
-	return r
+func (s *providerState) registered(refused error) Registered {
+	return Registered{IssuerURL: s.OIDC.Issuer, Audiences: s.OIDC.Audiences, JWKS: s.OIDC.JWKS, Refused: refused}
 }
 
 // usable returns an error for a pool or a provider that cannot be used; one without a state is not there.

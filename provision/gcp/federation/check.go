@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/keypost/keypost/keystore/party"
-	"github.com/keypost/keypost/provision/gcp/internal/rest"
+	"github.com/keypost/keypost/provision/gcp/rest"
 )
 
 // audienceCount is how many audiences a provider may have (google.iam.v1, Oidc.allowed_audiences).

@@ -4,7 +4,7 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/keypost/keypost/provision/gcp/internal/rest"
+	"github.com/keypost/keypost/provision/gcp/rest"
 )
 
 // Made is how the descriptions begin of all that ccoctl makes; keypost's begin so too, so that either deletes what the other
