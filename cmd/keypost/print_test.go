@@ -138,8 +138,6 @@ func TestNothingPrintedIsObeyed(t *testing.T) {
 		{"rotate", "step", "prod-a", "--kubeconfig", key, store},
 		{"export", filepath.Join(t.TempDir(), nasty), store},
 		{"export", key, store},
-		{"export", "--html", filepath.Join(t.TempDir(), nasty), store},
-		{"export", "--html", key, store},
 		{"store", "copy", "file://" + dir, "file://" + t.TempDir()},
 		{"store", "copy", "file://" + dir, "file://" + filepath.Join(t.TempDir(), nasty)},
 		{"mirror", t.TempDir(), "--issuer-url", nasty, store},

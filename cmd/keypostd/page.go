@@ -75,23 +75,20 @@ func (s *pages) make(ctx context.Context, at *url.URL) (status int, contentType 
 		return 0, "", nil, ctx.Err()
 	}
 	defer func() { <-s.turn }()
-	if doc := s.document(ctx, at.Path); doc != nil {
-		return http.StatusOK, "application/yaml", doc, nil
-	}
-	name, asJSON := strings.CutSuffix(at.Path, ".json")
-	p := s.find(ctx, strings.TrimSuffix(name, ".html"))
-	status = http.StatusOK
-	if _, missing := p.(page.NotFound); missing {
-		if status = http.StatusNotFound; asJSON {
-			return status, "text/plain; charset=utf-8", []byte("not found\n"), nil
+	var p any
+	switch name := strings.TrimSuffix(at.Path, ".html"); {
+	case strings.HasSuffix(at.Path, ".yaml"):
+		if doc := s.document(ctx, at.Path); doc != nil {
+			return http.StatusOK, "application/yaml", doc, nil
 		}
+	default:
+		p = s.find(ctx, name)
 	}
-	if asJSON {
-		body, err = page.JSON(p)
-		return status, "application/json", body, err
+	if p == nil {
+		return http.StatusNotFound, "text/plain; charset=utf-8", []byte("not found\n"), nil
 	}
 	body, err = page.HTML(p)
-	return status, "text/html; charset=utf-8", body, err
+	return http.StatusOK, "text/html; charset=utf-8", body, err
 }
 
 // document returns the document at a path, where the directory holds the version that is served; else nil.
@@ -113,7 +110,7 @@ func (s *pages) document(ctx context.Context, path string) []byte {
 	return doc
 }
 
-// find returns the page at a path without its suffix.
+// find returns the page at a path without its suffix, or nil.
 func (s *pages) find(ctx context.Context, path string) any {
 	about := s.about(time.Now())
 	if path == "/" || path == "/index" {
@@ -121,11 +118,10 @@ func (s *pages) find(ctx context.Context, path string) any {
 	}
 	if name, below := strings.CutPrefix(path, "/keysets/"); below && keystore.Name(name).Check() == nil {
 		if status, kids, ok := s.d.publisher.Of(keystore.Name(name)); ok {
-			in := s.input(ctx, status, kids)
-			return page.Of(about, in)
+			return page.Of(about, s.input(ctx, status, kids))
 		}
 	}
-	return page.NotFound{About: about, Up: strings.Repeat("../", max(0, strings.Count(path, "/")-1))}
+	return nil
 }
 
 // about returns what every page says.
@@ -170,17 +166,17 @@ func (s *pages) about(now time.Time) page.About {
 // list returns the list. Only the documents of the key sets that it names are read.
 func (s *pages) list(ctx context.Context, about page.About) page.List {
 	all := s.d.publisher.Report().Issuers
-	l := page.List{About: about, KeySets: len(all), Rows: []page.Row{}}
+	l := page.List{About: about, KeySets: len(all)}
 	for i, st := range all {
 		l.Issuers += len(st.Issuers)
 		if i < page.MaxRows {
-			l.Rows = append(l.Rows, page.Of(about, s.input(ctx, st, nil)).Row())
+			l.Rows = append(l.Rows, page.Of(about, s.input(ctx, st, nil)))
 		}
 		if st.Rejected == "" {
 			continue
 		}
 		if l.Attention++; l.Attention <= page.MaxAttention {
-			l.First = append(l.First, page.Of(about, input(st, nil)).Row())
+			l.First = append(l.First, page.Of(about, input(st, nil)))
 		}
 	}
 	return l
@@ -201,7 +197,7 @@ func (s *pages) input(ctx context.Context, st issuer.Status, kids []keystore.Key
 
 // input returns what a publisher knows of a key set.
 func input(st issuer.Status, kids []keystore.KeyID) page.Input {
-	in := page.Input{Name: st.Name, Served: &page.Served{Generation: st.Generation, Digest: st.Digest, Withdrawn: st.Generation > 0 && !st.Served, Issuers: st.Issuers, Kids: kids}}
+	in := page.Input{Name: st.Name, Served: page.Served{Generation: st.Generation, Digest: st.Digest, Withdrawn: st.Generation > 0 && !st.Served, Issuers: st.Issuers, Kids: kids}}
 	if st.Rejected != "" {
 		in.Rejected = &page.Rejected{Reason: st.Rejected, Message: st.Message}
 	}

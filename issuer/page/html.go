@@ -5,11 +5,9 @@ import (
 	"crypto/sha256"
 	_ "embed"
 	"encoding/base64"
-	"encoding/json"
 	"fmt"
 	"html/template"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
 
@@ -26,7 +24,7 @@ var styleText = strings.TrimSpace(styleFile) //nolint:gochecknoglobals // nobody
 //go:embed pages.html
 var pagesText string
 
-// Policy returns the Content-Security-Policy of every page. A server adds it as a header; it is in each page too, since files have none.
+// Policy returns the Content-Security-Policy of every page. A server adds it as a header.
 // Nothing may be loaded or run; the one sheet of styles is known by its hash.
 func Policy() string {
 	sum := sha256.Sum256([]byte(styleText))
@@ -36,8 +34,8 @@ func Policy() string {
 var templates = template.Must(template.New("").Funcs(template.FuncMap{ //nolint:gochecknoglobals // parsed once, and never changed
 	"style": func() template.CSS { return template.CSS(styleText) }, //nolint:gosec // it is our own
 	"csp":   Policy, "stamp": stamp, "age": age, "left": left, "count": text.Count, "short": short, "day": day,
-	"sum": func(m map[keystore.State]int) string { return counts(m) }, "path": keySetPath, "more": func(list []string) int { return len(list) - 1 }, "label": label,
-	"arg": func(n *Next, made time.Time) step { return step{n, made} }, "deref": func(b *bool) bool { return *b },
+	"sum": counts, "path": keySetPath, "more": func(list []string) int { return len(list) - 1 },
+	"arg": func(n *Next, made time.Time) step { return step{n, made} },
 }).Parse(pagesText))
 
 // step is what a template shows of the next step.
@@ -50,7 +48,6 @@ type step struct {
 type view struct {
 	Title string
 	Up    string // the way to the root
-	Twin  string
 	Page  any
 	About About
 }
@@ -61,11 +58,9 @@ func HTML(p any) ([]byte, error) {
 	var name string
 	switch p := p.(type) {
 	case List:
-		name, v = "list", view{"Key sets", "", "index.json", p, p.About}
+		name, v = "list", view{"Key sets", "", p, p.About}
 	case KeySet:
-		name, v = "keyset", view{string(p.Name), "../", url.PathEscape(string(p.Name)) + ".json", p, p.About}
-	case NotFound:
-		name, v = "notfound", view{"Not found", p.Up, "", p, p.About}
+		name, v = "keyset", view{string(p.Name), "../", p, p.About}
 	default:
 		return nil, fmt.Errorf("a %T is no page", p)
 	}
@@ -81,21 +76,6 @@ func visible(r rune) rune {
 	}
 	return r
 }
-
-// NotFound is the page about an address that has none.
-type NotFound struct {
-	About About
-	Up    string
-}
-
-// JSON returns the twin of a page.
-func JSON(p any) ([]byte, error) {
-	body, err := json.Marshal(p)
-	return append(text.EscapeJSON(body), '\n'), err
-}
-
-// KeySetName returns the file name of the page about a key set.
-func KeySetName(n keystore.Name, suffix string) string { return "keysets/" + string(n) + suffix }
 
 func keySetPath(n keystore.Name) string { return "keysets/" + url.PathEscape(string(n)) + ".html" }
 
@@ -160,41 +140,19 @@ func short(id keystore.KeyID) string {
 }
 
 // counts returns how many keys are in which state.
-func counts(m map[keystore.State]int) string {
+func counts(keys []Key) string {
+	n := map[keystore.State]int{}
+	for _, k := range keys {
+		n[k.State]++
+	}
 	var parts []string
 	for _, s := range []keystore.State{keystore.Active, keystore.Next, keystore.Retired} {
-		if m[s] > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", m[s], s))
+		if n[s] > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n[s], s))
 		}
 	}
 	if len(parts) == 0 {
 		return "none"
 	}
 	return strings.Join(parts, ", ")
-}
-
-// label returns a state in words that say what it means.
-func label(s State) string {
-	switch s {
-	case StateServed:
-		return "served as stored"
-	case StateStored:
-		return "stored; no server was asked"
-	case StateBehind:
-		return "an older version is served"
-	case StateRejected:
-		return "rejected, nothing is served"
-	case StateMissing:
-		return "missing in the store, its last good version is served"
-	case StateAbsent:
-		return "nothing is served"
-	case StateUnread:
-		return "served; what is stored was not read"
-	}
-	return string(s)
-}
-
-// Bad reports whether somebody has to look at it.
-func (s State) Bad() bool {
-	return slices.Contains([]State{StateBehind, StateRejected, StateMissing, StateAbsent, StateUnread}, s)
 }

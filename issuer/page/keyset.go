@@ -13,143 +13,101 @@ import (
 
 // Input is what is known of one key set.
 type Input struct {
-	Name keystore.Name
-
+	Name     keystore.Name
 	Set      *keystore.KeySet // as it is stored; nil if that cannot be read
 	Unread   string           // why it cannot be read; empty if it can, or if there is none
-	Served   *Served          // what a server serves; nil if nobody has asked one
-	Rejected *Rejected        // why the stored version is not served
-
-	// Looks are the latest ones at the public URLs, where somebody knows them, which Observed reports. It returns what they say of a key.
-	Looks    []Look
-	Observed func(keystore.Key) keystore.Observed // nil: looks are not known here
+	Served   Served
+	Rejected *Rejected // why the stored version is not served
 }
 
-// Served is what a server serves of a key set.
+// Served is what the server serves of a key set.
 type Served struct {
-	Generation int64            `json:"generation"` // 0: nothing of it
-	Withdrawn  bool             `json:"withdrawn,omitempty"`
-	Digest     string           `json:"-"` // of that version, in hex: keystore.KeySet.Digest; empty: not known
-	Issuers    []string         `json:"-"`
-	Kids       []keystore.KeyID `json:"kids,omitempty"` // nil: not known
+	Generation int64 // 0: nothing of it
+	Withdrawn  bool
+	Digest     string // of that version, in hex: keystore.KeySet.Digest
+	Issuers    []string
+	Kids       []keystore.KeyID
 }
 
 // Rejected is why a stored version is not served, and where the way out is written down.
 type Rejected struct {
-	Reason  keystore.Reason `json:"reason"`
-	Message string          `json:"message"`
-	Runbook string          `json:"runbook"`
+	Reason  keystore.Reason
+	Message string
+	Runbook string
 }
 
-// Look is the latest look at an issuer URL.
-type Look struct {
-	Issuer   string    `json:"issuer"`
-	Vantage  string    `json:"vantage,omitempty"`
-	At       time.Time `json:"at,omitzero"`       // its end
-	Complete time.Time `json:"complete,omitzero"` // the end of the latest that saw everything
-	Gaps     []string  `json:"gaps,omitempty"`    // what the latest did not see
-}
-
-// State is what a key set is in, in a word.
+// State is what a key set is in, in words.
 type State string
 
 // The states of a key set.
 const (
-	StateServed    State = "served"     // as it is stored
-	StateStored    State = "stored"     // and nobody has asked a server, or nobody reads its documents
-	StateBehind    State = "behind"     // an older version is served, since the stored one has just come or is rejected
-	StateRejected  State = "rejected"   // and nothing is served
-	StateMissing   State = "missing"    // from the store; the last good version is served
-	StateWithdrawn State = "withdrawn"  // for good
-	StateAbsent    State = "not served" // it has just come
-	StateUnread    State = "not read"   // something is served, and what is stored is not known
+	StateServed    State = "served as stored"
+	StateStored    State = "stored; nobody reads its documents"
+	StateBehind    State = "an older version is served" // since the stored one has just come or is rejected
+	StateRejected  State = "rejected, nothing is served"
+	StateMissing   State = "missing in the store, its last good version is served"
+	StateWithdrawn State = "withdrawn"         // for good
+	StateAbsent    State = "nothing is served" // it has just come
+	StateUnread    State = "served; what is stored was not read"
 )
 
-// KeySet is the page about one key set.
+// Bad reports whether somebody has to look at it.
+func (s State) Bad() bool {
+	return slices.Contains([]State{StateBehind, StateRejected, StateMissing, StateAbsent, StateUnread}, s)
+}
+
+// KeySet is the page about one key set, and its line in the list.
 type KeySet struct {
-	About      About                  `json:"about"`
-	Name       keystore.Name          `json:"name"`
-	Issuers    []string               `json:"issuers"`
-	State      State                  `json:"state"`
-	Dev        bool                   `json:"dev,omitempty"`
-	Generation int64                  `json:"generation,omitempty"` // stored; 0 if that is not known
-	Served     *Served                `json:"served,omitempty"`
-	Rejected   *Rejected              `json:"rejected,omitempty"`
-	Unread     string                 `json:"unread,omitempty"`
-	Withdrawn  time.Time              `json:"withdrawnAt,omitzero"`
-	Rotation   *Rotation              `json:"rotation,omitempty"`
-	Keys       []Key                  `json:"keys"` // stored
-	Next       *Next                  `json:"next,omitempty"`
-	Counts     map[keystore.State]int `json:"counts,omitzero"` // nil if that is not known
-	Looks      []Look                 `json:"looks,omitempty"`
-	LooksKnown bool                   `json:"looksKnown"`
-	Policy     []Setting              `json:"policy,omitempty"`
-	Gone       []Gone                 `json:"gone,omitempty"`    // the latest first
-	GoneMore   int                    `json:"goneMore,omitzero"` // older ones that are left out
-	Changes    []Event                `json:"changes,omitempty"` // the latest first
+	About    About
+	Name     keystore.Name
+	Issuers  []string
+	State    State
+	Served   Served
+	Rejected *Rejected
+	Unread   string
+	Stored   *keystore.KeySet // nil if that is not known
+	Keys     []Key            // stored
+	Next     *Next
+	Policy   []Setting
+	Gone     []keystore.Gone // the latest first
+	GoneMore int             // older ones that are left out
+	Changes  []Event         // the latest first
 }
 
 // Key is a published key.
 type Key struct {
-	Kid          keystore.KeyID       `json:"kid"`
-	Fingerprint  keystore.Fingerprint `json:"fingerprint"`
-	Alg          string               `json:"alg"`
-	State        keystore.State       `json:"state"`
-	Served       *bool                `json:"served,omitempty"` // absent if that is not known
-	Published    time.Time            `json:"publishedAt"`
-	Observed     time.Time            `json:"observedAt,omitzero"` // since when it was seen everywhere; recorded when it was promoted
-	Promoted     time.Time            `json:"promotedAt,omitzero"`
-	Retired      time.Time            `json:"retiredAt,omitzero"`
-	TrustedUntil time.Time            `json:"trustedUntil,omitzero"` // of a retired key
-	Expired      bool                 `json:"expired,omitempty"`     // trustedUntil is over
-	Next         *Next                `json:"next,omitempty"`        // absent for the only one that signs
+	keystore.Key
+	Served       bool
+	TrustedUntil time.Time // of a retired key
+	Expired      bool      // TrustedUntil is over
+	Next         *Next     // nil for the only one that signs
 }
 
 // Next is a step that a key waits for.
 type Next struct {
-	Kid      keystore.KeyID        `json:"kid"`
-	Step     keystore.RotationStep `json:"step"`
-	Gate     keystore.Gate         `json:"gate,omitempty"`     // the closed one; empty if the step can be taken now
-	Opens    time.Time             `json:"opens,omitzero"`     // by itself
-	Earliest time.Time             `json:"notBefore,omitzero"` // it stays closed before that, whatever is done
-	Need     string                `json:"need,omitempty"`
-}
-
-// Rotation is one under way.
-type Rotation struct {
-	To    keystore.KeyID        `json:"kid"`
-	Since string                `json:"since"`
-	By    string                `json:"by"`
-	Step  keystore.RotationStep `json:"step"`
+	Kid      keystore.KeyID
+	Step     keystore.RotationStep
+	Gate     keystore.Gate // the closed one; empty if the step can be taken now
+	Opens    time.Time     // by itself
+	Earliest time.Time     // it stays closed before that, whatever is done
+	Need     string
 }
 
 // Setting is a line of the policy.
-type Setting struct {
-	Name  string `json:"name"`
-	Value string `json:"value"`
-}
-
-// Gone is a key that has left.
-type Gone struct {
-	Kid keystore.KeyID     `json:"kid"`
-	Why keystore.Departure `json:"why"`
-	At  time.Time          `json:"at"`
-}
+type Setting struct{ Name, Value string }
 
 // Event is a line of history.
 type Event struct {
-	At     time.Time `json:"at"`
-	By     string    `json:"by,omitempty"`
-	What   string    `json:"what"`
-	Why    string    `json:"why,omitempty"`
-	Forced bool      `json:"forced,omitempty"`
+	At            time.Time
+	By, What, Why string
+	Forced        bool
 }
 
 // Bounds of a page: a writer of key sets must not be able to make one that no browser shows.
 const (
 	maxText  = 500 // characters of a reason, a message, a name
 	maxGone  = 200
-	maxNames = 20 // issuer URLs and relying parties in a list
+	maxNames = 20 // relying parties in a list
 )
 
 // plain is text of somebody else as one line without characters that change what stands around them.
@@ -158,87 +116,56 @@ func plain(s string) string { return text.OneLine(s, maxText) }
 // Of returns the page about a key set.
 func Of(a About, in Input) KeySet {
 	k := KeySet{
-		About: a, Name: keystore.Name(plain(string(in.Name))), Issuers: []string{}, Keys: []Key{},
-		Unread: plain(in.Unread), Served: in.Served, State: stateOf(in), LooksKnown: in.Observed != nil,
+		About: a, Name: keystore.Name(plain(string(in.Name))), Issuers: in.Served.Issuers,
+		Unread: plain(in.Unread), Served: in.Served, State: stateOf(in), Stored: in.Set,
 	}
 	if in.Rejected != nil {
 		k.Unread = "" // that is why, and it says so
-		k.Rejected = &Rejected{in.Rejected.Reason, plain(in.Rejected.Message), cmp.Or(in.Rejected.Runbook, Runbook(in.Rejected.Reason))}
+		k.Rejected = &Rejected{in.Rejected.Reason, plain(in.Rejected.Message), Runbook(in.Rejected.Reason)}
 	}
-	for _, l := range in.Looks {
-		l.Issuer, l.Vantage = plain(l.Issuer), plain(l.Vantage)
-		gaps := l.Gaps
-		l.Gaps = nil
-		for _, gap := range gaps[:min(len(gaps), maxNames)] {
-			l.Gaps = append(l.Gaps, plain(gap))
-		}
-		k.Looks = append(k.Looks, l)
+	if in.Set != nil {
+		k.fill(*in.Set)
 	}
-	if in.Set == nil {
-		if in.Served != nil {
-			k.Issuers = append(k.Issuers, in.Served.Issuers...)
-		}
-		return k
-	}
-	k.stored(*in.Set, in)
 	return k
 }
 
-// stateOf returns the state in a word.
 func stateOf(in Input) State {
 	switch v := in.Served; {
 	case in.Rejected != nil && in.Rejected.Reason == "missing":
 		return StateMissing
-	case in.Rejected != nil && (v == nil || v.Generation == 0):
+	case in.Rejected != nil && v.Generation == 0:
 		return StateRejected
 	case in.Rejected != nil:
 		return StateBehind
-	case in.Set != nil && in.Set.Withdrawn() || in.Set == nil && v != nil && v.Withdrawn:
+	case in.Set != nil && in.Set.Withdrawn() || in.Set == nil && v.Withdrawn:
 		return StateWithdrawn
-	case v == nil && in.Unread != "":
-		return StateRejected
-	case v == nil:
-		return StateStored
 	case v.Generation == 0 && in.Set != nil && in.Set.Policy().Reach == keystore.ReachCopies:
 		return StateStored
 	case v.Generation == 0:
 		return StateAbsent
 	case in.Set == nil && in.Unread != "":
 		return StateUnread
-	case in.Set != nil && (in.Set.Generation() != v.Generation || v.Digest != "" && in.Set.Digest().String() != v.Digest):
+	case in.Set != nil && (in.Set.Generation() != v.Generation || in.Set.Digest().String() != v.Digest):
 		return StateBehind
 	}
 	return StateServed
 }
 
-// Known reports whether it is known which keys are stored.
-func (k KeySet) Known() bool { return k.Counts != nil }
-
-// KidsKnown reports whether it is known which keys are served.
-func (k KeySet) KidsKnown() bool { return k.Served != nil && k.Served.Kids != nil }
-
-// stored fills in what the document says.
-func (k *KeySet) stored(s keystore.KeySet, in Input) {
-	k.Generation, k.Dev, k.Withdrawn = s.Generation(), s.Dev(), s.WithdrawnAt()
+// fill fills in what the document says.
+func (k *KeySet) fill(s keystore.KeySet) {
+	k.Issuers = nil
 	for _, u := range s.Issuers() {
 		k.Issuers = append(k.Issuers, u.String())
 	}
-	if r := s.Rotation(); r != nil {
-		k.Rotation = &Rotation{r.Kid, plain(r.ID), plain(r.By), r.Step}
-	}
-	k.Counts = map[keystore.State]int{}
 	for _, one := range s.Keys() {
-		k.Counts[one.State]++
-		k.Keys = append(k.Keys, k.keyOf(s, one, in))
+		k.Keys = append(k.Keys, k.keyOf(s, one))
 	}
 	k.Next = soonest(k.Keys)
 	k.Policy = settings(s.Policy())
-	gone := s.Gone()
-	slices.Reverse(gone)
-	k.GoneMore = max(0, len(gone)-maxGone)
-	for _, g := range gone[:len(gone)-k.GoneMore] {
-		k.Gone = append(k.Gone, Gone{g.ID, g.Why, g.At})
-	}
+	k.Gone = s.Gone()
+	slices.Reverse(k.Gone)
+	k.GoneMore = max(0, len(k.Gone)-maxGone)
+	k.Gone = k.Gone[:len(k.Gone)-k.GoneMore]
 	for _, e := range slices.Backward(s.History()) {
 		what, keys := e.Change()
 		what = strings.Join(append([]string{what}, keys...), "; ")
@@ -246,32 +173,22 @@ func (k *KeySet) stored(s keystore.KeySet, in Input) {
 	}
 }
 
-func (k *KeySet) keyOf(s keystore.KeySet, one keystore.Key, in Input) Key {
+func (k *KeySet) keyOf(s keystore.KeySet, one keystore.Key) Key {
 	now := k.About.Made
-	v := Key{
-		Kid: one.ID(), Fingerprint: one.Fingerprint(), Alg: one.Alg(), State: one.State, Published: one.PublishedAt,
-		Observed: one.ObservedAt, Promoted: one.PromotedAt, Retired: one.RetiredAt,
-	}
-	if in.Served != nil && in.Served.Kids != nil {
-		served := slices.Contains(in.Served.Kids, one.ID())
-		v.Served = &served
-	}
+	v := Key{Key: one, Served: slices.Contains(k.Served.Kids, one.ID())}
 	if until, known := s.TrustedUntil(one, now); known {
 		v.TrustedUntil, v.Expired = notBefore(until), !until.After(now)
 	}
 	if !s.Withdrawn() {
-		v.Next = nextOf(s, one, now, in.Observed)
+		v.Next = nextOf(s, one, now)
 	}
 	return v
 }
 
-// nextOf returns the step that a key waits for; nil for the only one that signs.
-func nextOf(s keystore.KeySet, k keystore.Key, now time.Time, observed func(keystore.Key) keystore.Observed) *Next {
-	var seen keystore.Observed
-	if observed != nil {
-		seen = observed(k)
-	}
-	step, closed := outlook.Of(keystore.Change{At: now}, s, k, seen)
+// nextOf returns the step that a key waits for; nil for the only one that signs. keypostd reads no observations, so of a gate that
+// waits for one it tells only before when it does not open.
+func nextOf(s keystore.KeySet, k keystore.Key, now time.Time) *Next {
+	step, closed := outlook.Of(keystore.Change{At: now}, s, k, keystore.Observed{})
 	if step == "" {
 		return nil
 	}
@@ -280,13 +197,13 @@ func nextOf(s keystore.KeySet, k keystore.Key, now time.Time, observed func(keys
 		return n
 	}
 	n.Gate, n.Opens, n.Earliest, n.Need = closed.Gate, notBefore(closed.Opens), notBefore(closed.Earliest), plain(closed.Need)
-	if observed == nil && closed.Gate == keystore.GateObserved { // nobody knows here whether it was observed
+	if closed.Gate == keystore.GateObserved {
 		earliest, _ := s.EarliestPromotion(k.ID(), keystore.Observed{})
 		n.Earliest = notBefore(earliest)
-		n.Need = plain("this page does not know since when every public address has the key; who may read observations sees it with keypost rotate status " + string(s.Name()) + " --observations URL")
 	}
-	if observed == nil && closed.Gate == keystore.GateCopies { // nor what was read back
-		n.Need = plain("this page does not know what the copies hold that relying parties go by; who may read observations sees it with keypost issuer show " + string(s.Name()) + " --observations URL")
+	if closed.Gate == keystore.GateObserved || closed.Gate == keystore.GateCopies {
+		n.Need = plain("this page does not know what was observed; who may read observations sees it with keypost rotate status " +
+			string(s.Name()) + " --observations URL")
 	}
 	return n
 }
@@ -317,16 +234,14 @@ func soonest(keys []Key) *Next {
 
 // settings returns what a policy says in words; nothing of what it does not declare, but for how long tokens live.
 func settings(p keystore.Policy) []Setting {
-	lifetime := "not declared, so that no retired key can be removed"
+	lifetime, parties := "not declared, so that no retired key can be removed", "not declared, so that the slowest counts"
 	if p.TokenLifetime != nil {
 		lifetime = p.TokenLifetime.String()
 	}
-	all := []Setting{{"Tokens live for at most", lifetime}}
 	if len(p.RelyingParties) > 0 {
-		all = append(all, Setting{"Relying parties", plain(text.List(p.RelyingParties, min(maxNames, len(p.RelyingParties))))})
-	} else {
-		all = append(all, Setting{"Relying parties", "not declared, so that the slowest counts"})
+		parties = plain(text.List(p.RelyingParties, min(maxNames, len(p.RelyingParties))))
 	}
+	all := []Setting{{"Tokens live for at most", lifetime}, {"Relying parties", parties}}
 	for _, d := range []struct {
 		name  string
 		value *keystore.Duration

@@ -1,10 +1,7 @@
-// Package page makes the operator's page: what is known of key sets, as HTML for people and as JSON for programs. A server answers with
-// it, and a command writes it as files; both have the same pages at the same addresses below a root:
+// Package page makes the operator's page: what is known of key sets, as HTML for people. A server answers with it below a root:
 //
 //	index.html          the list of key sets, and what needs attention
 //	keysets/NAME.html   one key set
-//
-// Beside each is its twin, with .json in place of .html, which says the same.
 //
 // It promises that a page is small however many key sets there are, that it runs no script and fetches nothing, and that no text of a
 // document, a store or a colleague can be anything but text on it. Nothing can be changed by a page, and none has a time of its own:
@@ -19,80 +16,48 @@ import (
 
 // About is what every page says of itself: who made it, when, and of what.
 type About struct {
-	Made         time.Time     `json:"made"`
-	Build        string        `json:"build"`             // of the program
-	Source       string        `json:"source"`            // where the key sets are
-	Trouble      []Trouble     `json:"trouble,omitempty"` // of the whole
-	Complete     time.Time     `json:"complete,omitzero"` // when all key sets were last listed and read
-	Mirror       *Mirror       `json:"mirror,omitempty"`
-	Certificates []Certificate `json:"certificates,omitempty"`
+	Made         time.Time
+	Build        string    // of the program
+	Source       string    // where the key sets are
+	Trouble      []Trouble // of the whole
+	Complete     time.Time // when all key sets were last listed and read
+	Mirror       *Mirror
+	Certificates []Certificate
 }
 
 // Trouble is something that is wrong with the whole, and where the way out is written down.
 type Trouble struct {
-	Text    string `json:"text"`
-	Runbook string `json:"runbook,omitempty"`
+	Text    string
+	Runbook string
 }
 
 // Mirror is the copy that the key sets are, if they are one.
 type Mirror struct {
-	Store    string    `json:"store"`
-	Complete time.Time `json:"complete"` // when the last whole pass began
-	KeySets  int       `json:"keySets"`
-	Refused  int       `json:"refused"`
+	Store    string
+	Complete time.Time // when the last whole pass began
+	KeySets  int
+	Refused  int
 }
 
 // Certificate is one that the server shows.
 type Certificate struct {
-	Names []string  `json:"names"`
-	From  string    `json:"from"`           // its file, or the CA's directory
-	Until time.Time `json:"until,omitzero"` // zero: there is none yet
+	Names []string
+	From  string    // its file, or the CA's directory
+	Until time.Time // zero: there is none yet
 }
 
 // List is the page with all key sets.
 type List struct {
-	About     About `json:"about"`
-	KeySets   int   `json:"keySets"`
-	Issuers   int   `json:"issuers"` // URLs, of all key sets
-	Attention int   `json:"attention"`
-	First     []Row `json:"needAttention,omitempty"` // the first that need it
-	Rows      []Row `json:"rows"`                    // the first MaxRows by name
-}
-
-// Row is a line of the list.
-type Row struct {
-	Name       keystore.Name          `json:"name"`
-	Issuers    []string               `json:"issuers"`
-	State      State                  `json:"state"`
-	Generation int64                  `json:"generation,omitempty"` // stored
-	Served     *Served                `json:"served,omitempty"`
-	Counts     map[keystore.State]int `json:"keys,omitzero"`    // stored; nil if that is not known
-	Unread     string                 `json:"unread,omitempty"` // why the stored version cannot be read
-	Next       *Next                  `json:"next,omitempty"`
-	Rejected   *Rejected              `json:"rejected,omitempty"`
-	Changed    time.Time              `json:"changed,omitzero"`
+	About     About
+	KeySets   int
+	Issuers   int // URLs, of all key sets
+	Attention int
+	First     []KeySet // the first that need it
+	Rows      []KeySet // the first MaxRows by name
 }
 
 // More returns how many key sets the list leaves out.
 func (l List) More() int { return l.KeySets - len(l.Rows) }
-
-// Row returns the line about a key set.
-func (k KeySet) Row() Row {
-	r := Row{Name: k.Name, Issuers: k.Issuers, State: k.State, Generation: k.Generation, Counts: k.Counts, Next: k.Next, Rejected: k.Rejected, Unread: k.Unread}
-	if k.Served != nil {
-		r.Served = &Served{Generation: k.Served.Generation, Withdrawn: k.Served.Withdrawn}
-	}
-	if len(k.Changes) > 0 {
-		r.Changed = k.Changes[0].At
-	}
-	return r
-}
-
-// NeedsAttention reports whether somebody has to look at it.
-func (r Row) NeedsAttention() bool { return r.Rejected != nil }
-
-// Known reports whether it is known which keys are stored.
-func (r Row) Known() bool { return r.Counts != nil }
 
 // Bounds of the list.
 const (

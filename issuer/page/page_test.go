@@ -5,7 +5,6 @@ import (
 	"crypto/elliptic"
 	"crypto/sha256"
 	"encoding/base64"
-	"encoding/json"
 	"net/url"
 	"regexp"
 	"slices"
@@ -73,7 +72,7 @@ func newRotated(t *testing.T) rotated {
 
 func keyOf(t *testing.T, p page.KeySet, id keystore.KeyID) page.Key {
 	t.Helper()
-	i := slices.IndexFunc(p.Keys, func(k page.Key) bool { return k.Kid == id })
+	i := slices.IndexFunc(p.Keys, func(k page.Key) bool { return k.ID() == id })
 	if i < 0 {
 		t.Fatalf("no key %s", id)
 	}
@@ -83,21 +82,6 @@ func keyOf(t *testing.T, p page.KeySet, id keystore.KeyID) page.Key {
 // When a gate opens on the page is when the transition opens, to the second.
 func TestStepsAreThoseOfTheTransitions(t *testing.T) {
 	r := newRotated(t)
-	seenAt := func(since time.Time) func(keystore.Key) keystore.Observed {
-		return func(keystore.Key) keystore.Observed {
-			return keystore.Observed{Since: since, Fresh: since, Newest: since}
-		}
-	}
-	k := keyOf(t, page.Of(at(time.Minute), page.Input{Name: "prod-a", Set: &r.begun, Observed: seenAt(t0)}), r.fresh)
-	if k.Next == nil || k.Next.Step != keystore.StepPromote || k.Next.Gate != keystore.GateCaches || k.Next.Opens.IsZero() {
-		t.Fatalf("promote: %+v", k.Next)
-	}
-	for d, open := range map[time.Duration]bool{-time.Second: false, 0: true} {
-		c := keystore.Change{At: k.Next.Opens.Add(d), By: "ada"}
-		if _, err := r.begun.Promote(c, r.fresh, keystore.Observed{Since: t0, Fresh: c.At, Newest: c.At}); (err == nil) != open {
-			t.Errorf("promote at the page's time %+v: %v", d, err)
-		}
-	}
 	old := keyOf(t, page.Of(at(49*time.Hour), page.Input{Name: "prod-a", Set: &r.retired}), r.old)
 	if old.Next == nil || old.Next.Step != keystore.StepRemove || !old.Next.Opens.Equal(old.TrustedUntil) || old.Expired {
 		t.Fatalf("remove: %+v of %+v", old.Next, old)
@@ -116,18 +100,13 @@ func TestStepsAreThoseOfTheTransitions(t *testing.T) {
 	}
 }
 
-// A page that knows of no looks does not say that nobody has looked.
-func TestLooksThatAreNotKnown(t *testing.T) {
+// Of a gate that waits for an observation the page says before when it does not open.
+func TestWaitsForAnObservation(t *testing.T) {
 	r := newRotated(t)
-	unknown := page.Of(at(time.Minute), page.Input{Name: "prod-a", Set: &r.begun})
-	k := keyOf(t, unknown, r.fresh)
+	k := keyOf(t, page.Of(at(time.Minute), page.Input{Name: "prod-a", Set: &r.begun}), r.fresh)
 	earliest, _ := r.begun.EarliestPromotion(r.fresh, keystore.Observed{})
-	if k.Next == nil || !k.Next.Earliest.Equal(earliest) || strings.Contains(k.Next.Need, "has not been observed") || unknown.LooksKnown {
-		t.Errorf("not known: %+v, want not before %v", k.Next, earliest)
-	}
-	none := func(keystore.Key) keystore.Observed { return keystore.Observed{} }
-	if k := keyOf(t, page.Of(at(time.Minute), page.Input{Name: "prod-a", Set: &r.begun, Observed: none}), r.fresh); !strings.Contains(k.Next.Need, "has not been observed") {
-		t.Errorf("nobody has looked: %+v", k.Next)
+	if k.Next == nil || k.Next.Step != keystore.StepPromote || !k.Next.Earliest.Equal(earliest) || !strings.Contains(k.Next.Need, "keypost rotate status prod-a") {
+		t.Errorf("%+v, want not before %v", k.Next, earliest)
 	}
 }
 
@@ -135,10 +114,11 @@ func TestStates(t *testing.T) {
 	s := newSet(t, "ada", "")
 	gone, err := s.Withdraw(keystore.Change{At: t0.Add(time.Hour), By: "ada", Why: "over", Force: true})
 	check(t, err)
-	served := func(generation int64) *page.Served { return &page.Served{Generation: generation} }
+	served := func(generation int64) page.Served {
+		return page.Served{Generation: generation, Digest: s.Digest().String()}
+	}
 	rejected := &page.Rejected{Reason: "kid_missing", Message: "it lacks a key"}
 	for want, in := range map[page.State]page.Input{
-		page.StateStored:    {Set: &s},
 		page.StateServed:    {Set: &s, Served: served(1)},
 		page.StateBehind:    {Set: &s, Served: served(2), Rejected: rejected},
 		page.StateRejected:  {Served: served(0), Rejected: rejected},
@@ -169,7 +149,7 @@ var elements = regexp.MustCompile(`<[a-zA-Z/!][^>]*>`)
 
 // Whatever texts say, the page has the same elements as with plain ones, and no character in it changes what stands around it.
 func TestHostileTexts(t *testing.T) {
-	write := func(t *testing.T, text string) (html, twin []byte) {
+	write := func(t *testing.T, text string) (html []byte) {
 		t.Helper()
 		s := newSet(t, text, text)
 		a := at(time.Hour)
@@ -178,22 +158,15 @@ func TestHostileTexts(t *testing.T) {
 		a.Mirror = &page.Mirror{Store: text, Complete: t0}
 		a.Certificates = []page.Certificate{{Names: []string{text}, From: text, Until: t0}}
 		one := page.Of(a, page.Input{Name: keystore.Name(text), Set: &s, Rejected: &page.Rejected{Reason: keystore.Reason(text), Message: text},
-			Served: &page.Served{Generation: 7, Kids: []keystore.KeyID{keystore.KeyID(text)}}, Observed: func(keystore.Key) keystore.Observed { return keystore.Observed{} },
-			Looks: []page.Look{{Issuer: text, Vantage: text, Gaps: []string{text}}}})
-		none := page.Of(a, page.Input{Name: "broken", Unread: text, Served: &page.Served{Issuers: []string{text}}})
-		list := page.List{About: a, First: []page.Row{one.Row()}, Rows: []page.Row{one.Row(), none.Row()}}
-		for _, p := range []any{one, none, list, page.NotFound{About: a}} {
+			Served: page.Served{Generation: 7, Kids: []keystore.KeyID{keystore.KeyID(text)}}})
+		none := page.Of(a, page.Input{Name: "broken", Unread: text, Served: page.Served{Issuers: []string{text}}})
+		list := page.List{About: a, First: []page.KeySet{one}, Rows: []page.KeySet{one, none}}
+		for _, p := range []any{one, none, list} {
 			body, err := page.HTML(p)
 			check(t, err)
 			html = append(html, body...)
-			body, err = page.JSON(p)
-			check(t, err)
-			if !json.Valid(body) {
-				t.Errorf("the twin of %q is no JSON: %s", text, body)
-			}
-			twin = append(twin, body...)
 		}
-		return html, twin
+		return html
 	}
 	shape := func(html []byte) (all []string) {
 		for _, e := range elements.FindAll(html, -1) {
@@ -201,19 +174,16 @@ func TestHostileTexts(t *testing.T) {
 		}
 		return all
 	}
-	plain, _ := write(t, "plain")
-	want := shape(plain)
+	want := shape(write(t, "plain"))
 	for _, text := range hostile {
-		html, twin := write(t, text)
+		html := write(t, text)
 		if got := shape(html); !slices.Equal(got, want) {
 			t.Errorf("%.40q makes other elements:\n%.2000s", text, strings.Join(difference(got, want), "\n"))
 		}
-		for what, body := range map[string][]byte{"page": html, "twin": twin} {
-			for _, r := range string(body) {
-				if r < ' ' && r != '\n' && r != '\t' || r >= 0x7f && r <= 0x9f || strings.ContainsRune("\u202e\u2066\u200b\u2028\ufffd", r) {
-					t.Errorf("%.40q: the %s holds %U", text, what, r)
-					break
-				}
+		for _, r := range string(html) {
+			if r < ' ' && r != '\n' && r != '\t' || r >= 0x7f && r <= 0x9f || strings.ContainsRune("\u202e\u2066\u200b\u2028\ufffd", r) {
+				t.Errorf("%.40q: the page holds %U", text, r)
+				break
 			}
 		}
 		if len(html) > 200<<10 {
@@ -246,7 +216,7 @@ func difference(got, want []string) (all []string) {
 // The styles are those that the policy knows by their hash, and nothing on a page asks for anything else.
 func TestPolicy(t *testing.T) {
 	s := newSet(t, "ada", "")
-	for _, p := range []any{page.Of(at(0), page.Input{Name: "prod-a", Set: &s}), page.List{About: at(0)}, page.NotFound{About: at(0)}} {
+	for _, p := range []any{page.Of(at(0), page.Input{Name: "prod-a", Set: &s}), page.List{About: at(0)}} {
 		html, err := page.HTML(p)
 		check(t, err)
 		style := regexp.MustCompile(`(?s)<style>(.*)</style>`).FindSubmatch(html)
@@ -269,7 +239,7 @@ func hashOf(style []byte) string {
 
 // A list that leaves key sets out says so.
 func TestListIsBounded(t *testing.T) {
-	l := page.List{About: at(0), KeySets: page.MaxRows + 7, Rows: make([]page.Row, page.MaxRows)}
+	l := page.List{About: at(0), KeySets: page.MaxRows + 7, Rows: make([]page.KeySet, page.MaxRows)}
 	html, err := page.HTML(l)
 	check(t, err)
 	if !strings.Contains(string(html), "7 more are left out") {
@@ -279,13 +249,11 @@ func TestListIsBounded(t *testing.T) {
 
 // What has not been read is not shown as if it had: neither as served as stored, nor as without keys or a next step.
 func TestUnread(t *testing.T) {
-	in := page.Input{Name: "prod-a", Unread: "it has not been read in time", Served: &page.Served{Generation: 7}}
+	in := page.Input{Name: "prod-a", Unread: "it has not been read in time", Served: page.Served{Generation: 7}}
 	of := page.Of(at(0), in)
-	l := page.List{About: at(0), Rows: []page.Row{of.Row()}}
+	l := page.List{About: at(0), Rows: []page.KeySet{of}}
 	for name, p := range map[string]any{"list": l, "key set": of} {
 		html, err := page.HTML(p)
-		check(t, err)
-		twin, err := page.JSON(p)
 		check(t, err)
 		for _, lie := range []string{"served as stored", ">none<", "is not served"} {
 			if strings.Contains(string(html), lie) {
@@ -296,9 +264,6 @@ func TestUnread(t *testing.T) {
 			if !strings.Contains(string(html), has) {
 				t.Errorf("%s: the page does not say %q", name, has)
 			}
-		}
-		if !strings.Contains(string(twin), `"state":"not read"`) || !strings.Contains(string(twin), `"unread":"it has not been read in time"`) || strings.Contains(string(twin), `"counts"`) {
-			t.Errorf("%s: its twin says %s", name, twin)
 		}
 	}
 	if in.Set = new(newSet(t, "ada", "a new cluster")); page.Of(at(0), in).State != page.StateBehind {

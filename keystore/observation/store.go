@@ -79,9 +79,6 @@ func (e *DamagedError) Error() string { return e.Err.Error() }
 
 func (e *DamagedError) Unwrap() error { return e.Err }
 
-// MayBeOf reports whether the document may be a record of the key set n, by its name.
-func (e *DamagedError) MayBeOf(n keystore.Name) bool { return mayBeOf(n, e.Document) }
-
 func parse(data []byte) (Record, error) {
 	asJSON, err := strictyaml.ToJSON(data, keystore.MaxDocument)
 	if err != nil {
@@ -118,55 +115,33 @@ func Required(s keystore.KeySet) []Subject {
 
 // Of returns every record of a key set, from whatever vantage. A damaged one is an error.
 func (st *Store) Of(ctx context.Context, n keystore.Name) (all []Record, err error) {
-	damaged, err := st.each(ctx, func(document keystore.Name) bool { return mayBeOf(n, document) }, func(r Record) {
-		if r.KeySet == n {
-			all = append(all, r)
-		}
-	})
-	if err == nil && len(damaged) > 0 {
-		err = fmt.Errorf("load observation %s: %w", damaged[0].Document, damaged[0])
-	}
-	if err != nil {
-		return nil, err
-	}
-	return all, nil
-}
-
-// All returns every record, by key set, and what is wrong with the other documents: one of them must not hide all others.
-func (st *Store) All(ctx context.Context) (all map[keystore.Name][]Record, damaged []*DamagedError, err error) {
-	all = map[keystore.Name][]Record{}
-	damaged, err = st.each(ctx, func(keystore.Name) bool { return true }, func(r Record) { all[r.KeySet] = append(all[r.KeySet], r) })
-	return all, damaged, err
-}
-
-// each reads the documents that are wanted, in order of their names.
-func (st *Store) each(ctx context.Context, wanted func(document keystore.Name) bool, take func(Record)) (damaged []*DamagedError, err error) {
 	list, err := st.backend.List(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("list observations: %w", err)
 	}
 	for _, document := range slices.Sorted(maps.Keys(list)) {
-		if !wanted(document) {
+		if !mayBeOf(n, document) {
 			continue
 		}
 		data, _, err := st.backend.Get(ctx, document)
-		var r Record
-		switch {
-		case err == nil:
-			r, err = parse(data)
-		case !keystore.OfDocument(err):
+		if err != nil && !keystore.OfDocument(err) {
 			return nil, fmt.Errorf("load observation %s: %w", document, err)
+		}
+		var r Record
+		if err == nil {
+			r, err = parse(data)
 		}
 		if err == nil && document != name(r.KeySet, r.Subject()) {
 			err = fmt.Errorf("it is about key set %q and %s", r.KeySet, r.Subject())
 		}
 		if err != nil {
-			damaged = append(damaged, &DamagedError{document, err})
-			continue
+			return nil, fmt.Errorf("load observation %s: %w", document, &DamagedError{document, err})
 		}
-		take(r)
+		if r.KeySet == n {
+			all = append(all, r)
+		}
 	}
-	return damaged, nil
+	return all, nil
 }
 
 // mayBeOf reports whether a document has the name of a record of the key set n.

@@ -12,7 +12,6 @@ import (
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/issuer/export"
-	"github.com/keypost/keypost/issuer/page"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/catalog"
 	"github.com/keypost/keypost/keystore/lastgood"
@@ -20,31 +19,13 @@ import (
 
 // NewCmdExport returns export.
 func NewCmdExport(f *cli.Factory) *cobra.Command {
-	var html bool
-	var admin string
-	cmd := f.Command("export DIR [ISSUER…]", "Write the served documents as files, or the operator's page", cli.AtLeast(1), func(ctx context.Context, args []string) error {
-		switch {
-		case html && len(args) > 1:
-			return cli.Usagef("--html is for the whole store; leave %s out", cli.OneLine(args[1]))
-		case html:
-			return pagesRun(ctx, f, args[0], admin)
-		case admin != "":
-			return cli.Usagef("--admin goes with --html")
-		}
+	cmd := f.Command("export DIR [ISSUER…]", "Write the served documents as files", cli.AtLeast(1), func(ctx context.Context, args []string) error {
 		return exportRun(ctx, f, args[0], args[1:])
 	})
 	cmd.Long = "Write what keypostd serves as files HOST/PATH/.well-known/openid-configuration, keys.json and openid/v1/jwks below\n" +
 		"DIR, for a static server or a bucket. Nothing in DIR is removed, and no key of an earlier export is dropped unless\n" +
-		"the key set says that it is gone. Of two key sets with one issuer URL neither is written.\n\n" +
-		"With --html DIR gets the operator's page, the one that keypostd shows on its admin listener: index.html, a page per key set, and\n" +
-		"each as JSON. It says who changed what and why, and is not for the public: a directory that holds documents is refused, as is one\n" +
-		"that holds anything else. Pages of an earlier run are replaced. With --observations it says when the public addresses were looked at,\n" +
-		"with --admin what a keypostd serves of the store."
-	cmd.Example = "  keypost export /srv/www --store file:///srv/keysets\n" +
-		"  keypost export --html /srv/keypost-page --store file:///srv/keysets --observations file:///srv/observations"
-	cmd.Flags().BoolVar(&html, "html", false, "write the operator's page instead, for the whole store")
-	cmd.Flags().StringVar(&admin, "admin", "", "with --html: admin listener of a running keypostd, to say what it serves")
-	cli.Choices(cmd.Flags(), "admin", "http://127.0.0.1:9090")
+		"the key set says that it is gone. Of two key sets with one issuer URL neither is written."
+	cmd.Example = "  keypost export /srv/www --store file:///srv/keysets"
 	return cmd
 }
 
@@ -63,9 +44,6 @@ func exportRun(ctx context.Context, f *cli.Factory, dir string, issuers []string
 		return err
 	}
 	defer func() { _ = root.Close() }()
-	if err := withoutPages(root); err != nil {
-		return cli.WithHint(fmt.Errorf("export to %s: %w", dir, err), "name another directory")
-	}
 	files := []export.File{}
 	for _, s := range sets {
 		if s.Withdrawn() {
@@ -83,16 +61,6 @@ func exportRun(ctx context.Context, f *cli.Factory, dir string, issuers []string
 		return err
 	}
 	return exportError(f, failed)
-}
-
-// withoutPages returns an error if there are pages in a directory, at whatever depth: they are not for the public.
-func withoutPages(root *os.Root) error {
-	return fs.WalkDir(root.FS(), ".", func(name string, e fs.DirEntry, err error) error {
-		if err == nil && e.Name() == page.Marker {
-			return fmt.Errorf("it holds the operator's page (%s), which is not for the public", name)
-		}
-		return err
-	})
 }
 
 // exportError returns what is wrong with the key sets that were left out. A broken one does not hold up the others.
