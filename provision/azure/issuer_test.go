@@ -117,29 +117,6 @@ func TestBothIssuersStay(t *testing.T) {
 	})
 }
 
-// What create-identity makes may be used from several clusters: one for another issuer stands beside the first.
-func TestWorkloadOfTwoIssuers(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, fakeazure.Options{VaryCase: true})
-		o := azure.WorkloadOptions{Options: w.elsewhere(), For: "--name", ServiceAccounts: []install.ServiceAccount{{Namespace: "logging", Name: "loki"}},
-			Roles: []string{"Reader"}}
-		o.Name, o.OIDCGroup, o.InstallGroup = "loki", "observability", ""
-		for _, url := range []string{issuerURL, "https://oidc.example.com/new"} {
-			o.IssuerURL = url
-			_, err := azure.CreateIdentity(t.Context(), o)
-			must(t, err)
-		}
-		var issuers []string
-		for _, c := range w.State().Credentials {
-			issuers = append(issuers, c.Issuer)
-		}
-		if len(issuers) != 2 || strings.Contains(w.Reported(), "loses access") {
-			t.Errorf("issuers %q", issuers)
-		}
-	})
-}
-
 // A run for another workload locks the first one out only with --prune, also where both accounts have one name in two namespaces.
 func TestWorkloadsShareAnIdentity(t *testing.T) {
 	t.Parallel()

@@ -3,7 +3,6 @@ package azure_test
 import (
 	"context"
 	"fmt"
-	"maps"
 	"net/http"
 	"strings"
 	"testing"
@@ -122,35 +121,6 @@ func TestTheRecordOfASwitchAsksWhoseTheGroupIs(t *testing.T) {
 		}
 		if wrote := w.writes(); len(wrote) > 0 {
 			t.Errorf("it wrote %q", wrote)
-		}
-	})
-}
-
-// Of the group's tags the record alone is written: what another program writes between the reading and the writing stays.
-func TestTheRecordOfASwitchLeavesOtherTags(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		const (
-			old = "https://prod-a.blob.core.windows.net/prod-a"
-			own = "openshift.io_cloud-credential-operator_prod-a"
-		)
-		w := newWorld(t, fakeazure.Options{})
-		o := w.moved(t, old)
-		tags := func(more string) {
-			w.arm(t, "PATCH", home, "2021-04-01", fmt.Sprintf(`{"tags":{%q:"owned","cost-center":"42",%q:"2020-01-01T00:00:00Z"%s}}`, own, azure.MovedAtTag("prod-a", old), more))
-		}
-		tags("")
-		o.Transport = bent{w.Client(), func(r *http.Request) {
-			if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/prod-a-oidc") {
-				tags(`,"other":"x"`)
-			}
-		}}
-		_, err := azure.Migrate(t.Context(), o)
-		must(t, err)
-		for _, g := range w.State().Groups {
-			if strings.EqualFold(g.ID, home) && !maps.Equal(g.Tags, map[string]string{own: "owned", "cost-center": "42", "other": "x"}) {
-				t.Errorf("tags %v", g.Tags)
-			}
 		}
 	})
 }

@@ -18,24 +18,6 @@ import (
 	"github.com/keypost/keypost/test/scene"
 )
 
-// Azure takes names of resource groups for the same that differ in letter case alone, and so may flags have them.
-func TestGroupsInOtherLetterCase(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, fakeazure.Options{})
-		o := w.identities(t, usual()...)
-		_, err := azure.CreateIdentities(t.Context(), o)
-		must(t, err)
-		w.writes()
-		o.DNSGroup, o.NetworkGroup = "PROD-A", "Prod-A-OIDC"
-		_, err = azure.CreateIdentities(t.Context(), o)
-		must(t, err)
-		if wrote := w.writes(); slices.ContainsFunc(wrote, func(c string) bool { return strings.Contains(strings.ToLower(c), "resourcegroups/write") }) {
-			t.Errorf("it wrote %q", wrote)
-		}
-	})
-}
-
 // least returns what the README tells people to allow. The first only finds a mistake early.
 func least(t *testing.T) []string {
 	t.Helper()
@@ -267,45 +249,6 @@ func TestScopeThatNobodyAsksForAnyMore(t *testing.T) {
 	})
 }
 
-// A run that forgets --audience leaves the audience of an earlier one, which is listed; a new identity gets the usual one.
-func TestAudienceThatIsNotAskedFor(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, fakeazure.Options{})
-		o := w.identities(t, usual()[1:]...)
-		o.Audience = "api://AzureADTokenExchange"
-		_, err := azure.CreateIdentities(t.Context(), o)
-		must(t, err)
-		o = w.identities(t, usual()...)
-		o.Usual, o.Mode = true, install.Preview
-		shown, err := azure.CreateIdentities(t.Context(), o)
-		must(t, err)
-		scene.Held(t, strings.Join(shown.Preview.Extra, "\n"), "identity prod-a-ns-registry-creds takes tokens of system:serviceaccount:ns-registry:registry for the audience "+
-			"api://AzureADTokenExchange, and not openshift; --audience openshift --prune changes it")
-		o.Mode, o.Prune = install.Apply, true
-		_, err = azure.CreateIdentities(t.Context(), o)
-		must(t, err)
-		audiences := func() map[string]int {
-			count := map[string]int{}
-			for _, c := range w.State().Credentials {
-				count[c.Audiences[0]]++
-			}
-			return count
-		}
-		if got := audiences(); got["api://AzureADTokenExchange"] != 4 || got["openshift"] != 1 {
-			t.Errorf("audiences %v", got)
-		}
-		for _, prune := range []bool{false, true} {
-			o.Usual, o.Prune = false, prune
-			_, err = azure.CreateIdentities(t.Context(), o)
-			must(t, err)
-			if got := audiences(); (got["openshift"] == 5) != prune {
-				t.Errorf("prune %v: audiences %v", prune, got)
-			}
-		}
-	})
-}
-
 // delete with another group than the identities' deletes nothing: Azure keeps a role that is assigned.
 func TestDeleteWithAnotherGroup(t *testing.T) {
 	t.Parallel()
@@ -322,59 +265,6 @@ func TestDeleteWithAnotherGroup(t *testing.T) {
 		}
 		if s := w.State(); len(s.Identities) != 3 || len(s.Assignments) == 0 || len(s.Credentials) != 5 {
 			t.Errorf("there is %+v", s)
-		}
-	})
-}
-
-// Who gives no store is told what was not checked, and is served.
-func TestWithoutStore(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, fakeazure.Options{})
-		o := w.identities(t, usual()...)
-		o.Store = install.KeyStore{}
-		_, err := azure.CreateIdentities(t.Context(), o)
-		must(t, err)
-		scene.Held(t, w.Reported(), "warning the algorithm of the cluster's keys was not checked, as no store was given")
-	})
-}
-
-// Whatever is said of an assignment names its role as Azure does, also one that this run does not ask for.
-func TestRolesAreNamed(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		const reader, contributor = "acdd72a7-3385-48ef-bd42-f606fba81ae7", "b24988ac-6180-42a0-ab88-20f7382dd24c"
-		w := newWorld(t, fakeazure.Options{VaryCase: true})
-		o := azure.WorkloadOptions{Options: w.elsewhere(), For: "--name", Roles: []string{"Reader"},
-			ServiceAccounts: []install.ServiceAccount{{Namespace: "logging", Name: "loki"}}}
-		o.Name, o.OIDCGroup, o.InstallGroup = "loki", "observability", ""
-		_, err := azure.CreateIdentity(t.Context(), o)
-		must(t, err)
-		o.Roles, o.Mode = []string{"Contributor"}, install.Preview
-		shown, err := azure.CreateIdentity(t.Context(), o)
-		must(t, err)
-		scene.Held(t, preview(shown.Preview), "identity loki has the role Reader at /")
-		o.Prune = true
-		shown, err = azure.CreateIdentity(t.Context(), o)
-		must(t, err)
-		scene.Held(t, preview(shown.Preview), "- role Reader at /", "identity loki no longer has the role Reader at /")
-		o.Mode = install.Apply
-		w.Reported()
-		_, err = azure.CreateIdentity(t.Context(), o)
-		must(t, err)
-		said := w.Reported()
-		scene.Held(t, said, "Deleted role assignment for role Reader with user-assigned managed identity principal ID ")
-
-		_, err = azure.CreateIdentities(t.Context(), w.identities(t, usual()...))
-		must(t, err)
-		w.Reported()
-		_, err = azure.Delete(t.Context(), azure.DeleteOptions{Options: w.options()})
-		must(t, err)
-		said += w.Reported()
-		scene.Held(t, said, "Deleted role assignment for role Contributor with")
-		scene.Held(t, said, "Deleted role assignment for role prod-a-ns-storage-creds with")
-		if strings.Contains(said, reader) || strings.Contains(said, contributor) {
-			t.Errorf("it names the ID of a role:\n%s", said)
 		}
 	})
 }

@@ -2,7 +2,6 @@ package azure
 
 import (
 	"fmt"
-	"maps"
 	"regexp"
 	"strings"
 	"testing"
@@ -47,21 +46,6 @@ func TestNames(t *testing.T) {
 	}
 	if id != guid("/SUBSCRIPTIONS/s/resourcegroups/g", "R", "P") || id == guid("/subscriptions/S/resourceGroups/G", "r", "q") || guid("ab", "c") == guid("a", "bc") {
 		t.Error("a name is made of what it binds, whatever its letter case, and of nothing else")
-	}
-}
-
-// Assignments are compared without letter case, and ours are known by their names.
-func TestAssignmentsAreComparedWithoutCase(t *testing.T) {
-	t.Parallel()
-	a := assignmentState{scope: "/subscriptions/S/resourceGroups/G", role: "/subscriptions/S/providers/Microsoft.Authorization/roleDefinitions/AB-CD", principal: "P"}
-	b := assignmentState{scope: "/SUBSCRIPTIONS/s/RESOURCEGROUPS/g", role: "/providers/microsoft.authorization/roledefinitions/ab-cd", principal: "p"}
-	a.name = strings.ToUpper(assignmentName(b))
-	if a.key() != b.key() || !a.ours() {
-		t.Errorf("%q, %q, %t", a.key(), b.key(), a.ours())
-	}
-	b.principal, b.name = "other", assignmentName(a)
-	if a.key() == b.key() || b.ours() {
-		t.Error("another principal is the same")
 	}
 }
 
@@ -186,44 +170,6 @@ func TestCompareCredentials(t *testing.T) {
 				}
 			})
 		}
-	}
-}
-
-// A role is written only if it allows something else.
-func TestRolesAreComparedByWhatTheyAllow(t *testing.T) {
-	t.Parallel()
-	want := roleState{scopes: []string{"/subscriptions/S"}, actions: []string{"A/b/read", "A/c/write"}}
-	for _, tt := range []struct {
-		name string
-		have roleState
-		diff string
-	}{
-		{"the same, in another case and order, and twice", roleState{scopes: []string{"/SUBSCRIPTIONS/s"}, actions: []string{"a/C/write", "A/B/READ", "a/b/read"}}, ""},
-		{"an action more", roleState{scopes: want.scopes, actions: append([]string{"A/d/delete"}, want.actions...)}, "- action A/d/delete"},
-		{"an action less", roleState{scopes: want.scopes, actions: want.actions[:1]}, "+ action A/c/write"},
-		{"a data action", roleState{scopes: want.scopes, actions: want.actions, dataActions: []string{"A/e/read"}}, "- data action A/e/read"},
-		{"an exception", roleState{scopes: want.scopes, actions: want.actions, denied: []string{"A/b/read"}}, "- exception A/b/read"},
-		{"not assignable here", roleState{actions: want.actions}, "+ assignable scope /subscriptions/S"},
-	} {
-		if got := strings.Join(roleDiff(tt.have, want), "\n"); got != tt.diff {
-			t.Errorf("%s: %q", tt.name, got)
-		}
-	}
-}
-
-// Only our tags are written, whatever their letter case is there.
-func TestMissingTags(t *testing.T) {
-	t.Parallel()
-	o := installation("a")
-	if !o.owns(map[string]string{"OpenShift.io_Cloud-Credential-Operator_A": "owned"}) || o.owns(map[string]string{o.tag.Key: "shared"}) || o.owns(map[string]string{o.tag.Key + "b": "owned"}) {
-		t.Error("a tag's name has no case, and its value has")
-	}
-	missing, diff := missingTags(map[string]string{"Team": "x", "kept": "y", "Same": "s"}, map[string]string{"team": "z", "same": "s", "new": ""})
-	if !maps.Equal(missing, map[string]string{"team": "z", "new": ""}) || strings.Join(diff, "\n") != "+ tag new=\n- tag team=x\n+ tag team=z" {
-		t.Errorf("%v, %q", missing, diff)
-	}
-	if err := o.refuse("group g", map[string]string{ownerTagPrefix + "b": "owned"}); !strings.Contains(err.Error(), "group g belongs to b") {
-		t.Error(err)
 	}
 }
 

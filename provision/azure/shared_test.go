@@ -2,7 +2,6 @@ package azure_test
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -120,27 +119,6 @@ func TestAGroupWithAThingOfTwoStays(t *testing.T) {
 		_, err = azure.Delete(t.Context(), azure.DeleteOptions{Options: w.options(), Group: true})
 		if !is(azure.OthersInGroup)(err) || !strings.Contains(err.Error(), "something in it that is not of openshift.io_cloud-credential-operator_prod-a=owned alone, and would be deleted with it: Microsoft.ManagedIdentity/userAssignedIdentities "+storage) {
 			t.Errorf("error %v", err)
-		}
-	})
-}
-
-// An identity that somebody else takes over while a deletion is under way stays.
-func TestAnIdentityTakenOverMeanwhileStays(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, fakeazure.Options{})
-		_, err := azure.CreateIdentities(t.Context(), w.identities(t, usual()...))
-		must(t, err)
-		o := azure.DeleteOptions{Options: w.options()}
-		o.Transport = once(w, "DELETE", "/roleAssignments/", func() {
-			w.arm(t, "PATCH", home+"/providers/Microsoft.ManagedIdentity/userAssignedIdentities/"+storage, "2024-11-30",
-				`{"tags":{"openshift.io_cloud-credential-operator_prod-a":"owned","openshift.io_cloud-credential-operator_b":"owned"}}`)
-		})
-		if _, err = azure.Delete(t.Context(), o); err == nil || !strings.Contains(err.Error(), "belongs to b, prod-a: it is not deleted for one of them") {
-			t.Errorf("error %v", err)
-		}
-		if !slices.ContainsFunc(w.State().Identities, func(i fakeazure.Identity) bool { return i.Name == storage }) {
-			t.Error("it is gone")
 		}
 	})
 }

@@ -62,36 +62,6 @@ func TestAnAccountIsMadeFoundChangedAndDeleted(t *testing.T) {
 	refused(t, err, http.StatusNotFound, "")
 }
 
-func TestANewAccountIsNotKnownAtOnce(t *testing.T) {
-	t.Parallel()
-	clock := cluster.NewClock()
-	s := Start(t, Options{Now: clock.Now, AccountDelay: 10 * time.Second})
-	email := makeAccount(t, s, "prod-a")
-	policy := &cloudresourcemanager.SetIamPolicyRequest{Policy: &cloudresourcemanager.Policy{Bindings: []*cloudresourcemanager.Binding{
-		{Role: "roles/viewer", Members: []string{"serviceAccount:" + email}}}}}
-	look := func() []error {
-		_, get := accountsOf(t, s).Get("projects/-/serviceAccounts/" + email).Do()
-		_, set := projectsOf(t, s).SetIamPolicy("my-project", policy).Do()
-		_, own := accountsOf(t, s).GetIamPolicy(parent + "/serviceAccounts/" + email).Do()
-		return []error{get, set, own}
-	}
-	errs := look()
-	refused(t, errs[0], http.StatusNotFound, "Unknown service account")
-	refused(t, errs[1], http.StatusBadRequest, "Service account "+email+" does not exist., badRequest")
-	refused(t, errs[2], http.StatusNotFound, "Unknown service account")
-	if l := must(accountsOf(t, s).List(parent).Do())(t); len(l.Accounts) != 0 {
-		t.Error("it is listed")
-	}
-	_, err := accountsOf(t, s).Create(parent, &iam.CreateServiceAccountRequest{AccountId: "prod-a"}).Do()
-	refused(t, err, http.StatusConflict, "")
-	clock.Pass(10 * time.Second)
-	for _, err := range look() {
-		if err != nil {
-			t.Error(err)
-		}
-	}
-}
-
 func TestARoleIsMadeChangedDeletedAndRevived(t *testing.T) {
 	t.Parallel()
 	clock := cluster.NewClock()

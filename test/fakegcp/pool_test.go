@@ -61,52 +61,6 @@ func TestAPoolIsMadeSeenChangedAndDeleted(t *testing.T) {
 	}
 }
 
-func TestAChangeIsSeenWhenItsOperationIsDone(t *testing.T) {
-	t.Parallel()
-	clock := cluster.NewClock()
-	s := Start(t, Options{Now: clock.Now, OperationPolls: 2, OperationDelay: time.Second})
-	pools := poolsOf(t, s)
-	op := must(pools.Create(locations, &iam.WorkloadIdentityPool{}).WorkloadIdentityPoolId("prod-a").Do())(t)
-	if op.Done || len(op.Response) > 0 {
-		t.Errorf("%+v", op)
-	}
-	unseen := func() {
-		t.Helper()
-		_, err := pools.Get(poolPath).Do()
-		refused(t, err, http.StatusNotFound, "")
-		_, err = pools.Providers.Create(poolPath, goodProvider()).WorkloadIdentityPoolProviderId("prod-a").Do()
-		refused(t, err, http.StatusNotFound, "")
-		_, err = pools.Create(locations, &iam.WorkloadIdentityPool{}).WorkloadIdentityPoolId("prod-a").Do()
-		refused(t, err, http.StatusConflict, "")
-	}
-	poll := func(done bool) {
-		t.Helper()
-		if got := must(pools.Operations.Get(op.Name).Do())(t); got.Done != done {
-			t.Errorf("%+v", got)
-		}
-	}
-	poll(false)
-	unseen()
-	poll(false)
-	unseen() // two looks, and no time
-	clock.Pass(time.Second)
-	poll(true)
-	must(pools.Get(poolPath).Do())(t)
-	op = must(pools.Providers.Create(poolPath, goodProvider()).WorkloadIdentityPoolProviderId("prod-a").Do())(t)
-	_, err := pools.Providers.Create(poolPath, goodProvider()).WorkloadIdentityPoolProviderId("prod-a").Do()
-	refused(t, err, http.StatusConflict, "")
-	clock.Pass(time.Second)
-	if got := must(pools.Providers.Operations.Get(op.Name).Do())(t); got.Done {
-		t.Error("done at the first look")
-	}
-	if got := must(pools.Providers.Operations.Get(op.Name).Do())(t); !got.Done {
-		t.Error("not done at the second")
-	}
-	must(pools.Providers.Get(provPath).Do())(t)
-	_, err = pools.Operations.Get(poolPath + "/operations/absent").Do()
-	refused(t, err, http.StatusNotFound, "")
-}
-
 func TestAPoolTakesItsProvidersAlong(t *testing.T) {
 	t.Parallel()
 	for _, revive := range []bool{false, true} {
@@ -250,31 +204,4 @@ func TestAProviderIsPatchedByItsMask(t *testing.T) {
 	must(providers.Undelete(provPath, &iam.UndeleteWorkloadIdentityPoolProviderRequest{}).Do())(t)
 	_, err = providers.Get(poolPath + "/providers/absent").Do()
 	refused(t, err, http.StatusNotFound, "Requested entity was not found.")
-}
-
-func TestUploadedKeysNeedNoIssuer(t *testing.T) {
-	t.Parallel()
-	key, next := signer("k1"), signer("k2")
-	st := newStage(t, Options{}, func(p *iam.WorkloadIdentityPoolProvider) { p.Oidc.JwksJson = upload(t, key.Public()) })
-	asked := func() int { return st.issuer.Hits("/.well-known/openid-configuration") + st.issuer.Hits("/keys.json") }
-	if err := st.try(t); err != nil || asked() != 0 {
-		t.Error(err, asked())
-	}
-	token := next.Sign(t, cluster.Workload(st.clock.Now()))
-	says(t, st.tryToken(t, token), "Error connecting to the given credential's issuer.")
-	patch := func(text string) {
-		t.Helper()
-		p := &iam.WorkloadIdentityPoolProvider{Oidc: &iam.Oidc{JwksJson: text, ForceSendFields: []string{"JwksJson"}}}
-		must(poolsOf(t, st.Server).Providers.Patch(provPath, p).UpdateMask("oidc.jwks_json").Do())(t)
-	}
-	patch(upload(t, key.Public(), next.Public()))
-	if err := st.tryToken(t, token); err != nil {
-		t.Error(err)
-	}
-	patch(`{"keys":[{"kty":"RSA","kid":"k2","n":"?","e":"AQAB"}]}`) // is kept, and found out at the exchange
-	says(t, st.tryToken(t, token), "Error connecting to the given credential's issuer.")
-	patch("")
-	if err := st.try(t); err != nil || asked() == 0 {
-		t.Error("the issuer was not asked:", err)
-	}
 }

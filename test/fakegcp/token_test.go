@@ -1,16 +1,13 @@
 package fakegcp
 
 import (
-	"crypto/elliptic"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
-	"google.golang.org/api/iam/v1"
 
 	"github.com/keypost/keypost/test/fakecloud/cluster"
-	"github.com/keypost/keypost/test/keys"
 )
 
 func TestATokenIsAcceptedOnlyWhenAllOfItIsRight(t *testing.T) {
@@ -92,99 +89,5 @@ func TestATokenIsBelievedOnlyWithAPublishedKey(t *testing.T) {
 	says(t, st.tryToken(t, st.key.Sign(t, now)), unreached)
 	if err := st.tryToken(t, other.Sign(t, now)); err != nil {
 		t.Error(err)
-	}
-}
-
-func TestEllipticKeysAreP256Only(t *testing.T) {
-	t.Parallel()
-	st := newStage(t, Options{}, nil)
-	p256 := cluster.Signer{KID: "e1", Alg: jose.ES256, Key: keys.EC(elliptic.P256(), 1)}
-	p384 := cluster.Signer{KID: "e2", Alg: jose.ES384, Key: keys.EC(elliptic.P384(), 1)}
-	unnamed := cluster.Signer{KID: "", Alg: jose.ES256, Key: keys.EC(elliptic.P256(), 2)}
-	st.issuer.Keys = []jose.JSONWebKey{p256.Public(), p384.Public(), unnamed.Public()}
-	if err := st.tryToken(t, p256.Sign(t, cluster.Workload(st.clock.Now()))); err != nil {
-		t.Error(err)
-	}
-	for _, key := range []cluster.Signer{p384, unnamed} { // a key needs a name, too
-		says(t, st.tryToken(t, key.Sign(t, cluster.Workload(st.clock.Now()))), "Error connecting to the given credential's issuer.")
-	}
-}
-
-func TestAnIssuerThatDoesNotAnswerAsItShouldIsOutOfReach(t *testing.T) {
-	t.Parallel()
-	for name, change := range map[string]func(*cluster.Issuer){
-		"another issuer in it":  func(i *cluster.Issuer) { i.Discovery["issuer"] = issuerURL + "/" },
-		"no jwks_uri":           func(i *cluster.Issuer) { delete(i.Discovery, "jwks_uri") },
-		"keys over plain http":  func(i *cluster.Issuer) { i.Discovery["jwks_uri"] = "http://oidc.example.com/prod-a/keys.json" },
-		"no keys":               func(i *cluster.Issuer) { i.Keys = []jose.JSONWebKey{} },
-		"a key set that is not": func(i *cluster.Issuer) { i.Discovery["jwks_uri"] = issuerURL + "/absent" },
-		"a redirect":            func(i *cluster.Issuer) { i.Moved = true },
-	} {
-		st := newStage(t, Options{}, nil)
-		st.issuer.Change(change)
-		if err := st.try(t); err == nil || !strings.Contains(err.Error(), "Error connecting to the given credential's issuer.") {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-	st := newStage(t, Options{}, nil)
-	s := Start(t, Options{Dial: st.issuer.Dial, Now: st.clock.Now})
-	makePool(t, s)
-	makeProvider(t, s, goodProvider())
-	source := must(credentials(t, s, st.key.Sign(t, cluster.Workload(st.clock.Now())), ""))(t)
-	_, err := source.Token()
-	says(t, err, "Error connecting") // its certificate is nobody's
-}
-
-func TestTheDefaultAudienceIsTheProvidersName(t *testing.T) {
-	t.Parallel()
-	st := newStage(t, Options{}, func(p *iam.WorkloadIdentityPoolProvider) { p.Oidc.AllowedAudiences = nil })
-	for _, prefix := range []string{"", "https:"} {
-		if err := st.try(t, "aud", prefix+"//iam.googleapis.com/"+numbered+"/providers/prod-a"); err != nil {
-			t.Error(err)
-		}
-	}
-	says(t, st.try(t), "The audience in ID Token [openshift] does not match")
-}
-
-func TestWhatIsDisabledOrDeletedIsNoTarget(t *testing.T) {
-	t.Parallel()
-	st := newStage(t, Options{ReviveProviders: true}, nil)
-	pools := poolsOf(t, st.Server)
-	disable := func(off bool) func() (*iam.Operation, error) {
-		return func() (*iam.Operation, error) {
-			return pools.Providers.Patch(provPath, &iam.WorkloadIdentityPoolProvider{Disabled: off}).UpdateMask("disabled").Do()
-		}
-	}
-	for name, c := range map[string]struct {
-		off, on func() (*iam.Operation, error)
-	}{
-		"pool disabled": {
-			func() (*iam.Operation, error) {
-				return pools.Patch(poolPath, &iam.WorkloadIdentityPool{Disabled: true}).UpdateMask("disabled").Do()
-			},
-			func() (*iam.Operation, error) {
-				return pools.Patch(poolPath, &iam.WorkloadIdentityPool{}).UpdateMask("disabled").Do()
-			}},
-		"provider disabled": {disable(true), disable(false)},
-		"provider deleted": {
-			func() (*iam.Operation, error) { return pools.Providers.Delete(provPath).Do() },
-			func() (*iam.Operation, error) {
-				return pools.Providers.Undelete(provPath, &iam.UndeleteWorkloadIdentityPoolProviderRequest{}).Do()
-			}},
-		"pool deleted": {
-			func() (*iam.Operation, error) { return pools.Delete(poolPath).Do() },
-			func() (*iam.Operation, error) {
-				return pools.Undelete(poolPath, &iam.UndeleteWorkloadIdentityPoolRequest{}).Do()
-			}},
-	} {
-		must(c.off())(t)
-		err := st.try(t)
-		if err == nil || !strings.Contains(err.Error(), `"invalid_target","error_description":"The target service indicated by the \"audience\" parameters is invalid.`) {
-			t.Errorf("%s: %v", name, err)
-		}
-		must(c.on())(t)
-		if err := st.try(t); err != nil {
-			t.Errorf("%s, and back: %v", name, err)
-		}
 	}
 }

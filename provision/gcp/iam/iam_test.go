@@ -159,23 +159,6 @@ func TestDrift(t *testing.T) {
 	}
 }
 
-// Whether Google revives the providers of a pool that is undeleted, it does not say: either way they are there again.
-func TestPoolRevivesProviders(t *testing.T) {
-	t.Parallel()
-	for _, revive := range []bool{true, false} {
-		inWorld(t, fakegcp.Options{ReviveProviders: revive, OperationDelay: time.Second}, func(t *testing.T, w *world) {
-			mustApply(t, w, installation("demo"))
-			before := state(w)
-			w.Do(t, "DELETE", poolPath, nil)
-			contains(t, strings.Join(mustApply(t, w, installation("demo")), "\n"), "Workload identity pool demo was deleted, undeleting it")
-			if after := state(w); after != before {
-				t.Errorf("revive=%t: there is\n%s\nwant\n%s", revive, after, before)
-			}
-			finished(t, w, installation("demo"))
-		})
-	}
-}
-
 // A pool that is brought back may bring other providers, with copies of keys that were revoked since: the plan says so.
 func TestPoolThatBringsOtherProviders(t *testing.T) {
 	t.Parallel()

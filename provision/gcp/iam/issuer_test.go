@@ -167,23 +167,6 @@ func TestStoppedRevival(t *testing.T) {
 	}
 }
 
-// Another installation that came between a plan and its writes keeps its issuer.
-func TestOtherIssuerMeanwhile(t *testing.T) {
-	t.Parallel()
-	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
-		mustApply(t, w, installation("demo"))
-		want := installation("demo")
-		want.Provider.Audiences = []string{"openshift", "other"}
-		p, err := w.client().Plan(t.Context(), want)
-		check(t, err)
-		trustOld(t, w)
-		if _, err = carryOut(t.Context(), p.Plan); err == nil || !strings.Contains(err.Error(), "trusts the issuer "+oldIssuer) {
-			t.Errorf("error %v", err)
-		}
-		contains(t, state(w), "{Issuer:"+oldIssuer+" Discovery: Audiences:[openshift] JWKS:}")
-	})
-}
-
 // A provider alone needs its pool, and is not made in one that lets nobody in.
 func TestProviderNeedsItsPool(t *testing.T) {
 	t.Parallel()

@@ -110,27 +110,6 @@ func TestAdoption(t *testing.T) {
 	}
 }
 
-// What one installation adopts from another is its own, and not the other's, however often.
-func TestAdoptedBackAndForth(t *testing.T) {
-	t.Parallel()
-	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
-		for i := range 5 {
-			want, owner, other := installation("demo"), "prod-a", "prod-b"
-			if i%2 == 1 {
-				owner, other = other, owner
-			}
-			want.Accounts = nil
-			want.Pool.Owner, want.Provider.Owner = federation.OwnedBy(owner), federation.OwnedBy(owner)
-			want.Pool.Adopt, want.Provider.Adopt = true, true
-			mustApply(t, w, want)
-			want.Pool.Owner, want.Pool.Adopt = federation.OwnedBy(other), false
-			if _, err := w.client().Plan(t.Context(), want); problemOf(err) != rest.NotOwned || !strings.HasSuffix(err.Error(), "; installation "+owner+`"`) {
-				t.Errorf("the other one, %s: %v", other, err)
-			}
-		}
-	})
-}
-
 // An account at the very email that ours would have.
 func TestAccountAdoption(t *testing.T) {
 	t.Parallel()
@@ -446,27 +425,4 @@ func TestDeletionChangedMeanwhile(t *testing.T) {
 			})
 		})
 	}
-}
-
-// A custom role that somebody else made stays, though an account of ours has it.
-func TestDeleteLeavesRolesOfOthers(t *testing.T) {
-	t.Parallel()
-	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
-		want := installation("demo")
-		mustApply(t, w, want)
-		w.Do(t, "POST", "my-project/roles", map[string]any{"roleId": "theirs", "role": map[string]any{"title": "theirs", "description": "a stranger's", "includedPermissions": []string{"dns.changes.get"}}})
-		w.project(t, func(p *fakegcp.Policy) {
-			p.Bindings = append(p.Bindings, fakegcp.Binding{Role: "projects/my-project/roles/theirs", Members: []string{"serviceAccount:" + email(t, w, want, 0)}})
-		})
-		d, _, err := w.client().PlanDelete(t.Context(), iam.Deletion{Name: "demo", CustomRoles: true})
-		check(t, err)
-		text := shown(t, d)
-		contains(t, text, "- delete IAM custom role projects/my-project/roles/myproject_openshiftingressgcp")
-		if strings.Contains(text, "- delete IAM custom role projects/my-project/roles/theirs") {
-			t.Errorf("a stranger's role goes in\n%s", text)
-		}
-		_, err = carryOut(t.Context(), d)
-		check(t, err)
-		contains(t, state(w), "theirs")
-	})
 }

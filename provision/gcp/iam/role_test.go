@@ -112,60 +112,6 @@ func TestADeletionTakesItsOwnRoles(t *testing.T) {
 	})
 }
 
-// A role that somebody has made their own since the plan, or that somebody has by then, is not deleted; one that is gone holds nothing up.
-func TestADeletionAsksAgainWhoseARoleIs(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct {
-		name    string
-		do      func(t *testing.T, w *world)
-		refused string
-	}{
-		{"its description", func(t *testing.T, w *world) {
-			w.Do(t, "PATCH", ingressRole+"?updateMask=description", map[string]any{"description": "of another team"})
-		}, "its description has changed meanwhile; make the plan again"},
-		{"its members", func(t *testing.T, w *world) {
-			w.project(t, func(p *fakegcp.Policy) {
-				p.Bindings = append(p.Bindings, fakegcp.Binding{Role: "projects/" + ingressRole, Members: []string{"user:a@example.com"}})
-			})
-		}, "user:a@example.com has it by now; make the plan again"},
-		{"gone", func(t *testing.T, w *world) { w.Do(t, "DELETE", ingressRole, nil) }, ""},
-	} {
-		inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
-			mustApply(t, w, installation("demo"))
-			p, _, err := w.client().PlanDelete(t.Context(), iam.Deletion{Name: "demo", CustomRoles: true})
-			check(t, err)
-			tt.do(t, w)
-			_, err = carryOut(t.Context(), p)
-			if tt.refused == "" {
-				check(t, err)
-				return
-			}
-			if err == nil || !strings.Contains(err.Error(), tt.refused) {
-				t.Errorf("%s: %v", tt.name, err)
-			}
-			for line := range strings.Lines(state(w)) {
-				if strings.Contains(line, "role projects/"+ingressRole) && !strings.Contains(line, "deleted=false") {
-					t.Errorf("%s: there is %s", tt.name, line)
-				}
-			}
-		})
-	}
-}
-
-// Of two roles that may be meant, one that is deleted is not brought back.
-func TestARoleThatIsThereComesFirst(t *testing.T) {
-	t.Parallel()
-	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
-		mustApply(t, w, installation("demo"))
-		w.Do(t, "DELETE", ingressRole, nil)
-		w.Do(t, "POST", "my-project/roles", map[string]any{"roleId": "ccoctls", "role": map[string]any{"title": "my-project-openshift-ingress-gcp",
-			"description": ccoctlText, "includedPermissions": []string{"dns.changes.create", "dns.changes.get"}}})
-		if text := preview(t, w, installation("demo")); strings.Contains(text, "brought back") || !strings.Contains(text, "+ projects/my-project/roles/ccoctls for serviceAccount:") {
-			t.Errorf("plan\n%s", text)
-		}
-	})
-}
-
 // A request whose name comes to the ID of another one's role does not get what that one may do, in whichever run; unless the role is
 // adopted, which gives it this one's title.
 func TestAnIDThatTwoRequestsComeTo(t *testing.T) {
