@@ -6,7 +6,6 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
-	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/keystore"
 )
 
@@ -58,7 +57,6 @@ func (b *batch) logNews(n keystore.Name, was, now *entry) {
 	case was.rejected != nil:
 		b.log(zap.InfoLevel, "key set is as it is served again", n, generationField(now.served))
 	}
-	now.served.logged()
 }
 
 func publishedMessage(v *version) string {
@@ -68,16 +66,14 @@ func publishedMessage(v *version) string {
 	return "key set published"
 }
 
-// publishedFields returns what a version changes: which keys relying parties trust from now on and which no longer, who
-// changed that and why. previous_generation shows whether this process has missed a generation in between; its changes
-// are in the history all the same.
+// publishedFields returns what a version changes: which keys relying parties trust from now on and which no longer. previous_generation
+// shows whether this process has missed a generation in between. Who changed what, and why, is in the key set's history: keypost audit.
 func publishedFields(was, now *version) []zap.Field {
 	fields := []zap.Field{generationField(now), zap.Int("keys", now.keys())}
 	var before []string
-	var last uint64
 	if was != nil {
 		fields = append(fields, zap.Int64("previous_generation", was.Generation()))
-		before, last = was.kidList(), was.lastEvent
+		before = was.kidList()
 	}
 	after := now.kidList()
 	if added := without(after, before); len(added) > 0 {
@@ -85,9 +81,6 @@ func publishedFields(was, now *version) []zap.Field {
 	}
 	if removed := without(before, after); len(removed) > 0 {
 		fields = append(fields, zap.Strings("kids_removed", removed))
-	}
-	if news := newEvents(now.history, last); len(news) > 0 {
-		fields = append(fields, zap.Array("changes", news))
 	}
 	return fields
 }
@@ -99,61 +92,3 @@ func without(all, no []string) []string {
 		return found
 	})
 }
-
-// maxEvents bounds the lines of history in a line of the log, and maxText each text in it: the writer of a key set must
-// not be able to fill a disk.
-const (
-	maxEvents = 10
-	maxText   = 200
-)
-
-// events are lines of a key set's history as the log shows them.
-type events []keystore.Event
-
-// newEvents returns the lines after the one with the given digest, at most the last maxEvents.
-func newEvents(history []keystore.Event, last uint64) events {
-	from := 0
-	for i, e := range slices.Backward(history) {
-		if eventDigest(e) == last {
-			from = i + 1
-			break
-		}
-	}
-	return history[max(from, len(history)-maxEvents):]
-}
-
-// MarshalLogArray implements zapcore.ArrayMarshaler.
-func (all events) MarshalLogArray(enc zapcore.ArrayEncoder) error {
-	for _, e := range all {
-		if err := enc.AppendObject(event(e)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-type event keystore.Event
-
-// MarshalLogObject implements zapcore.ObjectMarshaler.
-func (e event) MarshalLogObject(enc zapcore.ObjectEncoder) error {
-	enc.AddString("what", plain(e.What))
-	enc.AddString("by", plain(e.By))
-	if e.As != "" {
-		enc.AddString("as", plain(e.As))
-	} else {
-		enc.AddBool("self_declared", true)
-	}
-	if e.Keys != "" {
-		enc.AddString("keys", plain(e.Keys))
-	}
-	if e.Why != "" {
-		enc.AddString("why", plain(e.Why))
-	}
-	if e.Forced {
-		enc.AddBool("forced", true)
-	}
-	return nil
-}
-
-// plain makes text that somebody else has written fit for a log and the terminal that shows it.
-func plain(s string) string { return text.OneLine(s, maxText) }

@@ -18,27 +18,16 @@ type version struct {
 	states      [3]int // next, active, retired
 	activeSince int64  // when the longest active key became so, Unix time; 0 without an active key
 	kids        string // the key IDs, sorted, with a line feed after each
-	lastEvent   uint64 // eventDigest of the last line of history; 0 without one
 	keysDigest  uint64 // of the key IDs with their states
 	changed     int64  // when keys or their states last changed, Unix time: as its dates say, or as this process saw
 	forced      int64  // when a key was last promoted with force, Unix time; 0 when history says of none
 
 	// Set until the version is published:
 	pages []page // one per issuer URL; none when withdrawn
-
-	// Set until the version is logged:
-	history []keystore.Event
 }
 
 // published drops what is in the snapshot now.
 func (v *version) published() { v.pages = nil }
-
-// logged drops what is in the log now.
-func (v *version) logged() {
-	if v != nil {
-		v.history = nil
-	}
-}
 
 // follow notes what only a comparison with the version that was served before can tell: who writes a document by hand may
 // date it as he likes.
@@ -54,9 +43,8 @@ func (v *version) follow(was *version, now time.Time) {
 
 // newVersion renders a key set.
 func newVersion(s keystore.KeySet, fallback keystore.Cache) (*version, error) {
-	v := &version{Summary: lastgood.SummaryOf(s), history: s.History()}
-	for _, e := range v.history {
-		v.lastEvent = eventDigest(e)
+	v := &version{Summary: lastgood.SummaryOf(s)}
+	for _, e := range s.History() {
 		if e.Forced && strings.HasPrefix(e.What, "promote key ") {
 			v.forced = max(v.forced, e.At.Unix())
 		}
@@ -98,13 +86,6 @@ func newVersion(s keystore.KeySet, fallback keystore.Cache) (*version, error) {
 }
 
 var states = [3]keystore.State{keystore.Next, keystore.Active, keystore.Retired}
-
-// eventDigest identifies a line of history.
-func eventDigest(e keystore.Event) uint64 {
-	h := fnv.New64a()
-	fmt.Fprintf(h, "%d\x00%s\x00%s\x00%s\x00%s\x00%s\x00%t", e.At.UnixNano(), e.By, e.As, e.What, e.Keys, e.Why, e.Forced)
-	return h.Sum64()
-}
 
 // kidList returns the IDs of the published keys, sorted; none of a tombstone.
 func (v *version) kidList() []string {

@@ -70,7 +70,7 @@ func TestPublicListenerFollowsConfiguration(t *testing.T) {
 
 // The program takes a memory limit by itself, less than what there is, unless GOMEMLIMIT says otherwise.
 func TestAvailable(t *testing.T) {
-	n, err := least(memlimit.FromCgroup, memlimit.FromSystem)()
+	n, err := smaller(memlimit.FromCgroup, memlimit.FromSystem)()
 	if err != nil || n < 1<<20 {
 		t.Errorf("%d bytes are available, %v", n, err)
 	}

@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"errors"
 	"os"
-	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -19,20 +17,9 @@ type heartbeat struct {
 	dir string
 
 	hangs hang.Guard
-	last  atomic.Pointer[reading]
 }
 
-// reading is what the note was read as.
-type reading struct {
-	note replicate.Heartbeat
-	err  error
-}
-
-func newHeartbeat(dir string) *heartbeat {
-	h := &heartbeat{dir: dir}
-	h.last.Store(&reading{err: os.ErrNotExist})
-	return h
-}
+func newHeartbeat(dir string) *heartbeat { return &heartbeat{dir: dir} }
 
 var heartbeatDesc = prometheus.NewDesc("keypost_mirror_heartbeat_timestamp_seconds", "When keypost mirror last listed the whole store, as it noted in the directory; absent where no mirror writes it.", nil, nil)
 
@@ -52,14 +39,9 @@ func (h *heartbeat) Collect(ch chan<- prometheus.Metric) {
 	ch <- prometheus.MustNewConstMetric(heartbeatDesc, prometheus.GaugeValue, seconds)
 }
 
-// now reads the note. Where the file system hangs, the previous one counts: metrics must not hang with it.
+// now reads the note. A file system that hangs is an error: metrics must not hang with it.
 func (h *heartbeat) now() (replicate.Heartbeat, error) {
-	note, err := hang.Await(context.Background(), &h.hangs, h.dir, func() (replicate.Heartbeat, error) { return replicate.ReadHeartbeat(h.dir) })
-	if hanging := (*hang.Error)(nil); !errors.As(err, &hanging) {
-		h.last.Store(&reading{note, err})
-	}
-	last := h.last.Load()
-	return last.note, last.err
+	return hang.Await(context.Background(), &h.hangs, h.dir, func() (replicate.Heartbeat, error) { return replicate.ReadHeartbeat(h.dir) })
 }
 
 // refused returns why the mirror did not copy stored versions.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"syscall"
@@ -19,31 +18,25 @@ const memoryShare = 0.75
 // Without a limit the heap grows to a multiple of what is live, and any stranger could make the kernel end the process.
 // GOMEMLIMIT wins when it is set.
 func limitMemory() (int64, error) {
-	limit, err := memlimit.Set(memlimit.WithRatio(memoryShare), memlimit.WithProvider(least(memlimit.FromCgroup, memlimit.FromSystem)))
+	limit, err := memlimit.Set(memlimit.WithRatio(memoryShare), memlimit.WithProvider(smaller(memlimit.FromCgroup, memlimit.FromSystem)))
 	if err != nil {
 		return math.MaxInt64, fmt.Errorf("find out how much memory there is: %w; set GOMEMLIMIT", err)
 	}
 	return limit, nil
 }
 
-// least returns a provider of the smallest of several limits. One that does not exist, such as a cgroup without a
-// limit, is passed over.
-func least(limits ...memlimit.Provider) memlimit.Provider {
+// smaller returns a provider of the smaller of the two limits, or of the machine's where the cgroup has none.
+func smaller(cgroup, machine memlimit.Provider) memlimit.Provider {
 	return func() (uint64, error) {
-		smallest, found := uint64(math.MaxUint64), false
-		var errs []error
-		for _, ask := range limits {
-			n, err := ask()
-			if err != nil {
-				errs = append(errs, err)
-				continue
-			}
-			smallest, found = min(smallest, n), true
+		all, err := machine()
+		limit, noLimit := cgroup()
+		switch {
+		case noLimit != nil:
+			return all, err
+		case err != nil:
+			return limit, nil
 		}
-		if !found {
-			return 0, errors.Join(errs...)
-		}
-		return smallest, nil
+		return min(limit, all), nil
 	}
 }
 
