@@ -135,9 +135,11 @@ func binds(list []assignmentState, a assignmentState) bool {
 	return slices.ContainsFunc(list, func(b assignmentState) bool { return b.key() == a.key() })
 }
 
-// addSteps returns the steps that make what is missing.
+// addSteps returns the steps that make what is missing. The type of the principal is Microsoft's cure for a directory that does not know it
+// yet (https://learn.microsoft.com/azure/role-based-access-control/role-assignments-rest).
 func (b bindings) addSteps(have []assignmentState) []cloud.Step {
 	var steps []cloud.Step
+	kind := armauthorization.PrincipalTypeServicePrincipal
 	for _, w := range b.wanted() {
 		if binds(have, w) {
 			continue
@@ -147,25 +149,18 @@ func (b bindings) addSteps(have []assignmentState) []cloud.Step {
 			principal = "(not known yet)"
 		}
 		role := b.roles.name(w.role)
+		in := armauthorization.RoleAssignmentCreateParameters{Properties: &armauthorization.RoleAssignmentProperties{
+			RoleDefinitionID: &w.role, PrincipalID: &w.principal, PrincipalType: &kind}}
 		steps = append(steps, cloud.Step{
 			Key:  w.key(),
 			Diff: []string{fmt.Sprintf("+ role %s at %s", role, w.scope)},
 			Line: fmt.Sprintf("Created role assignment for role %s with user-assigned managed identity principal ID %s at scope %s", role, principal, w.scope),
-			Call: func(ctx context.Context) (cloud.Answer, error) { return arm.Answer(b.putAssignment(ctx, w)) },
+			Call: b.Writing(assignmentAction+"write", func(ctx context.Context) (any, error) {
+				return b.Assignments.Create(ctx, strings.TrimPrefix(w.scope, "/"), assignmentName(w), in, nil)
+			}),
 		})
 	}
 	return steps
-}
-
-// putAssignment makes an assignment. The type of the principal is Microsoft's cure for a directory that does not know it yet
-// (https://learn.microsoft.com/azure/role-based-access-control/role-assignments-rest).
-func (r *run) putAssignment(ctx context.Context, a assignmentState) error {
-	kind := armauthorization.PrincipalTypeServicePrincipal
-	_, err := arm.Send(ctx, r.Client, assignmentAction+"write", func(ctx context.Context) (armauthorization.RoleAssignmentsClientCreateResponse, error) {
-		return r.Assignments.Create(ctx, strings.TrimPrefix(a.scope, "/"), assignmentName(a), armauthorization.RoleAssignmentCreateParameters{
-			Properties: &armauthorization.RoleAssignmentProperties{RoleDefinitionID: &a.role, PrincipalID: &a.principal, PrincipalType: &kind}}, nil)
-	})
-	return err
 }
 
 // surplus returns the assignments of an identity that nobody asked for. Without prune these stay: a run with fewer flags than the one
@@ -189,12 +184,9 @@ func (b bindings) removeSteps(lost []assignmentState) []cloud.Step {
 		steps = append(steps, cloud.Step{
 			Key: a.key(), Diff: []string{fmt.Sprintf("- role %s at %s", role, a.scope)},
 			Line: fmt.Sprintf("Deleted role assignment for role %s with user-assigned managed identity principal ID %s at scope %s", role, a.principal, a.scope),
-			Call: func(ctx context.Context) (cloud.Answer, error) {
-				_, err := arm.Send(ctx, b.Client, assignmentAction+"delete", func(ctx context.Context) (armauthorization.RoleAssignmentsClientDeleteByIDResponse, error) {
-					return b.Assignments.DeleteByID(ctx, strings.TrimPrefix(a.id, "/"), nil)
-				})
-				return arm.Gone(err)
-			},
+			Call: b.Deleting(assignmentAction+"delete", func(ctx context.Context) (any, error) {
+				return b.Assignments.DeleteByID(ctx, strings.TrimPrefix(a.id, "/"), nil)
+			}),
 		})
 	}
 	return steps

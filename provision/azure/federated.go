@@ -202,11 +202,13 @@ func (c credential) String() string {
 func (r *run) putSteps(identity string, have, put []credential) []cloud.Step {
 	var steps []cloud.Step
 	for _, w := range put {
+		in := armmsi.FederatedIdentityCredential{Properties: &armmsi.FederatedIdentityCredentialProperties{
+			Issuer: &w.issuer, Subject: &w.subject, Audiences: []*string{&w.audience}}}
 		step := cloud.Step{Key: w.String(), Diff: []string{"+ " + w.String()},
 			Line: "Created federated identity credential " + r.credentialID(identity, w.name),
-			Call: func(ctx context.Context) (cloud.Answer, error) {
-				return arm.Answer(r.putCredential(ctx, identity, w))
-			}}
+			Call: r.Writing(credentialsAction+"write", func(ctx context.Context) (any, error) {
+				return r.Credentials.CreateOrUpdate(ctx, r.o.OIDCGroup, identity, w.name, in, nil)
+			})}
 		if was := under(have, w.name); was != nil {
 			step.Diff = []string{"- " + was.String(), step.Diff[0]}
 			step.Line = "Updated federated identity credential " + r.credentialID(identity, w.name)
@@ -217,28 +219,15 @@ func (r *run) putSteps(identity string, have, put []credential) []cloud.Step {
 	return steps
 }
 
-func (r *run) putCredential(ctx context.Context, identity string, w credential) error {
-	_, err := arm.Send(ctx, r.Client, credentialsAction+"write",
-		func(ctx context.Context) (armmsi.FederatedIdentityCredentialsClientCreateOrUpdateResponse, error) {
-			return r.Credentials.CreateOrUpdate(ctx, r.o.OIDCGroup, identity, w.name, armmsi.FederatedIdentityCredential{
-				Properties: &armmsi.FederatedIdentityCredentialProperties{Issuer: &w.issuer, Subject: &w.subject, Audiences: []*string{&w.audience}}}, nil)
-		})
-	return err
-}
-
 // deleteSteps returns the steps that delete credentials.
 func (r *run) deleteSteps(identity string, remove []credential) []cloud.Step {
 	var steps []cloud.Step
 	for _, w := range remove {
 		steps = append(steps, cloud.Step{Key: w.String(), Diff: []string{"- " + w.String()},
 			Line: "Deleted federated identity credential " + r.credentialID(identity, w.name),
-			Call: func(ctx context.Context) (cloud.Answer, error) {
-				_, err := arm.Send(ctx, r.Client, credentialsAction+"delete",
-					func(ctx context.Context) (armmsi.FederatedIdentityCredentialsClientDeleteResponse, error) {
-						return r.Credentials.Delete(ctx, r.o.OIDCGroup, identity, w.name, nil)
-					})
-				return arm.Gone(err)
-			}})
+			Call: r.Deleting(credentialsAction+"delete", func(ctx context.Context) (any, error) {
+				return r.Credentials.Delete(ctx, r.o.OIDCGroup, identity, w.name, nil)
+			})})
 	}
 	return steps
 }

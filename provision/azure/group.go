@@ -55,12 +55,9 @@ func (r *run) groupSteps(name string, have *groupState) ([]cloud.Step, error) {
 	if have == nil {
 		_, diff := missingTags(nil, want)
 		return []cloud.Step{{Key: "put", Line: "Created resource group " + id, Diff: append([]string{"+ region " + r.o.Region}, diff...),
-			Call: func(ctx context.Context) (cloud.Answer, error) {
-				_, err := arm.Send(ctx, r.Client, groupAction+"write", func(ctx context.Context) (armresources.ResourceGroupsClientCreateOrUpdateResponse, error) {
-					return r.Groups.CreateOrUpdate(ctx, name, armresources.ResourceGroup{Location: &r.o.Region, Tags: arm.Pointers(want)}, nil)
-				})
-				return arm.Answer(err)
-			}}}, nil
+			Call: r.Writing(groupAction+"write", func(ctx context.Context) (any, error) {
+				return r.Groups.CreateOrUpdate(ctx, name, armresources.ResourceGroup{Location: &r.o.Region, Tags: arm.Pointers(want)}, nil)
+			})}}, nil
 	}
 	switch {
 	case have.deleting:
@@ -115,17 +112,16 @@ func (r *run) deleteGroupSteps(ctx context.Context) ([]cloud.Step, error) {
 	for _, f := range found {
 		what, tags := arm.Deref(f.Type)+" "+arm.Deref(f.Name), arm.Tags(f.Tags)
 		if !r.owner.owns(tags) || shared(what, tags) != "" {
-			return nil, problem(OthersInGroup, "resource group %s has something in it that is not of %s alone, and would be deleted with it: %s", have.name, r.owner.tag, what)
+			return nil, problem(OthersInGroup, "resource group %s has something in it that is not of %s alone, and would be deleted with it: %s",
+				have.name, r.owner.tag, what)
 		}
 	}
-	return []cloud.Step{{Key: "delete", Line: "Deleted resource group " + have.name, Call: func(ctx context.Context) (cloud.Answer, error) {
-		_, err := arm.Send(ctx, r.Client, groupAction+"delete", func(ctx context.Context) (armresources.ResourceGroupsClientDeleteResponse, error) {
+	return []cloud.Step{{Key: "delete", Line: "Deleted resource group " + have.name,
+		Call: r.Deleting(groupAction+"delete", func(ctx context.Context) (any, error) {
 			poller, err := r.Groups.BeginDelete(ctx, r.o.OIDCGroup, nil)
 			if err != nil {
-				return armresources.ResourceGroupsClientDeleteResponse{}, err
+				return nil, err
 			}
 			return poller.PollUntilDone(ctx, &runtime.PollUntilDoneOptions{Frequency: groupPoll})
-		})
-		return arm.Gone(err)
-	}}}, nil
+		})}}, nil
 }

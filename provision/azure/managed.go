@@ -73,15 +73,14 @@ func (r *run) identitySteps(name string, have *identityState) ([]cloud.Step, err
 	if have == nil {
 		_, diff := missingTags(nil, want)
 		id := r.identityID(name)
-		return []cloud.Step{{Key: "put", Line: "Created user-assigned managed identity " + id, Diff: diff, Call: func(ctx context.Context) (cloud.Answer, error) {
-			i, err := arm.Send(ctx, r.Client, identityAction+"write", func(ctx context.Context) (armmsi.UserAssignedIdentitiesClientCreateOrUpdateResponse, error) {
-				return r.Identities.CreateOrUpdate(ctx, r.o.OIDCGroup, name, armmsi.Identity{Location: &r.o.Region, Tags: arm.Pointers(want)}, nil)
-			})
-			if err == nil {
-				r.learn(stateOf(i.Identity))
-			}
-			return arm.Answer(err)
-		}}}, nil
+		return []cloud.Step{{Key: "put", Line: "Created user-assigned managed identity " + id, Diff: diff,
+			Call: r.Writing(identityAction+"write", func(ctx context.Context) (any, error) {
+				i, err := r.Identities.CreateOrUpdate(ctx, r.o.OIDCGroup, name, armmsi.Identity{Location: &r.o.Region, Tags: arm.Pointers(want)}, nil)
+				if err == nil {
+					r.learn(stateOf(i.Identity))
+				}
+				return i, err
+			})}}, nil
 	}
 	if !r.owner.owns(have.tags) && !r.o.Adopt {
 		return nil, r.owner.refuse(identityThing+" "+name, have.tags)
@@ -106,12 +105,9 @@ func (r *run) planDeleteIdentity(have identityState) plan.Stage {
 			return nil, errors.New(says)
 		}
 		return []cloud.Step{{Key: "delete", Line: "Deleted Microsoft.ManagedIdentity/userAssignedIdentities " + have.id,
-			Call: func(ctx context.Context) (cloud.Answer, error) {
-				_, err := arm.Send(ctx, r.Client, identityAction+"delete", func(ctx context.Context) (armmsi.UserAssignedIdentitiesClientDeleteResponse, error) {
-					return r.Identities.Delete(ctx, r.o.OIDCGroup, have.name, nil)
-				})
-				return arm.Gone(err)
-			}}}, nil
+			Call: r.Deleting(identityAction+"delete", func(ctx context.Context) (any, error) {
+				return r.Identities.Delete(ctx, r.o.OIDCGroup, have.name, nil)
+			})}}, nil
 	}
 	first, _ := steps(&have) // it is the owner's alone
 	read := func(ctx context.Context) (*identityState, error) { return r.readIdentity(ctx, have.name) }

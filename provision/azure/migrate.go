@@ -267,7 +267,7 @@ func (s switchRecord) SetMovedAt(ctx context.Context, at time.Time) ([]string, e
 	if at.IsZero() {
 		operation, value = armresources.TagsPatchOperationDelete, have
 	}
-	_, err = s.run.patchTags(ctx, s.run.o.groupID(s.run.o.OIDCGroup), operation, map[string]string{s.tag(): value})
+	_, err = s.run.patchTags(s.run.o.groupID(s.run.o.OIDCGroup), operation, map[string]string{s.tag(): value})(ctx)
 	return []string{"Updated tags of resource group " + g.id}, err
 }
 

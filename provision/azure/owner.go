@@ -122,21 +122,17 @@ func (r *run) tagSteps(id, line string, have, want map[string]string) []cloud.St
 	if len(diff) == 0 {
 		return nil
 	}
-	return []cloud.Step{{Key: "tag", Line: line, Diff: diff, Call: func(ctx context.Context) (cloud.Answer, error) {
-		return r.patchTags(ctx, id, armresources.TagsPatchOperationMerge, missing)
-	}}}
+	return []cloud.Step{{Key: "tag", Line: line, Diff: diff, Call: r.patchTags(id, armresources.TagsPatchOperationMerge, missing)}}
 }
 
-// patchTags merges tags into those of a group or an identity, by its ID, or deletes them there. The other tags stay, also those that
+// patchTags returns the call that merges tags into those of a group or an identity, by its ID, or deletes them there. The other tags stay, also those that
 // somebody else writes at the same time: a PATCH of the thing itself would replace them all
 // (https://learn.microsoft.com/rest/api/resources/tags/update-at-scope).
-func (r *run) patchTags(ctx context.Context, id string, operation armresources.TagsPatchOperation, tags map[string]string) (cloud.Answer, error) {
-	const action = "Microsoft.Resources/tags/write"
-	_, err := arm.Send(ctx, r.Client, action, func(ctx context.Context) (armresources.TagsClientUpdateAtScopeResponse, error) {
+func (r *run) patchTags(id string, operation armresources.TagsPatchOperation, tags map[string]string) func(context.Context) (cloud.Answer, error) {
+	return r.Writing("Microsoft.Resources/tags/write", func(ctx context.Context) (any, error) {
 		return r.Tags.UpdateAtScope(ctx, strings.TrimPrefix(id, "/"), armresources.TagsPatchResource{Operation: &operation,
 			Properties: &armresources.Tags{Tags: arm.Pointers(tags)}}, nil)
 	})
-	return arm.Answer(err)
 }
 
 // sameName reports whether two names or IDs differ at most in letter case.

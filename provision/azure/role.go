@@ -148,11 +148,12 @@ func (r *run) putRole(want roleState, line string, diff []string) cloud.Step {
 		Permissions: []*armauthorization.Permission{{Actions: addresses(want.actions), DataActions: addresses(want.dataActions)}},
 	}}
 	return cloud.Step{Key: "put " + want.guid, Line: line, Diff: diff, Call: func(ctx context.Context) (cloud.Answer, error) {
-		_, err := arm.Send(ctx, r.Client, roleAction+"write", func(ctx context.Context) (armauthorization.RoleDefinitionsClientCreateOrUpdateResponse, error) {
+		_, err := arm.Send(ctx, r.Client, roleAction+"write", func(ctx context.Context) (any, error) {
 			return r.Definitions.CreateOrUpdate(ctx, r.scope(), want.guid, in, nil)
 		})
 		if arm.HasCode(err, "RoleDefinitionWithSameNameExists") { // or it was deleted a moment ago (OCPBUGS-63714)
-			return cloud.NotYet, problem(NameTaken, "another subscription of the tenant has a custom role %s, and such names are unique in a tenant (%w)", want.name, err)
+			return cloud.NotYet, problem(NameTaken, "another subscription of the tenant has a custom role %s, and such names are unique in a tenant (%w)",
+				want.name, err)
 		}
 		return arm.Answer(err)
 	}}
@@ -175,12 +176,10 @@ func (r *run) planDeleteRole(have roleState) plan.Stage {
 		if have.description != r.owner.description {
 			return nil, problem(NotOwned, "%s %s has the description %q by now and not %q", roleThing, have.name, have.description, r.owner.description)
 		}
-		return []cloud.Step{{Key: "delete", Line: fmt.Sprintf("Deleted custom role %s %s", have.name, have.id), Call: func(ctx context.Context) (cloud.Answer, error) {
-			_, err := arm.Send(ctx, r.Client, roleAction+"delete", func(ctx context.Context) (armauthorization.RoleDefinitionsClientDeleteResponse, error) {
+		return []cloud.Step{{Key: "delete", Line: fmt.Sprintf("Deleted custom role %s %s", have.name, have.id),
+			Call: r.Deleting(roleAction+"delete", func(ctx context.Context) (any, error) {
 				return r.Definitions.Delete(ctx, r.scope(), have.guid, nil)
-			})
-			return arm.Gone(err)
-		}}}, nil
+			})}}, nil
 	}
 	first, _ := steps(&have) // it is the owner's
 	read := func(ctx context.Context) (*roleState, error) { return r.readRole(ctx, have.name) }
