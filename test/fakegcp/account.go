@@ -142,9 +142,7 @@ func deleteAccount(q *request) (any, error) {
 	now := q.now
 	a.Deleted = &now
 	q.world.accounts = fakecloud.With(q.world.accounts, a.UniqueID, a)
-	q.world.operations = append(slices.Clip(q.world.operations), operation{ready: now.Add(q.RenameDelay),
-		change: func(w world) world { return w.renamed("serviceAccount:"+a.Email, goneMember(a)) }})
-	q.world = q.world.settled(q.now)
+	q.world = q.world.renamed("serviceAccount:"+a.Email, goneMember(a))
 	return struct{}{}, nil
 }
 

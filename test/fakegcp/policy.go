@@ -144,9 +144,6 @@ func (q *request) checkBindings(p, old Policy) error {
 			if err := q.checkMember(m, old); err != nil {
 				return err
 			}
-			if err := q.checkDeleted(m, p); err != nil {
-				return err
-			}
 		}
 		count += len(b.Members)
 	}
@@ -175,18 +172,6 @@ const principalPattern = `^principal(?:Set)?://iam\.googleapis\.com/(projects/\d
 // has reports whether a member has any role by the policy.
 func (p Policy) has(member string) bool {
 	return slices.ContainsFunc(p.Bindings, func(b Binding) bool { return slices.Contains(b.Members, member) })
-}
-
-// checkDeleted refuses a policy with an account and the deleted one of the same email until everybody knows which of them is which
-// (hashicorp/terraform-provider-google issue 6736).
-func (q *request) checkDeleted(m string, p Policy) error {
-	name, isDeleted := strings.CutPrefix(m, "deleted:")
-	name, uid, _ := strings.Cut(name, "?uid=")
-	a := q.world.accounts[uid]
-	if isDeleted && a.Deleted != nil && q.now.Before(a.Deleted.Add(q.RenameDelay)) && p.has(name) {
-		return invalid("Inconsistent representation of deleted member: '%s' and '%s'.", m, name)
-	}
-	return nil
 }
 
 // checkPrincipal refuses the subjects of a pool of the project that is not there, or not known yet.

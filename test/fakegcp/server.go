@@ -37,7 +37,6 @@ type Options struct {
 	OperationDelay   time.Duration // and not before this time has passed
 	AccountDelay     time.Duration // a new service account is not known for this time, to reads and to policies
 	PoolDelay        time.Duration // a new pool is not known to policies for this time
-	RenameDelay      time.Duration // policies show the members of a deleted account as deleted after this time
 	ConsistencyDelay time.Duration // reads, and exchanges, see a change this much later; a write sees everything at once
 	Latency          time.Duration // added to every call, in real time
 	WritesPerSecond  float64       // more writes than this are throttled, after a burst of as many; 0: no limit

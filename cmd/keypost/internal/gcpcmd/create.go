@@ -208,14 +208,10 @@ func (r *run) unmadeCopy() string {
 
 // sayUnrecorded prints what a dry run leaves to do about the copy that its scripts give Google.
 func (r *run) sayUnrecorded() {
-	party := r.unmadeCopy()
-	if party == "" {
+	if !r.Upload {
 		return
 	}
 	r.Notice("  (NUMBER: gcloud projects describe %s --format=%s)", cli.Quoted(r.Project), cli.Quoted("value(projectNumber)"))
-	r.Notice("if the key set is there already, name the copy beside the relying parties that it has, in the place of %s: %s", r.cloud.Party,
-		cli.Command{"issuer", "set", r.Name, "--relying-party", party})
-	r.Notice("if nobody else reads what is published, say so, or gates and verify look at the issuer URL too: %s", cli.Command{"issuer", "set", r.Name, "--reach", "copies"})
 	r.Notice("after the scripts, after every change of the keys, and before the cluster signs with a new one, or every token is refused:")
 	r.Notice("  %s", cli.SyncCommandOf(r.cloud.Party, keystore.Name(r.Name)))
 }
