@@ -116,7 +116,8 @@ func (b bindings) plan(have []assignmentState) (add, remove plan.Stage, said pla
 	for _, a := range surplus {
 		switch {
 		case !b.o.Prune:
-			said.Extra = append(said.Extra, fmt.Sprintf("identity %s has the role %s at %s, which nobody asked for; --prune takes it away", b.identity, b.roles.name(a.role), a.scope))
+			said.Extra = append(said.Extra, fmt.Sprintf("identity %s has the role %s at %s, which nobody asked for; --prune takes it away",
+				b.identity, b.roles.name(a.role), a.scope))
 		case !contains(b.scopes, a.scope): // perhaps a flag was forgotten
 			said.Warnings = append(said.Warnings, fmt.Sprintf("identity %s no longer has the role %s at %s", b.identity, b.roles.name(a.role), a.scope))
 		}

@@ -163,7 +163,8 @@ func (r *run) told(i identity, about comparison) (said plan.Plan) {
 		}
 	}
 	for _, k := range about.kept {
-		said.Extra = append(said.Extra, fmt.Sprintf("identity %s takes tokens of %s too, which nobody asked for; --prune takes it away", i.name, tokensOf(k, r.IssuerURL)))
+		said.Extra = append(said.Extra, fmt.Sprintf("identity %s takes tokens of %s too, which nobody asked for; --prune takes it away", i.name,
+			tokensOf(k, r.IssuerURL)))
 	}
 	for _, c := range about.remove {
 		said.Warnings = append(said.Warnings, fmt.Sprintf("identity %s no longer takes tokens of %s", i.name, tokensOf(c, r.IssuerURL)))

@@ -29,7 +29,8 @@ type roleState struct {
 
 func stateOfRole(d armauthorization.RoleDefinition) roleState {
 	p := arm.Deref(d.Properties)
-	s := roleState{id: arm.Deref(d.ID), guid: last(arm.Deref(d.ID)), name: arm.Deref(p.RoleName), description: arm.Deref(p.Description), scopes: arm.Values(p.AssignableScopes)}
+	s := roleState{id: arm.Deref(d.ID), guid: last(arm.Deref(d.ID)), name: arm.Deref(p.RoleName), description: arm.Deref(p.Description),
+		scopes: arm.Values(p.AssignableScopes)}
 	for _, m := range p.Permissions {
 		s.actions, s.dataActions = append(s.actions, arm.Values(m.Actions)...), append(s.dataActions, arm.Values(m.DataActions)...)
 		s.denied = append(append(s.denied, arm.Values(m.NotActions)...), arm.Values(m.NotDataActions)...)

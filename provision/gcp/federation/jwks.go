@@ -148,7 +148,8 @@ func (c *Client) UploadKeys(ctx context.Context, w Provider) (changed bool, err 
 			return nil, err
 		}
 		if have.OIDC.Issuer != w.IssuerURL { // it was another one when that was decided; our keys would count for its tokens
-			return nil, rest.Problemf(rest.OtherIssuer, "%s %s trusts the issuer %s by now, and not %s, whose keys these are", providerThing, w.ID, have.OIDC.Issuer, w.IssuerURL)
+			return nil, rest.Problemf(rest.OtherIssuer, "%s %s trusts the issuer %s by now, and not %s, whose keys these are", providerThing, w.ID,
+				have.OIDC.Issuer, w.IssuerURL)
 		}
 		if sameKeys(want, have.OIDC.JWKS) {
 			return nil, nil

@@ -72,7 +72,8 @@ func (c *Client) decidePool(p Project, w Pool, have *poolState) (rest.Decision, 
 		d.Steps = append(d.Steps, c.Rest.ChangeStep(k, fmt.Sprintf("Workload identity pool %s was deleted, undeleting it", w.ID), rest.Undeleted))
 		// Google does not say which come back. They are not brought back unasked: one may hold a key that was revoked since.
 		d.Warnings = append(d.Warnings, fmt.Sprintf("pool %s was deleted, and its other providers may come back with it, with the keys that they had: %s", w.ID,
-			text.Quoted("gcloud", "iam", "workload-identity-pools", "providers", "list", "--show-deleted", "--workload-identity-pool", w.ID, "--location", "global", "--project", p.ID)))
+			text.Quoted("gcloud", "iam", "workload-identity-pools", "providers", "list", "--show-deleted", "--workload-identity-pool", w.ID,
+				"--location", "global", "--project", p.ID)))
 	}
 	set := rest.Patch{}
 	if have.Disabled {

@@ -163,7 +163,8 @@ func (c *Client) planAccount(p federation.Project, i identity, s *snapshot) (pla
 	if have == nil {
 		i.fresh = &newcomer{}
 	}
-	subject := rest.Subject[accountAndPolicy]{Thing: accountThing, Name: i.email, Found: fmt.Sprintf("Existing IAM service account %s found", i.display), Missing: have == nil}
+	subject := rest.Subject[accountAndPolicy]{Thing: accountThing, Name: i.email, Missing: have == nil,
+		Found: fmt.Sprintf("Existing IAM service account %s found", i.display)}
 	subject.Read = func(ctx context.Context) (now accountAndPolicy, err error) {
 		if now.account, err = c.readAccount(ctx, p, i.email); err != nil && !i.fresh.unknown(err) {
 			return now, err
@@ -230,7 +231,8 @@ func (c *Client) decideAccount(p federation.Project, i identity, have *accountSt
 	if others := rest.Minus(own.Pools(), []string{pool}); len(others) > 0 {
 		// For a workload the owner names no cluster: a second one would get the roles of the first.
 		if i.of.Owner.Installation() == "" && !i.of.Adopt && !slices.Contains(own.Pools(), pool) {
-			return rest.Decision{}, rest.Problemf(rest.NotOwned, "service account %s is used from %s: give this workload an account of its own", i.email, text.List(others, 3))
+			return rest.Decision{}, rest.Problemf(rest.NotOwned, "service account %s is used from %s: give this workload an account of its own",
+				i.email, text.List(others, 3))
 		}
 		d.Notes = append(d.Notes, fmt.Sprintf("service account %s can be used from %s too, which stays", i.email, text.List(others, 3)))
 	}

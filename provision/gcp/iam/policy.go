@@ -16,7 +16,8 @@ import (
 const policyThing = "IAM policy of project"
 
 func projectPolicyCall(p federation.Project, verb, needs string) rest.Call {
-	return rest.Call{Service: rest.ResourceManager, Name: "Project:" + verb, Needs: "resourcemanager.projects." + needs, Method: "POST", Path: "projects/" + p.ID + ":" + verb}
+	return rest.Call{Service: rest.ResourceManager, Name: "Project:" + verb, Needs: "resourcemanager.projects." + needs, Method: "POST",
+		Path: "projects/" + p.ID + ":" + verb}
 }
 
 func accountPolicyCall(p federation.Project, email, verb string) rest.Call {

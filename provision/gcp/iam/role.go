@@ -105,17 +105,18 @@ func (c *Client) planRole(p federation.Project, r customRole, have *roleState) (
 	if !r.prune || len(r.others) > 0 {
 		return grow, nil, nil
 	}
-	shrink = c.Rest.API.Stage(plan.Change{Verb: plan.Update, Thing: roleThing, Name: r.name}, c.shrinkSteps(r, have), func(ctx context.Context) ([]cloud.Step, error) {
-		have, err := read(ctx)
-		if err != nil {
-			return nil, err
-		}
-		steps := c.shrinkSteps(r, have)
-		if len(steps) == 0 {
-			return nil, nil
-		}
-		return steps, c.checkHolders(ctx, p, r.name, []string{r.member})
-	})
+	shrink = c.Rest.API.Stage(plan.Change{Verb: plan.Update, Thing: roleThing, Name: r.name}, c.shrinkSteps(r, have),
+		func(ctx context.Context) ([]cloud.Step, error) {
+			have, err := read(ctx)
+			if err != nil {
+				return nil, err
+			}
+			steps := c.shrinkSteps(r, have)
+			if len(steps) == 0 {
+				return nil, nil
+			}
+			return steps, c.checkHolders(ctx, p, r.name, []string{r.member})
+		})
 	return grow, shrink, nil
 }
 
@@ -204,7 +205,8 @@ func (c *Client) shrinkSteps(r customRole, have *roleState) []cloud.Step {
 	set := rest.Patch{}
 	set.Add("includedPermissions", rest.Minus(have.Permissions, surplus), rest.Lines("- permission ", surplus, "", nil)...)
 	set.Body["etag"] = have.Etag
-	return []cloud.Step{c.Rest.Step(set.Call(roleCall(r.name, "UpdateRole", "update")), fmt.Sprintf("IAM custom role %s lost what nobody asked for", r.title), set.Diff...)}
+	return []cloud.Step{c.Rest.Step(set.Call(roleCall(r.name, "UpdateRole", "update")),
+		fmt.Sprintf("IAM custom role %s lost what nobody asked for", r.title), set.Diff...)}
 }
 
 func (r customRole) body(id string) map[string]any {

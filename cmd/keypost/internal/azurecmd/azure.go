@@ -85,7 +85,8 @@ func (f *flags) all() *pflag.FlagSet {
 	all.StringVar(&f.storage, "storage-account-name", "", "accepted for scripts written for ccoctl; there is no storage account")
 	all.StringVar(&f.container, "blob-container-name", "", "accepted for scripts written for ccoctl; there is no container")
 	all.StringVar(&f.Cloud, "cloud", arm.PublicCloud, "the Azure cloud; those of governments and of China were never tried")
-	all.StringVar(&f.Audience, "audience", azure.DefaultAudience, "audience of tokens; a federated credential that is there keeps its own, unless --prune is given too")
+	all.StringVar(&f.Audience, "audience", azure.DefaultAudience,
+		"audience of tokens; a federated credential that is there keeps its own, unless --prune is given too")
 	all.StringToStringVar(&f.Tags, "user-tags", nil, "tags for all that is made, as KEY=VALUE,…")
 	all.BoolVar(&f.Adopt, "adopt", false, "take over resource groups, identities and roles that are not marked as ours")
 	all.BoolVar(&f.Prune, "prune", false, "take away what this run does not ask for: identities, federated credentials, role assignments of ours, and permissions of custom roles")

@@ -28,7 +28,8 @@ func newCmdDelete(factory *cli.Factory) *cobra.Command {
 	fs := f.define(cmd, "name", "credentials-requests-dir", "dry-run")
 	fs.Lookup("dry-run").Usage = "print what would be changed and deleted, and do nothing"
 	fs.Lookup("credentials-requests-dir").Usage = "`DIR` with CredentialsRequests, by whose names more of ccoctl's service accounts are found"
-	fs.BoolVar(&customRoles, "force-delete-custom-roles", false, "also the custom roles that no other account of the project has now; other clusters may need them later")
+	fs.BoolVar(&customRoles, "force-delete-custom-roles", false,
+		"also the custom roles that no other account of the project has now; other clusters may need them later")
 	cloudcmd.Required(cmd, "name", "project")
 	return cmd
 }

@@ -85,7 +85,8 @@ func (f *flags) all() *pflag.FlagSet {
 	all.StringVar(&f.ProviderID, "workload-identity-provider", "", "ID of the provider in the pool")
 	all.StringVar(&f.storage, "key-storage-method", publicBucket,
 		"how Google gets the keys: "+publicBucket+" (it fetches them from the issuer URL) or "+poolJWKFile+" (it is given a copy)")
-	all.StringArrayVar(&f.Audiences, "allowed-audience", []string{"openshift"}, "audience of tokens that the provider takes (repeatable); what a provider that is there takes beside it stays, unless --prune is given")
+	all.StringArrayVar(&f.Audiences, "allowed-audience", []string{"openshift"},
+		"audience of tokens that the provider takes (repeatable); what a provider that is there takes beside it stays, unless --prune is given")
 	all.StringVar(&f.Condition, "attribute-condition", "", "CEL expression that a token must fulfil; without it that of a provider that is there stays, another takes its place with --adopt, and true lets every token in")
 	all.BoolVar(&f.Adopt, "adopt", false, "take over what neither keypost nor ccoctl made")
 	all.BoolVar(&f.Dev, "dev", false, "a development issuer of keypostd --dev: its URL may have a port, and waits are short")

@@ -28,7 +28,7 @@ func TestMigrateAdvisesNoFlagThatItLacks(t *testing.T) {
 // A provider of the new name that trusts another issuer may be what a stopped run brought back: the command that has --adopt ends that.
 func TestMigrateNamesWhatGivesItsProviderTheIssuer(t *testing.T) {
 	f := &migrateFlags{}
-	f.Name, f.Project, f.IssuerURL, f.Upload = "prod-a", "my-project", "https://oidc.internal/prod-a", true
+	f.Name, f.Project, f.IssuerURL, f.Upload, f.ProviderID = "prod-a", "my-project", "https://oidc.internal/prod-a", true, "prod-a-fiuic"
 	e, is := errors.AsType[*cli.HintedError](f.hinted(&rest.Error{Problem: rest.OtherIssuer, Err: errors.New("it trusts another issuer")}))
 	if !is {
 		t.Fatal("no hint")

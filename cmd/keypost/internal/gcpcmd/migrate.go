@@ -59,7 +59,8 @@ func (f *migrateFlags) run(ctx context.Context, r *run) error {
 		return err
 	}
 	f.ProviderID = cmp.Or(f.ProviderID, federation.SecondProviderID(f.Name, f.IssuerURL))
-	f.move.Held = cli.Quoted("gcloud", "iam", "workload-identity-pools", "providers", "describe", cmp.Or(f.from, f.Name), "--workload-identity-pool", cmp.Or(f.PoolID, f.Name),
+	f.move.Held = cli.Quoted("gcloud", "iam", "workload-identity-pools", "providers", "describe", cmp.Or(f.from, f.Name),
+		"--workload-identity-pool", cmp.Or(f.PoolID, f.Name),
 		"--location", "global", "--project", f.Project, "--format", "value(oidc.jwksJson)")
 	done, err := gcp.Migrate(ctx, gcp.MigrateOptions{Options: f.Options, Move: f.move.Reading(r.Factory), From: f.from, Accounts: f.requested})
 	if end, err := r.Ended(done.Preview, f.hinted(err)); end {
@@ -85,7 +86,7 @@ func (f *migrateFlags) hinted(err error) error {
 			return cli.WithHint(err, "say where gcp sync-keys records (--observations URL), and the store that has the newest keys (--store); if this is the newest: %s",
 				cli.Command{"gcp", "sync-keys", f.IssuerURL, "--adopt", "--force"})
 		case rest.OtherIssuer:
-			id := federation.ProviderID{Project: f.Project, Pool: cmp.Or(f.PoolID, f.Name), Provider: cmp.Or(f.ProviderID, federation.SecondProviderID(f.Name, f.IssuerURL))}
+			id := federation.ProviderID{Project: f.Project, Pool: cmp.Or(f.PoolID, f.Name), Provider: f.ProviderID}
 			return cli.WithHint(err, "name another one: --workload-identity-provider ID; or, once nothing needs the old issuer: %s",
 				append(makingProvider(id, f.IssuerURL, f.Upload), "--adopt"))
 		case rest.NothingToMove:
