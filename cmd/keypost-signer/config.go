@@ -17,19 +17,28 @@ type config struct {
 	// KeySet is the name of the cluster's key set. Required.
 	KeySet keystore.Name `json:"keySet"`
 
-	// Keys is a directory of private keys in PEM, NAME.pem or NAME.key, mode 0600. A new file is picked up without a restart. Keys or KMS
-	// is required.
+	// Keys is a directory of private keys in PEM, NAME.pem or NAME.key, mode 0600. A new file is picked up without a restart. Keys, KMS or
+	// PKCS11 is required.
 	Keys string `json:"keys,omitempty"`
 
 	// KMS names keys in AWS KMS by their ARNs. Credentials are the instance's role or those of the SDK's files, never a web identity
 	// token of the cluster.
 	KMS []string `json:"kms,omitempty"`
 
+	// PKCS11 is a token whose keys are used. Only a build with the tag pkcs11 has it.
+	PKCS11 *pkcs11Config `json:"pkcs11,omitempty"`
+
 	// Socket is where the kube-apiserver beside it asks.
 	Socket socketConfig `json:"socket"`
 
 	// Admin is the listener for metrics and health. It has no authentication: keep it on loopback.
 	Admin adminConfig `json:"admin"`
+}
+
+type pkcs11Config struct {
+	Module string `json:"module"`  // path of the vendor's library
+	Token  string `json:"token"`   // label of the token
+	PIN    string `json:"pinFile"` // file with the user's PIN, mode 0600
 }
 
 type socketConfig struct {
@@ -67,7 +76,8 @@ func (c config) check() error {
 		}
 	}
 	refuse(c.Dir == "", "dir is not set: name the directory that keypost mirror fills")
-	refuse(c.Keys == "" && len(c.KMS) == 0, "keys is not set: name the directory that holds the private keys, or keys of AWS KMS in kms")
+	refuse(c.Keys == "" && len(c.KMS) == 0 && c.PKCS11 == nil, "keys is not set: name the directory that holds the private keys, or keys of AWS KMS in kms, or a token in pkcs11")
+	refuse(c.PKCS11 != nil && (c.PKCS11.Module == "" || c.PKCS11.Token == "" || c.PKCS11.PIN == ""), "pkcs11 needs module, token and pinFile")
 	if c.KeySet == "" {
 		refuse(true, "keySet is not set: name the cluster's key set")
 	} else if err := c.KeySet.Check(); err != nil {

@@ -11,15 +11,17 @@ import (
 	"github.com/keypost/keypost/issuer/signer"
 	"github.com/keypost/keypost/issuer/signer/awskms"
 	"github.com/keypost/keypost/issuer/signer/keyfiles"
+	"github.com/keypost/keypost/issuer/signer/pkcs11"
 )
 
 // held is where private keys are held.
 type held struct {
 	files *keyfiles.Dir
 	kms   *awskms.Keys
+	token *pkcs11.Keys
 }
 
-// heldKey is a private key and where it is: a file's name, or an ARN.
+// heldKey is a private key and where it is: a file's name, an ARN, or a token.
 type heldKey struct {
 	signer.Key
 	where string
@@ -33,6 +35,12 @@ func openKeys(ctx context.Context, c config) (*held, error) {
 	if len(c.KMS) > 0 {
 		var err error
 		if h.kms, err = awskms.Open(ctx, os.Getenv, c.KMS); err != nil {
+			return nil, err
+		}
+	}
+	if t := c.PKCS11; t != nil {
+		var err error
+		if h.token, err = pkcs11.Open(pkcs11.Token{Module: t.Module, Label: t.Token, PIN: t.PIN}); err != nil {
 			return nil, err
 		}
 	}
@@ -53,6 +61,13 @@ func (h *held) list(ctx context.Context) (all []heldKey, err error) {
 		err = errors.Join(err, failed)
 		for _, k := range keys {
 			all = append(all, heldKey{k, k.ARN()})
+		}
+	}
+	if h.token != nil {
+		keys, failed := h.token.Keys(ctx)
+		err = errors.Join(err, failed)
+		for _, k := range keys {
+			all = append(all, heldKey{k, k.Where()})
 		}
 	}
 	return all, err

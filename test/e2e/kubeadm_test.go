@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -96,17 +97,24 @@ func writePKI(t *testing.T, ca *authority, pki, host string) {
 // startSignerOf starts a keypost-signer that holds the cluster's key, with a key set of it.
 func startSignerOf(t *testing.T, c *cluster, dir, socket string) {
 	t.Helper()
-	keys, keySets, config := filepath.Join(dir, "keys"), filepath.Join(dir, "keysets"), filepath.Join(dir, "signer.yaml")
-	for _, d := range []string{keys, keySets, filepath.Dir(socket)} {
+	keys := filepath.Join(dir, "keys")
+	must(t, os.MkdirAll(keys, 0o700))
+	writePrivateKey(t, filepath.Join(keys, "sa.key"), c.key)
+	startSignerWith(t, c, binary("keypost-signer"), dir, socket, "keys: "+keys)
+}
+
+// startSignerWith starts a keypost-signer whose configuration says where the cluster's key is held, with a key set of it.
+func startSignerWith(t *testing.T, c *cluster, program, dir, socket, held string) {
+	t.Helper()
+	keySets, config, public := filepath.Join(dir, "keysets"), filepath.Join(dir, "signer.yaml"), filepath.Join(dir, "sa.pub")
+	for _, d := range []string{keySets, filepath.Dir(socket)} {
 		must(t, os.MkdirAll(d, 0o700))
 	}
-	writePrivateKey(t, filepath.Join(keys, "sa.key"), c.key)
-	public := filepath.Join(dir, "sa.pub")
 	writePublicKey(t, public, c.key)
 	command(t, nil, "", binary("keypost"), "issuer", "add", "prod-a", "--url", "https://oidc.example.com/prod-a", "--public-key-file", public,
 		"--relying-party", "aws", "--token-lifetime", "24h", "--store", "file://"+keySets).ok(t)
-	must(t, os.WriteFile(config, []byte("dir: "+keySets+"\nkeySet: prod-a\nkeys: "+keys+"\nsocket: {path: "+socket+", uids: [0]}\nadmin: {address: \"127.0.0.1:0\"}\n"), 0o600))
-	p := start(t, "signer", binary("keypost-signer"), "--config", config)
+	must(t, os.WriteFile(config, fmt.Appendf(nil, "dir: %s\nkeySet: prod-a\n%s\nsocket: {path: %s, uids: [%d]}\nadmin: {address: \"127.0.0.1:0\"}\n", keySets, held, socket, os.Getuid()), 0o600))
+	p := start(t, "signer", program, "--config", config)
 	p.await(t, "its socket", func(context.Context) error {
 		_, err := os.Stat(socket)
 		return err
