@@ -108,16 +108,3 @@ func Shared(h http.Header) string {
 	}
 	return ""
 }
-
-// Hit reports whether a shared cache says that it gave an answer by itself.
-func Hit(h http.Header) bool {
-	if age := h.Get("Age"); age != "" && age != "0" {
-		return true
-	}
-	for _, name := range []string{"X-Cache", "Cf-Cache-Status", "Cache-Status"} {
-		if strings.Contains(strings.ToLower(h.Get(name)), "hit") {
-			return true
-		}
-	}
-	return false
-}

@@ -85,20 +85,6 @@ func TestShared(t *testing.T) {
 	}
 }
 
-func TestHit(t *testing.T) {
-	for name, tt := range map[string]struct {
-		header http.Header
-		want   bool
-	}{
-		"none": {http.Header{}, false}, "no age": {http.Header{"Age": {"0"}}, false}, "an age": {http.Header{"Age": {"7"}}, true}, "a miss": {http.Header{"X-Cache": {"Miss from cloudfront"}}, false},
-		"a hit": {http.Header{"X-Cache": {"Error from cloudfront, Hit"}}, true}, "RFC 9211": {http.Header{"Cache-Status": {"Edge; hit"}}, true}, "Cloudflare": {http.Header{"Cf-Cache-Status": {"HIT"}}, true},
-	} {
-		if got := Hit(tt.header); got != tt.want {
-			t.Errorf("%s: %t", name, got)
-		}
-	}
-}
-
 func TestForbidden(t *testing.T) {
 	for value, want := range map[string]string{
 		"": "", "public, max-age=300": "", "no-store": "no-store", "no-cache": "no-cache", "private": "private", "max-age=300, Private": "private",

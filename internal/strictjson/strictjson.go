@@ -103,10 +103,3 @@ func fold(name string) string {
 		return smallest
 	}, name)
 }
-
-// Unfinished reports whether a text is the beginning of JSON, or empty.
-func Unfinished(data []byte) bool {
-	var first json.RawMessage
-	err := json.NewDecoder(bytes.NewReader(data)).Decode(&first)
-	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
-}

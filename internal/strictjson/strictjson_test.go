@@ -57,11 +57,3 @@ func FuzzUnambiguous(f *testing.F) {
 		}
 	})
 }
-
-func TestUnfinished(t *testing.T) {
-	for text, want := range map[string]bool{"": true, " ": true, `{"a":`: true, `"a`: true, "[1,": true, "{}": false, "null": false, "<html>": false, `{} {`: false, "nul": true} {
-		if got := Unfinished([]byte(text)); got != want {
-			t.Errorf("Unfinished(%q) = %t", text, got)
-		}
-	}
-}
