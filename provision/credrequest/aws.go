@@ -2,7 +2,6 @@ package credrequest
 
 import (
 	"encoding/json"
-	"math"
 	"regexp"
 	"slices"
 	"strings"
@@ -15,7 +14,7 @@ type AWSSpec struct {
 }
 
 // Statement is one statement of a permissions policy. Effect is Allow or Deny. Condition is operator → key → value: a
-// string, bool, number or list of these, as in the manifest.
+// string, bool, [json.Number] or list of these, as in the manifest.
 type Statement struct {
 	Effect    string
 	Action    []string
@@ -134,13 +133,9 @@ func (m *manifest) condition(v value) map[string]map[string]any {
 
 // conditionValue accepts what IAM accepts: text, booleans, numbers, and lists of these.
 func (m *manifest) conditionValue(v value) {
-	switch raw := v.raw.(type) {
-	case string, bool, int, int64, uint64:
+	switch v.raw.(type) {
+	case string, bool, json.Number:
 		return
-	case float64:
-		if !math.IsNaN(raw) && !math.IsInf(raw, 0) {
-			return
-		}
 	case []any:
 		for _, item := range m.items(v) {
 			if _, nested := item.raw.([]any); nested {

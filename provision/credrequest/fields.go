@@ -63,7 +63,7 @@ func (m *manifest) text(v value) string {
 
 // at returns a member of a mapping. An absent mapping has none.
 func (m *manifest) at(v value, field string) value {
-	members, ok := v.raw.(map[any]any)
+	members, ok := v.raw.(map[string]any)
 	if !ok && v.raw != nil {
 		m.fail("%s: it is %s; write it as a mapping", v.path, describe(v.raw))
 	}
@@ -72,16 +72,12 @@ func (m *manifest) at(v value, field string) value {
 
 // members returns the members of a mapping with keys of text, in the order of their names. An absent mapping has none.
 func (m *manifest) members(v value) []value {
-	fields, ok := v.raw.(map[any]any)
+	fields, ok := v.raw.(map[string]any)
 	if !ok && v.raw != nil {
 		m.fail("%s: it is %s; write it as KEY: VALUE", v.path, describe(v.raw))
 	}
 	var members []value
-	for key, raw := range fields {
-		name, ok := key.(string)
-		if !ok {
-			m.fail("%s: it has a key that is %s; write text, in quotes if need be", v.path, describe(key))
-		}
+	for name, raw := range fields {
 		members = append(members, v.member(name, raw))
 	}
 	slices.SortFunc(members, func(a, b value) int { return strings.Compare(a.name, b.name) })
@@ -108,7 +104,7 @@ func describe(raw any) string {
 	switch raw := raw.(type) {
 	case nil:
 		return "empty"
-	case map[any]any:
+	case map[string]any:
 		return "a mapping"
 	case []any:
 		return "a list"

@@ -31,7 +31,7 @@ type manifest struct {
 	err   error
 }
 
-// value is a part of a document, as package yaml decodes it, and the path that leads to it; name is its last step.
+// value is a part of a document, as package json decodes it, and the path that leads to it; name is its last step.
 type value struct {
 	path, name string
 	raw        any
@@ -72,10 +72,7 @@ func (m *manifest) request(root value, techPreview bool) (r Request, why string)
 // foreign returns why a document is skipped that is no CredentialsRequest, or "". The kind counts only together with its
 // group; ccoctl looks at neither and makes a role for whatever has the right shape.
 func (m *manifest) foreign(root value) string {
-	if root.raw == nil {
-		return fmt.Sprintf("Ignoring %s: it is empty or holds only comments", m.place)
-	}
-	if _, ok := root.raw.(map[any]any); !ok {
+	if _, ok := root.raw.(map[string]any); !ok {
 		m.fail("it is no manifest: it has no apiVersion and kind")
 		return ""
 	}

@@ -1,6 +1,7 @@
 package credrequest
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -10,14 +11,14 @@ import (
 	"path/filepath"
 	"strings"
 
-	"go.yaml.in/yaml/v2"
+	"k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/keypost/keypost/internal/regular"
+	"github.com/keypost/keypost/internal/strictyaml"
 	"github.com/keypost/keypost/internal/text"
 )
 
-// maxFile bounds a file of manifests, in bytes: several times what a release holds for all clouds together, and little enough for
-// the worst that can be written in it (aliases, merges, depth) to be read in seconds.
+// maxFile bounds a file of manifests, in bytes: several times what a release holds for all clouds together.
 const maxFile = 1 << 20
 
 // ReadDir reads the requests for a cloud of a directory in the order of file names, as ccoctl does: files named *.yaml and *.yml
@@ -101,48 +102,48 @@ func Read(cloud Cloud, name string, data []byte, techPreview bool) (requests []R
 	return requests, skipped, nil
 }
 
-// documents decodes a stream of YAML documents, or one of JSON values. A key that is written twice in one mapping is an
-// error: which of the two counts differs from reader to reader, and either may be the one that was meant. A key that a
-// merge (<<) brings may be written again: that is what merges are for. What is written counts (https://yaml.org/type/merge.html), and
-// where the decoder takes what is merged, as it does with a merge below, the document is refused.
+// documents decodes a stream of YAML documents, which a line of --- separates, or one of JSON values. The reader is strict: of a key
+// that is written twice in one mapping, either value may be the one that was meant. A document
+// that is empty or holds only comments is left out.
 func documents(data []byte) ([]any, error) {
-	if parts := jsonStream(data); parts != nil {
-		var docs []any
-		for _, part := range parts {
-			more, err := documents(part)
-			if err != nil {
-				return nil, err
-			}
-			docs = append(docs, more...)
-		}
-		return docs, nil
+	parts, err := split(data)
+	if err != nil {
+		return nil, errors.New(printable(err.Error()))
 	}
-	values, keys, strict := yaml.NewDecoder(bytes.NewReader(data)), yaml.NewDecoder(bytes.NewReader(data)), yaml.NewDecoder(bytes.NewReader(data))
-	strict.SetStrict(true)
 	var docs []any
-	for {
+	for _, part := range parts {
+		asJSON, err := strictyaml.ToJSON(part, maxFile)
+		if errors.Is(err, strictyaml.ErrEmpty) {
+			continue
+		}
 		var doc any
-		err := values.Decode(&doc)
+		if err == nil {
+			decoder := json.NewDecoder(bytes.NewReader(asJSON))
+			decoder.UseNumber() // a policy has numbers as they are written
+			err = decoder.Decode(&doc)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("document %d cannot be read: %s", len(docs)+1, printable(err.Error()))
+		}
+		docs = append(docs, doc)
+	}
+	return docs, nil
+}
+
+// split returns the documents of a stream, each as text. They end where they end for ccoctl.
+func split(data []byte) ([][]byte, error) {
+	if values := jsonStream(data); values != nil {
+		return values, nil
+	}
+	var docs [][]byte
+	reader := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
+	for {
+		doc, err := reader.Read()
 		if errors.Is(err, io.EOF) {
 			return docs, nil
 		}
 		if err != nil {
-			return nil, fmt.Errorf("document %d is not readable as YAML: %s", len(docs)+1, printable(err.Error()))
-		}
-		var written yaml.MapSlice // has every key that is written, and those of a merge nowhere
-		inOrder := keys.Decode(&written) == nil
-		if inOrder {
-			if wrong := wrongKey(written); wrong != "" {
-				return nil, fmt.Errorf("document %d is not readable as YAML: %s", len(docs)+1, wrong)
-			}
-		}
-		var again any
-		twice := setTwiceOf(strict.Decode(&again)) // whose error has each key that is set twice, as often as it is
-		if inOrder {
-			if key := twice.overMerged(doc, written); key != "" {
-				return nil, fmt.Errorf("document %d is read differently by readers of YAML: key %q is written and merged (<<) in one mapping; write the "+
-					"merge first, or leave one of them out", len(docs)+1, printable(key))
-			}
+			return nil, err
 		}
 		docs = append(docs, doc)
 	}
@@ -163,108 +164,6 @@ func jsonStream(data []byte) [][]byte {
 		}
 		parts = append(parts, part)
 	}
-}
-
-// maxKey bounds a key, in bytes. YAML has it for keys without a question mark (https://yaml.org/spec/1.2.2/#742-flow-mappings), but an
-// alias may stand for any text, and be a key in each line.
-const maxKey = 1024
-
-// wrongKey says which key a mapping, at any depth, has twice, or has that is too long; else "".
-func wrongKey(v any) string {
-	switch v := v.(type) {
-	case yaml.MapSlice:
-		seen := map[any]bool{}
-		for _, item := range v {
-			key := scalar(item.Key)
-			if seen[key] {
-				return fmt.Sprintf("key %q is written twice in one mapping", printable(fmt.Sprint(item.Key)))
-			}
-			if s, is := item.Key.(string); is && len(s) > maxKey {
-				return fmt.Sprintf("key %q is longer than %d bytes", printable(s), maxKey)
-			}
-			seen[key] = true
-			if below := wrongKey(item.Value); below != "" {
-				return below
-			}
-		}
-	case []any:
-		for _, e := range v {
-			if below := wrongKey(e); below != "" {
-				return below
-			}
-		}
-	}
-	return ""
-}
-
-// scalar returns something that is equal for equal scalars, and for nothing else. Text stays what it is: aliases may repeat a long one
-// in each line.
-func scalar(v any) any {
-	if _, is := v.(string); is {
-		return v
-	}
-	return [1]string{fmt.Sprintf("%T %v", v, v)} // no text, and what is not comparable (NaN, a list) has a form that is
-}
-
-// setTwice has what a strict decoder says of each key that a mapping gets twice: both written, or one merged.
-type setTwice map[string]bool
-
-func setTwiceOf(err error) setTwice {
-	t := setTwice{}
-	if all, is := errors.AsType[*yaml.TypeError](err); is {
-		for _, e := range all.Errors {
-			_, said, _ := strings.Cut(e, ": ") // behind the line's number
-			t[said] = true
-		}
-	}
-	return t
-}
-
-func (t setTwice) has(key any) bool {
-	return t[fmt.Sprintf("key %#v already set in map", key)]
-}
-
-// overMerged returns a key that is written in a mapping, at any depth, and whose value was read from a merge; else "". What was
-// written is known without its own merges, so that a mapping that was perhaps replaced must have nothing beside it.
-func (t setTwice) overMerged(read, written any) string {
-	if len(t) == 0 {
-		return ""
-	}
-	key, _ := t.compare(read, written)
-	return key
-}
-
-// compare returns what overMerged does, and whether the value that was read is what was written, without any merge. It takes
-// each part once: a file decides how deep its mappings are, and comparing them anew at each depth took minutes for one of 400 KB.
-func (t setTwice) compare(read, written any) (over string, same bool) {
-	switch w := written.(type) {
-	case yaml.MapSlice:
-		mapping, is := read.(map[any]any)
-		same = is && len(mapping) == len(w)
-		for _, item := range w {
-			below, as := t.compare(mapping[item.Key], item.Value)
-			if !as && t.has(item.Key) {
-				return fmt.Sprint(item.Key), false
-			}
-			if below != "" {
-				return below, false
-			}
-			same = same && as
-		}
-		return "", same
-	case []any:
-		list, is := read.([]any)
-		same = is && len(list) == len(w)
-		for i, e := range w[:min(len(w), len(list))] {
-			below, as := t.compare(list[i], e)
-			if below != "" {
-				return below, false
-			}
-			same = same && as
-		}
-		return "", same
-	}
-	return "", scalar(read) == scalar(written)
 }
 
 // unique returns an error for requests with the same name of a Secret manifest, which joins namespace and name with a
