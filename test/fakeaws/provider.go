@@ -15,7 +15,6 @@ import (
 
 // What a provider may hold (https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_iam-quotas.html).
 const (
-	providerLimit   = 100
 	clientIDLimit   = 100
 	thumbprintLimit = 5
 )
@@ -43,9 +42,6 @@ func createProvider(ctx context.Context, s *Server, in params, now time.Time) (a
 	add := write("", func(q *request) (any, error) {
 		if _, taken := q.world.providers[p.ARN]; taken {
 			return nil, conflict("EntityAlreadyExists", "Provider with url %s already exists.", p.URL)
-		}
-		if len(q.world.providers) == providerLimit {
-			return nil, limitExceeded("OpenIdConnectProvidersPerAccount", providerLimit)
 		}
 		q.world.setProvider(p)
 		return providerARN{p.ARN, tagList(p.Tags)}, nil

@@ -163,19 +163,6 @@ func TestAPortIsTakenOnlyWhenAsked(t *testing.T) {
 	}
 }
 
-func TestAnAccountHoldsAHundredProviders(t *testing.T) {
-	t.Parallel()
-	s := Start(t, Options{})
-	for i := range 101 {
-		_, err := iamOf(s).CreateOpenIDConnectProvider(t.Context(), &makeProvider{Url: aws.String(fmt.Sprintf("%s-%d", issuerURL, i))})
-		if i == 100 {
-			refused(t, err, "LimitExceeded", "OpenIdConnectProvidersPerAccount: 100")
-		} else if err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
 func TestEveryPartitionHasItsOwnARNs(t *testing.T) {
 	t.Parallel()
 	for _, partition := range []string{"aws", "aws-us-gov", "aws-cn", "aws-iso", "aws-iso-b", "aws-iso-e", "aws-iso-f", "aws-eusc"} {

@@ -235,15 +235,3 @@ func TestFaultsAreAsReal(t *testing.T) {
 		}
 	}
 }
-
-func TestTheSDKRetriesWhatItShould(t *testing.T) {
-	t.Parallel()
-	s := Start(t, Options{})
-	config := configuration(s)
-	config.Retryer = nil
-	s.Fault(func(call Call) Fault { return []Fault{{}, Throttle(), Unavailable(), {}}[call.N] })
-	must(iam.NewFromConfig(config).CreateRole(t.Context(), newRoleInput("r")))(t)
-	if n := len(s.Calls()); n != 3 {
-		t.Error(n)
-	}
-}
