@@ -29,7 +29,7 @@ var platformCommands = map[string][]string{
 	"xargs":   {`az role assignment delete --ids`},
 	"cp":      {`-p /var/lib/rancher/(k3s|rke2)/server/tls/service\.key /opt/next/old\.key`},
 	"umask":   {`077`},
-	"mkdir":   {`-p (/opt/\w+/server/tls|~/\.[\w./-]+)`},
+	"mkdir":   {`-p (/opt/\w+/server/tls|~/\.[\w./-]+)`, `-p -m 700 /run/keypost-signer`},
 	"install": {`-d /etc/keypost /var/lib/keypost`, `-m 0644 systemd/keypostd\.service /etc/systemd/system/`},
 	"rm":      {`/etc/systemd/system/keypostd\.service`},
 	"cat":     {`/\S+ /\S+`},
