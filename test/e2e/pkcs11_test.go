@@ -18,7 +18,7 @@ import (
 func TestSignerPKCS11(t *testing.T) {
 	dir, ca := t.TempDir(), newAuthority(t)
 	program := filepath.Join(dir, "keypost-signer")
-	command(t, []string{"CGO_ENABLED=1"}, "", "go", "build", "-buildvcs=false", "-C", filepath.Join("..", ".."), "-tags", "pkcs11", "-o", program, "./cmd/keypost-signer").ok(t)
+	command(t, []string{"CGO_ENABLED=1"}, "", "go", "build", "-C", filepath.Join("..", ".."), "-buildvcs=false", "-tags", "pkcs11", "-o", program, "./cmd/keypost-signer").ok(t)
 	startEtcd(t)
 	for port, key := range map[int]crypto.Signer{6443: newRSAKey(t, 2048), 6444: newECKey(t)} {
 		c := &cluster{name: fmt.Sprintf("pkcs11-%d", port), issuer: "https://oidc.example.com/prod-a", key: key}
