@@ -1,6 +1,7 @@
 package devca
 
 import (
+	"crypto"
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
@@ -59,7 +60,7 @@ func TestServes(t *testing.T) {
 		}
 		c.Close()
 	}
-	for _, file := range []string{"", "ca.pem", "tls.crt", "tls.key"} {
+	for _, file := range []string{"", "ca.pem", "ca-key.pem", "tls.crt", "tls.key"} {
 		info, err := os.Stat(filepath.Join(dir, file))
 		if err != nil {
 			t.Fatal(err)
@@ -68,35 +69,79 @@ func TestServes(t *testing.T) {
 			t.Errorf("%q has mode %v", file, info.Mode())
 		}
 	}
-	if left, _ := os.ReadDir(dir); len(left) != 3 {
-		t.Errorf("got %v, want three files", left)
+	if left, _ := os.ReadDir(dir); len(left) != 4 {
+		t.Errorf("got %v, want four files", left)
 	}
 }
 
-// The attack: the laptop's key is stolen and signs for a bank, or for the same names.
-func TestSignsForNobody(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "dev")
-	cert, key, err := Ensure(dir, []string{"oidc.localhost"}, time.Now())
+// The attack: the laptop's CA key is stolen and signs for a bank.
+func TestCAIsConfinedToItsNames(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := Ensure(dir, []string{"oidc.localhost", "*.dev.example"}, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	keys, err := tls.LoadX509KeyPair(filepath.Join(dir, "ca.pem"), filepath.Join(dir, "ca-key.pem"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	pair, err := tls.LoadX509KeyPair(cert, key)
+	ca := authority(t, dir)
+	caKey := signer{Signer: keys.PrivateKey.(crypto.Signer)}
+	for name, want := range map[string]bool{
+		"oidc.localhost": true, "a.dev.example": true, "127.0.0.1": true, "::1": true, "localhost": true,
+		"bank.example.com": false, "example": false, "xoidc.localhost.example": false, "notdev.example": false,
+		"127.0.0.2": false, "192.0.2.1": false, "2001:db8::1": false, "*.example": false,
+	} {
+		der, _, err := newLeaf(ca, caKey, []string{name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		leaf, err := x509.ParseCertificate(der)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = leaf.Verify(x509.VerifyOptions{Roots: pool(ca)})
+		if (err == nil) != want {
+			t.Errorf("%s: verified: %v (%v), want %v", name, err == nil, err, want)
+		}
+	}
+	checkNoSubordinate(t, ca, caKey)
+	if !ca.PermittedDNSDomainsCritical || ca.MaxPathLen != 0 || !ca.MaxPathLenZero || ca.NotAfter.Sub(ca.NotBefore) > lifetime+time.Hour {
+		t.Errorf("got %+v", ca)
+	}
+}
+
+// checkNoSubordinate wants path length 0 to bite.
+func checkNoSubordinate(t *testing.T, ca *x509.Certificate, caKey signer) {
+	t.Helper()
+	subKey, err := newKey()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"bank.example.com", "oidc.localhost"} {
-		template := &x509.Certificate{Subject: pkix.Name{CommonName: name}, DNSNames: []string{name}, NotBefore: pair.Leaf.NotBefore, NotAfter: pair.Leaf.NotAfter}
-		der, err := x509.CreateCertificate(rand.Reader, template, pair.Leaf, pair.Leaf.PublicKey, pair.PrivateKey)
-		if err != nil {
-			t.Fatal(err)
-		}
-		forged, err := x509.ParseCertificate(der)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := forged.Verify(x509.VerifyOptions{Roots: pool(authority(t, dir))}); err == nil {
-			t.Errorf("it signs for %s", name)
-		}
+	template := &x509.Certificate{
+		Subject: pkix.Name{CommonName: "subordinate"}, NotBefore: ca.NotBefore, NotAfter: ca.NotAfter,
+		KeyUsage: x509.KeyUsageCertSign, BasicConstraintsValid: true, IsCA: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, ca, subKey.Public(), caKey.Signer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sub, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, _, err = newLeaf(sub, subKey, []string{"oidc.localhost"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	below, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := below.Verify(x509.VerifyOptions{Roots: pool(ca), Intermediates: pool(sub)}); err == nil {
+		t.Error("the development CA can make further CAs")
 	}
 }
 
@@ -127,7 +172,7 @@ func TestReusesAndRenews(t *testing.T) {
 		{"after its end", hosts, 30 * 24 * time.Hour, "", false},
 		{"clock set back", hosts, -time.Hour, "", false},
 		{"another host", append(hosts, "b.localhost"), 0, "", false},
-		{"no ca.pem", hosts, 0, "ca.pem", false},
+		{"no CA", hosts, 0, "ca.pem", false},
 		{"no key", hosts, 0, "tls.key", false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -162,7 +207,7 @@ func TestRefuses(t *testing.T) {
 	}
 	for _, host := range []string{"192.0.2.1", "", "*."} {
 		_, _, err = Ensure(t.TempDir(), []string{host}, time.Now())
-		if err == nil || !strings.Contains(err.Error(), "development certificate") {
+		if err == nil || !strings.Contains(err.Error(), "development CA") {
 			t.Errorf("%q: %v", host, err)
 		}
 	}
