@@ -19,6 +19,7 @@ const (
 	OtherIssuer                       // identities trust another issuer, and a cluster may live by that
 	WrongAlgorithm                    // a key signs with something that Entra does not take
 	NameTaken                         // another subscription of the tenant has a custom role of that name
+	OtherGroup                        // the identities that have the roles are not in the resource group that was named
 	OthersInGroup                     // a resource group that is to be deleted has things of somebody else
 	UnknownIssuer                     // no key set of the store has the issuer URL, and identities would trust it from now on
 )

@@ -249,7 +249,46 @@ func TestScopeThatNobodyAsksForAnyMore(t *testing.T) {
 	})
 }
 
-// delete with another group than the identities' deletes nothing: Azure keeps a role that is assigned.
+// A run that forgets --audience leaves the audience of an earlier one, which is listed; a new identity gets the usual one.
+func TestAudienceThatIsNotAskedFor(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, fakeazure.Options{})
+		o := w.identities(t, usual()[1:]...)
+		o.Audience = "api://AzureADTokenExchange"
+		_, err := azure.CreateIdentities(t.Context(), o)
+		must(t, err)
+		o = w.identities(t, usual()...)
+		o.Usual, o.Mode = true, install.Preview
+		shown, err := azure.CreateIdentities(t.Context(), o)
+		must(t, err)
+		scene.Held(t, strings.Join(shown.Preview.Extra, "\n"), "identity prod-a-ns-registry-creds takes tokens of system:serviceaccount:ns-registry:registry for the audience "+
+			"api://AzureADTokenExchange, and not openshift; --audience openshift --prune changes it")
+		o.Mode, o.Prune = install.Apply, true
+		_, err = azure.CreateIdentities(t.Context(), o)
+		must(t, err)
+		audiences := func() map[string]int {
+			count := map[string]int{}
+			for _, c := range w.State().Credentials {
+				count[c.Audiences[0]]++
+			}
+			return count
+		}
+		if got := audiences(); got["api://AzureADTokenExchange"] != 4 || got["openshift"] != 1 {
+			t.Errorf("audiences %v", got)
+		}
+		for _, prune := range []bool{false, true} {
+			o.Usual, o.Prune = false, prune
+			_, err = azure.CreateIdentities(t.Context(), o)
+			must(t, err)
+			if got := audiences(); (got["openshift"] == 5) != prune {
+				t.Errorf("prune %v: audiences %v", prune, got)
+			}
+		}
+	})
+}
+
+// delete with another group than the identities' names the assignments, all of them, and deletes nothing.
 func TestDeleteWithAnotherGroup(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -260,11 +299,11 @@ func TestDeleteWithAnotherGroup(t *testing.T) {
 		o := azure.DeleteOptions{Options: w.options()}
 		o.OIDCGroup = "other"
 		_, err = azure.Delete(t.Context(), o)
-		if err == nil || !strings.Contains(err.Error(), "RoleDefinitionHasAssignments") {
+		if !is(azure.OtherGroup)(err) || strings.Count(err.Error(), ", which is no identity of prod-a in resource group other") != 2 {
 			t.Errorf("%v", err)
 		}
-		if s := w.State(); len(s.Identities) != 3 || len(s.Assignments) == 0 || len(s.Credentials) != 5 {
-			t.Errorf("there is %+v", s)
+		if wrote := w.writes(); len(wrote) > 0 {
+			t.Errorf("it wrote %q", wrote)
 		}
 	})
 }

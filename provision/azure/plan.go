@@ -2,6 +2,7 @@ package azure
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -268,6 +269,9 @@ func (r *run) planRemoval(ctx context.Context, all roleList, identities []identi
 	if err != nil {
 		return plan.Plan{}, err
 	}
+	if err := r.usedByOthers(roles, assignments, identities); err != nil {
+		return plan.Plan{}, err
+	}
 	var unassign, unrole, remove plan.Stage
 	for _, s := range identities {
 		own := slices.DeleteFunc(slices.Clone(assignments), func(a assignmentState) bool { return !sameName(a.principal, s.principal) })
@@ -278,4 +282,23 @@ func (r *run) planRemoval(ctx context.Context, all roleList, identities []identi
 		unrole = append(unrole, r.planDeleteRole(role)...)
 	}
 	return plan.Of(notes, unassign, unrole, remove), nil
+}
+
+// usedByOthers returns an error if a role of ours is assigned to somebody else than these identities: Azure does not delete the role
+// then, and a live cluster may need the assignment.
+func (r *run) usedByOthers(roles []roleState, all []assignmentState, identities []identityState) error {
+	var errs []error
+	for _, role := range roles {
+		for _, a := range all {
+			known := slices.ContainsFunc(identities, func(s identityState) bool { return sameName(s.principal, a.principal) })
+			if last(a.role) == role.guid && !known {
+				errs = append(errs, fmt.Errorf("%s %s is assigned to principal %s at %s, which is no identity of %s in resource group %s",
+					roleThing, role.name, a.principal, a.scope, r.Name, r.o.OIDCGroup))
+			}
+		}
+	}
+	if len(errs) == 0 {
+		return nil
+	}
+	return problem(OtherGroup, "%w", errors.Join(errs...))
 }

@@ -46,6 +46,9 @@ func (r *run) hinted(err error) error {
 			return hint("let the cluster sign with an RSA key")
 		case azure.NameTaken:
 			return hint("choose another --name; or, if that role was deleted a moment ago, run this again")
+		case azure.OtherGroup:
+			return hint("name the resource group that the identities were made in: --oidc-resource-group-name GROUP; what shows the " +
+				"assignments of a role whose identity is gone: az role assignment list --all --role NAME")
 		case azure.UnknownIssuer:
 			return hint("see the issuer URLs that there are: %s; where another store publishes it, give that one as --store, or none; --adopt trusts it all the same",
 				cli.Command{"issuer", "list"})
