@@ -57,7 +57,7 @@ func Delete(ctx context.Context, o DeleteOptions) (Deleted, error) {
 		return Deleted{}, nil
 	}
 	of := copyParty(r.project.ProviderName(o.pool().ID, ""))
-	copies, _ := r.StillNamed(ctx, func(party string) bool { return strings.HasPrefix(party, of) })
+	copies := r.StillNamed(ctx, func(party string) bool { return strings.HasPrefix(party, of) })
 	return Deleted{Issuers: r.StillPublished(ctx, trusted.Issuers), Copies: copies}, nil
 }
 

@@ -215,7 +215,7 @@ func (m *migration) result(ctx context.Context, set keystore.KeySet) (Migrated, 
 		}
 	}
 	old := copyParty(m.project.ProviderName(m.to.Pool, m.fromID))
-	done.OldCopies, _ = m.StillNamed(ctx, func(party string) bool { return party == old })
+	done.OldCopies = m.StillNamed(ctx, func(party string) bool { return party == old })
 	var err error
 	if done.Users, err = m.client.PoolUsers(ctx, m.to.Pool, m.set.emails); err != nil {
 		return Migrated{}, err

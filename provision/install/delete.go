@@ -49,10 +49,10 @@ type StillNamed struct {
 	Policy keystore.Policy // that names them no more; without any copy, its reach is not that of copies
 }
 
-// StillNamed looks in the store for the key sets in use whose policy names copies that are gone, and reports whether it could be asked.
-// One that cannot be read is passed over: whoever uploads to all copies says so of it.
-func (r *Run) StillNamed(ctx context.Context, gone func(party string) bool) (all []StillNamed, asked bool) {
-	c, asked := r.stored(ctx)
+// StillNamed looks in the store for the key sets in use whose policy names copies that are gone; it returns none if the store
+// cannot be read. A key set that cannot be read is passed over: whoever uploads to all copies says so of it.
+func (r *Run) StillNamed(ctx context.Context, gone func(party string) bool) (all []StillNamed) {
+	c, _ := r.stored(ctx)
 	for _, s := range c.Sets {
 		p := s.Policy()
 		if s.Withdrawn() || !slices.ContainsFunc(p.Uploads(), gone) {
@@ -64,7 +64,7 @@ func (r *Run) StillNamed(ctx context.Context, gone func(party string) bool) (all
 		}
 		all = append(all, StillNamed{s, p})
 	}
-	return all, asked
+	return all
 }
 
 // ReadStore reads the store that was given. The error of one that is not there is [fs.ErrNotExist].
