@@ -22,7 +22,7 @@ import (
 	"github.com/keypost/keypost/keystore/filestore"
 )
 
-func newSigner(keys *held, c config, log *zap.Logger) (*signer.Signer, error) {
+func newSigner(keys held, c config, log *zap.Logger) (*signer.Signer, error) {
 	store, err := filestore.Open(c.Dir)
 	if err != nil {
 		return nil, err

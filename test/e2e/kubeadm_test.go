@@ -85,8 +85,8 @@ func writePKI(t *testing.T, ca *authority, pki, host string) {
 	t.Helper()
 	must(t, os.MkdirAll(filepath.Join(pki, "etcd"), 0o700))
 	cert, key := ca.issue(t, "kubeadm", host)
-	for to, from := range map[string]string{"ca.crt": ca.file, "etcd/ca.crt": ca.file, "front-proxy-ca.crt": ca.file} {
-		must(t, os.Symlink(from, filepath.Join(pki, to)))
+	for _, name := range []string{"ca.crt", "etcd/ca.crt", "front-proxy-ca.crt"} {
+		must(t, os.Symlink(ca.file, filepath.Join(pki, name)))
 	}
 	for _, name := range []string{"apiserver", "apiserver-etcd-client", "apiserver-kubelet-client", "front-proxy-client"} {
 		must(t, os.Symlink(cert, filepath.Join(pki, name+".crt")))

@@ -10,7 +10,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ThalesGroup/crypto11"
@@ -24,11 +24,11 @@ const (
 	listedAgain = 30 * time.Second // how old a listing of the token may be
 )
 
-// Keys are the key pairs of a token. It is safe for concurrent use.
+// Keys are the key pairs of a token. It is not safe for concurrent use; its keys are.
 type Keys struct {
 	token Token
+	stale atomic.Bool // a signature failed: list the token again, with a new login if that fails
 
-	mu     sync.Mutex
 	open   *crypto11.Context // nil before the first use, and after a failure
 	keys   []Key
 	listed time.Time
@@ -49,9 +49,7 @@ func Open(token Token) (*Keys, error) {
 // Keys returns the pairs of an RSA or ECDSA key that have both halves in the token. Others are passed over. It lists the token at most twice a
 // minute, and logs in anew after a failure.
 func (k *Keys) Keys(context.Context) ([]Key, error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.open != nil && time.Since(k.listed) < listedAgain {
+	if !k.stale.Swap(false) && k.open != nil && time.Since(k.listed) < listedAgain {
 		return k.keys, nil
 	}
 	keys, err := k.list()
@@ -123,18 +121,11 @@ func (k Key) Sign(ctx context.Context, digest []byte, hash crypto.Hash) ([]byte,
 	select {
 	case a := <-done:
 		if a.err != nil {
-			k.of.failed()
+			k.of.stale.Store(true)
 			return nil, fmt.Errorf("PKCS#11 token %q: %w", k.of.token.Label, a.err)
 		}
 		return a.signature, nil
 	case <-ctx.Done():
 		return nil, errors.New("the PKCS#11 token did not answer in time")
 	}
-}
-
-// failed has the token listed again, with a new login if that fails.
-func (k *Keys) failed() {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.listed = time.Time{}
 }
