@@ -49,7 +49,7 @@ func (p *Publisher) take(ctx context.Context, names []keystore.Name, listed map[
 	return nil
 }
 
-// read reads one key set and judges it against the served version, which may take as long as the document is large.
+// read reads one key set, which may take as long as the document is large.
 func (p *Publisher) read(ctx context.Context, n keystore.Name) found {
 	s, rev, err := p.c.Source.Load(ctx, n)
 	var v *version
@@ -60,9 +60,7 @@ func (p *Publisher) read(ctx context.Context, n keystore.Name) found {
 		rejected := lastgood.RejectError(err)
 		return found{Candidate: &lastgood.Candidate{Name: n, Rejected: rejected}, revision: rev, absent: rejected == nil}
 	}
-	c := lastgood.NewCandidate(n, &v.Summary, p.served(n).summary())
-	c.Rejected = p.admission.Admit(s)
-	return found{Candidate: c, revision: rev, version: v}
+	return found{Candidate: &lastgood.Candidate{Name: n, Version: &v.Summary, Rejected: p.admission.Admit(s)}, revision: rev, version: v}
 }
 
 func (p *Publisher) served(n keystore.Name) *version {

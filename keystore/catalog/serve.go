@@ -21,7 +21,7 @@ func (c Contents) Rejected() map[keystore.Name]*lastgood.Rejection {
 	var batch []*lastgood.Candidate
 	for _, s := range c.Sets {
 		version := lastgood.SummaryOf(s)
-		batch = append(batch, lastgood.NewCandidate(s.Name(), &version, nil))
+		batch = append(batch, &lastgood.Candidate{Name: s.Name(), Version: &version})
 	}
 	lastgood.Judge{State: &lastgood.Index{}, Rejected: maps.All(unread), Waited: lastgood.StartPatience}.Decide(batch)
 	rejected := map[keystore.Name]*lastgood.Rejection{}

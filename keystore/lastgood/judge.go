@@ -51,15 +51,6 @@ type Candidate struct {
 	Name     keystore.Name
 	Version  *Summary   // nil when there is none to judge
 	Rejected *Rejection // nil when the version may become the last good one
-
-	was     *Summary   // what follows is about
-	follows *Rejection // of Version after was
-}
-
-// NewCandidate returns a candidate and compares its version ([Summary.Follows]) with was, the last good version now. It
-// may be called concurrently before [Judge.Decide], which compares again only if the last good version has changed.
-func NewCandidate(n keystore.Name, version, was *Summary) *Candidate {
-	return &Candidate{Name: n, Version: version, was: was, follows: version.Follows(was)}
 }
 
 // Decide sets the Rejected of candidates that are judged together. It leaves one that is rejected already as it is. The
@@ -75,7 +66,7 @@ func (j Judge) Decide(batch []*Candidate) {
 		if c.Version == nil || c.Rejected != nil {
 			continue
 		}
-		if c.Rejected = c.judge(j.State.Good(c.Name)); c.Rejected == nil {
+		if c.Rejected = c.Version.Follows(j.State.Good(c.Name)); c.Rejected == nil {
 			t.enter(c)
 			open = append(open, c)
 		}
@@ -83,13 +74,6 @@ func (j Judge) Decide(batch []*Candidate) {
 	for _, c := range open {
 		c.Rejected = t.judge(c)
 	}
-}
-
-func (c *Candidate) judge(good *Summary) *Rejection {
-	if good != c.was {
-		return c.Version.Follows(good)
-	}
-	return c.follows
 }
 
 // trial is a batch whose versions are judged against each other.

@@ -25,6 +25,10 @@ func withdrawn(d doc) doc {
 	return d
 }
 
+func newCandidate(n keystore.Name, version *Summary) *Candidate {
+	return &Candidate{Name: n, Version: version}
+}
+
 // decide judges documents against last good versions and returns "REASON" by name, empty for one that is taken over.
 func decide(t testing.TB, j Judge, good []doc, batch []doc) map[string]string {
 	t.Helper()
@@ -35,7 +39,7 @@ func decide(t testing.TB, j Judge, good []doc, batch []doc) map[string]string {
 	j.State = x
 	var all []*Candidate
 	for _, d := range batch {
-		all = append(all, NewCandidate(keystore.Name(d.name), d.summary(t), x.Good(keystore.Name(d.name))))
+		all = append(all, newCandidate(keystore.Name(d.name), d.summary(t)))
 	}
 	j.Decide(all)
 	got := map[string]string{}
@@ -102,25 +106,13 @@ func TestJudge(t *testing.T) {
 
 // What the caller has refused stays refused for its reason, and claims nothing.
 func TestJudgeKeepsTheCallersRejections(t *testing.T) {
-	refused := NewCandidate("a", claim("a", 1, 1).summary(t), nil)
+	refused := newCandidate("a", claim("a", 1, 1).summary(t))
 	refused.Rejected = Reject(ReasonDev, "it is x")
 	unread := &Candidate{Name: "c", Rejected: Reject(ReasonUnreadable, "x")}
-	good := NewCandidate("b", claim("b", 1, 2).summary(t), nil)
+	good := newCandidate("b", claim("b", 1, 2).summary(t))
 	Judge{State: &Index{}, Waited: StartPatience}.Decide([]*Candidate{refused, unread, {Name: "absent"}, good})
 	if !refused.Rejected.Is(ReasonDev) || !unread.Rejected.Is(ReasonUnreadable) || good.Rejected != nil {
 		t.Errorf("%+v, %+v, %+v", refused.Rejected, unread.Rejected, good.Rejected)
-	}
-}
-
-// A version that was compared with another last good version than the one of the decision is compared again.
-func TestJudgeComparesAgain(t *testing.T) {
-	x := &Index{}
-	c := NewCandidate("a", claim("a", 1, 1).summary(t), nil)
-	x.Put("a", claim("a", 2, 1).summary(t))
-	worse := NewCandidate("b", doc{name: "b", generation: 1, keys: []int{1}}.summary(t), doc{name: "b", generation: 2, keys: []int{1}}.summary(t))
-	Judge{State: x}.Decide([]*Candidate{c, worse})
-	if !c.Rejected.Is(ReasonOlderGeneration) || worse.Rejected != nil {
-		t.Errorf("%+v, %+v", c.Rejected, worse.Rejected)
 	}
 }
 
@@ -181,7 +173,7 @@ func TestJudgeHeedsRejectedDocuments(t *testing.T) {
 			x.Put(keystore.Name(d.name), d.summary(t))
 		}
 		tc.judge.State = x
-		newcomer := func() *Candidate { return NewCandidate("a", claim("a", 1, 1).summary(t), nil) }
+		newcomer := func() *Candidate { return newCandidate("a", claim("a", 1, 1).summary(t)) }
 
 		alone, j := newcomer(), tc.judge
 		j.Rejected = maps.All(map[keystore.Name]*Rejection{"b": tc.rejected, "a": unread})
@@ -200,7 +192,7 @@ func TestJudgeHeedsRejectedDocuments(t *testing.T) {
 			t.Errorf("%s: %+v although the document is gone", name, superseded.Rejected)
 		}
 		x.Put("a", claim("a", 1, 1).summary(t))
-		owner := NewCandidate("a", claim("a", 2, 1).summary(t), x.Good("a"))
+		owner := newCandidate("a", claim("a", 2, 1).summary(t))
 		j.Decide([]*Candidate{owner})
 		if owner.Rejected != nil {
 			t.Errorf("%s: the owner: %+v", name, owner.Rejected)
@@ -225,7 +217,7 @@ func TestJudgeDoesNotWalk(t *testing.T) {
 		x.Put(keystore.Name(d.name), d.summary(t))
 	}
 	d := doc{name: "n1", generation: 2, keys: []int{1, 9}}
-	c := NewCandidate("n1", d.summary(t), x.Index.Good("n1"))
+	c := newCandidate("n1", d.summary(t))
 	Judge{State: x}.Decide([]*Candidate{c})
 	if c.Rejected != nil || x.asked > 8 {
 		t.Errorf("%d questions, %+v", x.asked, c.Rejected)
@@ -313,7 +305,7 @@ func TestRandomBatchesKeepThePromises(t *testing.T) {
 				}
 				v := SummaryOf(s)
 				sets[n] = s
-				batch = append(batch, NewCandidate(keystore.Name(n), &v, x.Good(keystore.Name(n))))
+				batch = append(batch, newCandidate(keystore.Name(n), &v))
 				trail = append(trail, fmt.Sprintf("%s %d %v keys %v gone %v %v", n, d.generation, d.issuers, d.keys, d.gone, d.withdrawn))
 			}
 			Judge{State: x}.Decide(batch)
@@ -402,11 +394,11 @@ func TestJudgeNamesTheFirstRival(t *testing.T) {
 		return RejectError(&keystore.BrokenError{Reason: ReasonBroken, Err: errors.New("x"), Issuers: []keystore.IssuerURL{u}})
 	}
 	for name, rivals := range map[string][]*Candidate{
-		"live":   {NewCandidate("b", claim("b", 1, 2).summary(t), nil), NewCandidate("c", claim("c", 1, 3).summary(t), nil), NewCandidate("d", claim("d", 1, 4).summary(t), nil)},
+		"live":   {newCandidate("b", claim("b", 1, 2).summary(t)), newCandidate("c", claim("c", 1, 3).summary(t)), newCandidate("d", claim("d", 1, 4).summary(t))},
 		"broken": {{Name: "b", Rejected: broken()}, {Name: "c", Rejected: broken()}, {Name: "d", Rejected: broken()}},
 	} {
 		for range 2 {
-			c := NewCandidate("a", claim("a", 1, 1).summary(t), nil)
+			c := newCandidate("a", claim("a", 1, 1).summary(t))
 			Judge{State: &Index{}}.Decide(append([]*Candidate{c}, rivals...))
 			if !c.Rejected.Is(ReasonURLConflict) || !strings.Contains(c.Rejected.Message, `key set "b"`) {
 				t.Errorf("%s: %+v", name, c.Rejected)

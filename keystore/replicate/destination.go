@@ -130,18 +130,11 @@ type candidate struct {
 func (d *destination) candidates(documents []document) []*candidate {
 	all := make([]*candidate, len(documents))
 	for i, doc := range documents {
-		good := d.Good(doc.name)
-		c := &candidate{document: doc, Candidate: &lastgood.Candidate{Name: doc.name}}
-		switch {
-		case doc.version != nil:
-			c.Candidate = lastgood.NewCandidate(doc.name, doc.version, good)
-			c.Rejected = doc.rejected
-		case doc.rejected != nil:
-			c.Rejected = doc.rejected
-		default: // it has left the source since it was listed
+		c := &candidate{document: doc, Candidate: &lastgood.Candidate{Name: doc.name, Version: doc.version, Rejected: doc.rejected}}
+		if doc.version == nil && doc.rejected == nil {
 			c.Rejected = lastgood.Reject(lastgood.ReasonMissing, "it has left the store since it was listed")
 		}
-		if good != nil {
+		if good := d.Good(doc.name); good != nil {
 			c.was = good.Generation()
 		}
 		all[i] = c
