@@ -80,7 +80,7 @@ func TestNoDocumentOfANeighbourChangesAVerdict(t *testing.T) {
 					}
 					_ = m.Pass(t.Context())
 					if text, _, _ := to.Get(t.Context(), "a"); !bytes.Equal(text, d.text(t)) || m.Ready() != nil {
-						t.Errorf("generation %d: the mirror has %d bytes, refused: %v, ready: %v", d.generation, len(text), m.Refusals(), m.Ready())
+						t.Errorf("generation %d: the mirror has %d bytes, refused: %v, ready: %v", d.generation, len(text), m.Status().Refused, m.Ready())
 					}
 					if !patterns {
 						copiedAndExported(t, b.store)

@@ -348,7 +348,7 @@ func (m *Mirror) noteComplete(began time.Time, listed int) {
 	m.complete, m.tried = began, true
 	if m.first.IsZero() {
 		m.first = time.Now()
-		m.c.Log.Info("every key set of a complete listing has been read", zap.Int("listed", listed), zap.Int("refused", m.refused()))
+		m.c.Log.Info("every key set of a complete listing has been read", zap.Int("listed", listed), zap.Int("refused", len(m.refused())))
 	}
 }
 

@@ -107,7 +107,13 @@ func (m *mirrored) wantCopied(n keystore.Name, document string) {
 
 func (m *mirrored) wantRefused(reason keystore.Reason, n int) {
 	m.t.Helper()
-	if got := m.Status().Refused[reason]; got != n {
+	got := 0
+	for _, r := range m.Status().Refused {
+		if r.Reason == reason {
+			got++
+		}
+	}
+	if got != n {
 		m.t.Errorf("%d key sets are refused as %s (%v), want %d", got, reason, m.Status().Refused, n)
 	}
 }

@@ -116,13 +116,10 @@ func (n *Notes) Checkpoints() map[keystore.Name]Checkpoint {
 
 // Write records a complete pass: the heartbeat, and the checkpoints if they have changed.
 func (n *Notes) Write(s MirrorStatus, now map[keystore.Name]Checkpoint) error {
-	h := Heartbeat{Complete: s.Complete.UTC().Truncate(time.Millisecond), Store: n.store, KeySets: s.Held, Reasons: map[keystore.Name]keystore.Reason{}}
-	for _, refused := range s.Refused {
-		h.Refused += refused
-	}
-	names := slices.Sorted(maps.Keys(s.Reasons))
+	h := Heartbeat{Complete: s.Complete.UTC().Truncate(time.Millisecond), Store: n.store, KeySets: s.Held, Refused: len(s.Refused), Reasons: map[keystore.Name]keystore.Reason{}}
+	names := slices.Sorted(maps.Keys(s.Refused))
 	for _, n := range names[:min(len(names), maxReasons)] {
-		h.Reasons[n] = s.Reasons[n]
+		h.Reasons[n] = s.Refused[n].Reason
 	}
 	return errors.Join(n.WriteCheckpoints(now), n.replace(HeartbeatFile, h))
 }

@@ -44,10 +44,10 @@ func TestNotesAreReadByTheNextRun(t *testing.T) {
 		t.Errorf("at first: %+v, %v", h, err)
 	}
 	at := time.Date(2026, 1, 2, 3, 4, 5, 6e6, time.UTC)
-	status := replicate.MirrorStatus{Complete: at, Held: 3, Refused: map[keystore.Reason]int{lastgood.ReasonBroken: 1, lastgood.ReasonMissing: 2}, Reasons: map[keystore.Name]keystore.Reason{"prod-b": lastgood.ReasonBroken}}
+	status := replicate.MirrorStatus{Complete: at, Held: 3, Refused: map[keystore.Name]lastgood.Rejection{"prod-b": *lastgood.Reject(lastgood.ReasonBroken, "it does not parse")}}
 	checkpoints := map[keystore.Name]replicate.Checkpoint{"prod-a": "x y"}
 	must(t, n.Write(status, checkpoints))
-	want := replicate.Heartbeat{Complete: at, Store: "s3://b/p", KeySets: 3, Refused: 3, Reasons: status.Reasons}
+	want := replicate.Heartbeat{Complete: at, Store: "s3://b/p", KeySets: 3, Refused: 1, Reasons: map[keystore.Name]keystore.Reason{"prod-b": lastgood.ReasonBroken}}
 	next := replicate.NewNotes(root, "s3://b/p")
 	if h, err := next.Heartbeat(); err != nil || !reflect.DeepEqual(h, want) || !maps.Equal(next.Checkpoints(), checkpoints) {
 		t.Errorf("the next run: %+v, %v, %v", h, err, next.Checkpoints())

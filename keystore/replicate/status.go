@@ -11,31 +11,32 @@ import (
 
 // MirrorStatus is the status of a Mirror, for operators.
 type MirrorStatus struct {
-	Complete time.Time               // when the last complete pass began, in this run or an earlier one; zero for never
-	Partial  bool                    // the mirror has not been ready yet
-	Failing  bool                    // From cannot be read or To cannot be written
-	Held     int                     // key sets with a good version in To
-	Refused  map[keystore.Reason]int // key sets whose version in From is not the one in To
-
-	Reasons map[keystore.Name]keystore.Reason // why, of each of those
+	Complete time.Time                            // when the last complete pass began, in this run or an earlier one; zero for never
+	Partial  bool                                 // the mirror has not been ready yet
+	Failing  bool                                 // From cannot be read or To cannot be written
+	Held     int                                  // key sets with a good version in To
+	Refused  map[keystore.Name]lastgood.Rejection // key sets whose version in From is not the one in To
 }
 
 // Status returns the status. It may be called at any time.
 func (m *Mirror) Status() MirrorStatus {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	st := MirrorStatus{
+	return MirrorStatus{
 		Complete: m.complete, Partial: !m.ready, Failing: m.reading.now || m.writing.now,
-		Held: len(m.to.goodNames()), Refused: map[keystore.Reason]int{},
-		Reasons: map[keystore.Name]keystore.Reason{},
+		Held: len(m.to.goodNames()), Refused: m.refused(),
 	}
+}
+
+// refused returns the key sets whose version in From is not the one in To. The caller holds mu.
+func (m *Mirror) refused() map[keystore.Name]lastgood.Rejection {
+	all := map[keystore.Name]lastgood.Rejection{}
 	for n, s := range m.sources {
 		if s.rejected != nil && !s.rejected.Expected() {
-			st.Refused[s.rejected.Reason]++
-			st.Reasons[n] = s.rejected.Reason
+			all[n] = *s.rejected
 		}
 	}
-	return st
+	return all
 }
 
 const noPass = "no complete pass over the store yet"
@@ -93,28 +94,6 @@ func (m *Mirror) unready(now time.Time) error {
 		return errors.New("the store holds no key set, which may be the wrong store")
 	}
 	return fmt.Errorf("%d of %d key sets have no good version yet", start.Without, start.KeySets)
-}
-
-func (m *Mirror) refused() (n int) {
-	for _, s := range m.sources {
-		if s.rejected != nil && !s.rejected.Expected() {
-			n++
-		}
-	}
-	return n
-}
-
-// Refusals returns the key sets whose version in From is not the one in To, with the reasons.
-func (m *Mirror) Refusals() map[keystore.Name]lastgood.Rejection {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	all := map[keystore.Name]lastgood.Rejection{}
-	for n, s := range m.sources {
-		if s.rejected != nil && !s.rejected.Expected() {
-			all[n] = *s.rejected
-		}
-	}
-	return all
 }
 
 // Has reports whether a last good version in To has an issuer URL with the host and path of this one.

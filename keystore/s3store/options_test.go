@@ -3,9 +3,7 @@ package s3store
 import (
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
-	"time"
 )
 
 func TestOpenRefuses(t *testing.T) {
@@ -72,23 +70,5 @@ source_profile = pod
 				t.Errorf("the access key is %q, %v; want %q", is.AccessKeyID, err, c.accessKey)
 			}
 		})
-	}
-}
-
-func TestMonthlyCost(t *testing.T) {
-	for _, c := range []struct {
-		objects int
-		poll    time.Duration
-		text    string
-	}{
-		{0, 15 * time.Second, "175200 LIST requests a month at one listing every 15s; estimate: 0.88 USD"},
-		{1000, 15 * time.Second, "175200 LIST requests a month at one listing every 15s; estimate: 0.88 USD"},
-		{1001, 15 * time.Second, "350400 LIST requests a month at one listing every 15s; estimate: 1.75 USD"},
-		{10000, time.Minute, "438000 LIST requests a month at one listing every 1m0s; estimate: 2.19 USD at 0.005 USD per 1,000 requests (S3 Standard, us-east-1)"},
-		{1, 0, "0 LIST requests"},
-	} {
-		if got := MonthlyCost(c.objects, c.poll); !strings.HasPrefix(got, c.text) {
-			t.Errorf("MonthlyCost(%d, %s) = %s; want %q", c.objects, c.poll, got, c.text)
-		}
 	}
 }

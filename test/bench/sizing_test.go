@@ -3,12 +3,8 @@ package main
 import (
 	"fmt"
 	"os"
-	"regexp"
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/keypost/keypost/keystore/s3store"
 )
 
 // TestSizingPage: docs/sizing.md has the bars and targets that hold here.
@@ -19,7 +15,6 @@ func TestSizingPage(t *testing.T) {
 	}
 	page := string(text)
 	one, ten, hundred := ofSize(few), ofSize(many), ofSize(masses)
-	requests, price := monthly(s3store.MonthlyCost(1000, 15*time.Second))
 	for _, want := range []string{
 		fmt.Sprintf("| 1 | bar %.0f MiB,", one.resident.bar),
 		fmt.Sprintf("| 10,000 | bar %.0f MiB,", ten.resident.bar),
@@ -29,7 +24,6 @@ func TestSizingPage(t *testing.T) {
 		fmt.Sprintf("at most %.2f times the CPU", one.ratio.bar),
 		fmt.Sprintf("at most %.0f s after it was stored", changeBar),
 		fmt.Sprintf("The first pass over 1,000 issuers takes at most %.0f s and %.0f MiB", passBar, memoryBar),
-		requests + " requests", price,
 		fmt.Sprintf("`create-all` with %d CredentialsRequests, %d ms", requested, cloudLatency.Milliseconds()),
 		fmt.Sprintf("| AWS | bar %.1f s,", contests()[0].seconds),
 		fmt.Sprintf("| bar %.0f,", contests()[0].calls),
@@ -41,10 +35,4 @@ func TestSizingPage(t *testing.T) {
 			t.Errorf("docs/sizing.md lacks %q", want)
 		}
 	}
-}
-
-// monthly returns the number of requests and the price that a line of keypost mirror has.
-func monthly(line string) (requests, price string) {
-	requests, _, _ = strings.Cut(line, " ")
-	return requests, regexp.MustCompile(`estimate: ([\d.]+ USD)`).FindStringSubmatch(line)[1]
 }

@@ -1,8 +1,6 @@
 package mirrorcmd
 
 import (
-	"maps"
-
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/keypost/keypost/keystore"
@@ -18,7 +16,7 @@ func (m *mirroring) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(prometheus.NewDesc(name, help, nil, nil), prometheus.GaugeValue, v)
 	}
 	truth := map[bool]float64{true: 1}
-	s, refusals := m.Status(), m.Refusals()
+	s := m.Status()
 	complete := 0.0
 	if !s.Complete.IsZero() {
 		complete = float64(s.Complete.UnixMilli()) / 1000
@@ -33,12 +31,14 @@ func (m *mirroring) Collect(ch chan<- prometheus.Metric) {
 	for _, r := range lastgood.Reasons() {
 		counts[r] = 0
 	}
-	maps.Copy(counts, s.Refused)
+	for _, r := range s.Refused {
+		counts[r.Reason]++
+	}
 	for r, n := range counts {
 		ch <- prometheus.MustNewConstMetric(refused, prometheus.GaugeValue, float64(n), string(r))
 	}
 	named := prometheus.NewDesc("keypost_mirror_key_set_refused", "1 while the stored version of the key set is not the copied one.", []string{"key_set", "reason"}, nil)
-	for n, r := range refusals {
+	for n, r := range s.Refused {
 		ch <- prometheus.MustNewConstMetric(named, prometheus.GaugeValue, 1, string(n), string(r.Reason))
 	}
 }

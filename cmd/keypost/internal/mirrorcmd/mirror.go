@@ -174,9 +174,6 @@ func (m *mirroring) announce() {
 	}
 	m.log.Info("mirroring", fields...)
 	if st, isS3 := m.from.Backend().(*s3store.Backend); isS3 {
-		if !m.o.once {
-			m.log.Info("the listings cost money", zap.String("cost", s3store.MonthlyCost(m.Status().Held, m.poll())))
-		}
 		m.tokenFile = st.WebIdentityTokenFile()
 	}
 	m.checkItself()
@@ -232,7 +229,7 @@ func (m *mirroring) passOnce(ctx context.Context) error {
 			m.log.Warn("done with the complete copy of an earlier run", zap.Error(pass), zap.Time("complete", m.Status().Complete))
 			return nil
 		case ready == nil:
-			m.log.Info("done", zap.Int("key_sets", m.Status().Held), zap.Int("refused", len(m.Refusals())))
+			m.log.Info("done", zap.Int("key_sets", m.Status().Held), zap.Int("refused", len(m.Status().Refused)))
 			return nil
 		}
 		m.log.Info("not yet", zap.NamedError("why", ready))
@@ -246,7 +243,7 @@ func (m *mirroring) passOnce(ctx context.Context) error {
 // nothingCopied returns an error if DIR holds no key set although all of the store's could be read: a server on DIR would
 // serve nothing.
 func (m *mirroring) nothingCopied() error {
-	refusals := m.Refusals()
+	refusals := m.Status().Refused
 	if len(refusals) == 0 || m.Status().Held > 0 {
 		return nil
 	}
