@@ -186,7 +186,7 @@ func (s KeySet) looked(c *closed, k Key, now time.Time, o Observed) time.Time {
 	}
 	since := later(o.Since, k.PublishedAt)
 	opens, terms := s.promoteOpens(since, o.Cache)
-	c.until(now, GateCaches, "a cache may still hold a JWKS without the key"+o.CacheFrom, opens, terms)
+	c.until(now, GateCaches, "a cache may still hold a JWKS without the key", opens, terms)
 	if now.Sub(o.Fresh) > ObservationFresh {
 		c.again(GateFresh, fmt.Sprintf("the last complete observation was at %s, more than %v ago; observe again", stamp(o.Fresh), Duration(ObservationFresh)))
 	}

@@ -13,7 +13,6 @@ type Observed struct {
 	Fresh       time.Time // when the required place that has not looked longest looked completely
 	Newest      time.Time // when a required place looked completely last: in the future, no other time of that place is to be believed either
 	Cache       Cache     // of each directive the longest that an answer had, whoever put it there
-	CacheFrom   string    // what a refusal says of the answer that had more than any policy may; empty = none had
 	SharedCache string    // a header that showed a shared cache; empty = none did
 	ClockAhead  Duration  // the clock of who looked beyond the issuer's, by the largest difference; zero also if not known
 	Without     []string  // the places that lack the key, each with the name that a person knows it by

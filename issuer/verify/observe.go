@@ -209,7 +209,7 @@ func (o *observer) ask(ctx context.Context, at fetch.Endpoint) {
 		case err == nil && discovery:
 			err = o.checkDiscovery(a)
 		case err == nil:
-			err = o.takeKeys(at.Address, a)
+			err = o.takeKeys(a)
 		}
 		o.fail(at.Address, document, err)
 	}
@@ -227,7 +227,7 @@ func (o *observer) checkDiscovery(a fetch.Answer) error {
 }
 
 // takeKeys adds the keys of a JWKS to the look; an unsound one counts as one without keys.
-func (o *observer) takeKeys(address string, a fetch.Answer) error {
+func (o *observer) takeKeys(a fetch.Answer) error {
 	err := a.Check200()
 	if err != nil && !a.None() {
 		return err
@@ -236,7 +236,7 @@ func (o *observer) takeKeys(address string, a fetch.Answer) error {
 	if err == nil {
 		keys, err = fetch.SoundKeys(a)
 	}
-	o.answer(address, a, keys)
+	o.answer(a, keys)
 	return err
 }
 
@@ -275,7 +275,7 @@ func (o *observer) isLate(document string) bool {
 }
 
 // answer adds one JWKS to the look.
-func (o *observer) answer(address string, a fetch.Answer, keys []keystore.VerificationKey) {
+func (o *observer) answer(a fetch.Answer, keys []keystore.VerificationKey) {
 	allowed := observation.LifetimesOf(a.Allows())
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -287,9 +287,6 @@ func (o *observer) answer(address string, a fetch.Answer, keys []keystore.Verifi
 		o.look.Keys = have
 	}
 	o.look.Keys = slices.DeleteFunc(o.look.Keys, func(k observation.Key) bool { return !slices.Contains(have, k) })
-	if allowed.LongestOfAll() > o.look.LongestOfAll() {
-		o.look.LongestAt = a.URL + " at " + address
-	}
 	o.look.Lifetimes = o.look.Longest(allowed)
 	seen := caching.Shared(a.Header)
 	if at, err := http.ParseTime(a.Header.Get("Date")); err == nil && seen == "" { // a cache hands out the Date of its origin

@@ -8,12 +8,9 @@
 package observation
 
 import (
-	"cmp"
-	"fmt"
 	"slices"
 	"time"
 
-	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/keystore"
 )
 
@@ -27,7 +24,6 @@ type Look struct {
 	Keys        []Key     `json:"keys"`              // that every one of them had
 	Gaps        []string  `json:"gaps,omitempty"`    // why relying parties may be served something else, a sentence each; none = complete
 	Lifetimes             // of each the longest that an answer had
-	LongestAt   string    `json:"longestAt,omitempty"`   // where the answer came from that had the longest of them all
 	SharedCache string    `json:"sharedCache,omitempty"` // the header that showed a shared cache
 	ClockAhead  *Offset   `json:"clockAhead,omitempty"`  // this machine's clock beyond the server's; nil = not known
 
@@ -53,11 +49,6 @@ func (l Lifetimes) Cache() keystore.Cache {
 
 // Longest returns of each the longer one.
 func (l Lifetimes) Longest(o Lifetimes) Lifetimes { return LifetimesOf(l.Cache().Longest(o.Cache())) }
-
-// LongestOfAll returns the largest of them.
-func (l Lifetimes) LongestOfAll() time.Duration {
-	return time.Duration(max(l.MaxAge, l.StaleWhileRevalidate, l.StaleIfError))
-}
 
 // Offset is a difference of two clocks, which may be negative. Documents spell it as they do a [keystore.Duration].
 type Offset time.Duration
@@ -125,10 +116,9 @@ type Seen struct {
 	At    []string  `json:"at,omitempty"` // the addresses of servers at which it was seen
 }
 
-// Declared is what a look's answers allowed caches, where the longest was, and when they did last.
+// Declared is what a look's answers allowed caches, and when they did last.
 type Declared struct {
 	Lifetimes
-	By string    `json:"by,omitempty"` // as [Look.LongestAt]
 	At time.Time `json:"at"`
 }
 
@@ -142,8 +132,6 @@ const (
 	// Memory is how long what answers allow caches and the sign of a shared cache count that no answer has shown since: longer than any
 	// lifetime and any edgeHold that a policy may have.
 	Memory = 31 * 24 * time.Hour
-	// usual is the longest that a policy may declare of stale copies. Whatever allows more is named.
-	usual = 7 * 24 * time.Hour
 	// turnedBack is how far before the latest look another one may end for two observers of one vantage to overlap.
 	// Beyond it, the clock of one of them is wrong, and nobody knows which: the record starts over.
 	turnedBack = 30 * time.Minute
@@ -221,7 +209,7 @@ func (r Record) With(l Look) Record {
 func declared(was []Declared, l Look, at time.Time) []Declared {
 	all := slices.DeleteFunc(slices.Clone(was), func(d Declared) bool { return l.End.Sub(d.At) > Memory })
 	if l.Answers > 0 {
-		all = append(all, Declared{l.Lifetimes, l.LongestAt, at})
+		all = append(all, Declared{l.Lifetimes, at})
 	}
 	slices.SortStableFunc(all, func(a, b Declared) int { return b.At.Compare(a.At) })
 	var kept []Declared
@@ -230,9 +218,6 @@ func declared(was []Declared, l Look, at time.Time) []Declared {
 		switch n := len(kept); {
 		case slices.ContainsFunc(kept, covers):
 		case n == most: // no more are told apart
-			if d.LongestOfAll() > kept[n-1].LongestOfAll() {
-				kept[n-1].By = d.By
-			}
 			kept[n-1].Lifetimes = kept[n-1].Longest(d.Lifetimes)
 		default:
 			kept = append(kept, d)
@@ -256,9 +241,6 @@ func Of(key Key, records []Record, required []Subject) keystore.Observed {
 	var e keystore.Observed
 	for _, r := range records {
 		for _, d := range r.MaxAges {
-			if longest := d.LongestOfAll(); longest > usual && longest > LifetimesOf(e.Cache).LongestOfAll() {
-				e.CacheFrom = fmt.Sprintf(" (%s let caches keep it for %v, last at %s)", text.OneLine(cmp.Or(d.By, r.Subject().String()), 300), keystore.Duration(longest), d.At.UTC().Format(time.RFC3339))
-			}
 			e.Cache = e.Cache.Longest(d.Cache())
 		}
 		if n := len(r.SharedCaches); n > 0 {

@@ -154,7 +154,7 @@ func (e evidence) kept() time.Time {
 	var until time.Time
 	for _, l := range e.looks {
 		missed := l.Answers > 0 && e.lacking(l) != "" || slices.ContainsFunc(failures(l), answered)
-		if at := l.End.Add(max(issuer.NotFoundMaxAge, l.LongestOfAll())); missed && at.After(until) {
+		if at := l.End.Add(max(issuer.NotFoundMaxAge, time.Duration(max(l.MaxAge, l.StaleWhileRevalidate, l.StaleIfError)))); missed && at.After(until) {
 			until = at
 		}
 	}
