@@ -15,22 +15,18 @@ import (
 	"time"
 
 	kjson "sigs.k8s.io/json"
-	"sigs.k8s.io/yaml"
 
 	"github.com/keypost/keypost/internal/keypem"
-	"github.com/keypost/keypost/internal/privatekey"
-	"github.com/keypost/keypost/internal/strictyaml"
 	"github.com/keypost/keypost/internal/text"
+	"github.com/keypost/keypost/keystore/manifest"
 )
 
-// The identity of key set documents. A reader takes any minor addition to this version and rejects another major one.
+// The identity of key set documents, and their largest size in bytes (package manifest).
 const (
-	APIVersion = "keypost.dev/v1"
-	Kind       = "KeySet"
+	APIVersion  = manifest.APIVersion
+	Kind        = manifest.Kind
+	MaxDocument = manifest.MaxSize
 )
-
-// MaxDocument bounds a key set document, in bytes: what fits into a ConfigMap or an etcd value.
-const MaxDocument = 1 << 20
 
 // document is the stored form: a Kubernetes-style manifest, the same text in every backend.
 type document struct {
@@ -66,13 +62,6 @@ type line struct {
 	Previous   json.RawMessage `json:"previous,omitempty"`
 }
 
-// header is what says which document it is, and which issuer URLs it has, whatever else it holds.
-type header struct {
-	APIVersion string          `json:"apiVersion"`
-	Kind       string          `json:"kind"`
-	Spec       json.RawMessage `json:"spec"`
-}
-
 type keyDocument struct {
 	Kid         KeyID     `json:"kid"`
 	ImportedKid bool      `json:"importedKid,omitempty"` // the kid is not the computed one
@@ -103,15 +92,13 @@ func Parse(name Name, data []byte) (KeySet, error) {
 	}
 	reason := ReasonBroken
 	switch {
-	case errors.Is(err, errNewerVersion):
+	case errors.Is(err, manifest.ErrNewerVersion):
 		reason = ReasonNewerVersion
 	case errors.Is(err, ErrGoneReturned):
 		reason = ReasonGoneReturned
 	}
-	return KeySet{}, &BrokenError{Name: name, Reason: reason, Err: err, Issuers: h.claimed()}
+	return KeySet{}, &BrokenError{Name: name, Reason: reason, Err: err, Issuers: h.Claimed()}
 }
-
-var errNewerVersion = errors.New("upgrade this program, or write the document with the older one")
 
 // ClaimedURLs returns the issuer URLs of a document that may be broken otherwise; nil if they are unknown. A manifest of another
 // kind, such as a kustomization.yaml, has none.
@@ -120,20 +107,20 @@ var errNewerVersion = errors.New("upgrade this program, or write the document wi
 // server that starts then serves neither.
 func ClaimedURLs(data []byte) []IssuerURL {
 	_, h, _ := parse("any", data)
-	return h.claimed()
+	return h.Claimed()
 }
 
 // parse returns also the header of a broken document, empty if it is unknown.
-func parse(name Name, data []byte) (KeySet, header, error) {
-	asJSON, err := toJSON(data)
+func parse(name Name, data []byte) (KeySet, manifest.Header, error) {
+	asJSON, err := manifest.ToJSON(data)
 	if err != nil {
-		return KeySet{}, header{}, err
+		return KeySet{}, manifest.Header{}, err
 	}
-	var h header
-	if kjson.UnmarshalCaseSensitivePreserveInts(asJSON, &h) != nil {
-		return KeySet{}, header{}, errors.New("it is not a manifest with apiVersion and kind")
+	h, err := manifest.ReadHeader(asJSON)
+	if err != nil {
+		return KeySet{}, h, err
 	}
-	if err := cmp.Or(name.Check(), checkIdentity(h.APIVersion, h.Kind)); err != nil {
+	if err := cmp.Or(name.Check(), h.Check()); err != nil {
 		return KeySet{}, h, err
 	}
 	var d document
@@ -155,58 +142,6 @@ func parse(name Name, data []byte) (KeySet, header, error) {
 		s.unknown = append(s.unknown, printableLine(e))
 	}
 	return s, h, s.check()
-}
-
-// claimed returns the issuer URLs, nil if they are unknown.
-func (h header) claimed() []IssuerURL {
-	if h.APIVersion != "" && h.Kind != "" && !strings.HasPrefix(h.APIVersion, "keypost.") && !strings.EqualFold(h.Kind, Kind) {
-		return []IssuerURL{} // both, so that no slip of the pen makes a key set one
-	}
-	var spec struct {
-		Issuers []string `json:"issuers"`
-	}
-	if h.APIVersion != APIVersion || h.Kind != Kind || kjson.UnmarshalCaseSensitivePreserveInts(h.Spec, &spec) != nil {
-		return nil
-	}
-	var urls []IssuerURL
-	for _, raw := range spec.Issuers {
-		u, err := ParseIssuerURL(raw, true)
-		if err != nil {
-			return nil
-		}
-		urls = append(urls, u)
-	}
-	return urls
-}
-
-func checkIdentity(apiVersion, kind string) error {
-	group, version, _ := strings.Cut(apiVersion, "/")
-	switch {
-	case group != "keypost.dev" || kind != Kind:
-		return fmt.Errorf("it is apiVersion %q, kind %q, not %q, %q", printable(apiVersion), printable(kind), APIVersion, Kind)
-	case apiVersion != APIVersion:
-		return fmt.Errorf("its version is %q and this program reads v1: %w", printable(version), errNewerVersion)
-	}
-	return nil
-}
-
-// toJSON returns a document as JSON. It refuses one that holds private key material.
-func toJSON(data []byte) ([]byte, error) {
-	asJSON, err := strictyaml.ToJSON(data, MaxDocument)
-	if err != nil {
-		return nil, err
-	}
-	var tree any
-	if err := json.Unmarshal(asJSON, &tree); err != nil {
-		return nil, err
-	}
-	if privatekey.HasLabel(data) {
-		return nil, fmt.Errorf("a part of it has the label of a private key: %w", ErrPrivateKey)
-	}
-	if where, found := privatekey.Find(tree); found {
-		return nil, fmt.Errorf("%s: %w; remove it, and treat that key as stolen", printable(where), ErrPrivateKey)
-	}
-	return asJSON, nil
 }
 
 func printableLine(err error) string {
@@ -288,7 +223,7 @@ func Encode(s KeySet) ([]byte, error) {
 		data, err = s.MarshalJSON()
 	}
 	if err == nil {
-		data, err = SortedYAML(data)
+		data, err = manifest.SortedYAML(data)
 	}
 	if err == nil && len(data) > MaxDocument {
 		err = fmt.Errorf("it would have %d bytes, and at most %d are read", len(data), MaxDocument)
@@ -297,47 +232,6 @@ func Encode(s KeySet) ([]byte, error) {
 		return nil, fmt.Errorf("encode key set %q: %w", s.name, err)
 	}
 	return data, nil
-}
-
-// SortedYAML turns the JSON of a document into the form that every store has: YAML with sorted keys. It returns the JSON itself if the
-// YAML would be too large, or if it has a member named <<, which is written without quotes and read as a merge. It returns an error
-// if there is a character that YAML has not.
-func SortedYAML(asJSON []byte) ([]byte, error) {
-	if deeper(asJSON, maxDepth) {
-		return asJSON, nil
-	}
-	data, err := yaml.JSONToYAML(asJSON)
-	if err == nil && (len(data) > MaxDocument || bytes.Contains(data, []byte("<<"))) {
-		return asJSON, nil
-	}
-	return data, err
-}
-
-// maxDepth is several times what a document has. A kilobyte of brackets would become a megabyte of indentation.
-const maxDepth = 32
-
-// deeper reports whether objects and lists stand in each other more than most times.
-func deeper(asJSON []byte, most int) bool {
-	depth, quoted, escaped := 0, false, false
-	for _, c := range asJSON {
-		switch {
-		case escaped:
-			escaped = false
-		case quoted && c == '\\':
-			escaped = true
-		case c == '"':
-			quoted = !quoted
-		case quoted:
-		case c == '{', c == '[':
-			depth++
-		case c == '}', c == ']':
-			depth--
-		}
-		if depth > most {
-			return true
-		}
-	}
-	return false
 }
 
 func (s KeySet) document() document { return s.documentWith(Key.PEM) }
@@ -356,7 +250,7 @@ func (s KeySet) documentWith(form func(Key) string) document {
 		d.Spec.History = append(d.Spec.History, line{Event: e})
 	}
 	for _, u := range s.issuers {
-		d.Spec.Issuers = append(d.Spec.Issuers, u.raw)
+		d.Spec.Issuers = append(d.Spec.Issuers, u.String())
 	}
 	for _, k := range s.keys {
 		d.Spec.Keys = append(d.Spec.Keys, keyDocument{

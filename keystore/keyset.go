@@ -132,7 +132,7 @@ func (s KeySet) checkIssuers() error {
 		return errors.New("it has no issuer URL")
 	}
 	for i, u := range s.issuers {
-		if slices.ContainsFunc(s.issuers[:i], func(o IssuerURL) bool { return o.route == u.route }) {
+		if slices.ContainsFunc(s.issuers[:i], func(o IssuerURL) bool { return o.Route() == u.Route() }) {
 			return fmt.Errorf("it has the issuer URL %s twice", u)
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"github.com/keypost/keypost/keystore/manifest"
 )
 
 // JSON may have a number, and text, that YAML has in two readings: what is read is written so that it can be read again.
@@ -16,7 +18,7 @@ func TestSortedYAMLCanBeRead(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		got, err := Parse("prod-a", must(SortedYAML(must(json.Marshal(d)))))
+		got, err := Parse("prod-a", must(manifest.SortedYAML(must(json.Marshal(d)))))
 		if err != nil || got.Digest() != want.Digest() {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -26,7 +28,7 @@ func TestSortedYAMLCanBeRead(t *testing.T) {
 // Nested members, as who may write one key set of a Kubernetes store can make them, do not become megabytes of indentation.
 func TestSortedYAMLOfNestedMembers(t *testing.T) {
 	nested := strings.Repeat(`{"a":`, 9000) + "1" + strings.Repeat("}", 9000)
-	if got, err := SortedYAML([]byte(nested)); err != nil || string(got) != nested {
+	if got, err := manifest.SortedYAML([]byte(nested)); err != nil || string(got) != nested {
 		t.Errorf("%d bytes of %d, %v", len(got), len(nested), err)
 	}
 }

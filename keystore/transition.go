@@ -36,7 +36,7 @@ func New(c Change, spec Spec) (KeySet, error) {
 		return KeySet{}, fmt.Errorf("key set %q: %w", spec.Name, err)
 	}
 	for _, u := range spec.Issuers {
-		if _, err := ParseIssuerURL(u.raw, spec.Dev); err != nil { // one for development may have been given
+		if _, err := ParseIssuerURL(u.String(), spec.Dev); err != nil { // one for development may have been given
 			return KeySet{}, err
 		}
 	}

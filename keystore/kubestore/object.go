@@ -11,6 +11,7 @@ import (
 
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/manifest"
 )
 
 // objectLimit bounds the size of one object, in bytes: etcd takes 1.5 MiB by default.
@@ -79,7 +80,7 @@ func (o object) document() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if asYAML, err := keystore.SortedYAML(asJSON); err == nil {
+	if asYAML, err := manifest.SortedYAML(asJSON); err == nil {
 		return asYAML, nil
 	}
 	return asJSON, nil // which is broken, of this one key set; an error would be one of the store
