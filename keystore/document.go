@@ -243,7 +243,7 @@ func (s KeySet) documentWith(form func(Key) string) document {
 		Generation: s.generation, Keys: []keyDocument{}, Gone: s.gone, Rotation: s.rotation,
 		WithdrawnAt: s.withdrawnAt, Dev: s.dev,
 	}
-	if p := s.policy; !p.empty() {
+	if p := s.policy; !p.Empty() {
 		d.Spec.Policy = &p
 	}
 	for _, e := range s.history {
@@ -259,11 +259,6 @@ func (s KeySet) documentWith(form func(Key) string) document {
 		})
 	}
 	return d
-}
-
-func (p Policy) empty() bool {
-	data, err := json.Marshal(p)
-	return err == nil && string(data) == "{}"
 }
 
 // Digest identifies the content of a version.

@@ -27,12 +27,6 @@ const (
 	GateActiveKeys Gate = "active-keys" // a key may still sign
 )
 
-// Term is one summand or bound of a gate's arithmetic, to print.
-type Term struct {
-	What     string
-	Duration time.Duration
-}
-
 // NotYetError reports that the gate of a transition is closed.
 type NotYetError struct {
 	Step     string    // the transition: promote, remove …
@@ -69,17 +63,6 @@ func (e *NotYetError) Error() string {
 	return b.String()
 }
 
-// MaxPoll is the longest time between two listings of a store by whatever serves it: servers and mirrors refuse another
-// configuration, since gates cannot know it.
-const MaxPoll = 15 * time.Second
-
-// Convergence is how long a change of the store may take to reach every replica of the server: a poll of a remote store,
-// and a minute for mirrors, replicas and the poll of their directories.
-const Convergence = MaxPoll + time.Minute
-
-// ClockSkew is how long after its exp a token may still be accepted: AWS does for 5 minutes, kube-apiserver for 1 minute.
-const ClockSkew = 6 * time.Minute
-
 // devSlack takes the place of [Convergence] and [ClockSkew] in development: one server watches its directory, and its clock is
 // everybody's. A rotation can be tried in a minute.
 const devSlack = 5 * time.Second
@@ -100,7 +83,7 @@ func (s KeySet) cachePolicy() Policy {
 	if !s.dev {
 		return s.policy
 	}
-	p := s.policy.clone()
+	p := s.policy.Clone()
 	p.RelyingParties = []string{"vault"}
 	return p
 }
@@ -216,9 +199,9 @@ func (s KeySet) EarliestPromotion(id KeyID, o Observed) (opens time.Time, ok boo
 // answer with the oldest copy it may hand out, so edge and client add up; Age is never subtracted. The observer's clock
 // may be behind the issuer's and this machine's ahead of it, each by what the clock gate lets pass.
 func (s KeySet) promoteOpens(observed time.Time, seen Cache) (time.Time, []Term) {
-	opens, terms := s.andClocks(s.cachePolicy().copiesRunOut(s.convergence(), observed, seen))
+	opens, terms := s.andClocks(s.cachePolicy().CopiesRunOut(s.convergence(), observed, seen))
 	if floor := observed.Add(promoteFloor); !s.dev && floor.After(opens) {
-		return floor, []Term{{"floor", promoteFloor}}
+		return floor, []Term{{What: "floor", Duration: promoteFloor}}
 	}
 	return opens, terms
 }
@@ -228,26 +211,7 @@ func (s KeySet) andClocks(opens time.Time, terms []Term) (time.Time, []Term) {
 	if s.dev {
 		return opens, terms
 	}
-	return opens.Add(clocks), append(terms, Term{"clocks", clocks})
-}
-
-// copiesRunOut returns when the last cached copy of what was published until at has expired, with the arithmetic.
-func (p Policy) copiesRunOut(convergence time.Duration, at time.Time, seen Cache) (time.Time, []Term) {
-	seen = seen.bounded()
-	edge, client := p.edge(seen), p.client(seen)
-	until := at.Add(convergence + edge + client)
-	terms := []Term{{"convergence", convergence}, {"edge", edge}, {"client", client}}
-	if edge > p.edge(Cache{}) {
-		terms[1].What = "edge (answers allow more than the policy)"
-	}
-	for _, h := range p.HeldUntil {
-		e, c := max(edge, time.Duration(h.Edge)), max(client, time.Duration(h.Client))
-		held := earlier(at.Add(convergence+e+c), h.runsOut(edge, client))
-		if held.After(until) {
-			until, terms = held, []Term{{"convergence", convergence}, {"edge (before the policy was lowered)", e}, {"client (before the policy was lowered)", c}}
-		}
-	}
-	return until, terms
+	return opens.Add(clocks), append(terms, Term{What: "clocks", Duration: clocks})
 }
 
 // CopiesUntil returns until when a cache may hold a copy of what was published until at, if caches keep what the policy
@@ -256,16 +220,16 @@ func (p Policy) copiesRunOut(convergence time.Duration, at time.Time, seen Cache
 // copies from then may last, and of what answers were seen to allow caches (zero if nobody looked) each directive counts
 // that is longer than the policy's: an edge may have added it.
 func (s KeySet) CopiesUntil(at time.Time, seen Cache) time.Time {
-	until, _ := s.cachePolicy().copiesRunOut(s.convergence(), at, seen)
+	until, _ := s.cachePolicy().CopiesRunOut(s.convergence(), at, seen)
 	return until
 }
 
 // CopiesOf is [KeySet.CopiesUntil] for one relying party, by the name that a policy has for it, whether the policy declares it or
 // not.
 func (s KeySet) CopiesOf(party string, at time.Time, seen Cache) time.Time {
-	p := s.policy.clone()
+	p := s.policy.Clone()
 	p.RelyingParties = []string{party}
-	until, _ := p.copiesRunOut(s.convergence(), at, seen)
+	until, _ := p.CopiesRunOut(s.convergence(), at, seen)
 	return until
 }
 
@@ -291,14 +255,14 @@ func (s KeySet) removeGate(k Key, now time.Time, read Uploads) *NotYetError {
 // trustedUntil returns when the last token of a retired key expires, with the arithmetic. A lowered lifetime counts only
 // for tokens issued since; earlier tokens live as long as was allowed then.
 func (s KeySet) trustedUntil(k Key, now time.Time) (time.Time, []Term) {
-	lifetime := s.policy.tokenLifetime()
+	lifetime := s.policy.Lifetime()
 	opens := k.RetiredAt.Add(lifetime + s.skew())
-	terms := []Term{{"retired at " + stamp(k.RetiredAt) + ", token lifetime", lifetime}, {"skew", s.skew()}}
+	terms := []Term{{What: "retired at " + stamp(k.RetiredAt) + ", token lifetime", Duration: lifetime}, {What: "skew", Duration: s.skew()}}
 	for _, h := range s.policy.HeldUntil {
 		was := time.Duration(h.TokenLifetime)
 		if held := earlier(k.RetiredAt.Add(was+s.skew()), h.Until); h.Until.After(now) && held.After(opens) {
 			opens = held
-			terms = []Term{{"retired at " + stamp(k.RetiredAt) + ", token lifetime before it was lowered", was}, {"skew", s.skew()}}
+			terms = []Term{{What: "retired at " + stamp(k.RetiredAt) + ", token lifetime before it was lowered", Duration: was}, {What: "skew", Duration: s.skew()}}
 		}
 	}
 	return opens, terms

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/keypost/keypost/keystore/policy"
 )
 
 // published makes a key set with key 0 active and the subject next since t0.
@@ -91,10 +93,10 @@ func TestPromoteGate(t *testing.T) {
 		{name: "an observed max-age that is shorter than declared", p: Policy{MaxAge: DurationPtr(2 * time.Hour), StaleWhileRevalidate: DurationPtr(0), StaleIfError: DurationPtr(0), RelyingParties: []string{"aws"}}, look: Observed{Cache: Cache{MaxAge: 1}}, want: conv + 4*time.Hour},
 		{name: "an edge adds stale-while-revalidate", p: quick(Policy{RelyingParties: []string{"aws"}}), look: Observed{Cache: Cache{StaleWhileRevalidate: 2 * time.Hour}}, want: conv + time.Minute + 2*time.Hour + time.Hour},
 		{name: "an edge adds stale-if-error", p: quick(Policy{RelyingParties: []string{"aws"}}), look: Observed{Cache: Cache{StaleIfError: 7 * time.Hour}}, want: conv + time.Minute + 7*time.Hour + time.Hour},
-		{name: "an edge adds to everything", p: Policy{RelyingParties: []string{"vault"}}, look: Observed{Cache: Cache{6 * time.Minute, 7 * time.Minute, 25 * time.Hour}}, want: conv + 6*time.Minute + 7*time.Minute + 25*time.Hour + 6*time.Minute},
-		{name: "an edge takes away from everything", p: Policy{RelyingParties: []string{"aws"}}, look: Observed{Cache: Cache{time.Minute, 0, time.Hour}}, want: conv + 24*time.Hour + 10*time.Minute + time.Hour},
-		{name: "an edge makes one longer and another shorter", p: Policy{RelyingParties: []string{"aws"}}, look: Observed{Cache: Cache{time.Minute, time.Hour, time.Minute}}, want: conv + 24*time.Hour + 65*time.Minute + time.Hour},
-		{name: "an edge adds, in development", p: quick(Policy{RelyingParties: []string{"vault"}}), look: Observed{Cache: Cache{0, time.Minute, time.Hour}}, dev: true, want: devSlack + time.Minute + 61*time.Minute + time.Minute},
+		{name: "an edge adds to everything", p: Policy{RelyingParties: []string{"vault"}}, look: Observed{Cache: Cache{MaxAge: 6 * time.Minute, StaleWhileRevalidate: 7 * time.Minute, StaleIfError: 25 * time.Hour}}, want: conv + 6*time.Minute + 7*time.Minute + 25*time.Hour + 6*time.Minute},
+		{name: "an edge takes away from everything", p: Policy{RelyingParties: []string{"aws"}}, look: Observed{Cache: Cache{MaxAge: time.Minute, StaleWhileRevalidate: 0, StaleIfError: time.Hour}}, want: conv + 24*time.Hour + 10*time.Minute + time.Hour},
+		{name: "an edge makes one longer and another shorter", p: Policy{RelyingParties: []string{"aws"}}, look: Observed{Cache: Cache{MaxAge: time.Minute, StaleWhileRevalidate: time.Hour, StaleIfError: time.Minute}}, want: conv + 24*time.Hour + 65*time.Minute + time.Hour},
+		{name: "an edge adds, in development", p: quick(Policy{RelyingParties: []string{"vault"}}), look: Observed{Cache: Cache{MaxAge: 0, StaleWhileRevalidate: time.Minute, StaleIfError: time.Hour}}, dev: true, want: devSlack + time.Minute + 61*time.Minute + time.Minute},
 		{name: "what an edge adds is longer than edgeHold", p: quick(Policy{EdgeHold: DurationPtr(time.Hour), RelyingParties: []string{"aws"}}), look: Observed{SharedCache: "Via", Cache: Cache{StaleIfError: 2 * time.Hour}}, want: conv + time.Minute + 2*time.Hour + time.Hour},
 		{name: "a shared cache was seen, and edgeHold says how long it holds", p: quick(Policy{EdgeHold: DurationPtr(time.Hour), RelyingParties: []string{"vault"}}), look: Observed{SharedCache: "Via"}, want: conv + time.Hour + time.Minute},
 	} {
@@ -225,13 +227,13 @@ func TestClocksOfWhoObserves(t *testing.T) {
 // A header may declare any max-age; the sum must not run over and open the gate in the past.
 func TestAnAbsurdMaxAgeNeverOpensTheGate(t *testing.T) {
 	s := published(t, awsPolicy(), false)
-	if e := promoteAt(t, s, t0.Add(50*365*24*time.Hour), Observed{Since: t0, Cache: Cache{math.MaxInt64, math.MaxInt64, math.MaxInt64}}); e == nil || e.Gate != GateCaches || e.Opens.Before(t0) {
+	if e := promoteAt(t, s, t0.Add(50*365*24*time.Hour), Observed{Since: t0, Cache: Cache{MaxAge: math.MaxInt64, StaleWhileRevalidate: math.MaxInt64, StaleIfError: math.MaxInt64}}); e == nil || e.Gate != GateCaches || e.Opens.Before(t0) {
 		t.Errorf("after 50 years: %v", e)
 	}
-	if e := promoteAt(t, s, at(25), Observed{Since: t0, Cache: Cache{math.MinInt64, math.MinInt64, math.MinInt64}}); e == nil || e.Gate != GateCaches || e.Opens.Before(at(25)) {
+	if e := promoteAt(t, s, at(25), Observed{Since: t0, Cache: Cache{MaxAge: math.MinInt64, StaleWhileRevalidate: math.MinInt64, StaleIfError: math.MinInt64}}); e == nil || e.Gate != GateCaches || e.Opens.Before(at(25)) {
 		t.Errorf("a negative one: %v", e)
 	}
-	if until := s.CopiesUntil(t0, Cache{math.MaxInt64, math.MaxInt64, math.MaxInt64}); until.Before(t0.Add(maxSeen)) {
+	if until := s.CopiesUntil(t0, Cache{MaxAge: math.MaxInt64, StaleWhileRevalidate: math.MaxInt64, StaleIfError: math.MaxInt64}); until.Before(t0.Add(policy.MaxSeen)) {
 		t.Errorf("copies until %v", until)
 	}
 }
@@ -478,7 +480,7 @@ func TestLoweringNeverOpensAGateSooner(t *testing.T) {
 }
 
 func describe(p Policy) string {
-	return fmt.Sprintf("edge %v, client %v, tokens %v, held %+v", p.edge(Cache{}), p.client(Cache{}), p.tokenLifetime(), p.HeldUntil)
+	return fmt.Sprintf("edge %v, client %v, tokens %v, held %+v", p.Edge(Cache{}), p.Client(Cache{}), p.Lifetime(), p.HeldUntil)
 }
 
 // TestNotYetSentences: these are read by people who wait, and printed by every command that exits with 75.
@@ -535,7 +537,7 @@ func TestNotYetTermsAddUp(t *testing.T) {
 	if !errors.As(err, &notYet) {
 		t.Fatal(err)
 	}
-	want := []Term{{"convergence", 75 * time.Second}, {"edge", 24*time.Hour + 10*time.Minute}, {"client", time.Hour}, {"clocks", 2 * time.Minute}}
+	want := []Term{{What: "convergence", Duration: 75 * time.Second}, {What: "edge", Duration: 24*time.Hour + 10*time.Minute}, {What: "client", Duration: time.Hour}, {What: "clocks", Duration: 2 * time.Minute}}
 	if !slices.Equal(notYet.Terms, want) {
 		t.Errorf("terms %v; want %v", notYet.Terms, want)
 	}

@@ -89,7 +89,7 @@ func (s KeySet) Remains() []Gone {
 }
 
 // Policy returns a copy of the declared lifetimes.
-func (s KeySet) Policy() Policy { return s.policy.clone() }
+func (s KeySet) Policy() Policy { return s.policy.Clone() }
 
 // History returns the recorded changes, oldest first.
 func (s KeySet) History() []Event { return slices.Clone(s.history) }

@@ -74,7 +74,7 @@ func TestAllowance(t *testing.T) {
 		"the slowest counts": {[]string{"vault", "aws", "kube-apiserver"}, time.Hour},
 	} {
 		p := Policy{MaxAge: DurationPtr(time.Minute), RelyingParties: tt.parties}
-		if got := p.client(Cache{}); got != tt.want {
+		if got := p.Client(Cache{}); got != tt.want {
 			t.Errorf("%s: %v, want %v", name, got, tt.want)
 		}
 	}
@@ -87,14 +87,14 @@ func TestPolicyCachePrefersTheDocumentMemberByMember(t *testing.T) {
 		want Cache
 	}{
 		{Policy{}, fallback},
-		{Policy{MaxAge: DurationPtr(time.Hour)}, Cache{time.Hour, 2, 3}},
-		{Policy{StaleWhileRevalidate: DurationPtr(0), StaleIfError: DurationPtr(time.Hour)}, Cache{1, 0, time.Hour}},
+		{Policy{MaxAge: DurationPtr(time.Hour)}, Cache{MaxAge: time.Hour, StaleWhileRevalidate: 2, StaleIfError: 3}},
+		{Policy{StaleWhileRevalidate: DurationPtr(0), StaleIfError: DurationPtr(time.Hour)}, Cache{MaxAge: 1, StaleWhileRevalidate: 0, StaleIfError: time.Hour}},
 	} {
 		if got := tt.p.Cache(fallback); got != tt.want {
 			t.Errorf("%+v; want %+v", got, tt.want)
 		}
 	}
-	if got := DefaultCache(); got != (Cache{5 * time.Minute, 5 * time.Minute, 24 * time.Hour}) {
+	if got := DefaultCache(); got != (Cache{MaxAge: 5 * time.Minute, StaleWhileRevalidate: 5 * time.Minute, StaleIfError: 24 * time.Hour}) {
 		t.Errorf("the defaults are %+v", got)
 	}
 }
@@ -118,7 +118,7 @@ func TestSetPolicyRecordsWhatChanged(t *testing.T) {
 		p := awsPolicy()
 		p.TokenLifetime = DurationPtr(time.Hour)
 		s := newSet(t, p)
-		p = p.clone()
+		p = p.Clone()
 		edit(&p)
 		s, err := s.SetPolicy(because(t0, "x"), p)
 		if err != nil {

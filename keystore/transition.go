@@ -31,7 +31,7 @@ type Spec struct {
 
 // New returns a key set of generation 1 whose keys are active.
 func New(c Change, spec Spec) (KeySet, error) {
-	s := KeySet{name: spec.Name, generation: 1, issuers: slices.Clone(spec.Issuers), policy: spec.Policy.clone(), dev: spec.Dev, gone: mergeGone(spec.Gone)}
+	s := KeySet{name: spec.Name, generation: 1, issuers: slices.Clone(spec.Issuers), policy: spec.Policy.Clone(), dev: spec.Dev, gone: mergeGone(spec.Gone)}
 	if err := errors.Join(c.check(), s.checkBounds(len(spec.Issuers), len(spec.Keys), len(spec.Gone))); err != nil {
 		return KeySet{}, fmt.Errorf("key set %q: %w", spec.Name, err)
 	}
@@ -401,8 +401,8 @@ func (s KeySet) SetPolicy(c Change, p Policy) (KeySet, error) {
 		if s.policy.TokenLifetime != nil && p.TokenLifetime == nil {
 			return errLoweredUndeclared
 		}
-		n.policy = s.policy.replaceBy(p, at)
-		if changed := s.policy.changes(p); changed != "" {
+		n.policy = s.policy.ReplaceBy(p, at)
+		if changed := s.policy.Changes(p); changed != "" {
 			n.history[len(n.history)-1].What = "set policy: " + changed
 		}
 		if err := n.checkRoom(); err != nil {

@@ -83,5 +83,5 @@ func (s KeySet) uploaded(c *closed, read Uploads, now time.Time, keys ...Key) (s
 // uploadOpens is the arithmetic of one upload that has had a key since a time.
 func (s KeySet) uploadOpens(upload string, since time.Time) (time.Time, []Term) {
 	keeps := s.unlessDev(party.UploadKeeps(upload))
-	return s.andClocks(since.Add(keeps), []Term{{"upload", keeps}})
+	return s.andClocks(since.Add(keeps), []Term{{What: "upload", Duration: keeps}})
 }

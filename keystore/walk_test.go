@@ -218,7 +218,7 @@ func (w *walker) look(complete bool, misses int) {
 		w.looks.fresh = w.now
 	}
 	some := func() time.Duration { return time.Duration(w.rng.IntN(40)) * time.Minute }
-	w.looks.cache = w.looks.cache.Longest(Cache{some(), some(), some()})
+	w.looks.cache = w.looks.cache.Longest(Cache{MaxAge: some(), StaleWhileRevalidate: some(), StaleIfError: some()})
 }
 
 // observed is what was seen of the published key with that ID.
@@ -295,7 +295,7 @@ func (w *walker) checkKey(c Change, name string, got KeySet, k Key) {
 	if k.State == Active && was.State != Active && was.PromotedAt.IsZero() && !c.Force {
 		p := got.Policy()
 		since, seen := w.looks.since[k.Fingerprint()]
-		opens := since.Add(max(promoteFloor, Convergence+p.edge(w.looks.cache)+p.client(w.looks.cache)))
+		opens := since.Add(max(promoteFloor, Convergence+p.Edge(w.looks.cache)+p.Client(w.looks.cache)))
 		if !seen || w.now.Before(opens) || w.now.Sub(w.looks.fresh) > ObservationFresh || k.ObservedAt.Before(since.Truncate(time.Second)) {
 			w.t.Errorf("%s: key %s, seen since %v and recorded since %v, may sign at %v already", name, k.ID(), since, k.ObservedAt, w.now)
 		}
