@@ -2,24 +2,18 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/config"
 
-	"github.com/keypost/keypost/internal/devca"
 	"github.com/keypost/keypost/provision/aws"
 	"github.com/keypost/keypost/provision/azure"
 	"github.com/keypost/keypost/provision/gcp"
 	"github.com/keypost/keypost/test/fakeaws"
 	"github.com/keypost/keypost/test/fakeazure"
-	"github.com/keypost/keypost/test/fakecloud"
 	"github.com/keypost/keypost/test/fakegcp"
 )
 
@@ -75,12 +69,6 @@ func openGCP(b *bench, p premises) (cloud, error) {
 		_, err := gcp.Create(ctx, o)
 		return err
 	}}
-	hosts := []string{"iam.googleapis.com", "cloudresourcemanager.googleapis.com", "storage.googleapis.com", "sts.googleapis.com", "iamcredentials.googleapis.com",
-		"oauth2.googleapis.com", "www.googleapis.com"}
-	c.ccoctl = func(ctx context.Context, binary string) error {
-		return b.throughFront(front{s, hosts, env}, exec.CommandContext(ctx, binary, "gcp", "create-all", "--name", installed, "--project", "my-project", //nolint:gosec // who runs the bench names it
-			"--region", "us-central1", "--credentials-requests-dir", p.requests, "--output-dir", p.out))
-	}
 	return c, setenv(env)
 }
 
@@ -110,42 +98,6 @@ func openAzure(b *bench, p premises) (cloud, error) {
 		return err
 	}}
 	return c, setenv(s.Env())
-}
-
-// front is where programs that know nothing of a fake find it: behind a proxy, at a cloud's own names.
-type front struct {
-	http.Handler
-	hosts, env []string
-}
-
-// throughFront runs a program that finds a fake there.
-func (b *bench) throughFront(f front, cmd *exec.Cmd) error {
-	dir, err := os.MkdirTemp(b.dir, "front-")
-	if err != nil {
-		return err
-	}
-	certificate, key, err := devca.Ensure(dir, f.hosts, time.Now())
-	if err != nil {
-		return err
-	}
-	var addresses []string
-	for range 2 {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return err
-		}
-		defer ln.Close() //nolint:errcheck // it ends with the program
-		if addresses = append(addresses, ln.Addr().String()); len(addresses) == 1 {
-			go fakecloud.ServeTLS(ln, &http.Server{Handler: f}, certificate, key) //nolint:errcheck,gosec // a client's error says more; it sets the limit
-			continue
-		}
-		go fakecloud.Serve(ln, &http.Server{Handler: fakecloud.Tunnel(addresses[0], f.hosts)}) //nolint:errcheck,gosec // as above
-	}
-	cmd.Env = append(os.Environ(), append(f.env, "HTTPS_PROXY=http://"+addresses[1], "NO_PROXY=", "SSL_CERT_FILE="+filepath.Join(dir, "ca.pem"))...)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("%s: %w\n%s", cmd, err, out)
-	}
-	return nil
 }
 
 // setenv gives this process the variables of a cloud's caller.

@@ -15,8 +15,6 @@ type role int
 const (
 	theFloor    role = iota // two of them
 	theKeypostd             // that is built from this tree
-	theOther                // the one named with -compare
-	theNginx
 )
 
 // side is one of the servers that are compared.
@@ -109,21 +107,14 @@ func (c comparison) bound(s side) bound {
 	return c.population.ratio
 }
 
-// comparison prints it. cause explains an excess over the floor, in microseconds for each request.
-func (r *report) comparison(c comparison, cause func(excess float64) string) {
+func (r *report) comparison(c comparison) {
 	what := fmt.Sprintf("%s, %s", c.population, c.mode.label)
 	r.table("Server CPU time per request: "+what, "", "µs", "ratio to the floor", "quartiles", "all rounds", "")
 	floors := c.of(theFloor)
 	for i, s := range c.sides {
 		over := c.all[i].over(floors...)
 		r.row(s.label, fmt.Sprintf("%.1f", c.all[i].median()), fmt.Sprintf("%.3f", over.median), over.quartiles(), fmt.Sprintf("%.3f", over.total),
-			r.judge(finding{what, over.median, c.bound(s), "%.2f", func() string {
-				return cause(c.all[i].median() * (1 - 1/over.median))
-			}}))
-	}
-	for _, other := range c.of(theOther) {
-		over := other.over(c.of(theKeypostd)...)
-		r.row("compared / keypostd", "", fmt.Sprintf("%.3f", over.median), over.quartiles(), fmt.Sprintf("%.3f", over.total))
+			r.judge(over.median, c.bound(s), "%.2f"))
 	}
 	r.end()
 	if n := floors[1].over(floors[0]); n.median > 1+noisy || n.median < 1-noisy {
@@ -135,15 +126,13 @@ func (r *report) comparison(c comparison, cause func(excess float64) string) {
 const noisy = 0.03
 
 // sameAnswer makes sure that two servers do the same work.
-func sameAnswer(got, want exchange, except ...string) error {
+func sameAnswer(got, want exchange) error {
 	if string(got.body) != string(want.body) {
 		return errors.New("the bodies differ")
 	}
 	x, y := got.header.Clone(), want.header.Clone()
-	for _, name := range append(except, "Date") {
-		x.Del(name)
-		y.Del(name)
-	}
+	x.Del("Date")
+	y.Del("Date")
 	if !maps.EqualFunc(x, y, slices.Equal) {
 		return fmt.Errorf("the headers differ: %v and %v", x, y)
 	}

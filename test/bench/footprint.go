@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"time"
 )
@@ -23,11 +22,10 @@ type footprint struct {
 	loaded int     // KiB that are resident after the load
 	idle   float64 // per cent of a core, without requests
 	before time.Duration
-	gc     collector
 }
 
 // footprints measures and prints memory, start and idle CPU.
-func (b *bench) footprints(ctx context.Context, r *report, p population, sides []side) error {
+func footprints(r *report, p population, sides []side) error {
 	all := make([]footprint, len(sides))
 	for i, s := range sides {
 		all[i].side = s
@@ -46,12 +44,6 @@ func (b *bench) footprints(ctx context.Context, r *report, p population, sides [
 			return err
 		}
 		all[i].idle = 100 * float64(now-all[i].before) / float64(p.idleFor())
-		if s.server.admin == "" {
-			continue
-		}
-		if all[i].gc, err = s.server.collector(ctx); err != nil {
-			return err
-		}
 	}
 	r.footprints(p, all)
 	return nil
@@ -67,13 +59,12 @@ func (r *report) footprints(p population, all []footprint) {
 		if f.side.role == theKeypostd {
 			bounds = p
 		}
-		what := func(s string) string { return fmt.Sprintf("%s, %s", p, s) }
 		ready, started, loaded := f.side.server.ready.Seconds(), mebibytes(f.side.resident), mebibytes(f.loaded)
 		r.row(f.side.label,
-			fmt.Sprintf("%.2f s", ready), r.judge(finding{what("start to ready"), ready, bounds.start, "%.2f s", f.causeOfStart}),
-			fmt.Sprintf("%.1f MiB", started), r.judge(finding{what("RSS after start"), started, bounds.resident, "%.0f MiB", f.causeOfMemory}),
-			fmt.Sprintf("%.1f MiB", loaded), r.judge(finding{what("RSS after load"), loaded, bounds.resident, "%.0f MiB", f.causeOfMemory}),
-			fmt.Sprintf("%.2f %%", f.idle), r.judge(finding{what("idle CPU"), f.idle, bounds.idle, "%.2f %%", f.causeOfIdle}))
+			fmt.Sprintf("%.2f s", ready), r.judge(ready, bounds.start, "%.2f s"),
+			fmt.Sprintf("%.1f MiB", started), r.judge(started, bounds.resident, "%.0f MiB"),
+			fmt.Sprintf("%.1f MiB", loaded), r.judge(loaded, bounds.resident, "%.0f MiB"),
+			fmt.Sprintf("%.2f %%", f.idle), r.judge(f.idle, bounds.idle, "%.2f %%"))
 	}
 	r.end()
 }

@@ -3,15 +3,11 @@
 // served. It also measures a pass of keypost watch. Bars fail the run when they are missed; targets are only reported, with the cause.
 //
 // Whatever is compared is compared within one run, in turns, and the noise is printed beside it. It needs two cores
-// and a machine with little else to do; nginx is compared when it is installed.
-//
-// With -compare, another keypostd is measured in the same rounds, so that two versions can be told apart by less than
-// two runs differ.
+// and a machine with little else to do.
 package main
 
 import (
 	"context"
-	"debug/buildinfo"
 	"errors"
 	"flag"
 	"fmt"
@@ -44,7 +40,6 @@ type options struct {
 	watched         int
 	clouds          bool
 	issuers         []int
-	compare         string
 }
 
 func parseFlags(args []string) (o options, err error) {
@@ -52,9 +47,10 @@ func parseFlags(args []string) (o options, err error) {
 	f.IntVar(&o.rounds, "rounds", 25, "compare the servers in this `many` rounds")
 	f.IntVar(&o.changes, "changes", 50, "make this `many` changes; 0 leaves that part out")
 	f.IntVar(&o.watched, "watch", 1000, "watch this many issuers with keypost watch; 0 leaves that part out")
-	f.StringVar(&o.compare, "compare", "", "measure this other keypostd `binary` in the same rounds; build it with CGO_ENABLED=0")
 	f.BoolVar(&o.clouds, "clouds", false, "only measure what provisions clouds")
-	o.issuers = sizes(populations())
+	for _, p := range populations() {
+		o.issuers = append(o.issuers, p.issuers)
+	}
 	f.Func("issuers", "measure these `numbers` of issuers (default 1,1000,10000,100000)", func(list string) error {
 		o.issuers = nil
 		for one := range strings.SplitSeq(list, ",") {
@@ -97,11 +93,7 @@ func run(ctx context.Context) (missed int, err error) {
 	if b.cores.serverN == b.cores.loadN {
 		r.note("only one core may be used: servers and load share it, expect more noise")
 	}
-	if err := r.compared(o.compare); err != nil {
-		return 0, err
-	}
 	err = b.all(ctx, r, o)
-	r.targets()
 	return r.missed, err
 }
 
@@ -117,35 +109,13 @@ func processor() string {
 
 func (b *bench) keySets(n int) string { return filepath.Join(b.dir, fmt.Sprintf("keysets-%d", n)) }
 
-// compared notes how the other binary was built: the difference may be that of another Go or of cgo.
-func (r *report) compared(binary string) error {
-	if binary == "" {
-		return nil
-	}
-	info, err := buildinfo.ReadFile(binary)
-	if err != nil {
-		return fmt.Errorf("-compare: %w", err)
-	}
-	r.note("compared: %s, built with %s", binary, info.GoVersion)
-	for _, s := range info.Settings {
-		switch s.Key {
-		case "CGO_ENABLED", "-race", "vcs.revision", "vcs.modified":
-			r.note("  %s=%s", s.Key, s.Value)
-		}
-	}
-	if info.GoVersion != runtime.Version() {
-		r.note("  Mind that it was built with another Go.")
-	}
-	return nil
-}
-
 // all runs every part.
 func (b *bench) all(ctx context.Context, r *report, o options) error {
 	if o.clouds {
 		if err := b.programs(ctx); err != nil {
 			return fmt.Errorf("prepare: %w", err)
 		}
-		return b.provisioning(ctx, r, os.Getenv("KEYPOST_CCOCTL"))
+		return b.provisioning(ctx, r)
 	}
 	if err := b.prepare(ctx, o); err != nil {
 		return fmt.Errorf("prepare: %w", err)
@@ -171,7 +141,7 @@ func (b *bench) all(ctx context.Context, r *report, o options) error {
 	if err := b.watch(ctx, r, o.watched); err != nil {
 		return fmt.Errorf("watch: %w", err)
 	}
-	return b.provisioning(ctx, r, os.Getenv("KEYPOST_CCOCTL"))
+	return b.provisioning(ctx, r)
 }
 
 // change measures changes in a keypostd that runs alone.

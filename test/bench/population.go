@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"time"
@@ -59,59 +58,41 @@ func ofSize(n int) population {
 // population measures everything that depends on the number of issuers, with no other servers running.
 func (b *bench) population(ctx context.Context, r *report, p population, o options) error {
 	defer b.stopAll()
-	rec, sides, err := b.raise(ctx, r, p, o)
+	sides, err := b.raise(ctx, p)
 	if err != nil {
 		return err
 	}
-	causes := &causes{dir: b.keySets(p.issuers), recording: rec}
 	for _, m := range modes() {
 		all, err := b.compare(ctx, m, sides, o.rounds)
 		if err != nil {
 			return err
 		}
-		r.comparison(comparison{p, m, sides, all}, func(excess float64) string { return causes.ofRatio(ctx, excess) })
+		r.comparison(comparison{p, m, sides, all})
 	}
-	return b.footprints(ctx, r, p, sides)
+	return footprints(r, p, sides)
 }
 
 // raise starts all the servers, and makes sure that they answer alike.
-func (b *bench) raise(ctx context.Context, r *report, p population, o options) (*floor.Recording, []side, error) {
+func (b *bench) raise(ctx context.Context, p population) ([]side, error) {
 	own, err := b.raiseKeypostd(ctx, side{role: theKeypostd, label: "keypostd", issuers: p.issuers}, b.keypostd())
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	rec, err := b.record(ctx, own)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	sides, err := b.raiseFloors(ctx, own, rec)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	sides = append(sides, own)
-	if o.compare != "" {
-		other, err := b.raiseKeypostd(ctx, side{role: theOther, label: "compared", issuers: p.issuers}, o.compare)
-		if err != nil {
-			return nil, nil, err
-		}
-		sides = append(sides, other)
-		if err := r.collectors(ctx, own, other); err != nil {
-			return nil, nil, err
-		}
-	}
-	sides, err = b.addNginx(ctx, r, sides, rec)
-	if err != nil {
-		return nil, nil, err
-	}
 	for _, s := range sides {
-		err := b.check(ctx, s, rec)
-		if s.role == theOther && errors.Is(err, errOtherAnswer) { // a version may well differ in a header
-			r.note("Mind that %v", err)
-		} else if err != nil {
-			return nil, nil, err
+		if err := b.check(ctx, s, rec); err != nil {
+			return nil, err
 		}
 	}
-	return rec, sides, nil
+	return sides, nil
 }
 
 // starts is how often a keypostd is started; the median counts. More than many take too long for that.
@@ -147,17 +128,13 @@ func (s side) measured() (side, error) {
 
 // raiseFloors starts two floors; their difference is that of two equal servers.
 func (b *bench) raiseFloors(ctx context.Context, own side, rec *floor.Recording) ([]side, error) {
-	gc, err := own.server.collector(ctx)
-	if err != nil {
-		return nil, err
-	}
 	file := b.recordingFile(own.issuers)
 	if err := rec.Write(file); err != nil {
 		return nil, err
 	}
 	var sides []side
 	for _, label := range []string{"floor", "floor again"} {
-		s, err := b.startFloor(ctx, filepath.Base(file)+"-"+label, file, gc)
+		s, err := b.startFloor(ctx, filepath.Base(file)+"-"+label, file)
 		if err != nil {
 			return nil, err
 		}
@@ -168,17 +145,4 @@ func (b *bench) raiseFloors(ctx context.Context, own side, rec *floor.Recording)
 		sides = append(sides, one)
 	}
 	return sides, nil
-}
-
-func (b *bench) addNginx(ctx context.Context, r *report, sides []side, rec *floor.Recording) ([]side, error) {
-	s, err := b.startNginx(ctx, rec)
-	if errors.Is(err, errNoNginx) {
-		r.note("not compared: %v", err)
-		return sides, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	nginx, err := side{role: theNginx, label: "nginx", server: s, issuers: len(rec.Pages)}.measured()
-	return append(sides, nginx), err
 }

@@ -34,7 +34,7 @@ type contest struct {
 	requests               int
 	seconds, calls, repeat bar
 	least                  float64 // ratio
-	ccoctl                 *spent  // measured before; nil: measured here, if there is a ccoctl
+	ccoctl                 *spent  // measured before; nil: it was not
 
 	spec string // the provider's, in every request
 	open func(b *bench, p premises) (cloud, error)
@@ -56,8 +56,6 @@ type cloud struct {
 	record *fakecloud.Record
 	// create runs create-all, as it is or with one call at a time.
 	create func(ctx context.Context, oneByOne bool) error
-	// ccoctl runs the create-all of a ccoctl; nil where that is not done.
-	ccoctl func(ctx context.Context, binary string) error
 	close  func()
 }
 
@@ -98,15 +96,14 @@ func isThrottled(code string) bool {
 type course struct {
 	contest
 	first, again, single spent
-	other                *spent // ccoctl; nil if it was not run
 }
 
 // ratio is how many times as fast as with one call at a time it was.
 func (c course) ratio() float64 { return float64(c.single.took) / float64(c.first.took) }
 
 // provisioning runs create-all for a release in each cloud, every call of which takes a while longer; again, when all is there; and
-// in another such cloud with one call at a time. ccoctl, if there is one, runs in a third.
-func (b *bench) provisioning(ctx context.Context, r *report, ccoctl string) error {
+// in another such cloud with one call at a time.
+func (b *bench) provisioning(ctx context.Context, r *report) error {
 	site, err := b.publish(ctx)
 	if err != nil {
 		return err
@@ -116,8 +113,8 @@ func (b *bench) provisioning(ctx context.Context, r *report, ccoctl string) erro
 		"", "requests", "calls", "seconds", "one by one", "ratio", "throttled", "again", "writes again")
 	defer r.end()
 	for _, c := range contests() {
-		done := course{contest: c, other: c.ccoctl}
-		if err := b.compete(ctx, site, &done, ccoctl); err != nil {
+		done := course{contest: c}
+		if err := b.compete(ctx, site, &done); err != nil {
 			return fmt.Errorf("%s: %w", c.name, err)
 		}
 		r.course(done)
@@ -126,7 +123,7 @@ func (b *bench) provisioning(ctx context.Context, r *report, ccoctl string) erro
 }
 
 // compete runs everything of one contest.
-func (b *bench) compete(ctx context.Context, site issuerSite, c *course, ccoctl string) error {
+func (b *bench) compete(ctx context.Context, site issuerSite, c *course) error {
 	for _, oneByOne := range []bool{false, true} {
 		p, err := b.premises(site, c.contest, oneByOne)
 		if err != nil {
@@ -147,21 +144,7 @@ func (b *bench) compete(ctx context.Context, site issuerSite, c *course, ccoctl 
 			return err
 		}
 	}
-	if ccoctl == "" || c.other != nil {
-		return nil
-	}
-	p, err := b.premises(site, c.contest, false)
-	if err != nil {
-		return err
-	}
-	cloud, err := c.open(b, p)
-	if err != nil {
-		return err
-	}
-	defer cloud.close()
-	other, err := cloud.spend(func() error { return cloud.ccoctl(ctx, ccoctl) })
-	c.other = &other
-	return err
+	return nil
 }
 
 // course prints a contest, and judges it.
@@ -179,9 +162,9 @@ func (r *report) course(c course) {
 	r.row(c.name, fmt.Sprint(c.requests), bounded(fmt.Sprint(c.first.calls), float64(c.first.calls), c.calls, "%.0f"),
 		bounded(seconds(c.first), c.first.took.Seconds(), c.seconds, "%.1f s"), seconds(c.single), ratio, fmt.Sprint(c.first.throttled),
 		bounded(seconds(c.again), c.again.took.Seconds(), c.repeat, "%.1f s"), fmt.Sprint(c.again.writes)+" "+r.verdict(float64(c.again.writes), 0, "%.0f"))
-	if c.other != nil {
-		r.row("  ccoctl", "", fmt.Sprint(c.other.calls), seconds(*c.other), "", fmt.Sprintf("%.1f", float64(c.other.took)/float64(c.first.took)),
-			fmt.Sprint(c.other.throttled), "", "")
+	if c.ccoctl != nil {
+		r.row("  ccoctl", "", fmt.Sprint(c.ccoctl.calls), seconds(*c.ccoctl), "", fmt.Sprintf("%.1f", float64(c.ccoctl.took)/float64(c.first.took)),
+			fmt.Sprint(c.ccoctl.throttled), "", "")
 	}
 }
 

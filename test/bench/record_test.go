@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/keypost/keypost/issuer"
 	"github.com/keypost/keypost/test/bench/floor"
@@ -55,27 +54,6 @@ func TestFloorAnswersLikeKeypostd(t *testing.T) {
 	}
 }
 
-func TestSameAnswer(t *testing.T) {
-	answer := func(body, value string) exchange {
-		return exchange{http.Header{"X": {value}, "Date": {value}}, []byte(body)}
-	}
-	for name, tc := range map[string]struct {
-		other  exchange
-		except []string
-		same   bool
-	}{
-		"same":            {answer("a", "1"), nil, true},
-		"another body":    {answer("b", "1"), nil, false},
-		"another header":  {answer("a", "2"), nil, false},
-		"excepted header": {answer("a", "2"), []string{"X"}, true},
-		"another name":    {exchange{http.Header{"Y": {"1"}}, []byte("a")}, nil, false},
-	} {
-		if err := sameAnswer(tc.other, answer("a", "1"), tc.except...); (err == nil) != tc.same {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-}
-
 func TestFloorAllocatesNothing(t *testing.T) {
 	rec := new(floor.Recording)
 	if err := rec.Add("/a", http.Header{"Etag": {"x"}, "Content-Type": {"text/plain"}}, []byte("a")); err != nil {
@@ -87,25 +65,5 @@ func TestFloorAllocatesNothing(t *testing.T) {
 	}
 	if n, err := allocations(floor.NewHandler(rec), r, http.StatusOK); err != nil || n != 0 {
 		t.Errorf("%v allocations, %v; want none, or keypostd looks better than it is", n, err)
-	}
-}
-
-func TestHandlerTimeSeesWhatTakesLonger(t *testing.T) {
-	_, p := published(t, 2)
-	fast := issuer.NewHandler(p, nil)
-	slow := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		for began := time.Now(); time.Since(began) < 20*time.Microsecond; {
-		}
-		fast.ServeHTTP(w, r)
-	})
-	a, err := handlerTime(fast, 2)
-	if err != nil || a <= 0 {
-		t.Fatal(a, err)
-	}
-	if b, err := handlerTime(slow, 2); err != nil || b < 20*time.Microsecond {
-		t.Errorf("%v, %v; the fast one takes %v", b, err, a)
-	}
-	if _, err := handlerTime(fast, 3); err == nil {
-		t.Error("what is not served counts as an answer")
 	}
 }

@@ -6,12 +6,11 @@ import (
 	"text/tabwriter"
 )
 
-// report prints what was measured as it comes, and remembers which bars and targets were missed.
+// report prints what was measured as it comes, and counts the bars that were missed.
 type report struct {
 	w      io.Writer
 	tab    *tabwriter.Writer
-	missed int      // bars
-	short  []string // missed targets, each with its cause
+	missed int // bars
 }
 
 func newReport(w io.Writer) *report { return &report{w: w} }
@@ -70,45 +69,24 @@ func (r *report) atLeast(value, least float64, format string) string {
 }
 
 // bound is what a value may be and what it should be at most; zero is neither. A missed bar fails the run, a missed
-// target is reported with its cause.
+// target is reported.
 type bound struct{ bar, target bar }
 
-// finding is a value that has a bound.
-type finding struct {
-	what   string // in a sentence about the target
-	value  float64
-	bound  bound
-	format string        // of one value, with its unit
-	cause  func() string // of a missed target; it may take a while
-}
-
-// judge judges a finding, and spells its bound and the judgement.
-func (r *report) judge(f finding) string {
+// judge judges a value, and spells its bound and the judgement. format is that of one value, with its unit.
+func (r *report) judge(value float64, most bound, format string) string {
 	text := ""
-	if f.bound.bar != 0 {
-		text = r.verdict(f.value, f.bound.bar, f.format)
+	if most.bar != 0 {
+		text = r.verdict(value, most.bar, format)
 	}
-	if f.bound.target == 0 {
+	if most.target == 0 {
 		return text
 	}
 	if text != "" {
 		text += ", "
 	}
-	text += "target ≤ " + fmt.Sprintf(f.format, float64(f.bound.target))
-	if f.value <= float64(f.bound.target) {
+	text += "target ≤ " + fmt.Sprintf(format, float64(most.target))
+	if value <= float64(most.target) {
 		return text + "  reached"
 	}
-	r.short = append(r.short, fmt.Sprintf("%s: "+f.format+", target ≤ "+f.format+": %s", f.what, f.value, float64(f.bound.target), f.cause()))
 	return text + "  missed"
-}
-
-// targets lists those that were missed.
-func (r *report) targets() {
-	if len(r.short) == 0 {
-		return
-	}
-	r.note("\nTargets missed (they fail nothing): %d", len(r.short))
-	for _, s := range r.short {
-		r.note("  %s", s)
-	}
 }

@@ -5,13 +5,10 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/keypost/keypost/keystore"
@@ -42,23 +39,9 @@ func (b *bench) watch(ctx context.Context, r *report, n int) error {
 	if err != nil {
 		return err
 	}
-	peak := 0
 	ready := answersOK("http://" + w.admin + "/readyz")
-	for next := began; ; time.Sleep(10 * time.Millisecond) {
-		open, err := w.sockets()
-		if err != nil {
-			return fmt.Errorf("%w: %s", err, lastLine(w.log))
-		}
-		peak = max(peak, open)
-		if time.Now().Before(next) {
-			continue
-		}
-		if next = time.Now().Add(500 * time.Millisecond); ready() {
-			break
-		}
-		if time.Since(began) > startTimeout {
-			return errors.New("the pass does not end")
-		}
+	if err := w.await(ctx, ready); err != nil {
+		return fmt.Errorf("the first pass: %w", err)
 	}
 	pass := time.Since(began)
 	cpu, err := w.cpuTime()
@@ -72,7 +55,6 @@ func (b *bench) watch(ctx context.Context, r *report, n int) error {
 	r.table(fmt.Sprintf("keypost watch, the first pass over %d issuers on loopback (8 rounds of 3 documents in more than 10 s each)", n), "", "", "")
 	r.row("time", fmt.Sprintf("%.1f s", pass.Seconds()), r.verdict(pass.Seconds(), passBar, "%.0f s"))
 	r.row("CPU time", fmt.Sprintf("%.1f s, %.1f ms per issuer", cpu.Seconds(), 1000*cpu.Seconds()/float64(n)), "")
-	r.row("connections at once, at most", strconv.Itoa(peak), "")
 	r.row("memory, at most", fmt.Sprintf("%.1f MiB", mebibytes(memory)), r.verdict(mebibytes(memory), memoryBar, "%.0f MiB"))
 	r.end()
 	return nil
@@ -99,22 +81,6 @@ func (b *bench) startWatch(ctx context.Context, store, address string) (*server,
 	b.servers = append(b.servers, s)
 	go func() { _ = s.cmd.Wait(); close(s.gone) }() // how it ends is of no interest, it is killed
 	return s, nil
-}
-
-// sockets counts those that the process has open, also to whoever asks for its health.
-func (s *server) sockets() (int, error) {
-	dir := fmt.Sprintf("/proc/%d/fd", s.cmd.Process.Pid)
-	files, err := os.ReadDir(dir)
-	if err != nil {
-		return 0, err
-	}
-	n := 0
-	for _, f := range files {
-		if to, err := os.Readlink(filepath.Join(dir, f.Name())); err == nil && strings.HasPrefix(to, "socket:") {
-			n++
-		}
-	}
-	return n, nil
 }
 
 // writeStrongCorpus writes n key sets with a P-256 key each: relying parties look at the strength of keys.
