@@ -3,18 +3,11 @@
 package e2e
 
 import (
-	"bytes"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -24,10 +17,6 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/zap"
-	"go.uber.org/zap/zaptest"
-
-	"github.com/keypost/keypost/issuer"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/kubestore"
 	"github.com/keypost/keypost/keystore/storetest"
@@ -193,6 +182,7 @@ func TestKubestore(t *testing.T) {
 	t.Run("life of a key set", func(t *testing.T) { p.life(t) })
 	t.Run("rights", func(t *testing.T) { p.rights(t) })
 	t.Run("what is missing is said", func(t *testing.T) { p.missing(t) })
+	t.Run("observations", func(t *testing.T) { p.observations(t) })
 }
 
 type kubePair struct {
@@ -455,208 +445,4 @@ func wantError(t *testing.T, what string, err error, want string) {
 	if err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("%s: %v, want an error with %q", what, err, want)
 	}
-}
-
-// proxy stands between a store and the kube-apiserver and can do to its connections what networks do.
-type proxy struct {
-	*httptest.Server
-	reject  atomic.Bool // answer 503 to everything
-	hold    atomic.Bool // let watches wait
-	mu      sync.Mutex  // guards watches
-	watches map[*context.CancelFunc]struct{}
-	seen    atomic.Int64 // watches that were begun
-}
-
-func (p *kubeScene) proxy(t *testing.T) *proxy {
-	t.Helper()
-	target, err := url.Parse("https://" + p.c.address)
-	must(t, err)
-	pool := x509.NewCertPool()
-	pem, err := os.ReadFile(p.ca.file)
-	must(t, err)
-	pool.AppendCertsFromPEM(pem)
-	forward := &httputil.ReverseProxy{
-		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
-		Transport:     &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, ForceAttemptHTTP2: true},
-		FlushInterval: -1, ErrorLog: zap.NewStdLog(zap.NewNop()),
-	}
-	x := &proxy{watches: map[*context.CancelFunc]struct{}{}}
-	x.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { x.serve(forward, w, r) }))
-	x.EnableHTTP2 = true
-	x.Config.ErrorLog = zap.NewStdLog(zap.NewNop())
-	x.StartTLS()
-	t.Cleanup(func() { x.cut(); x.Close() })
-	return x
-}
-
-func (x *proxy) serve(forward http.Handler, w http.ResponseWriter, r *http.Request) {
-	if r.URL.Query().Get("watch") == "" {
-		if x.reject.Load() {
-			http.Error(w, "no", http.StatusServiceUnavailable)
-			return
-		}
-		forward.ServeHTTP(w, r)
-		return
-	}
-	for x.hold.Load() {
-		select {
-		case <-r.Context().Done():
-			return
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
-	ctx, cancel := context.WithCancel(r.Context())
-	x.mu.Lock()
-	x.watches[&cancel] = struct{}{}
-	x.mu.Unlock()
-	x.seen.Add(1)
-	defer func() {
-		x.mu.Lock()
-		delete(x.watches, &cancel)
-		x.mu.Unlock()
-		cancel()
-	}()
-	forward.ServeHTTP(w, r.WithContext(ctx)) // aborts the client's connection when ctx is cancelled
-}
-
-// cut breaks every watch that stands.
-func (x *proxy) cut() {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	for cancel := range x.watches {
-		(*cancel)()
-	}
-}
-
-// store opens a store that goes through the proxy.
-func (x *proxy) store(t *testing.T, p *kubeScene, ns string) *kubestore.Backend {
-	t.Helper()
-	file := filepath.Join(t.TempDir(), "proxy.crt")
-	writePEM(t, file, "CERTIFICATE", x.Certificate().Raw)
-	return openKube(t, ns, p.kubeconfig(t, adminToken, x.URL, file))
-}
-
-// witness asks for the documents of issuers all the time and remembers everything that must never happen.
-type witness struct {
-	t        *testing.T
-	handler  http.Handler
-	mu       sync.Mutex // guards the rest
-	urls     []string
-	revoked  []string // kids that no answer may have
-	requests int
-}
-
-// publish runs a Publisher on st, waits until it is ready and has a witness ask it until the test ends.
-func publish(t *testing.T, st keystore.Backend) (*issuer.Publisher, *witness) {
-	t.Helper()
-	p := startPublisher(t, keystore.NewStore(st), 500*time.Millisecond)
-	await(t, "the publisher is ready", func(context.Context) error { return p.Ready() })
-	w := &witness{t: t, handler: issuer.NewHandler(p, nil)}
-	for _, s := range p.Report().Issuers {
-		w.urls = append(w.urls, s.Issuers...)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	var asking sync.WaitGroup
-	asking.Go(func() {
-		for ctx.Err() == nil {
-			w.ask()
-			time.Sleep(time.Millisecond)
-		}
-	})
-	t.Cleanup(func() {
-		cancel()
-		asking.Wait()
-		if w.requests == 0 {
-			t.Error("no document was asked for")
-		}
-		t.Logf("%d document requests", w.requests)
-	})
-	return p, w
-}
-
-// startPublisher runs a Publisher until the test ends.
-func startPublisher(t *testing.T, st keystore.Reader, poll time.Duration) *issuer.Publisher {
-	t.Helper()
-	pattern, err := issuer.ParsePattern("https://oidc.example.com/{name}", false)
-	must(t, err)
-	log := zaptest.NewLogger(t, zaptest.Level(zap.WarnLevel))
-	p := issuer.NewPublisher(issuer.Config{Source: st, Patterns: []issuer.Pattern{pattern}, Poll: poll, Log: log})
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() { defer close(done); p.Run(ctx) }()
-	t.Cleanup(func() { cancel(); <-done })
-	return p
-}
-
-func (w *witness) ask() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, u := range w.urls {
-		for _, path := range []string{"/.well-known/openid-configuration", "/keys.json"} {
-			w.requests++
-			answer := httptest.NewRecorder()
-			w.handler.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, u+path, http.NoBody))
-			if answer.Code != http.StatusOK {
-				w.t.Errorf("%s%s answers %d", u, path, answer.Code)
-			}
-			for _, kid := range w.revoked {
-				if bytes.Contains(answer.Body.Bytes(), []byte(kid)) {
-					w.t.Errorf("%s%s has the revoked key %s", u, path, kid)
-				}
-			}
-		}
-	}
-}
-
-// never adds a kid that no answer may have from now on.
-func (w *witness) never(kid keystore.KeyID) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.revoked = append(w.revoked, string(kid))
-}
-
-// serves waits until the publisher serves a generation of n and has no complaint about it.
-func serves(t *testing.T, p *issuer.Publisher, n keystore.Name, generation int64) {
-	t.Helper()
-	await(t, fmt.Sprintf("%s is served at generation %d", n, generation), func(context.Context) error {
-		s := statusOf(p, n)
-		if s.Generation != generation || s.Rejected != "" {
-			return fmt.Errorf("it is %+v", s)
-		}
-		return nil
-	})
-}
-
-// complains waits until the publisher says why it does not serve what is stored (what an alert fires on).
-func complains(t *testing.T, p *issuer.Publisher, n keystore.Name, reasons ...keystore.Reason) {
-	t.Helper()
-	await(t, fmt.Sprintf("the complaint %v about %s", reasons, n), func(context.Context) error {
-		if s := statusOf(p, n); !slices.Contains(reasons, s.Rejected) || !s.Served {
-			return fmt.Errorf("it is %+v", s)
-		}
-		return nil
-	})
-}
-
-func statusOf(p *issuer.Publisher, n keystore.Name) issuer.Status {
-	for _, s := range p.Report().Issuers {
-		if s.Name == n {
-			return s
-		}
-	}
-	return issuer.Status{}
-}
-
-// post sends JSON to an address of etcd.
-func post(t *testing.T, url, body string) string {
-	t.Helper()
-	resp, err := http.Post(url, "application/json", strings.NewReader(body))
-	must(t, err)
-	defer resp.Body.Close()
-	answer, err := io.ReadAll(resp.Body)
-	must(t, err)
-	if resp.StatusCode != http.StatusOK {
-		t.Fatalf("POST %s: %s: %s", url, resp.Status, answer)
-	}
-	return string(answer)
 }

@@ -28,6 +28,9 @@ import (
 
 const mirrorAdmin = "http://127.0.0.1:9091"
 
+// outageTime is how long a store is away: several polls of the publisher.
+const outageTime = 3 * time.Second
+
 // source is a real store to be mirrored, and what can happen to it.
 type source struct {
 	url, elsewhere string   // the second is what a mistyped prefix or namespace leads to

@@ -12,10 +12,8 @@ import (
 	"github.com/keypost/keypost/keystore/observation"
 )
 
-// Observations in a real Kubernetes API: they are stored as they are sent, looks are added, and an account that may write
-// them may not write key sets.
-func TestObservationsInKubernetes(t *testing.T) {
-	p := newKubeScene(t)
+// observations in a real Kubernetes API: they are stored as they are sent, looks are added, and they are no key sets.
+func (p *kubeScene) observations(t *testing.T) {
 	p.try(t, "", "apply", "--server-side", "-f", observationDefinition).ok(t)
 	p.try(t, "", "wait", "--for=condition=Established", "crd/observations.keypost.dev", "--timeout=60s").ok(t)
 	ns := p.space(t)

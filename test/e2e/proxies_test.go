@@ -15,7 +15,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -306,7 +305,7 @@ func (g *garden) poisoned(p front, at plot) (wrong []string) {
 			url = strings.Replace(url, "https:", "http:", 1)
 		}
 		res, err := client.Get(url)
-		if err != nil { // no answer is no wrong one: Apache has been seen to close a connection that it had just taken
+		if err != nil { // no answer is no wrong one: a proxy may close a connection that it had just taken
 			res, err = client.Get(url)
 		}
 		if err != nil {
@@ -324,13 +323,6 @@ func (g *garden) poisoned(p front, at plot) (wrong []string) {
 
 // row is the answer to one request: on hosts of their own, and on paths of one host.
 type row struct{ hosts, paths heard }
-
-func (r row) answer() string {
-	if r.hosts.answer == r.paths.answer {
-		return r.hosts.answer
-	}
-	return "hosts: " + r.hosts.answer + "; paths: " + r.paths.answer
-}
 
 // one sends the i-th request to a proxy, and then asks as an ordinary relying party.
 func (g *garden) one(p front, i int, paths bool) (f heard, err error) {
@@ -372,13 +364,10 @@ func (g *garden) walk(t *testing.T, p front) []row {
 }
 
 // TestProxies sends what no client should send to keypostd and through proxies, and looks whether anybody then gets a document of
-// another issuer, or a wrong one. The answers of all are kept in docs/cdn/PROXIES.md.
+// another issuer, or a wrong one.
 func TestProxies(t *testing.T) {
 	g := newGarden(t, len(rawRequests()))
 	fronts := []front{{name: "keypostd", address: g.tls}, g.nginx(t), g.haproxy(t), g.varnish(t)}
-	if os.Getenv("KEYPOST_E2E_FULL") == "1" {
-		fronts = append(fronts, g.apache(t), g.lighttpd(t), g.h2o(t), g.trafficServer(t), g.squid(t), g.caddy(t))
-	}
 	rows := make([][]row, len(fronts))
 	var done sync.WaitGroup
 	for i, p := range fronts {
@@ -393,7 +382,6 @@ func TestProxies(t *testing.T) {
 			t.Errorf("%s gives copies: %t, and is said to: %t", p.name, got, p.caches)
 		}
 	}
-	comparedWithTable(t, fronts, rows)
 
 	t.Run("a cache key without the host", func(t *testing.T) {
 		g.caught(t, "GET", g.nginxWith(t, "nginx-1", "proxy_cache_key $host$keypost_path", "proxy_cache_key $keypost_path"))
@@ -448,105 +436,6 @@ func wrongs(rows []row) (all []string) {
 func requestNames() (all []string) {
 	for _, r := range rawRequests() {
 		all = append(all, r.name)
-	}
-	return all
-}
-
-// races reports whether an answer is one of two, the document or an error, by what the proxy sees first: the request, or that its body is
-// not as long as it says.
-func races(front, request string) bool {
-	return front == "Caddy" && slices.Contains([]string{
-		"Expect: 100-continue with a body", "a body that does not come", "a chunk size that is none", "a chunk size beyond 64 bits",
-		"a chunk that is longer than its size", "chunks with bare LF", "a chunk extension with a bare LF",
-	}, request)
-}
-
-const (
-	proxiesTable = "../../docs/cdn/PROXIES.md"
-	proxiesHead  = "| request | keypostd | others |\n|---|---|---|\n"
-)
-
-// comparedWithTable compares the answers with those in the file, proxy by proxy, since CI asks some of them only. The file has the
-// requests that a proxy answers in another way than keypostd. With all proxies, and with KEYPOST_UPDATE set, it is written anew.
-func comparedWithTable(t *testing.T, fronts []front, rows [][]row) {
-	t.Helper()
-	file, err := os.ReadFile(proxiesTable)
-	must(t, err)
-	before, table, found := strings.Cut(string(file), proxiesHead)
-	if !found {
-		t.Fatalf("%s has no table", proxiesTable)
-	}
-	update := os.Getenv("KEYPOST_UPDATE") != "" && os.Getenv("KEYPOST_E2E_FULL") == "1"
-	var fresh strings.Builder
-	kept := answersOf(table)
-	for n, name := range requestNames() {
-		own := rows[0][n].answer()
-		differing := map[string]string{}
-		for i, p := range fronts {
-			got, want := rows[i][n].answer(), own
-			if races(p.name, name) {
-				got = "varies"
-			}
-			if got != own {
-				differing[p.name] = got
-			}
-			if in, has := kept[name][p.name]; has {
-				want = in
-			}
-			if got != want && !update {
-				t.Errorf("%s, %s: %s, and %s has %q: KEYPOST_UPDATE=1 make e2e-full writes it anew", p.name, name, got, proxiesTable, want)
-			}
-		}
-		if len(differing) > 0 {
-			fmt.Fprintf(&fresh, "| %s | %s | %s |\n", name, own, grouped(fronts, differing))
-		}
-		delete(kept, name)
-	}
-	t.Log("\n" + fresh.String())
-	if update {
-		must(t, os.WriteFile(proxiesTable, []byte(before+proxiesHead+fresh.String()), 0o644))
-		return
-	}
-	for name := range kept {
-		t.Errorf("%s has %q, which nobody sends", proxiesTable, name)
-	}
-}
-
-// grouped names the proxies by their answers: "403 (nginx, Squid), 501 (lighttpd)".
-func grouped(fronts []front, differing map[string]string) string {
-	var answers, parts []string
-	for _, p := range fronts {
-		if a := differing[p.name]; a != "" && !slices.Contains(answers, a) {
-			answers = append(answers, a)
-		}
-	}
-	for _, a := range answers {
-		var names []string
-		for _, p := range fronts {
-			if differing[p.name] == a {
-				names = append(names, p.name)
-			}
-		}
-		parts = append(parts, fmt.Sprintf("%s (%s)", a, strings.Join(names, ", ")))
-	}
-	return strings.Join(parts, ", ")
-}
-
-// answersOf reads the lines of the table: by request, what each program in it answers.
-func answersOf(table string) map[string]map[string]string {
-	all, group := map[string]map[string]string{}, regexp.MustCompile(`(?:^|, )([^()]+) \(([^()]+)\)`)
-	for line := range strings.Lines(table) {
-		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "| "), " | ")
-		if len(cells) != 3 {
-			continue
-		}
-		answers := map[string]string{"keypostd": cells[1]}
-		for _, m := range group.FindAllStringSubmatch(cells[2], -1) {
-			for _, name := range strings.Split(m[2], ", ") {
-				answers[name] = m[1]
-			}
-		}
-		all[cells[0]] = answers
 	}
 	return all
 }

@@ -252,3 +252,21 @@ func (s *rotateScene) openShift(t *testing.T) {
 		t.Errorf("the private key stands in %s", leaks.stdout)
 	}
 }
+
+// authenticationCRD defines the one resource of OpenShift's that is read, with the member that is read.
+const authenticationCRD = `apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: authentications.config.openshift.io}
+spec:
+  group: config.openshift.io
+  scope: Cluster
+  names: {kind: Authentication, plural: authentications, singular: authentication, listKind: AuthenticationList}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema:
+      openAPIV3Schema:
+        type: object
+        properties: {spec: {type: object, properties: {serviceAccountIssuer: {type: string}}}}
+`
