@@ -27,6 +27,7 @@ import (
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/issuer"
 	"github.com/keypost/keypost/issuer/listen"
+	"github.com/keypost/keypost/issuer/listen/shield"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/filestore"
 )
@@ -41,7 +42,7 @@ type daemon struct {
 	publisher    *issuer.Publisher
 	handler      *issuer.Handler
 	certificates listen.Certificates // nil when TLS is off
-	shield       *listen.Shield      // nil without one
+	shield       *shield.Shield      // nil without one
 	heartbeat    *heartbeat
 	metrics      *prometheus.Registry
 	draining     atomic.Bool
@@ -73,7 +74,7 @@ func newDaemon(c config, dev string, stderr io.Writer) (*daemon, error) {
 		return nil, err
 	}
 	if x := c.Listen.Shield; x != nil {
-		if d.shield, err = listen.NewShield(listen.ShieldConfig{Header: x.Header, SecretFiles: x.SecretFiles, ClientCAFile: x.ClientCAFile}); err != nil {
+		if d.shield, err = shield.New(shield.Config{Header: x.Header, SecretFiles: x.SecretFiles, ClientCAFile: x.ClientCAFile}); err != nil {
 			return nil, err
 		}
 	}

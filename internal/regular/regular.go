@@ -3,11 +3,14 @@
 package regular
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"syscall"
+
+	"github.com/keypost/keypost/internal/hang"
 )
 
 // ErrUnfit is wrapped by the errors of files that are not regular or are too large.
@@ -20,6 +23,11 @@ var ErrUnfit = errors.New("file is unfit")
 func Read(path string, limit int64) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	return read(f, err, path, limit)
+}
+
+// ReadOnce is [Read] for a file that is never read again. A file system that hangs is given up on.
+func ReadOnce(path string, limit int64) ([]byte, error) {
+	return hang.Await(context.Background(), new(hang.Guard), path, func() ([]byte, error) { return Read(path, limit) })
 }
 
 // ReadIn is [Read] for a file below root. No symbolic link leads it out of root.

@@ -21,6 +21,7 @@ import (
 
 	"github.com/keypost/keypost/internal/dnsname"
 	"github.com/keypost/keypost/internal/hang"
+	"github.com/keypost/keypost/internal/regular"
 	"github.com/keypost/keypost/issuer/listen/internal/chain"
 )
 
@@ -145,7 +146,7 @@ func readBinding(keyID, file string) (*acme.ExternalAccountBinding, error) {
 	if keyID == "" || file == "" {
 		return nil, errors.New("an external account needs its key ID and the file with its HMAC key; the CA gives both")
 	}
-	text, err := readAtStart(file, chain.MaxPEM)
+	text, err := regular.ReadOnce(file, chain.MaxPEM)
 	if err != nil {
 		return nil, fmt.Errorf("read the HMAC key of the external account: %w", err)
 	}
@@ -159,7 +160,7 @@ func readBinding(keyID, file string) (*acme.ExternalAccountBinding, error) {
 func caClient(caFile string) (*http.Client, error) {
 	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, TLSHandshakeTimeout: caTimeout, ForceAttemptHTTP2: true, IdleConnTimeout: time.Minute}
 	if caFile != "" {
-		text, err := readAtStart(caFile, chain.MaxPEM)
+		text, err := regular.ReadOnce(caFile, chain.MaxPEM)
 		if err != nil {
 			return nil, fmt.Errorf("read the certificates of the CA's own server: %w", err)
 		}

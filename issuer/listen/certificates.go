@@ -16,7 +16,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/keypost/keypost/internal/hang"
-	"github.com/keypost/keypost/internal/regular"
 	"github.com/keypost/keypost/issuer/listen/internal/chain"
 )
 
@@ -186,9 +185,4 @@ func (s certSet) uncovered(hosts []string) string {
 		return ""
 	}
 	return hosts[i]
-}
-
-// readAtStart reads a file that is never read again, and so needs no Guard that lasts.
-func readAtStart(file string, limit int64) ([]byte, error) {
-	return hang.Await(context.Background(), new(hang.Guard), file, func() ([]byte, error) { return regular.Read(file, limit) })
 }

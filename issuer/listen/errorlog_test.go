@@ -18,6 +18,8 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/keypost/keypost/test/authority"
+
+	"github.com/keypost/keypost/issuer/listen/shield"
 )
 
 // send writes raw bytes to a TLS listener and leaves as hangUp says.
@@ -117,7 +119,7 @@ func TestClientCertificatesAreCountedByReason(t *testing.T) {
 		t.Run(tc.reason+" "+tc.name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "ca.pem")
 			writeFile(t, file, authority.ChainPEM(tc.ca))
-			shield, err := NewShield(ShieldConfig{ClientCAFile: file})
+			shield, err := shield.New(shield.Config{ClientCAFile: file})
 			if err != nil {
 				t.Fatal(err)
 			}

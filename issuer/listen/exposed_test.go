@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"github.com/keypost/keypost/issuer/listen/shield"
 )
 
 // A secret that every user of the machine may read is told of.
@@ -18,7 +20,7 @@ func TestExposedSecrets(t *testing.T) {
 		}
 		files = append(files, file)
 	}
-	shield, err := NewShield(ShieldConfig{Header: "X-Secret", SecretFiles: files})
+	shield, err := shield.New(shield.Config{Header: "X-Secret", SecretFiles: files})
 	if err != nil {
 		t.Fatal(err)
 	}

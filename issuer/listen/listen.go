@@ -25,6 +25,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/keypost/keypost/issuer/listen/internal/errorlog"
+	"github.com/keypost/keypost/issuer/listen/shield"
 )
 
 // Config has what Serve serves, and its bounds.
@@ -39,7 +40,7 @@ type Config struct {
 	// a proxy that ends TLS; relying parties refuse an issuer without TLS.
 	Certificates Certificates
 	// Shield refuses requests that did not come through a CDN. Optional.
-	Shield *Shield
+	Shield *shield.Shield
 	// MaxConnections bounds the open connections of all clients together. When all are taken, slow, idle and stalled
 	// ones make room for new ones. It must be given: FittingConnections returns how many fit.
 	MaxConnections int
@@ -115,10 +116,10 @@ func Serve(ctx context.Context, c Config) error {
 	}
 	handler := c.Handler
 	if c.Shield != nil {
-		if err := register(c.Metrics, c.Shield.collectors()...); err != nil {
+		if err := register(c.Metrics, c.Shield.Collectors()...); err != nil {
 			return err
 		}
-		handler = c.Shield.guard(handler)
+		handler = c.Shield.Guard(handler)
 	}
 	return run(ctx, c, newServer(handler, c.limits, log), ln)
 }
@@ -163,7 +164,7 @@ func (c Config) tls() *tls.Config {
 	}
 	conf := c.Certificates.TLSConfig().Clone()
 	if c.Shield != nil {
-		c.Shield.apply(conf)
+		c.Shield.Apply(conf)
 	}
 	conf.NextProtos = append(slices.Clone(conf.NextProtos), "http/1.1")
 	conf.MinVersion = max(conf.MinVersion, tls.VersionTLS12)

@@ -6,16 +6,15 @@ import (
 	"crypto/x509/pkix"
 	"io"
 	"net/http"
-	"os"
 	"path/filepath"
 	"reflect"
-	"strconv"
-	"strings"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/keypost/keypost/issuer/listen/shield"
 	"github.com/keypost/keypost/test/authority"
 )
 
@@ -55,16 +54,16 @@ func TestShield(t *testing.T) {
 		}
 		return certs
 	}
-	byHeader := ShieldConfig{Header: "x-origin-secret", SecretFiles: files}
-	byCert := ShieldConfig{ClientCAFile: caFile}
-	both := ShieldConfig{Header: "X-Origin-Secret", SecretFiles: files, ClientCAFile: caFile}
+	byHeader := shield.Config{Header: "x-origin-secret", SecretFiles: files}
+	byCert := shield.Config{ClientCAFile: caFile}
+	both := shield.Config{Header: "X-Origin-Secret", SecretFiles: files, ClientCAFile: caFile}
 	refusal := http.Header{
 		"Cache-Control": {"no-store"}, "Content-Length": {"33"}, "Content-Type": {"text/plain; charset=utf-8"},
 		"Strict-Transport-Security": {"max-age=31536000"}, "X-Content-Type-Options": {"nosniff"},
 	}
 	for _, tt := range []struct {
 		name   string
-		shield ShieldConfig
+		shield shield.Config
 		header []string
 		certs  []tls.Certificate
 		code   int    // 0: no handshake
@@ -91,7 +90,7 @@ func TestShield(t *testing.T) {
 		{"the certificate of both", both, nil, mine, 403, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			shield, err := NewShield(tt.shield)
+			shield, err := shield.New(tt.shield)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -128,80 +127,9 @@ func TestShield(t *testing.T) {
 			if tt.lacks != "" {
 				lacks = tt.lacks
 			}
-			if refused := testutil.ToFloat64(shield.refused.WithLabelValues(lacks)); refused != want {
+			if refused := testutil.ToFloat64(shield.Collectors()[0].(*prometheus.CounterVec).WithLabelValues(lacks)); refused != want {
 				t.Errorf("%v requests counted that lack the %s, want %v", refused, lacks, want)
 			}
 		})
-	}
-}
-
-func TestShieldErrors(t *testing.T) {
-	dir := t.TempDir()
-	files := 0
-	file := func(text string) string {
-		files++
-		path := filepath.Join(dir, strconv.Itoa(files))
-		writeFile(t, path, []byte(text))
-		return path
-	}
-	good := file(newSecret)
-	long := strings.Repeat("0123456789abcdef", 256) // 4,096 characters
-	for text, secret := range map[string]string{"0123456789abcdef": "0123456789abcdef", newSecret + "\r\n": newSecret, newSecret + "\n\n": newSecret, long: long} {
-		s, err := NewShield(ShieldConfig{Header: "X-A", SecretFiles: []string{file(text)}})
-		if err != nil || !s.knows(secret) || s.knows(text) != (text == secret) {
-			t.Errorf("a secret of %d characters in a file of %d: %v", len(secret), len(text), err)
-		}
-	}
-	for name, tt := range map[string]struct {
-		c    ShieldConfig
-		want string
-	}{
-		"nothing":            {ShieldConfig{}, "needs a header with its secret"},
-		"header alone":       {ShieldConfig{Header: "X-A"}, "at least one file"},
-		"secret alone":       {ShieldConfig{SecretFiles: []string{good}}, "needs its name"},
-		"a common header":    {ShieldConfig{Header: "user-agent", SecretFiles: []string{good}}, "no header that only a CDN sends"},
-		"no header name":     {ShieldConfig{Header: "X A", SecretFiles: []string{good}}, "no header that only a CDN sends"},
-		"with its name":      {ShieldConfig{Header: "x-a", SecretFiles: []string{file("X-A: 0123456789abcdef")}}, "write the value alone"},
-		"in quotes":          {ShieldConfig{Header: "X-A", SecretFiles: []string{file(`"0123456789abcdef"`)}}, "write the value alone"},
-		"short secret":       {ShieldConfig{Header: "X-A", SecretFiles: []string{good, file("short")}}, "one line of 16"},
-		"15 characters":      {ShieldConfig{Header: "X-A", SecretFiles: []string{file("0123456789abcde")}}, "one line of 16"},
-		"two lines":          {ShieldConfig{Header: "X-A", SecretFiles: []string{file(newSecret + "\n" + oldSecret)}}, "one line of 16"},
-		"space behind it":    {ShieldConfig{Header: "X-A", SecretFiles: []string{file(newSecret + " ")}}, "one line of 16"},
-		"a carriage return":  {ShieldConfig{Header: "X-A", SecretFiles: []string{file(newSecret + "\r" + oldSecret)}}, "one line of 16"},
-		"too long":           {ShieldConfig{Header: "X-A", SecretFiles: []string{file(long + "0")}}, "larger than 4096 bytes"},
-		"no file":            {ShieldConfig{Header: "X-A", SecretFiles: []string{dir + "/none"}}, "read the value of X-A"},
-		"no CA file":         {ShieldConfig{ClientCAFile: dir + "/none"}, "read the CA of client certificates"},
-		"a CA file with key": {ShieldConfig{ClientCAFile: good}, "holds no PEM certificate"},
-	} {
-		if _, err := NewShield(tt.c); err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), newSecret) {
-			t.Errorf("%s: error %v, want %q", name, err, tt.want)
-		}
-	}
-}
-
-// Every secret opens, in whatever order they are, and nothing else does.
-func TestEverySecretOpens(t *testing.T) {
-	c := ShieldConfig{Header: "X-Origin-Secret"}
-	secrets := []string{strings.Repeat("a", 16), strings.Repeat("b", 16), strings.Repeat("c", 16)}
-	for _, s := range secrets {
-		file := filepath.Join(t.TempDir(), "secret")
-		if err := os.WriteFile(file, []byte(s), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		c.SecretFiles = append(c.SecretFiles, file)
-	}
-	shield, err := NewShield(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, s := range secrets {
-		if !shield.knows(s) {
-			t.Errorf("%s does not open", s)
-		}
-	}
-	for _, s := range []string{"", strings.Repeat("d", 16), secrets[0] + "a", secrets[0][1:]} {
-		if shield.knows(s) {
-			t.Errorf("%q opens", s)
-		}
 	}
 }

@@ -75,7 +75,7 @@ var handshakeFailures = []struct {
 }{
 	// Text that quotes the client comes first: what it quotes must not match below.
 	{"no_shared_protocol", []string{"unsupported application protocols"}},
-	// The client's own certificate, or its CA's (package clientca).
+	// The client's own certificate, or its CA's (package shield).
 	{"client_certificate_expired", []string{unverified + "x509: certificate has expired or is not yet valid"}},
 	{"client_certificate_untrusted", []string{unverified + "x509: certificate signed by unknown authority"}},
 	{"client_certificate_unfit", []string{unverified}},

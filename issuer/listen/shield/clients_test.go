@@ -1,4 +1,4 @@
-package clientca
+package shield
 
 import (
 	"fmt"
@@ -25,13 +25,13 @@ func root(t *testing.T, name string, days int) string {
 func TestExpiry(t *testing.T) {
 	const other = "-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n"
 	const broken = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
-	c := Parse([]byte("# ours\n" + root(t, "new\n", 30) + other + broken + root(t, "old", 10)))
+	c := parseCAs([]byte("# ours\n" + root(t, "new\n", 30) + other + broken + root(t, "old", 10)))
 	if c == nil || len(c.certs) != 2 {
 		t.Fatalf("read %+v", c)
 	}
 	old := `"CN=old" expired at 2030-01-11T00:00:00Z`
 	for after, want := range map[int][]string{9: nil, 10: nil, 11: {old}, 31: {`"CN=new\n" expired at 2030-01-31T00:00:00Z`, old}} {
-		which, all := c.Expired(day.AddDate(0, 0, after))
+		which, all := c.expired(day.AddDate(0, 0, after))
 		if !reflect.DeepEqual(which, want) || all != (len(want) == 2) {
 			t.Errorf("after %d days: %v %q", after, all, which)
 		}
@@ -44,7 +44,7 @@ keypost_shield_client_ca_not_after_timestamp_seconds{which="last"} %d
 	if err := testutil.CollectAndCompare(c, strings.NewReader(want)); err != nil {
 		t.Error(err)
 	}
-	if Parse([]byte(other+broken)) != nil {
+	if parseCAs([]byte(other+broken)) != nil {
 		t.Error("no certificate was read as one")
 	}
 }

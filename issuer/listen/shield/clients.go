@@ -1,6 +1,4 @@
-// Package clientca has the CAs that sign the certificates of clients, judges those at a bounded cost, and tells when the CAs expire: once a
-// CA has, no client that it has signed for gets in, and the clients alone are told why.
-package clientca
+package shield
 
 import (
 	"bytes"
@@ -15,15 +13,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// CAs are the certificates of CAs, one or more. They are a [prometheus.Collector]; they do not change.
-type CAs struct {
+// clientCAs are the certificates of CAs, one or more. They are a [prometheus.Collector]; they do not change.
+type clientCAs struct {
 	certs []*x509.Certificate
 	check func(child, parent *x509.Certificate) error
 }
 
-// Parse reads PEM text, and passes over what holds no certificate, as x509.CertPool does. It returns nil when nothing is left.
-func Parse(text []byte) *CAs {
-	c := &CAs{check: (*x509.Certificate).CheckSignatureFrom}
+// parseCAs reads PEM text, and passes over what holds no certificate, as x509.CertPool does. It returns nil when nothing is left.
+func parseCAs(text []byte) *clientCAs {
+	c := &clientCAs{check: (*x509.Certificate).CheckSignatureFrom}
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
 		cert, err := x509.ParseCertificate(block.Bytes)
 		if block.Type == "CERTIFICATE" && err == nil {
@@ -36,8 +34,8 @@ func Parse(text []byte) *CAs {
 	return c
 }
 
-// Expired describes those that have expired at a time, and reports whether that is all of them. Of none, nil, none has.
-func (c *CAs) Expired(now time.Time) (which []string, all bool) {
+// expired describes those that have expired at a time, and reports whether that is all of them. Of none, nil, none has.
+func (c *clientCAs) expired(now time.Time) (which []string, all bool) {
 	if c == nil {
 		return nil, false
 	}
@@ -53,10 +51,10 @@ var notAfterDesc = prometheus.NewDesc("keypost_shield_client_ca_not_after_timest
 	"When the first and the last of the CAs of the shield's client certificates expire: with the last one nobody gets in any more.", []string{"which"}, nil)
 
 // Describe is part of prometheus.Collector.
-func (c *CAs) Describe(ch chan<- *prometheus.Desc) { ch <- notAfterDesc }
+func (c *clientCAs) Describe(ch chan<- *prometheus.Desc) { ch <- notAfterDesc }
 
 // Collect is part of prometheus.Collector. There are two series, however many CAs there are.
-func (c *CAs) Collect(ch chan<- prometheus.Metric) {
+func (c *clientCAs) Collect(ch chan<- prometheus.Metric) {
 	expiry := func(a, b *x509.Certificate) int { return a.NotAfter.Compare(b.NotAfter) }
 	for which, cert := range map[string]*x509.Certificate{"first": slices.MinFunc(c.certs, expiry), "last": slices.MaxFunc(c.certs, expiry)} {
 		ch <- prometheus.MustNewConstMetric(notAfterDesc, prometheus.GaugeValue, float64(cert.NotAfter.Unix()), which)
@@ -66,12 +64,12 @@ func (c *CAs) Collect(ch chan<- prometheus.Metric) {
 // maxClientChain is how many certificates a client may send: its own, and three of CAs. The listener bounds their bytes.
 const maxClientChain = 4
 
-// Apply makes a TLS configuration ask for client certificates. One of another CA ends the handshake; a client without one gets
+// apply makes a TLS configuration ask for client certificates. One of another CA ends the handshake; a client without one gets
 // through it. It judges in place of crypto/tls, which tries up to 100 signatures with keys of the client's choice before it knows
 // anything of it: 0.18 s of a processor for each handshake of a stranger's. That the client has the key of its certificate is still for
 // crypto/tls to see, and comes after this. No session is resumed, since it would outlive the certificate that began it: a CDN
 // keeps its connections.
-func (c *CAs) Apply(conf *tls.Config) {
+func (c *clientCAs) apply(conf *tls.Config) {
 	conf.ClientAuth, conf.ClientCAs = tls.RequestClientCert, poolOf(c.certs) // whose names the client is told
 	conf.SessionTicketsDisabled = true
 	conf.VerifyConnection = func(s tls.ConnectionState) error {
@@ -87,7 +85,7 @@ func (c *CAs) Apply(conf *tls.Config) {
 
 // verify passes what x509.Certificate.Verify does among chains of maxClientChain: the first is a client's, and the others lead from it
 // to a CA, in whatever order.
-func (c *CAs) verify(chain []*x509.Certificate, now time.Time) error {
+func (c *clientCAs) verify(chain []*x509.Certificate, now time.Time) error {
 	if len(chain) > maxClientChain {
 		return fmt.Errorf("a client sent %d certificates, of %d at most", len(chain), maxClientChain)
 	}
@@ -103,7 +101,7 @@ func (c *CAs) verify(chain []*x509.Certificate, now time.Time) error {
 
 // vouched returns the certificates that a chain of signatures leads to from a root. It goes from the roots down, so that no signature is
 // checked with a key that nobody has vouched for: a stranger causes at most one check for each certificate and root of that name.
-func (c *CAs) vouched(chain []*x509.Certificate) []*x509.Certificate {
+func (c *clientCAs) vouched(chain []*x509.Certificate) []*x509.Certificate {
 	known, unknown := slices.Clone(c.certs), slices.Clone(chain)
 	for i := 0; i < len(known); i++ {
 		parent := known[i]

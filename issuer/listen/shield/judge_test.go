@@ -1,4 +1,4 @@
-package clientca
+package shield
 
 import (
 	"crypto/ecdsa"
@@ -17,7 +17,7 @@ import (
 	"github.com/keypost/keypost/test/authority"
 )
 
-func casOf(all ...*authority.Authority) *CAs { return Parse(authority.ChainPEM(all...)) }
+func casOf(all ...*authority.Authority) *clientCAs { return parseCAs(authority.ChainPEM(all...)) }
 
 // clientLeaf is a client's certificate, signed by parent.
 func clientLeaf(t *testing.T, parent *authority.Authority, life time.Duration) *authority.Authority {
@@ -245,7 +245,7 @@ func TestHandshakesAsWithCryptoTLS(t *testing.T) {
 			}
 			theirs, ours := server(), server()
 			theirs.ClientAuth, theirs.ClientCAs = tls.VerifyClientCertIfGiven, root.Pool()
-			casOf(root).Apply(ours)
+			casOf(root).apply(ours)
 			for by, conf := range map[string]*tls.Config{"crypto/tls": theirs, "Apply": ours} {
 				// However the CAs that the server names: a stranger sends what it likes.
 				client := &tls.Config{RootCAs: site.Pool(), ServerName: "oidc.example.com", MinVersion: version, MaxVersion: version}
@@ -271,7 +271,7 @@ func TestHandshakesAsWithCryptoTLS(t *testing.T) {
 func TestNoSessionIsResumed(t *testing.T) {
 	root, site := authority.Named(t, "cdn root", nil), authority.Named(t, "site", nil)
 	server := &tls.Config{Certificates: []tls.Certificate{authority.Certify(t, site, &x509.Certificate{DNSNames: []string{"oidc.example.com"}}).Pair()}}
-	casOf(root).Apply(server)
+	casOf(root).apply(server)
 	leaf := clientLeaf(t, root, time.Hour)
 	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
 		client := &tls.Config{

@@ -1,4 +1,8 @@
-package listen
+// Package shield refuses requests that did not come through a CDN, so that nobody can go round its limits and its log: by a header whose
+// value only the CDN knows, by its client certificate, or by both. It protects no secret: what is served is public. It judges client
+// certificates at a bounded cost, and tells when the CAs that sign them expire: once a CA has, no client that it has signed for gets in,
+// and the clients alone are told why.
+package shield
 
 import (
 	"context"
@@ -18,12 +22,12 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/keypost/keypost/internal/hang"
+	"github.com/keypost/keypost/internal/regular"
 	"github.com/keypost/keypost/issuer/listen/internal/chain"
-	"github.com/keypost/keypost/issuer/listen/internal/clientca"
 )
 
-// ShieldConfig says how a CDN shows that a request comes through it. With both, a request must show both.
-type ShieldConfig struct {
+// Config says how a CDN shows that a request comes through it. With both, a request must show both.
+type Config struct {
 	// Header is the name of a request header that only the CDN knows the value of.
 	Header string
 	// SecretFiles have one value each, of leastShield characters or more; every one of them is accepted, so that the CDN
@@ -33,13 +37,12 @@ type ShieldConfig struct {
 	ClientCAFile string
 }
 
-// Shield refuses requests that did not come through a CDN, so that nobody can go round its limits and its log. It protects
-// no secret: what is served is public. NewShield makes one.
+// Shield refuses requests that did not come through a CDN. New makes one.
 type Shield struct {
 	header  string
 	secrets [][sha256.Size]byte
-	cas     *clientca.CAs // those of clients; nil: none are asked for
-	exposed []string      // files with a secret
+	cas     *clientCAs // those of clients; nil: none are asked for
+	exposed []string   // files with a secret
 	refused *prometheus.CounterVec
 }
 
@@ -51,8 +54,8 @@ const (
 	wantsCertificate = "certificate"
 )
 
-// NewShield reads the files, once: a change needs a restart.
-func NewShield(c ShieldConfig) (*Shield, error) {
+// New reads the files, once: a change needs a restart.
+func New(c Config) (*Shield, error) {
 	s := &Shield{refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "keypost_shield_refused_total", Help: "Requests that were refused (403) since they did not come through the CDN, by what they lack: header or certificate.",
 	}, []string{"lacks"})}
@@ -69,7 +72,7 @@ func NewShield(c ShieldConfig) (*Shield, error) {
 // their own accord. The list is not complete: it is there for who mistakes one of these for a place of their own.
 var notForShield = []string{"Host", "Connection", "Proxy-Connection", "Keep-Alive", "Te", "Trailer", "Transfer-Encoding", "Upgrade", "Content-Length", "User-Agent", "Accept"}
 
-func (s *Shield) readSecrets(c ShieldConfig) error {
+func (s *Shield) readSecrets(c Config) error {
 	if c.Header == "" && len(c.SecretFiles) == 0 {
 		return nil
 	}
@@ -81,7 +84,7 @@ func (s *Shield) readSecrets(c ShieldConfig) error {
 		return fmt.Errorf("%q is no header that only a CDN sends; choose a name of your own, such as X-Origin-Secret", c.Header)
 	}
 	for _, file := range c.SecretFiles {
-		text, err := readAtStart(file, maxShield)
+		text, err := regular.ReadOnce(file, maxShield)
 		if err != nil {
 			return fmt.Errorf("read the value of %s: %w", s.header, err)
 		}
@@ -114,11 +117,11 @@ func (s *Shield) readClients(file string) error {
 	if file == "" {
 		return nil
 	}
-	text, err := readAtStart(file, chain.MaxPEM)
+	text, err := regular.ReadOnce(file, chain.MaxPEM)
 	if err != nil {
 		return fmt.Errorf("read the CA of client certificates: %w", err)
 	}
-	if s.cas = clientca.Parse(text); s.cas == nil {
+	if s.cas = parseCAs(text); s.cas == nil {
 		return fmt.Errorf("read the CA of client certificates: %s holds no PEM certificate; give the CA that signs the CDN's client certificate", file)
 	}
 	s.refused.WithLabelValues(wantsCertificate)
@@ -127,18 +130,19 @@ func (s *Shield) readClients(file string) error {
 
 // ExpiredCAs describes the CAs of client certificates that have expired, and reports whether those are all, so that nobody gets in.
 func (s *Shield) ExpiredCAs(now time.Time) (which []string, all bool) {
-	return s.cas.Expired(now)
+	return s.cas.expired(now)
 }
 
-func (s *Shield) collectors() []prometheus.Collector {
+// Collectors returns its metrics.
+func (s *Shield) Collectors() []prometheus.Collector {
 	if s.cas == nil {
 		return []prometheus.Collector{s.refused}
 	}
 	return []prometheus.Collector{s.refused, s.cas}
 }
 
-// guard answers 403 to every request that does not show what the shield wants, whatever it asks for.
-func (s *Shield) guard(next http.Handler) http.Handler {
+// Guard answers 403 to every request that does not show what the shield wants, whatever it asks for.
+func (s *Shield) Guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		lacks := s.lacks(r)
 		if lacks == "" {
@@ -160,7 +164,7 @@ func (s *Shield) lacks(r *http.Request) string {
 			return wantsHeader
 		}
 	}
-	if s.cas != nil && (r.TLS == nil || len(r.TLS.PeerCertificates) == 0) { // see clientca.CAs.Apply
+	if s.cas != nil && (r.TLS == nil || len(r.TLS.PeerCertificates) == 0) { // see clientCAs.apply
 		return wantsCertificate
 	}
 	return ""
@@ -175,10 +179,10 @@ func (s *Shield) knows(value string) bool {
 	return found == 1
 }
 
-// apply makes a TLS configuration ask for client certificates. A client without one is refused with 403 and not in its handshake, so
+// Apply makes a TLS configuration ask for client certificates. A client without one is refused with 403 and not in its handshake, so
 // that the CA's challenge tls-alpn-01 needs none.
-func (s *Shield) apply(c *tls.Config) {
+func (s *Shield) Apply(c *tls.Config) {
 	if s.cas != nil {
-		s.cas.Apply(c)
+		s.cas.apply(c)
 	}
 }
