@@ -2,32 +2,12 @@ package fakeaws
 
 import (
 	"fmt"
-	"net/url"
 	"strings"
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/iam"
 )
-
-func TestAnInlinePolicyIsReadBackAsItWasGiven(t *testing.T) {
-	t.Parallel()
-	s := Start(t, Options{})
-	c, ctx := iamOf(s), t.Context()
-	must(c.CreateRole(ctx, newRoleInput("r")))(t)
-	text := "{ \"Statement\": [ {\"Effect\":\"Allow\",\"Action\":[\"s3:GetObject\"],\n\t\"Resource\":\"arn:aws:s3:::b/a+b c\"} ] }"
-	if err := putPolicy(t, s, text); err != nil {
-		t.Fatal(err)
-	}
-	got := must(c.GetRolePolicy(ctx, &iam.GetRolePolicyInput{RoleName: aws.String("r"), PolicyName: aws.String("p")}))(t)
-	if back, err := url.PathUnescape(*got.PolicyDocument); back != text || err != nil {
-		t.Errorf("%s %v", back, err)
-	}
-	_, err := c.GetRolePolicy(ctx, &iam.GetRolePolicyInput{RoleName: aws.String("r"), PolicyName: aws.String("q")})
-	refused(t, err, "NoSuchEntity", "The role policy with name q cannot be found.")
-	_, err = c.DeleteRolePolicy(ctx, &iam.DeleteRolePolicyInput{RoleName: aws.String("r"), PolicyName: aws.String("q")})
-	refused(t, err, "NoSuchEntity", "The role policy with name q cannot be found.")
-}
 
 func TestInlinePoliciesShareTheirRoom(t *testing.T) {
 	t.Parallel()
@@ -49,37 +29,6 @@ func TestInlinePoliciesShareTheirRoom(t *testing.T) {
 	}
 	if err := put("a", 10000); err != nil {
 		t.Error("a policy that is replaced does not count twice:", err)
-	}
-}
-
-func TestAttachedPolicies(t *testing.T) {
-	t.Parallel()
-	s := Start(t, Options{ManagedPolicies: []string{boundaryARN}})
-	c, ctx := iamOf(s), t.Context()
-	must(c.CreateRole(ctx, newRoleInput("r")))(t)
-	attach := func(arn string) error {
-		_, err := c.AttachRolePolicy(ctx, &iam.AttachRolePolicyInput{RoleName: aws.String("r"), PolicyArn: &arn})
-		return err
-	}
-	refused(t, attach("AdministratorAccess-of-mine"), "InvalidInput", "is not valid")
-	for _, absent := range []string{boundaryARN + "x", "arn:aws:iam::210987654321:policy/edge", "arn:aws-cn:iam::aws:policy/ReadOnlyAccess"} {
-		refused(t, attach(absent), "NoSuchEntity", "Policy "+absent+" does not exist or is not attachable.")
-	}
-	for i := range 20 {
-		if err := attach(fmt.Sprintf("arn:aws:iam::aws:policy/service-role/P%02d", i)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	refused(t, attach(boundaryARN), "LimitExceeded", "Cannot exceed quota for PoliciesPerRole: 20")
-	if err := attach("arn:aws:iam::aws:policy/service-role/P00"); err != nil {
-		t.Error("attaching twice is no error:", err)
-	}
-	_, err := c.DetachRolePolicy(ctx, &iam.DetachRolePolicyInput{RoleName: aws.String("r"), PolicyArn: aws.String(boundaryARN)})
-	refused(t, err, "NoSuchEntity", "Policy "+boundaryARN+" was not found.")
-	in := &iam.ListAttachedRolePoliciesInput{RoleName: aws.String("r"), PathPrefix: aws.String("/service-role/")}
-	got := must(c.ListAttachedRolePolicies(ctx, in))(t)
-	if len(got.AttachedPolicies) != 20 || *got.AttachedPolicies[0].PolicyName != "P00" {
-		t.Errorf("%+v", got)
 	}
 }
 

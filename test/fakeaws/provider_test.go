@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/iam"
 	"github.com/aws/aws-sdk-go-v2/service/iam/types"
 )
 
@@ -27,25 +26,6 @@ func tagged(keys ...string) []types.Tag {
 		out = append(out, types.Tag{Key: aws.String(k), Value: aws.String("owned")})
 	}
 	return out
-}
-
-func TestAProviderIsReadBackAsItWasMade(t *testing.T) {
-	t.Parallel()
-	s := Start(t, Options{})
-	c, ctx := iamOf(s), t.Context()
-	made := must(c.CreateOpenIDConnectProvider(ctx, &makeProvider{Url: aws.String(issuerURL),
-		ClientIDList: []string{"openshift", "sts.amazonaws.com"}, ThumbprintList: texts(1, 40), Tags: tagged("Name")}))(t)
-	if *made.OpenIDConnectProviderArn != providerName {
-		t.Error(*made.OpenIDConnectProviderArn)
-	}
-	got := must(c.GetOpenIDConnectProvider(ctx, &iam.GetOpenIDConnectProviderInput{OpenIDConnectProviderArn: aws.String(providerName)}))(t)
-	if *got.Url != "oidc.example.com/prod-a" || len(got.ClientIDList) != 2 || len(got.ThumbprintList) != 1 || *got.Tags[0].Value != "owned" {
-		t.Errorf("%+v", got)
-	}
-	list := must(c.ListOpenIDConnectProviders(ctx, nil))(t).OpenIDConnectProviderList
-	if len(list) != 1 || *list[0].Arn != providerName {
-		t.Errorf("%+v", list)
-	}
 }
 
 func TestWhatAWSRefusesOfANewProvider(t *testing.T) {
@@ -96,62 +76,6 @@ func TestWhatAWSRefusesOfANewProvider(t *testing.T) {
 	must(c.CreateOpenIDConnectProvider(t.Context(), &makeProvider{ClientIDList: texts(100, 255),
 		Url:            aws.String("https://oidc.example.com/" + strings.Repeat("a", 230)),
 		ThumbprintList: texts(5, 40), Tags: tagged(texts(50, 128)...)}))(t)
-}
-
-func TestAProviderIsChangedStepByStep(t *testing.T) {
-	t.Parallel()
-	s := Start(t, Options{})
-	c, ctx, arn := iamOf(s), t.Context(), aws.String(providerName)
-	_, err := c.AddClientIDToOpenIDConnectProvider(ctx,
-		&iam.AddClientIDToOpenIDConnectProviderInput{OpenIDConnectProviderArn: arn, ClientID: aws.String("a")})
-	refused(t, err, "NoSuchEntity", "OpenIDConnect Provider not found for arn "+providerName)
-	in := &makeProvider{Url: aws.String(issuerURL), ClientIDList: texts(99, 3), Tags: tagged("Name")}
-	must(c.CreateOpenIDConnectProvider(ctx, in))(t)
-	_, err = c.CreateOpenIDConnectProvider(ctx, in)
-	refused(t, err, "EntityAlreadyExists", "Provider with url "+issuerURL+" already exists.")
-
-	for _, id := range []string{"new", "new"} {
-		must(c.AddClientIDToOpenIDConnectProvider(ctx,
-			&iam.AddClientIDToOpenIDConnectProviderInput{OpenIDConnectProviderArn: arn, ClientID: &id}))(t)
-	}
-	_, err = c.AddClientIDToOpenIDConnectProvider(ctx,
-		&iam.AddClientIDToOpenIDConnectProviderInput{OpenIDConnectProviderArn: arn, ClientID: aws.String("more")})
-	refused(t, err, "LimitExceeded", "ClientIdsPerOpenIdConnectProvider: 100")
-	for _, id := range []string{"new", "never there"} {
-		must(c.RemoveClientIDFromOpenIDConnectProvider(ctx,
-			&iam.RemoveClientIDFromOpenIDConnectProviderInput{OpenIDConnectProviderArn: arn, ClientID: &id}))(t)
-	}
-	if n := len(s.State().Providers[0].ClientIDs); n != 99 {
-		t.Error(n)
-	}
-	must(c.TagOpenIDConnectProvider(ctx,
-		&iam.TagOpenIDConnectProviderInput{OpenIDConnectProviderArn: arn, Tags: tagged(append(texts(49, 3), "NAME")...)}))(t)
-	_, err = c.TagOpenIDConnectProvider(ctx, &iam.TagOpenIDConnectProviderInput{OpenIDConnectProviderArn: arn, Tags: tagged("more")})
-	refused(t, err, "LimitExceeded", "TagsPerOpenIDConnectProvider: 50")
-	must(c.UntagOpenIDConnectProvider(ctx,
-		&iam.UntagOpenIDConnectProviderInput{OpenIDConnectProviderArn: arn, TagKeys: append(texts(49, 3), "absent")}))(t)
-	got := must(c.ListOpenIDConnectProviderTags(ctx, &iam.ListOpenIDConnectProviderTagsInput{OpenIDConnectProviderArn: arn}))(t).Tags
-	if len(got) != 1 || *got[0].Key != "NAME" {
-		t.Errorf("%+v", got)
-	}
-	_, err = c.UpdateOpenIDConnectProviderThumbprint(ctx,
-		&iam.UpdateOpenIDConnectProviderThumbprintInput{OpenIDConnectProviderArn: arn, ThumbprintList: []string{}})
-	refused(t, err, "InvalidInput", "at least one")
-}
-
-func TestDeletingAProviderTwiceIsNoError(t *testing.T) {
-	t.Parallel()
-	s := Start(t, Options{})
-	c, arn := iamOf(s), aws.String(providerName)
-	must(c.CreateOpenIDConnectProvider(t.Context(), &makeProvider{Url: aws.String(issuerURL)}))(t)
-	for range 2 {
-		must(c.DeleteOpenIDConnectProvider(t.Context(), &iam.DeleteOpenIDConnectProviderInput{OpenIDConnectProviderArn: arn}))(t)
-	}
-	_, err := c.GetOpenIDConnectProvider(t.Context(), &iam.GetOpenIDConnectProviderInput{OpenIDConnectProviderArn: arn})
-	refused(t, err, "NoSuchEntity", "OpenIDConnect Provider not found for arn "+providerName)
-	_, err = c.DeleteOpenIDConnectProvider(t.Context(),
-		&iam.DeleteOpenIDConnectProviderInput{OpenIDConnectProviderArn: aws.String("arn:aws:iam::1:oidc-provider/x")})
-	refused(t, err, "ValidationError", "Invalid ARN")
 }
 
 func TestAPortIsTakenOnlyWhenAsked(t *testing.T) {

@@ -1,44 +1,17 @@
 package fakeaws
 
 import (
-	"fmt"
-	"net/url"
 	"strings"
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/iam"
-	"github.com/aws/aws-sdk-go-v2/service/iam/types"
 )
 
 const boundaryARN = "arn:aws:iam::123456789012:policy/edge"
 
 func newRoleInput(name string) *makeRole {
 	return &makeRole{RoleName: &name, AssumeRolePolicyDocument: aws.String(trustText)}
-}
-
-func TestARoleIsReadBackAsItWasMade(t *testing.T) {
-	t.Parallel()
-	s := Start(t, Options{})
-	c, ctx := iamOf(s), t.Context()
-	in := newRoleInput("Prod-ns")
-	in.Description, in.PermissionsBoundary, in.Tags = aws.String("for ns"), aws.String(boundaryARN), tagged("Name")
-	if got := *must(c.CreateRole(ctx, in))(t).Role.Arn; got != "arn:aws:iam::123456789012:role/Prod-ns" {
-		t.Error(got)
-	}
-	got := must(c.GetRole(ctx, &iam.GetRoleInput{RoleName: aws.String("prod-NS")}))(t).Role
-	encoded := *got.AssumeRolePolicyDocument
-	if text, _ := url.PathUnescape(encoded); text != trustText || strings.ContainsAny(encoded, `+ {"`) {
-		t.Error(encoded)
-	}
-	if *got.RoleName != "Prod-ns" || *got.PermissionsBoundary.PermissionsBoundaryArn != boundaryARN || *got.Description != "for ns" ||
-		len(got.Tags) != 1 || *got.Tags[0].Value != "owned" || *got.MaxSessionDuration != 3600 {
-		t.Errorf("%+v", got)
-	}
-	list := must(c.ListRoles(ctx, nil))(t).Roles
-	if len(list) != 1 || list[0].Tags != nil || list[0].PermissionsBoundary != nil || *list[0].AssumeRolePolicyDocument != encoded {
-		t.Errorf("a list has neither tags nor boundaries, but policies: %+v", list)
-	}
 }
 
 func TestATrustPolicyComesBackInAWSsForm(t *testing.T) {
@@ -130,89 +103,6 @@ func TestARoleGoesOnlyWithoutPolicies(t *testing.T) {
 	must(c.DeleteRole(ctx, &iam.DeleteRoleInput{RoleName: r}))(t)
 	_, err = c.DeleteRole(ctx, &iam.DeleteRoleInput{RoleName: r})
 	refused(t, err, "NoSuchEntity", "The role with name r cannot be found.")
-}
-
-func TestARoleIsChangedStepByStep(t *testing.T) {
-	t.Parallel()
-	s := Start(t, Options{})
-	c, ctx, r := iamOf(s), t.Context(), aws.String("r")
-	in := newRoleInput("r")
-	in.MaxSessionDuration, in.Tags = aws.Int32(7200), tagged("Name")
-	must(c.CreateRole(ctx, in))(t)
-	must(c.UpdateRole(ctx, &iam.UpdateRoleInput{RoleName: r, Description: aws.String("one")}))(t)
-	if got := s.State().Roles[0]; got.Description != "one" || got.MaxSession != 3600 {
-		t.Errorf("a length that is not given goes back to its default: %+v", got)
-	}
-	must(c.UpdateRoleDescription(ctx, &iam.UpdateRoleDescriptionInput{RoleName: r, Description: aws.String("two")}))(t)
-	must(c.TagRole(ctx, &iam.TagRoleInput{RoleName: r, Tags: tagged("NAME", "x")}))(t)
-	must(c.UntagRole(ctx, &iam.UntagRoleInput{RoleName: r, TagKeys: []string{"X"}}))(t)
-	if got := s.State().Roles[0]; got.Description != "two" || len(got.Tags) != 1 || got.Tags["NAME"] != "owned" {
-		t.Errorf("%+v", got)
-	}
-	_, err := c.DeleteRolePermissionsBoundary(ctx, &iam.DeleteRolePermissionsBoundaryInput{RoleName: r})
-	refused(t, err, "NoSuchEntity", "boundary")
-	must(c.PutRolePermissionsBoundary(ctx, &iam.PutRolePermissionsBoundaryInput{RoleName: r, PermissionsBoundary: aws.String(boundaryARN)}))(t)
-	_, err = c.PutRolePermissionsBoundary(ctx,
-		&iam.PutRolePermissionsBoundaryInput{RoleName: r, PermissionsBoundary: aws.String("a boundary without an ARN")})
-	refused(t, err, "InvalidInput", "is not valid")
-	if got := s.State().Roles[0].Boundary; got != boundaryARN {
-		t.Error(got)
-	}
-	must(c.DeleteRolePermissionsBoundary(ctx, &iam.DeleteRolePermissionsBoundaryInput{RoleName: r}))(t)
-}
-
-func TestListsComeInPages(t *testing.T) {
-	t.Parallel()
-	s := Start(t, Options{PageSize: 3})
-	c, ctx := iamOf(s), t.Context()
-	for i := range 7 {
-		in := newRoleInput(fmt.Sprintf("r%d", i))
-		in.Tags = []types.Tag{}
-		if i == 6 {
-			in.Path = aws.String("/team/")
-		}
-		must(c.CreateRole(ctx, in))(t)
-		must(c.PutRolePolicy(ctx,
-			&iam.PutRolePolicyInput{RoleName: aws.String("r0"), PolicyName: in.RoleName, PolicyDocument: aws.String(permissions)}))(t)
-		must(c.AttachRolePolicy(ctx,
-			&iam.AttachRolePolicyInput{RoleName: aws.String("r0"), PolicyArn: aws.String(boundaryARN + *in.RoleName)}))(t)
-		must(c.TagRole(ctx, &iam.TagRoleInput{RoleName: aws.String("r0"), Tags: tagged(*in.RoleName)}))(t)
-	}
-	var roles, inline, attached, tags, pages int
-	for p := iam.NewListRolesPaginator(c, &iam.ListRolesInput{MaxItems: aws.Int32(1000)}); p.HasMorePages(); pages++ {
-		roles += len(must(p.NextPage(ctx))(t).Roles)
-	}
-	for p := iam.NewListRolePoliciesPaginator(c,
-		&iam.ListRolePoliciesInput{RoleName: aws.String("r0"), MaxItems: aws.Int32(2)}); p.HasMorePages(); pages++ {
-		inline += len(must(p.NextPage(ctx))(t).PolicyNames)
-	}
-	for p := iam.NewListAttachedRolePoliciesPaginator(c,
-		&iam.ListAttachedRolePoliciesInput{RoleName: aws.String("r0")}); p.HasMorePages(); pages++ {
-		attached += len(must(p.NextPage(ctx))(t).AttachedPolicies)
-	}
-	for p := iam.NewListRoleTagsPaginator(c, &iam.ListRoleTagsInput{RoleName: aws.String("r0")}); p.HasMorePages(); pages++ {
-		tags += len(must(p.NextPage(ctx))(t).Tags)
-	}
-	if roles != 7 || inline != 7 || attached != 7 || tags != 7 || pages != 3+4+3+3 {
-		t.Errorf("%d roles, %d inline, %d attached, %d tags in %d pages", roles, inline, attached, tags, pages)
-	}
-	team := must(c.ListRoles(ctx, &iam.ListRolesInput{PathPrefix: aws.String("/team/")}))(t)
-	if len(team.Roles) != 1 || *team.Roles[0].Arn != "arn:aws:iam::123456789012:role/team/r6" || team.IsTruncated {
-		t.Errorf("%+v", team)
-	}
-	_, err := c.ListRoles(ctx, &iam.ListRolesInput{Marker: aws.String("?")})
-	refused(t, err, "ValidationError", "Invalid Marker")
-}
-
-func TestTheCallerIsAUser(t *testing.T) {
-	t.Parallel()
-	s := Start(t, Options{})
-	got := must(iamOf(s).GetUser(t.Context(), nil))(t).User
-	if *got.Arn != "arn:aws:iam::123456789012:user/provisioner" || *got.UserName != "provisioner" {
-		t.Errorf("%+v", got)
-	}
-	_, err := iamOf(s).GetUser(t.Context(), &iam.GetUserInput{UserName: aws.String("other")})
-	refused(t, err, "NoSuchEntity", "The user with name other cannot be found.")
 }
 
 // A role in an instance profile is one that IAM does not delete; the profile holds one role.

@@ -3,7 +3,6 @@ package fakeaws
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"io"
 	"net/http"
 	"net/url"
@@ -14,8 +13,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 	"github.com/aws/aws-sdk-go-v2/service/iam"
-	"github.com/aws/aws-sdk-go-v2/service/sts"
-	"github.com/aws/smithy-go"
 
 	"github.com/keypost/keypost/test/fakecloud/cluster"
 )
@@ -92,20 +89,6 @@ func TestSTSNeedsNoSignatureForAToken(t *testing.T) {
 	}
 }
 
-func TestEnvIsAllThatTheSDKNeeds(t *testing.T) {
-	s := Start(t, Options{Partition: "aws-us-gov"})
-	for _, line := range s.Env() {
-		name, value, _ := strings.Cut(line, "=")
-		t.Setenv(name, value)
-	}
-	c := must(defaultConfig(t.Context()))(t)
-	got := must(sts.NewFromConfig(c).GetCallerIdentity(t.Context(), nil))(t)
-	if *got.Arn != "arn:aws-us-gov:iam::123456789012:user/provisioner" {
-		t.Error(*got.Arn)
-	}
-	must(iam.NewFromConfig(c).ListRoles(t.Context(), nil))(t)
-}
-
 func TestTheCallerMayDoOnlyWhatItsPolicyAllows(t *testing.T) {
 	t.Parallel()
 	s := Start(t, Options{Policy: `{"Version":"2012-10-17","Statement":[
@@ -138,100 +121,5 @@ func TestTheCallerMayDoOnlyWhatItsPolicyAllows(t *testing.T) {
 	refused(t, err, "AccessDenied", "iam:GetUser")
 	if last := s.Calls()[len(s.Calls())-1]; last.Action != "GetUser" || last.Code != "AccessDenied" {
 		t.Errorf("%+v", last)
-	}
-}
-
-func TestReadsLagBehind(t *testing.T) {
-	t.Parallel()
-	clock := cluster.NewClock()
-	s := Start(t, Options{ConsistencyDelay: 10 * time.Second, Now: clock.Now})
-	c, ctx := iamOf(s), t.Context()
-	get := func() error { _, err := c.GetRole(ctx, &iam.GetRoleInput{RoleName: aws.String("r")}); return err }
-	must(c.CreateRole(ctx, newRoleInput("r")))(t)
-	refused(t, get(), "NoSuchEntity", "")
-	_, err := c.CreateRole(ctx, newRoleInput("r"))
-	refused(t, err, "EntityAlreadyExists", "")
-	must(c.PutRolePolicy(ctx,
-		&iam.PutRolePolicyInput{RoleName: aws.String("r"), PolicyName: aws.String("p"), PolicyDocument: aws.String(permissions)}))(t)
-	clock.Pass(9 * time.Second)
-	refused(t, get(), "NoSuchEntity", "")
-	clock.Pass(time.Second)
-	if err := get(); err != nil {
-		t.Error(err)
-	}
-	must(c.DeleteRolePolicy(ctx, &iam.DeleteRolePolicyInput{RoleName: aws.String("r"), PolicyName: aws.String("p")}))(t)
-	must(c.DeleteRole(ctx, &iam.DeleteRoleInput{RoleName: aws.String("r")}))(t)
-	if err := get(); err != nil {
-		t.Error("a role that is deleted is still seen:", err)
-	}
-	clock.Pass(10 * time.Second)
-	refused(t, get(), "NoSuchEntity", "")
-	must(c.CreateRole(ctx, newRoleInput("r")))(t)
-	if n := len(s.history); n != 2 {
-		t.Errorf("%d versions of the account are kept, where reads can see one of two", n)
-	}
-}
-
-func TestWritesAreThrottledAndReadsAreNot(t *testing.T) {
-	t.Parallel()
-	clock := cluster.NewClock()
-	s := Start(t, Options{WritesPerSecond: 5, Now: clock.Now})
-	write := func() error {
-		_, err := iamOf(s).CreateOpenIDConnectProvider(t.Context(), &makeProvider{Url: aws.String(issuerURL)})
-		return err
-	}
-	for i := range 7 {
-		want := "EntityAlreadyExists"
-		if i >= 5 {
-			want = "Throttling"
-		}
-		if err := write(); i > 0 {
-			refused(t, err, want, "")
-		}
-	}
-	for range 20 {
-		must(iamOf(s).ListRoles(t.Context(), nil))(t)
-	}
-	refused(t, write(), "Throttling", "Rate exceeded")
-	clock.Pass(200 * time.Millisecond)
-	refused(t, write(), "EntityAlreadyExists", "")
-	refused(t, write(), "Throttling", "")
-}
-
-func TestFaultsAreAsReal(t *testing.T) {
-	t.Parallel()
-	s := Start(t, Options{})
-	c, ctx := iamOf(s), t.Context()
-	for name, x := range map[string]struct {
-		fault Fault
-		code  string
-		there bool
-	}{
-		"throttled":   {Throttle(), "Throttling", false},
-		"unavailable": {Unavailable(), "ServiceUnavailable", false},
-		"other":       {Fail(http.StatusConflict, "ConcurrentModification", "later"), "ConcurrentModification", false},
-		"lost":        {Fault{Lost: true}, "", true},
-		"late":        {Fault{Late: time.Millisecond}, "", true},
-	} {
-		s.Fault(func(call Call) Fault {
-			if call.Action == "CreateRole" {
-				return x.fault
-			}
-			return Fault{}
-		})
-		_, err := c.CreateRole(ctx, newRoleInput(name))
-		var api smithy.APIError
-		switch {
-		case x.code != "":
-			refused(t, err, x.code, "")
-		case name == "lost" && (err == nil || errors.As(err, &api)):
-			t.Errorf("lost: got %v, want an error of the connection", err)
-		case name == "late" && err != nil:
-			t.Error(err)
-		}
-		_, err = c.GetRole(ctx, &iam.GetRoleInput{RoleName: &name})
-		if there := err == nil; there != x.there {
-			t.Errorf("%s: there is %v", name, there)
-		}
 	}
 }
