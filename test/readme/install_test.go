@@ -88,25 +88,3 @@ func TestHighAvailabilityPage(t *testing.T) {
 		t.Errorf("only %d tests are named", named)
 	}
 }
-
-// TestIndex: every page of docs/ can be found from docs/README.md, or from the first page of its directory; that from README.md.
-func TestIndex(t *testing.T) {
-	if !strings.Contains(read(t, "README.md"), "](docs/README.md)") {
-		t.Error("README.md does not link to docs/README.md")
-	}
-	index := read(t, "docs/README.md")
-	err := filepath.WalkDir(filepath.Join(root, "docs"), func(name string, _ os.DirEntry, err error) error {
-		page, _ := filepath.Rel(filepath.Join(root, "docs"), name)
-		if filepath.Ext(name) != ".md" || page == "README.md" {
-			return err
-		}
-		first, _ := os.ReadFile(filepath.Join(filepath.Dir(name), "README.md"))
-		if !strings.Contains(index, "]("+page+")") && !strings.Contains(string(first), "]("+filepath.Base(page)+")") {
-			t.Errorf("docs/README.md does not link to %s", page)
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-}

@@ -1,12 +1,7 @@
 package readme
 
 import (
-	"encoding/xml"
-	"errors"
 	"fmt"
-	"io"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -44,69 +39,5 @@ func checkPlatform(program string) func(*testing.T, []string) error {
 			}
 		}
 		return fmt.Errorf("%s is not known to take that: compare it with its documentation, and add its form here", program)
-	}
-}
-
-// TestPlatformPages: each page says whether it was tried and where it is from, and can be found.
-func TestPlatformPages(t *testing.T) {
-	pages, err := filepath.Glob(filepath.Join(root, "docs", "platforms", "*.md"))
-	if err != nil || len(pages) < 7 {
-		t.Fatalf("%d pages, %v", len(pages), err)
-	}
-	index := read(t, "docs/platforms/README.md")
-	for _, page := range pages {
-		name := filepath.Base(page)
-		if name == "README.md" {
-			continue
-		}
-		data, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
-		text := string(data)
-		if tried, from := strings.Contains(text, "**Tried here"), strings.Contains(text, "**Written from documentation"); tried == from {
-			t.Errorf("%s does not say whether it was tried", name)
-		}
-		for _, want := range []string{"\nSources: ", "## Way back, and the issuer\n", "keypost rotate "} {
-			if !strings.Contains(text, want) && name != "rke2.md" {
-				t.Errorf("%s has no %q", name, want)
-			}
-		}
-		if !strings.Contains(index, "]("+name+")") {
-			t.Errorf("docs/platforms/README.md does not link to %s", name)
-		}
-		for _, m := range regexp.MustCompile("`(test/[\\w./]+)`").FindAllStringSubmatch(text, -1) {
-			if _, err := os.Stat(filepath.Join(root, m[1])); err != nil {
-				t.Errorf("%s: %v", name, err)
-			}
-		}
-	}
-}
-
-// TestDrawings: a drawing is XML, says in words what it shows, and has colors for both schemes.
-func TestDrawings(t *testing.T) {
-	for _, file := range []string{"keystore/rotation/timeline.svg", "docs/flow.svg"} {
-		t.Run(file, func(t *testing.T) { checkDrawing(t, read(t, file)) })
-	}
-}
-
-func checkDrawing(t *testing.T, text string) {
-	t.Helper()
-	for decoder := xml.NewDecoder(strings.NewReader(text)); ; {
-		if _, err := decoder.Token(); errors.Is(err, io.EOF) {
-			break
-		} else if err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, want := range []string{"<title ", "<desc ", "@media (prefers-color-scheme: dark)"} {
-		if !strings.Contains(text, want) {
-			t.Errorf("it has no %s", want)
-		}
-	}
-	// Each color is a variable, so that both schemes have it.
-	_, shapes, _ := strings.Cut(text, "</style>")
-	if m := regexp.MustCompile(`(fill|stroke)="[^"n]\w*"|#[0-9a-f]{6}`).FindString(shapes); m != "" {
-		t.Errorf("it has the color %s beside its style", m)
 	}
 }
