@@ -1,18 +1,12 @@
 package fakeaws
 
 import (
-	"context"
 	"encoding/json"
 	"os"
 	"os/exec"
 	"strings"
 	"testing"
-
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/config"
 )
-
-func defaultConfig(ctx context.Context) (aws.Config, error) { return config.LoadDefaultConfig(ctx) }
 
 // TestTheAWSCommandLineClientIsServed shows that a second implementation of the protocol finds what it needs.
 func TestTheAWSCommandLineClientIsServed(t *testing.T) {
