@@ -165,15 +165,10 @@ const (
 // TestKubestore holds the store to its contract on a real kube-apiserver and etcd.
 func TestKubestore(t *testing.T) {
 	p := newKubeScene(t)
-	t.Run("contract", func(t *testing.T) {
-		storetest.Run(t, func(t *testing.T) keystore.Backend { return p.store(t, p.space(t)) })
-	})
-	// Two stores are what two processes have, and a service account is what they are.
-	t.Run("contract, shared by two with least rights", func(t *testing.T) {
+	t.Run("contract, with least rights", func(t *testing.T) {
 		storetest.Run(t, func(t *testing.T) keystore.Backend {
 			ns := p.space(t)
-			kubeconfig := p.account(t, ns, "all", `[{apiGroups: [keypost.dev], resources: [keysets], verbs: [get, list, watch, create, update]}]`)
-			return &kubePair{stores: [2]*kubestore.Backend{openKube(t, ns, kubeconfig), openKube(t, ns, kubeconfig)}}
+			return openKube(t, ns, p.account(t, ns, "all", `[{apiGroups: [keypost.dev], resources: [keysets], verbs: [get, list, watch, create, update]}]`))
 		})
 	})
 	t.Run("a listing of many pages", func(t *testing.T) { p.manyPages(t) })
@@ -183,29 +178,6 @@ func TestKubestore(t *testing.T) {
 	t.Run("rights", func(t *testing.T) { p.rights(t) })
 	t.Run("what is missing is said", func(t *testing.T) { p.missing(t) })
 	t.Run("observations", func(t *testing.T) { p.observations(t) })
-}
-
-type kubePair struct {
-	stores [2]*kubestore.Backend
-	calls  atomic.Int64
-}
-
-func (p *kubePair) turn() *kubestore.Backend { return p.stores[p.calls.Add(1)%2] }
-
-func (p *kubePair) List(ctx context.Context) (map[keystore.Name]keystore.Revision, error) {
-	return p.turn().List(ctx)
-}
-
-func (p *kubePair) Get(ctx context.Context, n keystore.Name) ([]byte, keystore.Revision, error) {
-	return p.turn().Get(ctx, n)
-}
-
-func (p *kubePair) Watch(ctx context.Context, changed func(...keystore.Name)) error {
-	return p.stores[0].Watch(ctx, changed)
-}
-
-func (p *kubePair) Put(ctx context.Context, n keystore.Name, old keystore.Revision, doc []byte) (keystore.Revision, error) {
-	return p.turn().Put(ctx, n, old, doc)
 }
 
 // manyPages: a listing of more than one page is complete and of one moment, while key sets come and change.
