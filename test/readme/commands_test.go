@@ -98,7 +98,7 @@ func checkGrep(t *testing.T, args []string) error {
 // TestNothingIsPublishedUntested: what a release runs is pinned, and every job that publishes waits for the tests of its commit.
 func TestNothingIsPublishedUntested(t *testing.T) {
 	t.Parallel()
-	for _, file := range []string{"ci.yml", "release.yml"} {
+	for _, file := range []string{"ci.yml", "nightly.yml", "release.yml"} {
 		for _, uses := range regexp.MustCompile(`uses: (.*)`).FindAllStringSubmatch(read(t, ".github/workflows/"+file), -1) {
 			if !regexp.MustCompile(`^(\./\.github/workflows/ci\.yml|\S+@[0-9a-f]{40} # v\S+)$`).MatchString(uses[1]) {
 				t.Errorf("%s uses %s: name the commit, and its tag in a comment", file, uses[1])
