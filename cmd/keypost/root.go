@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"io"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -17,6 +16,7 @@ import (
 	"github.com/keypost/keypost/cmd/keypost/internal/mirrorcmd"
 	"github.com/keypost/keypost/cmd/keypost/internal/rotatecmd"
 	"github.com/keypost/keypost/cmd/keypost/internal/storecmd"
+	"github.com/keypost/keypost/cmd/keypost/internal/terminal"
 	"github.com/keypost/keypost/cmd/keypost/internal/verifycmd"
 	"github.com/keypost/keypost/cmd/keypost/internal/watchcmd"
 )
@@ -58,6 +58,6 @@ program at once, whatever it waits for`,
 func newVersion(f *cli.Factory) *cobra.Command {
 	return f.Command("version", "Print the version, as --version does", cli.Exactly(0), func(context.Context, []string) error {
 		v := cli.Version()
-		return f.Print(map[string]string{"version": v}, func(w *tabwriter.Writer) { cli.Row(w, "keypost "+v) })
+		return f.Print(map[string]string{"version": v}, func(w *terminal.Table) { w.Row("keypost " + v) })
 	})
 }

@@ -164,7 +164,10 @@ type terminal struct {
 // open starts a shell, and waits until it has its completions.
 func open(t *testing.T, dir string, sh shell, store string) *terminal {
 	t.Helper()
-	master, slave := pty(t)
+	master, slave, err := pty.Open(200)
+	if err != nil {
+		t.Fatal(err)
+	}
 	cmd := exec.Command(sh.args[0], sh.args[1:]...)
 	cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = dir, slave, slave, slave
 	home := t.TempDir()
@@ -185,31 +188,6 @@ func open(t *testing.T, dir string, sh shell, store string) *terminal {
 	term.send(sh.setup + "; echo rea''dy\r")
 	term.await(`ready\r?\n(?s:.*)at-prompt `)
 	return term
-}
-
-// pty returns both ends of a new pseudo-terminal, 200 characters wide.
-func pty(t *testing.T) (master, slave *os.File) {
-	t.Helper()
-	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	fd := int(master.Fd())
-	n, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
-	if err == nil {
-		err = unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0)
-	}
-	if err == nil {
-		err = unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: 50, Col: 200})
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	slave, err = os.OpenFile(filepath.Join("/dev/pts", fmt.Sprint(n)), os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return master, slave
 }
 
 func (term *terminal) read() {

@@ -4,12 +4,12 @@ package auditcmd
 import (
 	"cmp"
 	"context"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
+	"github.com/keypost/keypost/cmd/keypost/internal/terminal"
 	"github.com/keypost/keypost/cmd/keypost/internal/view"
 	"github.com/keypost/keypost/keystore/audit"
 )
@@ -43,7 +43,7 @@ func (o *auditOptions) run(ctx context.Context, args []string) error {
 		return err
 	}
 	r := audit.Of(s, at)
-	return o.Print(r, func(w *tabwriter.Writer) { o.table(w, r) })
+	return o.Print(r, func(w *terminal.Table) { o.table(w, r) })
 }
 
 // timeOf reads --at.
@@ -64,18 +64,18 @@ func timeOf(typed string, now time.Time) (time.Time, error) {
 	return at, nil
 }
 
-func (o *auditOptions) table(w *tabwriter.Writer, r audit.Report) {
-	cli.Row(w, "name:", r.Name)
+func (o *auditOptions) table(w *terminal.Table, r audit.Report) {
+	w.Row("name:", r.Name)
 	for _, u := range r.Issuers {
-		cli.Row(w, "issuer:", u)
+		w.Row("issuer:", u)
 	}
 	at := cli.Stamp(r.At)
 	if len(o.at) == len(time.DateOnly) {
 		at += " (a day without a time begins at 00:00 UTC)"
 	}
-	cli.Row(w, "trusted at:", at)
-	cli.Row(w)
-	cli.Row(w, "KID", "FINGERPRINT (SHA-256)", "STATE", "LISTED FROM", "UNTIL")
+	w.Row("trusted at:", at)
+	w.Row()
+	w.Row("KID", "FINGERPRINT (SHA-256)", "STATE", "LISTED FROM", "UNTIL")
 	for _, k := range r.Keys {
 		from, until := "unknown", "now"
 		if !k.PublishedAt.IsZero() {
@@ -88,16 +88,16 @@ func (o *auditOptions) table(w *tabwriter.Writer, r audit.Report) {
 		if !k.Listed {
 			state = "cached"
 		}
-		cli.Row(w, k.Kid, cmp.Or(string(k.Fingerprint), "unknown"), state, from, until)
+		w.Row(k.Kid, cmp.Or(string(k.Fingerprint), "unknown"), state, from, until)
 	}
 	switch {
 	case r.TooEarly():
-		cli.Row(w, "none: the key set has nothing from then; its oldest date is "+cli.Stamp(r.OldestAt))
+		w.Row("none: the key set has nothing from then; its oldest date is " + cli.Stamp(r.OldestAt))
 	case len(r.Keys) == 0:
-		cli.Row(w, "none")
+		w.Row("none")
 	}
 	if len(r.Changes) > 0 {
-		cli.Row(w)
+		w.Row()
 		view.HistoryRows(w, r.Changes)
 	}
 }

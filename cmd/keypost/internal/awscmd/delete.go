@@ -66,7 +66,7 @@ func (r *run) sayStorage(issuer string) bool {
 	switch {
 	case bucket != "":
 		r.Notice("The bucket of %s stays; what removes it, once nothing needs its documents:", issuer)
-		r.Notice("  aws s3 rm s3://%s --recursive --region %s && aws s3api delete-bucket --bucket %s --region %s", bucket, region, bucket, region)
+		r.Notice("  %s", cli.Paste("aws s3 rm s3://"+bucket+" --recursive --region "+region+" && aws s3api delete-bucket --bucket "+bucket+" --region "+region))
 	case isCloudFront(issuer):
 		r.Notice("The CloudFront distribution of %s and the bucket behind it stay; nothing here removes them", issuer)
 	}

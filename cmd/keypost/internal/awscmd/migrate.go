@@ -129,7 +129,7 @@ func (f *migrateFlags) sayNext(r *run, done aws.Migrated) error {
 	case openShift && !known:
 		r.Notice("On OpenShift. With kubeadm and others there are two rounds. First restart every kube-apiserver with")
 		f.sayFirstRound(r)
-		r.Notice("  %s", cli.Quoted("--service-account-issuer="+next, "--service-account-issuer="+old))
+		r.Notice("  %s", cli.Paste(cli.Quoted("--service-account-issuer="+next, "--service-account-issuer="+old)))
 	case !openShift:
 		r.Notice("The first issuer signs, both are accepted. kubeadm 1.34.0 to 1.34.2 sorts repeated extraArgs; look at the")
 		r.Notice("manifest of the static pod afterwards.")
@@ -147,7 +147,7 @@ func (f *migrateFlags) sayNext(r *run, done aws.Migrated) error {
 // sayFirstRound prints the flags with which every kube-apiserver accepts the new issuer before any signs as it: one that
 // still has the old flags answers 401 to the tokens that another has just signed as the new one.
 func (f *migrateFlags) sayFirstRound(r *run) {
-	r.Notice("  %s", cli.Quoted("--service-account-issuer="+f.move.Old, "--service-account-issuer="+f.IssuerURL))
+	r.Notice("  %s", cli.Paste(cli.Quoted("--service-account-issuer="+f.move.Old, "--service-account-issuer="+f.IssuerURL)))
 	r.Notice("(and with both issuers in --api-audiences, if that is set), so that none refuses the tokens that another has just")
 	r.Notice("signed. Once the last one has restarted, restart every kube-apiserver with the order switched:")
 }

@@ -113,6 +113,6 @@ func (f *roleFlags) create(ctx context.Context, r *run) error {
 func (r *run) sayAnnotations(accounts []install.ServiceAccount, arn string) {
 	r.Notice("next, where the AWS pod identity webhook runs, and before the pods start:")
 	for _, a := range accounts {
-		r.Notice("  kubectl annotate serviceaccount -n %s %s --overwrite eks.amazonaws.com/role-arn=%s", a.Namespace, a.Name, arn)
+		r.Notice("  %s", cli.Paste(fmt.Sprintf("kubectl annotate serviceaccount -n %s %s --overwrite eks.amazonaws.com/role-arn=%s", a.Namespace, a.Name, arn)))
 	}
 }

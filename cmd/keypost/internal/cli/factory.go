@@ -8,6 +8,7 @@ import (
 	"os/user"
 	"runtime/debug"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -27,6 +28,7 @@ type Factory struct {
 
 	Store  string // URL of the key store; empty if none was given
 	Output string // form of results: table, json or yaml
+	whole  bool   // key IDs are printed whole on a terminal, too: -o wide
 	By     string // who is recorded as the author of a change
 
 	Observations string // URL of the place for observations; empty if none was given
@@ -37,6 +39,9 @@ type Factory struct {
 	writes  writes
 
 	progress atomic.Pointer[Progress] // the latest
+
+	mu       sync.Mutex
+	commands []string // that this run has printed, so that a screen keeps them whole
 }
 
 // Root gives a root command the commands of the program, the global flags, and words of our own for what is wrong.
@@ -63,9 +68,9 @@ func (f *Factory) flags(fs *pflag.FlagSet) {
 	fs.StringVar(&f.Store, "store", strings.TrimSpace(os.Getenv("KEYPOST_STORE")), "where key sets are kept: "+open.Forms+" (default $KEYPOST_STORE)")
 	fs.StringVar(&f.Observations, "observations", strings.TrimSpace(os.Getenv("KEYPOST_OBSERVATIONS")),
 		"where looks and uploads are recorded, apart from the key sets: "+open.ObservationForms+" (default $KEYPOST_OBSERVATIONS)")
-	fs.StringVarP(&f.Output, "output", "o", "table", "form of results: table, json or yaml")
+	fs.StringVarP(&f.Output, "output", "o", "table", "form of results: table, wide (key IDs whole), json or yaml")
 	StoreURLs.Of(fs, "store", "observations")
-	Choices(fs, "output", "table", "json", "yaml")
+	Choices(fs, "output", "table", "wide", "json", "yaml")
 	fs.StringVar(&f.By, "by", defaultBy(), "who is recorded as the author of a change, beside whom the store takes you for")
 	fs.Lookup("by").DefValue = "USER@HOST"
 	fs.Lookup("store").DefValue, fs.Lookup("observations").DefValue = "", ""
@@ -82,6 +87,9 @@ func (f *Factory) Run(ctx context.Context, root *cobra.Command, args []string) i
 	root.SetIn(f.In)
 	root.SetOut(f.Out)
 	root.SetErr(f.Err)
+	if width := f.screen(f.Out).Width; width > 0 {
+		fit(root, width)
+	}
 	cmd, err := CheckArgs(root, args)
 	f.ran = cmd
 	if err == nil {
@@ -122,7 +130,7 @@ func (f *Factory) Change(why string, force bool) keystore.Change {
 func (f *Factory) Notice(format string, args ...any) {
 	line := f.format(format, args...)
 	indent := len(line) - len(strings.TrimLeft(line, " "))
-	line = line[:indent] + OneLine(line) + "\n"
+	line = f.screen(f.Err).Notice(line[:indent]+OneLine(line), f.printed())
 	if p := f.progress.Load(); p != nil {
 		p.print(line) // also after its end, when nothing is drawn
 		return

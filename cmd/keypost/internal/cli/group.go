@@ -1,14 +1,17 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
 	"unicode"
 
-	"github.com/keypost/keypost/internal/text"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/keypost/keypost/cmd/keypost/internal/terminal"
+	"github.com/keypost/keypost/internal/text"
 )
 
 // usage marks what cobra found wrong with the arguments.
@@ -67,12 +70,14 @@ func PassesNoGate(fs *pflag.FlagSet) {
 func (f *Factory) checkGlobals(cmd *cobra.Command) error {
 	switch f.Output {
 	case "table":
+	case "wide":
+		f.Output, f.whole = "table", true
 	case "json", "yaml":
 		if cmd.Annotations["result"] == noResult["result"] {
 			return fmt.Errorf("-o %s: %s prints no result that could have that form", f.Output, cmd.CommandPath())
 		}
 	default:
-		return fmt.Errorf("-o %s: it must be table, json or yaml", f.Output)
+		return fmt.Errorf("-o %s: it must be table, wide, json or yaml", f.Output)
 	}
 	for _, name := range []string{"why", "by"} {
 		if flag := cmd.Flag(name); flag != nil && strings.ContainsFunc(flag.Value.String(), control) {
@@ -107,6 +112,22 @@ func helpCommand() *cobra.Command {
 			return cmd.Help()
 		},
 	}
+}
+
+// fit has the help of root, and of all commands below it, fit a terminal.
+func fit(root *cobra.Command, width int) {
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), "FlagUsages", fmt.Sprintf("FlagUsagesWrapped %d", width)))
+	var each func(cmd *cobra.Command)
+	each = func(cmd *cobra.Command) {
+		cmd.Long = terminal.Paragraphs(cmp.Or(cmd.Long, cmd.Short), width)
+		cmd.Example = terminal.Shells(cmd.Example, width)
+		for _, c := range cmd.Commands() {
+			each(c)
+			column := len("  ") + cmd.Commands()[0].NamePadding() + len(" ")
+			c.Short = terminal.Wrap(c.Short, width, column, column)
+		}
+	}
+	each(root)
 }
 
 // Group returns a command that only holds others; cobra by itself takes one without an argument for a request for help.

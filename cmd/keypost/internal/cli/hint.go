@@ -48,6 +48,9 @@ func Verify(n keystore.Name, dev bool, caFile string) Command {
 	return c
 }
 
+// Paste is a line for a shell, of a program that is not ours.
+type Paste string
+
 // format is fmt.Sprintf, with every [Command] among args printed as Line does, and [Commands] joined.
 func (f *Factory) format(format string, args ...any) string {
 	args = slices.Clone(args)
@@ -57,6 +60,8 @@ func (f *Factory) format(format string, args ...any) string {
 			args[i] = f.Line(c)
 		case Commands:
 			args[i] = f.Lines(c)
+		case Paste:
+			args[i] = f.remember(string(c))
 		}
 	}
 	return fmt.Sprintf(format, args...)
@@ -65,7 +70,9 @@ func (f *Factory) format(format string, args ...any) string {
 // Line returns a command line that can be pasted into a shell: quoted, and with the flags of this run that say where things are,
 // as far as the command has them and they may be printed. What the environment names is there for the next command too. Arguments
 // of which one begins with a hyphen, as a kid may that somebody else chose, stand at the end behind "--": they are no flags.
-func (f *Factory) Line(c Command) string {
+func (f *Factory) Line(c Command) string { return f.remember(f.line(c)) }
+
+func (f *Factory) line(c Command) string {
 	words := append([]string{"keypost"}, c...)
 	if f.ran == nil {
 		return Quoted(words...)
@@ -85,6 +92,23 @@ func (f *Factory) Line(c Command) string {
 		words = append(words, "--observations", UnknownPlace)
 	}
 	return Quoted(argumentsApart(words, next)...)
+}
+
+// remember notes a command, so that a screen keeps it whole.
+func (f *Factory) remember(command string) string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !slices.Contains(f.commands, command) {
+		f.commands = append(f.commands, command)
+	}
+	return command
+}
+
+// printed returns the commands that this run has printed.
+func (f *Factory) printed() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.commands)
 }
 
 // Lines returns what Line does of each command, as one clause.

@@ -3,16 +3,17 @@ package cli
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
-	"text/tabwriter"
+	"io"
+	"os"
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/keypost/keypost/cmd/keypost/internal/terminal"
 	"github.com/keypost/keypost/internal/text"
 )
 
-// Print writes a result: v as JSON or YAML, or what table writes, with its columns (separated by tabs) aligned.
-func (f *Factory) Print(v any, table func(w *tabwriter.Writer)) error {
+// Print writes a result: v as JSON or YAML, or the table for people.
+func (f *Factory) Print(v any, table func(w *terminal.Table)) error {
 	switch f.Output {
 	case "json":
 		data, err := marshalJSON(v)
@@ -29,9 +30,16 @@ func (f *Factory) Print(v any, table func(w *tabwriter.Writer)) error {
 		_, err = f.Out.Write(data)
 		return err
 	}
-	w := tabwriter.NewWriter(f.Out, 0, 8, 2, ' ', 0)
-	table(w)
-	return w.Flush()
+	var t terminal.Table
+	table(&t)
+	return t.Write(f.Out, f.screen(f.Out))
+}
+
+// screen returns what w is laid out for.
+func (f *Factory) screen(w io.Writer) terminal.Screen {
+	s := terminal.Of(w, os.Getenv)
+	s.Whole = f.whole
+	return s
 }
 
 func marshalJSON(v any) ([]byte, error) {
@@ -54,18 +62,4 @@ func marshalYAML(v any) ([]byte, error) {
 		return escaped, nil
 	}
 	return yaml.JSONToYAML(data)
-}
-
-// maxCell bounds a cell, in characters: a key set may have many issuer URLs.
-const maxCell = 32000
-
-// Row writes one line of a table. Whatever a file, a server or a person put into it cannot change how it looks.
-func Row(w *tabwriter.Writer, cells ...any) {
-	for i, c := range cells {
-		if i > 0 {
-			_, _ = fmt.Fprint(w, "\t")
-		}
-		_, _ = fmt.Fprint(w, text.OneLine(fmt.Sprint(c), maxCell))
-	}
-	_, _ = fmt.Fprintln(w) // Flush reports what went wrong
 }

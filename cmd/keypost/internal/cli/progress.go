@@ -4,31 +4,25 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"sync"
 	"time"
 
-	"golang.org/x/term"
+	"github.com/mattn/go-runewidth"
 
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/catalog"
 )
 
-// screen is where a run shows what it waits for: a line that is drawn anew, if that is a terminal.
-type screen struct {
-	err      io.Writer
-	terminal bool
-	width    func() int // of the terminal, in characters
+// status is where a run shows what it waits for: a line that is drawn anew, if that is a terminal.
+type status struct {
+	err   io.Writer
+	width func() int // of the terminal, which may change; nil if it is none
 }
 
-func (f *Factory) screen() screen {
-	file, is := f.Err.(*os.File)
-	s := screen{err: f.Err, terminal: is && term.IsTerminal(int(file.Fd()))}
-	s.width = func() int {
-		if width, _, err := term.GetSize(int(file.Fd())); err == nil && width > 0 {
-			return width
-		}
-		return 80
+func (f *Factory) status() status {
+	s := status{err: f.Err}
+	if f.screen(f.Err).Width > 0 {
+		s.width = func() int { return f.screen(f.Err).Width }
 	}
 	return s
 }
@@ -36,12 +30,11 @@ func (f *Factory) screen() screen {
 const clearLine = "\r\x1b[K"
 
 // draw shows a line in the place of the one before. One that wraps could not be drawn anew.
-func (s screen) draw(line string) {
-	shown := []rune(OneLine(line))
-	_, _ = fmt.Fprint(s.err, clearLine+string(shown[:min(len(shown), s.width()-1)]))
+func (s status) draw(line string) {
+	_, _ = fmt.Fprint(s.err, clearLine+runewidth.Truncate(OneLine(line), max(s.width()-1, 0), ""))
 }
 
-func (s screen) clear() { _, _ = fmt.Fprint(s.err, clearLine) }
+func (s status) clear() { _, _ = fmt.Fprint(s.err, clearLine) }
 
 // How long a run may be silent, on a terminal and elsewhere.
 const (
@@ -52,7 +45,7 @@ const (
 // Progress shows how far work is that takes longer than anybody looks at a still screen: on a terminal in a line that changes,
 // elsewhere in a line now and then. It is safe for concurrent use. A run shows one at a time.
 type Progress struct {
-	screen
+	status
 	what string // is done
 	each string // what there are several of
 
@@ -67,7 +60,7 @@ type Progress struct {
 
 // Progress begins to show how far work is, which what names; each is what it is made of, such as "key sets".
 func (f *Factory) Progress(what, each string) *Progress {
-	return f.begin(&Progress{screen: f.screen(), what: what, each: each})
+	return f.begin(&Progress{status: f.status(), what: what, each: each})
 }
 
 func (f *Factory) begin(p *Progress) *Progress {
@@ -107,7 +100,7 @@ func (p *Progress) End() {
 func (p *Progress) run(began time.Time) {
 	defer close(p.stopped)
 	still, every := stillElsewhere, stillElsewhere
-	if p.terminal {
+	if p.width != nil {
 		still, every = stillOnTerminal, time.Second
 	}
 	timer := time.NewTimer(still)
@@ -128,7 +121,7 @@ func (p *Progress) run(began time.Time) {
 func (p *Progress) show(since time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.drawn = p.terminal; p.drawn {
+	if p.drawn = p.width != nil; p.drawn {
 		p.draw(p.line(since))
 	} else {
 		_, _ = fmt.Fprintln(p.err, OneLine(p.line(since)))

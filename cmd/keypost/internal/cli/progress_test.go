@@ -38,7 +38,7 @@ func TestProgressOnATerminal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
 		f := &Factory{Err: &out}
-		p := f.begin(&Progress{screen: screen{err: &out, terminal: true, width: func() int { return 30 }}, what: "reading the store", each: "key sets"})
+		p := f.begin(&Progress{status: status{err: &out, width: func() int { return 30 }}, what: "reading the store", each: "key sets"})
 		p.Of(7)
 		time.Sleep(3500 * time.Millisecond)
 		f.Notice("beside it")
@@ -58,7 +58,7 @@ func TestProgressOfAMoment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out strings.Builder
 		f := &Factory{Err: &out}
-		p := f.begin(&Progress{screen: screen{err: &out, terminal: true, width: func() int { return 80 }}, what: "copying"})
+		p := f.begin(&Progress{status: status{err: &out, width: func() int { return 80 }}, what: "copying"})
 		time.Sleep(1900 * time.Millisecond)
 		p.End()
 		if out.Len() > 0 {

@@ -34,13 +34,13 @@ func Pause(ctx context.Context, d time.Duration) error {
 // Countdown shows how far something is that is waited for, on a terminal by a bar that is drawn anew each second, elsewhere by
 // a line now and then.
 type Countdown struct {
-	screen
+	status
 	told time.Time // the latest line, or the beginning
 }
 
 // NewCountdown returns a Countdown on f.Err.
 func (f *Factory) NewCountdown() *Countdown {
-	return &Countdown{screen: f.screen(), told: time.Now()}
+	return &Countdown{status: f.status(), told: time.Now()}
 }
 
 // Awaited is what a [Countdown] counts for.
@@ -52,7 +52,7 @@ type Awaited struct {
 // Wait is [Pause], and shows how far a is meanwhile.
 func (c *Countdown) Wait(ctx context.Context, d time.Duration, a Awaited) error {
 	end := time.Now().Add(d)
-	if !c.terminal {
+	if c.width == nil {
 		if now := time.Now(); now.Sub(c.told) >= a.tellEvery(now)-time.Second {
 			c.told = now
 			_, _ = fmt.Fprintln(c.err, OneLine(a.line(now)))

@@ -60,7 +60,7 @@ func TestCountdownOnATerminal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
 		began := time.Now()
-		c := &Countdown{screen: screen{err: &out, terminal: true, width: func() int { return 60 }}}
+		c := &Countdown{status: status{err: &out, width: func() int { return 60 }}}
 		if err := c.Wait(t.Context(), 1500*time.Millisecond, Awaited{"prod-a: promote\x1b", began, began.Add(4 * time.Second)}); err != nil || time.Since(began) != 1500*time.Millisecond {
 			t.Errorf("%v after %v", err, time.Since(began))
 		}

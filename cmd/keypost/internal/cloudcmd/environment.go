@@ -1,9 +1,7 @@
 package cloudcmd
 
 import (
-	"text/tabwriter"
-
-	"github.com/keypost/keypost/cmd/keypost/internal/cli"
+	"github.com/keypost/keypost/cmd/keypost/internal/terminal"
 )
 
 // EnvVar is a variable of the environment of an operator's pods.
@@ -26,12 +24,12 @@ func (r *Run) PrintIdentity(v any, env []EnvVar, manifest bool, lines ...string)
 	if manifest {
 		return r.printSubscription(env)
 	}
-	return r.Print(v, func(w *tabwriter.Writer) {
+	return r.Print(v, func(w *terminal.Table) {
 		for _, l := range lines {
-			cli.Row(w, l)
+			w.Row(l)
 		}
 		for _, e := range env {
-			cli.Row(w, e.Name+"="+e.Value)
+			w.Row(e.Name + "=" + e.Value)
 		}
 	})
 }

@@ -3,11 +3,14 @@ package cloudcmd
 import (
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/keypost/keypost/cmd/keypost/internal/terminal"
 )
 
 // helpGroup is what some flags are for.
@@ -26,28 +29,35 @@ func helpGroups() []helpGroup {
 func GroupHelp(cmd *cobra.Command) {
 	cmd.SetUsageFunc(func(cmd *cobra.Command) error {
 		w := cmd.OutOrStderr()
-		_, _ = fmt.Fprintf(w, "Usage:\n  %s\n", cmd.UseLine())
+		use, width := cmd.UseLine(), terminal.Of(cmd.Root().OutOrStdout(), os.Getenv).Width // w may be cobra's own buffer
+		if width > 0 {
+			use = terminal.Wrap(use, width, 2, 6)
+		}
+		_, _ = fmt.Fprintf(w, "Usage:\n  %s\n", use)
+		section := func(title string, all *pflag.FlagSet, is func(name string) bool) {
+			printFlags(w, width, title, all, is)
+		}
 		own := cmd.NonInheritedFlags()
 		own.AddFlagSet(cmd.Parent().PersistentFlags())
 		grouped := ""
 		for _, g := range helpGroups() {
 			grouped += g.flags + " "
 		}
-		printFlags(w, "As in ccoctl", own, func(name string) bool { return !slices.Contains(strings.Fields(grouped), name) })
+		section("As in ccoctl", own, func(name string) bool { return !slices.Contains(strings.Fields(grouped), name) })
 		for _, g := range helpGroups() {
-			printFlags(w, g.title, own, func(name string) bool { return slices.Contains(strings.Fields(g.flags), name) })
+			section(g.title, own, func(name string) bool { return slices.Contains(strings.Fields(g.flags), name) })
 		}
-		printFlags(w, "Of every command", cmd.Root().PersistentFlags(), func(string) bool { return true })
+		section("Of every command", cmd.Root().PersistentFlags(), func(string) bool { return true })
 		return nil
 	})
 }
 
-func printFlags(w io.Writer, title string, all *pflag.FlagSet, is func(name string) bool) {
+func printFlags(w io.Writer, width int, title string, all *pflag.FlagSet, is func(name string) bool) {
 	group := pflag.NewFlagSet("", pflag.ContinueOnError)
 	all.VisitAll(func(f *pflag.Flag) {
 		if is(f.Name) {
 			group.AddFlag(f)
 		}
 	})
-	_, _ = fmt.Fprintf(w, "\n%s:\n%s", title, group.FlagUsages())
+	_, _ = fmt.Fprintf(w, "\n%s:\n%s", title, group.FlagUsagesWrapped(width))
 }

@@ -179,11 +179,11 @@ func (r *Run) SayLifetime(s keystore.KeySet) {
 // SayInstall prints what to do with what was made. more are flags that verify needs beside those of this run.
 func (r *Run) SayInstall(made install.Created, more ...string) {
 	r.Notice("next, with the directory that openshift-install create manifests has filled:")
-	r.Notice("  cp %s/* INSTALL-DIR/%s/", cli.Quoted(r.flags.Path(ccoctl.ManifestsDir)), ccoctl.ManifestsDir)
+	r.Notice("  %s", cli.Paste("cp "+cli.Quoted(r.flags.Path(ccoctl.ManifestsDir))+"/* INSTALL-DIR/"+ccoctl.ManifestsDir+"/"))
 	if made.PrivateKey == "" {
 		r.Notice("  and put the signing key of %s into INSTALL-DIR/%s", r.flags.PublicKeyFile, ccoctl.SigningKeyName)
 	} else {
-		r.Notice("  cp -a %s INSTALL-DIR/", cli.Quoted(r.flags.Path(ccoctl.TLSDir)))
+		r.Notice("  %s", cli.Paste("cp -a "+cli.Quoted(r.flags.Path(ccoctl.TLSDir))+" INSTALL-DIR/"))
 	}
 	r.Notice("then openshift-install create cluster; and once it signs tokens:")
 	r.Notice("  %s", append(r.flags.Verification(made.KeySet.Name()), more...))

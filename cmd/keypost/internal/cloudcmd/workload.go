@@ -55,6 +55,6 @@ func (r *Run) sayApply(secrets []install.Secret) {
 	}
 	r.Notice("then")
 	for _, s := range secrets {
-		r.Notice("  oc apply -f %s", cli.Quoted(s.File))
+		r.Notice("  %s", cli.Paste("oc apply -f "+cli.Quoted(s.File)))
 	}
 }

@@ -7,12 +7,12 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/cmd/keypost/internal/cloudcmd"
+	"github.com/keypost/keypost/cmd/keypost/internal/terminal"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/provision/gcp"
 	"github.com/keypost/keypost/provision/gcp/federation"
@@ -144,7 +144,7 @@ func (f *migrateFlags) print(r *run, done gcp.Migrated) error {
 	f.componentSteps(&m, done)
 	f.userSteps(r, &m, done)
 	f.endSteps(r, &m, done)
-	return r.Print(m, func(w *tabwriter.Writer) { m.write(w) })
+	return r.Print(m, func(w *terminal.Table) { m.write(w) })
 }
 
 func (m *migration) add(s moveStep) {
@@ -231,25 +231,25 @@ func (f *migrateFlags) endSteps(r *run, m *migration, done gcp.Migrated) {
 }
 
 // write prints the plan for people.
-func (m *migration) write(w *tabwriter.Writer) {
+func (m *migration) write(w *terminal.Table) {
 	line := func(format string, args ...any) {
-		_, _ = fmt.Fprintln(w, cli.OneLine(fmt.Sprintf(format, args...))) // Flush reports what went wrong
+		w.Row(fmt.Sprintf(format, args...))
 	}
 	line("From %s, by the provider %s,", m.From, m.Old)
 	line("to   %s, by the provider %s.", m.To, m.New)
-	line("")
+	w.Row()
 	line("The gap: %s.", m.Gap)
-	line("")
+	w.Row()
 	steps := func(list []moveStep) {
 		for i, s := range list {
 			line("%d. %s", i+1, s.Do)
 			for _, c := range s.Commands {
-				_, _ = fmt.Fprintln(w, "     "+cli.OneLine(c))
+				w.Command(c)
 			}
 		}
 	}
 	steps(m.Steps)
-	line("")
+	w.Row()
 	line("The way back, from any step but the last:")
 	steps(m.Back)
 }

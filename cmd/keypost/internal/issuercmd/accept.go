@@ -7,13 +7,13 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/cmd/keypost/internal/keysource"
+	"github.com/keypost/keypost/cmd/keypost/internal/terminal"
 	"github.com/keypost/keypost/cmd/keypost/internal/view"
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/issuer"
@@ -116,9 +116,9 @@ func printAccepted(f *cli.Factory, s keystore.KeySet, known bool) error {
 		result += ", stored; not known whether any keypostd takes it"
 	}
 	v := view.Of(s, time.Now())
-	return f.Print(v, func(w *tabwriter.Writer) {
-		cli.Row(w, "accepted "+string(s.Name()), result)
-		cli.Row(w)
+	return f.Print(v, func(w *terminal.Table) {
+		w.Row("accepted "+string(s.Name()), result)
+		w.Row()
 		view.KeyRows(w, v.Keys)
 	})
 }
@@ -194,10 +194,10 @@ func (o *acceptOptions) undecided(err error) error {
 			keep = append(keep, cli.Quoted("--keep", string(d.Key.ID())))
 		}
 	}
-	if err := f.Print(map[string]any{"undecided": open}, func(w *tabwriter.Writer) {
-		cli.Row(w, "UNDECIDED KID", "WHERE")
+	if err := f.Print(map[string]any{"undecided": open}, func(w *terminal.Table) {
+		w.Row("UNDECIDED KID", "WHERE")
 		for _, d := range open {
-			cli.Row(w, d.Kid, d.Where)
+			w.Row(d.Kid, d.Where)
 		}
 	}); err != nil {
 		return err

@@ -6,13 +6,13 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/cmd/keypost/internal/keysource"
+	"github.com/keypost/keypost/cmd/keypost/internal/terminal"
 	"github.com/keypost/keypost/cmd/keypost/internal/view"
 	"github.com/keypost/keypost/issuer"
 	"github.com/keypost/keypost/keystore"
@@ -137,9 +137,9 @@ func compareIssuer(f *cli.Factory, m keysource.Material, url string) {
 func (o *addOptions) print(s keystore.KeySet) error {
 	f := o.Factory
 	v := view.Of(s, time.Now())
-	err := f.Print(v, func(w *tabwriter.Writer) {
-		cli.Row(w, "added "+string(v.Name), strings.Join(v.Issuers, " "), fmt.Sprintf("generation %d", v.Generation))
-		cli.Row(w)
+	err := f.Print(v, func(w *terminal.Table) {
+		w.Row("added "+string(v.Name), strings.Join(v.Issuers, " "), fmt.Sprintf("generation %d", v.Generation))
+		w.Row()
 		view.KeyRows(w, v.Keys)
 	})
 	if err != nil {
@@ -153,7 +153,7 @@ func (o *addOptions) print(s keystore.KeySet) error {
 	}
 	f.Notice("next:")
 	f.Notice("  %s", cli.Verify(v.Name, v.Dev, ca))
-	f.Notice("  kube-apiserver --service-account-issuer=%s --service-account-jwks-uri=%s%s", first, first, issuer.JWKSPath)
+	f.Notice("  %s", cli.Paste(fmt.Sprintf("kube-apiserver --service-account-issuer=%s --service-account-jwks-uri=%s%s", first, first, issuer.JWKSPath)))
 	f.Notice("where it runs already, keep its present issuer as a second --service-account-issuer, and let --api-audiences list both or leave it out, or each running pod gets 401")
 	return nil
 }

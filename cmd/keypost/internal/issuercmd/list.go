@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/cmd/keypost/internal/observe"
+	"github.com/keypost/keypost/cmd/keypost/internal/terminal"
 	"github.com/keypost/keypost/cmd/keypost/internal/view"
 	"github.com/keypost/keypost/issuer"
 	"github.com/keypost/keypost/keystore"
@@ -65,7 +65,7 @@ func listRun(ctx context.Context, f *cli.Factory, admin string) error {
 		return err
 	}
 	slices.SortFunc(rows, func(a, b listRow) int { return strings.Compare(string(a.Name), string(b.Name)) })
-	if err := f.Print(map[string]any{"issuers": rows}, func(w *tabwriter.Writer) { listTable(w, rows, admin != "") }); err != nil {
+	if err := f.Print(map[string]any{"issuers": rows}, func(w *terminal.Table) { listTable(w, rows, admin != "") }); err != nil {
 		return err
 	}
 	bad := 0
@@ -142,18 +142,18 @@ func storedRows(c catalog.Contents) []listRow {
 }
 
 // listTable shows what a keypostd serves if one was asked.
-func listTable(w *tabwriter.Writer, rows []listRow, served bool) {
+func listTable(w *terminal.Table, rows []listRow, served bool) {
 	head := []any{"NAME", "ISSUER", "GENERATION", "NEXT", "ACTIVE", "RETIRED"}
 	if served {
 		head = append(head, "SERVED")
 	}
-	cli.Row(w, append(head, "STATUS")...)
+	w.Row(append(head, "STATUS")...)
 	for _, r := range rows {
 		cells := []any{r.Name, strings.Join(r.Issuers, " "), r.Generation, r.Keys[keystore.Next], r.Keys[keystore.Active], r.Keys[keystore.Retired]}
 		if served {
 			cells = append(cells, r.served())
 		}
-		cli.Row(w, append(cells, r.status())...)
+		w.Row(append(cells, r.status())...)
 	}
 }
 

@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/cmd/keypost/internal/observe"
+	"github.com/keypost/keypost/cmd/keypost/internal/terminal"
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/observation"
@@ -93,7 +93,7 @@ func (o *observeOptions) run(ctx context.Context, args []string) error {
 		}
 		rows = append(rows, rowOf(r))
 	}
-	if err := o.Print(map[string]any{"looks": rows}, func(w *tabwriter.Writer) { lookTable(w, rows) }); err != nil {
+	if err := o.Print(map[string]any{"looks": rows}, func(w *terminal.Table) { lookTable(w, rows) }); err != nil {
 		return err
 	}
 	if incomplete > 0 || len(unread) > 0 {
@@ -135,8 +135,8 @@ func rowOf(r observe.Result) looked {
 }
 
 // lookTable prints a line for each key, and beside the first the look itself.
-func lookTable(w *tabwriter.Writer, rows []looked) {
-	cli.Row(w, "ISSUER", "LOOK", "KEY", "STATE", "SEEN SINCE", "MAX-AGE", "SHARED CACHE")
+func lookTable(w *terminal.Table, rows []looked) {
+	w.Row("ISSUER", "LOOK", "KEY", "STATE", "SEEN SINCE", "MAX-AGE", "SHARED CACHE")
 	for _, r := range rows {
 		look, cache := "complete", r.SharedCache
 		if !r.Complete {
@@ -146,7 +146,7 @@ func lookTable(w *tabwriter.Writer, rows []looked) {
 			cache = "none seen"
 		}
 		if len(r.Keys) == 0 {
-			cli.Row(w, r.Issuer, look, "-", "-", "-", r.MaxAge, cache)
+			w.Row(r.Issuer, look, "-", "-", "-", r.MaxAge, cache)
 		}
 		for i, k := range r.Keys {
 			since := "not seen"
@@ -154,9 +154,9 @@ func lookTable(w *tabwriter.Writer, rows []looked) {
 				since = cli.Stamp(k.Since)
 			}
 			if i == 0 {
-				cli.Row(w, r.Issuer, look, k.Kid, k.State, since, r.MaxAge, cache)
+				w.Row(r.Issuer, look, k.Kid, k.State, since, r.MaxAge, cache)
 			} else {
-				cli.Row(w, "", "", k.Kid, k.State, since, "", "")
+				w.Row("", "", k.Kid, k.State, since, "", "")
 			}
 		}
 	}

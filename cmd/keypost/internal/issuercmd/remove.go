@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
+	"github.com/keypost/keypost/cmd/keypost/internal/terminal"
 	"github.com/keypost/keypost/cmd/keypost/internal/view"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/party"
@@ -55,8 +55,8 @@ func (o *removeOptions) run(ctx context.Context, args []string) error {
 	for _, party := range s.Policy().Uploads() {
 		o.Notice("delete or disable what holds a copy of its keys, or it goes on trusting them: %s", cli.OneLine(party))
 	}
-	return o.Print(view.Of(s, time.Now()), func(w *tabwriter.Writer) {
-		cli.Row(w, fmt.Sprintf("withdrawn %s (generation %d)", s.Name(), s.Generation()))
+	return o.Print(view.Of(s, time.Now()), func(w *terminal.Table) {
+		w.Row(fmt.Sprintf("withdrawn %s (generation %d)", s.Name(), s.Generation()))
 	})
 }
 

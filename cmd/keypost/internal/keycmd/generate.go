@@ -7,11 +7,11 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
+	"github.com/keypost/keypost/cmd/keypost/internal/terminal"
 	"github.com/keypost/keypost/internal/signingkey"
 	"github.com/keypost/keypost/keystore"
 )
@@ -82,15 +82,15 @@ func printGenerated(f *cli.Factory, k keystore.VerificationKey, paths signingkey
 		Private string         `json:"privateKeyFile"`
 		Public  string         `json:"publicKeyFile"`
 	}{k.ID(), k.Alg(), paths.Private, paths.Public}
-	err := f.Print(v, func(w *tabwriter.Writer) {
-		cli.Row(w, "kid:", v.Kid)
-		cli.Row(w, "alg:", v.Alg)
-		cli.Row(w, "private key:", v.Private)
-		cli.Row(w, "public key:", v.Public)
+	err := f.Print(v, func(w *terminal.Table) {
+		w.Row("kid:", v.Kid)
+		w.Row("alg:", v.Alg)
+		w.Row("private key:", v.Private)
+		w.Row("public key:", v.Public)
 	})
-	f.Notice("next: %s (a new issuer), %s (it takes the place of the key that signs), or %s (it is published, and no more)",
-		cli.Command{"issuer", "add", "NAME", "--url", "URL", "--public-key-file", paths.Public},
-		cli.Command{"rotate", "start", "ISSUER", "--public-key-file", paths.Public},
-		cli.Command{"key", "add", "ISSUER", "--public-key-file", paths.Public})
+	f.Notice("next:")
+	f.Notice("  for a new issuer: %s", cli.Command{"issuer", "add", "NAME", "--url", "URL", "--public-key-file", paths.Public})
+	f.Notice("  to replace the signing key: %s", cli.Command{"rotate", "start", "ISSUER", "--public-key-file", paths.Public})
+	f.Notice("  to publish it only: %s", cli.Command{"key", "add", "ISSUER", "--public-key-file", paths.Public})
 	return err
 }

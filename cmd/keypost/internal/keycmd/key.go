@@ -4,13 +4,13 @@ package keycmd
 
 import (
 	"context"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/cmd/keypost/internal/observe"
+	"github.com/keypost/keypost/cmd/keypost/internal/terminal"
 	"github.com/keypost/keypost/cmd/keypost/internal/view"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/catalog"
@@ -68,7 +68,7 @@ func changeIn(ctx context.Context, f *cli.Factory, st *keystore.Store, args []st
 
 func printKeys(f *cli.Factory, s keystore.KeySet, now time.Time) error {
 	v := view.Of(s, now)
-	return f.Print(map[string]any{"name": v.Name, "generation": v.Generation, "keys": v.Keys}, func(w *tabwriter.Writer) { view.KeyRows(w, v.Keys) })
+	return f.Print(map[string]any{"name": v.Name, "generation": v.Generation, "keys": v.Keys}, func(w *terminal.Table) { view.KeyRows(w, v.Keys) })
 }
 
 // listed is a key with what it may do next.
@@ -109,10 +109,10 @@ func listKeys(ctx context.Context, f *cli.Factory, s keystore.KeySet) error {
 		}
 		rows = append(rows, row)
 	}
-	return f.Print(map[string]any{"name": v.Name, "generation": v.Generation, "keys": rows}, func(w *tabwriter.Writer) {
-		cli.Row(w, "KID", "ALG", "STATE", "PUBLISHED", "AGE", "NEXT STEP")
+	return f.Print(map[string]any{"name": v.Name, "generation": v.Generation, "keys": rows}, func(w *terminal.Table) {
+		w.Row("KID", "ALG", "STATE", "PUBLISHED", "AGE", "NEXT STEP")
 		for _, r := range rows {
-			cli.Row(w, r.Kid, r.Alg, r.StateText(), cli.Stamp(r.PublishedAt), r.Age, r.Next)
+			w.Row(r.Kid, r.Alg, r.StateText(), cli.Stamp(r.PublishedAt), r.Age, r.Next)
 		}
 	})
 }

@@ -4,13 +4,13 @@ package rotatecmd
 import (
 	"context"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/cmd/keypost/internal/observe"
+	"github.com/keypost/keypost/cmd/keypost/internal/terminal"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/observation"
 	"github.com/keypost/keypost/keystore/rotation"
@@ -85,30 +85,33 @@ func what(step keystore.RotationStep) string {
 	return string(step)
 }
 
-func table(w *tabwriter.Writer, states []state) {
+func table(w *terminal.Table, states []state) {
 	for i, s := range states {
 		if i > 0 {
-			cli.Row(w)
+			w.Row()
 		}
 		if s.Rotation == nil {
-			cli.Row(w, s.KeySet, "no rotation is under way")
+			w.Row(s.KeySet, "no rotation is under way")
 			continue
 		}
 		direction := "rotates to key "
 		if s.Back {
 			direction = "was rolled back: rotates back to key "
 		}
-		cli.Row(w, s.KeySet, direction+string(s.Rotation.Kid)+", since "+s.Rotation.ID)
-		for _, e := range s.Plan {
+		w.Row(s.KeySet, direction+string(s.Rotation.Kid)+", since "+s.Rotation.ID)
+		for i, e := range s.Plan {
 			when := "not known: declare how long tokens live"
-			if !e.Opens.IsZero() {
+			switch {
+			case i > 0 && e.Step == keystore.StepRetire: // no clock opens it
+				when = "after that"
+			case !e.Opens.IsZero():
 				when = cli.Stamp(e.Opens)
 			}
-			cli.Row(w, "  "+string(e.Step), when, what(e.Step))
+			w.Row("  "+string(e.Step), when, what(e.Step))
 		}
 		for _, c := range s.Uploads {
 			if problem := c.Problem(); problem != "" {
-				cli.Row(w, "  upload", "not ready", problem)
+				w.Row("  upload", "not ready", problem)
 			}
 		}
 	}
@@ -136,7 +139,7 @@ func newStatus(f *cli.Factory) *cobra.Command {
 			}
 			states = append(states, one)
 		}
-		if err := f.Print(map[string]any{"rotations": states}, func(w *tabwriter.Writer) { table(w, states) }); err != nil {
+		if err := f.Print(map[string]any{"rotations": states}, func(w *terminal.Table) { table(w, states) }); err != nil {
 			return err
 		}
 		return unreadable(unread)
@@ -162,7 +165,7 @@ func newRollback(f *cli.Factory) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return f.Print(one, func(w *tabwriter.Writer) { table(w, []state{one}) })
+		return f.Print(one, func(w *terminal.Table) { table(w, []state{one}) })
 	})
 	cmd.Long = "Turn the rotation around wherever it is, until the old key is removed: a retired key signs again at once, and the new one\n" +
 		"leaves as a replaced one does. Rolled back again, it goes on as before."

@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/cmd/keypost/internal/keysource"
+	"github.com/keypost/keypost/cmd/keypost/internal/terminal"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/catalog"
 	"github.com/keypost/keypost/provision/cluster"
@@ -87,7 +87,7 @@ func (o *startOptions) run(ctx context.Context, args []string) error {
 		o.Notice("key %s is published; no signer may use it before it is promoted: %s", k.ID(), cli.Command{"rotate", "step", string(s.Name())})
 		o.SayCopies(s)
 	}
-	return o.Print(one, func(w *tabwriter.Writer) { table(w, []state{one}) })
+	return o.Print(one, func(w *terminal.Table) { table(w, []state{one}) })
 }
 
 // key returns the key to rotate to.

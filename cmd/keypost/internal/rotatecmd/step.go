@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/cmd/keypost/internal/observe"
+	"github.com/keypost/keypost/cmd/keypost/internal/terminal"
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/rotation"
@@ -97,7 +97,7 @@ func (o *stepOptions) run(ctx context.Context, args []string) error {
 			waiting++
 		}
 	}
-	if err := o.Print(map[string]any{"rotations": states}, func(w *tabwriter.Writer) { table(w, states) }); err != nil {
+	if err := o.Print(map[string]any{"rotations": states}, func(w *terminal.Table) { table(w, states) }); err != nil {
 		return err
 	}
 	if len(failed) > 0 || len(unread) > 0 {

@@ -6,11 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
+	"github.com/keypost/keypost/cmd/keypost/internal/terminal"
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/lastgood"
@@ -57,7 +57,7 @@ func (o *copyOptions) run(ctx context.Context, args []string) error {
 	if outcomes == nil {
 		return fmt.Errorf("copy %s to %s: %w", args[0], args[1], stopped)
 	}
-	if err := o.Print(map[string]any{"dryRun": o.dryRun, "keySets": outcomes}, func(w *tabwriter.Writer) { outcomeTable(w, outcomes, o.dryRun) }); err != nil {
+	if err := o.Print(map[string]any{"dryRun": o.dryRun, "keySets": outcomes}, func(w *terminal.Table) { outcomeTable(w, outcomes, o.dryRun) }); err != nil {
 		return err
 	}
 	o.Notice("%s", summary(outcomes, o.dryRun))
@@ -103,8 +103,8 @@ func (emptyStore) Put(context.Context, keystore.Name, keystore.Revision, []byte)
 	return "", keystore.ErrReadOnly
 }
 
-func outcomeTable(w *tabwriter.Writer, outcomes []replicate.Outcome, dryRun bool) {
-	cli.Row(w, "NAME", "RESULT", "SRC", "DST", "WHY")
+func outcomeTable(w *terminal.Table, outcomes []replicate.Outcome, dryRun bool) {
+	w.Row("NAME", "RESULT", "SRC", "DST", "WHY")
 	for _, o := range outcomes {
 		why := o.Message
 		if o.Reason != "" {
@@ -114,7 +114,7 @@ func outcomeTable(w *tabwriter.Writer, outcomes []replicate.Outcome, dryRun bool
 		if dryRun && o.Verdict == replicate.Copied {
 			result = "would copy"
 		}
-		cli.Row(w, o.Name, result, generation(o.Generation), generation(o.Was), why)
+		w.Row(o.Name, result, generation(o.Generation), generation(o.Was), why)
 	}
 }
 

@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
+	"github.com/keypost/keypost/cmd/keypost/internal/terminal"
 	"github.com/keypost/keypost/issuer/export"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/catalog"
@@ -57,7 +57,7 @@ func exportRun(ctx context.Context, f *cli.Factory, dir string, issuers []string
 		}
 		files = append(files, written...)
 	}
-	if err := f.Print(map[string]any{"files": files}, func(w *tabwriter.Writer) { exportTable(w, files) }); err != nil {
+	if err := f.Print(map[string]any{"files": files}, func(w *terminal.Table) { exportTable(w, files) }); err != nil {
 		return err
 	}
 	return exportError(f, failed)
@@ -120,13 +120,13 @@ func rejectedError(n keystore.Name, r *lastgood.Rejection) error {
 	return err
 }
 
-func exportTable(w *tabwriter.Writer, files []export.File) {
+func exportTable(w *terminal.Table, files []export.File) {
 	for _, f := range files {
 		state := "unchanged"
 		if f.Written {
 			state = "written"
 		}
-		cli.Row(w, f.Name, state)
+		w.Row(f.Name, state)
 	}
 }
 

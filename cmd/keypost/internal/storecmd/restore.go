@@ -7,12 +7,12 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
+	"github.com/keypost/keypost/cmd/keypost/internal/terminal"
 	"github.com/keypost/keypost/cmd/keypost/internal/view"
 	"github.com/keypost/keypost/internal/regular"
 	"github.com/keypost/keypost/keystore"
@@ -85,9 +85,9 @@ func (o *restoreOptions) run(ctx context.Context, args []string) error {
 	o.Notice("a keypostd that serves another version refuses this one, which this says: %s; and this settles it: %s",
 		cli.Command{"issuer", "list", "--admin", "URL"}, cli.Command{"issuer", "accept", string(name), "--admin", "URL", "--why", "REASON"})
 	v := view.Of(next, time.Now())
-	return o.Print(v, func(w *tabwriter.Writer) {
-		cli.Row(w, "restored "+string(name), fmt.Sprintf("generation %d", next.Generation()))
-		cli.Row(w)
+	return o.Print(v, func(w *terminal.Table) {
+		w.Row("restored "+string(name), fmt.Sprintf("generation %d", next.Generation()))
+		w.Row()
 		view.KeyRows(w, v.Keys)
 	})
 }

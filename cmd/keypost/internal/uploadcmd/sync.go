@@ -7,13 +7,13 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/cmd/keypost/internal/observe"
+	"github.com/keypost/keypost/cmd/keypost/internal/terminal"
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/issuer/upload"
 	"github.com/keypost/keypost/keystore"
@@ -143,7 +143,7 @@ func (o *syncOptions) run(ctx context.Context, args []string) error {
 		p.Done(1)
 	}
 	p.End()
-	if err := o.Print(map[string]any{"uploads": rows}, func(w *tabwriter.Writer) { table(w, rows) }); err != nil {
+	if err := o.Print(map[string]any{"uploads": rows}, func(w *terminal.Table) { table(w, rows) }); err != nil {
 		return err
 	}
 	for _, n := range unread {
@@ -226,14 +226,14 @@ func (u unopened) Upload(context.Context, []byte) error { return u.error }
 
 func (u unopened) Read(context.Context) (upload.Held, error) { return upload.Held{}, u.error }
 
-func table(w *tabwriter.Writer, rows []synced) {
-	cli.Row(w, "KEY SET", "UPLOAD", "DONE", "KEYS", "READ BACK")
+func table(w *terminal.Table, rows []synced) {
+	w.Row("KEY SET", "UPLOAD", "DONE", "KEYS", "READ BACK")
 	for _, r := range rows {
 		did := map[bool]string{true: "uploaded", false: "was there"}[r.Uploaded]
 		if r.Error != "" {
-			cli.Row(w, r.KeySet, r.Upload, map[bool]string{true: "uploaded, then failed", false: "failed"}[r.Uploaded], "-", "-")
+			w.Row(r.KeySet, r.Upload, map[bool]string{true: "uploaded, then failed", false: "failed"}[r.Uploaded], "-", "-")
 			continue
 		}
-		cli.Row(w, r.KeySet, r.Upload, did, text.Count(len(r.Keys), "key", "keys"), cli.Stamp(r.ReadAt))
+		w.Row(r.KeySet, r.Upload, did, text.Count(len(r.Keys), "key", "keys"), cli.Stamp(r.ReadAt))
 	}
 }

@@ -7,9 +7,9 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
+	"github.com/keypost/keypost/cmd/keypost/internal/terminal"
 	"github.com/keypost/keypost/issuer/verify/answers"
 	"github.com/keypost/keypost/issuer/verify/finding"
 )
@@ -62,7 +62,7 @@ func (opts *verifyOptions) listCauses(causes []finding.Cause) error {
 	for _, c := range causes {
 		list = append(list, asCause(c))
 	}
-	if err := opts.f.Print(map[string]any{"causes": list}, func(w *tabwriter.Writer) { causesTable(w, list) }); err != nil {
+	if err := opts.f.Print(map[string]any{"causes": list}, func(w *terminal.Table) { causesTable(w, list) }); err != nil {
 		return err
 	}
 	said := opts.errorText
@@ -82,16 +82,16 @@ func (opts *verifyOptions) explainCause() error {
 	c := finding.Causes()[known]
 	s := asCause(c)
 	s.Source = c.Source
-	return opts.f.Print(s, func(w *tabwriter.Writer) {
-		cli.Row(w, c.Code, c.Title)
+	return opts.f.Print(s, func(w *terminal.Table) {
+		w.Row(c.Code, c.Title)
 		for _, a := range c.Answers {
-			cli.Row(w, "", a.Party+" answers: "+a.Text)
+			w.Row("", a.Party+" answers: "+a.Text)
 		}
 		if c.Effect != "" {
-			cli.Row(w, "", "effect: "+c.Effect)
+			w.Row("", "effect: "+c.Effect)
 		}
-		cli.Row(w, "", "repair: "+c.Repair)
-		cli.Row(w, "", "source: "+c.Source)
+		w.Row("", "repair: "+c.Repair)
+		w.Row("", "source: "+c.Source)
 	})
 }
 
@@ -165,10 +165,10 @@ func fromHere(list []causeState) string {
 // mostShown is how many causes a table has in full; those that were found are never left out.
 const mostShown = 5
 
-func causesTable(w *tabwriter.Writer, list []causeState) {
+func causesTable(w *terminal.Table, list []causeState) {
 	if note := fromHere(list); note != "" {
-		cli.Row(w, note)
-		cli.Row(w)
+		w.Row(note)
+		w.Row()
 	}
 	var rest []string
 	for i, s := range list {
@@ -180,16 +180,16 @@ func causesTable(w *tabwriter.Writer, list []causeState) {
 		if s.State != "" {
 			cells = append([]any{s.State}, cells...)
 		}
-		cli.Row(w, cells...)
+		w.Row(cells...)
 		indent := slices.Repeat([]any{""}, len(cells)-1)
 		if s.Message != "" {
-			cli.Row(w, append(slices.Clone(indent), s.Message)...)
+			w.Row(append(slices.Clone(indent), s.Message)...)
 		}
 		if s.State == "" || s.State == causeFound {
-			cli.Row(w, append(slices.Clone(indent), "repair: "+s.Repair)...)
+			w.Row(append(slices.Clone(indent), "repair: "+s.Repair)...)
 		}
 	}
 	if len(rest) > 0 {
-		cli.Row(w, fmt.Sprintf("… and %d more, less likely (keypost verify --explain NAME): %s", len(rest), strings.Join(rest, ", ")))
+		w.Row(fmt.Sprintf("… and %d more, less likely (keypost verify --explain NAME): %s", len(rest), strings.Join(rest, ", ")))
 	}
 }

@@ -4,9 +4,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"text/tabwriter"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
+	"github.com/keypost/keypost/cmd/keypost/internal/terminal"
 	"github.com/keypost/keypost/issuer/verify/finding"
 )
 
@@ -93,9 +93,9 @@ func TestCausesOfTheCommonestError(t *testing.T) {
 	}
 	table := func(list []causeState) string {
 		var b strings.Builder
-		w := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
-		causesTable(w, list)
-		if err := w.Flush(); err != nil {
+		var w terminal.Table
+		causesTable(&w, list)
+		if err := w.Write(&b, terminal.Screen{}); err != nil {
 			t.Fatal(err)
 		}
 		return b.String()

@@ -8,13 +8,13 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/cmd/keypost/internal/observe"
+	"github.com/keypost/keypost/cmd/keypost/internal/terminal"
 	"github.com/keypost/keypost/cmd/keypost/internal/view"
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/issuer/verify"
@@ -232,16 +232,16 @@ func (opts *verifyOptions) check() error {
 // print prints the findings, and before them which of the causes were found.
 func (opts *verifyOptions) print(results []verified, causes []finding.Cause) error {
 	if causes == nil {
-		return opts.f.Print(map[string]any{"issuers": results}, func(w *tabwriter.Writer) { findingsTable(w, results) })
+		return opts.f.Print(map[string]any{"issuers": results}, func(w *terminal.Table) { findingsTable(w, results) })
 	}
 	stated := opts.state(causes, results)
 	both := struct {
 		Causes  []causeState `json:"causes"`
 		Issuers []verified   `json:"issuers"`
 	}{stated, results}
-	return opts.f.Print(both, func(w *tabwriter.Writer) {
+	return opts.f.Print(both, func(w *terminal.Table) {
 		causesTable(w, stated)
-		cli.Row(w)
+		w.Row()
 		findingsTable(w, results)
 	})
 }
@@ -377,31 +377,36 @@ func storedAt(ctx context.Context, st keystore.Reader, url string) (keystore.Key
 	return s, err
 }
 
-func findingsTable(w *tabwriter.Writer, results []verified) {
+func findingsTable(w *terminal.Table, results []verified) {
 	for i, r := range results {
 		if i > 0 {
-			cli.Row(w)
+			w.Row()
 		}
-		cli.Row(w, r.Issuer)
+		w.Row(r.Issuer)
 		for n, f := range r.Findings {
-			cli.Row(w, f.Severity, f.Code, f.Message)
+			w.Row(f.Severity, f.Code, f.Message)
 			if n < len(r.Findings)-1 && r.Findings[n+1].Code == f.Code && r.Findings[n+1].Repair == f.Repair {
 				continue // several findings in a row may have one cause
 			}
 			for _, line := range advice(f, r.parties) {
-				cli.Row(w, "", "", line)
+				w.Row("", "", line)
 			}
 		}
 	}
 }
 
-// advice returns what relying parties make of a finding, and what to do about it, a line each. Without declared parties
-// it is for AWS.
+// advice returns what to do about a finding, and what relying parties make of it, a line each. Without declared parties it is for AWS.
 func advice(f row, parties []string) []string {
 	if len(parties) == 0 {
 		parties = []string{finding.AWS}
 	}
 	var lines []string
+	if f.Repair != "" {
+		lines = append(lines, "repair: "+f.Repair)
+	}
+	if f.Effect != "" {
+		lines = append(lines, "effect: "+f.Effect)
+	}
 	for _, party := range parties {
 		var texts []string
 		for _, a := range f.Answers {
@@ -412,12 +417,6 @@ func advice(f row, parties []string) []string {
 		if len(texts) > 0 {
 			lines = append(lines, party+" answers: "+strings.Join(texts, ", or "))
 		}
-	}
-	if f.Effect != "" {
-		lines = append(lines, "effect: "+f.Effect)
-	}
-	if f.Repair != "" {
-		lines = append(lines, "repair: "+f.Repair)
 	}
 	return lines
 }

@@ -4,10 +4,10 @@ package view
 import (
 	"cmp"
 	"fmt"
-	"text/tabwriter"
 	"time"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
+	"github.com/keypost/keypost/cmd/keypost/internal/terminal"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/observation"
 )
@@ -85,67 +85,67 @@ func URLs(s keystore.KeySet) []string {
 }
 
 // KeyRows prints keys as rows of a table, under a heading.
-func KeyRows(w *tabwriter.Writer, keys []Key) {
-	cli.Row(w, "KID", "ALG", "STATE", "PUBLISHED")
+func KeyRows(w *terminal.Table, keys []Key) {
+	w.Row("KID", "ALG", "STATE", "PUBLISHED")
 	for _, k := range keys {
-		cli.Row(w, k.Kid, k.Alg, k.text, cli.Stamp(k.PublishedAt))
+		w.Row(k.Kid, k.Alg, k.text, cli.Stamp(k.PublishedAt))
 	}
 }
 
 // Table prints everything that is known of a key set.
-func (v KeySet) Table(w *tabwriter.Writer) {
-	cli.Row(w, "name:", v.Name)
-	cli.Row(w, "generation:", v.Generation)
+func (v KeySet) Table(w *terminal.Table) {
+	w.Row("name:", v.Name)
+	w.Row("generation:", v.Generation)
 	for _, u := range v.Issuers {
-		cli.Row(w, "issuer:", u)
+		w.Row("issuer:", u)
 	}
 	if !v.WithdrawnAt.IsZero() {
-		cli.Row(w, "withdrawn:", cli.Stamp(v.WithdrawnAt))
+		w.Row("withdrawn:", cli.Stamp(v.WithdrawnAt))
 	}
 	if v.Dev {
-		cli.Row(w, "development:", "only keypostd --dev serves it")
+		w.Row("development:", "only keypostd --dev serves it")
 	}
-	cli.Row(w, "policy:", policyLine(v.Policy))
+	w.Row("policy:", policyLine(v.Policy))
 	for _, h := range v.Policy.HeldUntil {
-		cli.Row(w, "held:", HeldLine(h))
+		w.Row("held:", HeldLine(h))
 	}
 	UploadRows(w, v.Uploads)
-	cli.Row(w)
+	w.Row()
 	KeyRows(w, v.Keys)
 	if len(v.Gone) > 0 {
-		cli.Row(w)
-		cli.Row(w, "GONE KID", "WHY", "AT")
+		w.Row()
+		w.Row("GONE KID", "WHY", "AT")
 	}
 	for _, g := range v.Gone {
-		cli.Row(w, g.ID, g.Why, cli.Stamp(g.At))
+		w.Row(g.ID, g.Why, cli.Stamp(g.At))
 	}
-	cli.Row(w)
+	w.Row()
 	HistoryRows(w, v.History)
 }
 
 // HistoryRows prints changes: who made them, what they were, and why.
-func HistoryRows(w *tabwriter.Writer, changes []keystore.Event) {
-	cli.Row(w, "HISTORY", "BY", "WHAT", "WHY")
+func HistoryRows(w *terminal.Table, changes []keystore.Event) {
+	w.Row("HISTORY", "BY", "WHAT", "WHY")
 	for _, e := range changes {
 		why := e.Why
 		if e.Forced {
 			why += " (forced)"
 		}
 		what, keys := e.Change()
-		cli.Row(w, cli.Stamp(e.At), cmp.Or(e.Author(), "not said"), what, why)
+		w.Row(cli.Stamp(e.At), cmp.Or(e.Author(), "not said"), what, why)
 		for _, move := range keys {
-			cli.Row(w, "", "", "  "+move, "")
+			w.Row("", "", "  "+move, "")
 		}
 	}
 }
 
 // UploadRows prints the uploads that relying parties hold, a row each.
-func UploadRows(w *tabwriter.Writer, uploads []observation.UploadStatus) {
+func UploadRows(w *terminal.Table, uploads []observation.UploadStatus) {
 	for _, c := range uploads {
 		line := c.Problem()
 		if line == "" {
 			line = fmt.Sprintf("%s has the published keys (read back at %s by %s)", c.Upload, cli.Stamp(c.ReadAt), cmp.Or(c.By, "somebody unnamed"))
 		}
-		cli.Row(w, "upload:", line)
+		w.Row("upload:", line)
 	}
 }

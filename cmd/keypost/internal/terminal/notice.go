@@ -1,0 +1,132 @@
+package terminal
+
+import (
+	"strings"
+
+	"github.com/mattn/go-runewidth"
+)
+
+// Notice lays out a line of prose, which may be indented and may quote commands. A line that does not fit is wrapped, and each command
+// then stands on lines of its own that a POSIX shell takes as they are.
+func (s Screen) Notice(line string, commands []string) string {
+	if s.Width == 0 {
+		return line + "\n"
+	}
+	body := strings.TrimLeft(line, " ")
+	indent := len(line) - len(body)
+	if width(line) <= s.Width { // with its key IDs whole; it is shorter still
+		return s.begin(strings.Repeat(" ", indent) + s.prose(body, commands) + "\n")
+	}
+	var b strings.Builder
+	at := indent
+	for body != "" {
+		start, command := firstOf(body, commands)
+		if prose := strings.Trim(body[:start], " ,;"); prose != "" {
+			b.WriteString(strings.Repeat(" ", at) + Wrap(s.humanized(prose), s.Width, at, indent+len(gap)) + "\n")
+		}
+		if at = indent + len(gap); command != "" {
+			b.WriteString(Shell(command, s.Width, indent+2*len(gap)) + "\n")
+		}
+		body = body[start+len(command):]
+	}
+	return s.begin(b.String())
+}
+
+// prose humanizes a line but for its commands.
+func (s Screen) prose(line string, commands []string) string {
+	start, command := firstOf(line, commands)
+	if command == "" {
+		return s.humanized(line)
+	}
+	return s.humanized(line[:start]) + command + s.prose(line[start+len(command):], commands)
+}
+
+// firstOf returns where the first of the commands stands in a line, and the longest that begins there; the end if there is none.
+func firstOf(line string, commands []string) (start int, command string) {
+	start = len(line)
+	for _, c := range commands {
+		if at := strings.Index(line, c); c != "" && at >= 0 && (at < start || at == start && len(c) > len(command)) {
+			start, command = at, c
+		}
+	}
+	return start, command
+}
+
+// begin colours what a line begins with.
+func (s Screen) begin(line string) string {
+	for prefix, color := range map[string]string{"keypost: ": red, "warning: ": yellow, "hint: ": green} {
+		if after, is := strings.CutPrefix(line, prefix); is {
+			return s.paint(color, strings.TrimSpace(prefix)) + " " + after
+		}
+	}
+	return line
+}
+
+// Shell breaks a command line between its words, for a POSIX shell, so that no line is longer than width where words allow it.
+func Shell(command string, width, indent int) string {
+	words := shellWords(command)
+	var b strings.Builder
+	b.WriteString(strings.Repeat(" ", indent))
+	column := indent
+	for i, word := range words {
+		room := width
+		if i < len(words)-1 {
+			room -= len(` \`)
+		}
+		size := runewidth.StringWidth(word)
+		switch {
+		case i == 0:
+		case column+1+size <= room:
+			b.WriteByte(' ')
+			column++
+		default:
+			b.WriteString(" \\\n" + strings.Repeat(" ", indent+4))
+			column = indent + 4
+		}
+		b.WriteString(word)
+		column += size
+	}
+	return b.String()
+}
+
+// shellWords parts a command line at spaces outside quotes. A flag keeps its value beside it.
+func shellWords(command string) []string {
+	var words []string
+	quote, start, escaped := rune(0), 0, false
+	for i, r := range command + " " {
+		switch {
+		case escaped:
+			escaped = false
+		case quote == 0 && r == '\\':
+			escaped = true
+		case quote == 0 && (r == '\'' || r == '"'):
+			quote = r
+		case r == quote:
+			quote = 0
+		case r == ' ' && quote == 0:
+			word := command[start:i]
+			if last := len(words) - 1; last >= 0 && isFlag(words[last]) && !strings.HasPrefix(word, "-") {
+				words[last] += " " + word
+			} else {
+				words = append(words, word)
+			}
+			start = i + 1
+		}
+	}
+	return words
+}
+
+func isFlag(word string) bool {
+	return strings.HasPrefix(word, "--") && !strings.ContainsAny(word, " =")
+}
+
+// Shells breaks the lines of an example, which are commands, as Shell does.
+func Shells(example string, width int) string {
+	lines := strings.Split(example, "\n")
+	for i, line := range lines {
+		if command := strings.TrimLeft(line, " "); command != "" {
+			lines[i] = Shell(command, width, len(line)-len(command))
+		}
+	}
+	return strings.Join(lines, "\n")
+}
