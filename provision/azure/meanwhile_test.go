@@ -12,6 +12,7 @@ import (
 
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/provision/azure"
+	"github.com/keypost/keypost/provision/install"
 	"github.com/keypost/keypost/test/fakeazure"
 	"github.com/keypost/keypost/test/keys"
 )
@@ -105,6 +106,32 @@ func TestKeysInUseAreChecked(t *testing.T) {
 			if is(azure.WrongAlgorithm)(err) != refused || (err != nil) != refused {
 				t.Errorf("%v: %v", state, err)
 			}
+		}
+	})
+}
+
+// Two clusters' runs for one identity, of service accounts of the same name, may come at once: Azure lets the second replace what the
+// first has written under the same name, and that cluster's pods would lose access.
+func TestTwoClustersAtOnceKeepBothExchanges(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, fakeazure.Options{})
+		run := func(issuer, namespace string, to *bent) {
+			o := azure.WorkloadOptions{Options: w.elsewhere(), For: "--name", ServiceAccounts: []install.ServiceAccount{{Namespace: namespace, Name: "loki"}}}
+			o.Name, o.InstallGroup, o.IssuerURL = "loki", "", issuer
+			if to != nil {
+				o.Transport = to
+			}
+			_, err := azure.CreateIdentity(t.Context(), o)
+			must(t, err)
+		}
+		other := once(w, http.MethodGet, "/federatedIdentityCredentials", func() {
+			run("https://oidc.example.com/b", "logging", nil)
+			run("https://oidc.example.com/a", "other", nil)
+		})
+		run("https://oidc.example.com/a", "logging", &other)
+		if all := w.State().Credentials; len(all) != 3 {
+			t.Errorf("federated credentials: %+v", all)
 		}
 	})
 }

@@ -89,7 +89,7 @@ func TestWorkload(t *testing.T) {
 		if made.ClientID != s.Identities[0].ClientID || made.TenantID != tenant || made.Region != "centralus" || made.SubscriptionID != subscription {
 			t.Errorf("made %+v", made)
 		}
-		if c := s.Credentials[0]; c.Name != "loki" || c.Subject != "system:serviceaccount:logging:loki" || c.Audiences[0] != "api://AzureADTokenExchange" {
+		if c := s.Credentials[0]; !strings.HasPrefix(c.Name, "loki-") || c.Subject != "system:serviceaccount:logging:loki" || c.Audiences[0] != "api://AzureADTokenExchange" {
 			t.Errorf("credential %+v", c)
 		}
 		if len(s.Assignments) != 2 || len(s.Groups) != 1 || s.Groups[0].Tags["keypost.dev_owned"] != "owned" {

@@ -102,8 +102,10 @@ func (o WorkloadOptions) identity() identity {
 	if len(i.scopes) == 0 {
 		i.scopes = []string{o.groupID(o.OIDCGroup)}
 	}
-	for _, a := range o.ServiceAccounts {
-		i.credentials = append(i.credentials, o.credential(a))
+	for _, a := range o.ServiceAccounts { // each of its own name: of two runs at once, one would write over the other's
+		c := o.credential(a)
+		c.name = suffixed(a.Name, c.issuer+" "+c.subject)
+		i.credentials = append(i.credentials, c)
 	}
 	return i
 }
