@@ -77,14 +77,15 @@ func (o *revokeOptions) notRevoked(args []string, c keyChange, err error) error 
 	_, broken := errors.AsType[*keystore.BrokenError](err)
 	unknown := kind == catalog.NoKeySet || kind == catalog.MayBeOne // of a URL: the document that has it may be broken
 	_, hinted := errors.AsType[*cli.HintedError](err)
-	if c.before.Name() != "" {
-		err = fmt.Errorf("whether key %s is revoked is unknown: %w", args[1], err)
-	} else {
-		err = fmt.Errorf("key %s is not revoked: %w", args[1], err)
-	}
 	name, issuer := args[0], "https://HOST/PATH"
 	if catalog.IsURL(name) {
 		name, issuer = "NAME", name
+	}
+	if c.before.Name() != "" { // it was read, and the write failed
+		issuer = c.before.Issuers()[0].String()
+		err = fmt.Errorf("whether key %s is revoked is unknown: %w", args[1], err)
+	} else {
+		err = fmt.Errorf("key %s is not revoked: %w", args[1], err)
 	}
 	o.Notice("until the key is revoked, only these lines end the trust in it, for the issuer %s:", issuer)
 	for _, name := range party.Known() {

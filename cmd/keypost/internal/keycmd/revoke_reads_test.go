@@ -1,9 +1,12 @@
 package keycmd
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"io"
 	"maps"
+	"strings"
 	"testing"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
@@ -50,5 +53,32 @@ func TestRevokeReadsOnce(t *testing.T) {
 		}
 		mem.Inject(nil)
 		mem.Set("prod-a", encoded(t, storetest.KeySet(t, "prod-a", stolen)))
+	}
+}
+
+// A write that failed after the key set was read leaves its issuer known, so that the lines that end the trust can be pasted.
+func TestLinesOfAFailedWriteNameTheIssuer(t *testing.T) {
+	mem := storetest.NewMemStore(t)
+	stolen := storetest.Key(t)
+	s := storetest.KeySet(t, "prod-a", stolen)
+	if err := keystore.Create(t.Context(), mem.Store, s); err != nil {
+		t.Fatal(err)
+	}
+	mem.Inject(func(_ context.Context, op storetest.Op) (bool, error) {
+		if op.Kind == storetest.OpPut {
+			return false, errors.New("the disk is full")
+		}
+		return true, nil
+	})
+	var out bytes.Buffer
+	o := &revokeOptions{Factory: &cli.Factory{Err: &out}, why: "stolen"}
+	args := []string{"prod-a", string(stolen.ID())}
+	c, err := o.revoke(t.Context(), mem.Store, args, keystore.RevokeOptions{LeaveEmpty: true})
+	if err == nil {
+		t.Fatal("it was revoked")
+	}
+	err = o.notRevoked(args, c, cli.WithHint(err, "no other hint is made up"))
+	if got := out.String(); strings.Contains(got, "HOST/PATH") || !strings.Contains(got, s.Issuers()[0].String()) {
+		t.Errorf("%v\n%s", err, got)
 	}
 }
