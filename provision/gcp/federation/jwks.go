@@ -86,11 +86,12 @@ func (p ProviderID) String() string {
 }
 
 // UploadedKeys returns a provider with what was uploaded to it. One that is disabled, or whose pool takes no token, has keys like any other:
-// they count once it is enabled. The error of one that is not there, or that is deleted, is of the problem [rest.NoProvider].
+// they count once it is enabled. The error of one that is not there, or that is deleted, is of the problem [rest.NoProvider]; of one
+// that is deleted the installation is returned all the same.
 func (c *Client) UploadedKeys(ctx context.Context, pool, provider string) (Registered, error) {
 	have, err := c.readUploaded(ctx, pool, provider)
 	if err != nil {
-		return Registered{}, err
+		return Registered{Installation: have.installation()}, err
 	}
 	refused := have.usable(provider)
 	p, err := c.Project(ctx)
@@ -108,7 +109,7 @@ func (c *Client) UploadedKeys(ctx context.Context, pool, provider string) (Regis
 	return have.registered(refused), nil
 }
 
-// readUploaded returns a provider for OIDC that is there, deleted neither for good nor for now.
+// readUploaded returns a provider for OIDC that is there, and an error for one that is deleted, for good or for now.
 func (c *Client) readUploaded(ctx context.Context, pool, provider string) (*providerState, error) {
 	p, err := c.Project(ctx)
 	if err != nil {
@@ -119,7 +120,7 @@ func (c *Client) readUploaded(ctx context.Context, pool, provider string) (*prov
 		return nil, err
 	}
 	if have.isDeleted() {
-		return nil, rest.Problemf(rest.NoProvider, "%s %s of pool %s is deleted: it takes no token, and has the keys of before if somebody brings it back; "+
+		return have, rest.Problemf(rest.NoProvider, "%s %s of pool %s is deleted: it takes no token, and has the keys of before if somebody brings it back; "+
 			"take it out of the policy when nobody will do so any more, at the latest when Google keeps it no longer (%s)",
 			providerThing, provider, pool, have.Expires.UTC().Format(time.RFC3339))
 	}

@@ -339,10 +339,11 @@ func (w Provider) body() (map[string]any, error) {
 
 // Registered is a provider as Google has it.
 type Registered struct {
-	IssuerURL string
-	Audiences []string // none: its own full name
-	JWKS      string   // the copy of the keys that it has; empty if Google fetches them
-	Refused   error    // why it takes no token, whatever keys it has; nil if it takes them
+	IssuerURL    string
+	Audiences    []string // none: its own full name
+	JWKS         string   // the copy of the keys that it has; empty if Google fetches them
+	Refused      error    // why it takes no token, whatever keys it has; nil if it takes them
+	Installation string   // that its description names; empty for none
 }
 
 // Provider returns an existing provider of the project, to make accounts for it. The error says what is wrong with one that is
@@ -383,8 +384,17 @@ func (s *providerState) usable(provider string) error {
 	return nil
 }
 
+// installation returns the installation that the description names; empty for none.
+func (s *providerState) installation() string {
+	if s == nil {
+		return ""
+	}
+	_, name := markOf(s.Description)
+	return name
+}
+
 func (s *providerState) registered(refused error) Registered {
-	return Registered{IssuerURL: s.OIDC.Issuer, Audiences: s.OIDC.Audiences, JWKS: s.OIDC.JWKS, Refused: refused}
+	return Registered{IssuerURL: s.OIDC.Issuer, Audiences: s.OIDC.Audiences, JWKS: s.OIDC.JWKS, Refused: refused, Installation: s.installation()}
 }
 
 // usable returns an error for a pool or a provider that cannot be used; one without a state is not there.

@@ -50,9 +50,12 @@ func (r *run) hinted(err error) error {
 	case install.NoRequests:
 		return hint("to fill one: oc adm release extract --credentials-requests --cloud=gcp --to=DIR")
 	case install.ProviderUnread:
-		id := federation.ProviderID{Project: r.Project, Pool: r.PoolID, Provider: r.ProviderID}
+		id, name := federation.ProviderID{Project: r.Project, Pool: r.PoolID, Provider: r.ProviderID}, r.Name
+		if r.requested.Dir == "" { // of create-service-account, whose name is the account's
+			name = r.PoolID
+		}
 		return hint("to make the provider, or bring it back (with --key-storage-method pool-jwk-file if it is to have a copy of the keys): %s",
-			makingProvider(id, cmp.Or(r.IssuerURL, "URL"), false))
+			makingProvider(name, id, cmp.Or(r.IssuerURL, "URL"), false))
 	case install.OnlyCopies:
 		return hint("have Google hold a copy: --key-storage-method %s", poolJWKFile)
 	case install.ForeignProvider:
@@ -61,11 +64,11 @@ func (r *run) hinted(err error) error {
 	return r.cloud.Hinted(err)
 }
 
-// makingProvider returns the command that makes a provider, brings it back or enables it, with a copy of the keys or without. The pool bears
-// the installation's name, unless somebody chose another. The directory is one of its own: another may have the manifests of another issuer.
-func makingProvider(id federation.ProviderID, issuerURL string, uploaded bool) cli.Command {
-	c := cli.Command{"gcp", "create-workload-identity-provider", "--name", id.Pool, "--project", id.Project, "--workload-identity-pool", id.Pool}
-	if id.Provider != id.Pool {
+// makingProvider returns the command that makes a provider of an installation, brings it back or enables it, with a copy of the keys or
+// without. The directory is one of its own: another may have the manifests of another issuer.
+func makingProvider(installation string, id federation.ProviderID, issuerURL string, uploaded bool) cli.Command {
+	c := cli.Command{"gcp", "create-workload-identity-provider", "--name", installation, "--project", id.Project, "--workload-identity-pool", id.Pool}
+	if id.Provider != installation {
 		c = append(c, "--workload-identity-provider", id.Provider)
 	}
 	c = append(c, "--issuer-url", issuerURL)

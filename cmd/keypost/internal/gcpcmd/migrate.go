@@ -88,7 +88,7 @@ func (f *migrateFlags) hinted(err error) error {
 		case rest.OtherIssuer:
 			id := federation.ProviderID{Project: f.Project, Pool: cmp.Or(f.PoolID, f.Name), Provider: f.ProviderID}
 			return cli.WithHint(err, "name another one: --workload-identity-provider ID; or, once nothing needs the old issuer: %s",
-				append(makingProvider(id, f.IssuerURL, f.Upload), "--adopt"))
+				append(makingProvider(f.Name, id, f.IssuerURL, f.Upload), "--adopt"))
 		case rest.NothingToMove:
 			return cli.WithHint(err, "is the provider another one (--from-workload-identity-provider, --workload-identity-pool), or has the cluster been moved?")
 		case rest.AccountsDiffer:

@@ -25,7 +25,7 @@ import (
 func NewCmdSyncKeys(f *cli.Factory) *cobra.Command {
 	all := providers{f, map[string]*project{}}
 	return uploadcmd.NewCmdSync(f, uploadcmd.Cloud{Kind: "gcp", Name: "Google Cloud",
-		Form: federation.ProviderID{Project: "NUMBER", Pool: "POOL", Provider: "PROVIDER"}.String(), Open: all.open, Revive: revive})
+		Form: federation.ProviderID{Project: "NUMBER", Pool: "POOL", Provider: "PROVIDER"}.String(), Open: all.open})
 }
 
 // providers opens providers, and each project once for all of its.
@@ -53,16 +53,6 @@ func (o providers) open(ctx context.Context, to uploadcmd.Target) (upload.Holder
 	return &provider{project: p, id: id, to: to}, nil
 }
 
-// revive returns the command that makes a provider anew, brings it back or enables it, with a copy of the keys; nil where the issuer is
-// not known. The pool's own name is that of its installation, unless somebody chose another.
-func revive(to uploadcmd.Target) cli.Commands {
-	id, err := federation.ParseProvider(to.Place)
-	if err != nil || len(to.Issuers) == 0 {
-		return nil
-	}
-	return cli.Commands{makingProvider(id, to.Issuers[0].String(), true)}
-}
-
 // project is one that is open, and what its clock says.
 type project struct {
 	client *federation.Client
@@ -74,12 +64,34 @@ func makingPool(id federation.ProviderID) cli.Command {
 	return cli.Command{"gcp", "create-workload-identity-pool", "--name", id.Pool, "--project", id.Project}
 }
 
-// provider implements [upload.Holder].
+// provider implements [upload.Holder] and [uploadcmd.Reviver].
 type provider struct {
 	project *project
 	id      federation.ProviderID
 	to      uploadcmd.Target
 	issuer  string // that it was for when it was read last: who uploads has seen that it is the key set's
+	of      string // the installation that its description named then; empty for none
+}
+
+// Revive returns the command that makes the provider anew, brings it back or enables it, with a copy of the keys.
+func (p *provider) Revive() cli.Commands {
+	if len(p.to.Issuers) == 0 {
+		return nil
+	}
+	return cli.Commands{p.making(p.to.Issuers[0].String())}
+}
+
+// making is makingProvider for the provider's installation. Where its description names none, that is the one of the key set's name if the
+// provider bears it, as by default; else the pool's name is the best guess.
+func (p *provider) making(issuerURL string) cli.Command {
+	installation := p.id.Pool
+	switch {
+	case p.of != "":
+		installation = p.of
+	case p.id.Provider == string(p.to.KeySet):
+		installation = p.id.Provider
+	}
+	return makingProvider(installation, p.id, issuerURL, true)
 }
 
 func (p *provider) Upload(ctx context.Context, jwks []byte) error {
@@ -88,7 +100,7 @@ func (p *provider) Upload(ctx context.Context, jwks []byte) error {
 	})
 	if e, is := errors.AsType[*rest.Error](err); is && e.Problem == rest.NotOwned {
 		return cli.WithHint(err, "if this provider is for the issuer of key set %q all the same, say so each time: %s; or once, so that its description says it: %s",
-			p.to.KeySet, append(cli.SyncCommandOf("gcp", p.to.KeySet), "--adopt"), makingProvider(p.id, p.issuer, true))
+			p.to.KeySet, append(cli.SyncCommandOf("gcp", p.to.KeySet), "--adopt"), p.making(p.issuer))
 	}
 	return err
 }
@@ -98,6 +110,7 @@ var errNoKeys = errors.New("this provider holds no keys: Google fetches those th
 
 func (p *provider) Read(ctx context.Context) (upload.Held, error) {
 	held, err := p.project.client.UploadedKeys(ctx, p.id.Pool, p.id.Provider)
+	p.of = held.Installation
 	if rest.Is(err, rest.NoProvider) {
 		return upload.Held{}, &upload.RefusedError{Err: err}
 	}
@@ -114,7 +127,7 @@ func (p *provider) Read(ctx context.Context) (upload.Held, error) {
 	}
 	if held.JWKS == "" {
 		return upload.Held{}, cli.WithHint(errNoKeys, "if that is as it should be, say so: %s; or, to give it a first upload: %s",
-			fetching(p.to.KeySet, p.to.Policy, p.to.Place), makingProvider(p.id, p.issuer, true))
+			fetching(p.to.KeySet, p.to.Policy, p.to.Place), p.making(p.issuer))
 	}
 	return upload.Held{JWKS: []byte(held.JWKS), Issuer: held.IssuerURL, Date: p.project.dates.now(), Refused: refused}, nil
 }

@@ -27,10 +27,11 @@ type Cloud struct {
 	Form string // of a place, for people
 	// Open returns who holds an upload. It calls nobody that a mistyped place would call.
 	Open func(ctx context.Context, to Target) (upload.Holder, error)
-	// Revive returns the commands, one after another, after which a relying party that takes no token of the key set takes them; none if
-	// there are none.
-	Revive func(to Target) cli.Commands
 }
+
+// Reviver is an [upload.Holder] that knows the commands, one after another, after which it takes tokens of the key set again; none if there
+// are none.
+type Reviver interface{ Revive() cli.Commands }
 
 // Target is an upload that a key set's policy names.
 type Target struct {
@@ -191,7 +192,7 @@ func (o *syncOptions) sync(ctx context.Context, u upload.Uploader, w work) (sync
 	err = observe.Damaged(o.Factory, err)
 	if _, is := errors.AsType[*upload.RefusedError](err); is {
 		row.Refused = err.Error()
-		err = o.revived(err, to)
+		err = revived(err, holder, to)
 	}
 	if err == nil && r.ClockGap != "" {
 		err = fmt.Errorf("%s: the keys are there, and the reading does not count, since %s; set the one that is wrong, and run this again", w.party, r.ClockGap)
@@ -205,15 +206,19 @@ func (o *syncOptions) sync(ctx context.Context, u upload.Uploader, w work) (sync
 	}
 	if r.Refused != nil {
 		row.Refused = r.Refused.Error()
-		err = o.revived(r.Refused, to)
+		err = revived(r.Refused, holder, to)
 	}
 	return row, err
 }
 
 // revived adds to an error about a relying party that takes no token what changes that, unless it says so itself.
-func (o *syncOptions) revived(err error, to Target) error {
-	c := o.cloud.Revive(to)
-	if _, is := errors.AsType[*cli.HintedError](err); is || len(c) == 0 {
+func revived(err error, holder upload.Holder, to Target) error {
+	r, knows := holder.(Reviver)
+	if _, is := errors.AsType[*cli.HintedError](err); is || !knows {
+		return err
+	}
+	c := r.Revive()
+	if len(c) == 0 {
 		return err
 	}
 	return cli.WithHint(err, "to have it take tokens of key set %q again: %s", to.KeySet, c)
