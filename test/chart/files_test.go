@@ -122,7 +122,7 @@ func TestWorkflows(t *testing.T) {
 func TestUnits(t *testing.T) {
 	files, err := filepath.Glob("../../cmd/*/systemd/*.service")
 	must(t, err)
-	if len(files) != 5 {
+	if len(files) != 6 {
 		t.Errorf("units %q", files)
 	}
 	offered := regexp.MustCompile(`(?m)^#([A-Z]\w+=)`)
