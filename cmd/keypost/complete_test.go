@@ -129,7 +129,7 @@ func TestCompletion(t *testing.T) {
 		{"issuer accept prod-a --keep _", []string{active + "\tactive"}, ""},
 		{"issuer observe prod-a --vantage _", []string{"frankfurt", "oslo"}, ""},
 		{"issuer set prod-a --origin _", []string{"a.example.com"}, ""},
-		{"issuer list -o _", []string{"table", "json", "yaml"}, ""},
+		{"issuer list -o _", []string{"table", "wide", "json", "yaml"}, ""},
 		{"issuer list -o j", []string{"json"}, ""},
 		{"issuer list --output=y", []string{"yaml"}, ""},
 		{"key generate --type p", []string{"p256", "p384", "p521"}, ""},

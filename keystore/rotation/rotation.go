@@ -85,7 +85,7 @@ func (e *ByHandError) Error() string { return e.Do }
 // kube-apiserver has signed is presented to another.
 func ByHand(k keystore.KeyID) *ByHandError {
 	return &ByHandError{Do: fmt.Sprintf("on every control-plane node, first add the public key of %s to --service-account-key-file of kube-apiserver and restart it; when all of them have it, "+
-		"set --service-account-signing-key-file to its private key and restart them again, and give kube-controller-manager the same --service-account-private-key-file", k)}
+		"set --service-account-signing-key-file to its private key and restart them again, and give kube-controller-manager the same --service-account-private-key-file; where keypost-signer signs, copy the private key's file beside its other keys instead", k)}
 }
 
 // Facts are what a step is decided by, besides the key set.

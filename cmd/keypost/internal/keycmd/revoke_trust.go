@@ -33,7 +33,7 @@ func stillTrusting(s keystore.KeySet, at time.Time, seen keystore.Cache) []strin
 	return append(lines,
 		"the cluster's own kube-apiservers, without end, in this order; on OpenShift the key stands in ConfigMap bound-sa-token-signing-certs of openshift-kube-apiserver:",
 		"  1. on each control-plane node the replacement's public key beside the old one in --service-account-key-file; restart every kube-apiserver",
-		"  2. the replacement as --service-account-signing-key-file, and as --service-account-private-key-file of kube-controller-manager; restart them all",
+		"  2. the replacement as --service-account-signing-key-file, and as --service-account-private-key-file of kube-controller-manager; restart them all (where keypost-signer signs: its file beside the signer's other keys, in place of steps 1 to 3)",
 		"  3. take the stolen key's file out of --service-account-key-file and restart every kube-apiserver: each running pod gets 401 until it has a new token",
 		"  4. restart what runs in pods, the cluster's own add-ons first: a kubelet gives out new tokens only when old ones are near their end")
 }

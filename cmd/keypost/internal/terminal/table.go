@@ -37,7 +37,7 @@ const commandIndent = 5
 // Command adds a row with a command line of a shell.
 func (t *Table) Command(command string) {
 	t.commands = append(t.commands, len(t.rows))
-	t.Row(strings.Repeat(" ", commandIndent) + command)
+	t.rows = append(t.rows, []string{strings.Repeat(" ", commandIndent) + text.OneLine(command, maxCell)})
 }
 
 // Write writes the table for a screen. Where there is none its form is stable, for scripts.
