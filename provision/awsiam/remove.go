@@ -381,8 +381,12 @@ func (c *Client) updateRole(name string, steps []step, remaining func(have *role
 	})
 }
 
-// trustStep returns the step that puts a role's trust policy.
+// trustStep returns the step that puts a role's trust policy. IAM refuses one that has a principal that is gone.
 func trustStep(role string, d iampolicy.Document, limit int, diff []string) (step, error) {
+	if gone, number := d.Gone(); gone != "" {
+		return step{}, fmt.Errorf("statement %d names the principal %s, which is a user or role that was deleted, "+
+			"and IAM takes no change of the policy that keeps it: take it out of the statement first", number, gone)
+	}
 	text, err := d.Fit(limit)
 	if err != nil {
 		return step{}, problem(TrustTooLong, "it %w: shorten it, or have the account's quota L-C07B4B0D raised", err)
