@@ -6,8 +6,8 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -43,9 +43,32 @@ func TestSigner(t *testing.T) {
 
 type signerScene struct {
 	*rotateScene
-	sides []*signerSide
-	pids  []int
-	ask   *http.Client
+	signerPlane
+	pids []int
+}
+
+// signerPlane is a cluster whose kube-apiservers have a keypost-signer beside them, or are to have one.
+type signerPlane struct {
+	servers *plane
+	issuer  string
+	sides   []*signerSide
+	ask     *http.Client
+}
+
+// sign prepares what stands beside each server that is started from now on. Each signer holds the cluster's key. A mirror takes no development
+// key set: those signers read the store's directory itself.
+func (p *signerPlane) sign(t *testing.T, dir, store, keySet string, dev bool) {
+	for i := range p.servers.hosts {
+		p.sides = append(p.sides, newSignerSide(t, fmt.Sprintf("%s/%d", dir, i), store, keySet, p.servers.key, dev))
+		p.servers.signers = append(p.servers.signers, p.sides[i].socket)
+	}
+}
+
+// newSignerPlane returns a cluster of which nothing is started yet.
+func newSignerPlane(p *plane, issuer string) signerPlane {
+	return signerPlane{servers: p, issuer: issuer, ask: &http.Client{
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: p.ca.Pool(), ServerName: p.hosts[0]}}, Timeout: 30 * time.Second,
+	}}
 }
 
 // signerSide is what stands beside one kube-apiserver.
@@ -66,43 +89,45 @@ func newSignerScene(t *testing.T) *signerScene {
 	s.server.publishedLongAgo(t, "prod-a", rotateIssuer, s.oldPublic)
 	s.server.run(t)
 	s.server.keypost(t, "issuer", "set", "prod-a", "--reach", "private").ok(t) // oidc.keypost.test is an address of this machine
-	for i := range s.plane.hosts {
-		s.sides = append(s.sides, s.newSide(t, fmt.Sprintf("%s/%d", dir, i)))
-		s.plane.signers = append(s.plane.signers, s.sides[i].socket)
-	}
+	s.signerPlane = newSignerPlane(s.plane, rotateIssuer)
+	s.sign(t, dir, s.server.store, "prod-a", false)
 	for i := range s.plane.hosts {
 		s.plane.serve(t, i, rotateIssuer)
 		s.pids = append(s.pids, s.plane.running[i].PID())
 	}
 	s.plane.createAccount(t)
 	s.plane.listed(t, s.plane.hosts...)
-	roots := x509.NewCertPool()
-	roots.AddCert(ca.Cert)
-	s.ask = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: s.plane.hosts[0]}}, Timeout: 30 * time.Second}
 	s.old = kidOf(t, s.tokens(t)[0])
 	return s
 }
 
-// newSide starts a mirror and a signer that holds the cluster's key.
-func (s *signerScene) newSide(t *testing.T, dir string) *signerSide {
+// newSignerSide starts a signer that holds one key, and a mirror of a store unless that is one of development.
+func newSignerSide(t *testing.T, dir, store, keySet string, key crypto.Signer, dev bool) *signerSide {
 	side := &signerSide{keys: filepath.Join(dir, "keys"), keySets: filepath.Join(dir, "keysets"), socket: filepath.Join(dir, "run", "s.sock"), config: filepath.Join(dir, "signer.yaml"), top: t}
+	if dev {
+		side.keySets = store
+	}
 	for _, d := range []string{side.keys, side.keySets} {
 		must(t, os.MkdirAll(d, 0o700))
 	}
-	writePrivateKey(t, filepath.Join(side.keys, "old.key"), s.oldKey)
-	must(t, os.WriteFile(side.config, fmt.Appendf(nil, "dir: %s\nkeySet: prod-a\nkeys: %s\nsocket: {path: %s, uids: [%d]}\nadmin: {address: \"127.0.0.1:0\"}\n",
-		side.keySets, side.keys, side.socket, os.Getuid()), 0o600))
-	side.mirror = start(t, "mirror-"+filepath.Base(dir), binary("keypost"), "mirror", "--store", "file://"+s.server.store, "--poll", "1s", side.keySets)
-	await(t, "the mirror has the key set", func(context.Context) error {
-		_, err := os.Stat(filepath.Join(side.keySets, "prod-a.yaml"))
-		return err
-	})
+	writePrivateKey(t, filepath.Join(side.keys, "old.key"), key)
+	must(t, os.WriteFile(side.config, fmt.Appendf(nil, "dir: %s\nkeySet: %s\nkeys: %s\nsocket: {path: %s, uids: [%d]}\nadmin: {address: \"127.0.0.1:0\"}\n",
+		side.keySets, keySet, side.keys, side.socket, os.Getuid()), 0o600))
+	if !dev {
+		side.mirror = start(t, "mirror-"+side.name(), binary("keypost"), "mirror", "--store", "file://"+store, "--poll", "1s", side.keySets)
+		await(t, "the mirror has the key set", func(context.Context) error {
+			_, err := os.Stat(filepath.Join(side.keySets, keySet+".yaml"))
+			return err
+		})
+	}
 	side.start(t)
 	return side
 }
 
+func (side *signerSide) name() string { return filepath.Base(filepath.Dir(side.config)) }
+
 func (side *signerSide) start(t *testing.T) {
-	side.signer = start(side.top, "signer", binary("keypost-signer"), "--config", side.config)
+	side.signer = start(side.top, "signer-"+side.name(), binary("keypost-signer"), "--config", side.config)
 	await(t, "the signer's socket", func(context.Context) error {
 		_, err := os.Stat(side.socket)
 		return err
@@ -110,55 +135,60 @@ func (side *signerSide) start(t *testing.T) {
 }
 
 // hold gives every signer a private key, as an operator copies it.
-func (s *signerScene) hold(t *testing.T, from, name string) {
+func (p *signerPlane) hold(t *testing.T, from, name string) {
 	t.Helper()
 	key, err := os.ReadFile(from)
 	must(t, err)
-	for _, side := range s.sides {
+	for _, side := range p.sides {
 		must(t, os.WriteFile(filepath.Join(side.keys, name), key, 0o600))
 	}
 }
 
 // post asks a kube-apiserver as its administrator.
-func (s *signerScene) post(ctx context.Context, i int, path string, body, into any) error {
+func (p *signerPlane) post(ctx context.Context, i int, path string, body, into any) error {
 	text, err := json.Marshal(body)
 	if err != nil {
 		return err
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+s.plane.at(i)+path, bytes.NewReader(text))
+	answer, err := p.call(ctx, i, http.MethodPost, path, text)
+	return errors.Join(err, json.Unmarshal(answer, into))
+}
+
+func (p *signerPlane) call(ctx context.Context, i int, method, path string, body []byte) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, method, "https://"+p.servers.at(i)+path, bytes.NewReader(body))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	req.Header.Set("Authorization", "Bearer "+adminToken)
 	req.Header.Set("Content-Type", "application/json")
-	resp, err := s.ask.Do(req)
+	resp, err := p.ask.Do(req)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer resp.Body.Close()
 	answer, err := io.ReadAll(resp.Body)
 	if err == nil && resp.StatusCode >= 300 {
 		err = fmt.Errorf("%s: %s", resp.Status, answer)
 	}
-	return errors.Join(err, json.Unmarshal(answer, into))
+	return answer, err
 }
 
-func (s *signerScene) mint(ctx context.Context, i int) (string, error) {
+func (p *signerPlane) mint(ctx context.Context, i int) (string, error) {
 	var answer struct{ Status struct{ Token string } }
-	err := s.post(ctx, i, "/api/v1/namespaces/default/serviceaccounts/sa1/token",
-		map[string]any{"spec": map[string]any{"audiences": []string{audience, rotateIssuer}, "expirationSeconds": 600}}, &answer)
+	err := p.post(ctx, i, "/api/v1/namespaces/default/serviceaccounts/sa1/token",
+		map[string]any{"spec": map[string]any{"audiences": []string{audience, p.issuer}, "expirationSeconds": 600}}, &answer)
 	return answer.Status.Token, err
 }
 
 // reviewed asks a kube-apiserver whether it accepts a token.
-func (s *signerScene) reviewed(ctx context.Context, i int, token string) error {
+func (p *signerPlane) reviewed(ctx context.Context, i int, token string) error {
 	var answer struct {
 		Status struct {
 			Authenticated bool
 			Error         string
 		}
 	}
-	err := s.post(ctx, i, "/apis/authentication.k8s.io/v1/tokenreviews",
+	err := p.post(ctx, i, "/apis/authentication.k8s.io/v1/tokenreviews",
 		map[string]any{"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": map[string]any{"token": token}}, &answer)
 	if err == nil && !answer.Status.Authenticated {
 		err = fmt.Errorf("%w: %s", errRefused, answer.Status.Error)
@@ -292,9 +322,9 @@ func (s *signerScene) lists(t *testing.T, i int) {
 	})
 }
 
-func (s *signerScene) signsWith(t *testing.T, i int) string {
+func (p *signerPlane) signsWith(t *testing.T, i int) string {
 	t.Helper()
-	token, err := s.mint(t.Context(), i)
+	token, err := p.mint(t.Context(), i)
 	must(t, err)
 	return kidOf(t, token)
 }
