@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/keypost/keypost/test/pty"
 )
 
 // shell is how a shell is started without anybody's own settings, and how it gets its completions.
