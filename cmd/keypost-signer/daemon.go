@@ -107,7 +107,13 @@ func check(ctx context.Context, c config, stdout io.Writer) error {
 	if err := s.Ready(); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(stdout, "# key %s would sign\n", s.Signs())
+	kid, reason := s.Signs()
+	if reason != "" {
+		_, err = fmt.Fprintf(stdout, "# warning: %s; is its file missing?\n", reason)
+	}
+	if err == nil {
+		_, err = fmt.Fprintf(stdout, "# key %s would sign\n", kid)
+	}
 	return err
 }
 

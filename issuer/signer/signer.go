@@ -184,7 +184,9 @@ func (s *Signer) answer(now time.Time) {
 	case !s.keysRead: // nobody knows yet which key signs
 	case is.signs == nil && s.signer.changes(is.noKey):
 		s.c.Log.Error("no key may sign", zap.String("why", is.noKey))
-	case is.signs != nil && s.signer.changes(string(is.signs.id)):
+	case is.signs != nil && is.noKey != "" && s.signer.changes(string(is.signs.id)+is.noKey):
+		s.c.Log.Warn("signing with an older key", zap.String("kid", string(is.signs.id)), zap.String("why", is.noKey))
+	case is.signs != nil && is.noKey == "" && s.signer.changes(string(is.signs.id)):
 		s.c.Log.Info("signing", zap.String("kid", string(is.signs.id)), zap.String("alg", is.signs.alg), zap.Int64("generation", s.set.Generation()))
 	}
 }
@@ -245,10 +247,11 @@ func (s *Signer) Ready() error {
 	return nil
 }
 
-// Signs returns the ID of the key that signs, empty if none may.
-func (s *Signer) Signs() keystore.KeyID {
+// Signs returns the ID of the key that signs, empty if none may. The reason says why one that was promoted later does not; it is empty
+// if there is none.
+func (s *Signer) Signs() (id keystore.KeyID, reason string) {
 	if is := s.state.Load(); is.signs != nil {
-		return is.signs.id
+		return is.signs.id, is.noKey
 	}
-	return ""
+	return "", ""
 }

@@ -153,7 +153,7 @@ func (sc *scene) signs(want *fakeKey) {
 	if want != nil {
 		id = want.public.ID()
 	}
-	if got := sc.s.Signs(); got != id {
+	if got, _ := sc.s.Signs(); got != id {
 		sc.t.Errorf("%q signs, want %q", got, id)
 	}
 }
@@ -219,6 +219,9 @@ func TestKeysOfOthers(t *testing.T) {
 	sc.change(promote(others))
 	sc.signs(ours)
 	sc.lists(ours, others)
+	if n := sc.logged("signing with an older key"); n != 1 {
+		t.Errorf("%d lines say that an older key signs, want 1", n)
+	}
 	sc.change(retire(ours))
 	sc.signs(nil)
 	if err := sc.s.Ready(); err == nil || !strings.Contains(err.Error(), string(others.public.ID())+" is not held here") {

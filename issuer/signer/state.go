@@ -23,7 +23,7 @@ type state struct {
 	listed   []*v1.Key // sorted by key ID
 	changed  time.Time // when listed became what it is
 	signs    *signing  // nil: no key may sign
-	noKey    string    // why
+	noKey    string    // why, or why a key that was promoted later does not sign; empty if there is none
 	lifetime time.Duration
 	nobodys  *v1.Key // see nobodys
 }
@@ -82,16 +82,17 @@ func lifetime(p keystore.Policy) time.Duration {
 }
 
 // choose returns the active key that is held. Of several the one that was promoted last signs, so that promoting the next key of a
-// rotation makes it sign. The reason says why there is none.
+// rotation makes it sign. The reason says why there is none, or why one that was promoted later does not sign.
 func choose(keys []keystore.Key, held []Key) (*signing, string) {
 	var best *signing
-	var promoted time.Time
+	var promoted, latest time.Time
 	var others []string
 	for _, k := range keys {
 		if k.State != keystore.Active {
 			continue
 		}
 		private := find(held, k.VerificationKey)
+		latest = later(latest, k.PromotedAt)
 		switch {
 		case hashOf(k.Alg()) == 0:
 			others = append(others, fmt.Sprintf("%s is for %s, which a kube-apiserver takes from no signer", k.ID(), k.Alg()))
@@ -101,8 +102,11 @@ func choose(keys []keystore.Key, held []Key) (*signing, string) {
 			best, promoted = &signing{id: k.ID(), alg: k.Alg(), public: k.Key(), key: private, header: header(k.ID(), k.Alg())}, k.PromotedAt
 		}
 	}
-	if best != nil {
+	if best != nil && !latest.After(promoted) {
 		return best, ""
+	}
+	if best != nil {
+		return best, "a key that was promoted later cannot sign here: " + strings.Join(others, "; ")
 	}
 	if len(others) == 0 {
 		return nil, "no key of the key set is active"

@@ -64,12 +64,12 @@ func TestShieldIsForOrigins(t *testing.T) {
 	}
 }
 
-// keypostd refuses with the words that are recognised; issuer/listen is not linked.
+// keypostd refuses with the words that are recognised; issuer/listen/shield is not linked.
 func TestShieldBody(t *testing.T) {
-	source, err := os.ReadFile("../listen/shield.go")
+	source, err := os.ReadFile("../listen/shield/shield.go")
 	check(t, err)
 	if !strings.Contains(string(source), strconv.Quote(strings.TrimSuffix(finding.ShieldBody, "\n"))) {
-		t.Errorf("issuer/listen does not answer %q", finding.ShieldBody)
+		t.Errorf("issuer/listen/shield does not answer %q", finding.ShieldBody)
 	}
 }
 

@@ -2,10 +2,12 @@ package keycmd
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
@@ -40,10 +42,16 @@ func (o *revokeOptions) awaitGone(ctx context.Context, s keystore.KeySet, networ
 	}
 	edges := edges{Factory: o.Factory, distribution: o.distribution}
 	hinted := false
+	var unknownCA atomic.Bool
 	for said := ""; ; {
 		var left []string
 		behind := false // an origin is, or somebody who may be one
 		for _, t := range observe.Targets(s) {
+			t.Failed = func(_ string, err error) {
+				if _, is := errors.AsType[x509.UnknownAuthorityError](err); is && !unknownCA.Swap(true) {
+					o.Notice("hint: %s", observe.OwnCA)
+				}
+			}
 			sight, err := verify.Compare(ctx, network, t, func(context.Context) (keystore.KeySet, error) { return s, nil })
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
@@ -70,7 +78,7 @@ func (o *revokeOptions) awaitGone(ctx context.Context, s keystore.KeySet, networ
 			o.Notice("waiting: %s", now)
 			said = now
 		}
-		if !hinted && behind && time.Now().After(readBy(s)) {
+		if !hinted && behind && !unknownCA.Load() && time.Now().After(readBy(s)) {
 			hinted = true
 			accept := cli.Command{"issuer", "accept", string(s.Name()), "--admin", "URL", "--why", "REASON"}
 			o.Notice("what is served is not what is stored, though every keypostd has had the time to read it: after an older version was restored it refuses the stored one. This says so: %s; and this settles it: %s",
