@@ -7,14 +7,19 @@ import (
 	"github.com/keypost/keypost/keystore/policy"
 )
 
-// What a key set declares, and the arithmetic of its caches: see package policy.
 type (
-	Policy   = policy.Policy
-	Held     = policy.Held
-	Cache    = policy.Cache
+	// Policy is what a key set declares; see package policy.
+	Policy = policy.Policy
+	// Held is a value that counts until what was published under it has run out.
+	Held = policy.Held
+	// Cache is how long copies of the documents are kept.
+	Cache = policy.Cache
+	// Duration is a time.Duration as documents have it.
 	Duration = policy.Duration
-	Reach    = policy.Reach
-	Term     = policy.Term
+	// Reach says who can read the documents.
+	Reach = policy.Reach
+	// Term is a part of the time that a gate waits.
+	Term = policy.Term
 )
 
 // Constants of package policy.

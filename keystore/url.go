@@ -2,10 +2,11 @@ package keystore
 
 import "github.com/keypost/keypost/keystore/issuerurl"
 
-// IssuerURL is an issuer's `iss`, and Route what requests for it are looked up by (package issuerurl).
 type (
+	// IssuerURL is an issuer's `iss`; see package issuerurl.
 	IssuerURL = issuerurl.URL
-	Route     = issuerurl.Route
+	// Route is what requests for an issuer are looked up by.
+	Route = issuerurl.Route
 )
 
 // RouteOf returns the Route of an issuer URL given as text.

@@ -191,7 +191,7 @@ func isHeading(row []string) bool {
 func width(cell string) int { return runewidth.StringWidth(cell) }
 
 // marks are the verdicts that a cell may begin with.
-var marks = []struct{ verdict, mark, color string }{ //nolint:gochecknoglobals // nobody changes it
+var marks = []struct{ verdict, mark, color string }{
 	{"ok", "✓", green}, {"warn", "!", yellow}, {"fail", "✗", red}, {"rejected", "✗", red}, {"broken", "✗", red},
 }
 
