@@ -2,7 +2,6 @@ package cloudcmd
 
 import (
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"strings"
@@ -35,7 +34,7 @@ func GroupHelp(cmd *cobra.Command) {
 		}
 		_, _ = fmt.Fprintf(w, "Usage:\n  %s\n", use)
 		section := func(title string, all *pflag.FlagSet, is func(name string) bool) {
-			printFlags(w, width, title, all, is)
+			_, _ = fmt.Fprintf(w, "\n%s:\n%s", title, some(all, is).FlagUsagesWrapped(width))
 		}
 		own := cmd.NonInheritedFlags()
 		own.AddFlagSet(cmd.Parent().PersistentFlags())
@@ -52,12 +51,13 @@ func GroupHelp(cmd *cobra.Command) {
 	})
 }
 
-func printFlags(w io.Writer, width int, title string, all *pflag.FlagSet, is func(name string) bool) {
+// some returns the flags whose names are right.
+func some(all *pflag.FlagSet, is func(name string) bool) *pflag.FlagSet {
 	group := pflag.NewFlagSet("", pflag.ContinueOnError)
 	all.VisitAll(func(f *pflag.Flag) {
 		if is(f.Name) {
 			group.AddFlag(f)
 		}
 	})
-	_, _ = fmt.Fprintf(w, "\n%s:\n%s", title, group.FlagUsagesWrapped(width))
+	return group
 }
