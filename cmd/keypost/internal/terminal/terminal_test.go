@@ -16,7 +16,7 @@ import (
 // A shell reads the same words of a command however narrow the screen is.
 func TestShellKeepsWords(t *testing.T) {
 	t.Parallel()
-	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // no secret
+	random := rand.New(rand.NewPCG(1, 2))
 	pieces := []string{"keypost", "--why", "a key's end", `back\slash`, "two  spaces", "--url", "https://oidc.example.com/a", "", "-x", "'", `"q"`, "a;b|c"}
 	for range 40 {
 		words := make([]string, 1+random.IntN(12))
