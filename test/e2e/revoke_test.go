@@ -123,8 +123,8 @@ func (v *stolen) restoreBackup(ctx context.Context) error {
 }
 
 // applyOld is a continuous deployment that knows the key set from before: it prunes and applies that again and again, so that no rule
-// of the API server can refuse it. The mirror, which polls each second, sees the revocation in between; a look of --wait is longer
-// than a round.
+// of the API server can refuse it. The mirror, which polls each second, sees the revocation in between. What --wait says of an old
+// version depends on when its look ends: cmd/keypost's script key_revoke_reverted has that.
 func (v *stolen) applyOld(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	var loop sync.WaitGroup
@@ -193,8 +193,8 @@ func (v *stolen) run(ctx context.Context) error {
 	v.present(ctx, v.bound.Add(2*time.Second))
 	select {
 	case r := <-waiting:
-		if v.cut || v.gitOps {
-			return fmt.Errorf("--wait ended with %d although the cache is cut off or an old version is put back: %s", r.code, r.stderr)
+		if v.cut {
+			return fmt.Errorf("--wait ended with %d although the cache is cut off: %s", r.code, r.stderr)
 		}
 		waiting <- r
 	default:
