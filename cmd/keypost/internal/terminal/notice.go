@@ -14,8 +14,8 @@ func (s Screen) Notice(line string, commands []string) string {
 	}
 	body := strings.TrimLeft(line, " ")
 	indent := len(line) - len(body)
-	if width(line) <= s.Width { // with its key IDs whole; it is shorter still
-		return s.begin(strings.Repeat(" ", indent) + s.prose(body, commands) + "\n")
+	if whole := line[:indent] + s.prose(body, commands); width(whole) <= s.Width {
+		return s.begin(whole + "\n")
 	}
 	var b strings.Builder
 	at := indent

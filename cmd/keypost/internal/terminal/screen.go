@@ -59,8 +59,7 @@ var (
 // humanized returns text for a person: computed key IDs are short, and times are relative.
 func (s Screen) humanized(text string) string {
 	if parsed, err := time.Parse(time.RFC3339, text); err == nil {
-		day := s.day(parsed)
-		return s.distance(parsed) + " (" + day + ")"
+		return s.distance(parsed) + " (" + s.day(parsed) + ")"
 	}
 	text = stamp.ReplaceAllStringFunc(text, func(found string) string {
 		at, err := time.Parse(time.RFC3339, found)
