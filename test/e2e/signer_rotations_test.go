@@ -78,6 +78,8 @@ type signerRotations struct {
 	retired []rotatingKey // oldest first
 	made    int
 
+	promoted time.Time // when a key was, last
+
 	mu    sync.Mutex
 	lost  map[string]int // calls for a token that got none, by phase
 	phase string
@@ -243,9 +245,11 @@ func (s *signerRotations) rotate(n int, after func(step string)) {
 	}
 }
 
-// promote promotes the oldest key that is next, once both servers list it, as `keypost rotate step` does.
+// promote promotes the oldest key that is next, once both servers list it, as `keypost rotate step` does. Key sets have times to the
+// second: of two keys that are promoted within one, no signer can tell which is the later.
 func (s *signerRotations) promote() {
 	k := s.next[0]
+	time.Sleep(time.Until(s.promoted.Add(time.Second)))
 	await(s.t, "the gate of "+k.kid, func(ctx context.Context) error {
 		for i := range s.plane.servers.hosts {
 			if keys, err := s.plane.call(ctx, i, http.MethodGet, "/openid/v1/jwks", nil); err != nil || !strings.Contains(string(keys), k.kid) {
@@ -254,7 +258,7 @@ func (s *signerRotations) promote() {
 		}
 		return s.key("promote", k.kid).err()
 	})
-	s.signs, s.next = k, s.next[1:]
+	s.signs, s.next, s.promoted = k, s.next[1:], time.Now()
 }
 
 // bothSign waits until both servers sign with the key that was promoted last.
