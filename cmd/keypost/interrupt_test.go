@@ -28,8 +28,26 @@ func start(t *testing.T, args ...string) *process.Process {
 	cmd := exec.Command("keypost", args...)
 	cmd.Stdin = in
 	p := process.Start(t, cmd)
-	time.Sleep(500 * time.Millisecond)
+	for was, now := "", idle(p.PID()); (now == "" || now != was) && !p.Ended(); was, now = now, idle(p.PID()) {
+		time.Sleep(500 * time.Millisecond)
+	}
 	return p
+}
+
+// idle returns what a process has used of the processor if none of its threads wants it now, else nothing: one that has not come to wait
+// yet, on a busy machine, has no handler of signals. See proc(5).
+func idle(pid int) (used string) {
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	for _, file := range threads {
+		text, _ := os.ReadFile(file)
+		_, after, _ := strings.Cut(string(text), ") ")
+		fields := strings.Fields(after)
+		if len(fields) < 13 || fields[0] != "S" {
+			return ""
+		}
+		used += fields[11] + "+" + fields[12] + " "
+	}
+	return used
 }
 
 // silentIssuer is a store whose development issuer, dev, is served at an address, and the ID of its next key.
