@@ -293,7 +293,7 @@ func TestACMERenewal(t *testing.T) {
 		t.Errorf("%d of %d requests failed", failed.Load(), asked.Load())
 	}
 	ca.stop(t, 5*time.Second)
-	s.says(t, "TLS certificate not ordered", "connection refused", "order a certificate for "+acmeHost)
+	s.says(t, "TLS certificate not ordered", "order a certificate for "+acmeHost) // the CA may have gone in the middle of an order
 	if got := s.metric(t, `keypost_tls_order_failing{certificate="`+acmeHost+`"}`); got != "1" {
 		t.Errorf("keypost_tls_order_failing is %q", got)
 	}
