@@ -3,9 +3,11 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -19,6 +21,7 @@ import (
 	"github.com/keypost/keypost/internal/build"
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/issuer/signer"
+	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/filestore"
 )
 
@@ -27,10 +30,10 @@ func newSigner(keys held, c config, log *zap.Logger) (*signer.Signer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if info, err := os.Stat(c.Dir); err != nil || info.Mode().Perm()&0o002 != 0 { // who writes there says which key signs
-		return nil, cmp.Or(err, fmt.Errorf("every user of this machine can write to %s; run chmod 755 on it", c.Dir))
+	if err := ownersOnly(c.Dir, "755"); err != nil {
+		return nil, err
 	}
-	return signer.New(signer.Config{Backend: store, Name: c.KeySet, Log: log, Keys: func(ctx context.Context) ([]signer.Key, error) {
+	return signer.New(signer.Config{Backend: guarded{store, c.Dir}, Name: c.KeySet, Log: log, Keys: func(ctx context.Context) ([]signer.Key, error) {
 		found, err := keys.list(ctx)
 		all := make([]signer.Key, 0, len(found))
 		for _, k := range found {
@@ -38,6 +41,36 @@ func newSigner(keys held, c config, log *zap.Logger) (*signer.Signer, error) {
 		}
 		return all, err
 	}})
+}
+
+// guarded is a directory that only its owner may write to: who writes there says which key signs.
+type guarded struct {
+	keystore.Backend
+	dir string
+}
+
+// Get reads a key set unless somebody else may have written it.
+func (g guarded) Get(ctx context.Context, n keystore.Name) ([]byte, keystore.Revision, error) {
+	doc, revision, err := g.Backend.Get(ctx, n)
+	if err == nil {
+		err = errors.Join(ownersOnly(g.dir, "755"), ownersOnly(filepath.Join(g.dir, string(n)+".yaml"), "644"))
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	return doc, revision, nil
+}
+
+// ownersOnly returns an error if others than the owner of a path may write to it.
+func ownersOnly(path, mode string) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	if p := info.Mode().Perm(); p&0o022 != 0 {
+		return fmt.Errorf("others than its owner can write to %s (mode %04o), and would decide which key signs; run chmod %s on it", path, p, mode)
+	}
+	return nil
 }
 
 // serve runs until ctx is done and the calls under way have ended.

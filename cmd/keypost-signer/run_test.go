@@ -55,6 +55,12 @@ func TestCommands(t *testing.T) {
 	must(0, os.WriteFile(broken, []byte("dir: x\nsocket: {path: s, uids: []}\n"), 0o600))
 	foreign, missing := newConfig(t)
 	must(0, os.Remove(filepath.Join(filepath.Dir(foreign), "keys", "sa.key")))
+	ofOthers := map[string]string{} // by what others may write to
+	for path, mode := range map[string]os.FileMode{"keysets": 0o775, "keysets/prod-a.yaml": 0o666} {
+		f, _ := newConfig(t)
+		must(0, os.Chmod(filepath.Join(filepath.Dir(f), path), mode))
+		ofOthers[path] = f
+	}
 	for _, tt := range []struct {
 		args      string
 		code      int
@@ -72,6 +78,8 @@ func TestCommands(t *testing.T) {
 		{"--config " + broken, 1, "", "socket.uids is empty"},
 		{"--check --config " + file, 0, "# key " + string(kid) + " would sign\n", ""},
 		{"--check --config " + foreign, 1, "KID", "no active key of the key set can sign here: " + string(missing) + " is not held here"},
+		{"--check --config " + ofOthers["keysets"], 1, "", "keysets (mode 0775), and would decide which key signs; run chmod 755 on it"},
+		{"--check --config " + ofOthers["keysets/prod-a.yaml"], 1, "", "prod-a.yaml (mode 0666), and would decide which key signs; run chmod 644 on it"},
 		{"keys --config " + file, 0, string(kid) + "  ES256  sa.key\n", ""},
 		{"keys --config " + file + " --public=" + string(kid), 0, "-----BEGIN PUBLIC KEY-----", ""},
 		{"keys --config " + file + " --public other", 1, "", "no key other is held"},

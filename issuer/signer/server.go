@@ -58,12 +58,12 @@ func (s *Signer) sign(ctx context.Context, claims string) (header, signature str
 	if err != nil {
 		return "", "", s.failed(failedClaims, err, errClaims)
 	}
-	is := s.state.Load().signs
+	ctx, cancel := context.WithTimeout(ctx, signTime)
+	defer cancel()
+	is := s.signing(ctx)
 	if is == nil {
 		return "", "", s.failed(failedNoKey, errors.New(s.state.Load().noKey), errNoKey)
 	}
-	ctx, cancel := context.WithTimeout(ctx, signTime)
-	defer cancel()
 	began := time.Now()
 	signature, err = is.sign(ctx, claims)
 	switch {
@@ -78,6 +78,22 @@ func (s *Signer) sign(ctx context.Context, claims string) (header, signature str
 	s.metrics.signatures.WithLabelValues(string(is.id)).Inc()
 	s.tokens.add(is.id, exp)
 	return is.header, signature, nil
+}
+
+// signing returns the key that signs. Where none may, it waits for the next look at the private keys: the file of a replacement may have
+// been copied just before its key set arrived.
+func (s *Signer) signing(ctx context.Context) *signing {
+	for until := time.Now().Add(poll + poll/2); ; {
+		is := s.state.Load().signs
+		if is != nil || time.Now().After(until) {
+			return is
+		}
+		select {
+		case <-time.After(poll / 20):
+		case <-ctx.Done():
+			return nil
+		}
+	}
 }
 
 // failed counts and logs a failure, and returns what the caller is told.

@@ -184,9 +184,9 @@ func (s *Signer) answer(now time.Time) {
 	case !s.keysRead: // nobody knows yet which key signs
 	case is.signs == nil && s.signer.changes(is.noKey):
 		s.c.Log.Error("no key may sign", zap.String("why", is.noKey))
-	case is.signs != nil && is.noKey != "" && s.signer.changes(string(is.signs.id)+is.noKey):
-		s.c.Log.Warn("signing with an older key", zap.String("kid", string(is.signs.id)), zap.String("why", is.noKey))
-	case is.signs != nil && is.noKey == "" && s.signer.changes(string(is.signs.id)):
+	case is.signs != nil && is.passed != "" && s.signer.changes(string(is.signs.id)+is.passed):
+		s.c.Log.Warn("signing with an older key", zap.String("kid", string(is.signs.id)), zap.String("why", is.passed))
+	case is.signs != nil && is.passed == "" && s.signer.changes(string(is.signs.id)):
 		s.c.Log.Info("signing", zap.String("kid", string(is.signs.id)), zap.String("alg", is.signs.alg), zap.Int64("generation", s.set.Generation()))
 	}
 }
@@ -251,7 +251,7 @@ func (s *Signer) Ready() error {
 // if there is none.
 func (s *Signer) Signs() (id keystore.KeyID, reason string) {
 	if is := s.state.Load(); is.signs != nil {
-		return is.signs.id, is.noKey
+		return is.signs.id, is.passed
 	}
 	return "", ""
 }

@@ -325,6 +325,30 @@ func TestKeyServiceHangs(t *testing.T) {
 	})
 }
 
+// A call that comes when the key set has its replacement, and the replacement's file was copied a moment before, gets its token.
+func TestReplacementCopiedJustBefore(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		stolen, replacement := p256(1), p256(2)
+		sc := newScene(t, stolen)
+		sc.refresh("")
+		sc.change(func(s keystore.KeySet, c keystore.Change) (keystore.KeySet, error) {
+			return s.Revoke(c, stolen.public.ID(), keystore.RevokeOptions{Replacement: &replacement.public})
+		})
+		sc.signs(nil)
+		sc.s.c.Keys = func(context.Context) ([]Key, error) { return []Key{stolen, replacement}, nil }
+		began := time.Now()
+		time.AfterFunc(poll, func() { sc.refresh("") })
+		r, err := v1Server{s: sc.s}.Sign(t.Context(), &v1.SignJWTRequest{Claims: claims(now)})
+		if err != nil || r.Header != header(replacement.public.ID(), "ES256") {
+			t.Errorf("%v, %v", r, err)
+		}
+		if took := time.Since(began); took > 2*poll {
+			t.Errorf("it took %v", took)
+		}
+	})
+}
+
 // A key that is revoked while its service takes its time gives no token.
 func TestRevokedWhileSigning(t *testing.T) {
 	t.Parallel()

@@ -23,7 +23,8 @@ type state struct {
 	listed   []*v1.Key // sorted by key ID
 	changed  time.Time // when listed became what it is
 	signs    *signing  // nil: no key may sign
-	noKey    string    // why, or why a key that was promoted later does not sign; empty if there is none
+	noKey    string    // why none may sign; empty if one does
+	passed   string    // why a key that was promoted later than signs does not sign; empty if there is none
 	lifetime time.Duration
 	nobodys  *v1.Key // see nobodys
 }
@@ -58,7 +59,7 @@ func (was *state) next(set keystore.KeySet, held []Key, now time.Time) *state {
 		// A kube-apiserver takes a list for the one that it has unless its time differs.
 		is.changed = later(now, was.changed.Add(time.Second))
 	}
-	is.signs, is.noKey = choose(set.Keys(), held)
+	is.signs, is.noKey, is.passed = choose(set.Keys(), held)
 	return is
 }
 
@@ -82,36 +83,31 @@ func lifetime(p keystore.Policy) time.Duration {
 }
 
 // choose returns the active key that is held. Of several the one that was promoted last signs, so that promoting the next key of a
-// rotation makes it sign. The reason says why there is none, or why one that was promoted later does not sign.
-func choose(keys []keystore.Key, held []Key) (*signing, string) {
-	var best *signing
-	var promoted, latest time.Time
+// rotation makes it sign. Where no key may sign, noKey says why; passed says why those that were promoted later than it do not.
+func choose(keys []keystore.Key, held []Key) (best *signing, noKey, passed string) {
+	active := slices.DeleteFunc(slices.Clone(keys), func(k keystore.Key) bool { return k.State != keystore.Active })
+	slices.SortStableFunc(active, func(a, b keystore.Key) int { return b.PromotedAt.Compare(a.PromotedAt) })
 	var others []string
-	for _, k := range keys {
-		if k.State != keystore.Active {
-			continue
-		}
+	for _, k := range active { // each that is passed over has its line in others
 		private := find(held, k.VerificationKey)
-		latest = later(latest, k.PromotedAt)
 		switch {
 		case hashOf(k.Alg()) == 0:
 			others = append(others, fmt.Sprintf("%s is for %s, which a kube-apiserver takes from no signer", k.ID(), k.Alg()))
 		case private == nil:
 			others = append(others, fmt.Sprintf("%s is not held here", k.ID()))
-		case best == nil || k.PromotedAt.After(promoted):
-			best, promoted = &signing{id: k.ID(), alg: k.Alg(), public: k.Key(), key: private, header: header(k.ID(), k.Alg())}, k.PromotedAt
+		default:
+			best = &signing{id: k.ID(), alg: k.Alg(), public: k.Key(), key: private, header: header(k.ID(), k.Alg())}
+			later := slices.IndexFunc(active, func(other keystore.Key) bool { return !other.PromotedAt.After(k.PromotedAt) })
+			if later > 0 {
+				passed = "a key that was promoted later cannot sign here: " + strings.Join(others[:later], "; ")
+			}
+			return best, "", passed
 		}
 	}
-	if best != nil && !latest.After(promoted) {
-		return best, ""
+	if len(active) == 0 {
+		return nil, "no key of the key set is active", ""
 	}
-	if best != nil {
-		return best, "a key that was promoted later cannot sign here: " + strings.Join(others, "; ")
-	}
-	if len(others) == 0 {
-		return nil, "no key of the key set is active"
-	}
-	return nil, "no active key of the key set can sign here: " + strings.Join(others, "; ")
+	return nil, "no active key of the key set can sign here: " + strings.Join(others, "; "), ""
 }
 
 func find(held []Key, k keystore.VerificationKey) Key {

@@ -376,8 +376,9 @@ func (s *signerScene) revoke(t *testing.T) {
 	s.keypost(t, "key", "revoke", "prod-a", s.next, "--why", "stolen", "--replacement", filepath.Join(third, "sa.pub")).ok(t)
 	for i := range s.sides {
 		await(t, "the replacement signs", func(ctx context.Context) error {
-			token, err := s.mint(ctx, i) // a signer that has not read the new file yet says for a second that no key may sign
-			if err == nil && kidOf(t, token) != kid {
+			token, err := s.mint(ctx, i)
+			must(t, err) // a signer that has not read the new file yet waits for it
+			if kidOf(t, token) != kid {
 				err = fmt.Errorf("server %d signs with %s", i, kidOf(t, token))
 			}
 			return err
