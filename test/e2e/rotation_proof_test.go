@@ -53,11 +53,12 @@ const (
 	lastMoment = 700 * time.Millisecond // before its exp a token is verified for the last time
 )
 
-// TestRotationRefusesNoToken rotates the keys of twelve issuers side by side with the real keypost, while tokens are minted all the
+// TestRotationRefusesNoToken rotates the keys of six issuers side by side with the real keypost, while tokens are minted all the
 // time and each is verified until it expires, by relying parties of three kinds, directly and through two real caches; two of the
 // issuers have terms that kube-apiserver keeps copies by, and it verifies their tokens too. One of the caches is primed just
 // before the publication and then cut off from keypostd for as long as it may hand out its copy. Some rotations are driven by
-// two operators at once, who are killed at random moments and begin again. A thirteenth is rolled back.
+// two operators at once, who are killed at random moments and begin again. A seventh is rolled back. make e2e-full rotates twelve:
+// two processors of a machine that is shared cannot verify so many in time.
 //
 // Not one token may be refused. That proves something only because the same relying parties do refuse tokens where a rotation is
 // done wrong, in each of the ways that are tried beside it.
@@ -66,7 +67,11 @@ func TestRotationRefusesNoToken(t *testing.T) {
 	for i := range 2 {
 		all = append(all, &rotating{name: "by the gates", how: (*rotating).byTheGates, operators: 1 + i, kill: i > 0, terms: withKubernetes(), kubernetes: true})
 	}
-	for i := range 10 {
+	short := 4
+	if os.Getenv("KEYPOST_E2E_FULL") == "1" {
+		short = 10
+	}
+	for i := range short {
 		all = append(all, &rotating{name: "by the gates", how: (*rotating).byTheGates, operators: 1 + i%2, kill: i%4 >= 2, terms: inSeconds()})
 	}
 	all = append(all, &rotating{name: "rolled back", how: (*rotating).rolledBack, operators: 1, terms: inSeconds()})
