@@ -124,6 +124,7 @@ func report(t *testing.T, all []*rotating) {
 			verified, refused = verified+r.sum("").verified, refused+r.sum("").refused
 		}
 	}
+	showsMuch(t, all)
 	t.Logf("%d verifications of rotations done right, %d refused\n%s", verified, refused, table(all))
 }
 
@@ -250,7 +251,7 @@ type rotating struct {
 // fetched, or the token had expired before its turn came or it had no turn.
 type count struct{ verified, refused, unanswered, late int }
 
-// fewest is how often each relying party has to verify by each path for a rotation to show something.
+// fewest is how often each relying party has to verify by each path, of an issuer, for rotations to show something.
 const fewest = 100
 
 // publish publishes the key of a cluster; every second one is an RSA key.
@@ -374,20 +375,40 @@ func (r *rotating) judge(t *testing.T) {
 		t.Errorf("%s: %v", r.name, r.err)
 	case r.minted[r.old.kid] == 0 || r.minted[r.next.kid] == 0:
 		t.Errorf("%s: tokens of each key: %v", r.name, r.minted)
-	case r.hidden < r.maxAge+r.sie-4*time.Second:
-		t.Errorf("%s: the cache that was cut off handed out its copy for %v only, so this shows little", r.name, r.hidden)
 	case r.wrong && all.refused == 0:
 		t.Errorf("%s: no token was refused, so the others show nothing", r.name)
 	case !r.wrong && all.refused > 0:
 		t.Errorf("%s: %d of %d verifications were refused:\n%s", r.name, all.refused, all.verified, strings.Join(r.why, "\n"))
 	}
-	if r.wrong {
-		return
+}
+
+// showsMuch fails the test if rotations done right were hardly looked at, as on a busy machine: half of them need a cache that handed out
+// its old copy for as long as it may, and each relying party verifies by each path, on average, fewest tokens of an issuer.
+func showsMuch(t *testing.T, all []*rotating) {
+	t.Helper()
+	right, hid, counts := map[bool]int{}, 0, map[bool]map[string]count{true: {}, false: {}} // by kubernetes
+	for _, r := range all {
+		if r.wrong {
+			continue
+		}
+		right[r.kubernetes]++
+		if r.hidden >= r.maxAge+r.sie-4*time.Second {
+			hid++
+		}
+		for by, c := range r.counts {
+			sum := counts[r.kubernetes][by]
+			counts[r.kubernetes][by] = count{sum.verified + c.verified, 0, sum.unanswered + c.unanswered, sum.late + c.late}
+		}
 	}
-	for _, by := range slices.Sorted(maps.Keys(r.counts)) {
-		if c := r.counts[by]; c.verified < fewest || c.verified < 50*c.unanswered {
-			t.Errorf("%s: %s has verified %d times, got no JWKS %d times and came too late %d times, so this shows little: is the machine too busy?\n%s",
-				r.name, by, c.verified, c.unanswered, c.late, strings.Join(r.why, "\n"))
+	if rotations := right[true] + right[false]; 2*hid < rotations {
+		t.Errorf("in %d of %d rotations, the cache that was cut off handed out its copy until its end, so this shows little", hid, rotations)
+	}
+	for kubernetes, by := range counts {
+		for _, name := range slices.Sorted(maps.Keys(by)) {
+			if c := by[name]; c.verified < fewest*right[kubernetes] || c.verified < 50*c.unanswered {
+				t.Errorf("%s has verified %d times, got no JWKS %d times and came too late %d times in %d rotations, so this shows little: is the machine too busy?",
+					name, c.verified, c.unanswered, c.late, right[kubernetes])
+			}
 		}
 	}
 }
