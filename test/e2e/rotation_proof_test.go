@@ -42,7 +42,7 @@ const (
 )
 
 func inSeconds() terms {
-	return terms{proofMaxAge, proofSWR, proofSIE, 10 * time.Second, 300 * time.Millisecond, 5 * time.Second}
+	return terms{proofMaxAge, proofSWR, proofSIE, 10 * time.Second, 600 * time.Millisecond, 5 * time.Second}
 }
 
 // gates returns how long the gates of a rotation stay closed at least.
