@@ -2,5 +2,5 @@
 // last good state: nothing is removed, and a version is replaced only by one that package lastgood lets follow it.
 //
 // [Copy] copies once. A [Mirror] goes on copying. A [ChangeFeed] triggers it when a store may have changed; publishers use
-// one too. [Notes] keep a mirror's checkpoints and heartbeat in the directory of its copies.
+// one too. [Notes] keep a mirror's heartbeat in the directory of its copies.
 package replicate

@@ -3,12 +3,10 @@ package replicate
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -20,17 +18,15 @@ import (
 
 // MirrorConfig is the configuration of a Mirror. From, To, Poll and Log are required.
 type MirrorConfig struct {
-	From        keystore.Backend
-	To          keystore.Backend
-	Admit       func(keystore.KeySet) *lastgood.Rejection // refuses key sets that the reader of To would refuse by its configuration
-	Permitted   func(keystore.Name, keystore.Route) bool  // by the same configuration: see lastgood.Judge; nil = every one is
-	OnPass      func(MirrorStatus) error                  // called after every complete pass
-	OnCopy      func() error                              // called at the end of every pass, complete or not: Checkpoints may have changed; may be nil
-	Earlier     Heartbeat                                 // of an earlier run; the zero Heartbeat if there was none
-	AllowEmpty  bool                                      // From may be empty: there is no issuer yet
-	Checkpoints map[keystore.Name]Checkpoint              // of an earlier run on the same From
-	Poll        time.Duration                             // between two complete passes, beside the watch
-	Log         *zap.Logger
+	From       keystore.Backend
+	To         keystore.Backend
+	Admit      func(keystore.KeySet) *lastgood.Rejection // refuses key sets that the reader of To would refuse by its configuration
+	Permitted  func(keystore.Name, keystore.Route) bool  // by the same configuration: see lastgood.Judge; nil = every one is
+	OnPass     func(MirrorStatus) error                  // called after every complete pass
+	Earlier    Heartbeat                                 // of an earlier run; the zero Heartbeat if there was none
+	AllowEmpty bool                                      // From may be empty: there is no issuer yet
+	Poll       time.Duration                             // between two complete passes, beside the watch
+	Log        *zap.Logger
 }
 
 // Mirror keeps a copy of a store, byte for byte and by the rules of [Copy]: it writes none that a reader must reject, and
@@ -61,36 +57,6 @@ type source struct {
 	rejected *lastgood.Rejection // why the copy is not that version; nil if it is
 }
 
-// Checkpoint identifies a version in From that was copied. The next run does not read it again if To still holds it:
-// reading ten thousand key sets would delay the changes made during an outage.
-type Checkpoint string
-
-func newCheckpoint(s *source) Checkpoint {
-	return Checkpoint(hex.EncodeToString(s.digest[:]) + " " + string(s.revision))
-}
-
-func (c Checkpoint) parse() (rev keystore.Revision, digest [sha256.Size]byte, ok bool) {
-	sum, revision, ok := strings.Cut(string(c), " ")
-	data, err := hex.DecodeString(sum)
-	if !ok || err != nil || len(data) != sha256.Size || revision == "" {
-		return "", digest, false
-	}
-	return keystore.Revision(revision), [sha256.Size]byte(data), true
-}
-
-// Checkpoints returns the checkpoints for the next run.
-func (m *Mirror) Checkpoints() map[keystore.Name]Checkpoint {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	all := map[keystore.Name]Checkpoint{}
-	for n, s := range m.sources {
-		if s.rejected == nil && s.revision != "" {
-			all[n] = newCheckpoint(s)
-		}
-	}
-	return all
-}
-
 // trouble is a state that is logged with one line when it begins and one when it ends.
 type trouble struct {
 	now          bool
@@ -101,11 +67,6 @@ type trouble struct {
 func NewMirror(c MirrorConfig) *Mirror {
 	m := &Mirror{c: c, to: newDestination(c.To), sources: map[keystore.Name]*source{}, began: time.Now(), complete: c.Earlier.Complete}
 	m.to.repairs = true
-	for n, checkpoint := range c.Checkpoints {
-		if rev, digest, ok := checkpoint.parse(); ok {
-			m.sources[n] = &source{revision: rev, digest: digest}
-		}
-	}
 	m.reading = trouble{begins: "key sets cannot be read from the store", ends: "key sets can be read from the store again"}
 	m.writing = trouble{begins: "the copy cannot be written", ends: "the copy can be written again"}
 	return m
@@ -172,13 +133,7 @@ func (m *Mirror) pass(ctx context.Context) error {
 		return m.noteTrouble(ctx, &m.reading, err)
 	}
 	m.noteAllMissing(listed)
-	err = m.copy(ctx, m.changed(listed))
-	if m.c.OnCopy != nil && ctx.Err() == nil {
-		if marks := m.c.OnCopy(); marks != nil {
-			err = errors.Join(err, m.noteTrouble(ctx, &m.writing, marks))
-		}
-	}
-	if err != nil {
+	if err := m.copy(ctx, m.changed(listed)); err != nil {
 		return err
 	}
 	m.noteComplete(began, len(listed))

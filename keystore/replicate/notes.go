@@ -15,17 +15,11 @@ import (
 	"github.com/keypost/keypost/keystore"
 )
 
-// The files that a mirror keeps beside the copies. Stores in a directory ignore names that begin with a dot.
-const (
-	HeartbeatFile   = ".keypost-mirror.json"
-	checkpointsFile = ".keypost-mirror-marks.json"
-)
+// HeartbeatFile is what a mirror keeps beside the copies. Stores in a directory ignore names that begin with a dot.
+const HeartbeatFile = ".keypost-mirror.json"
 
-// Bounds on the size of these files, in bytes: somebody else may have put something in their place.
-const (
-	maxHeartbeat   = 64 << 10
-	maxCheckpoints = 64 << 20 // of a hundred thousand key sets
-)
+// maxHeartbeat bounds its size, in bytes: somebody else may have put something in its place.
+const maxHeartbeat = 64 << 10
 
 // Heartbeat names the store that a directory is a copy of, and the time of the copy. It is a file, since a mirror that has
 // died cannot report itself.
@@ -57,15 +51,10 @@ func parseHeartbeat(data []byte, err error) (h Heartbeat, _ error) {
 	return h, nil
 }
 
-// Notes keeps the heartbeat and the checkpoints of a mirror in the directory of its copies. It is for one goroutine.
+// Notes keeps the heartbeat of a mirror in the directory of its copies. It is for one goroutine.
 type Notes struct {
-	// Admission identifies what the mirror refuses by its configuration. Checkpoints of another one do not count: what was
-	// copied may be refused now.
-	Admission string
-
-	dir     *os.Root
-	store   string
-	written map[keystore.Name]Checkpoint // the content of the file; nil if not known
+	dir   *os.Root
+	store string
 }
 
 // NewNotes returns the notes in a directory for a store. They name it by its place, which must tell it from every other one:
@@ -93,53 +82,16 @@ func (n *Notes) Heartbeat() (Heartbeat, error) {
 	return h, err
 }
 
-// checkpoints are those of one store.
-type checkpoints struct {
-	Store string                       `json:"store"`
-	Admit string                       `json:"admission,omitempty"`
-	Marks map[keystore.Name]Checkpoint `json:"marks"`
-}
-
-// Checkpoints returns those of an earlier run on the same store with the same Admission; nil if there are none.
-func (n *Notes) Checkpoints() map[keystore.Name]Checkpoint {
-	data, err := regular.ReadIn(n.dir, checkpointsFile, maxCheckpoints)
-	var was checkpoints
-	if err != nil || json.Unmarshal(data, &was) != nil || was.Store != n.store {
-		return nil
-	}
-	if was.Admit != n.Admission {
-		return nil
-	}
-	n.written = was.Marks
-	return was.Marks
-}
-
-// Write records a complete pass: the heartbeat, and the checkpoints if they have changed.
-func (n *Notes) Write(s MirrorStatus, now map[keystore.Name]Checkpoint) error {
+// Write records a complete pass.
+func (n *Notes) Write(s MirrorStatus) error {
 	h := Heartbeat{Complete: s.Complete.UTC().Truncate(time.Millisecond), Store: n.store, KeySets: s.Held, Refused: len(s.Refused), Reasons: map[keystore.Name]keystore.Reason{}}
 	names := slices.Sorted(maps.Keys(s.Refused))
 	for _, n := range names[:min(len(names), maxReasons)] {
 		h.Reasons[n] = s.Refused[n].Reason
 	}
-	return errors.Join(n.WriteCheckpoints(now), n.replace(HeartbeatFile, h))
-}
-
-// WriteCheckpoints records what is copied by now, if it has changed.
-func (n *Notes) WriteCheckpoints(now map[keystore.Name]Checkpoint) error {
-	if n.written != nil && maps.Equal(now, n.written) {
-		return nil
-	}
-	if err := n.replace(checkpointsFile, checkpoints{n.store, n.Admission, now}); err != nil {
-		return err
-	}
-	n.written = now
-	return nil
-}
-
-func (n *Notes) replace(name string, v any) error {
-	data, err := json.Marshal(v)
+	data, err := json.Marshal(h)
 	if err != nil {
 		return err
 	}
-	return n.writer().Replace(name, append(data, '\n'))
+	return n.writer().Replace(HeartbeatFile, append(data, '\n'))
 }

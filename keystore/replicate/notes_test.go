@@ -3,7 +3,6 @@ package replicate_test
 import (
 	"errors"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -40,35 +39,19 @@ func TestNotesAreReadByTheNextRun(t *testing.T) {
 		t.Errorf("without a mirror: %v", err)
 	}
 	n := replicate.NewNotes(root, "s3://b/p")
-	if h, err := n.Heartbeat(); err != nil || !reflect.DeepEqual(h, replicate.Heartbeat{}) || n.Checkpoints() != nil {
+	if h, err := n.Heartbeat(); err != nil || !reflect.DeepEqual(h, replicate.Heartbeat{}) {
 		t.Errorf("at first: %+v, %v", h, err)
 	}
 	at := time.Date(2026, 1, 2, 3, 4, 5, 6e6, time.UTC)
 	status := replicate.MirrorStatus{Complete: at, Held: 3, Refused: map[keystore.Name]lastgood.Rejection{"prod-b": *lastgood.Reject(lastgood.ReasonBroken, "it does not parse")}}
-	checkpoints := map[keystore.Name]replicate.Checkpoint{"prod-a": "x y"}
-	must(t, n.Write(status, checkpoints))
+	must(t, n.Write(status))
 	want := replicate.Heartbeat{Complete: at, Store: "s3://b/p", KeySets: 3, Refused: 1, Reasons: map[keystore.Name]keystore.Reason{"prod-b": lastgood.ReasonBroken}}
 	next := replicate.NewNotes(root, "s3://b/p")
-	if h, err := next.Heartbeat(); err != nil || !reflect.DeepEqual(h, want) || !maps.Equal(next.Checkpoints(), checkpoints) {
-		t.Errorf("the next run: %+v, %v, %v", h, err, next.Checkpoints())
+	if h, err := next.Heartbeat(); err != nil || !reflect.DeepEqual(h, want) {
+		t.Errorf("the next run: %+v, %v", h, err)
 	}
 	if h, err := replicate.ReadHeartbeat(dir); err != nil || !reflect.DeepEqual(h, want) {
 		t.Errorf("a server: %+v, %v", h, err)
-	}
-	if got := replicate.NewNotes(root, "s3://b/other").Checkpoints(); got != nil {
-		t.Errorf("of another store: %v", got)
-	}
-	// The checkpoints are written when they have changed, the heartbeat always.
-	file := filepath.Join(dir, ".keypost-mirror-marks.json")
-	must(t, os.Remove(file))
-	must(t, next.Write(status, checkpoints))
-	if _, err := os.Stat(file); !os.IsNotExist(err) {
-		t.Errorf("checkpoints that are as they were: %v", err)
-	}
-	checkpoints = map[keystore.Name]replicate.Checkpoint{"prod-a": "x z"}
-	must(t, next.Write(status, checkpoints))
-	if got := replicate.NewNotes(root, "s3://b/p").Checkpoints(); !maps.Equal(got, checkpoints) {
-		t.Errorf("checkpoints that changed: %v", got)
 	}
 }
 
@@ -91,7 +74,7 @@ func TestNotesAreRegularFiles(t *testing.T) {
 		if h, err := replicate.ReadHeartbeat(dir); err == nil || os.IsNotExist(err) || !reflect.DeepEqual(h, replicate.Heartbeat{}) {
 			t.Errorf("%s is read as a heartbeat: %v", name, err)
 		}
-		if err := n.Write(replicate.MirrorStatus{}, nil); err != nil {
+		if err := n.Write(replicate.MirrorStatus{}); err != nil {
 			t.Errorf("%s is not replaced: %v", name, err)
 		}
 		if _, err := n.Heartbeat(); err != nil {

@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -52,55 +49,6 @@ func TestMirrorPassesAfterAFailedWrite(t *testing.T) {
 			t.Errorf("status %+v", m.Status())
 		}
 	})
-}
-
-// Only what was copied has a checkpoint.
-func TestCheckpointsAreOfCopiedVersions(t *testing.T) {
-	for name, tc := range map[string]struct {
-		happens func(m *mirrored)
-		want    []keystore.Name
-	}{
-		"all is well":   {func(*mirrored) {}, []keystore.Name{"prod-a", "prod-b"}},
-		"one refused":   {func(m *mirrored) { m.from.Set("prod-a", []byte(m.first)) }, []keystore.Name{"prod-b"}},
-		"one missing":   {func(m *mirrored) { m.from.Delete("prod-a") }, []keystore.Name{"prod-b"}},
-		"one unwritten": {func(m *mirrored) { m.update("prod-a", storetest.Mark("x")); m.to.Inject(failOn(storetest.OpPut)) }, []keystore.Name{"prod-b"}},
-		"a tombstone tidied away": {func(m *mirrored) {
-			m.update("prod-a", func(s keystore.KeySet) (keystore.KeySet, error) {
-				return s.Withdraw(storetest.Change(365 * 24 * time.Hour))
-			})
-			m.pass()
-			m.from.Delete("prod-a")
-		}, []keystore.Name{"prod-b"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			m := newMirrored(t)
-			m.pass()
-			tc.happens(m)
-			_ = m.Pass(t.Context())
-			var got []keystore.Name
-			for n := range m.Checkpoints() {
-				got = append(got, n)
-			}
-			slices.Sort(got)
-			if !slices.Equal(got, tc.want) {
-				t.Errorf("checkpoints of %v, want %v", got, tc.want)
-			}
-		})
-	}
-}
-
-// Checkpoints are read from a file that somebody may have edited.
-func TestCheckpointsThatAreNone(t *testing.T) {
-	for _, c := range []string{"", " ", "r1", "x y", "00 r1", " r1", strings.Repeat("00", 31) + " r1", strings.Repeat("00", 33) + " r1", strings.Repeat("00", 32) + " ", strings.Repeat("00", 32)} {
-		m := newMirrored(t)
-		m.config.Checkpoints = map[keystore.Name]replicate.Checkpoint{"prod-a": replicate.Checkpoint(c)}
-		m.Mirror = replicate.NewMirror(m.config)
-		if got := m.Checkpoints(); len(got) != 0 {
-			t.Errorf("%q is a checkpoint: %v", c, got)
-		}
-		m.pass()
-		m.wantCopied("prod-a", m.current)
-	}
 }
 
 // A copy that somebody put back behind what it was is as it is in the store, but not the last good version.
@@ -218,48 +166,4 @@ func TestMirrorPassesWhenItsWatchIsLost(t *testing.T) {
 		time.Sleep(200 * time.Millisecond)
 		m.wantCopied("prod-b", storetest.Text(t, s))
 	})
-}
-
-func TestCheckpointsThatCouldNotBeWrittenAreWrittenNext(t *testing.T) {
-	dir, root := noted(t)
-	file := filepath.Join(dir, ".keypost-mirror-marks.json")
-	must(t, os.MkdirAll(filepath.Join(file, "x"), 0o700))
-	n := replicate.NewNotes(root, "s3://b/p")
-	checkpoints := map[keystore.Name]replicate.Checkpoint{"prod-a": "x y"}
-	if err := n.Write(replicate.MirrorStatus{Held: 1}, checkpoints); err == nil {
-		t.Fatal("a directory was replaced")
-	}
-	if h, err := n.Heartbeat(); err != nil || h.KeySets != 1 {
-		t.Errorf("the heartbeat: %+v, %v", h, err)
-	}
-	must(t, os.RemoveAll(file))
-	must(t, n.Write(replicate.MirrorStatus{}, checkpoints))
-	if got := replicate.NewNotes(root, "s3://b/p").Checkpoints(); len(got) != 1 {
-		t.Errorf("checkpoints %v", got)
-	}
-}
-
-// The marks are written once a pass, also of one in which some key set cannot be read, and not being able to is trouble.
-func TestMarksAreWrittenOnceAPass(t *testing.T) {
-	m := newMirrored(t)
-	m.from.Set("broken", []byte("junk"))
-	m.from.Inject(func(_ context.Context, op storetest.Op) (bool, error) {
-		if op.Name == "broken" {
-			return false, errors.New("permission denied")
-		}
-		return true, nil
-	})
-	m.config.Permitted = ownPath
-	writes, trouble := 0, error(nil)
-	m.config.OnCopy = func() error { writes++; return trouble }
-	m.Mirror = replicate.NewMirror(m.config)
-	_ = m.Pass(t.Context())
-	if writes != 1 || len(m.Checkpoints()) != 2 {
-		t.Errorf("%d writes of %v", writes, m.Checkpoints())
-	}
-	trouble = errors.New("no space left on device")
-	if err := m.Pass(t.Context()); !errors.Is(err, trouble) {
-		t.Errorf("Pass = %v", err)
-	}
-	m.wantLogged("the copy cannot be written", 1)
 }

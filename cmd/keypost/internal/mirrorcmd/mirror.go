@@ -131,7 +131,6 @@ func newMirroring(ctx context.Context, o *options) (*mirroring, error) {
 		return nil, err
 	}
 	m.notes = replicate.NewNotes(m.dir, open.Place(m.from.Backend()))
-	m.notes.Admission = fmt.Sprintf("%q dev=%t", slices.Sorted(slices.Values(o.issuerURLs)), o.dev)
 	before, err := m.notes.Heartbeat()
 	if err != nil {
 		m.log.Warn("the heartbeat of an earlier run cannot be read, so that the copy counts as incomplete", zap.Error(err))
@@ -139,8 +138,7 @@ func newMirroring(ctx context.Context, o *options) (*mirroring, error) {
 	m.reads = &reads{Backend: m.from.Backend()}
 	m.Mirror = replicate.NewMirror(replicate.MirrorConfig{
 		From: m.reads.source(), To: to, Admit: admission.Admit, Permitted: admission.Permitted(), OnPass: m.notePass,
-		OnCopy:  func() error { return m.notes.WriteCheckpoints(m.Checkpoints()) },
-		Earlier: before, AllowEmpty: o.allowEmpty, Poll: m.poll(), Log: m.log, Checkpoints: m.notes.Checkpoints(),
+		Earlier: before, AllowEmpty: o.allowEmpty, Poll: m.poll(), Log: m.log,
 	})
 	return m, nil
 }
@@ -254,7 +252,7 @@ func (m *mirroring) nothingCopied() error {
 
 func (m *mirroring) notePass(s replicate.MirrorStatus) error {
 	m.checkItself()
-	return m.notes.Write(s, m.Checkpoints())
+	return m.notes.Write(s)
 }
 
 // checkItself warns when the store's credentials are made from a token whose issuer is in DIR: while keypostd is down,
