@@ -17,7 +17,7 @@ func TestStrangersBehindCaches(t *testing.T) {
 	store := newStore(t, ca)
 	file := t.TempDir() + "/key.pub"
 	writePublicKey(t, file, newECKey(t))
-	store.keypost(t, "issuer", "add", "prod", "--url", "https://"+cdnHost+"/prod", "--public-key-file", file).ok(t)
+	store.keypost(t, "issuer", "add", "prod", "--url", "https://"+cdnHost+"/prod", "--public-key-file", file, "--stale-if-error", "24h").ok(t)
 	tlsOrigin, tlsAddress := newOrigin(t, ca, store.store, true)
 	plainOrigin, plainAddress := newOrigin(t, ca, store.store, false)
 	const asked = 2000

@@ -262,7 +262,7 @@ func TestBehindCaches(t *testing.T) {
 		writePublicKey(t, file, newECKey(t))
 		return file
 	}
-	store.keypost(t, "issuer", "add", "prod", "--url", "https://"+cdnHost+"/prod", "--public-key-file", publicKey("a"), "--max-age", "1m").ok(t)
+	store.keypost(t, "issuer", "add", "prod", "--url", "https://"+cdnHost+"/prod", "--public-key-file", publicKey("a"), "--max-age", "1m", "--stale-if-error", "24h").ok(t)
 	const stopped, empty, balanced = "keypostd stopped", "keypostd restarted on an empty directory", "a balancer answering 5xx"
 	const rotated = "keypostd restarted with another secret"
 	short := func(e edge, what string) string {

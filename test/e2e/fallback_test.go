@@ -37,7 +37,7 @@ func TestFallbackOrigin(t *testing.T) {
 	for _, name := range []string{"prod", "other"} {
 		file := filepath.Join(t.TempDir(), name+".pub")
 		writePublicKey(t, file, newECKey(t))
-		store.keypost(t, "issuer", "add", name, "--url", "https://"+cdnHost+"/"+name, "--public-key-file", file).ok(t)
+		store.keypost(t, "issuer", "add", name, "--url", "https://"+cdnHost+"/"+name, "--public-key-file", file, "--stale-if-error", "24h").ok(t)
 		paths = append(paths, "/"+name+"/.well-known/openid-configuration", "/"+name+"/keys.json", "/"+name+"/openid/v1/jwks", "/"+name)
 	}
 	const alias = "origin." + cdnHost

@@ -166,7 +166,7 @@ func (f *migrateFlags) keepCloudFront(r *run) error {
 	r.Notice("distribution's origin changes, from the bucket to keypostd. ORIGIN is a host name of keypostd for this alone:")
 	r.Notice("  1. %s", cli.Command{"issuer", "add", name, "--url", old, "--jwks", old, "--relying-party", "aws"})
 	r.Notice("     %s (D: the longest that the distribution keeps a copy)",
-		cli.Command{"issuer", "set", name, "--origin", "ORIGIN", "--edge-hold", "D"})
+		cli.Command{"issuer", "set", name, "--origin", "ORIGIN", "--edge-hold", "D", "--stale-if-error", "24h"})
 	r.Notice("  2. in keypostd's configuration bind the URL to the key set, and name the host that CloudFront will ask for:")
 	r.Notice("       issuerURLs: [..., %q]", name+"="+old)
 	r.Notice("       hostAliases: {ORIGIN: %s}", host)

@@ -69,7 +69,11 @@ func (o *addOptions) run(ctx context.Context, args []string) error {
 	}
 	compareIssuer(f, m, spec.Issuers[0].String())
 	// Everything is tried before the store is touched, so that a mistake leaves no directory behind.
-	if _, err := keystore.New(f.Change(o.why, false), spec); err != nil {
+	s, err := keystore.New(f.Change(o.why, false), spec)
+	if err != nil {
+		return err
+	}
+	if err := o.prices(s, spec); err != nil {
 		return err
 	}
 	st, err := f.CreateStore(ctx)
@@ -84,6 +88,22 @@ func (o *addOptions) run(ctx context.Context, args []string) error {
 		return err
 	}
 	return o.print(added.KeySet)
+}
+
+// prices has whoever declares a CDN decide for how long that answers while keypostd is down: a new key waits as long.
+func (o *addOptions) prices(s keystore.KeySet, spec keystore.Spec) error {
+	if o.dev || spec.Policy.EdgeHold == nil {
+		return nil
+	}
+	o.Notice("%s", view.Prices(s))
+	if !o.policy.PricesUnsaid() {
+		return nil
+	}
+	spec.Policy.StaleIfError = keystore.DurationPtr(keystore.DefaultCache().StaleIfError)
+	if longer, err := keystore.New(o.Change("", false), spec); err == nil {
+		o.Notice("%s", view.Prices(longer))
+	}
+	return cli.Usagef("with --edge-hold give --stale-if-error as well, such as 0s or 24h: the prices are above")
 }
 
 // spec checks what was typed, without the keys.

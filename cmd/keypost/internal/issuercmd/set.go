@@ -38,7 +38,11 @@ func (o *setOptions) run(ctx context.Context, args []string) error {
 		if err != nil {
 			return s, err
 		}
-		return s.SetPolicy(f.Change(o.why, false), policy)
+		changed, err := s.SetPolicy(f.Change(o.why, false), policy)
+		if err == nil && o.policy.PricesUnsaid() {
+			f.Notice("%s", view.Prices(changed))
+		}
+		return changed, err
 	})
 	if err != nil {
 		return err

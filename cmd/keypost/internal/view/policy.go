@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
+	"github.com/keypost/keypost/cmd/keypost/internal/terminal"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/party"
 )
@@ -33,7 +34,7 @@ func lifetimes() []lifetime {
 			func(p *keystore.Policy) **keystore.Duration { return &p.MaxAge }},
 		{"stale-while-revalidate", "how long a cache may hand out a stale copy while it fetches a new one (5m for a new issuer)",
 			func(p *keystore.Policy) **keystore.Duration { return &p.StaleWhileRevalidate }},
-		{"stale-if-error", "how long a cache may hand out a stale copy while the origin is down (24h for a new issuer)",
+		{"stale-if-error", "how long a cache may hand out a stale copy while the origin is down (0s for a new issuer; say it with --edge-hold)",
 			func(p *keystore.Policy) **keystore.Duration { return &p.StaleIfError }},
 		{"edge-hold", "the longest total age at which any shared cache (CDN) hands out a copy; gates wait for it, but never less than for max-age + stale-while-revalidate + stale-if-error",
 			func(p *keystore.Policy) **keystore.Duration { return &p.EdgeHold }},
@@ -159,13 +160,37 @@ func relyingParty(name string) (meant string, known bool) {
 }
 
 // NewPolicy returns the policy of a new key set. The cache lifetimes are written down, so that a change of a server's
-// defaults never changes what the gates count on. In development they are seconds, so that a rotation can be tried.
+// defaults never changes what the gates count on. No cache may go on with a stale copy when the server fails: without a CDN
+// that helps nobody, and each promotion would wait for it. In development the lifetimes are seconds, so that a rotation can be tried.
 func NewPolicy(dev bool) keystore.Policy {
 	c := keystore.DefaultCache()
+	c.StaleIfError = 0
 	if dev {
 		c = keystore.Cache{MaxAge: 5 * time.Second}
 	}
 	return keystore.Policy{MaxAge: keystore.DurationPtr(c.MaxAge), StaleWhileRevalidate: keystore.DurationPtr(c.StaleWhileRevalidate), StaleIfError: keystore.DurationPtr(c.StaleIfError)}
+}
+
+// PricesUnsaid reports whether a CDN was declared, and not for how long it may answer while keypostd is down.
+func (f *PolicyFlags) PricesUnsaid() bool {
+	return f.fs.Changed("edge-hold") && !f.fs.Changed("stale-if-error")
+}
+
+// Prices says what the lifetimes of a key set that is behind a CDN buy, and what they cost.
+func Prices(s keystore.KeySet) string {
+	p, now := s.Policy(), time.Now()
+	c := p.Cache(keystore.DefaultCache())
+	survived := c.MaxAge + max(c.StaleWhileRevalidate, c.StaleIfError)
+	if p.EdgeHold != nil {
+		survived = min(survived, time.Duration(*p.EdgeHold))
+	}
+	price := fmt.Sprintf("--stale-if-error %v: when keypostd is down, a CDN can answer for up to %s", keystore.Duration(c.StaleIfError), terminal.Duration(survived))
+	for _, k := range s.Keys() {
+		if opens, ok := s.EarliestPromotion(k.ID(), keystore.Observed{Since: now}); ok {
+			return price + "; a new key waits " + terminal.Duration(opens.Sub(now)) + " before it may sign"
+		}
+	}
+	return price
 }
 
 // policyLine prints a policy for people.
