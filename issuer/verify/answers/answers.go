@@ -14,7 +14,8 @@ import (
 )
 
 // Causes returns the causes that have an answer in a text, those that people meet most first, else in the order of the table. The
-// text is an error as a program printed it, also in the middle of a log, wrapped by an SDK, or as JSON.
+// text is an error as a program printed it, also in the middle of a log, wrapped by an SDK, or as JSON. It may be cut off: three words
+// of an answer are enough.
 func Causes(text string) []finding.Cause {
 	words := map[finding.Answer]string{}
 	for _, c := range finding.Causes() {
@@ -25,7 +26,7 @@ func Causes(text string) []finding.Cause {
 	found, specific := map[finding.Answer]bool{}, map[string]bool{} // answers, and parties with one that is not vague
 	lines := strings.FieldsFunc(unescaped(text), func(r rune) bool { return r == '\n' })
 	for _, line := range append(lines, strings.Join(lines, " ")) { // a terminal may have broken a message
-		for _, a := range longest(plain(line), words) {
+		for _, a := range longest(plain(line), words, len(lines) == 1) {
 			found[a] = true
 			specific[a.Party] = specific[a.Party] || !vague(a)
 		}
@@ -38,21 +39,75 @@ func Causes(text string) []finding.Cause {
 }
 
 // longest returns the answers that a line has: of each party the longest and the longest vague one, as programs put their own words
-// before those of what they called.
-func longest(line string, words map[finding.Answer]string) (has []finding.Answer) {
+// before those of what they called. Of an answer that is cut off the part counts that is there; where a whole one says as much, that
+// goes before. A line may be whole: all that there is.
+func longest(line string, words map[finding.Answer]string, whole bool) (has []finding.Answer) {
 	type kind struct {
 		party string
 		vague bool
 	}
-	best := map[kind]int{}
+	length, best, sure := map[finding.Answer]int{}, map[kind]int{}, 0
 	for a, w := range words {
 		if hasWords(line, w) {
-			has = append(has, a)
-			k := kind{a.Party, vague(a)}
-			best[k] = max(best[k], len(w))
+			length[a] = len(w)
+			if !vague(a) {
+				sure = max(sure, len(w))
+			}
 		}
 	}
-	return slices.DeleteFunc(has, func(a finding.Answer) bool { return len(words[a]) < best[kind{a.Party, vague(a)}] })
+	for a, w := range words {
+		if part := max(clipped(line, w, whole), clipped(line, plain(a.Text), whole)); length[a] == 0 && part > sure {
+			length[a] = part
+		}
+	}
+	for a, n := range length {
+		has = append(has, a)
+		k := kind{a.Party, vague(a)}
+		best[k] = max(best[k], n)
+	}
+	return slices.DeleteFunc(has, func(a finding.Answer) bool { return length[a] < best[kind{a.Party, vague(a)}] })
+}
+
+// fewest is how many words of an answer tell it from others.
+const fewest = 3
+
+// clipped returns how much of an answer's words a line has where it begins or ends among them, or, if it is whole, where it has some of
+// them and nothing else; 0 for less than a few words. The last word may be cut off.
+func clipped(line, words string, whole bool) int {
+	line = strings.TrimRight(line, " .…")
+	if whole && within(line, words) {
+		return len(line)
+	}
+	for n := min(len(line), len(words)); n > 0; n-- {
+		start, end := words[:n], words[len(words)-n:]
+		switch {
+		case strings.HasSuffix(line, start) && wordStarts(line, len(line)-n) && len(strings.Fields(start)) >= fewest,
+			strings.HasPrefix(line, end) && wordStarts(words, len(words)-n) && len(strings.Fields(end)) >= fewest:
+			return n
+		}
+	}
+	return 0
+}
+
+// within reports whether a line has a few of some words, in their order, and no other.
+func within(line, words string) bool {
+	all, some := strings.Fields(words), strings.Fields(line)
+	for i, word := range some {
+		at := slices.IndexFunc(all, func(w string) bool {
+			return w == word || i == len(some)-1 && strings.HasPrefix(w, word)
+		})
+		if at < 0 {
+			return false
+		}
+		all = all[at+1:]
+	}
+	return len(some) >= fewest
+}
+
+// wordStarts reports whether what stands at i of s is no part of a longer word.
+func wordStarts(s string, i int) bool {
+	before, _ := utf8.DecodeLastRuneInString(s[:i])
+	return !unicode.IsLetter(before) && !unicode.IsDigit(before)
 }
 
 // wordsOf returns what of an answer has to be in a text: the message, else the code. Each SDK has its own way to write the two

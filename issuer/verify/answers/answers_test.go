@@ -161,6 +161,43 @@ func TestCausesOfEveryAnswer(t *testing.T) {
 	}
 }
 
+// Logs and people cut errors off: three words of an answer still lead to its causes, with a program's own words before it or without.
+func TestCausesOfAClippedAnswer(t *testing.T) {
+	causes := map[string][]finding.Cause{}
+	for _, c := range finding.Causes() {
+		for _, a := range c.Answers {
+			causes[a.Text] = append(causes[a.Text], c)
+		}
+	}
+	for answer, want := range causes {
+		words := strings.Fields(answer)
+		for n := 3; n <= len(words); n++ {
+			cut := strings.Join(words[:n], " ")
+			for _, text := range []string{cut, "request failed: " + cut + "…"} {
+				found := Causes(text)
+				for _, c := range want {
+					if !slices.ContainsFunc(found, func(f finding.Cause) bool { return f.Code == c.Code }) {
+						t.Errorf("%q of %q: %s is not found", text, answer, c.Code)
+					}
+				}
+				if !slices.IsSortedFunc(found, finding.ByLikelihood) {
+					t.Errorf("%q: the likeliest is not first", text)
+				}
+			}
+		}
+	}
+	const whole = "No OpenIDConnect provider found in your account for https://oidc.example.com/a"
+	for _, text := range []string{
+		"No OpenIDConnect provider found in your account", "No OpenIDConnect provider found in your accou", "InvalidIdentityToken: No OpenIDConnect provider found",
+		"OpenIDConnect provider found", "no provider account", "provider found in your account for https://oidc.example.com/a",
+		"An error occurred (InvalidIdentityToken) when calling the AssumeRoleWithWebIdentity operation: No OpenIDConnect provider…",
+	} {
+		if got, want := Causes(text), Causes(whole); !slices.EqualFunc(got, want, func(a, b finding.Cause) bool { return a.Code == b.Code }) || got[0].Code != "aws-provider-missing" {
+			t.Errorf("%q: %d causes, the first %v", text, len(got), got[:min(len(got), 1)])
+		}
+	}
+}
+
 func FuzzCauses(f *testing.F) {
 	f.Add("InvalidIdentityToken: Incorrect token audience")
 	f.Add("\\u0027\\\\n\x1b[")
