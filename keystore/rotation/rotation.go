@@ -76,7 +76,7 @@ func unanswered(err error) error {
 	return &UnansweredError{err}
 }
 
-// ByHandError says what a person has to do at the cluster.
+// ByHandError says what a person has to do at the cluster: one step on each line.
 type ByHandError struct{ Do string }
 
 func (e *ByHandError) Error() string { return e.Do }
@@ -84,8 +84,9 @@ func (e *ByHandError) Error() string { return e.Do }
 // ByHand returns what is done at a control plane that nobody but its administrator may touch, in two rounds: a token that one
 // kube-apiserver has signed is presented to another.
 func ByHand(k keystore.KeyID) *ByHandError {
-	return &ByHandError{Do: fmt.Sprintf("on every control-plane node, first add the public key of %s to --service-account-key-file of kube-apiserver and restart it; when all of them have it, "+
-		"set --service-account-signing-key-file to its private key and restart them again, and give kube-controller-manager the same --service-account-private-key-file; where keypost-signer signs, copy the private key's file beside its other keys instead", k)}
+	return &ByHandError{Do: fmt.Sprintf("on every control-plane node, add the public key of %s to --service-account-key-file of kube-apiserver, and restart it\n"+
+		"when all of them have it, set --service-account-signing-key-file to its private key, and restart them again; give kube-controller-manager the same file as --service-account-private-key-file\n"+
+		"or, where keypost-signer signs, copy the private key's file beside its other keys instead", k)}
 }
 
 // Facts are what a step is decided by, besides the key set.
@@ -179,7 +180,7 @@ type Outcome struct {
 	Set     keystore.KeySet // as stored last
 	Took    []Taken
 	Waiting *keystore.NotYetError // the gate that is closed; nil when no rotation is under way any more
-	ByHand  string                // what a person has to do at the cluster before the gate opens; may be empty
+	ByHand  string                // what a person has to do at the cluster before the gate opens, one step on each line; may be empty
 	Unknown string                // why nobody knows how long tokens live, so that what the policy declares counts alone; may be empty
 	Early   []string              // signers that sign with the new key before it is promoted, by their addresses; those that answer
 	Unasked string                // why nobody knows what each signer signs with, where the step goes on without; may be empty
@@ -261,7 +262,7 @@ func (d Driver) gather(ctx context.Context, s keystore.KeySet, o *Outcome) (f Fa
 		if d.Cluster == nil {
 			o.ByHand = ByHand(to.ID()).Do
 			if k, _ := s.Key(r.Replaces[0]); k.PromotedAt.IsZero() { // rolled back before the cluster was to sign with it
-				o.ByHand = fmt.Sprintf("ask each kube-apiserver, and let one that signs with %s sign with %s again", k.ID(), to.ID())
+				o.ByHand = fmt.Sprintf("ask each kube-apiserver what it signs with\nlet each that signs with %s sign with %s again", k.ID(), to.ID())
 			}
 			break
 		}

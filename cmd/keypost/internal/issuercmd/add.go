@@ -172,9 +172,9 @@ func (o *addOptions) print(s keystore.KeySet) error {
 		ca = devCA(f.Store)
 	}
 	f.Notice("next:")
-	f.Notice("  %s", cli.Verify(v.Name, v.Dev, ca))
-	f.Notice("  %s", cli.Paste(fmt.Sprintf("kube-apiserver --service-account-issuer=%s --service-account-jwks-uri=%s%s", first, first, issuer.JWKSPath)))
-	f.Notice("where it runs already, keep its present issuer as a second --service-account-issuer, and let --api-audiences list both or leave it out, or each running pod gets 401")
+	f.Notice("  1. once keypostd serves it, look: %s", cli.Verify(v.Name, v.Dev, ca))
+	f.Notice("  2. give each kube-apiserver these flags: %s", cli.Paste(fmt.Sprintf("kube-apiserver --service-account-issuer=%s --service-account-jwks-uri=%s%s", first, first, issuer.JWKSPath)))
+	f.Notice("     a cluster that runs already keeps its present issuer as a second --service-account-issuer; list both in --api-audiences, or leave that flag out. Otherwise each running pod gets 401")
 	return nil
 }
 

@@ -180,9 +180,12 @@ func afterRollback(f *cli.Factory, s keystore.KeySet) {
 	r, name := s.Rotation(), string(s.Name())
 	leaves, step := r.Replaces[0], cli.Command{"rotate", "step", name}
 	if k, _ := s.Key(leaves); k.State != keystore.Next {
-		f.Notice("let the cluster sign with %s again; then, to take key %s out: %s", r.Kid, leaves, step)
+		f.Notice("%s waits for you:", name)
+		f.Notice("  1. let the cluster sign with %s again", r.Kid)
+		f.Notice("  2. take key %s out: %s", leaves, step)
 		return
 	}
-	f.Notice("key %s was not promoted; to ask each kube-apiserver what it signs with, and take the new key out: %s; to take it out at once, by your word that nothing has ever signed with it: %s",
-		leaves, append(step, "--kubeconfig", "FILE"), cli.Command{"key", "remove", name, string(leaves), "--never-signed"})
+	f.Notice("key %s was not promoted; take it out in one of two ways:", leaves)
+	f.Notice("  ask each kube-apiserver first: %s", append(step, "--kubeconfig", "FILE"))
+	f.Notice("  at once, if nothing has ever signed with it: %s", cli.Command{"key", "remove", name, string(leaves), "--never-signed"})
 }

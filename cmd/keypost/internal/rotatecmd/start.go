@@ -84,7 +84,7 @@ func (o *startOptions) run(ctx context.Context, args []string) error {
 		return err
 	}
 	if !o.dryRun {
-		o.Notice("key %s is published; no signer may use it before it is promoted: %s", k.ID(), cli.Command{"rotate", "step", string(s.Name())})
+		o.Notice("key %s is published. Let no signer use it before it is promoted; this promotes it once its time has come: %s", k.ID(), cli.Command{"rotate", "step", string(s.Name())})
 		o.SayCopies(s)
 	}
 	return o.Print(one, func(w *terminal.Table) { table(w, []state{one}) })

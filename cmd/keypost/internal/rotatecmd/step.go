@@ -182,7 +182,11 @@ func (o *stepOptions) step(ctx context.Context, d rotation.Driver, r *running) {
 	if out.Set.Name() != "" {
 		r.set = out.Set
 	}
-	if _, is := errors.AsType[*rotation.UnansweredError](err); is && o.wait && !cluster.Refused(err) { // they are restarted in a rotation
+	_, unanswered := errors.AsType[*rotation.UnansweredError](err)
+	if unanswered {
+		out.ByHand = unlisted(d.Cluster, r.set)
+	}
+	if unanswered && o.wait && !cluster.Refused(err) { // they are restarted in a rotation
 		at := r.set.Rotation()
 		out.Waiting = &keystore.NotYetError{Step: string(at.Step), Key: at.Replaces[0], Gate: keystore.GateSigning, Need: err.Error()}
 		err = nil
@@ -214,6 +218,7 @@ func (o *stepOptions) step(ctx context.Context, d rotation.Driver, r *running) {
 	}
 	took := append(r.Took, out.Took...)
 	if err != nil {
+		o.sayByHand(r.set, out.ByHand)
 		err = hinted(err, r.set)
 		r.state, r.waiting, r.err, r.done = state{KeySet: r.set.Name(), Rotation: r.set.Rotation(), Took: took, Error: err.Error()}, nil, err, true
 		return
@@ -229,9 +234,10 @@ func (o *stepOptions) step(ctx context.Context, d rotation.Driver, r *running) {
 		r.done = true
 		return
 	}
-	r.Waiting, r.Gate, r.ByHand = out.Waiting.Error(), out.Waiting.Gate, out.ByHand
-	if line := strings.TrimSuffix(r.Waiting+"; "+r.ByHand, "; "); line != r.said {
-		o.Notice("%s: %s", r.set.Name(), line)
+	r.Waiting, r.Gate, r.ByHand = out.Waiting.Error(), out.Waiting.Gate, strings.ReplaceAll(out.ByHand, "\n", "; ")
+	if line := r.Waiting + r.ByHand; line != r.said {
+		o.Notice("%s: %s", r.set.Name(), r.Waiting)
+		o.sayByHand(r.set, out.ByHand)
 		r.said, r.began = line, time.Now()
 		if c := cli.SyncCommands(r.set); c != nil && r.Gate == keystore.GateCopies {
 			o.Notice("hint: %s", o.Lines(c))
@@ -241,6 +247,35 @@ func (o *stepOptions) step(ctx context.Context, d rotation.Driver, r *running) {
 		o.Notice("hint: %s", o.Line(cli.GateCommand(out.Waiting, r.set)))
 		r.done = true
 	}
+}
+
+// unlisted returns what a person has to do at a cluster that does not say who signs for it: nobody has to be listed for that. OpenShift
+// hands a key over by itself.
+func unlisted(c rotation.Cluster, s keystore.KeySet) string {
+	r := s.Rotation()
+	if _, is := c.(cluster.OpenShift); is || r == nil || r.Step != keystore.StepRetire {
+		return ""
+	}
+	if old, _ := s.Key(r.Replaces[0]); old.PromotedAt.IsZero() { // rolled back before anybody was to sign with it
+		return ""
+	}
+	return rotation.ByHand(r.Kid).Do
+}
+
+// sayByHand prints what the rotation of s waits for a person to do, as a numbered list.
+func (o *stepOptions) sayByHand(s keystore.KeySet, steps string) {
+	if steps == "" {
+		return
+	}
+	o.Notice("%s waits for you:", s.Name())
+	for i, step := range strings.Split(steps, "\n") {
+		if strings.HasPrefix(step, "or, ") { // in place of the others
+			o.Notice("  %s", step)
+			continue
+		}
+		o.Notice("  %d. %s", i+1, step)
+	}
+	o.Notice("then: %s", cli.Command{"rotate", "step", string(s.Name())})
 }
 
 // hinted adds to an error of a cluster that does not answer how else it is asked.

@@ -76,7 +76,7 @@ func TestAFailureDoesNotHideWhatWasDone(t *testing.T) {
 		kid := r.set.Rotation().Kid
 		time.Sleep(48 * time.Hour)
 		sc.step(t, false, sc, r)
-		if got := sc.out.String(); got != "prod-a: promoted key "+string(kid)+"\n" {
+		if got := sc.out.String(); !strings.HasPrefix(got, "prod-a: promoted key "+string(kid)+"\nprod-a waits for you:\n  1. ") {
 			t.Errorf("printed %q", got)
 		}
 		if !errors.Is(r.err, sc.err) || r.Error != sc.err.Error() || len(r.Took) != 1 || r.Took[0].Key != kid || r.Rotation.Step != keystore.StepRetire || r.waiting != nil {
@@ -105,6 +105,11 @@ func TestAClusterThatNeverAnswers(t *testing.T) {
 		told(keystore.StepPromote, false)
 		time.Sleep(48 * time.Hour)
 		told(keystore.StepRetire, true)
+		for _, want := range []string{"\nprod-a waits for you:\n  1. on every control-plane node, add ", "\n  2. when all of them have it, set --service-account-signing-key-file ", "\nthen: keypost rotate step prod-a\n"} {
+			if !strings.Contains("\n"+sc.out.String(), want) {
+				t.Errorf("without %q:\n%s", want, &sc.out)
+			}
+		}
 		sc.signers, sc.err = map[string]keystore.KeyID{"10.0.0.1:6443": r.set.Rotation().Kid}, nil
 		sc.step(t, false, sc, &running{set: r.set, began: time.Now()})
 		sc.err = errors.New(said)
