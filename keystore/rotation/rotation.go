@@ -89,6 +89,17 @@ func ByHand(k keystore.KeyID) *ByHandError {
 		"or, where keypost-signer signs, copy the private key's file beside its other keys instead", k)}
 }
 
+// OtherCluster stands among the servers of a rotation for those of another cluster, which have the keys that it replaces: the new key is
+// that of a cluster which takes the place of theirs. Nothing that the one cluster answers shows what the other signs with, so that this
+// stays until somebody says that the other one is gone for good.
+const OtherCluster = "other-cluster"
+
+// between reports whether a rotation goes from one cluster to another.
+func between(r *keystore.Rotation) bool { return slices.Contains(r.Servers, OtherCluster) }
+
+// replaceByHand is ByHand where another cluster takes over.
+const replaceByHand = "move what runs to the cluster that the rotation leads to\ndelete the other one"
+
 // Facts are what a step is decided by, besides the key set.
 type Facts struct {
 	Observed keystore.Observed         // of the new key; before a removal, what was read back of uploads alone
@@ -143,7 +154,13 @@ func Take(c keystore.Change, s keystore.KeySet, f Facts) (keystore.KeySet, Taken
 		took := Taken{Step: r.Step, Key: k.ID()}
 		switch {
 		case r.Step == keystore.StepRetire && k.State != keystore.Retired:
-			if missing := unseen(r, f.Signers); len(missing) > 0 && len(f.Signers) > 0 {
+			missing := unseen(r, f.Signers)
+			if between(r) && len(f.Signers) > 0 {
+				return s, took, &keystore.NotYetError{Step: string(r.Step), Key: k.ID(), Gate: keystore.GateSigning,
+					Need: fmt.Sprintf("it is the key of another cluster than that of the new key; when that one is deleted, ask the one that stays, with --gone %s",
+						text.Quoted(strings.Join(missing, ",")))}
+			}
+			if len(missing) > 0 && len(f.Signers) > 0 {
 				return s, took, &keystore.NotYetError{Step: string(r.Step), Key: k.ID(), Gate: keystore.GateSigning,
 					Need: fmt.Sprintf("the kube-apiserver %s was there before in this rotation and is not listed now, so nobody knows what it signs with when it comes back; "+
 						"one that never does is left out with --gone %s", strings.Join(missing, ", "), text.Quoted(strings.Join(missing, ",")))}
@@ -261,7 +278,9 @@ func (d Driver) gather(ctx context.Context, s keystore.KeySet, o *Outcome) (f Fa
 	case keystore.StepRetire:
 		if d.Cluster == nil {
 			o.ByHand = ByHand(to.ID()).Do
-			if k, _ := s.Key(r.Replaces[0]); k.PromotedAt.IsZero() { // rolled back before the cluster was to sign with it
+			if between(r) {
+				o.ByHand = replaceByHand
+			} else if k, _ := s.Key(r.Replaces[0]); k.PromotedAt.IsZero() { // rolled back before the cluster was to sign with it
 				o.ByHand = fmt.Sprintf("ask each kube-apiserver what it signs with\nlet each that signs with %s sign with %s again", k.ID(), to.ID())
 			}
 			break
@@ -392,6 +411,10 @@ func (d Driver) handOver(ctx context.Context, s keystore.KeySet, to keystore.Key
 		return nil, err
 	}
 	if allSignWith(to.ID(), signers) {
+		return signers, nil
+	}
+	if between(s.Rotation()) { // its key is not handed to this one
+		o.ByHand = replaceByHand
 		return signers, nil
 	}
 	// The signers may have taken their time. A key that somebody has taken out meanwhile must not be handed over: its tokens

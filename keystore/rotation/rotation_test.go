@@ -635,6 +635,48 @@ func TestAServerThatComesBack(t *testing.T) {
 	}
 }
 
+// One cluster takes the place of another under one issuer. What the new one answers shows nothing of the old one, whose key is retired only
+// once somebody says that it is gone, and is active again if it was not.
+func TestAnotherClusterTakesOver(t *testing.T) {
+	sc := newScene(t)
+	sc.start()
+	_, err := keystore.Update(t.Context(), sc.store, "prod-a", func(s keystore.KeySet) (keystore.KeySet, error) {
+		return s.SetServers(sc.change(), []string{rotation.OtherCluster})
+	})
+	check(t, err)
+	sc.since, sc.now = t0, t0.Add(48*time.Hour)
+	const oldServer, newServer, byHand = "10.0.0.1:6443", "10.9.0.1:6443", "by hand: move what runs to the cluster that the rotation leads to\ndelete the other one"
+	oldCluster, newCluster := map[string]keystore.KeyID{oldServer: sc.old.ID()}, map[string]keystore.KeyID{newServer: sc.fresh.ID()}
+	for _, tt := range []struct {
+		what    string
+		after   time.Duration
+		signers map[string]keystore.KeyID
+		gone    []string
+		want    string
+	}{
+		{"the new cluster is asked", 0, newCluster, nil, "promote, waiting: signing"},
+		{"and again, long after", 100 * time.Hour, newCluster, nil, "waiting: signing"},
+		{"the old one is asked", time.Minute, oldCluster, nil, "waiting: signing, " + byHand},
+		{"the old one is said to be gone while it is asked", time.Minute, oldCluster, []string{rotation.OtherCluster, newServer}, "waiting: signing, " + byHand},
+		{"a server that was seen of it is not said to be gone", time.Minute, newCluster, []string{rotation.OtherCluster}, "waiting: signing"},
+		{"all of it is gone", time.Minute, newCluster, []string{rotation.OtherCluster, oldServer}, "retire, waiting: tokens"},
+		{"it was not", time.Minute, oldCluster, nil, "resume, waiting: signing"},
+		{"it is", time.Minute, newCluster, []string{oldServer}, "retire, waiting: tokens"},
+		{"its last token has expired", 66 * time.Minute, newCluster, nil, "remove, done"},
+	} {
+		sc.now, sc.signers = sc.now.Add(tt.after), tt.signers
+		d := sc.driver()
+		d.Gone = tt.gone
+		if got := sc.step(d); got != tt.want {
+			t.Fatalf("%s: %q, want %q", tt.what, got, tt.want)
+		}
+		if tt.gone == nil && len(sc.staged) > 0 && tt.what != "it was not" {
+			t.Errorf("%s: the old cluster was handed the key of the new one: %v", tt.what, sc.staged)
+		}
+		sc.staged = nil
+	}
+}
+
 // What is waited for is named: the server, and what to do about one that is gone.
 func TestWhatHoldsARotationIsNamed(t *testing.T) {
 	sc := newScene(t)

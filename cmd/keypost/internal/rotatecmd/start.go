@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -12,6 +14,7 @@ import (
 	"github.com/keypost/keypost/cmd/keypost/internal/terminal"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/catalog"
+	"github.com/keypost/keypost/keystore/rotation"
 	"github.com/keypost/keypost/provision/cluster"
 )
 
@@ -27,6 +30,7 @@ func newStart(f *cli.Factory) *cobra.Command {
 	cmd := f.Command("start ISSUER [KEYS]", "Begin to replace the keys that sign by another one, and publish that", cli.Exactly(1), o.run)
 	cmd.Long = "KEYS is one key, by --public-key-file FILE, --jwks FILE|URL, or --kubeconfig FILE [--context NAME]; without it, the\n" +
 		"key of the key set that is next. The cluster must not sign with it before it is promoted: keypost rotate step says when.\n" +
+		"Where the kubeconfig's cluster lists none of the keys that sign, it takes the place of another one: docs/replace-cluster.md.\n" +
 		"Nothing but the publication happens here. With --dry-run, print when each step could be taken."
 	cmd.Example = "  keypost key generate --out next\n" +
 		"  keypost rotate start prod-a --public-key-file next/sa.pub --store file:///srv/keysets\n" +
@@ -58,7 +62,7 @@ func (o *startOptions) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	k, err := o.key(ctx, s)
+	k, replaces, err := o.key(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -70,7 +74,13 @@ func (o *startOptions) run(ctx context.Context, args []string) error {
 	if err := (cli.Others{Factory: o.Factory, Store: st}).Check(ctx, s.Name(), k); err != nil {
 		return err
 	}
-	begin := func(s keystore.KeySet) (keystore.KeySet, error) { return s.StartRotation(o.Change("", false), k) }
+	begin := func(s keystore.KeySet) (keystore.KeySet, error) {
+		s, err := s.StartRotation(o.Change("", false), k)
+		if err != nil || !replaces {
+			return s, err
+		}
+		return s.SetServers(o.Change("the keys that sign are those of another cluster", false), []string{rotation.OtherCluster})
+	}
 	if o.dryRun {
 		s, err = begin(s)
 	} else {
@@ -84,33 +94,66 @@ func (o *startOptions) run(ctx context.Context, args []string) error {
 		return err
 	}
 	if !o.dryRun {
-		o.Notice("key %s is published. Let no signer use it before it is promoted; this promotes it once its time has come: %s", k.ID(), cli.Command{"rotate", "step", string(s.Name())})
-		o.SayCopies(s)
+		o.sayPublished(s, k, replaces)
 	}
 	return o.Print(one, func(w *terminal.Table) { table(w, []state{one}) })
 }
 
-// key returns the key to rotate to.
-func (o *startOptions) key(ctx context.Context, s keystore.KeySet) (keystore.VerificationKey, error) {
+// sayPublished says what may happen from now on.
+func (o *startOptions) sayPublished(s keystore.KeySet, k keystore.VerificationKey, replaces bool) {
+	if replaces {
+		o.Notice("key %s is published. The cluster that signs with it lists none of the keys that are active: it takes the place of another cluster. "+
+			"Let nothing outside of it depend on its tokens before the key is promoted; this promotes it once its time has come: %s", k.ID(), cli.Command{"rotate", "step", string(s.Name())})
+	} else {
+		o.Notice("key %s is published. Let no signer use it before it is promoted; this promotes it once its time has come: %s", k.ID(), cli.Command{"rotate", "step", string(s.Name())})
+	}
+	o.SayCopies(s)
+}
+
+// key returns the key to rotate to, and whether it is that of a cluster which has none of the keys that sign.
+func (o *startOptions) key(ctx context.Context, s keystore.KeySet) (k keystore.VerificationKey, replaces bool, err error) {
 	if o.cluster != "" {
-		return o.make(ctx, s)
+		k, err = o.make(ctx, s)
+		return k, false, err
+	}
+	if !o.keys.Given() {
+		k, err = onlyNext(s)
+		return k, false, err
+	}
+	m, err := o.keys.Read(ctx, o.Factory)
+	if err != nil {
+		return k, false, err
+	}
+	if m.Cluster && !slices.ContainsFunc(m.Keys, func(k keystore.VerificationKey) bool { return isActive(s, k) }) {
+		replaces = true
+		if !slices.ContainsFunc(s.Issuers(), func(u keystore.IssuerURL) bool { return u.String() == m.Issuer }) {
+			return k, false, fmt.Errorf("start rotation: this cluster's issuer is %s, and it lists none of the keys of %q that are active, so it is another cluster; "+
+				"let it run with --service-account-issuer=%s first, if it takes the place of that one", m.Issuer, s.Name(), s.Issuers()[0])
+		}
 	}
 	var choice []keystore.VerificationKey
-	if o.keys.Given() {
-		m, err := o.keys.Read(ctx, o.Factory)
-		if err != nil {
-			return keystore.VerificationKey{}, err
+	for _, k := range m.Keys { // a list also has the keys of today and of yesterday
+		if eligible(s, k) || !m.Listed {
+			choice = append(choice, k)
 		}
-		for _, k := range m.Keys { // a list also has the keys of today and of yesterday
-			if eligible(s, k) || !m.Listed {
-				choice = append(choice, k)
-			}
-		}
-		if len(choice) != 1 {
-			return keystore.VerificationKey{}, fmt.Errorf("start rotation: the source has %d keys that %q does not list yet or lists as next; give one", len(choice), s.Name())
-		}
-		return choice[0], nil
 	}
+	switch len(choice) {
+	case 1:
+		return choice[0], replaces, nil
+	case 0:
+		return k, false, fmt.Errorf("start rotation: the source has no key that %q does not list yet or lists as next", s.Name())
+	}
+	ids := make([]string, len(choice))
+	for i, k := range choice {
+		ids[i] = string(k.ID())
+	}
+	return k, false, fmt.Errorf("start rotation: the source has %d keys that %q does not list yet or lists as next (%s), and nobody can say which is to sign; give one with --public-key-file",
+		len(choice), s.Name(), strings.Join(ids, ", "))
+}
+
+// onlyNext returns the one key of s that is next.
+func onlyNext(s keystore.KeySet) (keystore.VerificationKey, error) {
+	var choice []keystore.VerificationKey
 	for _, k := range s.Keys() {
 		if k.State == keystore.Next {
 			choice = append(choice, k.VerificationKey)
@@ -138,6 +181,13 @@ func (o *startOptions) make(ctx context.Context, s keystore.KeySet) (keystore.Ve
 			"make one there, and give its public file with --public-key-file: %s", cli.Command{"key", "generate", "--out", "DIR"})
 	}
 	return cluster.OpenShift{Signing: cluster.Signing{Access: access}}.NextKey(ctx, func(k keystore.VerificationKey) bool { return eligible(s, k) })
+}
+
+// isActive reports whether k may sign in s.
+func isActive(s keystore.KeySet, k keystore.VerificationKey) bool {
+	return slices.ContainsFunc(s.Keys(), func(have keystore.Key) bool {
+		return have.State == keystore.Active && have.Fingerprint() == k.Fingerprint()
+	})
 }
 
 // eligible reports whether k may be what s rotates to: it is new, or next.

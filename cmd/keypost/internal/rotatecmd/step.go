@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -209,7 +210,9 @@ func (o *stepOptions) step(ctx context.Context, d rotation.Driver, r *running) {
 		}
 	}
 	if early := strings.Join(out.Early, ", "); out.Waiting != nil && out.Waiting.Step == string(keystore.StepPromote) && early != r.early {
-		if r.early = early; early != "" {
+		if r.early = early; early != "" && slices.Contains(r.set.Rotation().Servers, rotation.OtherCluster) {
+			o.Notice("%s: the new cluster is there and signs with its key; relying parties with an older copy refuse its tokens until the key is promoted", r.set.Name())
+		} else if early != "" {
 			o.Warn("%s: the kube-apiserver %s signs with the new key already, so that whoever has an older copy refuses its tokens: let it sign with the old key until the new one is promoted", r.set.Name(), early)
 		}
 	}
