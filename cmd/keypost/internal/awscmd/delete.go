@@ -38,7 +38,6 @@ func (r *run) delete(ctx context.Context) error {
 		r.Mode = install.Preview
 	}
 	deleted, err := aws.Delete(ctx, aws.DeleteOptions{Options: r.Options, Strand: r.force})
-	r.End()
 	switch {
 	case err != nil:
 		return err

@@ -22,7 +22,6 @@ func work(factory *cli.Factory, f *flags, do func(ctx context.Context, r *run) e
 		if err != nil {
 			return err
 		}
-		defer begun.End()
 		f.Usual = !cmd.Flags().Changed("client-id")
 		r := &run{begun, f}
 		return r.hinted(do(cmd.Context(), r))

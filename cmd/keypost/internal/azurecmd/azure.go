@@ -47,7 +47,6 @@ func (f *flags) command(factory *cli.Factory, c cobra.Command, do func(ctx conte
 		if err != nil {
 			return err
 		}
-		defer begun.End()
 		f.Usual = !cmd.Flags().Changed("audience")
 		f.nameGroups(cmd)
 		r := &run{begun, f, cmd.Flags().Lookup("adopt") != nil}

@@ -9,12 +9,12 @@ import (
 	"runtime/debug"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/keypost/keypost/cmd/keypost/internal/terminal"
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/open"
@@ -38,9 +38,8 @@ type Factory struct {
 	started bool           // a command's own work began, so what fails now is no error of usage
 	writes  writes
 
-	progress atomic.Pointer[Progress] // the latest
-
 	mu       sync.Mutex
+	live     *terminal.Line
 	commands []string // that this run has printed, so that a screen keeps them whole
 }
 
@@ -79,6 +78,7 @@ func (f *Factory) flags(fs *pflag.FlagSet) {
 // Run parses args, runs the command that they name, prints its error, and returns the exit code.
 func (f *Factory) Run(ctx context.Context, root *cobra.Command, args []string) int {
 	f.In = interruptible{ctx, f.In}
+	defer func() { f.Live().Clear() }()
 	if Completing(args) {
 		f.Err = io.Discard
 		plainDescriptions(root)
@@ -130,12 +130,7 @@ func (f *Factory) Change(why string, force bool) keystore.Change {
 func (f *Factory) Notice(format string, args ...any) {
 	line := f.format(format, args...)
 	indent := len(line) - len(strings.TrimLeft(line, " "))
-	line = f.screen(f.Err).Notice(line[:indent]+OneLine(line), f.printed())
-	if p := f.progress.Load(); p != nil {
-		p.print(line) // also after its end, when nothing is drawn
-		return
-	}
-	_, _ = io.WriteString(f.Err, line)
+	_, _ = io.WriteString(f.Live(), f.screen(f.Err).Notice(line[:indent]+OneLine(line), f.printed()))
 }
 
 // Warn is Notice with "warning: " before it.

@@ -14,6 +14,7 @@ import (
 
 // Print writes a result: v as JSON or YAML, or the table for people.
 func (f *Factory) Print(v any, table func(w *terminal.Table)) error {
+	f.Live().Clear()
 	switch f.Output {
 	case "json":
 		data, err := marshalJSON(v)

@@ -23,7 +23,6 @@ func NewCmdCreateKeyPair(factory *cli.Factory) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			defer r.End()
 			if err := install.CreateKeyPair(*f.To); err != nil {
 				return f.Hinted(err)
 			}

@@ -153,7 +153,6 @@ func (m *Migration) Again(r *Run, finish bool) cli.Command {
 // SayGate prints what the end of a move would wait for; nil is nothing.
 func (r *Run) SayGate(gate *keystore.NotYetError) {
 	if gate != nil {
-		r.End()
 		r.Notice("%v", gate)
 	}
 }
@@ -170,6 +169,7 @@ type Moved struct {
 // PrintSwitch prints what switches the cluster: on stdout that alone, so that a script can run it.
 func (r *Run) PrintSwitch(m Moved) error {
 	if r.Output == "table" {
+		r.Live().Clear()
 		_, err := fmt.Fprintln(r.Out, m.Switch)
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -39,7 +40,7 @@ func (f *Flags) Begin(factory *cli.Factory, cmd *cobra.Command, check func() err
 	if err := f.checkOutputDir(); err != nil {
 		return nil, err
 	}
-	r := &Run{Factory: factory, flags: f, journal: newJournal(factory.Err)}
+	r := &Run{Factory: factory, flags: f, journal: newJournal(factory.Live())}
 	f.To.Store, f.To.Report = r.keyStore(), r.report
 	switch {
 	case f.DryRun:
@@ -49,9 +50,6 @@ func (f *Flags) Begin(factory *cli.Factory, cmd *cobra.Command, check func() err
 	}
 	return r, nil
 }
-
-// End removes a line of the journal that is still to change, before something else is printed.
-func (r *Run) End() { r.journal.clear() }
 
 // keyStore is the store that --store names.
 func (r *Run) keyStore() install.KeyStore {
@@ -78,13 +76,13 @@ func (r *Run) report(e install.Event) {
 	advice := ""
 	switch e.Kind {
 	case install.Line:
-		r.journal.printf("%s", e.Text)
+		r.journal.print(time.Now(), e.Text)
 		return
 	case install.Wait:
 		r.journal.wait(e)
 		return
 	case install.Progress:
-		r.journal.show("%s", e.Text)
+		r.Live().Draw(e.Text)
 		return
 	case install.KeyIsNext:
 		advice = " (" + r.Line(cli.Command{"key", "promote", string(e.KeySet), string(e.Key)}) + ")"
@@ -95,7 +93,6 @@ func (r *Run) report(e install.Event) {
 	case install.UnreadKeySet:
 		advice = "; why: " + r.Line(cli.Command{"issuer", "list"})
 	}
-	r.journal.clear()
 	r.Warn("%s%s", e.Text, advice)
 }
 
@@ -119,7 +116,6 @@ func (e *differsError) ExitCode() int { return cli.ExitDiffer }
 // Ended prints what a cloud's package has returned with --diff: a preview, and an error if there is a difference. It reports
 // whether nothing else is to be printed.
 func (r *Run) Ended(v *plan.Preview, err error) (bool, error) {
-	r.End()
 	if v == nil || err != nil {
 		return err != nil, err
 	}
@@ -132,6 +128,7 @@ func (r *Run) Ended(v *plan.Preview, err error) (bool, error) {
 // PrintPreview prints what would be changed, in the form that -o asks for.
 func (r *Run) PrintPreview(v plan.Preview) error {
 	if r.Output == "table" {
+		r.Live().Clear()
 		return v.Write(r.Out)
 	}
 	if v.Changes == nil {
@@ -191,7 +188,6 @@ func (r *Run) SayInstall(made install.Created, more ...string) {
 
 // Deleted prints what a deletion would do, or which issuers are still published after it.
 func (r *Run) Deleted(v *plan.Preview, issuers []install.StillPublished, err error) error {
-	r.End()
 	switch {
 	case err != nil:
 		return err

@@ -46,7 +46,8 @@ func TestStillPublished(t *testing.T) {
 func TestUntrustedCA(t *testing.T) {
 	const want = "warning: the certificate is not trusted; if this is your own CA, stop this, set SSL_CERT_FILE to a file that has it, and run it again\n"
 	var said bytes.Buffer
-	r := &Run{Factory: &cli.Factory{Err: &said}, flags: &Flags{}, journal: newJournal(&said)}
+	factory := &cli.Factory{Err: &said}
+	r := &Run{Factory: factory, flags: &Flags{}, journal: newJournal(factory.Live())}
 	r.report(install.Event{Kind: install.UntrustedCA, Text: "the certificate is not trusted"})
 	if said.String() != want {
 		t.Errorf("it said %q, want %q", said.String(), want)

@@ -87,7 +87,8 @@ func (w *slowWorld) silence(t *testing.T, lag time.Duration, command func(*testi
 	t.Helper()
 	w.lag = lag
 	w.said.begin()
-	run := &Run{Factory: &cli.Factory{Err: &w.said}, flags: &Flags{}, journal: newJournal(&w.said)}
+	factory := &cli.Factory{Err: &w.said}
+	run := &Run{Factory: factory, flags: &Flags{}, journal: newJournal(factory.Live())}
 	w.report = func(e install.Event) {
 		if !w.mute || !e.Still {
 			run.report(e)

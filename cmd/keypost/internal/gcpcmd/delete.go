@@ -39,7 +39,6 @@ func (r *run) delete(ctx context.Context, customRoles bool) error {
 		r.Mode = install.Preview
 	}
 	deleted, err := gcp.Delete(ctx, gcp.DeleteOptions{Options: r.Options, Requests: r.requested.Dir, CustomRoles: customRoles})
-	r.End()
 	r.sayGone(deleted)
 	return r.Deleted(deleted.Preview, deleted.Issuers, err)
 }

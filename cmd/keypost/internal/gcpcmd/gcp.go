@@ -49,7 +49,6 @@ func (f *flags) command(factory *cli.Factory, c cobra.Command, do func(ctx conte
 		if err != nil {
 			return err
 		}
-		defer begun.End()
 		f.KeepAudiences, f.Upload = !f.requested.Prune || !cmd.Flags().Changed("allowed-audience"), f.storage == poolJWKFile
 		f.UsualKeys = !cmd.Flags().Changed("key-storage-method")
 		r := &run{Run: begun, flags: f, adopts: cmd.Flags().Lookup("adopt") != nil}

@@ -80,7 +80,7 @@ func (o *observeOptions) run(ctx context.Context, args []string) error {
 	if slices.ContainsFunc(sets, func(s keystore.KeySet) bool { return !s.Dev() }) {
 		o.Notice("looking at %s, which takes ten seconds or more", text.Count(len(sets), "key set", "key sets"))
 	}
-	observer.Progress = o.Progress("looking", "issuers")
+	observer.Progress = o.Live().Progress("looking", "issuers")
 	results := observer.All(ctx, sets...)
 	observer.Progress.End()
 	if ctx.Err() != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
+	"github.com/keypost/keypost/cmd/keypost/internal/terminal"
 	"github.com/keypost/keypost/issuer/verify"
 	"github.com/keypost/keypost/issuer/verify/fetch"
 	"github.com/keypost/keypost/keystore"
@@ -47,7 +48,7 @@ func (fl *Flags) RegisterNetwork(fs *pflag.FlagSet) {
 // Observer looks at issuers and records what it sees.
 type Observer struct {
 	Records  *observation.Store
-	Progress *cli.Progress // of All; nil shows none
+	Progress *terminal.Progress // of All; nil shows none
 	network  fetch.Network
 	vantage  string
 }

@@ -146,7 +146,7 @@ type running struct {
 // stepAll takes the open steps of rotations, and with --wait also those that open later, until each is complete, has failed or
 // needs a person. None waits for another one's gate.
 func (o *stepOptions) stepAll(ctx context.Context, d rotation.Driver, runs []*running) error {
-	countdown := o.NewCountdown()
+	countdown := o.Live().Countdown()
 	for {
 		var open []*running
 		for _, r := range runs {
@@ -294,8 +294,8 @@ func hinted(err error, s keystore.KeySet) error {
 }
 
 // awaited returns what r waits for, since it was seen or retired where that is known.
-func (r *running) awaited() cli.Awaited {
-	a := cli.Awaited{What: fmt.Sprintf("%s: %s key %.8s", r.set.Name(), r.waiting.Step, r.waiting.Key), Since: r.began, Till: r.waiting.Opens}
+func (r *running) awaited() terminal.Awaited {
+	a := terminal.Awaited{What: fmt.Sprintf("%s: %s key %.8s", r.set.Name(), r.waiting.Step, r.waiting.Key), Since: r.began, Till: cli.NotBefore(r.waiting.Opens)}
 	if !a.Till.IsZero() && len(r.waiting.Terms) > 0 {
 		a.Since = a.Till
 		for _, term := range r.waiting.Terms {

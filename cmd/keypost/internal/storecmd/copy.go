@@ -51,8 +51,8 @@ func (o *copyOptions) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return fmt.Errorf("destination: %w", err)
 	}
-	p := o.Progress("copying", "documents read")
-	outcomes, stopped := replicate.Copy(ctx, cli.Counted(from.Backend(), p), cli.Counted(to.Backend(), p), o.dryRun)
+	p := o.Live().Progress("copying", "documents read")
+	outcomes, stopped := replicate.Copy(ctx, counted{from.Backend(), p}, counted{to.Backend(), p}, o.dryRun)
 	p.End()
 	if outcomes == nil {
 		return fmt.Errorf("copy %s to %s: %w", args[0], args[1], stopped)
@@ -180,4 +180,32 @@ func copyError(outcomes []replicate.Outcome, dryRun bool, dst string) error {
 		return cli.WithHint(err, decide, accept)
 	}
 	return err
+}
+
+// counted counts what is listed, read and written of a backend.
+type counted struct {
+	keystore.Backend
+	p *terminal.Progress
+}
+
+// List implements keystore.Backend.
+func (c counted) List(ctx context.Context) (map[keystore.Name]keystore.Revision, error) {
+	listed, err := c.Backend.List(ctx)
+	c.p.Of(len(listed))
+	return listed, err
+}
+
+// Get implements keystore.Backend.
+func (c counted) Get(ctx context.Context, n keystore.Name) ([]byte, keystore.Revision, error) {
+	defer c.p.Done(1)
+	return c.Backend.Get(ctx, n)
+}
+
+// Put implements keystore.Backend.
+func (c counted) Put(ctx context.Context, n keystore.Name, old keystore.Revision, doc []byte) (keystore.Revision, error) {
+	rev, err := c.Backend.Put(ctx, n, old, doc)
+	if err == nil {
+		c.p.Wrote()
+	}
+	return rev, err
 }

@@ -128,7 +128,7 @@ func (o *syncOptions) run(ctx context.Context, args []string) error {
 	}
 	u := upload.Uploader{Store: st, Records: records, By: o.By, Force: o.force}
 	rows, failed := []synced{}, []error{}
-	p := o.Progress("uploading", "key sets")
+	p := o.Live().Progress("uploading", "key sets")
 	p.Of(len(list))
 	for _, w := range list {
 		p.Now("waiting for " + o.cloud.Name)

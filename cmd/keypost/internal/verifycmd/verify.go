@@ -169,7 +169,7 @@ func (opts *verifyOptions) run(ctx context.Context, args []string) error {
 
 // look visits the targets, one after the other, and counts those that fail.
 func (opts *verifyOptions) look(ctx context.Context, targets []target, causes []finding.Cause) (results []verified, failed int, err error) {
-	p := opts.f.Progress("looking", "issuers")
+	p := opts.f.Live().Progress("looking", "issuers")
 	defer p.End()
 	p.Of(len(targets))
 	for _, target := range targets {

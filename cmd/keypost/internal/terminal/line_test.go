@@ -1,0 +1,136 @@
+package terminal
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func onScreen(out *bytes.Buffer, width int) *Line {
+	return &Line{w: out, width: func() int { return width }}
+}
+
+// Elsewhere than on a screen: nothing for 15 seconds, then a line as often, with the total.
+func TestProgressWithoutAScreen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		l := NewLine(&out, func(string) string { return "" })
+		p := l.Progress("reading the store", "key sets")
+		p.Of(1000)
+		time.Sleep(14 * time.Second)
+		if out.Len() > 0 {
+			t.Errorf("after 14 s: %q", out.String())
+		}
+		p.Done(312)
+		time.Sleep(17 * time.Second)
+		p.Now("waiting")
+		time.Sleep(15 * time.Second)
+		_, _ = fmt.Fprintln(l, "beside it")
+		p.End()
+		want := "reading the store: 312 of 1000 key sets, 15s\nreading the store: 312 of 1000 key sets, 30s\nreading the store: 312 of 1000 key sets, 45s: waiting\nbeside it\n"
+		if out.String() != want {
+			t.Errorf("%q, want %q", out.String(), want)
+		}
+	})
+}
+
+// On a screen: after two seconds a line that changes each second, cut to its width, and away before anything else is printed.
+func TestProgressOnAScreen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		l := onScreen(&out, 30)
+		p := l.Progress("reading the store", "key sets")
+		p.Of(7)
+		time.Sleep(3500 * time.Millisecond)
+		_, _ = fmt.Fprintln(l, "beside it")
+		time.Sleep(time.Second)
+		p.End()
+		_, _ = fmt.Fprintln(l, "after")
+		want := clearLine + "reading the store: 0 of 7 key" + clearLine + "reading the store: 0 of 7 key" + clearLine + "beside it\n" +
+			clearLine + "reading the store: 0 of 7 key" + clearLine + "after\n"
+		if out.String() != want {
+			t.Errorf("%q, want %q", out.String(), want)
+		}
+	})
+}
+
+// What is done in a moment shows nothing.
+func TestProgressOfAMoment(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		p := onScreen(&out, 80).Progress("copying", "")
+		time.Sleep(1900 * time.Millisecond)
+		p.End()
+		if out.Len() > 0 {
+			t.Errorf("%q", out.String())
+		}
+	})
+}
+
+func TestAwaited(t *testing.T) {
+	t.Parallel()
+	t0 := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	day := Awaited{"prod-a: promote", t0, t0.Add(24 * time.Hour)}
+	for _, tt := range []struct {
+		a    Awaited
+		at   time.Duration
+		line string
+		bar  string
+	}{
+		{day, 0, "prod-a: promote: 24h left, until 2026-03-02T12:00:00Z", "[--------------------]   0% "},
+		{day, 6 * time.Hour, "prod-a: promote: 18h left, until 2026-03-02T12:00:00Z", "[#####---------------]  25% "},
+		{day, 24*time.Hour - 90*time.Second, "prod-a: promote: 1m30s left, until 2026-03-02T12:00:00Z", "[###################-]  99% "},
+		{day, 25 * time.Hour, "prod-a: promote: 0s left, until 2026-03-02T12:00:00Z", "[####################] 100% "},
+		{day, -time.Hour, "prod-a: promote: 25h left, until 2026-03-02T12:00:00Z", "[--------------------]   0% "},
+		{Awaited{"x", t0, t0}, 0, "x: 0s left, until 2026-03-01T12:00:00Z", "[####################] 100% "},
+		{Awaited{"prod-a: retire", t0, time.Time{}}, 90 * time.Minute, "prod-a: retire: waiting for 1h30m", ""},
+	} {
+		if got := tt.a.text(t0.Add(tt.at)); got != tt.line {
+			t.Errorf("after %v: %q, want %q", tt.at, got, tt.line)
+		}
+		if got := tt.a.bar(t0.Add(tt.at)); got != tt.bar+tt.line {
+			t.Errorf("after %v: %q, want %q", tt.at, got, tt.bar+tt.line)
+		}
+	}
+}
+
+// No file is given a bar; it gets a line now and then.
+func TestCountdownWithoutAScreen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		c, began := onScreen(&out, 0).Countdown(), time.Now()
+		a := Awaited{"prod-a: promote", began, began.Add(time.Hour)}
+		for range 121 {
+			if err := c.Wait(t.Context(), 30*time.Second, a); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if lines := strings.Split(strings.TrimSpace(out.String()), "\n"); len(lines) != 6 || !strings.HasPrefix(lines[0], "prod-a: promote: 50m left, until ") || strings.Contains(out.String(), "\x1b") {
+			t.Errorf("%q", lines)
+		}
+	})
+}
+
+func TestCountdownOnAScreen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		began := time.Now()
+		c := onScreen(&out, 60).Countdown()
+		if err := c.Wait(t.Context(), 1500*time.Millisecond, Awaited{"prod-a: promote\x1b", began, began.Add(4 * time.Second)}); err != nil || time.Since(began) != 1500*time.Millisecond {
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+		drawn := strings.Split(out.String(), clearLine)
+		if len(drawn) != 4 || !strings.Contains(drawn[1], "  0% prod-a: promote?: 4s left") || !strings.Contains(drawn[2], " 25% ") || len(drawn[1]) != 59 || drawn[3] != "" {
+			t.Errorf("%q", drawn)
+		}
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(context.DeadlineExceeded)
+		if err := c.Wait(ctx, time.Hour, Awaited{}); err != context.DeadlineExceeded { //nolint:errorlint // the cause itself
+			t.Error(err)
+		}
+	})
+}
