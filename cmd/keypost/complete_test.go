@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"errors"
 	"net"
 	"os"
 	"path/filepath"
@@ -143,14 +142,7 @@ func TestCompletion(t *testing.T) {
 		{"verify prod-a --kubeconfig absent --context _", nil, ""},
 		{"verify prod-a --kubeconfig kubeconfig --context g", []string{"green"}, ""},
 		{"issuer list --store _", []string{"file:///\ta directory", "file://./\ta directory", "kubernetes://\ta namespace", "s3://\ta bucket"}, ""},
-		{"issuer list --store file://./", []string{"file://./other/"}, ""}, // not one whose name has a space: see TestOnlyPlainWordsAreOffered
-		{"issuer list --store kubernetes://", []string{"kubernetes://team"}, ""},
-		{"issuer list --store kubernetes://team?c", []string{"kubernetes://team?context="}, ""},
-		{"issuer list --store kubernetes://team?context=", []string{"kubernetes://team?context=blue", "kubernetes://team?context=green"}, ""},
-		{"issuer list --store s3://b/p?pro", []string{"s3://b/p?profile="}, ""},
-		{"issuer list --store s3://b/p?region=x&pro", nil, ""},
-		{"store copy file:///nowhere/", nil, ""},
-		{"store copy x file://./o", []string{"file://./other/"}, ""},
+		{"store copy x fi", []string{"file:///\ta directory", "file://./\ta directory"}, ""},
 		{"aws create-role --issuer-url _", []string{"https://oidc.example.com/prod-a\tprod-a", "https://oidc.example.com/prod-b\tprod-b"}, ""},
 		{"mirror --issuer-url _", nil, ""},
 		{"isuer _", nil, ""},
@@ -195,22 +187,15 @@ func TestOnlyPlainWordsAreOffered(t *testing.T) {
 		if !slices.Contains(hostileKids, kid) {
 			plain = append(plain, kid+"\tactive")
 		}
-		if !strings.Contains(kid, "/") {
-			c.Check(os.Mkdir(kid, 0o700))
-		}
 	}
 	s, err := keystore.New(keystore.Change{At: time.Now().Add(-time.Hour)}, spec)
 	c.Check(err)
 	c.Check(keystore.Create(t.Context(), keystore.NewStore(st), s))
-	c.Check(errors.Join(os.Mkdir("é", 0o700), os.Mkdir("a b", 0o700)))
 	slices.Sort(plain)
 	for _, words := range [][]string{{"key", "revoke", "prod-a", ""}, {"key", "retire", "prod-a", ""}, {"issuer", "accept", "prod-a", "--keep", ""}} {
 		if got, _ := completed(t, words...); !slices.Equal(slices.Sorted(slices.Values(got)), plain) {
 			t.Errorf("keypost %q: %q, want %q", words, got, plain)
 		}
-	}
-	if got, _ := completed(t, "issuer", "list", "--store", "file://./"); !slices.Equal(got, []string{"file://./%23a/", "file://./--force/", "file://./-x/", "file://./=ls/", "file://./a%23b/", "file://./plain.1_a-b/", "file://./store/"}) {
-		t.Errorf("directories: %q", got)
 	}
 	for _, kid := range hostileKids {
 		if got, _ := completed(t, "key", "revoke", "prod-a", kid); len(got) > 0 && kid != "--force" { // which is a flag too

@@ -10,6 +10,7 @@ import (
 	"github.com/keypost/keypost/cmd/keypost/internal/awscmd"
 	"github.com/keypost/keypost/cmd/keypost/internal/azurecmd"
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
+	"github.com/keypost/keypost/cmd/keypost/internal/completion"
 	"github.com/keypost/keypost/cmd/keypost/internal/gcpcmd"
 	"github.com/keypost/keypost/cmd/keypost/internal/issuercmd"
 	"github.com/keypost/keypost/cmd/keypost/internal/keycmd"
@@ -52,6 +53,7 @@ program at once, whatever it waits for`,
 	}
 	f.Root(root, issuercmd.NewCmdIssuer(f), keycmd.NewCmdKey(f), rotatecmd.NewCmdRotate(f), verifycmd.NewCmdVerify(f), storecmd.NewCmdExport(f), storecmd.NewCmdStore(f),
 		mirrorcmd.NewCmdMirror(f), auditcmd.NewCmdAudit(f), watchcmd.NewCmdWatch(f), awscmd.NewCmdAWS(f), azurecmd.NewCmdAzure(f), gcpcmd.NewCmdGCP(f), newVersion(f))
+	completion.Complete(f, root)
 	return root
 }
 

@@ -58,7 +58,6 @@ func (f *Factory) Root(root *cobra.Command, commands ...*cobra.Command) {
 	completion, _, _ := root.Find([]string{"completion"}) // which cobra has just made
 	completion.RunE = Group(completion.Use, completion.Short).RunE
 	WithoutResult(completion.Commands()...)
-	f.complete(root)
 	f.ran = root
 }
 

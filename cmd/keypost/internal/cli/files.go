@@ -16,11 +16,11 @@ func (f *Factory) ReadFile(file string, limit int64) ([]byte, error) {
 	if file == "-" {
 		return bounded(f.In, file, limit)
 	}
-	return readFile(file, limit)
+	return ReadPath(file, limit)
 }
 
-// readFile reads a file of at most limit bytes that the user names. It may be a pipe: a shell makes one for <(command).
-func readFile(file string, limit int64) ([]byte, error) {
+// ReadPath reads a file of at most limit bytes that the user names. It may be a pipe: a shell makes one for <(command).
+func ReadPath(file string, limit int64) ([]byte, error) {
 	opened, err := os.Open(file)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", file, Reason(err))
@@ -56,7 +56,7 @@ func ReadRoots(file string) (*x509.CertPool, error) {
 	if file == "" {
 		return nil, nil
 	}
-	data, err := readFile(file, maxRoots)
+	data, err := ReadPath(file, maxRoots)
 	if err != nil {
 		return nil, err
 	}

@@ -125,9 +125,9 @@ func argumentsApart(words []string, cmd *cobra.Command) []string {
 	first := len(strings.Fields(cmd.CommandPath()))
 	end, apart := first, false
 	for ; end < len(words); end++ {
-		free := slices.Contains([]string{"KID", "DIR"}, argument(cmd.Use, end-first)) // what may begin with a hyphen
+		free := slices.Contains([]string{"KID", "DIR"}, Argument(cmd.Use, end-first)) // what may begin with a hyphen
 		hyphen := strings.HasPrefix(words[end], "-")
-		if hyphen && !free || argument(cmd.Use, end-first) == "" {
+		if hyphen && !free || Argument(cmd.Use, end-first) == "" {
 			break
 		}
 		apart = apart || hyphen

@@ -18,6 +18,7 @@ import (
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/cmd/keypost/internal/keysource"
+	"github.com/keypost/keypost/cmd/keypost/internal/observe"
 	"github.com/keypost/keypost/cmd/keypost/internal/view"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/provision/ccoctl"
@@ -167,7 +168,7 @@ func (f *Flags) ReadIssuer() (err error) {
 	}
 	f.To.Policy.RelyingParties = []string{f.Party}
 	f.To.Site.Connect = Connect
-	f.To.Site.Shield, err = cli.ReadShield()
+	f.To.Site.Shield, err = observe.ReadShield()
 	return err
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/cmd/keypost/internal/keysource"
+	"github.com/keypost/keypost/cmd/keypost/internal/service"
 	"github.com/keypost/keypost/cmd/keypost/internal/terminal"
 	"github.com/keypost/keypost/cmd/keypost/internal/view"
 	"github.com/keypost/keypost/internal/text"
@@ -143,7 +144,7 @@ func (o *acceptOptions) askServed(ctx context.Context, s keystore.KeySet) (int64
 	if o.admin == "" {
 		return o.served, nil, nil
 	}
-	report, err := cli.AskAdmin(ctx, o.admin)
+	report, err := service.AskAdmin(ctx, o.admin)
 	if err != nil {
 		return 0, nil, err
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/cmd/keypost/internal/observe"
+	"github.com/keypost/keypost/cmd/keypost/internal/service"
 	"github.com/keypost/keypost/cmd/keypost/internal/terminal"
 	"github.com/keypost/keypost/cmd/keypost/internal/view"
 	"github.com/keypost/keypost/issuer"
@@ -55,7 +56,7 @@ func listRun(ctx context.Context, f *cli.Factory, admin string) error {
 	if admin == "" { // else keypostd knows which of two key sets with one URL is permitted
 		addRejected(rows, c)
 	} else {
-		report, err := cli.AskAdmin(ctx, admin)
+		report, err := service.AskAdmin(ctx, admin)
 		if err != nil {
 			return err
 		}

@@ -46,7 +46,7 @@ func (o *revokeOptions) run(ctx context.Context, args []string) error {
 	if o.distribution != "" && !o.wait {
 		return cli.Usagef("--cloudfront-distribution goes with --wait: an edge that forgets too early fetches the key again")
 	}
-	shield, err := cli.ReadShield()
+	shield, err := observe.ReadShield()
 	if err != nil {
 		return err
 	}

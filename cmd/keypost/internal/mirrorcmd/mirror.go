@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
+	"github.com/keypost/keypost/cmd/keypost/internal/service"
 	"github.com/keypost/keypost/internal/regular"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/filestore"
@@ -102,16 +103,16 @@ func newMirroring(ctx context.Context, o *options) (*mirroring, error) {
 	if o.poll != 0 && (o.poll < time.Second || o.poll > keystore.MaxPoll) {
 		return nil, cli.Usagef("--poll %s: it must be from 1s to %s, which the gates of keys count with", o.poll, keystore.MaxPoll)
 	}
-	if err := cli.CheckListen("--admin-address", o.adminAddress); err != nil {
+	if err := service.CheckListen("--admin-address", o.adminAddress); err != nil {
 		return nil, err
 	}
 	// As that of the keypostd beside DIR: what it refuses must not take the place of the last good document, which keypostd
 	// would then miss after its next start.
-	admission, err := cli.Admission(o.issuerURLs, o.dev)
+	admission, err := service.Admission(o.issuerURLs, o.dev)
 	if err != nil {
 		return nil, err
 	}
-	m := &mirroring{o: o, log: sampled(cli.NewLogger(f.Err))}
+	m := &mirroring{o: o, log: sampled(service.NewLogger(f.Err))}
 	store, err := cli.ParseStore(f.Store)
 	if err != nil {
 		return nil, err
@@ -182,13 +183,13 @@ func (m *mirroring) serve(ctx context.Context) error {
 	signal.Ignore(syscall.SIGPIPE) // whoever reads the log may end before this process does
 	g, ctx := errgroup.WithContext(ctx)
 	if m.o.adminAddress != "" {
-		s, err := cli.Admin{Address: m.o.adminAddress, Metrics: m, Ready: m.Ready, Log: m.log, Store: m.copy}.Listen(ctx)
+		s, err := service.Admin{Address: m.o.adminAddress, Metrics: m, Ready: m.Ready, Log: m.log, Store: m.copy}.Listen(ctx)
 		if err != nil {
 			return err
 		}
 		g.Go(func() error { return s.Serve(ctx) })
 	}
-	g.Go(func() error { return cli.Until(ctx, func() { m.Run(ctx) }) })
+	g.Go(func() error { return service.Until(ctx, func() { m.Run(ctx) }) })
 	err := g.Wait()
 	if err == nil {
 		m.log.Info("stopped")
@@ -204,7 +205,7 @@ const (
 
 // once ends when a server may begin on DIR. A pass is made in any case, so that it begins on what is new.
 func (m *mirroring) once(ctx context.Context) (err error) {
-	stopped := cli.Until(ctx, func() { err = m.passOnce(ctx) })
+	stopped := service.Until(ctx, func() { err = m.passOnce(ctx) })
 	if stopped != nil {
 		return stopped
 	}

@@ -18,6 +18,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
+	"github.com/keypost/keypost/cmd/keypost/internal/service"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/filestore"
 	"github.com/keypost/keypost/keystore/lastgood"
@@ -70,7 +71,7 @@ func TestMirrorAdmin(t *testing.T) {
 	must(t, err)
 	m.o.adminAddress = "127.0.0.1:0"
 	ctx, cancel := context.WithCancel(t.Context())
-	server, err := cli.Admin{Address: m.o.adminAddress, Metrics: m, Ready: m.Ready, Log: m.log}.Listen(ctx)
+	server, err := service.Admin{Address: m.o.adminAddress, Metrics: m, Ready: m.Ready, Log: m.log}.Listen(ctx)
 	must(t, err)
 	done := make(chan error)
 	go func() { done <- server.Serve(ctx) }()
@@ -239,7 +240,7 @@ func TestTokenIssuer(t *testing.T) {
 // A loop that reverts a document every second must not fill a disk with lines.
 func TestMirrorLogIsSampled(t *testing.T) {
 	var log strings.Builder
-	l := sampled(cli.NewLogger(&log))
+	l := sampled(service.NewLogger(&log))
 	for range 10_000 {
 		l.Warn("key set refused", zap.String("key_set", "prod-a"))
 	}
@@ -273,7 +274,7 @@ func TestMirrorOnceIsBounded(t *testing.T) {
 				return true, nil
 			})
 			var log strings.Builder
-			m := &mirroring{o: &options{}, log: cli.NewLogger(&log)}
+			m := &mirroring{o: &options{}, log: service.NewLogger(&log)}
 			m.Mirror = replicate.NewMirror(replicate.MirrorConfig{From: from, To: to, Poll: time.Minute, Log: m.log})
 			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 			defer cancel()

@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/keypost/keypost/cmd/keypost/internal/cli"
+	"github.com/keypost/keypost/cmd/keypost/internal/service"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/filestore"
 	"github.com/keypost/keypost/keystore/replicate"
@@ -34,7 +34,7 @@ func TestFirstCopyIsSaid(t *testing.T) {
 	must(t, err)
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
-		logger := cli.NewLogger(&log)
+		logger := service.NewLogger(&log)
 		r := &reads{Backend: farAway{from}}
 		m := replicate.NewMirror(replicate.MirrorConfig{From: r.source(), To: to, Poll: time.Second, Log: logger})
 		must(t, m.ReadCopy(t.Context()))

@@ -65,7 +65,7 @@ func (fl *Flags) Network() (fetch.Network, error) {
 	if err != nil {
 		return fetch.Network{}, err
 	}
-	shield, err := cli.ReadShield()
+	shield, err := ReadShield()
 	return fetch.Network{RootCAs: roots, Connect: fl.connect, Shield: shield}, err
 }
 

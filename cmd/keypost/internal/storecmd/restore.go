@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
+	"github.com/keypost/keypost/cmd/keypost/internal/service"
 	"github.com/keypost/keypost/cmd/keypost/internal/terminal"
 	"github.com/keypost/keypost/cmd/keypost/internal/view"
 	"github.com/keypost/keypost/internal/regular"
@@ -96,7 +97,7 @@ func (o *restoreOptions) run(ctx context.Context, args []string) error {
 func (o *restoreOptions) read(ctx context.Context, n keystore.Name) (s keystore.KeySet, err error) {
 	var doc []byte
 	if strings.Contains(o.from, "://") {
-		doc, err = cli.AskDocument(ctx, o.from, n)
+		doc, err = service.AskDocument(ctx, o.from, n)
 	} else if doc, err = regular.Read(o.from, keystore.MaxDocument); err != nil {
 		err = fmt.Errorf("--from %s: %w", o.from, cli.Reason(err))
 	}

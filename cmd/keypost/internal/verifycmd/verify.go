@@ -261,7 +261,7 @@ func (opts *verifyOptions) options() (verify.Options, error) {
 		return o, err
 	}
 	o.RootCAs = roots
-	if o.Shield, err = cli.ReadShield(); err != nil {
+	if o.Shield, err = observe.ReadShield(); err != nil {
 		return o, err
 	}
 	if opts.tokenFile == "" {

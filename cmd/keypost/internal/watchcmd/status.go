@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
+	"github.com/keypost/keypost/cmd/keypost/internal/service"
 	"github.com/keypost/keypost/internal/kubeapi"
 	"github.com/keypost/keypost/issuer/verify/watch"
 	"github.com/keypost/keypost/keystore"
@@ -32,7 +33,7 @@ type written struct {
 }
 
 func (o *options) statuses(ctx context.Context) (*statuses, error) {
-	s := &statuses{log: cli.NewLogger(o.Err), written: map[keystore.Name]written{}}
+	s := &statuses{log: service.NewLogger(o.Err), written: map[keystore.Name]written{}}
 	if !o.status {
 		return s, nil
 	}

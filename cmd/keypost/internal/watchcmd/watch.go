@@ -18,6 +18,7 @@ import (
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/cmd/keypost/internal/observe"
+	"github.com/keypost/keypost/cmd/keypost/internal/service"
 	"github.com/keypost/keypost/issuer/verify/watch"
 	"github.com/keypost/keypost/keystore"
 )
@@ -81,14 +82,14 @@ func (o *options) run(ctx context.Context, _ []string) error {
 	}
 	signal.Ignore(syscall.SIGPIPE) // whoever reads the log may end before this process does
 	g, ctx := errgroup.WithContext(ctx)
-	s, err := cli.Admin{Address: o.listen, Metrics: collector{w, o.every, st}, Ready: w.Ready, Log: w.Log()}.Listen(ctx)
+	s, err := service.Admin{Address: o.listen, Metrics: collector{w, o.every, st}, Ready: w.Ready, Log: w.Log()}.Listen(ctx)
 	if err != nil {
 		return err
 	}
 	w.Log().Info("watching", zap.String("store", o.Store), zap.String("observations", o.Observations), zap.Duration("every", o.every), zap.String("version", cli.Version()))
 	g.Go(func() error { return s.Serve(ctx) })
-	g.Go(func() error { return cli.Until(ctx, func() { w.Run(ctx) }) })
-	g.Go(func() error { return cli.Until(ctx, func() { st.run(ctx, w) }) })
+	g.Go(func() error { return service.Until(ctx, func() { w.Run(ctx) }) })
+	g.Go(func() error { return service.Until(ctx, func() { st.run(ctx, w) }) })
 	if err := g.Wait(); err != nil {
 		return err
 	}
@@ -104,10 +105,10 @@ func (o *options) watcher(ctx context.Context) (*watch.Watcher, error) {
 	if o.listen == "" {
 		return nil, cli.Usagef("--listen is empty: give HOST:PORT, such as 127.0.0.1:9094; who watches has to be asked")
 	}
-	if err := cli.CheckListen("--listen", o.listen); err != nil {
+	if err := service.CheckListen("--listen", o.listen); err != nil {
 		return nil, err
 	}
-	admission, err := cli.Admission(o.issuerURLs, true) // a development key set is looked at as well
+	admission, err := service.Admission(o.issuerURLs, true) // a development key set is looked at as well
 	if err != nil {
 		return nil, err
 	}
@@ -125,7 +126,7 @@ func (o *options) watcher(ctx context.Context) (*watch.Watcher, error) {
 	}
 	admits := func(s keystore.KeySet) bool { r := admission.Admit(s); return r == nil || r.Expected() }
 	c := watch.Config{
-		Store: keystore.NewStore(from), Admits: admits, Every: o.every, Network: network, Vantage: o.flags.Vantage, Log: cli.NewLogger(o.Err),
+		Store: keystore.NewStore(from), Admits: admits, Every: o.every, Network: network, Vantage: o.flags.Vantage, Log: service.NewLogger(o.Err),
 	}
 	if o.Observations != "" {
 		records := o.CreateObservations

@@ -1,4 +1,4 @@
-package cli
+package service
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/issuer"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/open"
@@ -53,25 +54,25 @@ type adminPage struct{ flag, listener, path string }
 // ask asks an admin listener for a page that read reads.
 func ask(ctx context.Context, p adminPage, read func(io.Reader) error) error {
 	if !strings.HasPrefix(p.listener, "http://") && !strings.HasPrefix(p.listener, "https://") {
-		return WithHint(Usagef("%s %q is no URL", p.flag, open.Redacted(p.listener)), "use %s http://127.0.0.1:9090", p.flag)
+		return cli.WithHint(cli.Usagef("%s %q is no URL", p.flag, open.Redacted(p.listener)), "use %s http://127.0.0.1:9090", p.flag)
 	}
 	ctx, cancel := context.WithTimeout(ctx, adminTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(p.listener, "/")+p.path, http.NoBody)
 	if err != nil {
-		return Usagef("%s %q is no URL", p.flag, open.Redacted(p.listener))
+		return cli.Usagef("%s %q is no URL", p.flag, open.Redacted(p.listener))
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return WithHint(fmt.Errorf("ask keypostd at %s: %w", req.URL.Host, unanswered(err)), "is its admin listener reachable from here? See admin.address in its configuration")
+		return cli.WithHint(fmt.Errorf("ask keypostd at %s: %w", req.URL.Host, unanswered(err)), "is its admin listener reachable from here? See admin.address in its configuration")
 	}
 	defer func() { _ = resp.Body.Close() }()
 	switch {
 	case resp.StatusCode == http.StatusForbidden:
-		return WithHint(fmt.Errorf("ask keypostd: %s refuses: it answers clients on its own machine only", req.URL.Host),
+		return cli.WithHint(fmt.Errorf("ask keypostd: %s refuses: it answers clients on its own machine only", req.URL.Host),
 			"ask it by 127.0.0.1, in a pod through kubectl port-forward; or set admin.page: true in its configuration")
 	case resp.StatusCode == http.StatusNotFound && p.path != "/issuers":
-		return WithHint(fmt.Errorf("ask keypostd: %s has no document of a good version of this key set", req.URL.Host), "ask the mirror or another replica, or give --from FILE from a backup or from Git")
+		return cli.WithHint(fmt.Errorf("ask keypostd: %s has no document of a good version of this key set", req.URL.Host), "ask the mirror or another replica, or give --from FILE from a backup or from Git")
 	case resp.StatusCode != http.StatusOK:
 		return fmt.Errorf("ask keypostd: %s answers %d; is it keypostd's admin listener?", req.URL.Host, resp.StatusCode)
 	}

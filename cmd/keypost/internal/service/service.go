@@ -1,4 +1,6 @@
-package cli
+// Package service is what the commands of keypost that run until SIGTERM have in common: where they listen, what they serve there, how
+// they log, and how they end. Beside it is how other commands ask the admin listener of a running keypostd, mirror or watch.
+package service
 
 import (
 	"context"
@@ -15,13 +17,12 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
+	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/internal/admin"
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/issuer"
 	"github.com/keypost/keypost/keystore"
 )
-
-// What the commands have in common that run until SIGTERM.
 
 // CheckListen refuses what is no address to listen on before anything is begun; empty means none.
 func CheckListen(flag, address string) error {
@@ -33,7 +34,7 @@ func CheckListen(flag, address string) error {
 		_, err = net.LookupPort("tcp", port)
 	}
 	if err != nil {
-		return Usagef("%s %q: give HOST:PORT or :PORT, such as 127.0.0.1:9091", flag, address)
+		return cli.Usagef("%s %q: give HOST:PORT or :PORT, such as 127.0.0.1:9091", flag, address)
 	}
 	return nil
 }
@@ -42,7 +43,7 @@ func CheckListen(flag, address string) error {
 func Admission(patterns []string, dev bool) (issuer.Admission, error) {
 	all, err := issuer.ParsePatterns(patterns, dev)
 	if err != nil {
-		return issuer.Admission{}, Usagef("--issuer-url: %v", err)
+		return issuer.Admission{}, cli.Usagef("--issuer-url: %v", err)
 	}
 	return issuer.Admission{Patterns: all, AnyURL: len(all) == 0, Dev: dev}, nil
 }

@@ -1,4 +1,4 @@
-package cli
+package observe
 
 import (
 	"crypto/tls"
@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/internal/regular"
 	"github.com/keypost/keypost/issuer/verify/fetch"
 )
@@ -35,7 +36,7 @@ func ReadShield() (fetch.Shield, error) {
 	}
 	header, cert, key := os.Getenv(envHeader), os.Getenv(envCert), os.Getenv(envKey)
 	if len(shield.Origins) == 0 && header+cert+key != "" {
-		return shield, Usagef("%s and %s go with %s=HOST, the origin that they are shown to: a key set's own policy may name anybody's server",
+		return shield, cli.Usagef("%s and %s go with %s=HOST, the origin that they are shown to: a key set's own policy may name anybody's server",
 			envHeader, envCert, envOrigin)
 	}
 	if header != "" {
@@ -46,11 +47,11 @@ func ReadShield() (fetch.Shield, error) {
 		name, value, found := strings.Cut(strings.TrimRight(string(text), "\r\n"), ":")
 		shield.Header, shield.Value = strings.TrimSpace(name), strings.TrimSpace(value)
 		if !found || shield.Header == "" || shield.Value == "" || strings.ContainsAny(shield.Header+shield.Value, "\r\n\x00") || strings.ContainsAny(shield.Header, " \t") {
-			return shield, fmt.Errorf("read %s: it does not hold one header; write NAME: VALUE, as the CDN sends it", OneLine(header)) // never what it holds
+			return shield, fmt.Errorf("read %s: it does not hold one header; write NAME: VALUE, as the CDN sends it", cli.OneLine(header)) // never what it holds
 		}
 	}
 	if (cert == "") != (key == "") {
-		return shield, Usagef("%s and %s go together", envCert, envKey)
+		return shield, cli.Usagef("%s and %s go together", envCert, envKey)
 	}
 	if cert != "" {
 		pair, err := readPair(cert, key)
@@ -63,11 +64,11 @@ func ReadShield() (fetch.Shield, error) {
 }
 
 func readPair(certFile, keyFile string) (tls.Certificate, error) {
-	cert, err := readFile(certFile, maxShieldPEM)
+	cert, err := cli.ReadPath(certFile, maxShieldPEM)
 	if err != nil {
 		return tls.Certificate{}, err
 	}
-	key, err := readFile(keyFile, maxShieldPEM)
+	key, err := cli.ReadPath(keyFile, maxShieldPEM)
 	if err != nil {
 		return tls.Certificate{}, err
 	}
