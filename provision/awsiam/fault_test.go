@@ -157,6 +157,9 @@ func TestARunThatEndsAnywhereIsCompletedByTheNext(t *testing.T) {
 					t.Errorf("killed after call %d of %d, it says that it is done", n, calls)
 				}
 				w.OnCall(nil)
+				if j.name == "move" {
+					w.trustsAnIssuer(t)
+				}
 				if err := j.run(t.Context(), w); err != nil {
 					t.Fatalf("after a death at call %d: %v", n, err)
 				}
@@ -165,6 +168,17 @@ func TestARunThatEndsAnywhereIsCompletedByTheNext(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// trustsAnIssuer fails if a role trusts no provider that is there: whichever issuer the cluster signs as, its pods would lose the role.
+func (w *world) trustsAnIssuer(t *testing.T) {
+	t.Helper()
+	st := w.State()
+	for _, r := range st.Roles {
+		if !slices.ContainsFunc(st.Providers, func(p fakeaws.Provider) bool { return strings.Contains(r.Trust, p.ARN+`"`) }) {
+			t.Errorf("role %s trusts none of the %d providers: %s", r.Name, len(st.Providers), r.Trust)
+		}
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/internal/dnsname"
-	"github.com/keypost/keypost/provision/ccoctl"
 	"github.com/keypost/keypost/provision/install"
 )
 
@@ -35,8 +34,11 @@ func (r *Run) SayUpgrade(all []install.Secret) {
 	if secrets := slices.DeleteFunc(slices.Clone(all), func(s install.Secret) bool { return s.Same }); len(secrets) > 0 {
 		r.sayApply(secrets)
 	} else {
-		r.Notice("no Secret has changed; to apply them all again: ls %s/*-credentials.yaml | xargs -I{} oc apply -f {}",
-			cli.Quoted(r.flags.Path(ccoctl.ManifestsDir)))
+		again := []string{"oc", "apply"} // none but these: the directory may have those of identities that --prune has deleted since
+		for _, s := range all {
+			again = append(again, "-f", s.File)
+		}
+		r.Notice("no Secret has changed; to apply them all again: %s", cli.Paste(cli.Quoted(again...)))
 	}
 	r.Notice("and, for an upgrade to another minor version")
 	r.Notice("  oc annotate cloudcredential cluster cloudcredential.openshift.io/upgradeable-to=VERSION --overwrite")

@@ -1,17 +1,13 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"errors"
-	"fmt"
 	"net"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"github.com/keypost/keypost/internal/signingkey"
@@ -102,64 +98,6 @@ func (f *clusterFixture) createAll(t *testing.T, more ...string) string {
 		t.Fatalf("create-all: %v\n%s", err, out)
 	}
 	return string(out)
-}
-
-// killAt runs a command and kills it after call n of a cloud took effect, before its reply is sent. It reports whether there was
-// such a call.
-func killAt(t *testing.T, cloud playedCloud, cmd *exec.Cmd, n int) bool {
-	t.Helper()
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
-	var killed atomic.Bool
-	started := make(chan struct{})
-	cloud.OnCall(func(i int, _ fakecloud.Call) {
-		<-started
-		if i >= n && killed.CompareAndSwap(false, true) {
-			_ = cmd.Process.Kill()
-		}
-	})
-	defer cloud.OnCall(nil)
-	checked{t}.Check(cmd.Start())
-	close(started)
-	err := cmd.Wait()
-	if exit, ok := errors.AsType[*exec.ExitError](err); err != nil && (!killed.Load() || !ok || exit.Exited()) {
-		t.Fatalf("%q, to be killed at call %d: %v\n%s", cmd.Args[1:3], n, err, &out)
-	}
-	return killed.Load() // also at its last call, after which the program may have ended all the same
-}
-
-// killedEverywhere kills create-all at every one of its calls. The next run completes it: nothing is left over, nothing is there
-// twice, and the run after that writes nothing. Where calls are made side by side and their number depends on their order, the
-// last few may be missing.
-func killedEverywhere(t *testing.T, made func(*testing.T) *clusterFixture, least, missing int) {
-	whole := made(t)
-	whole.createAll(t)
-	want := whole.holds()
-	total := len(whole.cloud.Calls())
-	if total < least {
-		t.Fatalf("create-all makes only %d calls", total)
-	}
-	for n := 1; n <= total; n++ {
-		t.Run(fmt.Sprintf("call %d of %d", n, total), func(t *testing.T) {
-			t.Parallel()
-			f := made(t)
-			if !killAt(t, f.cloud, f.command(t.Context()), n) && n <= total-missing {
-				t.Fatal("create-all was not killed")
-			}
-			f.createAll(t)
-			if got := f.holds(); got != want {
-				t.Errorf("the cloud holds\n%s\nand not\n%s", got, want)
-			}
-			compareFiles(t, filesBelow(t, f.out()), filesBelow(t, whole.out()))
-			f.cloud.ResetCalls()
-			f.createAll(t)
-			for _, c := range f.cloud.Calls() {
-				if c.Write {
-					t.Errorf("a third run calls %s", c.Action)
-				}
-			}
-		})
-	}
 }
 
 // compareFiles leaves out the key pairs, which differ.

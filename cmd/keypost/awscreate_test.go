@@ -26,10 +26,6 @@ func newCluster(t *testing.T, o fakeaws.Options) *awsCluster {
 	return f
 }
 
-func TestCreateAllSurvivesAKillAfterEveryCall(t *testing.T) {
-	killedEverywhere(t, func(t *testing.T) *clusterFixture { return newCluster(t, fakeaws.Options{}).clusterFixture }, 6, 0)
-}
-
 // A reply that is lost after the call took effect, a refusal for being too fast, a server that is down for a moment:
 // one run gets past all of them.
 func TestCreateAllGetsPastFaults(t *testing.T) {
