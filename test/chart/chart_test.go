@@ -5,11 +5,13 @@ package chart
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -85,14 +87,23 @@ func (p preset) values(t *testing.T) []string {
 	return args
 }
 
+// rendered is what helm has rendered, by presets and --set arguments: many tests look at the same.
+var rendered sync.Map
+
 // text is what helm renders of a preset, with more --set arguments.
 func (p preset) text(t *testing.T, set ...string) string {
 	t.Helper()
+	key := fmt.Sprintf("%s %q", p, set)
+	if text, is := rendered.Load(key); is {
+		return text.(string)
+	}
 	args := append([]string{"template", release, chartDir, "--namespace", namespace, "--kube-version", kubeVersion}, p.values(t)...)
 	for _, s := range set {
 		args = append(args, "--set", s)
 	}
-	return output(t, nil, tool(t, "helm"), args...)
+	text := output(t, nil, tool(t, "helm"), args...)
+	rendered.Store(key, text)
+	return text
 }
 
 // everything is every optional part at once.

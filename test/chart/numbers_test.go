@@ -10,6 +10,7 @@ import (
 
 // Times, bounds and paths that no other test would miss, as every preset renders them, and what another one would do to whoever runs it.
 func TestWhatAMistakeWouldCost(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, p preset) {
 		all := p.objects(t)
 		w := workload(t, all)
@@ -63,6 +64,7 @@ func TestWhatAMistakeWouldCost(t *testing.T) {
 
 // keypostd reads its configuration once: each change of it has to replace the pods, and nothing else may.
 func TestAChangedConfigurationReplacesThePods(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, p preset) {
 		sum := func(set ...string) string {
 			return workload(t, p.objects(t, set...)).str("spec", "template", "metadata", "annotations", "keypost.dev/config")

@@ -22,6 +22,7 @@ func each(t *testing.T, check func(t *testing.T, p preset)) {
 }
 
 func TestLint(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, p preset) {
 		output(t, nil, tool(t, "helm"), append([]string{"lint", "--strict", "--kube-version", kubeVersion, chartDir}, p.values(t)...)...)
 	})
@@ -30,6 +31,7 @@ func TestLint(t *testing.T) {
 // A preset must not serve under a host, read a bucket or let a team write that only its author knows: whoever forgets to
 // give his own values again at an upgrade is refused, and nothing is replaced.
 func TestPresetsNameNobody(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, p preset) {
 		_, errs, err := try(nil, tool(t, "helm"), "template", release, chartDir, "--kube-version", kubeVersion, "-f", p.file())
 		if err == nil || !strings.Contains(errs, "set issuerURLs") && !strings.Contains(errs, "store.s3.url is not set") {
@@ -47,6 +49,7 @@ func TestPresetsNameNobody(t *testing.T) {
 }
 
 func TestPresetsSayWhatTheySurvive(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, p preset) {
 		text, err := os.ReadFile(p.file())
 		must(t, err)
@@ -58,6 +61,7 @@ func TestPresetsSayWhatTheySurvive(t *testing.T) {
 
 // The Pod Security Standard restricted, and nothing that OpenShift's restricted-v2 would refuse on its platform.
 func TestPodsAreRestricted(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, p preset) {
 		for _, platform := range []string{"kubernetes", "openshift"} {
 			set := append(slices.Clone(everything), "platform="+platform)
@@ -103,6 +107,7 @@ func checkRestricted(t *testing.T, platform string, spec object) {
 
 // keypostd is the public side: what it does not hold cannot be taken from it.
 func TestKeypostdHoldsNoToken(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, p preset) {
 		spec := object(workload(t, p.objects(t)).at("spec", "template", "spec").(map[string]any))
 		containers := spec.objects("containers")
@@ -121,6 +126,7 @@ func TestKeypostdHoldsNoToken(t *testing.T) {
 }
 
 func TestWithoutMirrorThereIsNoAccountAndNoEgress(t *testing.T) {
+	t.Parallel()
 	all := preset("configmap").objects(t)
 	for _, kind := range []string{"ServiceAccount", "Role", "RoleBinding", "CustomResourceDefinition"} {
 		if found := find(all, kind); len(found) > 0 {
@@ -139,6 +145,7 @@ func TestWithoutMirrorThereIsNoAccountAndNoEgress(t *testing.T) {
 // The watch is a pod of its own, off until somebody wants it. It reads key sets with the mirror's rights, is no part of a
 // Service of keypostd, and only it may reach public addresses.
 func TestWatch(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, p preset) {
 		const name = release + "-keypost-watch"
 		named := func(all []object, kind string) (found object) {
@@ -207,6 +214,7 @@ func TestWatch(t *testing.T) {
 
 // Arguments of the watch that the chart gives are those that it takes.
 func TestWatchArguments(t *testing.T) {
+	t.Parallel()
 	all := preset("kubernetes").objects(t, "watch.enabled=true", "watch.observations=s3://b/p?region=eu-central-1", "watch.vantage=eu",
 		"watch.caConfigMap=ca", "watch.every=7s",
 		"watch.origins.hosts={origin.example.net,10.1.2.3:8443}", "watch.origins.headerSecret=cdn-header", "watch.origins.certSecret=cdn-cert")
@@ -249,6 +257,7 @@ func TestWatchArguments(t *testing.T) {
 
 // A half-filled directory must not be listed as if it were everything.
 func TestKeypostdStartsAfterACompleteCopy(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, p preset) {
 		spec := object(workload(t, p.objects(t)).at("spec", "template", "spec").(map[string]any))
 		mirrors := spec.objects("initContainers")
@@ -273,6 +282,7 @@ func TestKeypostdStartsAfterACompleteCopy(t *testing.T) {
 }
 
 func TestAReplicaGoesOnlyWhenAnotherIsThere(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, p preset) {
 		all := p.objects(t, "drainDelaySeconds=7", "drainTimeoutSeconds=9")
 		w := workload(t, all)
@@ -293,6 +303,7 @@ func TestAReplicaGoesOnlyWhenAnotherIsThere(t *testing.T) {
 
 // Whoever says that there may be no key set yet says it to the mirror and to keypostd: each would hold the pod back.
 func TestEmptyIsSaidToBoth(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, p preset) {
 		for _, allowed := range []bool{false, true} {
 			all := p.objects(t, "allowEmpty="+strconv.FormatBool(allowed))
@@ -313,6 +324,7 @@ func TestEmptyIsSaidToBoth(t *testing.T) {
 }
 
 func TestMirrorMayOnlyRead(t *testing.T) {
+	t.Parallel()
 	all := preset("central").objects(t)
 	roles := find(all, "Role")
 	if len(roles) != 3 || len(find(all, "ClusterRole")) > 0 {
@@ -327,6 +339,7 @@ func TestMirrorMayOnlyRead(t *testing.T) {
 }
 
 func TestUninstallKeepsTheKeySets(t *testing.T) {
+	t.Parallel()
 	definitions := find(preset("kubernetes").objects(t), "CustomResourceDefinition")
 	for _, crd := range definitions {
 		if crd.str("metadata", "annotations", "helm.sh/resource-policy") != "keep" {
@@ -343,6 +356,7 @@ func TestUninstallKeepsTheKeySets(t *testing.T) {
 }
 
 func TestPublicServiceHasNoMetrics(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, p preset) {
 		for _, s := range find(p.objects(t), "Service") {
 			ports := fmt.Sprint(s.at("spec", "ports"))
@@ -355,6 +369,7 @@ func TestPublicServiceHasNoMetrics(t *testing.T) {
 
 // A probe that other clients can hold up lets them restart the pods.
 func TestNobodyElseReachesTheProbes(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, p preset) {
 		objects := p.objects(t)
 		pod := fmt.Sprint(workload(t, objects).at("spec", "template", "spec", "containers"))
@@ -374,6 +389,7 @@ func TestNobodyElseReachesTheProbes(t *testing.T) {
 }
 
 func TestHosts(t *testing.T) {
+	t.Parallel()
 	for name, tc := range map[string]struct {
 		set  []string
 		want string
@@ -393,6 +409,7 @@ func TestHosts(t *testing.T) {
 }
 
 func TestRefusals(t *testing.T) {
+	t.Parallel()
 	for name, tc := range map[string]struct {
 		set  string
 		want string
@@ -449,6 +466,7 @@ func TestRefusals(t *testing.T) {
 
 // What keypostd would say of its configuration, it says here and not in a pod that does not start.
 func TestKeypostdTakesTheConfiguration(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, p preset) {
 		dir := t.TempDir()
 		all := p.objects(t, "certificate.issuerRef.name=x", "certificate.enabled="+strconv.FormatBool(p != "ingress"), "allowEmpty=true")
@@ -472,6 +490,7 @@ func TestKeypostdTakesTheConfiguration(t *testing.T) {
 
 // The shield's files are mounted where the configuration names them.
 func TestShield(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	all := preset("kubernetes").objects(t, "shield.header=X-Origin-Secret", "shield.secretName=cdn", "shield.keys={current,next}", "shield.clientCAConfigMap=cdn-ca", "allowEmpty=true")
 	spec := object(workload(t, all).at("spec", "template", "spec").(map[string]any))
@@ -503,6 +522,7 @@ func TestShield(t *testing.T) {
 
 // What is refused above must not be more than what is wrong.
 func TestAcceptance(t *testing.T) {
+	t.Parallel()
 	for name, set := range map[string]string{
 		"bounds of maxAge":      "policy.maxAge=1m",
 		"a compound duration":   "policy.maxAge=1h30m0s,policy.staleIfError=168h",
@@ -518,6 +538,7 @@ func TestAcceptance(t *testing.T) {
 }
 
 func TestConventionalValues(t *testing.T) {
+	t.Parallel()
 	all := preset("kubernetes").objects(t, "serviceAccount.create=false", "serviceAccount.name=shared", "extraEnv[0].name=GOGC", "extraEnv[0].value=x",
 		"topologySpreadConstraints[0].topologyKey=rack")
 	spec := object(workload(t, all).at("spec", "template", "spec").(map[string]any))
@@ -540,6 +561,7 @@ func TestConventionalValues(t *testing.T) {
 
 // Arguments of the mirror that the chart does not give itself are those that it takes.
 func TestMirrorArguments(t *testing.T) {
+	t.Parallel()
 	help := output(t, nil, tool(t, "bin")+"/keypost", "mirror", "--help")
 	schema, err := os.ReadFile(chartDir + "/values.schema.json")
 	must(t, err)
@@ -556,6 +578,7 @@ func TestMirrorArguments(t *testing.T) {
 
 // helm lint on the bare chart says what is missing and not where a template panicked.
 func TestLintWithoutValues(t *testing.T) {
+	t.Parallel()
 	out, errs, _ := try(nil, tool(t, "helm"), "lint", chartDir)
 	if text := out + errs; !strings.Contains(text, "issuerURLs is empty") || strings.Contains(text, "slice index") {
 		t.Error(text)
@@ -564,6 +587,7 @@ func TestLintWithoutValues(t *testing.T) {
 
 // Who reaches the admin port from other machines sees the page and the report only if that is asked for.
 func TestAdminPage(t *testing.T) {
+	t.Parallel()
 	for shown, want := range map[bool]string{false: `admin: {address: ":9090", probes: ":9092"}`, true: `admin: {address: ":9090", probes: ":9092", page: true}`} {
 		config := ""
 		for _, c := range find(preset("kubernetes").objects(t, "admin.page="+strconv.FormatBool(shown)), "ConfigMap") {

@@ -29,7 +29,7 @@ func TestFilesOfFlagsAreBounded(t *testing.T) {
 		}
 	}
 	reads := map[string]func(file string) error{
-		"--ca-file": func(file string) error { _, err := ReadRoots(file); return err },
+		"--ca-file":            func(file string) error { _, err := ReadRoots(file); return err },
 		"a client certificate": func(file string) error { _, err := ReadPath(file, 1<<20); return err },
 	}
 	for flag, read := range reads {
