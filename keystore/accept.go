@@ -64,7 +64,7 @@ func (s KeySet) acceptedGeneration(served int64) (int64, error) {
 
 // decide applies a decision about a key. It may leave two lines in gone for one key ID, which Accept merges.
 func (s *KeySet) decide(d Decision, at time.Time) error {
-	if d.Key.key == nil {
+	if d.Key.Key() == nil {
 		return errors.New("accept: a decision names no key")
 	}
 	if !d.Keep {
@@ -75,15 +75,15 @@ func (s *KeySet) decide(d Decision, at time.Time) error {
 	_, gone := s.GoneLine(d.Key)
 	switch {
 	case gone:
-		return fmt.Errorf("accept: key %s is gone and never comes back", d.Key.id)
-	case published && have.ID() != d.Key.id:
-		return fmt.Errorf("accept: key %s is stored under the kid %s; put the kid back by hand that it has where it is served, or let both be gone", d.Key.id, have.ID())
-	case published && have.sameMaterial(d.Key):
+		return fmt.Errorf("accept: key %s is gone and never comes back", d.Key.ID())
+	case published && have.ID() != d.Key.ID():
+		return fmt.Errorf("accept: key %s is stored under the kid %s; put the kid back by hand that it has where it is served, or let both be gone", d.Key.ID(), have.ID())
+	case published && have.SameMaterial(d.Key):
 		return nil
 	case published: // another key has its ID: that one's line in gone has the ID computed from its material
-		s.keys = slices.DeleteFunc(s.keys, func(other Key) bool { return other.sameMaterial(have.VerificationKey) })
-		line := have.gone(at, Removed)
-		line.ID = KeyID(have.fingerprint)
+		s.keys = slices.DeleteFunc(s.keys, func(other Key) bool { return other.SameMaterial(have.VerificationKey) })
+		line := goneLine(have, at, Removed)
+		line.ID = KeyID(have.Fingerprint())
 		s.gone = append(s.gone, line)
 	}
 	s.insert(Key{VerificationKey: d.Key, State: Active, PublishedAt: at, PromotedAt: at})
@@ -93,19 +93,19 @@ func (s *KeySet) decide(d Decision, at time.Time) error {
 // leave lets the key of a decision be gone. A line about it that says otherwise is corrected.
 func (s *KeySet) leave(d Decision, at time.Time) {
 	why := Removed
-	if d.Revoked || slices.ContainsFunc(s.gone, func(g Gone) bool { return g.Fingerprint == d.Key.fingerprint && g.Why == Revoked }) {
+	if d.Revoked || slices.ContainsFunc(s.gone, func(g Gone) bool { return g.Fingerprint == d.Key.Fingerprint() && g.Why == Revoked }) {
 		why = Revoked
 	}
 	for i, g := range s.gone {
-		if g.Fingerprint == d.Key.fingerprint {
+		if g.Fingerprint == d.Key.Fingerprint() {
 			s.gone[i].Why = why
 		}
 	}
 	s.moveToGone(d.Key, why, at)
-	if i := s.index(d.Key.id); i >= 0 { // another key has the ID here: neither may keep it
+	if i := s.index(d.Key.ID()); i >= 0 { // another key has the ID here: neither may keep it
 		s.moveToGone(s.keys[i].VerificationKey, Removed, at)
 	}
-	s.gone = append(s.gone, Key{VerificationKey: d.Key}.gone(at, why))
+	s.gone = append(s.gone, goneLine(Key{VerificationKey: d.Key}, at, why))
 }
 
 // putBack adds a lost line to gone, and removes the published keys that it bars.

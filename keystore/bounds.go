@@ -98,7 +98,7 @@ func (s KeySet) checkRoom() error {
 
 func (s KeySet) keysOfType() (rsa, ec int) {
 	for _, k := range s.keys {
-		if k.isRSA() {
+		if k.IsRSA() {
 			rsa++
 		}
 	}

@@ -224,7 +224,7 @@ func TestTheLastRoomIsForRepairs(t *testing.T) {
 		t.Errorf("a new key set with 91 ECDSA keys: error %v", err)
 	}
 	spec.Keys, spec.Gone = spec.Keys[:2], full(t).Gone()
-	spec.Gone = append(spec.Gone, Key{VerificationKey: testKey(200)}.gone(t0, Removed), Key{VerificationKey: testKey(201)}.gone(t0, Removed))
+	spec.Gone = append(spec.Gone, goneLine(Key{VerificationKey: testKey(200)}, t0, Removed), goneLine(Key{VerificationKey: testKey(201)}, t0, Removed))
 	if _, err := New(change(t0), spec); !errors.Is(err, errFull) {
 		t.Errorf("a new key set with %d lines in gone: error %v", len(spec.Gone), err)
 	}

@@ -198,8 +198,8 @@ func (kd keyDocument) key() (Key, error) {
 	if err != nil {
 		return Key{}, fmt.Errorf("its publicKey (%s): %w", printable(block.Type), err)
 	}
-	if kd.Kid == "" || (found.id != kd.Kid) != kd.ImportedKid {
-		return Key{}, fmt.Errorf("its kid does not belong to its publicKey, whose key ID is %s (importedKid: true allows another one)", found.id)
+	if kd.Kid == "" || (found.ID() != kd.Kid) != kd.ImportedKid {
+		return Key{}, fmt.Errorf("its kid does not belong to its publicKey, whose key ID is %s (importedKid: true allows another one)", found.ID())
 	}
 	if kd.Alg == "" {
 		return Key{}, errors.New("it has no alg")
@@ -254,7 +254,7 @@ func (s KeySet) documentWith(form func(Key) string) document {
 	}
 	for _, k := range s.keys {
 		d.Spec.Keys = append(d.Spec.Keys, keyDocument{
-			Kid: k.id, ImportedKid: k.imported, PublicKey: form(k), Alg: k.alg, State: k.State,
+			Kid: k.ID(), ImportedKid: k.Imported(), PublicKey: form(k), Alg: k.Alg(), State: k.State,
 			PublishedAt: k.PublishedAt, ObservedAt: k.ObservedAt, PromotedAt: k.PromotedAt, RetiredAt: k.RetiredAt,
 		})
 	}
@@ -270,7 +270,7 @@ func (d Digest) String() string { return hex.EncodeToString(d[:]) }
 // Digest identifies a key set's content. It does not depend on layout, comments, labels, annotations or members that
 // this version does not know.
 func (s KeySet) Digest() Digest {
-	d := s.documentWith(func(k Key) string { return string(k.fingerprint) }) // of the same bytes as the PEM, and shorter
+	d := s.documentWith(func(k Key) string { return string(k.Fingerprint()) }) // of the same bytes as the PEM, and shorter
 	d.Metadata.Labels, d.Metadata.Annotations = nil, nil
 	canonical, err := json.Marshal(d)
 	if err != nil {

@@ -233,7 +233,7 @@ func TestAnAbsurdMaxAgeNeverOpensTheGate(t *testing.T) {
 	if e := promoteAt(t, s, at(25), Observed{Since: t0, Cache: Cache{MaxAge: math.MinInt64, StaleWhileRevalidate: math.MinInt64, StaleIfError: math.MinInt64}}); e == nil || e.Gate != GateCaches || e.Opens.Before(at(25)) {
 		t.Errorf("a negative one: %v", e)
 	}
-	if until := s.CopiesUntil(t0, Cache{MaxAge: math.MaxInt64, StaleWhileRevalidate: math.MaxInt64, StaleIfError: math.MaxInt64}); until.Before(t0.Add(policy.MaxSeen)) {
+	if until := s.Gates().CopiesUntil(t0, Cache{MaxAge: math.MaxInt64, StaleWhileRevalidate: math.MaxInt64, StaleIfError: math.MaxInt64}); until.Before(t0.Add(policy.MaxSeen)) {
 		t.Errorf("copies until %v", until)
 	}
 }
@@ -247,7 +247,7 @@ func TestRemoveGate(t *testing.T) {
 		s = ok(s.Retire(change(retiredAt), subject.ID(), stopped))
 		opens := retiredAt.Add(lifetime + 6*time.Minute)
 		k, _ := s.Key(subject.ID())
-		if until, known := s.TrustedUntil(k, retiredAt); !known || !until.Equal(opens) {
+		if until, known := s.Gates().TrustedUntil(k, retiredAt); !known || !until.Equal(opens) {
 			t.Errorf("lifetime %v: trusted until %v (%v); want %v", lifetime, until, known, opens)
 		}
 		_, err := s.Remove(change(opens.Add(-time.Second)), subject.ID(), Removal{})
@@ -265,12 +265,12 @@ func TestRemoveGate(t *testing.T) {
 		t.Errorf("undeclared token lifetime: error %v", err)
 	}
 	k, _ := undeclared.Key(subject.ID())
-	if _, known := undeclared.TrustedUntil(k, openDay); known {
+	if _, known := undeclared.Gates().TrustedUntil(k, openDay); known {
 		t.Error("undeclared token lifetime: the time until which it is trusted is known")
 	}
 	for name, s := range lives(t) { // whose token lifetime is declared
 		for _, k := range s.Keys() {
-			if until, known := s.TrustedUntil(k, openDay); known != (k.State == Retired) {
+			if until, known := s.Gates().TrustedUntil(k, openDay); known != (k.State == Retired) {
 				t.Errorf("%s: key %s, which is %s, is trusted until %v (%v)", name, k.ID(), k.State, until, known)
 			}
 		}
@@ -385,7 +385,7 @@ func TestALoweredTokenLifetimeBindsTokensFromBefore(t *testing.T) {
 		}
 		opens := t0.Add(tt.want + 6*time.Minute)
 		k, _ := s.Key(subject.ID())
-		if until, _ := s.TrustedUntil(k, opens.Add(-time.Second)); !until.Equal(opens) {
+		if until, _ := s.Gates().TrustedUntil(k, opens.Add(-time.Second)); !until.Equal(opens) {
 			t.Errorf("%s: trusted until %v; want %v", tt.name, until, opens)
 		}
 		if _, err := s.Remove(change(opens.Add(-time.Second)), subject.ID(), Removal{}); err == nil {
@@ -402,7 +402,7 @@ func TestALoweredCachePolicyLeavesTokensAlone(t *testing.T) {
 	s := ok(published(t, long, false).Retire(change(at(1)), subject.ID(), Evidence{Statement: "x"}))
 	s = ok(s.SetPolicy(change(at(1)), short))
 	k, _ := s.Key(subject.ID())
-	if until, known := s.TrustedUntil(k, at(1)); len(s.Policy().HeldUntil) != 1 || !known || !until.Equal(at(2).Add(6*time.Minute)) {
+	if until, known := s.Gates().TrustedUntil(k, at(1)); len(s.Policy().HeldUntil) != 1 || !known || !until.Equal(at(2).Add(6*time.Minute)) {
 		t.Errorf("trusted until %v, held %+v", until, s.Policy().HeldUntil)
 	}
 	if _, err := s.Remove(change(at(2).Add(6*time.Minute-time.Second)), subject.ID(), Removal{}); err == nil {
@@ -567,10 +567,10 @@ func TestDevelopmentWaitsForNobody(t *testing.T) {
 func TestCopiesOf(t *testing.T) {
 	s := published(t, Policy{MaxAge: DurationPtr(time.Minute), StaleWhileRevalidate: DurationPtr(0), StaleIfError: DurationPtr(0), RelyingParties: []string{"aws", "entra"}}, false)
 	for party, client := range map[string]time.Duration{"aws": time.Hour, "entra": 24 * time.Hour, "vault": time.Minute, "my-app": 24 * time.Hour} {
-		if got, want := s.CopiesOf(party, t0, Cache{StaleIfError: 3 * time.Hour}).Sub(t0), 75*time.Second+3*time.Hour+time.Minute+client; got != want {
+		if got, want := s.Gates().CopiesOf(party, t0, Cache{StaleIfError: 3 * time.Hour}).Sub(t0), 75*time.Second+3*time.Hour+time.Minute+client; got != want {
 			t.Errorf("%s, an edge adds three hours: %v; want %v", party, got, want)
 		}
-		if got, want := s.CopiesOf(party, t0, Cache{}).Sub(t0), 75*time.Second+time.Minute+client; got != want {
+		if got, want := s.Gates().CopiesOf(party, t0, Cache{}).Sub(t0), 75*time.Second+time.Minute+client; got != want {
 			t.Errorf("%s: %v; want %v", party, got, want)
 		}
 	}
@@ -598,13 +598,13 @@ func TestCopiesUntil(t *testing.T) {
 		"aws, longer at the edge":              {was: Policy{RelyingParties: []string{"aws"}, EdgeHold: DurationPtr(48 * time.Hour)}, is: Policy{RelyingParties: []string{"aws"}, EdgeHold: DurationPtr(48 * time.Hour)}, want: 75*time.Second + 49*time.Hour},
 	} {
 		s := step(t)(newSet(t, tt.was).SetPolicy(change(t0), tt.is))
-		if got := s.CopiesUntil(t0, tt.seen).Sub(t0); got != tt.want {
+		if got := s.Gates().CopiesUntil(t0, tt.seen).Sub(t0); got != tt.want {
 			t.Errorf("%s: %v, want %v", name, got, tt.want)
 		}
 	}
 	s := step(t)(newSet(t, awsPolicy()).SetPolicy(change(t0), lowered))
 	later := t0.Add(30 * 24 * time.Hour)
-	if got, want := s.CopiesUntil(later, Cache{}).Sub(later), 75*time.Second+11*time.Minute+time.Hour; got != want {
+	if got, want := s.Gates().CopiesUntil(later, Cache{}).Sub(later), 75*time.Second+11*time.Minute+time.Hour; got != want {
 		t.Errorf("a month after it was lowered: %v, want %v", got, want)
 	}
 }

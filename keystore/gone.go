@@ -26,12 +26,12 @@ type Gone struct {
 // Bars reports whether p may not be published because of g: it has g's key ID or g's material. A key with the ID that
 // Kubernetes would compute from g's material is not barred: else such a key, published first, could prevent g's
 // revocation.
-func (g Gone) Bars(p VerificationKey) bool { return g.ID == p.id || g.Fingerprint == p.fingerprint }
+func (g Gone) Bars(p VerificationKey) bool { return g.ID == p.ID() || g.Fingerprint == p.Fingerprint() }
 
-// gone returns the line that k leaves behind.
-func (k Key) gone(at time.Time, why Departure) Gone {
+// goneLine returns the line that k leaves behind.
+func goneLine(k Key, at time.Time, why Departure) Gone {
 	return Gone{
-		ID: k.id, Fingerprint: k.fingerprint, At: at, Why: why,
+		ID: k.ID(), Fingerprint: k.Fingerprint(), At: at, Why: why,
 		PublishedAt: k.PublishedAt, PromotedAt: k.PromotedAt, RetiredAt: k.RetiredAt,
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/keypost/keypost/keystore/history"
+	"github.com/keypost/keypost/keystore/key"
 )
 
 // KeySet is the stored unit: the keys behind one or more issuer URLs, their states, and what became of earlier keys.
@@ -83,7 +84,7 @@ func (s KeySet) Remains() []Gone {
 		return lines
 	}
 	for _, k := range s.keys {
-		lines = append(lines, k.gone(s.withdrawnAt, Removed))
+		lines = append(lines, goneLine(k, s.withdrawnAt, Removed))
 	}
 	return lines
 }
@@ -143,44 +144,28 @@ func (s KeySet) checkKeys() error {
 	gone, goneMaterial := map[KeyID]bool{}, map[Fingerprint]bool{}
 	for _, g := range s.gone {
 		switch {
-		case gone[g.ID] || (g.Why != Removed && g.Why != Revoked) || g.At.IsZero() || !g.ID.valid():
+		case gone[g.ID] || (g.Why != Removed && g.Why != Revoked) || g.At.IsZero() || !g.ID.Valid():
 			return fmt.Errorf("its gone line for %q is a second one or lacks kid, at, or why (%s or %s)", printable(string(g.ID)), Removed, Revoked)
-		case !g.Fingerprint.valid():
+		case !g.Fingerprint.Valid():
 			return fmt.Errorf("its gone line for %q has the fingerprint %q, which is no unpadded base64url SHA-256", printable(string(g.ID)), printable(string(g.Fingerprint)))
 		}
 		gone[g.ID], goneMaterial[g.Fingerprint] = true, true
 	}
 	for i, k := range s.keys {
 		switch {
-		case k.key == nil || !k.id.valid():
-			return fmt.Errorf("its key %d is empty or has a kid that is not 1 to %d printable ASCII characters", i+1, maxKid)
+		case k.Key() == nil || !k.ID().Valid():
+			return fmt.Errorf("its key %d is empty or has a kid that is not 1 to %d printable ASCII characters", i+1, key.MaxKid)
 		case i > 0 && s.keys[i-1].ID() == k.ID():
 			return fmt.Errorf("two of its keys have the kid %q", k.ID())
-		case gone[k.id] || goneMaterial[k.fingerprint]:
+		case gone[k.ID()] || goneMaterial[k.Fingerprint()]:
 			g, _ := s.GoneLine(k.VerificationKey)
 			return fmt.Errorf("key %s is published and gone (%s at %s) at once: %w", k.ID(), g.Why, stamp(g.At), ErrGoneReturned)
 		}
-		if err := k.checkState(); err != nil {
+		if err := k.CheckState(); err != nil {
 			return fmt.Errorf("key %s: %w", k.ID(), err)
 		}
 	}
 	return nil
-}
-
-func (k Key) checkState() error {
-	switch {
-	case k.PublishedAt.IsZero():
-		return errors.New("it has no publishedAt")
-	case k.State == Next:
-		return nil
-	case k.State == Active && k.PromotedAt.IsZero():
-		return errors.New("it is active and has no promotedAt")
-	case k.State == Retired && k.RetiredAt.IsZero():
-		return errors.New("it is retired and has no retiredAt")
-	case k.State == Active || k.State == Retired:
-		return nil
-	}
-	return fmt.Errorf("its state %q is not next, active or retired", printable(string(k.State)))
 }
 
 // ErrGoneReturned reports that a key set is to get a key that is gone.

@@ -22,7 +22,7 @@ func TestNewRefuses(t *testing.T) {
 		"no key":             {func(s *Spec) { s.Keys = nil }, "no key was given"},
 		"an empty key":       {func(s *Spec) { s.Keys = []VerificationKey{{}} }, "its key 1 is empty"},
 		"a key twice":        {func(s *Spec) { s.Keys = []VerificationKey{testKey(0), testKey(0)} }, "two of its keys have the kid"},
-		"a gone key":         {func(s *Spec) { s.Gone = []Gone{Key{VerificationKey: testKey(0)}.gone(t0, Revoked)} }, "a key that is gone never comes back"},
+		"a gone key":         {func(s *Spec) { s.Gone = []Gone{goneLine(Key{VerificationKey: testKey(0)}, t0, Revoked)} }, "a key that is gone never comes back"},
 		"an unsound policy":  {func(s *Spec) { s.Policy.MaxAge = DurationPtr(time.Second) }, "policy: maxAge is 1s"},
 		"a negative policy":  {func(s *Spec) { s.Policy.TokenLifetime = DurationPtr(-time.Hour) }, "policy: tokenLifetime is -1h"},
 		"an unsound gone at": {func(s *Spec) { s.Gone = []Gone{{ID: "x", Why: Revoked}} }, "its gone line for \"x\""},

@@ -67,10 +67,10 @@ func (s KeySet) checkNew() error {
 func (s KeySet) checkTwins() error {
 	seen := make(map[Fingerprint]KeyID, len(s.keys))
 	for _, k := range s.keys {
-		if id, twice := seen[k.fingerprint]; twice {
+		if id, twice := seen[k.Fingerprint()]; twice {
 			return fmt.Errorf("%s and %s are one key under two kids; give it with the kid that its tokens carry", id, k.ID())
 		}
-		seen[k.fingerprint] = k.ID()
+		seen[k.Fingerprint()] = k.ID()
 	}
 	return nil
 }
@@ -137,8 +137,8 @@ func (s KeySet) states() map[string]string {
 		all[string(g.ID)] = string(g.Why)
 	}
 	for _, k := range s.keys {
-		if all[string(k.id)] = string(k.State); s.Withdrawn() {
-			all[string(k.id)] = "withdrawn"
+		if all[string(k.ID())] = string(k.State); s.Withdrawn() {
+			all[string(k.ID())] = "withdrawn"
 		}
 	}
 	return all
@@ -150,15 +150,15 @@ func (s *KeySet) insert(k Key) {
 }
 
 func (s *KeySet) sortKeys() {
-	slices.SortFunc(s.keys, func(a, b Key) int { return cmp.Compare(a.id, b.id) })
+	slices.SortFunc(s.keys, func(a, b Key) int { return cmp.Compare(a.ID(), b.ID()) })
 }
 
 // onKey runs edit on one published key of a set that is in use.
 func (s KeySet) onKey(c Change, step string, id KeyID, edit func(n *KeySet, i int, at time.Time) error) (KeySet, error) {
 	return s.transition(c, fmt.Sprintf("%s key %s", step, id), func(n *KeySet, at time.Time) error {
 		i := n.index(id)
-		if g, gone := n.GoneLine(VerificationKey{id: id}); gone {
-			return fmt.Errorf("%s key %s: it is gone (%s at %s)", step, id, g.Why, stamp(g.At))
+		if g := slices.IndexFunc(n.gone, func(g Gone) bool { return g.ID == id }); g >= 0 {
+			return fmt.Errorf("%s key %s: it is gone (%s at %s)", step, id, n.gone[g].Why, stamp(n.gone[g].At))
 		}
 		if i < 0 {
 			return fmt.Errorf("%s key %s: key set %q has no such key", step, id, s.name)
@@ -210,12 +210,12 @@ func (s KeySet) Promote(c Change, id KeyID, o Observed) (KeySet, error) {
 			return fmt.Errorf("promote key %s: it is active already (since %s)", id, stamp(k.PromotedAt))
 		}
 		if k.State == Next || k.PromotedAt.IsZero() {
-			gate, since := n.promoteGate(*k, at, o)
-			if err := c.pass(gate.error("promote", id)); err != nil {
+			closed, since := n.Gates().Promote(*k, at, o)
+			if err := c.pass(closed); err != nil {
 				return err
 			}
-			if k.ObservedAt = (time.Time{}); gate.act == nil {
-				k.ObservedAt = earlier(since.UTC().Truncate(time.Second), at)
+			if k.ObservedAt = (time.Time{}); !since.IsZero() {
+				k.ObservedAt = slices.MinFunc([]time.Time{since.UTC().Truncate(time.Second), at}, time.Time.Compare)
 			}
 		}
 		k.State, k.PromotedAt, k.RetiredAt = Active, at, time.Time{}
@@ -307,10 +307,10 @@ func (s KeySet) Remove(c Change, id KeyID, r Removal) (KeySet, error) {
 	return s.onKey(c, "remove", id, func(n *KeySet, i int, at time.Time) error {
 		gone := n.keys[i].VerificationKey
 		for _, k := range n.keys {
-			if !k.sameMaterial(gone) || k.State == Next && r.NeverSigned {
+			if !k.SameMaterial(gone) || k.State == Next && r.NeverSigned {
 				continue
 			}
-			if err := c.pass(n.removeGate(k, at, r.Uploads)); err != nil {
+			if err := c.pass(n.Gates().Remove(k, at, r.Uploads, n.active())); err != nil {
 				return err
 			}
 		}
@@ -326,10 +326,10 @@ func (s KeySet) Remove(c Change, id KeyID, r Removal) (KeySet, error) {
 // leaves under all of them, since its tokens are valid under each.
 func (s *KeySet) moveToGone(gone VerificationKey, why Departure, at time.Time) {
 	s.keys = slices.DeleteFunc(s.keys, func(k Key) bool {
-		if !k.sameMaterial(gone) {
+		if !k.SameMaterial(gone) {
 			return false
 		}
-		s.gone = append(s.gone, k.gone(at, why))
+		s.gone = append(s.gone, goneLine(k, at, why))
 		return true
 	})
 }
@@ -348,7 +348,7 @@ func (s KeySet) Revoke(c Change, id KeyID, last RevokeOptions) (KeySet, error) {
 	}
 	return s.onKey(c, "revoke", id, func(n *KeySet, i int, at time.Time) error {
 		revoked := n.keys[i].VerificationKey
-		if r := last.Replacement; r != nil && r.sameMaterial(revoked) {
+		if r := last.Replacement; r != nil && r.SameMaterial(revoked) {
 			return fmt.Errorf("revoke key %s: the replacement is the same key; make a new one", id)
 		}
 		n.moveToGone(revoked, Revoked, at)
@@ -374,7 +374,7 @@ func (s *KeySet) replaceRevoked(c Change, revoked KeyID, k VerificationKey) erro
 	switch {
 	case !published:
 		s.insert(Key{VerificationKey: k, State: Active, PublishedAt: c.At, PromotedAt: c.At})
-	case have.ID() != k.ID() || !have.sameMaterial(k):
+	case have.ID() != k.ID() || !have.SameMaterial(k):
 		return fmt.Errorf("the replacement %s is not the published key %s (%s), and has its material or its kid; give that key with that kid, as a JWK, or make a new one", k.ID(), have.ID(), have.State)
 	case have.State != Active:
 		k := &s.keys[s.index(k.ID())]
@@ -385,9 +385,9 @@ func (s *KeySet) replaceRevoked(c Change, revoked KeyID, k VerificationKey) erro
 
 // published returns the published key that has p's ID, or else p's material.
 func (s KeySet) published(p VerificationKey) (Key, bool) {
-	i := s.index(p.id)
+	i := s.index(p.ID())
 	if i < 0 {
-		i = slices.IndexFunc(s.keys, func(k Key) bool { return k.sameMaterial(p) })
+		i = slices.IndexFunc(s.keys, func(k Key) bool { return k.SameMaterial(p) })
 	}
 	if i < 0 {
 		return Key{}, false

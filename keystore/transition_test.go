@@ -236,7 +236,7 @@ func TestRevokeTheLastKey(t *testing.T) {
 			}
 			continue
 		}
-		g, _ := got.GoneLine(VerificationKey{id: id})
+		g, _ := got.GoneLine(testKey(0))
 		if err != nil || !slices.Equal(ids(got), tt.keys) || g.Why != Revoked || !g.At.Equal(t0) {
 			t.Errorf("%s: keys %v, gone %+v, error %v", tt.name, ids(got), g, err)
 		}

@@ -21,7 +21,7 @@ const (
 func readBack(party string, at time.Time, keys ...VerificationKey) ReadBack {
 	r := ReadBack{Upload: party, At: at}
 	for _, k := range keys {
-		r.Keys = append(r.Keys, ReadKey{k.ID(), k.Fingerprint(), at})
+		r.Keys = append(r.Keys, ReadKey{ID: k.ID(), Fingerprint: k.Fingerprint(), Since: at})
 	}
 	return r
 }
@@ -200,7 +200,11 @@ func TestPromoteNeverOpensBeforeEveryCopy(t *testing.T) {
 				t.Fatalf("seed %d: open although %s was never read back", seed, name)
 			}
 			k, has := s.Key(subject.ID())
-			since := u[i].since(k)
+			j := slices.IndexFunc(u[i].Keys, func(r ReadKey) bool { return r.ID == k.ID() && r.Fingerprint == k.Fingerprint() })
+			if j < 0 {
+				t.Fatalf("seed %d: open although %s does not have the key", seed, name)
+			}
+			since := u[i].Keys[j].Since
 			wait := map[bool]time.Duration{true: time.Hour, false: 24 * time.Hour}[name != newerUpload]
 			if !has || since.IsZero() || now.Sub(since) < wait || now.Sub(k.PublishedAt) < wait || now.Sub(u[i].At) > ObservationFresh {
 				t.Fatalf("seed %d: open at %v with %s as %+v", seed, now, name, u[i])

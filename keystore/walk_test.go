@@ -160,7 +160,7 @@ func (w *walker) transition(c Change, k VerificationKey) (string, KeySet, error)
 		r := w.pool[w.rng.IntN(len(w.pool))]
 		got, err = w.s.Revoke(c, k.ID(), RevokeOptions{Replacement: &r})
 	case "keep", "bury":
-		if have, ok := w.s.Key(k.ID()); ok && !have.sameMaterial(k) && name == "keep" {
+		if have, ok := w.s.Key(k.ID()); ok && !have.SameMaterial(k) && name == "keep" {
 			return name, KeySet{}, errors.New("not walked: it says that what is served is another key than what is stored")
 		}
 		got, err = w.s.Accept(c, 0, []Decision{{Key: k, Keep: name == "keep"}})
@@ -245,7 +245,7 @@ func (w *walker) checkStep(c Change, name string, got KeySet) {
 		w.dead[g.Fingerprint] = true
 	}
 	for _, was := range w.s.Keys() {
-		if is, still := got.Key(was.ID()); still && !is.sameMaterial(was.VerificationKey) {
+		if is, still := got.Key(was.ID()); still && !is.SameMaterial(was.VerificationKey) {
 			w.t.Errorf("%s: key %s is another one", name, was.ID())
 		} else if !still && (!w.gone[was.ID()] || !w.dead[was.Fingerprint()]) {
 			w.t.Errorf("%s: key %s vanished without a line in gone", name, was.ID())

@@ -176,7 +176,7 @@ func (k *KeySet) fill(s keystore.KeySet) {
 func (k *KeySet) keyOf(s keystore.KeySet, one keystore.Key) Key {
 	now := k.About.Made
 	v := Key{Key: one, Served: slices.Contains(k.Served.Kids, one.ID())}
-	if until, known := s.TrustedUntil(one, now); known {
+	if until, known := s.Gates().TrustedUntil(one, now); known {
 		v.TrustedUntil, v.Expired = notBefore(until), !until.After(now)
 	}
 	if !s.Withdrawn() {

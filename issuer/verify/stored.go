@@ -123,7 +123,7 @@ func (v *visit) showsNoCache(at time.Time) bool {
 
 // checkGone reports a key that has left: a cache that obeys may hand out a document with it for some time.
 func (v *visit) checkGone(url string, g keystore.Gone) {
-	until, name := v.stored.CopiesUntil(g.At, v.allowed()), v.stored.Name()
+	until, name := v.stored.Gates().CopiesUntil(g.At, v.allowed()), v.stored.Name()
 	switch {
 	case v.o.Now.After(until):
 		v.Fail("key-still-there", "%s still has key %s, which is gone from key set %q (%s at %s), although no cache may hold it since %s", url, g.ID, name, g.Why, stamp(g.At), stamp(until))
@@ -137,7 +137,7 @@ func (v *visit) checkGone(url string, g keystore.Gone) {
 
 // checkMissing reports a stored key that is not published.
 func (v *visit) checkMissing(url string, k keystore.Key) {
-	until := v.stored.CopiesUntil(k.PublishedAt, v.allowed())
+	until := v.stored.Gates().CopiesUntil(k.PublishedAt, v.allowed())
 	switch {
 	case v.o.Now.After(until):
 		v.Fail("key-missing", "%s lacks the %s key %s of key set %q, published at %s, although no cache may hold an older copy since %s",

@@ -87,7 +87,7 @@ func (r *Report) add(s keystore.KeySet, k Key) {
 		k.State = ""
 	}
 	if !k.LeftAt.IsZero() {
-		k.CachedUntil = s.CopiesUntil(k.LeftAt, keystore.Cache{})
+		k.CachedUntil = s.Gates().CopiesUntil(k.LeftAt, keystore.Cache{})
 	}
 	if k.Listed || r.At.Before(k.CachedUntil) {
 		r.Keys = append(r.Keys, k)

@@ -481,7 +481,7 @@ func Timetable(c keystore.Change, s keystore.KeySet, seen keystore.Observed) []E
 		if k.State != keystore.Retired {
 			k.State, k.RetiredAt = keystore.Retired, at
 		}
-		until, known := s.TrustedUntil(k, at)
+		until, known := s.Gates().TrustedUntil(k, at)
 		if !known {
 			remove.Opens = time.Time{}
 			break

@@ -70,7 +70,7 @@ type cacheArithmetic func(c copied, at time.Time) time.Duration
 
 // gateArithmetic is the product's: what the gate of promotion counts beside the convergence of the servers and the clocks.
 func gateArithmetic(c copied, at time.Time) time.Duration {
-	return c.set.CopiesUntil(at, c.seen(at)).Sub(at) - keystore.Convergence
+	return c.set.Gates().CopiesUntil(at, c.seen(at)).Sub(at) - keystore.Convergence
 }
 
 // mutants are formulas that are too short. The oracle must find each of them out.

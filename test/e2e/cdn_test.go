@@ -407,7 +407,7 @@ func (e edge) forgets(t *testing.T, s *server, c copies) {
 		return
 	}
 	const maxAge, whileRevalidate = 60 * time.Second, 20 * time.Second
-	counted := set.CopiesUntil(published, keystore.Cache{}).Sub(published) - keystore.Convergence - maxAge // the relying party's own copy
+	counted := set.Gates().CopiesUntil(published, keystore.Cache{}).Sub(published) - keystore.Convergence - maxAge // the relying party's own copy
 	last, failed := time.Duration(0), time.Duration(0)
 	for took := time.Duration(0); took < counted+10*time.Second && took < max(last, maxAge)+10*time.Second; took = time.Since(published) {
 		body, _, err := e.fetch(path)

@@ -75,7 +75,7 @@ func (o *revokeOptions) run(ctx context.Context, args []string) error {
 	if c.before.Policy().Reach == keystore.ReachCopies {
 		o.Notice("key %s is revoked; nobody reads the documents, and who holds a copy of the keys goes on trusting it", c.id)
 	} else {
-		o.Notice("key %s is revoked; caches, and relying parties that fetch anew by themselves, may go on trusting it until %s", c.id, cli.Stamp(c.before.CopiesUntil(now, seen)))
+		o.Notice("key %s is revoked; caches, and relying parties that fetch anew by themselves, may go on trusting it until %s", c.id, cli.Stamp(c.before.Gates().CopiesUntil(now, seen)))
 	}
 	for _, t := range stillTrusting(c.before, now, seen) {
 		o.Notice("  %s", t)

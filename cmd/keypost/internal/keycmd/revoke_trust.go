@@ -25,7 +25,7 @@ func stillTrusting(s keystore.KeySet, at time.Time, seen keystore.Cache) []strin
 			lines = append(lines, name+" without end: until the published keys, without it, are uploaded there, and perhaps for 1h after that")
 			continue
 		}
-		lines = append(lines, trustOf(name, s.Issuers()[0].String(), cli.Stamp(s.CopiesOf(name, at, seen)))...)
+		lines = append(lines, trustOf(name, s.Issuers()[0].String(), cli.Stamp(s.Gates().CopiesOf(name, at, seen)))...)
 	}
 	if s.Policy().Reach != keystore.ReachCopies { // else nobody reads the documents, through a cache or without
 		lines = append(lines, "caches in front of keypostd: purge them, also of copies that are stale; a purge that only marks copies stale ends nothing")

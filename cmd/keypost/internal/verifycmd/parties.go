@@ -62,7 +62,7 @@ func wanted(t target, seen verify.Examination) cluster.Wanted {
 	w.Retired = func(k keystore.VerificationKey) (until time.Time, is bool) {
 		for _, has := range t.set.Keys() {
 			if has.Fingerprint() == k.Fingerprint() && has.State == keystore.Retired {
-				until, _ = t.set.TrustedUntil(has, time.Now())
+				until, _ = t.set.Gates().TrustedUntil(has, time.Now())
 				return until, true
 			}
 		}

@@ -51,7 +51,7 @@ func Of(s keystore.KeySet, now time.Time) KeySet {
 		History: s.History(), WithdrawnAt: s.WithdrawnAt(), Dev: s.Dev(),
 	}
 	for _, k := range s.Keys() {
-		until, _ := s.TrustedUntil(k, now)
+		until, _ := s.Gates().TrustedUntil(k, now)
 		v.Keys = append(v.Keys, Key{
 			Kid: k.ID(), Alg: k.Alg(), State: k.State, Imported: k.Imported(), PublishedAt: k.PublishedAt, ObservedAt: k.ObservedAt,
 			PromotedAt: k.PromotedAt, RetiredAt: k.RetiredAt, TrustedUntil: until, text: StateText(s, k, now),
@@ -65,7 +65,7 @@ func StateText(s keystore.KeySet, k keystore.Key, now time.Time) string {
 	if k.State != keystore.Retired {
 		return string(k.State)
 	}
-	until, declared := s.TrustedUntil(k, now)
+	until, declared := s.Gates().TrustedUntil(k, now)
 	switch {
 	case !declared:
 		return "retired (still trusted; no token lifetime is declared)"

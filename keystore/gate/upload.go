@@ -1,4 +1,4 @@
-package keystore
+package gate
 
 import (
 	"fmt"
@@ -6,7 +6,9 @@ import (
 	"time"
 
 	"github.com/keypost/keypost/internal/text"
+	"github.com/keypost/keypost/keystore/key"
 	"github.com/keypost/keypost/keystore/party"
+	"github.com/keypost/keypost/keystore/policy"
 )
 
 // Uploads is what was read back of the uploads that relying parties hold. It is the evidence of gates, as [Observed] is.
@@ -14,16 +16,16 @@ type Uploads []ReadBack
 
 // ReadBack is what was read back of one upload.
 type ReadBack struct {
-	Upload     string    // as the policy names it
-	At         time.Time // when it was read last
-	ClockAhead Duration  // the clock of who read it beyond that of the server; zero also if not known
-	Keys       []ReadKey // that it had then
+	Upload     string          // as the policy names it
+	At         time.Time       // when it was read last
+	ClockAhead policy.Duration // the clock of who read it beyond that of the server; zero also if not known
+	Keys       []ReadKey       // that it had then
 }
 
 // ReadKey is a key of an upload, and since when every reading had it.
 type ReadKey struct {
-	ID          KeyID
-	Fingerprint Fingerprint
+	ID          key.ID
+	Fingerprint key.Fingerprint
 	Since       time.Time
 }
 
@@ -37,8 +39,8 @@ func (u Uploads) of(upload string) ReadBack {
 }
 
 // since returns since when the upload counts as having k, zero if it does not. What was there before k was published does not count.
-func (r ReadBack) since(k Key) time.Time {
-	i := slices.IndexFunc(r.Keys, func(have ReadKey) bool { return have.ID == k.id && have.Fingerprint == k.fingerprint })
+func (r ReadBack) since(k key.Key) time.Time {
+	i := slices.IndexFunc(r.Keys, func(have ReadKey) bool { return have.ID == k.ID() && have.Fingerprint == k.Fingerprint() })
 	if r.At.IsZero() || i < 0 || r.Keys[i].Since.IsZero() {
 		return time.Time{}
 	}
@@ -47,9 +49,9 @@ func (r ReadBack) since(k Key) time.Time {
 
 // uploaded adds to c why the uploads that the policy names keep a gate closed, each of which must have keys. It returns since
 // when all have them.
-func (s KeySet) uploaded(c *closed, read Uploads, now time.Time, keys ...Key) (since time.Time) {
+func (g Rules) uploaded(c *closed, read Uploads, now time.Time, keys ...key.Key) (since time.Time) {
 	var without, old []string
-	for _, upload := range s.policy.Uploads() {
+	for _, upload := range g.Policy.Uploads() {
 		shown, r := text.OneLine(upload, 300), read.of(upload)
 		if r.At.IsZero() {
 			without = append(without, shown+", of which no reading is known here")
@@ -62,7 +64,7 @@ func (s KeySet) uploaded(c *closed, read Uploads, now time.Time, keys ...Key) (s
 				without = append(without, fmt.Sprintf("%s, read back at %s, without %s", shown, stamp(r.At), k.ID()))
 				continue
 			}
-			opens, terms := s.uploadOpens(upload, has)
+			opens, terms := g.uploadOpens(upload, has)
 			c.until(now, GateCopies, "a relying party may still go by what it held before the upload ("+shown+")", opens, terms)
 			since = later(since, has)
 		}
@@ -75,13 +77,13 @@ func (s KeySet) uploaded(c *closed, read Uploads, now time.Time, keys ...Key) (s
 	}
 	if len(old) > 0 {
 		c.again(GateCopies, fmt.Sprintf("an uploaded copy was read back last more than %v ago (%s), and somebody may have replaced it since; read it back again",
-			Duration(ObservationFresh), text.List(old, 3)))
+			policy.Duration(ObservationFresh), text.List(old, 3)))
 	}
 	return since
 }
 
 // uploadOpens is the arithmetic of one upload that has had a key since a time.
-func (s KeySet) uploadOpens(upload string, since time.Time) (time.Time, []Term) {
-	keeps := s.unlessDev(party.UploadKeeps(upload))
-	return s.andClocks(since.Add(keeps), []Term{{What: "upload", Duration: keeps}})
+func (g Rules) uploadOpens(upload string, since time.Time) (time.Time, []policy.Term) {
+	keeps := g.unlessDev(party.UploadKeeps(upload))
+	return g.andClocks(since.Add(keeps), []policy.Term{{What: "upload", Duration: keeps}})
 }
