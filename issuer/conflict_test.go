@@ -187,7 +187,7 @@ func TestRejectedVersionClaimsNoURL(t *testing.T) {
 	b.rejected("a", lastgood.ReasonDev)
 }
 
-// The count of conflicts decides whether a change of one key set is a question about all. It must not drift.
+// As long as there is a conflict, a change of one key set is a question about all.
 func TestConflictsAreCounted(t *testing.T) {
 	b := newBench(t)
 	step := func(what string, want int) {
@@ -199,8 +199,8 @@ func TestConflictsAreCounted(t *testing.T) {
 				n++
 			}
 		}
-		if n != want || b.conflicts != want || b.needsAll() != (want > 0) {
-			t.Errorf("%s: %d conflicts, counted as %d; want %d", what, n, b.conflicts, want)
+		if n != want || b.needsAll() != (want > 0) {
+			t.Errorf("%s: %d conflicts; want %d", what, n, want)
 		}
 	}
 	b.put(doc{name: "d", generation: 1})

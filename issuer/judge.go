@@ -162,7 +162,6 @@ func (b *batch) apply() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for n, e := range b.entries {
-		p.conflicts += e.conflicts() - p.entries[n].conflicts()
 		if e == nil {
 			delete(p.entries, n)
 			continue
@@ -186,34 +185,23 @@ func (b *batch) apply() {
 // advance decides once and for all whether this process is ready, and reports whether what is not served now does not
 // exist. It is called with mu held.
 func (b *batch) advance(issuers int, now time.Time) (whole bool) {
-	p, state, waiting := b.p, *b.p.progress.Load(), 0
-	state.listed, state.total, state.unserved = !p.first.IsZero(), 0, 0
-	for _, e := range p.entries {
-		if e.served == nil && e.rejected.Expected() {
-			continue
-		}
-		state.total++
-		if e.served == nil {
-			state.unserved++
-			if e.rejected.Waits() {
-				waiting++
-			}
-		}
+	p := b.p
+	if p.first.IsZero() {
+		return false
 	}
-	if !state.ready && state.listed {
-		start := lastgood.Start{KeySets: state.total, Without: state.unserved, Waiting: waiting, Waited: now.Sub(p.first), AllowEmpty: p.c.AllowEmpty}
-		state.ready = start.Ready()
+	start := p.start(now)
+	if !p.ready && start.Ready() {
+		p.ready = true
+		b.logReady(start, issuers)
 	}
-	if state.ready && !p.progress.Load().ready {
-		b.logReady(state, issuers)
-	}
-	p.progress.Store(&state)
-	return state.ready && state.unserved == 0 && state.total > 0 // nothing at all: not filled yet, or not mounted
+	return p.ready && start.Without == 0 && start.KeySets > 0 // nothing at all: not filled yet, or not mounted
 }
 
-// progress is how far a Publisher has come since its start.
-type progress struct {
-	listed          bool // everything was, once
-	ready           bool
-	total, unserved int // key sets that are to be served, and those of which no version was ever good
+// start returns how far the Publisher has come. It is called with mu held.
+func (p *Publisher) start(now time.Time) lastgood.Start {
+	s := lastgood.Start{Waited: now.Sub(p.first), AllowEmpty: p.c.AllowEmpty}
+	for _, e := range p.entries {
+		s.Count(e.served != nil, e.rejected)
+	}
+	return s
 }

@@ -7,6 +7,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/lastgood"
 )
 
 // log writes one line about a key set once the batch has been applied.
@@ -19,7 +20,7 @@ func generationField(v *version) zap.Field { return zap.Int64("generation", v.Ge
 
 // logReady logs everything that is published at the start, in one line and not in ten thousand. It is called with mu
 // held.
-func (b *batch) logReady(now progress, issuers int) {
+func (b *batch) logReady(now lastgood.Start, issuers int) {
 	keys := 0
 	for _, e := range b.p.entries {
 		if e.served != nil && !e.served.Withdrawn() {
@@ -28,7 +29,7 @@ func (b *batch) logReady(now progress, issuers int) {
 	}
 	b.lines = append(b.lines, func() {
 		b.p.c.Log.Info("ready: every key set of a complete listing has been read",
-			zap.Int("issuers", issuers), zap.Int("key_sets", now.total), zap.Int("keys", keys), zap.Int("unserved", now.unserved))
+			zap.Int("issuers", issuers), zap.Int("key_sets", now.KeySets), zap.Int("keys", keys), zap.Int("unserved", now.Without))
 	})
 }
 

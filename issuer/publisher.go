@@ -42,15 +42,13 @@ type Publisher struct {
 	c         Config
 	admission Admission
 	current   atomic.Pointer[snapshot]
-	progress  atomic.Pointer[progress]
 
 	mu       sync.RWMutex // guards what follows, which only the refreshing goroutine changes; held to assign it or to copy it
 	entries  map[keystore.Name]*entry
 	complete time.Time // when the last complete listing was taken
 	first    time.Time // when the first one was
+	ready    bool      // for good
 	failing  bool      // the last listing failed (so that one line is logged per change of state)
-
-	conflicts int // entries that are rejected for a URL of another key set
 }
 
 // entry is what is known of one key set. It is immutable.
@@ -70,7 +68,6 @@ func NewPublisher(c Config) *Publisher {
 	}
 	p := &Publisher{c: c, admission: Admission{Patterns: c.Patterns, Dev: c.Dev}, entries: map[keystore.Name]*entry{}}
 	p.current.Store(&snapshot{})
-	p.progress.Store(&progress{})
 	return p
 }
 
@@ -124,12 +121,4 @@ func (p *Publisher) changed(listed map[keystore.Name]keystore.Revision) []keysto
 		}
 	}
 	return names
-}
-
-// conflicts returns 1 if the stored version waits for another key set to give up a URL, else 0.
-func (e *entry) conflicts() int {
-	if e != nil && e.rejected.Is(lastgood.ReasonURLConflict) {
-		return 1
-	}
-	return 0
 }

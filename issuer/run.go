@@ -6,6 +6,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/lastgood"
 	"github.com/keypost/keypost/keystore/replicate"
 )
 
@@ -43,5 +44,10 @@ func (p *Publisher) refresh(ctx context.Context) error {
 func (p *Publisher) needsAll() bool {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
-	return p.first.IsZero() || p.conflicts > 0
+	for _, e := range p.entries {
+		if e.rejected.Is(lastgood.ReasonURLConflict) {
+			return true
+		}
+	}
+	return p.first.IsZero()
 }

@@ -138,14 +138,17 @@ func (e *entry) status(n keystore.Name) Status {
 // versions. A Publisher that has nothing to serve is never ready unless AllowEmpty is set: its directory may be a volume
 // that is not mounted, and clients sent there instead of to another replica would find no issuer.
 func (p *Publisher) Ready() error {
-	switch now := p.progress.Load(); {
-	case now.ready:
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	if p.ready {
 		return nil
-	case !now.listed:
+	}
+	switch start := p.start(time.Now()); {
+	case p.first.IsZero():
 		return errors.New("no complete listing of the key sets yet")
-	case now.total == 0:
+	case start.KeySets == 0:
 		return errors.New("there is no key set, so the directory may be the wrong one or not mounted; set allowEmpty: true if there may be none")
 	default:
-		return fmt.Errorf("%d of %d key sets cannot be served; see /issuers", now.unserved, now.total)
+		return fmt.Errorf("%d of %d key sets cannot be served; see /issuers", start.Without, start.KeySets)
 	}
 }

@@ -7,7 +7,8 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"sync"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/keypost/keypost/issuer/verify/fetch"
 	"github.com/keypost/keypost/keystore"
@@ -60,23 +61,25 @@ func (o Options) looks(ctx context.Context, u keystore.IssuerURL, origins []stri
 	ctx, cancel = context.WithTimeout(ctx, patienceOfVisit*o.Patience)
 	defer cancel()
 	all := make([]look, len(endpoints))
-	turns := make(chan struct{}, atOnce)
-	var wait sync.WaitGroup
 	for i, at := range endpoints {
 		all[i].Endpoint = at
-		if i >= fetch.MaxAddresses {
-			continue
-		}
-		wait.Go(func() {
-			turns <- struct{}{}
-			defer func() { <-turns }()
-			if ctx.Err() == nil {
-				all[i].ask(ctx, u, o.Reach(u, at))
-			}
-		})
 	}
-	wait.Wait()
+	each(endpoints[:min(len(endpoints), fetch.MaxAddresses)], atOnce, func(i int, at fetch.Endpoint) {
+		if ctx.Err() == nil {
+			all[i].ask(ctx, u, o.Reach(u, at))
+		}
+	})
 	return all, nil
+}
+
+// each calls ask for every endpoint, several at a time.
+func each(all []fetch.Endpoint, atOnce int, ask func(i int, at fetch.Endpoint)) {
+	var g errgroup.Group
+	g.SetLimit(atOnce)
+	for i, at := range all {
+		g.Go(func() error { ask(i, at); return nil })
+	}
+	_ = g.Wait()
 }
 
 // ask asks for every document once, until an answer is waited for in vain: AWS would have given up there. TLS 1.2 comes first, which AWS

@@ -81,7 +81,7 @@ func observe(ctx context.Context, n fetch.Network, t Target, tell listener) (obs
 	last := cmp.Or(t.Rounds, rounds) - 1
 	for round := range last + 1 {
 		began := time.Now()
-		o.round(ctx, endpoints)
+		each(endpoints, connections, func(_ int, at fetch.Endpoint) { o.ask(ctx, at) })
 		if round == last && t.Rounds > 0 {
 			break // nothing is asked after it
 		}
@@ -158,20 +158,6 @@ func (o *observer) endpoints(ctx context.Context) ([]fetch.Endpoint, error) {
 		}
 	}
 	return all, nil
-}
-
-// round asks each endpoint once.
-func (o *observer) round(ctx context.Context, endpoints []fetch.Endpoint) {
-	var wait sync.WaitGroup
-	turns := make(chan struct{}, connections)
-	for _, at := range endpoints {
-		wait.Go(func() {
-			turns <- struct{}{}
-			defer func() { <-turns }()
-			o.ask(ctx, at)
-		})
-	}
-	wait.Wait()
 }
 
 func (o *observer) gap(format string, args ...any) {

@@ -25,6 +25,21 @@ type Start struct {
 	AllowEmpty bool          // the store may be empty
 }
 
+// Count adds a key set: whether it has a last good version, and why the stored version is not that one. One that is not to be served
+// here counts only if it is.
+func (s *Start) Count(good bool, r *Rejection) {
+	if !good && r.Expected() {
+		return
+	}
+	s.KeySets++
+	if !good {
+		s.Without++
+		if r.Waits() {
+			s.Waiting++
+		}
+	}
+}
+
 // Ready reports whether the process may serve: no key set without a last good version can get one by waiting, or
 // StartPatience is over. A document that is broken or refused holds nobody up. A process without any last good version may
 // read the wrong place, such as a volume that is not mounted. It is not ready unless AllowEmpty is set, so that no client is

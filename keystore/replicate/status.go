@@ -73,17 +73,7 @@ func (m *Mirror) unready(now time.Time) error {
 	}
 	start := lastgood.Start{Waited: now.Sub(m.listed), AllowEmpty: m.c.AllowEmpty}
 	for n, s := range m.sources {
-		good := m.to.Good(n)
-		if good == nil && s.rejected.Expected() {
-			continue
-		}
-		start.KeySets++
-		if good == nil {
-			start.Without++
-			if s.rejected.Waits() {
-				start.Waiting++
-			}
-		}
+		start.Count(m.to.Good(n) != nil, s.rejected)
 	}
 	switch {
 	case m.first.IsZero() && (start.Waited < lastgood.StartPatience || start.Nothing()):
