@@ -48,6 +48,15 @@ func (p Pattern) wholePart() bool {
 	return begins && (after == "" || strings.ContainsAny(after[:1], "./:"))
 }
 
+// URL returns the issuer URL of the key set called name, outside development, and whether the pattern has one for it.
+func (p Pattern) URL(name keystore.Name) (keystore.IssuerURL, bool) {
+	if p.name != "" && p.name != name || name.Check() != nil {
+		return keystore.IssuerURL{}, false
+	}
+	u, err := keystore.ParseIssuerURL(strings.Replace(p.url, nameHole, string(name), 1), false)
+	return u, err == nil && p.allows(name, u)
+}
+
 // allows reports whether the key set called name may have the issuer URL u.
 func (p Pattern) allows(name keystore.Name, u keystore.IssuerURL) bool {
 	if p.name != "" {

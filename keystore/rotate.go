@@ -117,7 +117,9 @@ func (s KeySet) RollBack(c Change) (KeySet, error) {
 		}
 		turned.Stays = slices.DeleteFunc(turned.Stays, func(id KeyID) bool { return id == turned.Kid })
 		n.rotation = &turned
-		return nil
+		clusters := n.Clusters()
+		slices.Reverse(clusters) // the one that signed before is to sign again
+		return n.setClusters(clusters)
 	})
 }
 

@@ -26,7 +26,8 @@ type Spec struct {
 	Keys    []VerificationKey // active at once: the cluster signs with them already
 	Policy  Policy
 	Dev     bool
-	Gone    []Gone // carried over from an earlier key set with the same issuer URL
+	Gone    []Gone    // carried over from an earlier key set with the same issuer URL
+	Cluster ClusterID // whose keys they are; empty if nobody looked
 }
 
 // New returns a key set of generation 1 whose keys are active.
@@ -42,6 +43,11 @@ func New(c Change, spec Spec) (KeySet, error) {
 	}
 	if len(spec.Keys) == 0 {
 		return KeySet{}, fmt.Errorf("key set %q: no key was given", spec.Name)
+	}
+	if spec.Cluster != "" {
+		if err := s.setClusters([]ClusterID{spec.Cluster}); err != nil {
+			return KeySet{}, fmt.Errorf("key set %q: %w", spec.Name, err)
+		}
 	}
 	c.At = c.At.UTC().Truncate(time.Second)
 	for _, k := range spec.Keys {
@@ -443,6 +449,13 @@ func (s KeySet) Reopen(c Change, spec Spec) (KeySet, error) {
 		return KeySet{}, err
 	}
 	fresh.generation, fresh.labels, fresh.annotations, fresh.unknown = s.generation, s.labels, s.annotations, s.unknown
+	clusters := []ClusterID{spec.Cluster}
+	if spec.Cluster == "" { // whoever signed before the key set was withdrawn brings no key in any more
+		clusters = nil
+	}
+	if err := fresh.setClusters(clusters); err != nil {
+		return KeySet{}, err
+	}
 	fresh.history = slices.Clone(s.history)
 	fresh.note(c, "issuer added again")
 	fresh.noteMoves(s)

@@ -395,6 +395,7 @@ func serveAPI(ts *testscript.TestScript, neg bool, args []string) {
 			set.Keys = append(set.Keys, jose.JSONWebKey{Key: k.Key(), KeyID: string(k.ID()), Algorithm: k.Alg(), Use: "sig"})
 		}
 	}
+	uid := ts.Getenv("CLUSTER_UID")
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case r.Header.Get("Authorization") != "Bearer good":
@@ -403,6 +404,8 @@ func serveAPI(ts *testscript.TestScript, neg bool, args []string) {
 			_ = json.NewEncoder(w).Encode(set)
 		case r.URL.Path == "/.well-known/openid-configuration":
 			_ = json.NewEncoder(w).Encode(map[string]string{"issuer": args[0]})
+		case r.URL.Path == "/api/v1/namespaces/kube-system" && uid != "":
+			_ = json.NewEncoder(w).Encode(map[string]any{"metadata": map[string]string{"uid": uid}})
 		default:
 			http.NotFound(w, r)
 		}

@@ -228,6 +228,7 @@ func TestEveryCommandHonoursOutput(t *testing.T) {
 	defer admin.Close()
 	caFile, pub, pub2 := filepath.Join(dir, "ca.pem"), filepath.Join(dir, "k", "sa.pub"), filepath.Join(dir, "k2", "sa.pub")
 	c.Check(os.WriteFile(caFile, ca, 0o600))
+	c.Check(os.Mkdir(filepath.Dir(pub2)+"-none", 0o700))
 	done, shapes := map[string]string{}, map[string]string{} // what was tried, and what it printed
 	try := func(line string) {
 		t.Helper()
@@ -266,7 +267,7 @@ func TestEveryCommandHonoursOutput(t *testing.T) {
 		"verify --dev " + host + "dev --ca-file " + caFile,
 		"export " + filepath.Join(dir, "out"), "store copy file://" + filepath.Join(dir, "store") + " file://" + filepath.Join(dir, "copy"),
 		"store restore prod-a --from " + backup + " --force --why x",
-		"mirror --once " + dir, "watch",
+		"mirror --once " + dir, "watch", "enroll --once --source dir:" + filepath.Dir(pub2) + "-none --issuer-url https://oidc.example.com/{name}",
 		"issuer remove prod-b --confirm-url https://oidc.example.com/prod-b --why test --force",
 	} {
 		try(line)

@@ -11,6 +11,7 @@ import (
 	"github.com/keypost/keypost/cmd/keypost/internal/azurecmd"
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/cmd/keypost/internal/completion"
+	"github.com/keypost/keypost/cmd/keypost/internal/enrollcmd"
 	"github.com/keypost/keypost/cmd/keypost/internal/gcpcmd"
 	"github.com/keypost/keypost/cmd/keypost/internal/issuercmd"
 	"github.com/keypost/keypost/cmd/keypost/internal/keycmd"
@@ -52,7 +53,7 @@ program at once, whatever it waits for`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	f.Root(root, issuercmd.NewCmdIssuer(f), keycmd.NewCmdKey(f), rotatecmd.NewCmdRotate(f), verifycmd.NewCmdVerify(f), storecmd.NewCmdExport(f), storecmd.NewCmdStore(f),
-		mirrorcmd.NewCmdMirror(f), auditcmd.NewCmdAudit(f), watchcmd.NewCmdWatch(f), awscmd.NewCmdAWS(f), azurecmd.NewCmdAzure(f), gcpcmd.NewCmdGCP(f), newVersion(f))
+		mirrorcmd.NewCmdMirror(f), auditcmd.NewCmdAudit(f), watchcmd.NewCmdWatch(f), enrollcmd.NewCmdEnroll(f), awscmd.NewCmdAWS(f), azurecmd.NewCmdAzure(f), gcpcmd.NewCmdGCP(f), newVersion(f))
 	completion.Complete(f, root)
 	return root
 }

@@ -1,6 +1,8 @@
 package kubeapi
 
 import (
+	"errors"
+	"fmt"
 	"strings"
 
 	"k8s.io/client-go/rest"
@@ -45,4 +47,62 @@ func Contexts(file string) map[string]string {
 		namespaces[name] = c.Namespace
 	}
 	return namespaces
+}
+
+// MaxKubeconfig bounds a kubeconfig, in bytes.
+const MaxKubeconfig = 1 << 20
+
+// Inline reads a kubeconfig that somebody else may have written: of a Secret, or of a directory that tenants fill. It takes nothing that
+// would run a program, read a file of this machine and send it away, or trust a server without a CA of its own.
+func Inline(data []byte) (*rest.Config, error) {
+	raw, err := clientcmd.Load(data)
+	if err != nil {
+		return nil, errors.New("it is no kubeconfig") // the cause could quote a credential
+	}
+	current, ok := raw.Contexts[raw.CurrentContext]
+	if !ok {
+		return nil, errors.New("its current-context names no context")
+	}
+	server, user := raw.Clusters[current.Cluster], raw.AuthInfos[current.AuthInfo]
+	if server == nil || user == nil {
+		return nil, errors.New("its current context names a cluster or a user that it does not have")
+	}
+	if err := errors.Join(inlineServer(server), inlineUser(user)); err != nil {
+		return nil, err
+	}
+	only := clientcmdapi.Config{
+		CurrentContext: "only", Contexts: map[string]*clientcmdapi.Context{"only": {Cluster: "only", AuthInfo: "only"}},
+		Clusters: map[string]*clientcmdapi.Cluster{"only": server}, AuthInfos: map[string]*clientcmdapi.AuthInfo{"only": user},
+	}
+	return clientcmd.NewDefaultClientConfig(only, &clientcmd.ConfigOverrides{}).ClientConfig()
+}
+
+func inlineServer(c *clientcmdapi.Cluster) error {
+	switch {
+	case !strings.HasPrefix(c.Server, "https://"):
+		return errors.New("its server is no https URL")
+	case c.InsecureSkipTLSVerify:
+		return errors.New("it has insecure-skip-tls-verify, so that anybody could answer for the cluster")
+	case c.CertificateAuthority != "":
+		return inFile("certificate-authority")
+	case len(c.CertificateAuthorityData) == 0:
+		return errors.New("it has no certificate-authority-data, so that any public CA could answer for the cluster")
+	}
+	return nil
+}
+
+func inlineUser(u *clientcmdapi.AuthInfo) error {
+	switch {
+	case u.Exec != nil || u.AuthProvider != nil:
+		return errors.New("its user has exec or auth-provider, which would run a program here; give a token or a client certificate")
+	case u.TokenFile != "":
+		return inFile("tokenFile")
+	case u.ClientCertificate != "" || u.ClientKey != "":
+		return inFile("client-certificate and client-key")
+	}
+	return nil
+}
+
+func inFile(member string) error {
+	return fmt.Errorf("it names a file (%s), which is not read; write the content into it: kubectl config view --raw --flatten --minify", member)
 }

@@ -75,6 +75,13 @@ func (c Client) Call(ctx context.Context, r Request, most Limits) ([]byte, error
 	return body, err
 }
 
+// TooLargeError reports an answer of more bytes than were to be read.
+type TooLargeError struct{ Limit int64 }
+
+func (e *TooLargeError) Error() string {
+	return fmt.Sprintf("the API server's answer is larger than %d bytes", e.Limit)
+}
+
 func (c Client) exchange(ctx context.Context, r Request, limit int64) ([]byte, error) {
 	resp, err := c.Send(ctx, r)
 	if err != nil {
@@ -86,7 +93,7 @@ func (c Client) exchange(ctx context.Context, r Request, limit int64) ([]byte, e
 	case err != nil:
 		return nil, fmt.Errorf("the API server's answer ended early: %w", Cause(err))
 	case int64(len(body)) > limit:
-		return nil, fmt.Errorf("the API server's answer is larger than %d bytes", limit)
+		return nil, &TooLargeError{limit}
 	}
 	return body, nil
 }

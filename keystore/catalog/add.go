@@ -41,6 +41,11 @@ func Add(ctx context.Context, st *keystore.Store, spec keystore.Spec, o AddOptio
 	if err != nil {
 		return Added{}, err
 	}
+	return c.Add(ctx, st, spec, o)
+}
+
+// Add is the function [Add] for who adds several key sets to what was read. c then has the new one too, and whatever else came in.
+func (c *Contents) Add(ctx context.Context, st *keystore.Store, spec keystore.Spec, o AddOptions) (Added, error) {
 	earlier, err := c.earlier(spec, o.Reuse)
 	if err != nil {
 		return Added{}, err
@@ -62,7 +67,7 @@ func Add(ctx context.Context, st *keystore.Store, spec keystore.Spec, o AddOptio
 	if err != nil {
 		return added, err
 	}
-	return added, checkAlone(ctx, st, c.Revisions, added.KeySet)
+	return added, c.checkAlone(ctx, st, added.KeySet)
 }
 
 // changed wants what is stored at another revision than before.
@@ -71,12 +76,13 @@ func changed(before map[keystore.Name]keystore.Revision) func(keystore.Name, key
 }
 
 // checkAlone looks at a store once more after s was added to it. Two people who add one URL under two names at one
-// time both find it free. before is what the store held at the first look; only what came in since is read.
-func checkAlone(ctx context.Context, r keystore.Reader, before map[keystore.Name]keystore.Revision, s keystore.KeySet) error {
-	now, err := read(ctx, r, changed(before))
+// time both find it free. Only what came in since c was read is read, and c has it then.
+func (c *Contents) checkAlone(ctx context.Context, r keystore.Reader, s keystore.KeySet) error {
+	now, err := read(ctx, r, changed(c.Revisions))
 	if err != nil {
 		return fmt.Errorf("key set %q is stored, but whether another one got its issuer URL at the same time is unknown: %w", s.Name(), err)
 	}
+	c.take(now)
 	for _, other := range now.Sets {
 		if other.Name() != s.Name() && !other.Withdrawn() && overlap(other.Issuers(), s.Issuers()) {
 			return errorf(Collision, s.Name(), "key set %q is stored, and so is %q, which got the same issuer URL at the same time (by %s): "+
@@ -84,4 +90,21 @@ func checkAlone(ctx context.Context, r keystore.Reader, before map[keystore.Name
 		}
 	}
 	return nil
+}
+
+// take replaces what is in a later reading, which has what changed.
+func (c *Contents) take(later Contents) {
+	c.Revisions = later.Revisions
+	is := func(s keystore.KeySet) func(keystore.KeySet) bool {
+		return func(o keystore.KeySet) bool { return o.Name() == s.Name() }
+	}
+	for _, s := range later.Sets {
+		delete(c.Unread, s.Name())
+		c.Sets = append(slices.DeleteFunc(c.Sets, is(s)), s)
+	}
+	for n, err := range later.Unread {
+		c.Sets = slices.DeleteFunc(c.Sets, func(o keystore.KeySet) bool { return o.Name() == n })
+		c.Unread[n] = err
+	}
+	slices.SortFunc(c.Sets, func(a, b keystore.KeySet) int { return cmp.Compare(a.Name(), b.Name()) })
 }

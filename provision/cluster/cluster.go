@@ -45,7 +45,7 @@ func PublicKeys(ctx context.Context, kubeconfig, contextName string) (issuer str
 
 // keys returns the keys that a kube-apiserver lists.
 func (a api) keys(ctx context.Context) ([]keystore.VerificationKey, error) {
-	body, err := a.get(ctx, jwksPath)
+	body, err := a.get(ctx, jwksPath, maxJWKS)
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +78,7 @@ func newAPI(config *rest.Config) (api, error) {
 }
 
 func (a api) issuer(ctx context.Context) (string, error) {
-	body, err := a.get(ctx, discoveryPath)
+	body, err := a.get(ctx, discoveryPath, maxIdentity)
 	if err != nil {
 		return "", err
 	}
@@ -86,21 +86,24 @@ func (a api) issuer(ctx context.Context) (string, error) {
 		Issuer string `json:"issuer"`
 	}
 	if err := json.Unmarshal(body, &d); err != nil || d.Issuer == "" {
-		return "", fmt.Errorf("read %s%s: it is no discovery document", a.client.URL(), discoveryPath)
+		return "", &UnfitError{fmt.Errorf("read %s%s: it is no discovery document", a.client.URL(), discoveryPath)}
 	}
 	return d.Issuer, nil
 }
 
+// maxJWKS is one byte more than pubkey.Parse takes, so that it refuses what is cut.
+const maxJWKS = pubkey.MaxSize + 1
+
 // document reads one of the two documents.
-func (a api) document(ctx context.Context, path string) ([]byte, error) {
+func (a api) document(ctx context.Context, path string, limit int64) ([]byte, error) {
 	// A kube-apiserver has its JWKS as application/jwk-set+json only, and answers 406 to who accepts nothing but
-	// application/json. One byte more than pubkey.Parse takes, so that it refuses what is cut.
-	return a.call(ctx, kubeapi.Request{Method: http.MethodGet, Path: path, Accept: "*/*"}, pubkey.MaxSize+1)
+	// application/json.
+	return a.call(ctx, kubeapi.Request{Method: http.MethodGet, Path: path, Accept: "*/*"}, limit)
 }
 
 // get is document with an error that says what to do.
-func (a api) get(ctx context.Context, path string) ([]byte, error) {
-	body, err := a.document(ctx, path)
+func (a api) get(ctx context.Context, path string, limit int64) ([]byte, error) {
+	body, err := a.document(ctx, path, limit)
 	switch {
 	case kubeapi.IsStatus(err, http.StatusForbidden):
 		err = fmt.Errorf("the user of this kubeconfig may not read %s (403); bind the ClusterRole "+
@@ -119,6 +122,9 @@ func (a api) call(ctx context.Context, r kubeapi.Request, limit int64) ([]byte, 
 	body, err := a.client.Call(ctx, r, kubeapi.Limits{Time: timeout, Bytes: limit})
 	if status, ok := errors.AsType[*kubeapi.StatusError](err); ok {
 		return nil, refusal{status}
+	}
+	if large, ok := errors.AsType[*kubeapi.TooLargeError](err); ok {
+		return nil, &UnfitError{large}
 	}
 	if err != nil {
 		return nil, oneLine(err)

@@ -96,7 +96,7 @@ func (e *examination) checkKnown(ctx context.Context, servers []server) {
 	var wait sync.WaitGroup
 	for i, s := range servers {
 		wait.Go(func() {
-			body, err := s.api.document(ctx, jwksPath)
+			body, err := s.api.document(ctx, jwksPath, maxJWKS)
 			all[i] = trusted{server: s, err: err}
 			if err == nil {
 				all[i].keys, all[i].err = pubkey.Parse(s.api.client.URL()+jwksPath, body)

@@ -16,7 +16,7 @@ const logPreface = `# Log messages
 
 Made from the source by ` + "`" + `KEYPOST_UPDATE=1 go test ./test/reference -run TestLogReference` + "`" + `: edit that.
 
-keypostd, ` + "`" + `keypost mirror` + "`" + ` and ` + "`" + `keypost watch` + "`" + ` write one line of JSON per change of state to standard error: ` + "`" + `level` + "`" + `, ` + "`" + `ts` + "`" + `, ` + "`" + `msg` + "`" + `, perhaps ` + "`" + `logger` + "`" + `,
+keypostd, ` + "`" + `keypost mirror` + "`" + `, ` + "`" + `keypost watch` + "`" + ` and ` + "`" + `keypost enroll` + "`" + ` write one line of JSON per change of state to standard error: ` + "`" + `level` + "`" + `, ` + "`" + `ts` + "`" + `, ` + "`" + `msg` + "`" + `, perhaps ` + "`" + `logger` + "`" + `,
 and the fields below. A message is constant, so that it can be searched for; what differs is in the fields, which are left out where they say
 nothing. "…" stands for what is served meanwhile. Where a message tells of trouble, another one tells of its end. Nothing is logged per
 request, unless ` + "`" + `log.access` + "`" + ` asks for it.
@@ -40,6 +40,7 @@ var loggers = []struct {
 	{"keypost mirror", []string{"cmd/keypost/internal/mirrorcmd", "keystore/replicate", "cmd/keypost/internal/cli", "internal/admin"}},
 	{"keypost watch", []string{"cmd/keypost/internal/watchcmd", "issuer/verify/watch", "cmd/keypost/internal/cli", "internal/admin"}},
 	{"keypost-signer", []string{"cmd/keypost-signer", "issuer/signer", "internal/admin"}},
+	{"keypost enroll", []string{"cmd/keypost/internal/enrollcmd", "cmd/keypost/internal/service", "internal/admin"}},
 }
 
 // snake is the form of fields, by which queries name them.

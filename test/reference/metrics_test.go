@@ -18,7 +18,7 @@ Made from the source, and from the chart's alerts, by ` + "`KEYPOST_UPDATE=1 go 
 
 Times are seconds since 1970. Names end as Prometheus wants them: ` + "`_total`" + ` is a counter, ` + "`_timestamp_seconds`" + ` a time. The chart
 scrapes all of it. The last column has its alerts that ask for the metric, each with a runbook; those that ask for Prometheus' own ` + "`up`" + `
-alone, %s, are in no row. keypostd, ` + "`keypost mirror`" + ` and ` + "`keypost watch`" + ` have Go's
+alone, %s, are in no row. keypostd, ` + "`keypost mirror`" + `, ` + "`keypost watch`" + ` and ` + "`keypost enroll`" + ` have Go's
 own metrics (` + "`go_*`, `process_*`" + `) as well. No label holds what a client or a stranger's server said.
 
 `
@@ -39,6 +39,7 @@ var exporters = []struct {
 	{"keypost watch", "At `/metrics` of `--listen`, by default 127.0.0.1:9094.", []string{"cmd/keypost/internal/watchcmd"}},
 	{"keypost verify --metrics-file", "In a file for node_exporter's textfile collector.", []string{"cmd/keypost/internal/verifycmd"}},
 	{"keypost-signer", "At `/metrics` of `admin.address`, by default 127.0.0.1:9095.", []string{"issuer/signer"}},
+	{"keypost enroll", "At `/metrics` of `--listen`, by default 127.0.0.1:9096.", []string{"cmd/keypost/internal/enrollcmd"}},
 }
 
 // TestMetricsReference: docs/reference/metrics.md names every metric that the source makes, and the alerts that ask for it.

@@ -82,6 +82,20 @@ func (f *Flags) Read(ctx context.Context, factory *cli.Factory) (Material, error
 	return f.readFiles(factory)
 }
 
+// Cluster returns which cluster the keys are of; empty if they come from none, or if its namespace kube-system may not be read, which
+// is said.
+func (f *Flags) Cluster(ctx context.Context, factory *cli.Factory) (keystore.ClusterID, error) {
+	if f.kubeconfig == "" {
+		return "", nil
+	}
+	id, err := cluster.ID(ctx, f.kubeconfig, f.context)
+	if err != nil && ctx.Err() == nil {
+		factory.Warn("which cluster it is was not recorded, so that keypost enroll takes no key of it: %v", err)
+		return "", nil
+	}
+	return id, err
+}
+
 // FetchJWKS reads the JWKS that a URL names, of itself or of an issuer.
 func FetchJWKS(ctx context.Context, url string) (fetch.Published, error) {
 	return fetch.Network{}.Client().JWKS(ctx, url)

@@ -74,8 +74,15 @@ func (o *startOptions) run(ctx context.Context, args []string) error {
 	if err := (cli.Others{Factory: o.Factory, Store: st}).Check(ctx, s.Name(), k); err != nil {
 		return err
 	}
+	cluster, err := o.keys.Cluster(ctx, o.Factory)
+	if err != nil {
+		return err
+	}
 	begin := func(s keystore.KeySet) (keystore.KeySet, error) {
 		s, err := s.StartRotation(o.Change("", false), k)
+		if err == nil && cluster != "" && slices.Index(s.Clusters(), cluster) != 0 { // it is the one that is to sign
+			s, err = s.SetCluster(o.Change("", false), cluster)
+		}
 		if err != nil || !replaces {
 			return s, err
 		}
