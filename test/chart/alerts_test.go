@@ -183,7 +183,7 @@ func TestAlertsAndDashboardNameExistingMetrics(t *testing.T) {
 	}
 	for where, text := range texts {
 		for _, m := range metric.FindAllString(text, -1) {
-			if !slices.Contains(all, m) {
+			if !slices.Contains(all, strings.TrimSuffix(m, "_bucket")) { // of a histogram
 				t.Errorf("%s: no program makes %s", where, m)
 			}
 		}
