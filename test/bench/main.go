@@ -38,7 +38,7 @@ func main() {
 type options struct {
 	rounds, changes int
 	watched         int
-	clouds          bool
+	clouds, signer  bool
 	issuers         []int
 }
 
@@ -48,6 +48,7 @@ func parseFlags(args []string) (o options, err error) {
 	f.IntVar(&o.changes, "changes", 50, "make this `many` changes; 0 leaves that part out")
 	f.IntVar(&o.watched, "watch", 1000, "watch this many issuers with keypost watch; 0 leaves that part out")
 	f.BoolVar(&o.clouds, "clouds", false, "only measure what provisions clouds")
+	f.BoolVar(&o.signer, "signer", false, "only measure keypost-signer")
 	for _, p := range populations() {
 		o.issuers = append(o.issuers, p.issuers)
 	}
@@ -117,6 +118,12 @@ func (b *bench) all(ctx context.Context, r *report, o options) error {
 		}
 		return b.provisioning(ctx, r)
 	}
+	if o.signer {
+		if err := errors.Join(b.programs(ctx), b.cores.pinLoad()); err != nil {
+			return fmt.Errorf("prepare: %w", err)
+		}
+		return b.signer(ctx, r)
+	}
 	if err := b.prepare(ctx, o); err != nil {
 		return fmt.Errorf("prepare: %w", err)
 	}
@@ -140,6 +147,9 @@ func (b *bench) all(ctx context.Context, r *report, o options) error {
 	}
 	if err := b.watch(ctx, r, o.watched); err != nil {
 		return fmt.Errorf("watch: %w", err)
+	}
+	if err := b.signer(ctx, r); err != nil {
+		return err
 	}
 	return b.provisioning(ctx, r)
 }

@@ -15,7 +15,7 @@ func (b *bench) build(ctx context.Context) error {
 		return err
 	}
 	const module = "github.com/keypost/keypost/"
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", b.bin, module+"cmd/keypostd", module+"cmd/keypost", module+"test/bench/bare") //nolint:gosec // our own programs
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", b.bin, module+"cmd/keypostd", module+"cmd/keypost", module+"cmd/keypost-signer", module+"test/bench/bare") //nolint:gosec // our own programs
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build: %w\n%s", err, out)
