@@ -15,7 +15,10 @@ import (
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 )
 
-func main() {
+func main() { begin("") }
+
+// begin runs the program. Where connect is not empty, issuers are looked for there: stand-ins of tests, which no DNS leads to.
+func begin(connect string) {
 	// Nothing that may hang runs on the main thread: the kernel gives that thread each signal, and a thread that waits for a file
 	// system does not take it.
 	runtime.LockOSThread()
@@ -23,7 +26,9 @@ func main() {
 		cli.Quiet()
 	}
 	ctx, code := interruptible(), make(chan int)
-	go func() { code <- run(ctx, os.Args[1:], streams{in: os.Stdin, out: os.Stdout, err: os.Stderr}) }()
+	go func() {
+		code <- run(ctx, os.Args[1:], streams{in: os.Stdin, out: os.Stdout, err: os.Stderr, connect: connect})
+	}()
 	os.Exit(<-code)
 }
 

@@ -17,8 +17,6 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
-
-	"github.com/keypost/keypost/cmd/keypost/internal/cloudcmd"
 )
 
 func TestMain(m *testing.M) {
@@ -28,8 +26,7 @@ func TestMain(m *testing.M) {
 		_ = flag.Set("test.parallel", "12") // most scripts wait most of the time
 	}
 	testscript.Main(m, map[string]func(){"keypost": func() {
-		cloudcmd.Connect = os.Getenv(lookedForAt)
-		main()
+		begin(os.Getenv(lookedForAt))
 	}})
 }
 

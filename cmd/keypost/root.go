@@ -27,11 +27,12 @@ import (
 type streams struct {
 	in       io.Reader
 	out, err io.Writer
+	connect  string // as [cli.Factory.Connect]
 }
 
 // run is one run of the program; it returns the exit code.
 func run(ctx context.Context, args []string, s streams) int {
-	f := &cli.Factory{In: s.in, Out: s.out, Err: s.err}
+	f := &cli.Factory{In: s.in, Out: s.out, Err: s.err, Connect: s.connect}
 	return f.Run(ctx, newRoot(f), args)
 }
 

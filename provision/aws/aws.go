@@ -37,13 +37,13 @@ type Options struct {
 func (o Options) provider() awsiam.Provider {
 	return awsiam.Provider{
 		URL: o.IssuerURL, ClientIDs: o.ClientIDs, Thumbprints: o.Thumbprints,
-		Owner: awsiam.OwnedBy(o.Name), Tags: o.Tags, Adopt: o.Adopt, Tighten: o.Tighten, Port: o.Dev,
+		Owner: awsiam.OwnedBy(o.Name), Tags: o.Tags, Adopt: o.Adopt, Tighten: o.Tighten,
 	}
 }
 
 func (o Options) trust(providerARN string) awsiam.Trust {
 	return awsiam.Trust{ProviderARN: providerARN, Issuer: o.IssuerURL, Audiences: o.ClientIDs, Usual: o.Usual,
-		MaxLength: o.MaxTrustLength, Port: o.Dev}
+		MaxLength: o.MaxTrustLength}
 }
 
 // run is one run of a verb.

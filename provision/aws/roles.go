@@ -35,7 +35,7 @@ func CreateRoles(ctx context.Context, o RolesOptions) (RolesCreated, error) {
 		return RolesCreated{}, err
 	}
 	trust := o.trust(o.ProviderARN)
-	trust.Issuer, trust.Port = issuerURL, true // the provider exists, whatever its URL
+	trust.Issuer = issuerURL
 	if err := awsiam.Check(awsiam.Provider{}, trust, set.roles); err != nil {
 		return RolesCreated{}, err
 	}

@@ -3,14 +3,12 @@ package awsiam
 import (
 	"errors"
 	"fmt"
-	"net/url"
 	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/service/iam/types"
 
-	"github.com/keypost/keypost/internal/dnsname"
 	"github.com/keypost/keypost/provision/iampolicy"
 )
 
@@ -20,7 +18,7 @@ import (
 func Check(p Provider, t Trust, roles []Role) error {
 	var errs []error
 	if p.URL != "" {
-		errs = append(errs, checkIssuerURL(p.URL, p.Port), checkAudiences(p.ClientIDs), checkThumbprints(p.Thumbprints), checkTags(p.Owner, p.Tags))
+		errs = append(errs, checkAudiences(p.ClientIDs), checkThumbprints(p.Thumbprints), checkTags(p.Owner, p.Tags))
 	}
 	if len(roles) > 0 && t.Issuer != "" {
 		errs = append(errs, t.check(), checkAudiences(t.Audiences))
@@ -29,35 +27,6 @@ func Check(p Provider, t Trust, roles []Role) error {
 		errs = append(errs, r.check(t)...)
 	}
 	return errors.Join(append(errs, collisions(roles)...)...)
-}
-
-// urlLimit is IAM's, in characters.
-const urlLimit = 255
-
-// checkIssuerURL applies https://docs.aws.amazon.com/IAM/latest/UserGuide/id_roles_providers_create_oidc.html, and
-// refuses a trailing slash, which IAM's own tools treat in different ways.
-func checkIssuerURL(s string, port bool) error {
-	u, err := url.Parse(s)
-	if err != nil {
-		return fmt.Errorf("issuer URL %q: %w", s, err)
-	}
-	for _, rule := range []struct {
-		broken bool
-		why    string
-	}{
-		{!strings.HasPrefix(s, "https://") || u.Hostname() == "", "begin with https:// and a host"},
-		{u.Port() != "" && !port || strings.HasSuffix(u.Host, ":"), "have no port"},
-		{u.User != nil, "have no user"},
-		{strings.ContainsAny(s, "?#"), "have no query and no fragment"},
-		{strings.HasSuffix(s, "/"), "not end in a slash"},
-		{u.Host != strings.ToLower(u.Host), "have its host in lower case"},
-		{len(s) > urlLimit, fmt.Sprintf("have at most %d characters", urlLimit)},
-	} {
-		if rule.broken {
-			return fmt.Errorf("issuer URL %q: AWS asks that it %s", s, rule.why)
-		}
-	}
-	return nil
 }
 
 func checkAudiences(ids []string) error {
@@ -90,8 +59,8 @@ func checkTags(o Owner, tags map[string]string) error {
 }
 
 func (t Trust) check() error {
-	if err := checkIssuerURL(t.Issuer, t.Port); err != nil || t.ProviderARN == "" {
-		return err
+	if t.ProviderARN == "" {
+		return nil
 	}
 	u, err := ProviderURL(t.ProviderARN)
 	if err == nil && u != t.Issuer {
@@ -101,7 +70,7 @@ func (t Trust) check() error {
 }
 
 func (r Role) check(t Trust) []error {
-	errs := append(r.checkSubjects(), checkRoleName(r.Name), checkTags(r.Owner, r.Tags), r.checkTrust(t), r.checkPolicy(t))
+	errs := []error{checkRoleName(r.Name), checkTags(r.Owner, r.Tags), r.checkTrust(t), r.checkPolicy(t)}
 	for _, arn := range slices.Concat(r.ManagedPolicies, []string{r.Boundary}) {
 		errs = append(errs, checkPolicyARN(arn, t))
 	}
@@ -143,27 +112,13 @@ func checkPolicyARN(arn string, t Trust) error {
 	return nil
 }
 
-// checkSubjects refuses what cannot be one service account. Our statement compares with StringEquals, so a wildcard
-// would trust nobody, and a reader of the policy everybody.
-func (r Role) checkSubjects() []error {
-	if len(r.Subjects) == 0 {
-		return []error{fmt.Errorf("no service account is named that may assume it")}
-	}
-	var errs []error
-	for _, s := range r.Subjects {
-		account, ok := strings.CutPrefix(s, "system:serviceaccount:")
-		namespace, name, _ := strings.Cut(account, ":")
-		if !ok || !dnsname.IsLabel(namespace) || !dnsname.IsSubdomain(name) {
-			errs = append(errs, fmt.Errorf("%q is not a service account's subject (system:serviceaccount:NAMESPACE:NAME)", s))
-		}
-	}
-	return errs
-}
-
 // checkTrust returns an error if our statement alone is too long. Where the account is not known, it assumes the public
 // partition with the longest name.
 func (r Role) checkTrust(t Trust) error {
-	if t.Issuer == "" {
+	switch {
+	case len(r.Subjects) == 0:
+		return errors.New("no service account is named that may assume it")
+	case t.Issuer == "":
 		return nil
 	}
 	if t.ProviderARN == "" {

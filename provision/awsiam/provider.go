@@ -28,7 +28,6 @@ type Provider struct {
 	Tags        map[string]string // beside the owner's
 	Adopt       bool              // take over a provider without the owner's tag
 	Tighten     bool              // remove client IDs and thumbprints that are not asked for
-	Port        bool              // the URL may have a port: an emulator of AWS takes it
 	Leaves      string            // ARN of the owner's provider that the cluster moves away from; empty for none
 }
 

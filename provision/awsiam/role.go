@@ -44,7 +44,6 @@ type Trust struct {
 	Issuer      string // URL
 	Audiences   []string
 	Usual       bool // these Audiences are defaults: a role that asks for others keeps them
-	Port        bool // the issuer's URL may have a port: an emulator of AWS takes it
 	MaxLength   int  // characters a trust policy may have; zero for 2,048, more once the account's quota L-C07B4B0D is raised
 }
 

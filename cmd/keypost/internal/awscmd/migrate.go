@@ -81,7 +81,7 @@ func (f *migrateFlags) run(ctx context.Context, r *run) error {
 	if f.move.Finish {
 		migrate = aws.FinishMigration
 		r.WithoutStore() // then the lifetime of tokens comes from the pods alone
-	} else if err := f.cloud.ReadIssuer(); err != nil {
+	} else if err := f.cloud.ReadIssuer(r.Factory); err != nil {
 		return err
 	}
 	done, err := migrate(ctx, aws.MigrateOptions{Options: f.Options, Move: f.move.Reading(r.Factory)})

@@ -25,6 +25,7 @@ import (
 type Factory struct {
 	In       io.Reader
 	Out, Err io.Writer // results go to Out, all else to Err
+	Connect  string    // where clouds' commands look for issuers, HOST:PORT; empty for where DNS leads
 
 	Store  string // URL of the key store; empty if none was given
 	Output string // form of results: table, json or yaml

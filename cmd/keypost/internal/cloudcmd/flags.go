@@ -49,9 +49,6 @@ func (f *Flags) Define(all *pflag.FlagSet, files string) {
 	all.StringVar(&f.PublicKeyFile, "public-key-file", "", "`FILE` with the cluster's public key (default OUTPUT-DIR/"+ccoctl.PublicKeyName+")")
 }
 
-// Connect is where issuers are looked for: empty outside tests, whose stand-ins no DNS leads to.
-var Connect string //nolint:gochecknoglobals // see above
-
 // Take registers those of a cloud's flags that a command has. Those that are common to the cloud's commands stand at its group, and
 // Begin reads them from there.
 func (f *Flags) Take(cmd *cobra.Command, all *pflag.FlagSet, common []string, names ...string) *pflag.FlagSet {
@@ -161,13 +158,13 @@ func (f *Flags) Path(name string) string {
 }
 
 // ReadIssuer says how a new issuer is published and where it is looked for. Other settings are those of issuer add and issuer set.
-func (f *Flags) ReadIssuer() (err error) {
+func (f *Flags) ReadIssuer(factory *cli.Factory) (err error) {
 	f.To.Policy = view.NewPolicy(f.To.Dev)
 	if f.To.Dev {
 		f.To.Policy.MaxAge = keystore.DurationPtr(time.Second) // a run waits for as long
 	}
 	f.To.Policy.RelyingParties = []string{f.Party}
-	f.To.Site.Connect = Connect
+	f.To.Site.Connect = factory.Connect
 	f.To.Site.Shield, err = observe.ReadShield()
 	return err
 }
@@ -189,7 +186,7 @@ func (f *Flags) UseOwnPublicKey() {
 func (f *Flags) ReadNew(factory *cli.Factory) (*install.PublicKey, error) {
 	key, err := f.readPublicKey(factory)
 	if err == nil && !f.DryRun {
-		err = f.ReadIssuer()
+		err = f.ReadIssuer(factory)
 	}
 	return key, err
 }

@@ -55,7 +55,7 @@ func (f *migrateFlags) run(ctx context.Context, r *run) error {
 	if err := cmp.Or(f.move.CheckIssuers(f.IssuerURL, "provider"), f.move.CheckCluster()); err != nil {
 		return err
 	}
-	if err := f.cloud.ReadIssuer(); err != nil {
+	if err := f.cloud.ReadIssuer(r.Factory); err != nil {
 		return err
 	}
 	f.ProviderID = cmp.Or(f.ProviderID, federation.SecondProviderID(f.Name, f.IssuerURL))
