@@ -33,7 +33,7 @@ func Policy() string {
 
 var templates = template.Must(template.New("").Funcs(template.FuncMap{ //nolint:gochecknoglobals // parsed once, and never changed
 	"style": func() template.CSS { return template.CSS(styleText) }, //nolint:gosec // it is our own
-	"csp":   Policy, "stamp": stamp, "age": age, "left": left, "count": text.Count, "short": short, "day": day,
+	"csp":   Policy, "stamp": stamp, "age": age, "left": left, "soon": soon, "count": text.Count, "short": short, "day": day,
 	"sum": counts, "path": keySetPath, "more": func(list []string) int { return len(list) - 1 },
 	"arg": func(n *Next, made time.Time) step { return step{n, made} },
 }).Parse(pagesText))
@@ -114,6 +114,9 @@ func left(now, t time.Time) string {
 	}
 	return "over"
 }
+
+// soon reports whether until t is less time than a person may need to renew a certificate.
+func soon(now, t time.Time) bool { return t.Sub(now) < 7*24*time.Hour }
 
 // span returns a duration of a minute or more in its two largest units.
 func span(d time.Duration) string {

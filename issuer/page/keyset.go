@@ -68,6 +68,8 @@ type KeySet struct {
 	Stored   *keystore.KeySet // nil if that is not known
 	Keys     []Key            // stored
 	Next     *Next
+	Timeline *Timeline
+	Steps    []Step // of the rotation under way
 	Policy   []Setting
 	Gone     []keystore.Gone // the latest first
 	GoneMore int             // older ones that are left out
@@ -161,15 +163,25 @@ func (k *KeySet) fill(s keystore.KeySet) {
 		k.Keys = append(k.Keys, k.keyOf(s, one))
 	}
 	k.Next = soonest(k.Keys)
+	if !s.Withdrawn() {
+		k.Timeline, k.Steps = timelineOf(k.Keys, k.About.Made), stepsOf(s, k.Keys)
+	}
 	k.Policy = settings(s.Policy())
 	k.Gone = s.Gone()
 	slices.Reverse(k.Gone)
 	k.GoneMore = max(0, len(k.Gone)-maxGone)
 	k.Gone = k.Gone[:len(k.Gone)-k.GoneMore]
+	var ids []keystore.KeyID
+	for _, one := range k.Keys {
+		ids = append(ids, one.ID())
+	}
+	for _, one := range k.Gone {
+		ids = append(ids, one.ID)
+	}
 	for _, e := range slices.Backward(s.History()) {
 		what, keys := e.Change()
 		what = strings.Join(append([]string{what}, keys...), "; ")
-		k.Changes = append(k.Changes, Event{e.At, plain(e.Author()), plain(what), plain(e.Why), e.Forced})
+		k.Changes = append(k.Changes, Event{e.At, plain(e.Author()), plain(shortened(what, ids)), plain(e.Why), e.Forced})
 	}
 }
 

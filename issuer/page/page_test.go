@@ -110,6 +110,64 @@ func TestWaitsForAnObservation(t *testing.T) {
 	}
 }
 
+// A time line shows the gates of the page, and whatever a document says of times stays on it.
+func TestTimeline(t *testing.T) {
+	r := newRotated(t)
+	for name, tt := range map[string]struct {
+		s    keystore.KeySet
+		at   time.Duration
+		kid  keystore.KeyID
+		want []keystore.State
+	}{
+		"next":         {r.begun, time.Hour, r.fresh, []keystore.State{keystore.Next, keystore.Next, keystore.Active}},
+		"retired":      {r.retired, 49 * time.Hour, r.old, []keystore.State{keystore.Active, keystore.Retired, keystore.Retired}},
+		"long retired": {r.retired, 1 << 62, r.old, nil},
+		"not yet":      {r.begun, -1 << 62, r.fresh, nil},
+	} {
+		p := page.Of(at(tt.at), page.Input{Name: "prod-a", Set: &tt.s})
+		if p.Timeline.Now < 0 || p.Timeline.Now > page.Width {
+			t.Errorf("%s: now is at %d", name, p.Timeline.Now)
+		}
+		for _, l := range p.Timeline.Lines {
+			var states []keystore.State
+			for _, part := range l.Parts {
+				if states = append(states, part.State); part.X < 0 || part.Wide <= 0 || part.X+part.Wide > page.Width {
+					t.Errorf("%s: %s has %+v", name, l.Kid, part)
+				}
+			}
+			next := keyOf(t, p, l.Kid).Next
+			if l.Kid == tt.kid && tt.want != nil && (!slices.Equal(states, tt.want) || next == nil || !l.Opens.Equal(later(next.Opens, next.Earliest)) || l.Gate <= p.Timeline.Now) {
+				t.Errorf("%s: %v, gate at %d (%v); the step is %+v", name, states, l.Gate, l.Opens, next)
+			}
+		}
+	}
+}
+
+func later(a, b time.Time) time.Time { return slices.MaxFunc([]time.Time{a, b}, time.Time.Compare) }
+
+// Of the three steps of a rotation one waits, and the page says for what.
+func TestSteps(t *testing.T) {
+	r := newRotated(t)
+	promoted, err := r.begun.Promote(keystore.Change{At: t0.Add(48 * time.Hour), By: "bob"}, r.fresh, r.seen)
+	check(t, err)
+	for want, s := range map[string]keystore.KeySet{
+		"now later later": r.begun, "done now later": promoted, "done done now": r.retired,
+	} {
+		var states []string
+		for _, step := range page.Of(at(49*time.Hour), page.Input{Name: "prod-a", Set: &s}).Steps {
+			if states = append(states, step.State); (step.State == "now") != (step.Waits != "") {
+				t.Errorf("%s: %+v", want, step)
+			}
+		}
+		if got := strings.Join(states, " "); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+	if s := newSet(t, "ada", ""); page.Of(at(0), page.Input{Name: "prod-a", Set: &s}).Steps != nil {
+		t.Error("steps without a rotation")
+	}
+}
+
 func TestStates(t *testing.T) {
 	s := newSet(t, "ada", "")
 	gone, err := s.Withdraw(keystore.Change{At: t0.Add(time.Hour), By: "ada", Why: "over", Force: true})
