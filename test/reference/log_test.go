@@ -37,8 +37,8 @@ var loggers = []struct {
 	dirs  []string
 }{
 	{"keypostd", []string{"cmd/keypostd", "issuer", "issuer/listen", "issuer/listen/internal/errorlog", "internal/admin"}},
-	{"keypost mirror", []string{"cmd/keypost/internal/mirrorcmd", "keystore/replicate", "cmd/keypost/internal/cli", "internal/admin"}},
-	{"keypost watch", []string{"cmd/keypost/internal/watchcmd", "issuer/verify/watch", "cmd/keypost/internal/cli", "internal/admin"}},
+	{"keypost mirror", []string{"cmd/keypost/internal/mirrorcmd", "keystore/replicate", "cmd/keypost/internal/service", "internal/admin"}},
+	{"keypost watch", []string{"cmd/keypost/internal/watchcmd", "issuer/verify/watch", "cmd/keypost/internal/service", "internal/admin"}},
 	{"keypost-signer", []string{"cmd/keypost-signer", "issuer/signer", "internal/admin"}},
 	{"keypost enroll", []string{"cmd/keypost/internal/enrollcmd", "cmd/keypost/internal/service", "internal/admin"}},
 }

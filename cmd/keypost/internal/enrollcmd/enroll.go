@@ -104,6 +104,9 @@ func (o *options) config() (enroll.Config, error) {
 		return c, cli.Usage(err)
 	}
 	c.URL = pattern.URL
+	if o.policy.PricesUnsaid() {
+		return c, cli.Usagef("with --edge-hold give --stale-if-error as well, such as 0s or 24h: keypost issuer add shows what each costs")
+	}
 	if c.Policy, err = o.policy.Apply(view.NewPolicy(false)); err == nil {
 		err = c.Policy.Check(false)
 	}
