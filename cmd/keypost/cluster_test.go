@@ -99,16 +99,3 @@ func (f *clusterFixture) createAll(t *testing.T, more ...string) string {
 	}
 	return string(out)
 }
-
-// compareFiles leaves out the key pairs, which differ.
-func compareFiles(t *testing.T, got, want map[string][]byte) {
-	t.Helper()
-	if strings.Join(keysOf(got), " ") != strings.Join(keysOf(want), " ") {
-		t.Errorf("the files are %q, not %q", keysOf(got), keysOf(want))
-	}
-	for name := range want {
-		if strings.HasPrefix(name, "manifests/") && string(got[name]) != string(want[name]) {
-			t.Errorf("%s is\n%s\nand not\n%s", name, got[name], want[name])
-		}
-	}
-}

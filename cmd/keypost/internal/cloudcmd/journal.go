@@ -26,8 +26,8 @@ func newJournal(live *terminal.Line) *journal {
 	return &journal{live: live, lines: ccoctl.NewLogger(live), at: time.Now()}
 }
 
-// print logs one line.
-func (j *journal) print(at time.Time, line string) {
+// show logs one line.
+func (j *journal) show(at time.Time, line string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.at = at
@@ -42,7 +42,7 @@ const progressEvery = 10 * time.Second
 // wait prints how a wait is getting on: in one changing line on a terminal, else in a line now and then.
 func (j *journal) wait(w install.Event) {
 	if !j.live.Draw(w.Text) && j.due(w) {
-		j.print(w.At, w.Text)
+		j.show(w.At, w.Text)
 	}
 }
 

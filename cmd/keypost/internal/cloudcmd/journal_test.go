@@ -19,7 +19,7 @@ func TestWaits(t *testing.T) {
 		j.wait(install.Event{Kind: install.Wait, At: start.Add(time.Duration(s) * time.Second), Phase: "waiting", Text: fmt.Sprintf("waiting: %d s left", 40-s)})
 	}
 	j.wait(install.Event{Kind: install.Wait, At: start.Add(40 * time.Second), Phase: "another", Text: "another wait"})
-	j.print(start.Add(41*time.Second), "done")
+	j.show(start.Add(41*time.Second), "done")
 	if plain := b.String(); strings.Count(plain, "\n") != 6 || strings.Contains(plain, "\x1b") || !strings.Contains(plain, "30 s left") {
 		t.Errorf("told in lines:\n%s", plain)
 	}

@@ -76,7 +76,7 @@ func (r *Run) report(e install.Event) {
 	advice := ""
 	switch e.Kind {
 	case install.Line:
-		r.journal.print(time.Now(), e.Text)
+		r.journal.show(time.Now(), e.Text)
 		return
 	case install.Wait:
 		r.journal.wait(e)
