@@ -95,6 +95,8 @@ func (o *options) config() (enroll.Config, error) {
 		return c, cli.Usagef("enroll needs --source dir:DIR, capi or in-cluster, and --issuer-url with {name}")
 	case o.every < leastEvery:
 		return c, cli.Usagef("--interval %s: at least %v", o.every, leastEvery)
+	case o.listen == "" && !o.once:
+		return c, cli.Usagef("--listen is empty: give HOST:PORT, such as 127.0.0.1:9096, for metrics and health")
 	}
 	if err := service.CheckListen("--listen", o.listen); err != nil {
 		return c, err
@@ -207,11 +209,8 @@ func about(r enroll.Report) string {
 }
 
 func (o *options) loop(ctx context.Context, e *enroll.Enroller) error {
-	if o.listen == "" {
-		return cli.Usagef("--listen is empty: give HOST:PORT, such as 127.0.0.1:9096; who enrolls has to be asked")
-	}
 	signal.Ignore(syscall.SIGPIPE) // whoever reads the log may end before this process does
-	known := &known{log: service.NewLogger(o.Err), reports: map[keystore.Name]enroll.Report{}}
+	known := newKnown(service.NewLogger(o.Err))
 	g, ctx := errgroup.WithContext(ctx)
 	s, err := service.Admin{Address: o.listen, Metrics: known, Ready: known.ready, Log: known.log}.Listen(ctx)
 	if err != nil {

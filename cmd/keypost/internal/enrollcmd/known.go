@@ -18,18 +18,19 @@ type known struct {
 
 	mu      sync.Mutex // of everything below
 	reports map[keystore.Name]enroll.Report
-	now     map[keystore.Name]enroll.Report // of the pass under way
+	now     map[keystore.Name]enroll.Report // of the pass under way; never nil
 	passes  int                             // that were whole
 	last    time.Time                       // when the latest whole pass ended
 	failing bool
 }
 
+func newKnown(log *zap.Logger) *known {
+	return &known{log: log, reports: map[keystore.Name]enroll.Report{}, now: map[keystore.Name]enroll.Report{}}
+}
+
 func (k *known) tell(r enroll.Report, changed bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.now == nil {
-		k.now = map[keystore.Name]enroll.Report{}
-	}
 	k.reports[r.Name], k.now[r.Name] = r, r
 	if !changed {
 		return
@@ -64,7 +65,7 @@ func (k *known) passed(err error) {
 	if k.failing = err != nil; !k.failing {
 		k.reports, k.passes, k.last = k.now, k.passes+1, time.Now()
 	}
-	k.now = nil
+	k.now = map[keystore.Name]enroll.Report{}
 }
 
 // ready fails before the first whole pass. One that fails later is told by a metric.
