@@ -192,7 +192,8 @@ resource "aws_cloudfront_distribution" "keypost" {
   }
 }
 
-# Only CloudFront reaches keypostd's port; the shield tells other people's distributions from yours.
+# Only CloudFront reaches keypostd's port, and the machines from which keypost looks at the origin; the shield tells other people's
+# distributions from yours.
 data "aws_ec2_managed_prefix_list" "cloudfront" {
   name = "com.amazonaws.global.cloudfront.origin-facing"
 }
@@ -205,6 +206,21 @@ variable "origin_security_group_id" {
 resource "aws_vpc_security_group_ingress_rule" "cloudfront" {
   security_group_id = var.origin_security_group_id
   prefix_list_id    = data.aws_ec2_managed_prefix_list.cloudfront.id
+  ip_protocol       = "tcp"
+  from_port         = 443
+  to_port           = 443
+}
+
+variable "looking_from" {
+  description = "addresses from which keypost verify and keypost watch look at the origin: 192.0.2.7/32"
+  type        = set(string)
+  default     = []
+}
+
+resource "aws_vpc_security_group_ingress_rule" "looking" {
+  for_each          = var.looking_from
+  security_group_id = var.origin_security_group_id
+  cidr_ipv4         = each.value
   ip_protocol       = "tcp"
   from_port         = 443
   to_port           = 443

@@ -21,8 +21,8 @@ Look for what your program printed; only its beginning stands here, and SDKs wri
 $ kubectl logs app --tail 100 | keypost verify prod-a --store file:///srv/keysets --error -
 ` + "```" + `
 
-It lists the causes that the error may have, and says which of them it finds. A cause that stands first is met first: repair it, and
-look again. The links lead to each cause's repair and source.
+It lists the causes that the error may have, and says which of them it finds. Here too, the causes that people meet most stand first.
+The links lead to each cause's repair and source.
 
 - [AWS STS and IAM](#aws-sts-and-iam) · [AWS SDKs](#aws-sdks) · [Google Cloud](#google-cloud) · [Microsoft Entra](#microsoft-entra) · [Vault](#vault) · [kube-apiserver](#kube-apiserver)
 
@@ -111,8 +111,11 @@ func allPrinted() (all []printed) {
 	return all
 }
 
-// mostInFull are causes that a message has with each repair beside it; where there are more, they stand by check.
-const mostInFull = 14
+// mostInFull are causes that a message has with each repair beside it; where there are more, only the likeliest have it.
+const (
+	mostInFull = 14
+	likeliest  = 5
+)
 
 func writePrinted(b *strings.Builder, p printed) {
 	fmt.Fprintf(b, "### %s\n\n", code(p.messages[0]))
@@ -128,23 +131,35 @@ func writePrinted(b *strings.Builder, p printed) {
 	if len(p.causes) > 1 {
 		fmt.Fprintf(b, "%d causes. Which it is: %s.\n\n", len(p.causes), telling(p.causes))
 	}
-	if len(p.causes) <= mostInFull {
-		b.WriteString("| cause | repair |\n|---|---|\n")
-		for _, c := range p.causes {
-			fmt.Fprintf(b, "| [%s](../issuer/verify/README.md#%s) | %s |\n", inCell(title(c)), c.Code, inCell(commands(c.Repair)))
-		}
-	} else {
-		b.WriteString("| check | what may be wrong |\n|---|---|\n")
-		for i := 0; i < len(p.causes); {
-			var links []string
-			check := p.causes[i].Check
-			for ; i < len(p.causes) && p.causes[i].Check == check; i++ {
-				links = append(links, fmt.Sprintf("[%s](../issuer/verify/README.md#%s)", inCell(p.causes[i].Title), p.causes[i].Code))
-			}
-			fmt.Fprintf(b, "| %s | %s |\n", check, strings.Join(links, " · "))
-		}
+	first, rest := slices.Clone(p.causes), []finding.Cause(nil)
+	slices.SortStableFunc(first, finding.ByLikelihood)
+	if len(first) > mostInFull {
+		first = first[:likeliest]
+		rest = slices.DeleteFunc(slices.Clone(p.causes), func(c finding.Cause) bool { return slices.ContainsFunc(first, same(c)) })
+	}
+	b.WriteString("| cause | repair |\n|---|---|\n")
+	for _, c := range first {
+		fmt.Fprintf(b, "| [%s](../issuer/verify/README.md#%s) | %s |\n", inCell(title(c)), c.Code, inCell(commands(c.Repair)))
 	}
 	b.WriteString("\n")
+	if rest == nil {
+		return
+	}
+	b.WriteString("The others, by the check of `keypost verify` that finds them:\n\n| check | what may be wrong |\n|---|---|\n")
+	for i := 0; i < len(rest); {
+		var links []string
+		check := rest[i].Check
+		for ; i < len(rest) && rest[i].Check == check; i++ {
+			links = append(links, fmt.Sprintf("[%s](../issuer/verify/README.md#%s)", inCell(rest[i].Title), rest[i].Code))
+		}
+		fmt.Fprintf(b, "| %s | %s |\n", check, strings.Join(links, " · "))
+	}
+	b.WriteString("\n")
+}
+
+// same returns a function that reports whether a cause is c.
+func same(c finding.Cause) func(finding.Cause) bool {
+	return func(other finding.Cause) bool { return other.Code == c.Code }
 }
 
 // title begins with a capital letter, unless it begins with a name such as jwks_uri.

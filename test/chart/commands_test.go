@@ -147,7 +147,12 @@ func (s *documented) checkKubectl(t *testing.T) {
 	for from, to := range map[string]string{"tls.crt": "fullchain.pem", "tls.key": "key.pem"} {
 		must(t, os.Rename(filepath.Join(s.dir, from), filepath.Join(s.dir, to)))
 	}
-	must(t, os.Mkdir(filepath.Join(s.dir, "keysets"), 0o700))
+	for _, dir := range []string{"keysets", "next"} {
+		must(t, os.Mkdir(filepath.Join(s.dir, dir), 0o700))
+	}
+	for _, half := range []string{"sa.key", "sa.pub"} {
+		must(t, os.WriteFile(filepath.Join(s.dir, "next", half), []byte("PEM"), 0o600))
+	}
 	found := commands.For(s.all, "kubectl", "oc")
 	if len(found) < 12 {
 		t.Fatalf("only %d commands were found", len(found))

@@ -22,7 +22,7 @@ var platformCommands = map[string][]string{
 	"az": {`login`, `role assignment list --all --assignee \$\(az identity show .*\) --query \[\]\.id --output tsv`, `identity show --name \S+ --resource-group \S+ --query principalId --output tsv`,
 		`identity delete --name \S+ --resource-group \S+`, `role definition delete --name \S+`},
 	"xargs":   {`az role assignment delete --ids`},
-	"cp":      {`-p /var/lib/rancher/(k3s|rke2)/server/tls/service\.key /opt/next/old\.key`},
+	"cp":      {`-p /var/lib/rancher/(k3s|rke2)/server/tls/service\.key /opt/next/old\.key`, `/opt/next/sa\.key /opt/only/server/tls/service\.key`},
 	"umask":   {`077`},
 	"mkdir":   {`-p (/opt/\w+/server/tls|~/\.[\w./-]+)`, `-p -m 700 /run/keypost-signer`},
 	"install": {`-d /etc/keypost /var/lib/keypost`, `-m 0644 systemd/keypostd\.service /etc/systemd/system/`},
