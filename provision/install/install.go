@@ -55,8 +55,6 @@ type KeyStore struct {
 	Name   string                 // for messages; empty if it must not be shown
 	Change func() keystore.Change // returns who changes key sets, when and why; called once the store was opened
 
-	InDir bool // it is a directory
-
 	Check  func() error                                   // reports what is wrong with the store's address; calls nobody
 	Open   func(context.Context) (*keystore.Store, error) // the error wraps fs.ErrNotExist if the store is not there
 	Create func(context.Context) (*keystore.Store, error) // Open, but makes the store if it can

@@ -53,10 +53,10 @@ func (f *Flags) Begin(factory *cli.Factory, cmd *cobra.Command, check func() err
 
 // keyStore is the store that --store names.
 func (r *Run) keyStore() install.KeyStore {
-	store, err := cli.ParseStore(r.Store)
+	_, err := cli.ParseStore(r.Store)
 	k := install.KeyStore{
 		Change: func() keystore.Change { return r.Change("", false) },
-		InDir:  store.Dir != "", Open: r.OpenStore, Create: r.CreateStore, Check: func() error { return err },
+		Open:   r.OpenStore, Create: r.CreateStore, Check: func() error { return err },
 	}
 	if err == nil { // what cannot be parsed may have a password in it
 		k.Name = r.Store

@@ -19,8 +19,6 @@ import (
 	"github.com/keypost/keypost/test/scene"
 )
 
-const notWaiting = "is served by every server, and no cache was seen"
-
 // spread serves the issuer at the addresses of its host and of others, a server each. Nil is the world's own.
 func (w *world) spread(t *testing.T, at map[string]http.HandlerFunc) {
 	t.Helper()
@@ -63,41 +61,7 @@ func (w *world) createUntil(t *testing.T, o aws.CreateOptions, text string) (str
 	return w.Reported(), err
 }
 
-// inDir is a creation whose wait is that of production, but for looks that are as short as those of development.
-func (w *world) inDir(t *testing.T) aws.CreateOptions {
-	t.Helper()
-	w.WriteKeys(t)
-	o := w.create(t, "a")
-	o.Store.InDir, o.Policy.MaxAge = true, keystore.DurationPtr(5*time.Minute)
-	return o
-}
-
-// A directory, and a server beside it.
-func TestCreateGoesOnByEvidence(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.spread(t, map[string]http.HandlerFunc{"127.0.0.1": nil, "::1": nil})
-	o := w.inDir(t)
-	o.Site = w.Site
-	began := time.Now()
-	made, err := aws.Create(t.Context(), o)
-	must(t, err)
-	took := time.Since(began)
-	t.Logf("a new development issuer took %v", took.Round(10*time.Millisecond))
-	text := w.Reported()
-	scene.Held(t, text, "line Key set prod-a stored", "is served with key", "progress 2 of 2", "Made for prod-a")
-	if took < 5*time.Second { // on a busy machine the look itself takes longer than the wait would
-		scene.Held(t, text, notWaiting+" (40 answers at 2 addresses): not waiting 5s", "is served with key")
-	}
-	began = time.Now()
-	_, err = aws.Create(t.Context(), o)
-	must(t, err)
-	if text := w.Reported(); !strings.Contains(text, "is served with key") || made.ProviderARN == "" {
-		t.Errorf("the second run took %v:\n%s", time.Since(began), text)
-	}
-}
-
-// A server that is started after the key set was stored: nobody was there to answer, so that there is nothing to keep.
+// A server that is started after the key set was stored.
 func TestCreateBeforeTheServerStarts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -106,8 +70,9 @@ func TestCreateBeforeTheServerStarts(t *testing.T) {
 	must(t, err)
 	must(t, l.Close())
 	dial, started := w.Site.Dial, atomic.Bool{}
-	o := w.inDir(t)
-	o.Site = w.Site
+	w.WriteKeys(t)
+	o := w.create(t, "a")
+	o.Policy.MaxAge, o.Site = keystore.DurationPtr(5*time.Minute), w.Site
 	o.Site.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
 		if !started.Load() {
 			return (&net.Dialer{}).DialContext(ctx, network, l.Addr().String())
@@ -123,7 +88,7 @@ func TestCreateBeforeTheServerStarts(t *testing.T) {
 	scene.Held(t, w.Reported(), "wait waiting until "+issuerURL+" is served, for 30s", " at most: at 127.0.0.1:443: ", "connection refused", "Made for prod-a")
 }
 
-const waits = "for answers from before to run out: "
+const waits = "for answers from before to run out"
 
 // A run is stopped while nobody serves the store, and is made again when somebody does: that the key lay in the store for long
 // says nothing about caches, and the wait is whole. Once the provider is there nothing is waited for, but for a key that is
