@@ -123,11 +123,11 @@ func (e *Enroller) Pass(ctx context.Context, told func(r Report, changed bool)) 
 	}
 	answers := e.ask(ctx, clusters)
 	for range clusters {
-		a := <-answers
-		if ctx.Err() != nil {
+		r := p.judge(ctx, <-answers)
+		if ctx.Err() != nil { // then a look or a write that failed says nothing about the cluster
 			return context.Cause(ctx)
 		}
-		p.tell(p.judge(ctx, a))
+		p.tell(r)
 	}
 	p.absent(clusters)
 	return nil

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -229,7 +230,9 @@ func TestHostileClusters(t *testing.T) {
 		"no UID":              {"evil", func(p *plane) { p.uid = "" }, enroll.Refused, "it has no UID"},
 		"two UIDs":            {"evil", func(p *plane) { p.uid = "uid-v uid-e" }, enroll.Refused, "it has no UID"},
 		"a hand-made key set": {"by-hand", func(p *plane) { p.keys = keys[:2] }, enroll.Refused, "made by a person"},
-		"a stranger's key":    {"evil", func(p *plane) { p.keys = keys[:1] }, enroll.Enrolled, ""},
+		"the victim's key":    {"evil", func(p *plane) { p.keys = keys[:1] }, enroll.Enrolled, ""},
+		"a stranger's key":    {"evil", func(*plane) {}, enroll.Enrolled, ""},
+		"another's URL":       {"evil", func(p *plane) { p.name = "https://oidc.example.com/victim" }, enroll.Enrolled, ""},
 		"no name":             {"EVIL_1", func(*plane) {}, enroll.Refused, ""},
 		"a long answer":       {"evil", func(p *plane) { p.jwks = strings.Repeat(" ", 8<<20) }, enroll.Refused, "larger than 65536 bytes"},
 	} {
@@ -251,6 +254,9 @@ func TestHostileClusters(t *testing.T) {
 			if r.State != tt.state || !strings.Contains(r.Why, tt.why) {
 				t.Errorf("%s (%s), want %s (%s)", r.State, r.Why, tt.state, tt.why)
 			}
+			if r.State == enroll.Enrolled && r.URL != "https://oidc.example.com/evil" {
+				t.Errorf("it is enrolled under %s", r.URL)
+			}
 			after := documents(t, st)
 			delete(after, "evil")
 			if !maps.Equal(before, after) {
@@ -260,6 +266,59 @@ func TestHostileClusters(t *testing.T) {
 				if n != "victim" && n != "by-hand" {
 					t.Errorf("key set %q was made", n)
 				}
+			}
+		})
+	}
+}
+
+// A JWKS from before a rotation or a revocation, shown by the cluster itself, changes nothing, not even its own key set.
+func TestOldJWKS(t *testing.T) {
+	keys, dir := someKeys(t, 3), t.TempDir()
+	removed, revoked, active := keys[0], keys[1], keys[2]
+	u, _ := rules(t).URL("prod-a")
+	s, err := keystore.New(storetest.Change(0), keystore.Spec{Name: "prod-a", Issuers: []keystore.IssuerURL{u}, Keys: []keystore.VerificationKey{active}, Cluster: "uid-a"})
+	for i, k := range keys[:2] {
+		if err == nil {
+			s, err = s.Add(storetest.Change(time.Duration(1+i)*time.Minute), k)
+		}
+	}
+	if err == nil {
+		s, err = s.Remove(storetest.Change(3*time.Minute), removed.ID(), keystore.Removal{})
+	}
+	if err == nil {
+		s, err = s.Revoke(storetest.Change(4*time.Minute), revoked.ID(), keystore.RevokeOptions{})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	st := storetest.NewMemStore(t)
+	if err := keystore.Create(t.Context(), st.Store, s); err != nil {
+		t.Fatal(err)
+	}
+	p := newPlane(t, "uid-a")
+	p.kubeconfig(t, dir, "prod-a")
+	e, before := newEnroller(t, st.Store, enroll.Dir(dir)), documents(t, st)
+	const idle, wasRevoked = "is active, and the cluster does not list it", "which was revoked"
+	for name, tt := range map[string]struct {
+		shows []keystore.VerificationKey
+		notes []string
+	}{
+		"the removed key":          {keys[:1], []string{idle}},
+		"the revoked key":          {keys[1:2], []string{idle, wasRevoked}},
+		"every key that ever was":  {keys, []string{wasRevoked}},
+		"the active key, as it is": {keys[2:], nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p.set(func() { p.keys = tt.shows })
+			r := passOf(t, e)["prod-a"]
+			notes := strings.Join(r.Notes, "\n")
+			for _, want := range []string{idle, wasRevoked} {
+				if strings.Contains(notes, want) != slices.Contains(tt.notes, want) {
+					t.Errorf("%q is a note: %t; notes: %s", want, strings.Contains(notes, want), notes)
+				}
+			}
+			if r.State != enroll.InStep || !maps.Equal(documents(t, st), before) {
+				t.Errorf("%s (%s), and the key set is %v", r.State, r.Why, documents(t, st))
 			}
 		})
 	}
@@ -352,5 +411,23 @@ func TestNothingIsKnown(t *testing.T) {
 	st.Inject(nil)
 	if err := newEnroller(t, st.Store, enroll.Dir(filepath.Join(dir, "none"))).Pass(t.Context(), told); !errors.Is(err, os.ErrNotExist) || st.Writes() > 0 {
 		t.Errorf("no directory: %v, %d writes", err, st.Writes())
+	}
+}
+
+// A process that is told to end while it writes says nothing of the cluster: whether the write took effect is not known.
+func TestEndedOverAWrite(t *testing.T) {
+	dir, st := t.TempDir(), storetest.NewMemStore(t)
+	newPlane(t, "uid-a", storetest.Key(t)).kubeconfig(t, dir, "prod-a")
+	ctx, end := context.WithCancel(t.Context())
+	st.Inject(func(_ context.Context, op storetest.Op) (bool, error) {
+		if op.Kind == storetest.OpPut {
+			end()
+			return false, ctx.Err()
+		}
+		return true, nil
+	})
+	told := func(r enroll.Report, _ bool) { t.Errorf("told of %s: %s (%s)", r.Name, r.State, r.Why) }
+	if err := newEnroller(t, st.Store, enroll.Dir(dir)).Pass(ctx, told); !errors.Is(err, context.Canceled) {
+		t.Errorf("the pass ends with %v", err)
 	}
 }

@@ -30,12 +30,13 @@ type plane struct {
 	uid  string
 	keys []keystore.VerificationKey
 	jwks string // in place of the keys
+	name string // its own issuer
 	hang bool
 }
 
 func newPlane(t testing.TB, uid string, keys ...keystore.VerificationKey) *plane {
 	t.Helper()
-	p := &plane{uid: uid, keys: keys}
+	p := &plane{uid: uid, keys: keys, name: "https://kubernetes.default.svc"}
 	p.Server = httptest.NewTLSServer(http.HandlerFunc(p.answer))
 	t.Cleanup(p.Close)
 	return p
@@ -60,7 +61,7 @@ func (p *plane) answer(w http.ResponseWriter, r *http.Request) {
 	case "/api/v1/namespaces/kube-system":
 		fmt.Fprintf(w, `{"metadata": {"uid": %q}}`, p.uid)
 	case "/.well-known/openid-configuration":
-		fmt.Fprint(w, `{"issuer": "https://kubernetes.default.svc"}`)
+		fmt.Fprintf(w, `{"issuer": %q}`, p.name)
 	case "/openid/v1/jwks":
 		if p.jwks != "" {
 			fmt.Fprint(w, p.jwks)
