@@ -105,7 +105,7 @@ func loadCertificates(c config, dev string, patterns []issuer.Pattern) (listen.C
 	var pairs []listen.Pair
 	switch {
 	case dev != "":
-		cert, key, err := devca.Ensure(dev, hosts, time.Now())
+		cert, key, err := devca.Ensure(dev, time.Now())
 		if err != nil {
 			return nil, err
 		}

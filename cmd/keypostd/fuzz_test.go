@@ -13,6 +13,7 @@ import (
 	"net/http/httptest"
 	"net/textproto"
 	"os"
+	"path/filepath"
 	"regexp"
 	"runtime"
 	"slices"
@@ -21,8 +22,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/keypost/keypost/internal/devca"
 	"github.com/keypost/keypost/issuer/listen"
+	"github.com/keypost/keypost/test/authority"
 	"github.com/keypost/keypost/test/process"
 )
 
@@ -87,8 +88,8 @@ func newFuzzed(f *testing.F) *fuzzed {
 	}}
 	sets, root := f.TempDir(), f.TempDir()
 	need(f, os.CopyFS(sets, os.DirFS("../../test/contract/testdata/keysets")))
-	cert, key, err := devca.Ensure(root, []string{"oidc.example.com", "*.oidc.example.com", "d111.example.net"}, time.Now())
-	need(f, err)
+	authority.New(f).Issue(f, root, "oidc.example.com", "*.oidc.example.com", "d111.example.net")
+	cert, key := filepath.Join(root, "tls.crt"), filepath.Join(root, "tls.key")
 	for mode, address := range map[string]*string{"{mode: off}": &e.plain, fmt.Sprintf("{mode: files, files: [{cert: %q, key: %q}]}", cert, key): &e.tls} {
 		c, err := parseConfig(fmt.Appendf(nil, "dir: %s\nissuerURLs: [\"https://oidc.example.com/{name}\", \"https://{name}.oidc.example.com\", \"prod-b=https://d111.example.net/b\"]\n"+
 			"listen: {address: \"127.0.0.1:0\", maxConnections: 5000, drainDelay: 0s, tls: %s}\nlog: {level: warn}\n", sets, mode))

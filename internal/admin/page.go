@@ -2,6 +2,7 @@ package admin
 
 import (
 	"bytes"
+	"maps"
 	"net/http"
 	"strconv"
 	"sync"
@@ -12,16 +13,15 @@ import (
 // share the next one, which is never older than they are. So CPU and memory do not grow with the number of requests, and a
 // client that does not take its page delays nobody.
 type sharedPage struct {
-	of   http.Handler
-	turn chan struct{} // held while the page is made
+	of http.Handler
 
-	mu   sync.Mutex
-	next *page // the one that is not begun yet; nil when nobody waits for it
+	mu    sync.Mutex // held while a page is made, and for a pause after it
+	began time.Time  // when the latest one was begun
+	page  *page      // it does not change
 }
 
-// page is complete once made is closed.
+// page is an answer in memory.
 type page struct {
-	made   chan struct{}
 	header http.Header
 	status int
 	text   bytes.Buffer
@@ -39,42 +39,27 @@ const (
 	longestRest = 50 * time.Millisecond
 )
 
-func share(of http.Handler) *sharedPage { return &sharedPage{of: of, turn: make(chan struct{}, 1)} }
+func share(of http.Handler) *sharedPage { return &sharedPage{of: of} }
 
 // ServeHTTP serves all clients the same text, whatever they accept.
 func (s *sharedPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	p := s.join(r)
-	select {
-	case <-p.made:
-	case <-r.Context().Done():
-		return
-	}
-	for name, values := range p.header {
-		w.Header()[name] = values
-	}
+	p := s.since(time.Now(), r)
+	maps.Copy(w.Header(), p.header)
 	w.Header().Set("Content-Length", strconv.Itoa(p.text.Len()))
 	w.WriteHeader(p.status)
 	_, _ = w.Write(p.text.Bytes()) // the client may have gone away
 }
 
-func (s *sharedPage) join(r *http.Request) *page {
+// since returns a page that was begun after a time.
+func (s *sharedPage) since(asked time.Time, r *http.Request) *page {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.next == nil {
-		s.next = &page{made: make(chan struct{}), header: http.Header{}, status: http.StatusOK}
-		go s.make(s.next, &http.Request{Method: http.MethodGet, URL: r.URL, Header: http.Header{}})
+	if s.began.After(asked) {
+		defer s.mu.Unlock()
+		return s.page
 	}
-	return s.next
-}
-
-func (s *sharedPage) make(p *page, r *http.Request) {
-	s.turn <- struct{}{}
-	s.mu.Lock()
-	s.next = nil // requests from here on get the page after this one
-	s.mu.Unlock()
-	began := time.Now()
-	s.of.ServeHTTP(p, r)
-	close(p.made)
-	time.Sleep(min(restFactor*time.Since(began), longestRest))
-	<-s.turn
+	p := &page{header: http.Header{}, status: http.StatusOK}
+	s.began, s.page = time.Now(), p
+	s.of.ServeHTTP(p, &http.Request{Method: http.MethodGet, URL: r.URL, Header: http.Header{}})
+	time.AfterFunc(min(restFactor*time.Since(s.began), longestRest), s.mu.Unlock)
+	return p
 }

@@ -2,31 +2,21 @@
 // digits and hyphens, and hyphens neither first nor last.
 package dnsname
 
-import "strings"
+import (
+	"regexp"
+	"strings"
+)
+
+var label = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`)
 
 // IsLabel reports whether s is a DNS label of at most 63 characters, as the name of a namespace is.
-func IsLabel(s string) bool { return len(s) <= 63 && isLabel(s) }
+func IsLabel(s string) bool { return len(s) <= 63 && label.MatchString(s) }
 
 // IsSubdomain reports whether s is labels with dots between them, of at most 253 characters altogether, as the names of
 // most Kubernetes objects are. As in Kubernetes, one of the labels may be longer than 63 characters.
 func IsSubdomain(s string) bool {
-	if len(s) > 253 {
-		return false
-	}
-	for label := range strings.SplitSeq(s, ".") {
-		if !isLabel(label) {
-			return false
-		}
-	}
-	return true
-}
-
-func isLabel(s string) bool {
-	if s == "" || s[0] == '-' || s[len(s)-1] == '-' {
-		return false
-	}
-	for _, c := range []byte(s) {
-		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' {
+	for one := range strings.SplitSeq(s, ".") {
+		if len(s) > 253 || !label.MatchString(one) {
 			return false
 		}
 	}

@@ -10,8 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
-	"math/bits"
-	"slices"
+	"sync"
 )
 
 // rsaExponent is the one that every generator uses, so that a key with another was changed on its way. Verifiers with a flaw in
@@ -62,26 +61,12 @@ func checkRSA(k *rsa.PublicKey) error {
 // that a good key of their own would not.
 const smallPrimes = 1 << 17
 
+// product has every prime below smallPrimes as a factor: it is the product of all numbers below.
+var product = sync.OnceValue(func() *big.Int { return new(big.Int).MulRange(1, smallPrimes-1) }) //nolint:gochecknoglobals // built once, and never changed
+
 // hasSmallFactor reports whether a prime below smallPrimes divides n.
 func hasSmallFactor(n *big.Int) bool {
-	words := n.Bits()
-	composite := make([]bool, smallPrimes)
-	for p := 2; p < smallPrimes; p++ {
-		if composite[p] {
-			continue
-		}
-		for multiple := p * p; multiple < smallPrimes; multiple += p {
-			composite[multiple] = true
-		}
-		rest := uint(0)
-		for _, w := range slices.Backward(words) {
-			_, rest = bits.Div(rest, uint(w), uint(p))
-		}
-		if rest == 0 {
-			return true
-		}
-	}
-	return false
+	return new(big.Int).GCD(nil, nil, n, new(big.Int).Mod(product(), n)).Cmp(big.NewInt(1)) > 0
 }
 
 // isROCA reports whether n has the form of the keys of Infineon's RSALib: each of its primes is a power of 65537
