@@ -114,7 +114,7 @@ type tlsSession struct {
 func (s tlsSession) ConnectionState() tls.ConnectionState {
 	_ = s.SetDeadline(time.Now().Add(s.conn.of.limits.read)) // a closed connection is seen below
 	if err := s.tls.Handshake(); err != nil {
-		s.conn.of.errors.Handshake(err)
+		s.conn.of.errors.handshake(err)
 		if record := (tls.RecordHeaderError{}); errors.As(err, &record) && record.Conn != nil && record.RecordHeader[0] >= 'A' && record.RecordHeader[0] <= 'Z' {
 			_, _ = io.WriteString(record.Conn, "HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n")
 		}

@@ -14,7 +14,6 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/keypost/keypost/issuer/listen/internal/errorlog"
 	"github.com/keypost/keypost/test/authority"
 )
 
@@ -101,7 +100,7 @@ func TestDrainTimetable(t *testing.T) {
 				drained := false
 				c := Config{DrainDelay: tc.delay, DrainTimeout: tc.timeout, Draining: func() { drained = true }}.withDefaults()
 				limits := limits{write: 2 * time.Hour, read: 2 * time.Hour}.withDefaults()
-				srv := newServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { time.Sleep(tc.hang) }), limits, errorlog.New(c.Log))
+				srv := newServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { time.Sleep(tc.hang) }), limits, newErrorLog(c.Log))
 				ln, done := newPipes(), make(chan error, 1)
 				go func() { done <- run(ctx, c, srv, ln) }()
 				if tc.hang > 0 {
@@ -128,7 +127,7 @@ func TestDrainKeepsAccepting(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		c := Config{DrainDelay: 10 * time.Second}.withDefaults()
 		ln, done := newPipes(), make(chan error, 1)
-		go func() { done <- run(ctx, c, newServer(okHandler, limits{}.withDefaults(), errorlog.New(c.Log)), ln) }()
+		go func() { done <- run(ctx, c, newServer(okHandler, limits{}.withDefaults(), newErrorLog(c.Log)), ln) }()
 		cancel()
 		for range 9 {
 			time.Sleep(time.Second)
@@ -173,7 +172,7 @@ func TestServeReportsALostSocket(t *testing.T) {
 	ln := newPipes()
 	ln.Close()
 	c := Config{}.withDefaults()
-	srv := newServer(okHandler, limits{}.withDefaults(), errorlog.New(c.Log))
+	srv := newServer(okHandler, limits{}.withDefaults(), newErrorLog(c.Log))
 	if err := run(t.Context(), c, srv, lostListener{ln}); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("got %v", err)
 	}

@@ -24,7 +24,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
-	"github.com/keypost/keypost/issuer/listen/internal/errorlog"
 	"github.com/keypost/keypost/issuer/listen/shield"
 )
 
@@ -92,13 +91,13 @@ func Serve(ctx context.Context, c Config) error {
 		return errors.New("open the public listener: no limit of connections given")
 	}
 	c = c.withDefaults()
-	log := errorlog.New(c.Log)
+	log := newErrorLog(c.Log)
 	ln, err := newListener(ctx, c, log)
 	if err != nil {
 		return fmt.Errorf("open the public listener: %w", err)
 	}
 	defer ln.Close() //nolint:errcheck // closed by the drain already, except when this returns early
-	if err := register(c.Metrics, append(ln.collectors(), log.Collectors()...)...); err != nil {
+	if err := register(c.Metrics, append(ln.collectors(), log.handshakes)...); err != nil {
 		return err
 	}
 	if c.Certificates != nil {

@@ -19,7 +19,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/zap"
 
-	"github.com/keypost/keypost/issuer/listen/internal/errorlog"
 	"github.com/keypost/keypost/test/authority"
 )
 
@@ -235,7 +234,7 @@ func TestLimits(t *testing.T) {
 	if got := (limits{}).withDefaults(); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
-	srv := newServer(okHandler, want, errorlog.New(zap.NewNop()))
+	srv := newServer(okHandler, want, newErrorLog(zap.NewNop()))
 	if srv.ReadTimeout != want.read || srv.WriteTimeout != want.write || srv.IdleTimeout != want.idle || srv.MaxHeaderBytes != want.header || srv.ErrorLog == nil {
 		t.Errorf("%+v, want %+v", srv, want)
 	}

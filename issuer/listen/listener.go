@@ -14,7 +14,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/keypost/keypost/internal/bind"
-	"github.com/keypost/keypost/issuer/listen/internal/errorlog"
 )
 
 const (
@@ -46,7 +45,7 @@ type listener struct {
 	tls     *tls.Config // nil: plain HTTP
 	limits  limits
 	log     *zap.Logger
-	errors  *errorlog.Log
+	errors  *errorLog
 	slots   chan struct{} // one per connection, and one for the Accept under way
 	began   time.Time     // what a connection's status counts from
 	closing sync.Once
@@ -72,7 +71,7 @@ type victim struct {
 }
 
 // newListener binds the address of c, which has its defaults filled in, with room for its connections.
-func newListener(ctx context.Context, c Config, log *errorlog.Log) (*listener, error) {
+func newListener(ctx context.Context, c Config, log *errorLog) (*listener, error) {
 	ln, err := bind.TCP(ctx, c.Address)
 	if err != nil {
 		return nil, err

@@ -20,12 +20,11 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/keypost/keypost/internal/bind"
-	"github.com/keypost/keypost/issuer/listen/internal/errorlog"
 )
 
 func testListener(t *testing.T, limit int) *listener {
 	t.Helper()
-	l, err := newListener(t.Context(), Config{Address: "127.0.0.1:0", MaxConnections: limit}.withDefaults(), errorlog.New(zap.NewNop()))
+	l, err := newListener(t.Context(), Config{Address: "127.0.0.1:0", MaxConnections: limit}.withDefaults(), newErrorLog(zap.NewNop()))
 	if err != nil {
 		t.Fatal(err)
 	}

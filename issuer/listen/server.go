@@ -3,12 +3,10 @@ package listen
 import (
 	"log"
 	"net/http"
-
-	"github.com/keypost/keypost/issuer/listen/internal/errorlog"
 )
 
 // newServer returns a server with every bound set. l has its defaults filled in.
-func newServer(h http.Handler, l limits, errors *errorlog.Log) *http.Server {
+func newServer(h http.Handler, l limits, errors *errorLog) *http.Server {
 	srv := &http.Server{
 		Handler:                      front(h),
 		ConnState:                    noteState,

@@ -36,7 +36,7 @@ var loggers = []struct {
 	title string
 	dirs  []string
 }{
-	{"keypostd", []string{"cmd/keypostd", "issuer", "issuer/listen", "issuer/listen/internal/errorlog", "internal/admin"}},
+	{"keypostd", []string{"cmd/keypostd", "issuer", "issuer/listen", "internal/admin"}},
 	{"keypost mirror", []string{"cmd/keypost/internal/mirrorcmd", "keystore/replicate", "cmd/keypost/internal/service", "internal/admin"}},
 	{"keypost watch", []string{"cmd/keypost/internal/watchcmd", "issuer/verify/watch", "cmd/keypost/internal/service", "internal/admin"}},
 	{"keypost-signer", []string{"cmd/keypost-signer", "issuer/signer", "internal/admin"}},

@@ -34,7 +34,7 @@ var exporters = []struct {
 	title, text string
 	dirs        []string
 }{
-	{"keypostd", "At `/metrics` of `admin.address`, by default 127.0.0.1:9090.", []string{"cmd/keypostd", "issuer", "issuer/listen", "issuer/listen/shield", "issuer/listen/internal/errorlog"}},
+	{"keypostd", "At `/metrics` of `admin.address`, by default 127.0.0.1:9090.", []string{"cmd/keypostd", "issuer", "issuer/listen", "issuer/listen/shield"}},
 	{"keypost mirror", "At `/metrics` of `--admin-address`.", []string{"cmd/keypost/internal/mirrorcmd"}},
 	{"keypost watch", "At `/metrics` of `--listen`, by default 127.0.0.1:9094.", []string{"cmd/keypost/internal/watchcmd"}},
 	{"keypost verify --metrics-file", "In a file for node_exporter's textfile collector.", []string{"cmd/keypost/internal/verifycmd"}},

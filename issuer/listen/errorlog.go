@@ -1,5 +1,4 @@
-// Package errorlog counts TLS handshakes that fail, by reason, and logs what net/http reports.
-package errorlog
+package listen
 
 import (
 	"strings"
@@ -8,16 +7,16 @@ import (
 	"go.uber.org/zap"
 )
 
-// Log counts what a client can cause at will, and never logs it: a scanner would fill the disk and hide the one line that
-// matters.
-type Log struct {
+// errorLog counts TLS handshakes that fail, by reason, and logs what net/http reports. What a client can cause at will is never logged: a
+// scanner would fill the disk and hide the one line that matters.
+type errorLog struct {
 	log        *zap.Logger
 	handshakes *prometheus.CounterVec
 }
 
-// New returns one whose lines go to log, and whose metrics all start at zero.
-func New(log *zap.Logger) *Log {
-	l := &Log{
+// newErrorLog returns one whose lines go to log, and whose metrics all start at zero.
+func newErrorLog(log *zap.Logger) *errorLog {
+	l := &errorLog{
 		log: log,
 		handshakes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "keypost_tls_handshake_errors_total",
@@ -31,13 +30,8 @@ func New(log *zap.Logger) *Log {
 	return l
 }
 
-// Collectors returns its metrics.
-func (l *Log) Collectors() []prometheus.Collector {
-	return []prometheus.Collector{l.handshakes}
-}
-
 // Write takes one message of an http.Server's ErrorLog.
-func (l *Log) Write(p []byte) (int, error) {
+func (l *errorLog) Write(p []byte) (int, error) {
 	text := zap.String("detail", strings.TrimSpace(string(p)))
 	if strings.HasPrefix(text.String, "http: panic serving ") {
 		l.log.Error("the handler panicked", text)
@@ -47,8 +41,8 @@ func (l *Log) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Handshake counts a handshake that failed.
-func (l *Log) Handshake(err error) { l.handshakes.WithLabelValues(reason(err.Error())).Inc() }
+// handshake counts one that failed.
+func (l *errorLog) handshake(err error) { l.handshakes.WithLabelValues(reason(err.Error())).Inc() }
 
 const (
 	otherReason = "other"

@@ -1,4 +1,4 @@
-package errorlog
+package listen
 
 import (
 	"fmt"
@@ -30,14 +30,14 @@ func TestHandshakeReasonText(t *testing.T) {
 
 func TestOtherTroubleIsAWarning(t *testing.T) {
 	core, logs := observer.New(zapcore.DebugLevel)
-	fmt.Fprintln(New(zap.New(core)), "http: Accept error: too many open files; retrying in 1s")
+	fmt.Fprintln(newErrorLog(zap.New(core)), "http: Accept error: too many open files; retrying in 1s")
 	if logs.Len() != 1 || logs.All()[0].Level != zapcore.WarnLevel {
 		t.Errorf("got %v", logs.All())
 	}
 }
 
 func TestEveryReasonStartsAtZero(t *testing.T) {
-	n := New(zap.NewNop())
+	n := newErrorLog(zap.NewNop())
 	if got, want := testutil.CollectAndCount(n.handshakes), len(handshakeFailures)+1; got != want {
 		t.Errorf("got %d series, want %d", got, want)
 	}
