@@ -71,11 +71,11 @@ func longest(line string, words map[finding.Answer]string, whole bool) (has []fi
 // fewest is how many words of an answer tell it from others.
 const fewest = 3
 
-// clipped returns how much of an answer's words a line has where it begins or ends among them, or, if it is whole, where it has some of
-// them and nothing else; 0 for less than a few words. The last word may be cut off.
+// clipped returns how much of an answer's words a line has where it begins or ends among them, or, if it is whole, where it is a part of
+// them; 0 for less than a few words. The last word may be cut off.
 func clipped(line, words string, whole bool) int {
 	line = strings.TrimRight(line, " .…")
-	if whole && within(line, words) {
+	if whole && strings.Contains(words, line) && len(strings.Fields(line)) >= fewest {
 		return len(line)
 	}
 	for n := min(len(line), len(words)); n > 0; n-- {
@@ -87,21 +87,6 @@ func clipped(line, words string, whole bool) int {
 		}
 	}
 	return 0
-}
-
-// within reports whether a line has a few of some words, in their order, and no other.
-func within(line, words string) bool {
-	all, some := strings.Fields(words), strings.Fields(line)
-	for i, word := range some {
-		at := slices.IndexFunc(all, func(w string) bool {
-			return w == word || i == len(some)-1 && strings.HasPrefix(w, word)
-		})
-		if at < 0 {
-			return false
-		}
-		all = all[at+1:]
-	}
-	return len(some) >= fewest
 }
 
 // wordStarts reports whether what stands at i of s is no part of a longer word.

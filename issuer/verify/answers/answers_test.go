@@ -189,7 +189,7 @@ func TestCausesOfAClippedAnswer(t *testing.T) {
 	const whole = "No OpenIDConnect provider found in your account for https://oidc.example.com/a"
 	for _, text := range []string{
 		"No OpenIDConnect provider found in your account", "No OpenIDConnect provider found in your accou", "InvalidIdentityToken: No OpenIDConnect provider found",
-		"OpenIDConnect provider found", "no provider account", "provider found in your account for https://oidc.example.com/a",
+		"OpenIDConnect provider found", "provider found in your account for https://oidc.example.com/a",
 		"An error occurred (InvalidIdentityToken) when calling the AssumeRoleWithWebIdentity operation: No OpenIDConnect provider…",
 	} {
 		if got, want := Causes(text), Causes(whole); !slices.EqualFunc(got, want, func(a, b finding.Cause) bool { return a.Code == b.Code }) || got[0].Code != "aws-provider-missing" {
