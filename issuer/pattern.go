@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/issuerurl"
 )
 
 // Pattern binds issuer URLs to names of key sets, so that whoever may write one key set never speaks for the issuer
@@ -36,7 +37,7 @@ func ParsePattern(raw string, dev bool) (Pattern, error) {
 	if p.name == "" && !p.wholePart() {
 		return Pattern{}, fmt.Errorf("issuer URL pattern %q: {name} must be a whole part between dots or slashes, or two names could meet in one URL", raw)
 	}
-	p.key = keystore.RouteOf(p.url)
+	p.key = issuerurl.RouteOf(p.url)
 	return p, nil
 }
 

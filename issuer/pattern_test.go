@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/issuerurl"
 )
 
 func TestPatternAllows(t *testing.T) {
@@ -45,7 +46,7 @@ func TestPatternAllows(t *testing.T) {
 		if got := p.allows(tc.name, u); got != tc.want {
 			t.Errorf("%s allows %s to have %s: %v, want %v", tc.pattern, tc.name, tc.url, got, tc.want)
 		}
-		if got := (Admission{Patterns: []Pattern{p}}).Permitted()(tc.name, keystore.RouteOf(tc.url)); got != tc.want {
+		if got := (Admission{Patterns: []Pattern{p}}).Permitted()(tc.name, issuerurl.RouteOf(tc.url)); got != tc.want {
 			t.Errorf("%s permits %s at the route of %s: %v, want %v", tc.pattern, tc.name, tc.url, got, tc.want)
 		}
 	}

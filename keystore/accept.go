@@ -23,7 +23,7 @@ type Decision struct {
 // Every other transition leaves the generation to [Update].
 func (s KeySet) Accept(c Change, served int64, decisions []Decision) (KeySet, error) {
 	if c.Why == "" {
-		return KeySet{}, &ReasonRequiredError{Step: "accept"}
+		return KeySet{}, fmt.Errorf("accept: %w", ErrReasonRequired)
 	}
 	return s.change(c, "accept", func(n *KeySet, at time.Time) error {
 		next, err := n.acceptedGeneration(served)
@@ -37,9 +37,6 @@ func (s KeySet) Accept(c Change, served int64, decisions []Decision) (KeySet, er
 			}
 		}
 		for _, d := range decisions {
-			if d.Lost != nil {
-				continue
-			}
 			if err := n.decide(d, at); err != nil {
 				return err
 			}
@@ -64,10 +61,12 @@ func (s KeySet) acceptedGeneration(served int64) (int64, error) {
 
 // decide applies a decision about a key. It may leave two lines in gone for one key ID, which Accept merges.
 func (s *KeySet) decide(d Decision, at time.Time) error {
-	if d.Key.Key() == nil {
+	switch {
+	case d.Lost != nil: // see putBack
+		return nil
+	case d.Key.Key() == nil:
 		return errors.New("accept: a decision names no key")
-	}
-	if !d.Keep {
+	case !d.Keep:
 		s.leave(d, at)
 		return nil
 	}

@@ -40,14 +40,12 @@ type Watcher interface {
 	Watch(ctx context.Context, changed func(...Name)) error
 }
 
-// WatcherOf returns r if it is a Watcher, else the backend of r if that is one.
+// WatcherOf returns the backend of r if that is a Watcher, or r if that is one.
 func WatcherOf(r Reader) (Watcher, bool) {
-	if w, ok := r.(Watcher); ok {
-		return w, true
-	}
+	var of any = r
 	if st, ok := r.(*Store); ok {
-		w, ok := st.backend.(Watcher)
-		return w, ok
+		of = st.backend
 	}
-	return nil, false
+	w, ok := of.(Watcher)
+	return w, ok
 }

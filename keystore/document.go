@@ -234,8 +234,6 @@ func Encode(s KeySet) ([]byte, error) {
 	return data, nil
 }
 
-func (s KeySet) document() document { return s.documentWith(Key.PEM) }
-
 // documentWith returns the document of s with what form returns in place of each key's PEM.
 func (s KeySet) documentWith(form func(Key) string) document {
 	d := document{APIVersion: APIVersion, Kind: Kind, Metadata: metadata{Name: s.name, Labels: s.labels, Annotations: s.annotations}}
@@ -281,7 +279,7 @@ func (s KeySet) Digest() Digest {
 
 // MarshalJSON returns the document of Encode as JSON.
 func (s KeySet) MarshalJSON() ([]byte, error) {
-	return json.Marshal(s.document())
+	return json.Marshal(s.documentWith(Key.PEM))
 }
 
 // Unknown lists the members that this version does not know; such a key set can be served but not replaced.

@@ -15,6 +15,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/keypost/keypost/keystore/policy"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -395,7 +397,7 @@ func TestEncodeRefusesWhatItCouldNotReadBack(t *testing.T) {
 		"nothing in it":         func(s *KeySet) { *s = KeySet{} },
 		"a broken invariant":    func(s *KeySet) { s.gone = append(s.gone, Gone{ID: testKey(0).ID(), At: t0, Why: Removed}) },
 		"an empty key":          func(s *KeySet) { s.keys = append(s.keys, Key{State: Next, PublishedAt: t0}) },
-		"a negative lifetime":   func(s *KeySet) { s.policy.HeldUntil = []Held{{Until: t0, Edge: -1}} },
+		"a negative lifetime":   func(s *KeySet) { s.policy.HeldUntil = []policy.Held{{Until: t0, Edge: -1}} },
 		"a year of five digits": func(s *KeySet) { s.history[0].At = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC) },
 		"more than a mebibyte":  func(s *KeySet) { s.annotations = map[string]string{"a": strings.Repeat("x", MaxDocument)} },
 	} {
@@ -471,4 +473,4 @@ func FuzzParseDocument(f *testing.F) {
 }
 
 // keyEntry returns the entry of k in a document.
-func keyEntry(k Key) keyDocument { return KeySet{keys: []Key{k}}.document().Spec.Keys[0] }
+func keyEntry(k Key) keyDocument { return KeySet{keys: []Key{k}}.documentWith(Key.PEM).Spec.Keys[0] }

@@ -46,18 +46,8 @@ func isBroken(err error) bool {
 	return broken
 }
 
-// ReasonRequiredError reports that a transition needs a reason ([Change].Why) and was given none.
-type ReasonRequiredError struct {
-	Step  string // the transition
-	Force bool   // it needs one only because it is forced
-}
-
-func (e *ReasonRequiredError) Error() string {
-	if e.Force {
-		return e.Step + ": passing a closed gate needs a reason"
-	}
-	return e.Step + ": a reason is needed; it is recorded"
-}
+// ErrReasonRequired: a transition needs a reason ([Change].Why) and was given none.
+var ErrReasonRequired = errors.New("a reason is needed; it is recorded")
 
 // LastKeyError reports that a transition would take the last key out of a key set in use.
 type LastKeyError struct {

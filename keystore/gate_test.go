@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keypost/keypost/keystore/gate"
 	"github.com/keypost/keypost/keystore/policy"
 )
 
@@ -39,8 +40,8 @@ func promoteAt(t testing.TB, s KeySet, at time.Time, o Observed) *NotYetError {
 func opensAfter(t testing.TB, s KeySet, from time.Time, o Observed) time.Duration {
 	t.Helper()
 	first := promoteAt(t, s, from.Add(time.Minute), o)
-	if first == nil || first.Gate != GateCaches {
-		t.Fatalf("a minute after it was observed: %v; want gate %s", first, GateCaches)
+	if first == nil || first.Gate != gate.GateCaches {
+		t.Fatalf("a minute after it was observed: %v; want gate %s", first, gate.GateCaches)
 	}
 	opens := first.Opens
 	for range 5 { // a hold may run out while we wait, then it opens sooner than was said at first
@@ -126,19 +127,19 @@ func TestPromoteAsksForWhatNeedsAnActFirst(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		seen Observed
-		gate Gate
+		gate gate.Gate
 		need string
 	}{
-		{"nobody has looked", Observed{}, GateObserved, "the key has not been observed at the issuer's public addresses"},
-		{"nobody has looked completely", Observed{Since: t0}, GateObserved, "has not been observed"},
-		{"nobody has seen it everywhere", Observed{Fresh: open}, GateObserved, "has not been observed"},
-		{"it is missing somewhere", missing, GateObserved, "public addresses (missing: https://oidc.example.com/prod-a from eu)"},
-		{"it is missing at three places", three, GateObserved, "(missing: a, b and c)"},
-		{"it is missing at many places", sinceButMissing, GateObserved, "(missing: a, b, c? and 2 more)"},
-		{"the last look is 15 min and a second old", seen(t0, open.Add(-15*time.Minute-time.Second)), GateFresh, "the last complete observation was at 2026-03-03T11:44:59Z, more than 15m ago; observe again"},
-		{"the last complete look is too old", seen(t0, open.Add(-time.Hour)), GateFresh, "observe again"},
-		{"a shared cache of which nothing is declared", cached(t0), GateEdge, "a shared cache was seen (X-Cache: Hit from cloudfront)"},
-		{"though the caches gate is closed as well", cached(open), GateEdge, "the policy does not say how long it holds copies"},
+		{"nobody has looked", Observed{}, gate.GateObserved, "the key has not been observed at the issuer's public addresses"},
+		{"nobody has looked completely", Observed{Since: t0}, gate.GateObserved, "has not been observed"},
+		{"nobody has seen it everywhere", Observed{Fresh: open}, gate.GateObserved, "has not been observed"},
+		{"it is missing somewhere", missing, gate.GateObserved, "public addresses (missing: https://oidc.example.com/prod-a from eu)"},
+		{"it is missing at three places", three, gate.GateObserved, "(missing: a, b and c)"},
+		{"it is missing at many places", sinceButMissing, gate.GateObserved, "(missing: a, b, c? and 2 more)"},
+		{"the last look is 15 min and a second old", seen(t0, open.Add(-15*time.Minute-time.Second)), gate.GateFresh, "the last complete observation was at 2026-03-03T11:44:59Z, more than 15m ago; observe again"},
+		{"the last complete look is too old", seen(t0, open.Add(-time.Hour)), gate.GateFresh, "observe again"},
+		{"a shared cache of which nothing is declared", cached(t0), gate.GateEdge, "a shared cache was seen (X-Cache: Hit from cloudfront)"},
+		{"though the caches gate is closed as well", cached(open), gate.GateEdge, "the policy does not say how long it holds copies"},
 	} {
 		_, err := s.Promote(change(open), subject.ID(), tt.seen)
 		var notYet *NotYetError
@@ -218,7 +219,7 @@ func TestClocksOfWhoObserves(t *testing.T) {
 	} {
 		_, err := s.Promote(change(now), subject.ID(), tt.o)
 		notYet, _ := errors.AsType[*NotYetError](err)
-		if tt.need == "" && err != nil || tt.need != "" && (notYet == nil || notYet.Gate != GateClock || !strings.Contains(notYet.Need, tt.need)) {
+		if tt.need == "" && err != nil || tt.need != "" && (notYet == nil || notYet.Gate != gate.GateClock || !strings.Contains(notYet.Need, tt.need)) {
 			t.Errorf("%+v: error %v; want %q", tt.o, err, tt.need)
 		}
 	}
@@ -227,10 +228,10 @@ func TestClocksOfWhoObserves(t *testing.T) {
 // A header may declare any max-age; the sum must not run over and open the gate in the past.
 func TestAnAbsurdMaxAgeNeverOpensTheGate(t *testing.T) {
 	s := published(t, awsPolicy(), false)
-	if e := promoteAt(t, s, t0.Add(50*365*24*time.Hour), Observed{Since: t0, Cache: Cache{MaxAge: math.MaxInt64, StaleWhileRevalidate: math.MaxInt64, StaleIfError: math.MaxInt64}}); e == nil || e.Gate != GateCaches || e.Opens.Before(t0) {
+	if e := promoteAt(t, s, t0.Add(50*365*24*time.Hour), Observed{Since: t0, Cache: Cache{MaxAge: math.MaxInt64, StaleWhileRevalidate: math.MaxInt64, StaleIfError: math.MaxInt64}}); e == nil || e.Gate != gate.GateCaches || e.Opens.Before(t0) {
 		t.Errorf("after 50 years: %v", e)
 	}
-	if e := promoteAt(t, s, at(25), Observed{Since: t0, Cache: Cache{MaxAge: math.MinInt64, StaleWhileRevalidate: math.MinInt64, StaleIfError: math.MinInt64}}); e == nil || e.Gate != GateCaches || e.Opens.Before(at(25)) {
+	if e := promoteAt(t, s, at(25), Observed{Since: t0, Cache: Cache{MaxAge: math.MinInt64, StaleWhileRevalidate: math.MinInt64, StaleIfError: math.MinInt64}}); e == nil || e.Gate != gate.GateCaches || e.Opens.Before(at(25)) {
 		t.Errorf("a negative one: %v", e)
 	}
 	if until := s.Gates().CopiesUntil(t0, Cache{MaxAge: math.MaxInt64, StaleWhileRevalidate: math.MaxInt64, StaleIfError: math.MaxInt64}); until.Before(t0.Add(policy.MaxSeen)) {
@@ -252,7 +253,7 @@ func TestRemoveGate(t *testing.T) {
 		}
 		_, err := s.Remove(change(opens.Add(-time.Second)), subject.ID(), Removal{})
 		var notYet *NotYetError
-		if !errors.As(err, &notYet) || notYet.Gate != GateTokens || !notYet.Opens.Equal(opens) || notYet.Step != "remove" {
+		if !errors.As(err, &notYet) || notYet.Gate != gate.GateTokens || !notYet.Opens.Equal(opens) || notYet.Step != "remove" {
 			t.Errorf("lifetime %v: a second early: error %v", lifetime, err)
 		}
 		ok(s.Remove(change(opens), subject.ID(), Removal{}))
@@ -261,7 +262,7 @@ func TestRemoveGate(t *testing.T) {
 	undeclared := ok(published(t, Policy{}, false).Retire(change(retiredAt), subject.ID(), stopped))
 	_, err := undeclared.Remove(change(openDay), subject.ID(), Removal{})
 	var notYet *NotYetError
-	if !errors.As(err, &notYet) || notYet.Gate != GateUndeclared || !notYet.Opens.IsZero() {
+	if !errors.As(err, &notYet) || notYet.Gate != gate.GateUndeclared || !notYet.Opens.IsZero() {
 		t.Errorf("undeclared token lifetime: error %v", err)
 	}
 	k, _ := undeclared.Key(subject.ID())
@@ -280,18 +281,16 @@ func TestRemoveGate(t *testing.T) {
 // What a plan shows is when the gate opens: for a key that was seen, the time of a new look does not matter.
 func TestEarliestPromotion(t *testing.T) {
 	s := published(t, awsPolicy(), false)
-	opens, ok := s.EarliestPromotion(subject.ID(), Observed{Since: at(5)})
+	listed, ok := s.Key(subject.ID())
+	opens := s.Gates().EarliestPromotion(listed, Observed{Since: at(5)})
 	unseen := opens.Sub(at(5))
 	if want := 75*time.Second + 24*time.Hour + 10*time.Minute + time.Hour + 2*time.Minute; !ok || unseen != want {
 		t.Errorf("not observed: %v after the look (%v), want %v", unseen, ok, want)
 	}
 	o := Observed{Since: at(1), Fresh: at(5), Cache: Cache{MaxAge: 9 * time.Hour}}
-	opens, ok = s.EarliestPromotion(subject.ID(), o)
+	opens = s.Gates().EarliestPromotion(listed, o)
 	if want := at(1).Add(opensAfter(t, s, at(1), o)); !ok || !opens.Equal(want) {
 		t.Errorf("observed: %v (%v), want %v", opens, ok, want)
-	}
-	if _, ok := s.EarliestPromotion("nobody", o); ok {
-		t.Error("a key that is not there has a time")
 	}
 }
 
@@ -537,7 +536,7 @@ func TestNotYetTermsAddUp(t *testing.T) {
 	if !errors.As(err, &notYet) {
 		t.Fatal(err)
 	}
-	want := []Term{{What: "convergence", Duration: 75 * time.Second}, {What: "edge", Duration: 24*time.Hour + 10*time.Minute}, {What: "client", Duration: time.Hour}, {What: "clocks", Duration: 2 * time.Minute}}
+	want := []policy.Term{{What: "convergence", Duration: 75 * time.Second}, {What: "edge", Duration: 24*time.Hour + 10*time.Minute}, {What: "client", Duration: time.Hour}, {What: "clocks", Duration: 2 * time.Minute}}
 	if !slices.Equal(notYet.Terms, want) {
 		t.Errorf("terms %v; want %v", notYet.Terms, want)
 	}

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/keypost/keypost/keystore/gate"
 )
 
 func TestNewRefuses(t *testing.T) {
@@ -43,7 +45,7 @@ func TestWithdrawAndReopen(t *testing.T) {
 	s := lives(t)["removed"]
 	_, err := s.Withdraw(change(openDay))
 	var notYet *NotYetError
-	if !errors.As(err, &notYet) || notYet.Gate != GateActiveKeys || !strings.Contains(err.Error(), "key "+string(testKey(0).ID())+" is active") {
+	if !errors.As(err, &notYet) || notYet.Gate != gate.GateActiveKeys || !strings.Contains(err.Error(), "key "+string(testKey(0).ID())+" is active") {
 		t.Fatalf("withdraw with an active key: error %v", err)
 	}
 	if _, err := s.Reopen(because(openDay, "x"), Spec{}); err == nil || !strings.Contains(err.Error(), "exists and is in use") {
@@ -68,7 +70,7 @@ func TestWithdrawAndReopen(t *testing.T) {
 	if _, err := s.Reopen(change(openDay), spec); err == nil || !strings.Contains(err.Error(), "a reason is needed; it is recorded") {
 		t.Errorf("reopen without a reason: error %v", err)
 	}
-	if _, err := s.Reopen(because(t0, "x"), spec); !errors.As(err, &notYet) || notYet.Gate != GateClock {
+	if _, err := s.Reopen(because(t0, "x"), spec); !errors.As(err, &notYet) || notYet.Gate != gate.GateClock {
 		t.Errorf("reopen before it was withdrawn: error %v", err)
 	}
 	for _, old := range []VerificationKey{testKey(0), subject} {

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/keypost/keypost/keystore/gate"
 )
 
 // TestNoTokenIsRefused explores every order of events in a small world: one key set that goes from key 1 to key 2 and
@@ -146,10 +148,10 @@ func withGates(t *testing.T, r rules) rules {
 	s := must(New(change(t0), Spec{Name: "prod-a", Issuers: urls("https://oidc.example.com/prod-a"), Keys: []VerificationKey{testKey(0)}, Policy: p}))
 	s = must(s.Add(change(t0), testKey(1)))
 	_, promote := s.Promote(change(t0.Add(time.Minute)), testKey(1).ID(), Observed{Since: t0, Fresh: t0, Cache: Cache{MaxAge: 0, StaleWhileRevalidate: hours(r.staleWhileRevalidate), StaleIfError: hours(r.staleIfError)},
-		Uploads: Uploads{readBack(oneUpload, t0, testKey(0), testKey(1))}})
+		Uploads: gate.Uploads{readBack(oneUpload, t0, testKey(0), testKey(1))}})
 	s = must(s.Promote(Change{At: t0, Force: true, Why: "test"}, testKey(1).ID(), Observed{}))
 	s = must(s.Retire(change(t0), testKey(0).ID(), Evidence{Statement: "by hand"}))
-	_, remove := s.Remove(change(t0), testKey(0).ID(), Removal{Uploads: Uploads{readBack(oneUpload, t0.Add(-6*time.Hour), testKey(0), testKey(1))}})
+	_, remove := s.Remove(change(t0), testKey(0).ID(), Removal{Uploads: gate.Uploads{readBack(oneUpload, t0.Add(-6*time.Hour), testKey(0), testKey(1))}})
 	r.gate, r.remove = sum(promote), sum(remove)
 	return r
 }

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/keypost/keypost/keystore/policy"
 )
 
 // rotationOf prints what a rotation does next.
@@ -255,7 +257,7 @@ func TestResume(t *testing.T) {
 	}
 	again := ok(resumed.Retire(change(later), old, Evidence{Statement: "seen"}))
 	k, _ := again.Key(old)
-	if until, _ := again.Gates().TrustedUntil(k, later); !until.Equal(later.Add(time.Hour + ClockSkew)) {
+	if until, _ := again.Gates().TrustedUntil(k, later); !until.Equal(later.Add(time.Hour + policy.ClockSkew)) {
 		t.Errorf("trusted until %v", until)
 	}
 	unused := ok(ok(newSet(t, awsPolicy()).Add(change(t0), subject)).Retire(change(t0), fresh, Evidence{Statement: "by mistake"}))

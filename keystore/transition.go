@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/keypost/keypost/keystore/gate"
 	"github.com/keypost/keypost/keystore/history"
 )
 
@@ -33,7 +34,11 @@ type Spec struct {
 // New returns a key set of generation 1 whose keys are active.
 func New(c Change, spec Spec) (KeySet, error) {
 	s := KeySet{name: spec.Name, generation: 1, issuers: slices.Clone(spec.Issuers), policy: spec.Policy.Clone(), dev: spec.Dev, gone: mergeGone(spec.Gone)}
-	if err := errors.Join(c.check(), s.checkBounds(len(spec.Issuers), len(spec.Keys), len(spec.Gone))); err != nil {
+	var clusters []ClusterID
+	if spec.Cluster != "" {
+		clusters = append(clusters, spec.Cluster)
+	}
+	if err := errors.Join(c.check(), s.checkBounds(len(spec.Issuers), len(spec.Keys), len(spec.Gone)), s.setClusters(clusters)); err != nil {
 		return KeySet{}, fmt.Errorf("key set %q: %w", spec.Name, err)
 	}
 	for _, u := range spec.Issuers {
@@ -43,11 +48,6 @@ func New(c Change, spec Spec) (KeySet, error) {
 	}
 	if len(spec.Keys) == 0 {
 		return KeySet{}, fmt.Errorf("key set %q: no key was given", spec.Name)
-	}
-	if spec.Cluster != "" {
-		if err := s.setClusters([]ClusterID{spec.Cluster}); err != nil {
-			return KeySet{}, fmt.Errorf("key set %q: %w", spec.Name, err)
-		}
 	}
 	c.At = c.At.UTC().Truncate(time.Second)
 	for _, k := range spec.Keys {
@@ -59,24 +59,18 @@ func New(c Change, spec Spec) (KeySet, error) {
 	s.sortKeys()
 	s.note(c, "issuer added")
 	s.noteMoves(KeySet{gone: s.gone})
-	if err := s.checkNew(); err != nil {
+	if err := cmp.Or(s.check(), s.checkTwins(), s.checkRoom()); err != nil {
 		return KeySet{}, fmt.Errorf("key set %q: %w", spec.Name, err)
 	}
 	return s, nil
 }
 
-func (s KeySet) checkNew() error {
-	return cmp.Or(s.check(), s.checkTwins(), s.checkRoom())
-}
-
 // checkTwins returns an error if one key has two IDs. Stored documents may have that and are served as they are.
 func (s KeySet) checkTwins() error {
-	seen := make(map[Fingerprint]KeyID, len(s.keys))
-	for _, k := range s.keys {
-		if id, twice := seen[k.Fingerprint()]; twice {
-			return fmt.Errorf("%s and %s are one key under two kids; give it with the kid that its tokens carry", id, k.ID())
+	for i, k := range s.keys {
+		if j := slices.IndexFunc(s.keys[:i], func(o Key) bool { return o.SameMaterial(k.VerificationKey) }); j >= 0 {
+			return fmt.Errorf("%s and %s are one key under two kids; give it with the kid that its tokens carry", s.keys[j].ID(), k.ID())
 		}
-		seen[k.Fingerprint()] = k.ID()
 	}
 	return nil
 }
@@ -92,7 +86,7 @@ func (s KeySet) transition(c Change, what string, edit func(n *KeySet, at time.T
 // change runs edit on a copy, with the clock checked before and the invariants after, and adds a line of history.
 func (s KeySet) change(c Change, what string, edit func(n *KeySet, at time.Time) error) (KeySet, error) {
 	if c.Force && c.Why == "" {
-		return KeySet{}, &ReasonRequiredError{Step: what, Force: true}
+		return KeySet{}, fmt.Errorf("%s: to pass a closed gate %w", what, ErrReasonRequired)
 	}
 	if err := c.check(); err != nil {
 		return KeySet{}, fmt.Errorf("%s: %w", what, err)
@@ -120,10 +114,10 @@ func (s KeySet) change(c Change, what string, edit func(n *KeySet, at time.Time)
 // passes it: else one machine with a wrong clock could keep everybody from revoking a key.
 func (s KeySet) clockGate(what string, at time.Time) *NotYetError {
 	latest := s.latest()
-	if !latest.After(at.Add(ClockTolerance)) {
+	if !latest.After(at.Add(gate.ClockTolerance)) {
 		return nil
 	}
-	return &NotYetError{Step: what, Gate: GateClock, Opens: latest.Add(-ClockTolerance),
+	return &NotYetError{Step: what, Gate: gate.GateClock, Opens: latest.Add(-gate.ClockTolerance),
 		Need: fmt.Sprintf("the key set records the time %s, which lies in the future by this machine's clock; check the clock", stamp(latest))}
 }
 
@@ -252,7 +246,7 @@ func (ev Evidence) reason(why string) string {
 // used by mistake can be retired too.
 func (s KeySet) Retire(c Change, id KeyID, ev Evidence) (KeySet, error) {
 	if c.Force && c.Why == "" && ev.Statement == "" {
-		return KeySet{}, &ReasonRequiredError{Step: fmt.Sprintf("retire key %s", id), Force: true}
+		return KeySet{}, fmt.Errorf("retire key %s: to pass a closed gate %w", id, ErrReasonRequired)
 	}
 	c.Why = ev.reason(c.Why)
 	return s.onKey(c, "retire", id, func(n *KeySet, i int, at time.Time) error {
@@ -284,7 +278,7 @@ func (s KeySet) Resume(c Change, id KeyID) (KeySet, error) {
 }
 
 func (s KeySet) retireGate(id KeyID, ev Evidence) *NotYetError {
-	e := &NotYetError{Step: "retire", Key: id, Gate: GateSigning}
+	e := &NotYetError{Step: "retire", Key: id, Gate: gate.GateSigning}
 	for _, server := range slices.Sorted(maps.Keys(ev.Minted)) {
 		if kid := ev.Minted[server]; kid == id {
 			e.Need = fmt.Sprintf("the kube-apiserver %s signs with it", server)
@@ -303,8 +297,8 @@ func (s KeySet) retireGate(id KeyID, ev Evidence) *NotYetError {
 
 // Removal is what there is to know of a key that is to be removed.
 type Removal struct {
-	NeverSigned bool    // states that a next key has signed nothing
-	Uploads     Uploads // what was read back of the uploads that the policy names; else its gate stays closed
+	NeverSigned bool         // states that a next key has signed nothing
+	Uploads     gate.Uploads // what was read back of the uploads that the policy names; else its gate stays closed
 }
 
 // Remove takes a key out of the JWKS once no valid token of it is left, and once each upload has the keys that sign. A key that
@@ -350,7 +344,7 @@ type RevokeOptions struct {
 // key that is published under several IDs leaves under all of them.
 func (s KeySet) Revoke(c Change, id KeyID, last RevokeOptions) (KeySet, error) {
 	if c.Why == "" {
-		return KeySet{}, &ReasonRequiredError{Step: fmt.Sprintf("revoke key %s", id)}
+		return KeySet{}, fmt.Errorf("revoke key %s: %w", id, ErrReasonRequired)
 	}
 	return s.onKey(c, "revoke", id, func(n *KeySet, i int, at time.Time) error {
 		revoked := n.keys[i].VerificationKey
@@ -405,7 +399,7 @@ func (s KeySet) published(p VerificationKey) (Key, bool) {
 func (s KeySet) SetPolicy(c Change, p Policy) (KeySet, error) {
 	return s.transition(c, "set policy", func(n *KeySet, at time.Time) error {
 		if s.policy.TokenLifetime != nil && p.TokenLifetime == nil {
-			return errLoweredUndeclared
+			return errors.New("a declared token lifetime cannot become undeclared; set it to the longest one in use")
 		}
 		n.policy = s.policy.ReplaceBy(p, at)
 		if changed := s.policy.Changes(p); changed != "" {
@@ -422,7 +416,7 @@ func (s KeySet) SetPolicy(c Change, p Policy) (KeySet, error) {
 func (s KeySet) Withdraw(c Change) (KeySet, error) {
 	return s.transition(c, "withdraw", func(n *KeySet, at time.Time) error {
 		if a := n.active(); len(a) > 0 && !c.Force {
-			return &NotYetError{Step: "withdraw", Gate: GateActiveKeys,
+			return &NotYetError{Step: "withdraw", Gate: gate.GateActiveKeys,
 				Need: fmt.Sprintf("key %s is active; retire it when the cluster signs with it no more", a[0].ID())}
 		}
 		n.withdrawnAt = at
@@ -437,7 +431,7 @@ func (s KeySet) Reopen(c Change, spec Spec) (KeySet, error) {
 	case !s.Withdrawn():
 		return KeySet{}, fmt.Errorf("key set %q exists and is in use", s.name)
 	case c.Why == "":
-		return KeySet{}, &ReasonRequiredError{Step: fmt.Sprintf("reopen key set %q", s.name)}
+		return KeySet{}, fmt.Errorf("reopen key set %q: %w", s.name, ErrReasonRequired)
 	}
 	c.At = c.At.UTC().Truncate(time.Second)
 	if err := c.pass(s.clockGate("reopen", c.At)); err != nil {
@@ -448,11 +442,8 @@ func (s KeySet) Reopen(c Change, spec Spec) (KeySet, error) {
 	if err != nil {
 		return KeySet{}, err
 	}
+	clusters := fresh.Clusters() // whoever signed before the key set was withdrawn brings no key in any more
 	fresh.generation, fresh.labels, fresh.annotations, fresh.unknown = s.generation, s.labels, s.annotations, s.unknown
-	clusters := []ClusterID{spec.Cluster}
-	if spec.Cluster == "" { // whoever signed before the key set was withdrawn brings no key in any more
-		clusters = nil
-	}
 	if err := fresh.setClusters(clusters); err != nil {
 		return KeySet{}, err
 	}

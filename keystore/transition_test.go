@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/keypost/keypost/keystore/gate"
 )
 
 // subject is the key whose life the tests of the transitions follow; key 0 stays active beside it.
@@ -137,7 +139,7 @@ func TestForcePassesGatesNeedsAReasonAndIsRecorded(t *testing.T) {
 		if _, err := tt.do(s, change(openDay)); !errors.As(err, new(*NotYetError)) {
 			t.Errorf("%s: error %v; want the gate closed", tt.name, err)
 		}
-		if _, err := tt.do(s, Change{At: openDay, Force: true}); err == nil || !strings.Contains(err.Error(), "passing a closed gate needs a reason") {
+		if _, err := tt.do(s, Change{At: openDay, Force: true}); err == nil || !strings.Contains(err.Error(), "to pass a closed gate a reason is needed") {
 			t.Errorf("%s: error %v; want it to ask for a reason", tt.name, err)
 		}
 		got, err := tt.do(s, forced(openDay))
@@ -187,7 +189,7 @@ func TestRetireNeedsEvidence(t *testing.T) {
 		got, err := s.Retire(change(openDay), subject.ID(), tt.ev)
 		if tt.refused != "" {
 			var notYet *NotYetError
-			if !errors.As(err, &notYet) || notYet.Gate != GateSigning || notYet.Key != subject.ID() || !notYet.Opens.IsZero() || !strings.Contains(err.Error(), tt.refused) {
+			if !errors.As(err, &notYet) || notYet.Gate != gate.GateSigning || notYet.Key != subject.ID() || !notYet.Opens.IsZero() || !strings.Contains(err.Error(), tt.refused) {
 				t.Errorf("%s: error %v; want %q", tt.name, err, tt.refused)
 			}
 			continue
@@ -348,10 +350,10 @@ func TestAClockInThePastIsRefused(t *testing.T) {
 	for name, do := range all {
 		_, err := do(because(latest.Add(-61*time.Second), "x"))
 		var notYet *NotYetError
-		if !errors.As(err, &notYet) || notYet.Gate != GateClock || !notYet.Opens.Equal(latest.Add(-time.Minute)) || !strings.HasPrefix(err.Error(), name) {
+		if !errors.As(err, &notYet) || notYet.Gate != gate.GateClock || !notYet.Opens.Equal(latest.Add(-time.Minute)) || !strings.HasPrefix(err.Error(), name) {
 			t.Errorf("%s 61 s before the latest time on record: error %v", name, err)
 		}
-		if _, err := do(because(notYet.Opens, "x")); errors.As(err, &notYet) && notYet.Gate == GateClock {
+		if _, err := do(because(notYet.Opens, "x")); errors.As(err, &notYet) && notYet.Gate == gate.GateClock {
 			t.Errorf("%s a minute before the latest time on record: error %v", name, err)
 		}
 		if _, err := do(forced(t0)); errors.As(err, &notYet) {

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keypost/keypost/keystore/gate"
+	"github.com/keypost/keypost/keystore/policy"
 	"github.com/keypost/keypost/test/golden"
 )
 
@@ -18,16 +20,16 @@ const (
 )
 
 // readBack is what was read of an upload at a time, which had the keys since then.
-func readBack(party string, at time.Time, keys ...VerificationKey) ReadBack {
-	r := ReadBack{Upload: party, At: at}
+func readBack(party string, at time.Time, keys ...VerificationKey) gate.ReadBack {
+	r := gate.ReadBack{Upload: party, At: at}
 	for _, k := range keys {
-		r.Keys = append(r.Keys, ReadKey{ID: k.ID(), Fingerprint: k.Fingerprint(), Since: at})
+		r.Keys = append(r.Keys, gate.ReadKey{ID: k.ID(), Fingerprint: k.Fingerprint(), Since: at})
 	}
 	return r
 }
 
 // againAt is r read again, with the same keys.
-func againAt(r ReadBack, at time.Time) ReadBack {
+func againAt(r gate.ReadBack, at time.Time) gate.ReadBack {
 	r.At = at
 	return r
 }
@@ -50,7 +52,7 @@ func TestReach(t *testing.T) {
 }
 
 // copiesPolicy has fast gates in public, or none where nobody reads the documents.
-func copiesPolicy(reach Reach, uploads ...string) Policy {
+func copiesPolicy(reach policy.Reach, uploads ...string) Policy {
 	p := Policy{MaxAge: DurationPtr(time.Minute), StaleWhileRevalidate: DurationPtr(0), StaleIfError: DurationPtr(0), RelyingParties: uploads, Reach: reach, TokenLifetime: DurationPtr(time.Hour)}
 	if reach == "" {
 		p.RelyingParties = append(p.RelyingParties, "vault")
@@ -62,10 +64,10 @@ func copiesPolicy(reach Reach, uploads ...string) Policy {
 // (1 min each), and a reading of the last 15 minutes.
 func TestPromoteWaitsForCopies(t *testing.T) {
 	const opens = time.Hour + 2*time.Minute
-	for _, reach := range []Reach{ReachCopies, ""} {
+	for _, reach := range []policy.Reach{ReachCopies, ""} {
 		s := published(t, copiesPolicy(reach, oneUpload, otherUpload), false)
 		at := func(after time.Duration) time.Time { return t0.Add(after) }
-		ask := func(now time.Time, u ...ReadBack) *NotYetError {
+		ask := func(now time.Time, u ...gate.ReadBack) *NotYetError {
 			return promoteAt(t, s, now, Observed{Since: t0.Add(-24 * time.Hour), Uploads: u})
 		}
 		one, other := readBack(oneUpload, at(0), testKey(0), subject), readBack(otherUpload, at(time.Hour), subject)
@@ -73,17 +75,17 @@ func TestPromoteWaitsForCopies(t *testing.T) {
 		for _, tt := range []struct {
 			name string
 			got  *NotYetError
-			gate Gate
+			gate gate.Gate
 			says string
 		}{
-			{"nothing was read back", ask(later), GateCopies, oneUpload + ", of which no reading is known here and " + otherUpload},
-			{"of one nothing was read back", ask(later, againAt(one, later)), GateCopies, otherUpload + ", of which no reading is known here"},
-			{"one lacks the key", ask(later, againAt(one, later), readBack(otherUpload, later, testKey(0))), GateCopies, otherUpload + ", read back at " + stamp(later) + ", without " + string(subject.ID())},
-			{"one has another key under the kid", ask(later, againAt(one, later), readBack(otherUpload, later, must(testKey(5).WithID(subject.ID(), "")))), GateCopies, "without " + string(subject.ID())},
-			{"a second too early", ask(later.Add(-time.Second), againAt(one, later), againAt(other, later)), GateCopies, "possible from " + stamp(later) + " (upload 1h + clocks 2m)"},
-			{"one was read long ago", ask(later, againAt(one, later), againAt(other, later.Add(-16*time.Minute))), GateCopies, otherUpload + " at "},
-			{"read in the future", ask(later, againAt(one, later), againAt(other, later.Add(2*time.Minute))), GateClock, "lies in the future"},
-			{"a clock that is wrong", ask(later, againAt(one, later), func() ReadBack { r := againAt(other, later); r.ClockAhead = Duration(-2 * time.Minute); return r }()), GateClock, "is 2m behind the server"},
+			{"nothing was read back", ask(later), gate.GateCopies, oneUpload + ", of which no reading is known here and " + otherUpload},
+			{"of one nothing was read back", ask(later, againAt(one, later)), gate.GateCopies, otherUpload + ", of which no reading is known here"},
+			{"one lacks the key", ask(later, againAt(one, later), readBack(otherUpload, later, testKey(0))), gate.GateCopies, otherUpload + ", read back at " + stamp(later) + ", without " + string(subject.ID())},
+			{"one has another key under the kid", ask(later, againAt(one, later), readBack(otherUpload, later, must(testKey(5).WithID(subject.ID(), "")))), gate.GateCopies, "without " + string(subject.ID())},
+			{"a second too early", ask(later.Add(-time.Second), againAt(one, later), againAt(other, later)), gate.GateCopies, "possible from " + stamp(later) + " (upload 1h + clocks 2m)"},
+			{"one was read long ago", ask(later, againAt(one, later), againAt(other, later.Add(-16*time.Minute))), gate.GateCopies, otherUpload + " at "},
+			{"read in the future", ask(later, againAt(one, later), againAt(other, later.Add(2*time.Minute))), gate.GateClock, "lies in the future"},
+			{"a clock that is wrong", ask(later, againAt(one, later), func() gate.ReadBack { r := againAt(other, later); r.ClockAhead = Duration(-2 * time.Minute); return r }()), gate.GateClock, "is 2m behind the server"},
 		} {
 			if tt.got == nil || tt.got.Gate != tt.gate || !strings.Contains(tt.got.Error(), tt.says) {
 				t.Errorf("reach %q, %s: %v; want %s, %q", reach, tt.name, tt.got, tt.gate, tt.says)
@@ -92,14 +94,15 @@ func TestPromoteWaitsForCopies(t *testing.T) {
 		if e := ask(later, againAt(one, later.Add(-14*time.Minute)), againAt(other, later)); e != nil {
 			t.Errorf("reach %q: closed when it was to open: %v", reach, e)
 		}
-		n, err := s.Promote(change(later), subject.ID(), Observed{Since: t0.Add(-24 * time.Hour), Fresh: later, Uploads: Uploads{againAt(one, later), againAt(other, later)}})
+		n, err := s.Promote(change(later), subject.ID(), Observed{Since: t0.Add(-24 * time.Hour), Fresh: later, Uploads: gate.Uploads{againAt(one, later), againAt(other, later)}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if k, _ := n.Key(subject.ID()); !k.ObservedAt.Equal(at(time.Hour)) {
 			t.Errorf("reach %q: recorded as observed at %v; want when the last copy had it", reach, k.ObservedAt)
 		}
-		earliest, ok := s.EarliestPromotion(subject.ID(), Observed{Since: t0.Add(-24 * time.Hour), Uploads: Uploads{one, other}})
+		listed, ok := s.Key(subject.ID())
+		earliest := s.Gates().EarliestPromotion(listed, Observed{Since: t0.Add(-24 * time.Hour), Uploads: gate.Uploads{one, other}})
 		if want := at(time.Hour + opens); !ok || !earliest.Equal(want) {
 			t.Errorf("reach %q: earliest %v; want %v", reach, earliest, want)
 		}
@@ -109,12 +112,12 @@ func TestPromoteWaitsForCopies(t *testing.T) {
 // Copies do not stand for the public addresses, nor these for copies.
 func TestPublicAndCopies(t *testing.T) {
 	later := t0.Add(100 * time.Hour)
-	held := Uploads{againAt(readBack(oneUpload, t0, subject), later)}
+	held := gate.Uploads{againAt(readBack(oneUpload, t0, subject), later)}
 	public := published(t, copiesPolicy("", oneUpload), false)
-	if e := promoteAt(t, public, later, Observed{Uploads: held}); e == nil || e.Gate != GateObserved {
+	if e := promoteAt(t, public, later, Observed{Uploads: held}); e == nil || e.Gate != gate.GateObserved {
 		t.Errorf("with a copy and no look in public: %v", e)
 	}
-	if e := promoteAt(t, public, later, Observed{Since: t0}); e == nil || e.Gate != GateCopies {
+	if e := promoteAt(t, public, later, Observed{Since: t0}); e == nil || e.Gate != gate.GateCopies {
 		t.Errorf("with a look in public and no copy: %v", e)
 	}
 	alone := published(t, copiesPolicy(ReachCopies, oneUpload), false)
@@ -123,10 +126,10 @@ func TestPublicAndCopies(t *testing.T) {
 	}
 	unknown := published(t, copiesPolicy("", newerUpload), false)
 	r := readBack(newerUpload, t0, subject)
-	if e := promoteAt(t, unknown, t0.Add(25*time.Hour), Observed{Since: t0, Uploads: Uploads{againAt(r, t0.Add(25*time.Hour))}}); e != nil {
+	if e := promoteAt(t, unknown, t0.Add(25*time.Hour), Observed{Since: t0, Uploads: gate.Uploads{againAt(r, t0.Add(25*time.Hour))}}); e != nil {
 		t.Errorf("an unknown kind counts for 24h: %v", e)
 	}
-	if e := promoteAt(t, unknown, t0.Add(24*time.Hour), Observed{Since: t0, Uploads: Uploads{againAt(r, t0.Add(24*time.Hour))}}); e == nil {
+	if e := promoteAt(t, unknown, t0.Add(24*time.Hour), Observed{Since: t0, Uploads: gate.Uploads{againAt(r, t0.Add(24*time.Hour))}}); e == nil {
 		t.Error("an unknown kind counts for less than 24h")
 	}
 }
@@ -137,8 +140,8 @@ func TestRemoveWaitsForCopies(t *testing.T) {
 	s := published(t, copiesPolicy(ReachCopies, oneUpload), false)
 	s = must(s.Promote(Change{At: t0, Force: true, Why: "test"}, subject.ID(), Observed{}))
 	s = must(s.Retire(change(t0), testKey(0).ID(), Evidence{Statement: "by hand"}))
-	expired := t0.Add(time.Hour + ClockSkew)
-	remove := func(now time.Time, u ...ReadBack) string {
+	expired := t0.Add(time.Hour + policy.ClockSkew)
+	remove := func(now time.Time, u ...gate.ReadBack) string {
 		_, err := s.Remove(change(now), testKey(0).ID(), Removal{Uploads: u})
 		if err == nil {
 			return ""
@@ -174,11 +177,11 @@ func TestPromoteNeverOpensBeforeEveryCopy(t *testing.T) {
 	for seed := range many(20000, 1000) {
 		rng := rand.New(rand.NewPCG(seed, 11))
 		names := []string{oneUpload, otherUpload, newerUpload}[:1+rng.IntN(3)]
-		reach := []Reach{ReachCopies, ""}[rng.IntN(2)]
+		reach := []policy.Reach{ReachCopies, ""}[rng.IntN(2)]
 		s := published(t, copiesPolicy(reach, names...), false)
 		now := t0.Add(time.Duration(rng.IntN(30*60)) * time.Minute)
 		before := func(most int) time.Time { return now.Add(-time.Duration(rng.IntN(most)) * time.Minute) }
-		var u Uploads
+		var u gate.Uploads
 		for _, name := range append(slices.Clone(names), "gcp-upload:of-nobody") {
 			if rng.IntN(12) == 0 {
 				continue
@@ -195,18 +198,18 @@ func TestPromoteNeverOpensBeforeEveryCopy(t *testing.T) {
 		}
 		opened++
 		for _, name := range names {
-			i := slices.IndexFunc(u, func(r ReadBack) bool { return r.Upload == name })
+			i := slices.IndexFunc(u, func(r gate.ReadBack) bool { return r.Upload == name })
 			if i < 0 {
 				t.Fatalf("seed %d: open although %s was never read back", seed, name)
 			}
 			k, has := s.Key(subject.ID())
-			j := slices.IndexFunc(u[i].Keys, func(r ReadKey) bool { return r.ID == k.ID() && r.Fingerprint == k.Fingerprint() })
+			j := slices.IndexFunc(u[i].Keys, func(r gate.ReadKey) bool { return r.ID == k.ID() && r.Fingerprint == k.Fingerprint() })
 			if j < 0 {
 				t.Fatalf("seed %d: open although %s does not have the key", seed, name)
 			}
 			since := u[i].Keys[j].Since
 			wait := map[bool]time.Duration{true: time.Hour, false: 24 * time.Hour}[name != newerUpload]
-			if !has || since.IsZero() || now.Sub(since) < wait || now.Sub(k.PublishedAt) < wait || now.Sub(u[i].At) > ObservationFresh {
+			if !has || since.IsZero() || now.Sub(since) < wait || now.Sub(k.PublishedAt) < wait || now.Sub(u[i].At) > gate.ObservationFresh {
 				t.Fatalf("seed %d: open at %v with %s as %+v", seed, now, name, u[i])
 			}
 		}
@@ -220,13 +223,13 @@ func TestPromoteNeverOpensBeforeEveryCopy(t *testing.T) {
 func TestCopiesInDevelopment(t *testing.T) {
 	s := published(t, copiesPolicy(ReachCopies, oneUpload), true)
 	now := t0.Add(5 * time.Second)
-	if e := promoteAt(t, s, now, Observed{}); e == nil || e.Gate != GateCopies {
+	if e := promoteAt(t, s, now, Observed{}); e == nil || e.Gate != gate.GateCopies {
 		t.Errorf("without a reading: %v", e)
 	}
-	if e := promoteAt(t, s, now.Add(-time.Second), Observed{Uploads: Uploads{readBack(oneUpload, t0, subject)}}); e == nil {
+	if e := promoteAt(t, s, now.Add(-time.Second), Observed{Uploads: gate.Uploads{readBack(oneUpload, t0, subject)}}); e == nil {
 		t.Error("open a second too early")
 	}
-	if e := promoteAt(t, s, now, Observed{Uploads: Uploads{readBack(oneUpload, t0, subject)}}); e != nil {
+	if e := promoteAt(t, s, now, Observed{Uploads: gate.Uploads{readBack(oneUpload, t0, subject)}}); e != nil {
 		t.Error(e)
 	}
 }

@@ -9,8 +9,5 @@ type (
 	Route = issuerurl.Route
 )
 
-// RouteOf returns the Route of an issuer URL given as text.
-func RouteOf(url string) Route { return issuerurl.RouteOf(url) }
-
 // ParseIssuerURL parses a URL that every relying party reads alike; a dev URL may have a port and a host that is not public.
 func ParseIssuerURL(raw string, dev bool) (IssuerURL, error) { return issuerurl.Parse(raw, dev) }

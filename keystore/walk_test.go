@@ -10,6 +10,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/keypost/keypost/keystore/gate"
+	"github.com/keypost/keypost/keystore/policy"
 )
 
 // many returns how often a random test runs: less by default, since whoever changes a line waits for it.
@@ -104,7 +107,7 @@ func (w *walker) step() {
 	if errors.As(err, &notYet) && (c.Force || !notYet.Opens.IsZero() && !notYet.Opens.After(w.now)) {
 		w.t.Errorf("refused with an open gate: %v", err)
 	}
-	if err != nil && notYet != nil && notYet.Gate == GateCaches && w.rng.IntN(2) == 0 {
+	if err != nil && notYet != nil && notYet.Gate == gate.GateCaches && w.rng.IntN(2) == 0 {
 		name, got, err = w.wait(c, k, notYet.Opens)
 	}
 	if err != nil {
@@ -295,8 +298,8 @@ func (w *walker) checkKey(c Change, name string, got KeySet, k Key) {
 	if k.State == Active && was.State != Active && was.PromotedAt.IsZero() && !c.Force {
 		p := got.Policy()
 		since, seen := w.looks.since[k.Fingerprint()]
-		opens := since.Add(max(promoteFloor, Convergence+p.Edge(w.looks.cache)+p.Client(w.looks.cache)))
-		if !seen || w.now.Before(opens) || w.now.Sub(w.looks.fresh) > ObservationFresh || k.ObservedAt.Before(since.Truncate(time.Second)) {
+		opens := since.Add(max(promoteFloor, policy.Convergence+p.Edge(w.looks.cache)+p.Client(w.looks.cache)))
+		if !seen || w.now.Before(opens) || w.now.Sub(w.looks.fresh) > gate.ObservationFresh || k.ObservedAt.Before(since.Truncate(time.Second)) {
 			w.t.Errorf("%s: key %s, seen since %v and recorded since %v, may sign at %v already", name, k.ID(), since, k.ObservedAt, w.now)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/keypost/keypost/internal/settings"
 	"github.com/keypost/keypost/issuer"
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/policy"
 )
 
 // config is keypostd's configuration file (YAML). Unknown and repeated keys are errors. Durations are written with
@@ -229,8 +230,8 @@ func (c config) check() error {
 	f.add(c.Policy.policy().Check(false))
 	c.Listen.check(&f)
 	f.checkAliases(c.HostAliases, patterns)
-	f.refuse(c.Poll < keystore.Duration(time.Second) || c.Poll > keystore.Duration(keystore.MaxPoll),
-		"poll is %v; it must be from 1s to %v, which the gates of keys count with", c.Poll, keystore.MaxPoll)
+	f.refuse(c.Poll < keystore.Duration(time.Second) || c.Poll > keystore.Duration(policy.MaxPoll),
+		"poll is %v; it must be from 1s to %v, which the gates of keys count with", c.Poll, policy.MaxPoll)
 	f.add(checkAddress("admin.address", c.Admin.Address))
 	if c.Admin.Probes != "" {
 		f.add(checkAddress("admin.probes", c.Admin.Probes))

@@ -8,6 +8,7 @@ import (
 
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/gate"
 	"github.com/keypost/keypost/keystore/outlook"
 )
 
@@ -89,9 +90,9 @@ type Key struct {
 type Next struct {
 	Kid      keystore.KeyID
 	Step     keystore.RotationStep
-	Gate     keystore.Gate // the closed one; empty if the step can be taken now
-	Opens    time.Time     // by itself
-	Earliest time.Time     // it stays closed before that, whatever is done
+	Gate     gate.Gate // the closed one; empty if the step can be taken now
+	Opens    time.Time // by itself
+	Earliest time.Time // it stays closed before that, whatever is done
 	Need     string
 }
 
@@ -209,11 +210,10 @@ func nextOf(s keystore.KeySet, k keystore.Key, now time.Time) *Next {
 		return n
 	}
 	n.Gate, n.Opens, n.Earliest, n.Need = closed.Gate, notBefore(closed.Opens), notBefore(closed.Earliest), plain(closed.Need)
-	if closed.Gate == keystore.GateObserved {
-		earliest, _ := s.EarliestPromotion(k.ID(), keystore.Observed{})
-		n.Earliest = notBefore(earliest)
+	if closed.Gate == gate.GateObserved {
+		n.Earliest = notBefore(s.Gates().EarliestPromotion(k, keystore.Observed{}))
 	}
-	if closed.Gate == keystore.GateObserved || closed.Gate == keystore.GateCopies {
+	if closed.Gate == gate.GateObserved || closed.Gate == gate.GateCopies {
 		n.Need = plain("this page does not know what was observed; who may read observations sees it with keypost rotate status " +
 			string(s.Name()) + " --observations URL")
 	}

@@ -104,7 +104,8 @@ func TestStepsAreThoseOfTheTransitions(t *testing.T) {
 func TestWaitsForAnObservation(t *testing.T) {
 	r := newRotated(t)
 	k := keyOf(t, page.Of(at(time.Minute), page.Input{Name: "prod-a", Set: &r.begun}), r.fresh)
-	earliest, _ := r.begun.EarliestPromotion(r.fresh, keystore.Observed{})
+	next, _ := r.begun.Key(r.fresh)
+	earliest := r.begun.Gates().EarliestPromotion(next, keystore.Observed{})
 	if k.Next == nil || k.Next.Step != keystore.StepPromote || !k.Next.Earliest.Equal(earliest) || !strings.Contains(k.Next.Need, "keypost rotate status prod-a") {
 		t.Errorf("%+v, want not before %v", k.Next, earliest)
 	}

@@ -105,7 +105,7 @@ func keySetups() []setup {
 }
 
 func parties(list ...string) func(*testing.T, *world) {
-	return policy(func(p *keystore.Policy) { p.RelyingParties = list })
+	return withPolicy(func(p *keystore.Policy) { p.RelyingParties = list })
 }
 
 // inStead lets the world's key set have these keys alone, long since, and serves them.
@@ -165,13 +165,13 @@ func healthySetups() []setup {
 			w.anyHost, w.options.Lookup = true, lookup("192.0.2.1", "198.51.100.7", "2001:db8::7")
 		}},
 		{name: "behind a CDN that declares itself, 4 minutes old", severity: finding.OK, build: func(t *testing.T, w *world) {
-			policy(func(p *keystore.Policy) { p.EdgeHold = keystore.DurationPtr(5 * time.Minute) })(t, w)
+			withPolicy(func(p *keystore.Policy) { p.EdgeHold = keystore.DurationPtr(5 * time.Minute) })(t, w)
 			w.header.Set("Age", "240")
 			w.header.Set("Date", date(-4*time.Minute))
 		}},
 		{name: "a private issuer", severity: finding.OK, build: func(t *testing.T, w *world) {
 			w.anyHost, w.options.Lookup = true, lookup("10.0.0.5")
-			policy(func(p *keystore.Policy) { p.Private = true })(t, w)
+			withPolicy(func(p *keystore.Policy) { p.Private = true })(t, w)
 		}},
 		{name: "a development issuer with a port", severity: finding.OK, build: func(t *testing.T, w *world) {
 			w.options.URL, w.options.Dev, w.options.Stored = "https://localhost:8443/prod-a", true, nil
@@ -197,7 +197,7 @@ func healthySetups() []setup {
 		{name: "without /openid/v1/jwks", build: func(_ *testing.T, w *world) { w.replace["/prod-a"+fetch.AliasPath] = answer(404, "", "") }},
 		{name: "origins behind the addresses", severity: finding.OK, build: func(t *testing.T, w *world) {
 			w.anyHost = true
-			policy(func(p *keystore.Policy) { p.Origins = []string{"203.0.113.1", "203.0.113.2:8443"} })(t, w)
+			withPolicy(func(p *keystore.Policy) { p.Origins = []string{"203.0.113.1", "203.0.113.2:8443"} })(t, w)
 		}},
 		{name: "an origin that has a certificate for its own name alone", severity: finding.OK, build: behindItsOwnName},
 		{name: "an origin that has a certificate for its own name alone, asked by itself", severity: finding.OK, build: func(t *testing.T, w *world) {
@@ -207,7 +207,7 @@ func healthySetups() []setup {
 		{name: "a replica of an origin that has a certificate for its name alone, asked as that", severity: finding.OK, build: func(t *testing.T, w *world) {
 			behindItsOwnName(t, w)
 			w.options.Connect, w.options.Shield.Origins, w.options.Stored = "203.0.113.9:8443", []string{"origin.example.com"}, nil
-			policy(func(p *keystore.Policy) { p.Origins = nil })(t, w)
+			withPolicy(func(p *keystore.Policy) { p.Origins = nil })(t, w)
 			w.options.Stored = w.readStored
 		}},
 		{name: "a token of kube-apiserver's form", severity: finding.OK, build: func(t *testing.T, w *world) { w.options.Token = w.token(t) }},
@@ -233,7 +233,7 @@ func healthySetups() []setup {
 
 // behindItsOwnName has an origin that TLS reaches under the name in the policy and under no other, as a CDN asks it.
 func behindItsOwnName(t *testing.T, w *world) {
-	policy(func(p *keystore.Policy) { p.Origins = []string{"Origin.example.com"} })(t, w)
+	withPolicy(func(p *keystore.Policy) { p.Origins = []string{"Origin.example.com"} })(t, w)
 	own := *w
 	leaf := w.pki.issueLeaf(t, 80*24*time.Hour, "origin.example.com")
 	own.tls = w.tls.Clone()

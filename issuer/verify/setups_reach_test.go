@@ -31,7 +31,7 @@ func withURL(u string) func(*testing.T, *world) {
 	return func(_ *testing.T, w *world) { w.options.URL = u }
 }
 
-func policy(change func(p *keystore.Policy)) func(*testing.T, *world) {
+func withPolicy(change func(p *keystore.Policy)) func(*testing.T, *world) {
 	return func(t *testing.T, w *world) {
 		t.Helper()
 		w.store(t, func(s keystore.KeySet) (keystore.KeySet, error) {
@@ -67,7 +67,7 @@ func reachSetups() []setup {
 		}, func(_ *testing.T, w *world) { w.options.Lookup = lookup("192.0.2.1") }},
 		{"split-horizon DNS leads to a private address", "dns-hidden", finding.Warn, func(_ *testing.T, w *world) {
 			w.anyHost, w.options.Lookup = true, lookup("10.0.0.5")
-		}, policy(func(p *keystore.Policy) { p.Private = true })},
+		}, withPolicy(func(p *keystore.Policy) { p.Private = true })},
 		{"an IPv6 address that this machine has no route to", "address-unasked", finding.Warn, func(_ *testing.T, w *world) {
 			w.options.Lookup = lookup("192.0.2.1", "2001:db8::7")
 			w.options.hasRoute = func(address string) bool { return !isIPv6(address) }
@@ -192,7 +192,7 @@ func fetchSetups() []setup {
 		_, _ = rw.Write([]byte("{"))
 	}
 	held := func(t *testing.T, w *world) {
-		policy(func(p *keystore.Policy) { p.EdgeHold = keystore.DurationPtr(time.Hour) })(t, w)
+		withPolicy(func(p *keystore.Policy) { p.EdgeHold = keystore.DurationPtr(time.Hour) })(t, w)
 		at(fetch.DiscoveryPath, answer(404, "X-Cache: Error from cloudfront, Hit", ""))(t, w)
 	}
 	return []setup{

@@ -34,7 +34,7 @@ func storedSetups() []setup {
 	}
 	behindCDN := func(then func(*testing.T, *world)) func(*testing.T, *world) {
 		return func(t *testing.T, w *world) {
-			policy(func(p *keystore.Policy) { p.EdgeHold = keystore.DurationPtr(time.Hour) })(t, w)
+			withPolicy(func(p *keystore.Policy) { p.EdgeHold = keystore.DurationPtr(time.Hour) })(t, w)
 			w.header.Set("Via", "1.1 varnish")
 			then(t, w)
 		}
@@ -192,7 +192,7 @@ func (w *world) inTurn(t *testing.T, changes ...func(w *world)) {
 
 func replicaSetups() []setup {
 	origins := func(list ...string) func(*testing.T, *world) {
-		return policy(func(p *keystore.Policy) { p.Origins = list })
+		return withPolicy(func(p *keystore.Policy) { p.Origins = list })
 	}
 	behind := func(dial fetch.DialFunc) func(*testing.T, *world) {
 		return func(t *testing.T, w *world) {
@@ -339,7 +339,7 @@ func (w *world) listen(t *testing.T) fetch.DialFunc {
 // cached makes the world look as from a cache that declares itself.
 func (w *world) cached(t *testing.T) {
 	t.Helper()
-	policy(func(p *keystore.Policy) { p.EdgeHold = keystore.DurationPtr(time.Hour) })(t, w)
+	withPolicy(func(p *keystore.Policy) { p.EdgeHold = keystore.DurationPtr(time.Hour) })(t, w)
 	w.header.Set("Age", "100")
 }
 
@@ -356,13 +356,13 @@ func cacheSetups() []setup {
 	return []setup{
 		{"a CDN that holds copies for a week", "cache-stale", "", aged(7*86400, asKeypostd), nil},
 		{"a CDN that holds copies for an hour more than the policy says", "cache-stale", "", aged(7200, "public, max-age=300"),
-			policy(func(p *keystore.Policy) { p.EdgeHold = keystore.DurationPtr(24 * time.Hour) })},
+			withPolicy(func(p *keystore.Policy) { p.EdgeHold = keystore.DurationPtr(24 * time.Hour) })},
 		{"a stale CDN without a new key", "cache-stale", "", func(t *testing.T, w *world) {
 			aged(7200, "public, max-age=300")(t, w)
 			w.storeKey(t, stale, newECKey(t))
 		}, nil},
 		{"a CDN that nobody declared", "cache-undeclared", finding.Warn, func(_ *testing.T, w *world) { w.header.Set("X-Cache", "Hit from cloudfront") },
-			policy(func(p *keystore.Policy) { p.EdgeHold = keystore.DurationPtr(time.Hour) })},
+			withPolicy(func(p *keystore.Policy) { p.EdgeHold = keystore.DurationPtr(time.Hour) })},
 	}
 }
 

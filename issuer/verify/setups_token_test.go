@@ -56,7 +56,7 @@ func tokenSetups() []setup {
 			w.signer = mine
 		}, anew},
 		{"the cluster signs with a key that is stored and not public yet", "token-kid-next", "", func(t *testing.T, w *world) {
-			policy(func(p *keystore.Policy) { p.EdgeHold = keystore.DurationPtr(time.Hour) })(t, w)
+			withPolicy(func(p *keystore.Policy) { p.EdgeHold = keystore.DurationPtr(time.Hour) })(t, w)
 			w.header.Set("Age", "100")
 			k, mine := newECKey(t), w.signer
 			w.storeKey(t, fresh, k)

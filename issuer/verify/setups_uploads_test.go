@@ -19,7 +19,7 @@ const anUpload = "gcp-upload:projects/123456789012/locations/global/workloadIden
 // holds lets the policy name a copy, of which these keys were read back; none: nothing was.
 func (w *world) holds(t *testing.T, keys ...keystore.VerificationKey) {
 	t.Helper()
-	policy(func(p *keystore.Policy) { p.RelyingParties = []string{anUpload} })(t, w)
+	withPolicy(func(p *keystore.Policy) { p.RelyingParties = []string{anUpload} })(t, w)
 	w.options.Uploads = func(context.Context, keystore.KeySet) ([]observation.Record, error) {
 		if len(keys) == 0 {
 			return nil, nil
@@ -116,7 +116,7 @@ func uploadSetups() []setup {
 		}, synced},
 		{"a token, and stored keys that cannot be read any more, where nobody reads the documents", "token-unchecked", "", func(t *testing.T, w *world) {
 			synced(t, w)
-			policy(func(p *keystore.Policy) { p.Reach = keystore.ReachCopies })(t, w)
+			withPolicy(func(p *keystore.Policy) { p.Reach = keystore.ReachCopies })(t, w)
 			anew(t, w)
 			unreadAgain(w)
 		}, func(t *testing.T, w *world) { w.options.Stored = w.readStored; anew(t, w) }},
@@ -127,7 +127,7 @@ func uploadSetups() []setup {
 func TestNobodyReads(t *testing.T) {
 	w := newWorld(t)
 	w.holds(t, public(t, w.signer))
-	policy(func(p *keystore.Policy) { p.Reach = keystore.ReachCopies })(t, w)
+	withPolicy(func(p *keystore.Policy) { p.Reach = keystore.ReachCopies })(t, w)
 	w.options.Lookup = func(_ context.Context, host string) ([]netip.Addr, error) {
 		t.Errorf("%s is looked up", host)
 		return nil, errors.New("no such host")
@@ -141,7 +141,7 @@ func TestNobodyReads(t *testing.T) {
 		t.Errorf("found%s", lines(w.found))
 	}
 	w.holds(t, public(t, newECKey(t)))
-	policy(func(p *keystore.Policy) { p.Reach = keystore.ReachCopies })(t, w)
+	withPolicy(func(p *keystore.Policy) { p.Reach = keystore.ReachCopies })(t, w)
 	if found := w.visit(t); !finding.Failed(found) {
 		t.Errorf("a copy that is behind passes:%s", lines(found))
 	}
@@ -177,7 +177,7 @@ func TestTokenWhereNobodyReads(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			w := newWorld(t)
 			synced(t, w)
-			policy(func(p *keystore.Policy) { p.Reach = keystore.ReachCopies })(t, w)
+			withPolicy(func(p *keystore.Policy) { p.Reach = keystore.ReachCopies })(t, w)
 			tt.build(t, w)
 			found := Examine(t.Context(), w.options)
 			has := func(code string) bool {

@@ -10,6 +10,7 @@ import (
 	"github.com/keypost/keypost/issuer/verify/fetch"
 	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/policy"
 )
 
 // ErrNotStored means that a store has no key set with the issuer URL: there is nothing to compare with.
@@ -118,7 +119,7 @@ func (v *visit) checkPublished(url string, p keystore.VerificationKey) {
 // origin that is asked directly has none before it.
 func (v *visit) showsNoCache(at time.Time) bool {
 	shows := slices.ContainsFunc(v.look.replies(), func(a fetch.Answer) bool { return caching.Shared(a.Header) != "" })
-	return v.o.Now.After(at.Add(keystore.Convergence)) && !shows && (v.o.Connect != "" || v.stored.Policy().EdgeHold == nil)
+	return v.o.Now.After(at.Add(policy.Convergence)) && !shows && (v.o.Connect != "" || v.stored.Policy().EdgeHold == nil)
 }
 
 // checkGone reports a key that has left: a cache that obeys may hand out a document with it for some time.

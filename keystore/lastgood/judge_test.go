@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/issuerurl"
 )
 
 const shared = "https://shared.example.com"
@@ -137,7 +138,7 @@ func TestJudgeHeedsRejectedDocuments(t *testing.T) {
 	c := &Candidate{Name: "b", Version: waiting}
 	conflict := c.inConflict("x")
 	var patterns Judge
-	patterns.Permitted = func(n keystore.Name, r keystore.Route) bool { return n != "b" || r == keystore.RouteOf(shared) }
+	patterns.Permitted = func(n keystore.Name, r keystore.Route) bool { return n != "b" || r == issuerurl.RouteOf(shared) }
 	elsewhere := Judge{Permitted: func(n keystore.Name, r keystore.Route) bool { return n != "b" }}
 	late := Judge{Waited: StartPatience}
 	for name, tc := range map[string]struct {
@@ -268,7 +269,7 @@ func (w *witness) take(n string, v keystore.KeySet) error {
 		return nil
 	}
 	for _, u := range v.Issuers() {
-		r := keystore.RouteOf(u.String())
+		r := issuerurl.RouteOf(u.String())
 		if owner, owned := w.owner[r]; owned && owner != n {
 			return fmt.Errorf("%s was taken from %s", u, owner)
 		}
@@ -280,7 +281,7 @@ func (w *witness) take(n string, v keystore.KeySet) error {
 		w.owner[r], w.keys[r] = n, kids
 	}
 	for r, owner := range w.owner {
-		if owner == n && !slices.ContainsFunc(v.Issuers(), func(u keystore.IssuerURL) bool { return keystore.RouteOf(u.String()) == r }) {
+		if owner == n && !slices.ContainsFunc(v.Issuers(), func(u keystore.IssuerURL) bool { return issuerurl.RouteOf(u.String()) == r }) {
 			return fmt.Errorf("%v was dropped", r)
 		}
 	}

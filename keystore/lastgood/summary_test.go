@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/issuerurl"
 )
 
 func TestSummary(t *testing.T) {
@@ -32,7 +33,7 @@ func TestIndex(t *testing.T) {
 	x := &Index{}
 	owns := func(url, want string) {
 		t.Helper()
-		if n, owned := x.Owner(keystore.RouteOf(url)); string(n) != want || owned != (want != "") {
+		if n, owned := x.Owner(issuerurl.RouteOf(url)); string(n) != want || owned != (want != "") {
 			t.Errorf("%s belongs to %q, want %q", url, n, want)
 		}
 	}

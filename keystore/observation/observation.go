@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/gate"
 )
 
 // Look is what relying parties were served for some seconds at every address of one issuer URL.
@@ -74,7 +75,7 @@ func (l Look) Complete() bool { return len(l.Gaps) == 0 }
 
 // ClockGap returns why the dates of l are not to be believed, as a sentence; empty if its clock is not known to be wrong.
 func (l Look) ClockGap() string {
-	if l.ClockAhead == nil || time.Duration(*l.ClockAhead).Abs() <= keystore.ClockTolerance {
+	if l.ClockAhead == nil || time.Duration(*l.ClockAhead).Abs() <= gate.ClockTolerance {
 		return ""
 	}
 	return "the clocks of who observed and of the issuer's server differ by " + time.Duration(*l.ClockAhead).Abs().String()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/gate"
 	"github.com/keypost/keypost/keystore/party"
 )
 
@@ -34,17 +35,17 @@ func ReadBack(at time.Time, u Upload, keys []keystore.VerificationKey) Look {
 }
 
 // Uploads returns what the records say of uploads, whether a policy names them or not.
-func Uploads(records []Record) (all keystore.Uploads) {
+func Uploads(records []Record) (all gate.Uploads) {
 	for _, r := range records {
 		if r.Vantage != "" || !party.IsUpload(r.Issuer) {
 			continue
 		}
-		read := keystore.ReadBack{Upload: r.Issuer, At: r.Complete}
+		read := gate.ReadBack{Upload: r.Issuer, At: r.Complete}
 		if c := r.Latest.ClockAhead; c != nil {
 			read.ClockAhead = keystore.Duration(*c)
 		}
 		for _, s := range r.Seen {
-			read.Keys = append(read.Keys, keystore.ReadKey{ID: s.ID, Fingerprint: s.Fingerprint, Since: s.Since})
+			read.Keys = append(read.Keys, gate.ReadKey{ID: s.ID, Fingerprint: s.Fingerprint, Since: s.Since})
 		}
 		all = append(all, read)
 	}

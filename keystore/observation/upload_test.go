@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/gate"
+	"github.com/keypost/keypost/keystore/policy"
 	"github.com/keypost/keypost/keystore/storetest"
 )
 
@@ -26,7 +28,7 @@ func must(t *testing.T) func(s keystore.KeySet, err error) keystore.KeySet {
 }
 
 // holding returns a key set whose policy names an upload, with one active key and one that is next.
-func holding(t *testing.T, reach keystore.Reach) (keystore.KeySet, []keystore.VerificationKey) {
+func holding(t *testing.T, reach policy.Reach) (keystore.KeySet, []keystore.VerificationKey) {
 	t.Helper()
 	keys := []keystore.VerificationKey{storetest.Key(t), storetest.Key(t)}
 	s := storetest.KeySet(t, "prod-a", keys[0])
@@ -57,7 +59,7 @@ func TestReadingsAreRecorded(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	for i, want := range []time.Time{minute(0), minute(4)} {
-		has := func(k keystore.ReadKey) bool { return k.Fingerprint == keys[i].Fingerprint() && k.Since.Equal(want) }
+		has := func(k gate.ReadKey) bool { return k.Fingerprint == keys[i].Fingerprint() && k.Since.Equal(want) }
 		if !slices.ContainsFunc(r.Keys, has) {
 			t.Errorf("key %d: %+v; want it since %v", i, r.Keys, want)
 		}

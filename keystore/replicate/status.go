@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/issuerurl"
 	"github.com/keypost/keypost/keystore/lastgood"
 )
 
@@ -88,6 +89,6 @@ func (m *Mirror) unready(now time.Time) error {
 
 // Has reports whether a last good version in To has an issuer URL with the host and path of this one.
 func (m *Mirror) Has(issuer string) bool {
-	_, has := m.to.Owner(keystore.RouteOf(issuer))
+	_, has := m.to.Owner(issuerurl.RouteOf(issuer))
 	return has
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/gate"
 	"github.com/keypost/keypost/keystore/rotation"
 )
 
@@ -22,13 +23,13 @@ func (sc *copied) Recorded(_ context.Context, s keystore.KeySet, _ keystore.Key)
 	if sc.read.IsZero() {
 		return keystore.Observed{}, nil
 	}
-	r := keystore.ReadBack{Upload: copyOf, At: sc.read}
+	r := gate.ReadBack{Upload: copyOf, At: sc.read}
 	for _, k := range s.Keys() {
 		if since, has := sc.held[k.ID()]; has {
-			r.Keys = append(r.Keys, keystore.ReadKey{ID: k.ID(), Fingerprint: k.Fingerprint(), Since: since})
+			r.Keys = append(r.Keys, gate.ReadKey{ID: k.ID(), Fingerprint: k.Fingerprint(), Since: since})
 		}
 	}
-	return keystore.Observed{Uploads: keystore.Uploads{r}}, nil
+	return keystore.Observed{Uploads: gate.Uploads{r}}, nil
 }
 
 // sync uploads what is published, and reads it back.
@@ -110,7 +111,7 @@ func TestTimetableOfACopy(t *testing.T) {
 	if got, want := rotation.Timetable(later, s, keystore.Observed{})[0].Opens, t0.Add(92*time.Minute); !got.Equal(want) {
 		t.Errorf("nothing was read back: %v, want %v", got, want)
 	}
-	read := keystore.Uploads{{Upload: copyOf, At: t0, Keys: []keystore.ReadKey{{ID: sc.fresh.ID(), Fingerprint: sc.fresh.Fingerprint(), Since: t0}}}}
+	read := gate.Uploads{{Upload: copyOf, At: t0, Keys: []gate.ReadKey{{ID: sc.fresh.ID(), Fingerprint: sc.fresh.Fingerprint(), Since: t0}}}}
 	if got, want := rotation.Timetable(later, s, keystore.Observed{Uploads: read})[0].Opens, t0.Add(62*time.Minute); !got.Equal(want) {
 		t.Errorf("it was read back at first: %v, want %v", got, want)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/gate"
 )
 
 // Observer is what the world sees of an issuer.
@@ -133,7 +134,7 @@ func Take(c keystore.Change, s keystore.KeySet, f Facts) (keystore.KeySet, Taken
 	if r.Step == keystore.StepPromote {
 		n, err := s.Promote(c, r.Kid, f.Observed)
 		if servers := f.unlisted(); err == nil && len(servers) > 0 {
-			n, err = s, &keystore.NotYetError{Step: string(r.Step), Key: r.Kid, Gate: keystore.GateSigning,
+			n, err = s, &keystore.NotYetError{Step: string(r.Step), Key: r.Kid, Gate: gate.GateSigning,
 				Need: fmt.Sprintf("the kube-apiserver %s does not list it, although another does, and would refuse its tokens; look at the signer and the mirror beside it", strings.Join(servers, ", "))}
 		}
 		return n, Taken{Step: r.Step, Key: r.Kid}, err
@@ -156,12 +157,12 @@ func Take(c keystore.Change, s keystore.KeySet, f Facts) (keystore.KeySet, Taken
 		case r.Step == keystore.StepRetire && k.State != keystore.Retired:
 			missing := unseen(r, f.Signers)
 			if between(r) && len(f.Signers) > 0 {
-				return s, took, &keystore.NotYetError{Step: string(r.Step), Key: k.ID(), Gate: keystore.GateSigning,
+				return s, took, &keystore.NotYetError{Step: string(r.Step), Key: k.ID(), Gate: gate.GateSigning,
 					Need: fmt.Sprintf("it is the key of another cluster than that of the new key; when that one is deleted, ask the one that stays, with --gone %s",
 						text.Quoted(strings.Join(missing, ",")))}
 			}
 			if len(missing) > 0 && len(f.Signers) > 0 {
-				return s, took, &keystore.NotYetError{Step: string(r.Step), Key: k.ID(), Gate: keystore.GateSigning,
+				return s, took, &keystore.NotYetError{Step: string(r.Step), Key: k.ID(), Gate: gate.GateSigning,
 					Need: fmt.Sprintf("the kube-apiserver %s was there before in this rotation and is not listed now, so nobody knows what it signs with when it comes back; "+
 						"one that never does is left out with --gone %s", strings.Join(missing, ", "), text.Quoted(strings.Join(missing, ",")))}
 			}
@@ -395,7 +396,7 @@ func (d Driver) observe(ctx context.Context, s keystore.KeySet, k keystore.Key) 
 	}
 	_, err = s.Promote(d.Change(), k.ID(), seen)
 	closed, is := errors.AsType[*keystore.NotYetError](err)
-	if !is || closed.Gate != keystore.GateObserved && closed.Gate != keystore.GateFresh {
+	if !is || closed.Gate != gate.GateObserved && closed.Gate != gate.GateFresh {
 		return seen, nil
 	}
 	if err := d.Observer.Look(ctx, s); err != nil {
@@ -466,8 +467,8 @@ func Timetable(c keystore.Change, s keystore.KeySet, seen keystore.Observed) []E
 		if seen.Since.IsZero() {
 			seen.Since = at
 		}
-		opens, _ := s.EarliestPromotion(r.Kid, seen)
-		at = latest(at, opens)
+		k, _ := s.Key(r.Kid)
+		at = latest(at, s.Gates().EarliestPromotion(k, seen))
 		all = append(all, Entry{Step: keystore.StepPromote, Opens: at})
 	}
 	if r.Step != keystore.StepRemove {

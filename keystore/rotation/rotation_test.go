@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/gate"
 	"github.com/keypost/keypost/keystore/rotation"
 	"github.com/keypost/keypost/keystore/storetest"
 )
@@ -208,7 +209,7 @@ func TestUndeclaredLifetime(t *testing.T) {
 	sc.now = sc.now.Add(100 * time.Hour)
 	sc.signers = map[string]keystore.KeyID{"10.0.0.1:6443": sc.fresh.ID()}
 	sc.lifetime = rotation.Lifetime{Longest: time.Hour, For: "pod ns/app"}
-	if got, want := sc.step(sc.driver()), "promote, retire, waiting: "+string(keystore.GateUndeclared); got != want {
+	if got, want := sc.step(sc.driver()), "promote, retire, waiting: "+string(gate.GateUndeclared); got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
@@ -325,7 +326,7 @@ func TestTwoAtOnce(t *testing.T) {
 	}}
 	o, err := d.Step(t.Context(), "prod-a")
 	check(t, err)
-	if took != 2 || len(o.Took) != 0 || o.Waiting == nil || o.Waiting.Gate != keystore.GateTokens {
+	if took != 2 || len(o.Took) != 0 || o.Waiting == nil || o.Waiting.Gate != gate.GateTokens {
 		t.Errorf("the faster one took %d steps, the other %v and waits for %+v", took, o.Took, o.Waiting)
 	}
 }
@@ -353,7 +354,7 @@ func TestTurnedAroundMeanwhile(t *testing.T) {
 	}}
 	o, err := d.Step(t.Context(), "prod-a")
 	check(t, err)
-	if k, _ := o.Set.Key(sc.fresh.ID()); k.State != keystore.Retired || o.Waiting == nil || o.Waiting.Gate != keystore.GateTokens {
+	if k, _ := o.Set.Key(sc.fresh.ID()); k.State != keystore.Retired || o.Waiting == nil || o.Waiting.Gate != gate.GateTokens {
 		t.Errorf("the new key is %s; waiting for %+v", k.State, o.Waiting)
 	}
 }
@@ -532,7 +533,7 @@ func TestTakeLeavesNoneOut(t *testing.T) {
 	taken := map[keystore.KeyID]int{}
 	for s.Rotation() != nil {
 		n, took, err := rotation.Take(sc.change(), s, rotation.Facts{Observed: keystore.Observed{Since: t0, Fresh: sc.now}, Signers: all})
-		if closed, is := errors.AsType[*keystore.NotYetError](err); is && closed.Gate == keystore.GateTokens {
+		if closed, is := errors.AsType[*keystore.NotYetError](err); is && closed.Gate == gate.GateTokens {
 			if took.Key == "" || !closed.Opens.After(sc.now) {
 				t.Fatalf("key %q waits for %v", took.Key, closed)
 			}
@@ -721,7 +722,7 @@ func TestAKeyThatWasNeverPromotedSignsAgain(t *testing.T) {
 	sc.signers["10.0.0.2:6443"] = sc.fresh.ID()
 	o, err := sc.driver().Step(t.Context(), "prod-a")
 	check(t, err)
-	if k, _ := o.Set.Key(sc.fresh.ID()); k.State != keystore.Next || o.Waiting.Gate != keystore.GateSigning {
+	if k, _ := o.Set.Key(sc.fresh.ID()); k.State != keystore.Next || o.Waiting.Gate != gate.GateSigning {
 		t.Errorf("it is %s; waiting for %+v", k.State, o.Waiting)
 	}
 }

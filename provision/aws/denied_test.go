@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/gate"
 	"github.com/keypost/keypost/provision/aws"
 	"github.com/keypost/keypost/provision/install"
 	"github.com/keypost/keypost/test/fakeaws"
@@ -92,7 +92,7 @@ func commands() []command {
 			must(t, err)
 			p.SignsAs(issuerURL)
 			o.TokenLifetime = time.Hour
-			if _, err := aws.FinishMigration(t.Context(), o); !closed(err, keystore.GateTokens) {
+			if _, err := aws.FinishMigration(t.Context(), o); !closed(err, gate.GateTokens) {
 				t.Fatal(err)
 			}
 			w.switchedLongAgo(t)

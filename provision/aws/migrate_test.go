@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/gate"
+	"github.com/keypost/keypost/keystore/policy"
 	"github.com/keypost/keypost/keystore/storetest"
 	"github.com/keypost/keypost/provision/aws"
 	"github.com/keypost/keypost/provision/awsiam"
@@ -83,17 +85,17 @@ func TestMigration(t *testing.T) {
 
 func (w *world) finish(t *testing.T, p *scene.Plane, o aws.MigrateOptions) {
 	t.Helper()
-	if _, err := aws.FinishMigration(t.Context(), o); !closed(err, keystore.GateSigning) || w.writes() != 0 {
+	if _, err := aws.FinishMigration(t.Context(), o); !closed(err, gate.GateSigning) || w.writes() != 0 {
 		t.Errorf("the cluster still signs as the old issuer: %v", err)
 	}
 	p.SignsAs(issuerURL)
-	if _, err := aws.FinishMigration(t.Context(), o); !closed(err, keystore.GateUndeclared) {
+	if _, err := aws.FinishMigration(t.Context(), o); !closed(err, gate.GateUndeclared) {
 		t.Errorf("it is unknown how long tokens live: %v", err)
 	}
 	o.TokenLifetime = time.Hour
 	_, err := aws.FinishMigration(t.Context(), o)
 	e, _ := errors.AsType[*keystore.NotYetError](err)
-	if !closed(err, keystore.GateTokens) || time.Until(e.Opens) > time.Hour+keystore.ClockSkew || time.Until(e.Opens) < time.Hour {
+	if !closed(err, gate.GateTokens) || time.Until(e.Opens) > time.Hour+policy.ClockSkew || time.Until(e.Opens) < time.Hour {
 		t.Fatalf("tokens of the old issuer may be in use: %v", err)
 	}
 	o.Mode = install.Preview
@@ -155,7 +157,7 @@ func TestMigrateRefuses(t *testing.T) {
 	}
 }
 
-func closed(err error, gate keystore.Gate) bool {
+func closed(err error, gate gate.Gate) bool {
 	e, closed := errors.AsType[*keystore.NotYetError](err)
 	return closed && e.Gate == gate
 }

@@ -9,6 +9,8 @@ import (
 
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/catalog"
+	"github.com/keypost/keypost/keystore/gate"
+	"github.com/keypost/keypost/keystore/policy"
 	"github.com/keypost/keypost/provision/cluster"
 )
 
@@ -48,7 +50,7 @@ func (r *Run) mayFinish(ctx context.Context, m Move, audiences []string, record 
 		if err := r.noteMoved(ctx, record, since, time.Time{}); err != nil { // it was switched back: the time starts again
 			return err
 		}
-		return m.notYet(keystore.GateSigning, strings.Join(behind, "; "))
+		return m.notYet(gate.GateSigning, strings.Join(behind, "; "))
 	}
 	lifetime, err := r.tokenLifetime(ctx, m, audiences)
 	if err != nil {
@@ -133,22 +135,22 @@ func (r *Run) policyLifetime(ctx context.Context) (time.Duration, error) {
 
 // tokensExpired returns nil when, at now, every token from before since has expired.
 func (m Move) tokensExpired(since time.Time, l lifetime, now time.Time) error {
-	opens := since.Add(l.longest + keystore.ClockSkew)
+	opens := since.Add(l.longest + policy.ClockSkew)
 	switch {
 	case l.longest == 0:
-		return m.notYet(keystore.GateUndeclared, "it is unknown how long tokens live: no pod asks for one with these "+
+		return m.notYet(gate.GateUndeclared, "it is unknown how long tokens live: no pod asks for one with these "+
 			"audiences, and no lifetime is declared, not in the key set's policy either")
 	case since.After(now.Add(time.Minute)):
-		return m.notYet(keystore.GateClock, "the switch is recorded for "+stamp(since)+", which lies in the future: one of the clocks is wrong")
+		return m.notYet(gate.GateClock, "the switch is recorded for "+stamp(since)+", which lies in the future: one of the clocks is wrong")
 	case !now.Before(opens):
 		return nil
 	}
-	e := m.notYet(keystore.GateTokens, "every kube-apiserver signs as the new issuer since "+stamp(since)+"; tokens of before may be in use")
+	e := m.notYet(gate.GateTokens, "every kube-apiserver signs as the new issuer since "+stamp(since)+"; tokens of before may be in use")
 	e.Opens = opens
-	e.Terms = []keystore.Term{{What: "the longest token lifetime (" + l.source + ")", Duration: l.longest}, {What: "clock skew", Duration: keystore.ClockSkew}}
+	e.Terms = []policy.Term{{What: "the longest token lifetime (" + l.source + ")", Duration: l.longest}, {What: "clock skew", Duration: policy.ClockSkew}}
 	return e
 }
 
-func (m Move) notYet(gate keystore.Gate, need string) *keystore.NotYetError {
+func (m Move) notYet(gate gate.Gate, need string) *keystore.NotYetError {
 	return &keystore.NotYetError{Step: "finish the move from " + m.Old, Gate: gate, Need: need}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/gate"
 	"github.com/keypost/keypost/provision/cluster"
 )
 
@@ -18,23 +19,23 @@ func TestFinishGate(t *testing.T) {
 		name     string
 		lifetime time.Duration
 		now      time.Time
-		gate     keystore.Gate // "" is open
+		gate     gate.Gate // "" is open
 	}{
-		{"nobody knows the lifetime", 0, since.Add(1000 * time.Hour), keystore.GateUndeclared},
-		{"at once", time.Hour, since, keystore.GateTokens},
-		{"a second too early", time.Hour, since.Add(time.Hour + 6*time.Minute - time.Second), keystore.GateTokens},
+		{"nobody knows the lifetime", 0, since.Add(1000 * time.Hour), gate.GateUndeclared},
+		{"at once", time.Hour, since, gate.GateTokens},
+		{"a second too early", time.Hour, since.Add(time.Hour + 6*time.Minute - time.Second), gate.GateTokens},
 		{"the lifetime and six minutes later", time.Hour, since.Add(time.Hour + 6*time.Minute), ""},
-		{"a clock a little behind", time.Hour, since.Add(-time.Minute), keystore.GateTokens},
-		{"a clock that is wrong", time.Hour, since.Add(-time.Minute - time.Second), keystore.GateClock},
+		{"a clock a little behind", time.Hour, since.Add(-time.Minute), gate.GateTokens},
+		{"a clock that is wrong", time.Hour, since.Add(-time.Minute - time.Second), gate.GateClock},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			err := m.tokensExpired(since, lifetime{tt.lifetime, "test"}, tt.now)
-			gate, closed := errors.AsType[*keystore.NotYetError](err)
+			refused, closed := errors.AsType[*keystore.NotYetError](err)
 			switch {
-			case tt.gate == "" && err != nil, tt.gate != "" && (!closed || gate.Gate != tt.gate):
+			case tt.gate == "" && err != nil, tt.gate != "" && (!closed || refused.Gate != tt.gate):
 				t.Errorf("tokensExpired = %v, want gate %q", err, tt.gate)
-			case tt.gate == keystore.GateTokens && !gate.Opens.Equal(since.Add(time.Hour+6*time.Minute)):
-				t.Errorf("opens at %v", gate.Opens)
+			case tt.gate == gate.GateTokens && !refused.Opens.Equal(since.Add(time.Hour+6*time.Minute)):
+				t.Errorf("opens at %v", refused.Opens)
 			}
 		})
 	}

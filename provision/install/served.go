@@ -14,6 +14,7 @@ import (
 	"github.com/keypost/keypost/issuer"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/observation"
+	"github.com/keypost/keypost/keystore/policy"
 )
 
 // sight is a look at the issuer, and what kept it from being complete.
@@ -98,7 +99,7 @@ func propagation(s keystore.KeySet) time.Duration {
 	if s.Dev() {
 		return min(inDev, s.Policy().Cache(keystore.DefaultCache()).MaxAge)
 	}
-	return keystore.Convergence + issuer.NotFoundMaxAge
+	return policy.Convergence + issuer.NotFoundMaxAge
 }
 
 // patience returns how long a publication is waited for that is not served: whatever serves the store may need a commit, a pipeline, or

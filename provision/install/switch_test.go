@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/gate"
 	"github.com/keypost/keypost/keystore/storetest"
 	"github.com/keypost/keypost/provision/install"
 	"github.com/keypost/keypost/provision/plan"
@@ -40,14 +41,14 @@ func TestTheTimeOfASwitch(t *testing.T) {
 		since  time.Time
 		mode   install.Mode
 		writes string // "now" or "never", for the zero time
-		gate   keystore.Gate
+		gate   gate.Gate
 	}{
-		{name: "first seen", signs: scene.IssuerURL, writes: "now", gate: keystore.GateTokens},
+		{name: "first seen", signs: scene.IssuerURL, writes: "now", gate: gate.GateTokens},
 		{name: "seen long ago", signs: scene.IssuerURL, since: long},
-		{name: "not switched", signs: oldIssuer, gate: keystore.GateSigning},
-		{name: "switched back", signs: oldIssuer, since: long, writes: "never", gate: keystore.GateSigning},
-		{name: "first seen by a preview", mode: install.Preview, signs: scene.IssuerURL, gate: keystore.GateTokens},
-		{name: "switched back, seen by a preview", mode: install.Preview, signs: oldIssuer, since: long, gate: keystore.GateSigning},
+		{name: "not switched", signs: oldIssuer, gate: gate.GateSigning},
+		{name: "switched back", signs: oldIssuer, since: long, writes: "never", gate: gate.GateSigning},
+		{name: "first seen by a preview", mode: install.Preview, signs: scene.IssuerURL, gate: gate.GateTokens},
+		{name: "switched back, seen by a preview", mode: install.Preview, signs: oldIssuer, since: long, gate: gate.GateSigning},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			around := scene.New(t)
@@ -56,18 +57,18 @@ func TestTheTimeOfASwitch(t *testing.T) {
 			o := around.Options()
 			o.Mode, o.Store = tt.mode, install.KeyStore{}
 			kept := &record{at: tt.since}
-			gate, err := install.NewRun(&o).MayFinish(t.Context(), install.Move{Old: oldIssuer, Cluster: plane.Access(t), TokenLifetime: time.Hour}, []string{"openshift"}, kept)
+			shut, err := install.NewRun(&o).MayFinish(t.Context(), install.Move{Old: oldIssuer, Cluster: plane.Access(t), TokenLifetime: time.Hour}, []string{"openshift"}, kept)
 			closed, _ := errors.AsType[*keystore.NotYetError](err)
-			if (gate != nil) != (tt.gate != "" && tt.mode == install.Preview) {
-				t.Errorf("gate %v beside error %v", gate, err)
+			if (shut != nil) != (tt.gate != "" && tt.mode == install.Preview) {
+				t.Errorf("gate %v beside error %v", shut, err)
 			}
-			if gate != nil {
-				closed = gate
+			if shut != nil {
+				closed = shut
 			}
-			if (err != nil) != (tt.gate != "" && gate == nil) || tt.gate != "" && (closed == nil || closed.Gate != tt.gate) {
-				t.Errorf("error %v, gate %v, want gate %q", err, gate, tt.gate)
+			if (err != nil) != (tt.gate != "" && shut == nil) || tt.gate != "" && (closed == nil || closed.Gate != tt.gate) {
+				t.Errorf("error %v, gate %v, want gate %q", err, shut, tt.gate)
 			}
-			if tt.gate == keystore.GateTokens && closed != nil && closed.Terms[0].Duration != 3*time.Hour {
+			if tt.gate == gate.GateTokens && closed != nil && closed.Terms[0].Duration != 3*time.Hour {
 				t.Errorf("it waits for %+v", closed.Terms)
 			}
 			var wrote []string

@@ -19,6 +19,7 @@ import (
 	"github.com/keypost/keypost/internal/caching"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/filestore"
+	"github.com/keypost/keypost/keystore/policy"
 	"github.com/keypost/keypost/keystore/storetest"
 	programs "github.com/keypost/keypost/test/process"
 )
@@ -70,7 +71,7 @@ type cacheArithmetic func(c copied, at time.Time) time.Duration
 
 // gateArithmetic is the product's: what the gate of promotion counts beside the convergence of the servers and the clocks.
 func gateArithmetic(c copied, at time.Time) time.Duration {
-	return c.set.Gates().CopiesUntil(at, c.seen(at)).Sub(at) - keystore.Convergence
+	return c.set.Gates().CopiesUntil(at, c.seen(at)).Sub(at) - policy.Convergence
 }
 
 // mutants are formulas that are too short. The oracle must find each of them out.

@@ -23,6 +23,7 @@ import (
 
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/filestore"
+	"github.com/keypost/keypost/keystore/policy"
 	"github.com/keypost/keypost/test/nginx"
 	programs "github.com/keypost/keypost/test/process"
 )
@@ -407,7 +408,7 @@ func (e edge) forgets(t *testing.T, s *server, c copies) {
 		return
 	}
 	const maxAge, whileRevalidate = 60 * time.Second, 20 * time.Second
-	counted := set.Gates().CopiesUntil(published, keystore.Cache{}).Sub(published) - keystore.Convergence - maxAge // the relying party's own copy
+	counted := set.Gates().CopiesUntil(published, keystore.Cache{}).Sub(published) - policy.Convergence - maxAge // the relying party's own copy
 	last, failed := time.Duration(0), time.Duration(0)
 	for took := time.Duration(0); took < counted+10*time.Second && took < max(last, maxAge)+10*time.Second; took = time.Since(published) {
 		body, _, err := e.fetch(path)
@@ -499,7 +500,7 @@ func seesChanges(t *testing.T, s *server, edges []edge, publicKey func(string) s
 			"/late/keys.json": func(body string) bool { return strings.Count(body, `"kid"`) == 1 },
 		} {
 			done.Go(func() {
-				bound := keystore.Convergence + 60*time.Second + 5*time.Minute // max-age and stale-while-revalidate; the origin answers
+				bound := policy.Convergence + 60*time.Second + 5*time.Minute // max-age and stale-while-revalidate; the origin answers
 				for {
 					body, _, err := e.fetch(path)
 					took := time.Since(began)

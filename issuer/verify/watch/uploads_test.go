@@ -11,6 +11,7 @@ import (
 
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/observation"
+	"github.com/keypost/keypost/keystore/policy"
 	"github.com/keypost/keypost/keystore/storetest"
 )
 
@@ -31,7 +32,7 @@ func newUploadScene(t *testing.T) *uploadScene {
 }
 
 // name stores a key set whose policy names the upload.
-func (sc *uploadScene) name(n keystore.Name, reach keystore.Reach) {
+func (sc *uploadScene) name(n keystore.Name, reach policy.Reach) {
 	sc.t.Helper()
 	sc.add(sc.t, string(n))
 	p := keystore.Policy{RelyingParties: []string{party}, Reach: reach}

@@ -13,6 +13,7 @@ import (
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/cmd/keypost/internal/cloudcmd"
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/gate"
 	"github.com/keypost/keypost/provision/aws"
 	"github.com/keypost/keypost/provision/install"
 	"github.com/keypost/keypost/provision/webidentity"
@@ -100,7 +101,7 @@ func (f *migrateFlags) run(ctx context.Context, r *run) error {
 
 // hinted adds to an error of a migration what to do about it.
 func (f *migrateFlags) hinted(r *run, err error) error {
-	if e, closed := errors.AsType[*keystore.NotYetError](err); closed && e.Gate == keystore.GateSigning {
+	if e, closed := errors.AsType[*keystore.NotYetError](err); closed && e.Gate == gate.GateSigning {
 		return cli.WithHint(err, "switch the cluster; how is printed by %s", f.move.Again(r.Run, false))
 	}
 	if e, is := errors.AsType[*install.Error](err); is && e.Problem == install.LostAudience {

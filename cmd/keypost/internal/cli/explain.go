@@ -9,6 +9,7 @@ import (
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/catalog"
+	"github.com/keypost/keypost/keystore/gate"
 	"github.com/keypost/keypost/keystore/observation"
 	"github.com/keypost/keypost/keystore/party"
 	"github.com/keypost/keypost/keystore/rotation"
@@ -37,7 +38,7 @@ func explained(err error) error {
 	if errors.Is(err, keystore.ErrNotFound) {
 		return WithHint(err, "%s", Command{"issuer", "list"})
 	}
-	if _, is := errors.AsType[*keystore.ReasonRequiredError](err); is {
+	if errors.Is(err, keystore.ErrReasonRequired) {
 		return WithHint(err, "add --why REASON")
 	}
 	if e, is := errors.AsType[*keystore.RotationError](err); is {
@@ -99,7 +100,7 @@ func explainedWrite(err error) error {
 	switch e, closed := errors.AsType[*keystore.NotYetError](err); {
 	case closed && absurd(e):
 		return withAbsurdHint(err)
-	case closed && (e.Gate == keystore.GateCaches || e.Gate == keystore.GateTokens):
+	case closed && (e.Gate == gate.GateCaches || e.Gate == gate.GateTokens):
 		return WithHint(err, "try again at %s", Stamp(e.Opens))
 	case closed:
 		return err
@@ -117,7 +118,7 @@ func absurd(e *keystore.NotYetError) bool {
 	for _, t := range e.Terms {
 		sum += min(t.Duration, observation.Memory+1)
 	}
-	return e.Gate == keystore.GateCaches && sum > observation.Memory
+	return e.Gate == gate.GateCaches && sum > observation.Memory
 }
 
 func withAbsurdHint(err error) error {
@@ -157,17 +158,17 @@ func (f *Factory) AtGate(err error, s keystore.KeySet) error {
 	}
 	key, _ := s.Key(e.Key)
 	switch {
-	case e.Step == "promote" && key.State == keystore.Next && !e.Opens.IsZero() && (e.Gate == keystore.GateCaches || e.Gate == keystore.GateCopies) && NoneActive(s):
+	case e.Step == "promote" && key.State == keystore.Next && !e.Opens.IsZero() && (e.Gate == gate.GateCaches || e.Gate == gate.GateCopies) && NoneActive(s):
 		return WithHint(err, "no key is active, so that waiting keeps no token valid; at once: %s; else try again at %s", PromoteForced(s, e.Key, "REASON"), Stamp(e.Opens))
-	case e.Gate == keystore.GateObserved || e.Gate == keystore.GateFresh:
+	case e.Gate == gate.GateObserved || e.Gate == gate.GateFresh:
 		return f.observeHint(err, s)
 	case absurd(e):
 		return withAbsurdHint(err)
-	case e.Gate == keystore.GateCaches:
+	case e.Gate == gate.GateCaches:
 		return WithHint(err, "try again at %s with a fresh look, or now with --wait", Stamp(e.Opens))
-	case e.Gate == keystore.GateCopies:
+	case e.Gate == gate.GateCopies:
 		return f.copiesHint(err, s)
-	case e.Gate == keystore.GateSigning && e.Step == "remove" && key.State == keystore.Next:
+	case e.Gate == gate.GateSigning && e.Step == "remove" && key.State == keystore.Next:
 		return WithHint(err, "add --never-signed if it has not, or %s", GateCommand(e, s))
 	}
 	if c := GateCommand(e, s); c != nil {
@@ -245,13 +246,13 @@ func GateCommand(e *keystore.NotYetError, s keystore.KeySet) Command {
 		return Command{"key", "retire", string(s.Name()), string(id), "--why", "STATEMENT"}
 	}
 	switch e.Gate {
-	case keystore.GateEdge:
+	case gate.GateEdge:
 		return Command{"issuer", "set", string(s.Name()), "--edge-hold", "DURATION"}
-	case keystore.GateUndeclared:
+	case gate.GateUndeclared:
 		return Command{"issuer", "set", string(s.Name()), "--token-lifetime", "DURATION"}
-	case keystore.GateSigning:
+	case gate.GateSigning:
 		return retire(e.Key)
-	case keystore.GateActiveKeys:
+	case gate.GateActiveKeys:
 		for _, k := range s.Keys() {
 			if k.State == keystore.Active {
 				return retire(k.ID())

@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/gate"
 	"github.com/keypost/keypost/keystore/party"
+	"github.com/keypost/keypost/keystore/policy"
 	"github.com/keypost/keypost/test/keys"
 )
 
@@ -21,7 +23,7 @@ func TestHintAtACachesGate(t *testing.T) {
 		1 << 31 * time.Second:    "what answers allowed is forgotten 31 days after it was seen last",
 		time.Duration(1<<63 - 1): "what answers allowed is forgotten 31 days after it was seen last",
 	} {
-		gate := &keystore.NotYetError{Step: "promote", Gate: keystore.GateCaches, Opens: time.Date(2094, 1, 1, 0, 0, 0, 0, time.UTC), Terms: []keystore.Term{{What: "edge", Duration: edge}, {What: "client", Duration: edge}, {What: "clocks", Duration: 1}}}
+		gate := &keystore.NotYetError{Step: "promote", Gate: gate.GateCaches, Opens: time.Date(2094, 1, 1, 0, 0, 0, 0, time.UTC), Terms: []policy.Term{{What: "edge", Duration: edge}, {What: "client", Duration: edge}, {What: "clocks", Duration: 1}}}
 		for _, err := range []error{explainedWrite(gate), (&Factory{}).AtGate(gate, keystore.KeySet{})} {
 			if h, _ := errors.AsType[*HintedError](err); h == nil || !strings.Contains(fmt.Sprintf(h.format, h.args...), want) {
 				t.Errorf("%v: %v; want %q", edge, h, want)

@@ -13,6 +13,7 @@ import (
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/cmd/keypost/internal/keysource"
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/gate"
 	"github.com/keypost/keypost/provision/install"
 )
 
@@ -104,7 +105,7 @@ func (m *Migration) publication(f *Flags, name string, copies bool, more ...stri
 
 // Hinted adds to an error of a move what to do about it. Any other is returned as it is. f are the flags of the run.
 func (m *Migration) Hinted(f *Flags, err error) error {
-	if e, closed := errors.AsType[*keystore.NotYetError](err); closed && e.Gate == keystore.GateUndeclared {
+	if e, closed := errors.AsType[*keystore.NotYetError](err); closed && e.Gate == gate.GateUndeclared {
 		return cli.WithHint(err, "declare the longest expirationSeconds of any such token, and run this again with the same --store: %s",
 			cli.Command{"issuer", "set", f.To.Name, "--token-lifetime", "DURATION"})
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/gate"
 	"github.com/keypost/keypost/provision/cluster"
 	"github.com/keypost/keypost/provision/install"
 )
@@ -64,8 +65,8 @@ func TestMigrationHints(t *testing.T) {
 		{&install.Error{Problem: install.KeyNotPublished, KeySet: "prod-a", Spent: true, Err: errors.New("x")}, "the old issuer's keys without it: --jwks FILE"},
 		{&install.Error{Problem: install.Taken, Free: "prod-a-2", Err: errors.New("x")}, "issuer add prod-a-2 --url https://new.example.com --jwks https://old.example.com " +
 			"--relying-party aws --dev"},
-		{&keystore.NotYetError{Gate: keystore.GateUndeclared}, "issuer set prod-a --token-lifetime DURATION"},
-		{&keystore.NotYetError{Gate: keystore.GateSigning}, ""},
+		{&keystore.NotYetError{Gate: gate.GateUndeclared}, "issuer set prod-a --token-lifetime DURATION"},
+		{&keystore.NotYetError{Gate: gate.GateSigning}, ""},
 		{install.Refuse(install.NoRequests, "x"), ""},
 	} {
 		hinted, is := errors.AsType[*cli.HintedError](m.Hinted(f, tt.err))

@@ -14,6 +14,7 @@ import (
 	"github.com/keypost/keypost/cmd/keypost/internal/terminal"
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/gate"
 	"github.com/keypost/keypost/keystore/observation"
 )
 
@@ -29,7 +30,7 @@ func newObserve(f *cli.Factory) *cobra.Command {
 	cmd.Long = fmt.Sprintf("Fetch both JWKS of every issuer URL of a key set for at least ten seconds, over new connections to each public address\n"+
 		"and to each origin of the policy, and record which keys every answer had. key promote needs that: a key seen without\n"+
 		"a gap for longer than any cache could hide it, and a complete look of the last %.0f minutes. A look is complete if every\n"+
-		"address answered and is public; development and private issuers (issuer set --reach private) may be elsewhere.", keystore.ObservationFresh.Minutes())
+		"address answered and is public; development and private issuers (issuer set --reach private) may be elsewhere.", gate.ObservationFresh.Minutes())
 	cmd.Example = "  keypost issuer observe prod-a --store file://./keysets --observations file://./observations"
 	fs := cmd.Flags()
 	o.flags.Register(fs)

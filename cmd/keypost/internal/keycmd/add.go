@@ -77,7 +77,8 @@ func (o *addOptions) run(ctx context.Context, args []string) error {
 	}
 	now = time.Now()
 	for _, k := range fresh {
-		opens, _ := s.EarliestPromotion(k.ID(), keystore.Observed{Since: now})
+		listed, _ := s.Key(k.ID())
+		opens := s.Gates().EarliestPromotion(listed, keystore.Observed{Since: now})
 		o.Notice("key %s may be promoted at %s at the earliest, if it is observed everywhere from now on", k.ID(), cli.Stamp(opens))
 	}
 	if len(fresh) > 0 {

@@ -14,6 +14,7 @@ import (
 	"github.com/keypost/keypost/cmd/keypost/internal/view"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/catalog"
+	"github.com/keypost/keypost/keystore/gate"
 	"github.com/keypost/keypost/keystore/outlook"
 )
 
@@ -81,7 +82,7 @@ type listed struct {
 type nextStep struct {
 	Step  keystore.RotationStep `json:"step"`
 	Opens time.Time             `json:"opens,omitzero"` // when its gate opens by itself
-	Gate  keystore.Gate         `json:"gate,omitempty"` // the closed gate
+	Gate  gate.Gate             `json:"gate,omitempty"` // the closed gate
 	Need  string                `json:"need,omitempty"` // why it is closed
 }
 
@@ -101,7 +102,7 @@ func listKeys(ctx context.Context, f *cli.Factory, s keystore.KeySet) error {
 		}
 		if step, closed := outlook.Of(c, s, k, seen); closed != nil {
 			row.Next = &nextStep{step, cli.NotBefore(closed.Opens), closed.Gate, closed.Need}
-			if closed.Gate == keystore.GateCopies && f.Observations == "" {
+			if closed.Gate == gate.GateCopies && f.Observations == "" {
 				row.Next.Need = "whether uploaded copies have what is published was not looked at, as nothing names the place of readings (--observations)"
 			}
 		} else if step != "" {

@@ -12,6 +12,7 @@ import (
 	"github.com/keypost/keypost/cmd/keypost/internal/observe"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/catalog"
+	"github.com/keypost/keypost/keystore/gate"
 )
 
 // promoteOptions are those of a step whose gate opens by what was seen at the public URLs.
@@ -112,18 +113,18 @@ func (o *promoteOptions) awaitGate(ctx context.Context, args []string) error {
 		switch {
 		case err == nil:
 			return nil
-		case !closed || !slices.Contains([]keystore.Gate{keystore.GateObserved, keystore.GateFresh, keystore.GateCaches, keystore.GateCopies}, e.Gate):
+		case !closed || !slices.Contains([]gate.Gate{gate.GateObserved, gate.GateFresh, gate.GateCaches, gate.GateCopies}, e.Gate):
 			return o.AtGate(err, s)
-		case looked || e.Gate == keystore.GateCaches || e.Gate == keystore.GateCopies:
+		case looked || e.Gate == gate.GateCaches || e.Gate == gate.GateCopies:
 			o.Notice("waiting: %v", e)
-			if c := cli.SyncCommands(s); c != nil && e.Gate == keystore.GateCopies {
+			if c := cli.SyncCommands(s); c != nil && e.Gate == gate.GateCopies {
 				o.Notice("this waits until somebody has uploaded and read back: %s", o.Lines(c))
 			}
 			if err := cli.Pause(ctx, cli.PauseFor(e, lookSoon)); err != nil {
 				return err
 			}
 		}
-		if e.Gate == keystore.GateCopies { // no look opens it
+		if e.Gate == gate.GateCopies { // no look opens it
 			continue
 		}
 		if err := observer.Counting(ctx, o.Factory, s); err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/observation"
+	"github.com/keypost/keypost/keystore/policy"
 	"github.com/keypost/keypost/keystore/storetest"
 	"github.com/keypost/keypost/test/fakecloudfront"
 )
@@ -46,7 +47,7 @@ func TestDocumentPaths(t *testing.T) {
 // An edge that forgets the documents while an origin still has the old ones fetches the key again.
 func TestPurgeWaitsForOrigins(t *testing.T) {
 	now := time.Now()
-	long := now.Add(-keystore.Convergence - time.Minute)
+	long := now.Add(-policy.Convergence - time.Minute)
 	for name, tc := range map[string]struct {
 		set    keystore.KeySet
 		behind []bool // at each look

@@ -20,6 +20,7 @@ import (
 	"github.com/keypost/keypost/keystore/catalog"
 	"github.com/keypost/keypost/keystore/observation"
 	"github.com/keypost/keypost/keystore/party"
+	"github.com/keypost/keypost/keystore/policy"
 )
 
 // lookAgain is how long --wait waits between two looks, each of which takes ten seconds.
@@ -129,7 +130,7 @@ func readBy(s keystore.KeySet) time.Time {
 	if s.Dev() { // one server watches its directory
 		return lastGone(s).Add(lookAgain)
 	}
-	return lastGone(s).Add(keystore.Convergence)
+	return lastGone(s).Add(policy.Convergence)
 }
 
 // keep returns the key set to compare with: the stored one if it knows of everything that is gone in s. If it does not, an

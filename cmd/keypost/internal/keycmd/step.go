@@ -11,6 +11,7 @@ import (
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/cmd/keypost/internal/observe"
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/gate"
 )
 
 // step is a command that moves a key into another state, through a gate that --force passes.
@@ -71,7 +72,7 @@ func (o *step) confirmed(id keystore.KeyID) error {
 	}
 	until, _ := opening(e)
 	left := time.Until(until)
-	if until.IsZero() && e.Gate != keystore.GateUndeclared || !until.IsZero() && left <= impatience {
+	if until.IsZero() && e.Gate != gate.GateUndeclared || !until.IsZero() && left <= impatience {
 		return nil
 	}
 	how := "for nobody knows how long: " + e.Need

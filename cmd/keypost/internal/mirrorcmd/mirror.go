@@ -26,6 +26,7 @@ import (
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/filestore"
 	"github.com/keypost/keypost/keystore/open"
+	"github.com/keypost/keypost/keystore/policy"
 	"github.com/keypost/keypost/keystore/replicate"
 	"github.com/keypost/keypost/keystore/s3store"
 )
@@ -100,8 +101,8 @@ func (o *options) run(ctx context.Context, args []string) error {
 // for a while.
 func newMirroring(ctx context.Context, o *options) (*mirroring, error) {
 	f := o.f
-	if o.poll != 0 && (o.poll < time.Second || o.poll > keystore.MaxPoll) {
-		return nil, cli.Usagef("--poll %s: it must be from 1s to %s, which the gates of keys count with", o.poll, keystore.MaxPoll)
+	if o.poll != 0 && (o.poll < time.Second || o.poll > policy.MaxPoll) {
+		return nil, cli.Usagef("--poll %s: it must be from 1s to %s, which the gates of keys count with", o.poll, policy.MaxPoll)
 	}
 	if err := service.CheckListen("--admin-address", o.adminAddress); err != nil {
 		return nil, err

@@ -18,6 +18,7 @@ import (
 	"github.com/keypost/keypost/issuer/verify"
 	"github.com/keypost/keypost/issuer/verify/fetch"
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/gate"
 	"github.com/keypost/keypost/keystore/observation"
 )
 
@@ -234,7 +235,7 @@ func Damaged(f *cli.Factory, err error) error {
 }
 
 // Uploads returns what was read back of the uploads that the policy of s names. It reads nothing where that names none.
-func Uploads(ctx context.Context, f *cli.Factory, s keystore.KeySet) (keystore.Uploads, error) {
+func Uploads(ctx context.Context, f *cli.Factory, s keystore.KeySet) (gate.Uploads, error) {
 	if len(s.Policy().Uploads()) == 0 {
 		return nil, nil
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/keypost/keypost/cmd/keypost/internal/observe"
 	"github.com/keypost/keypost/cmd/keypost/internal/terminal"
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/gate"
 	"github.com/keypost/keypost/keystore/observation"
 	"github.com/keypost/keypost/keystore/rotation"
 )
@@ -28,7 +29,7 @@ type state struct {
 	Back     bool                       `json:"rolledBack,omitempty"`
 	Took     []rotation.Taken           `json:"took,omitempty"`
 	Waiting  string                     `json:"waiting,omitempty"` // why the next step cannot be taken yet
-	Gate     keystore.Gate              `json:"gate,omitempty"`
+	Gate     gate.Gate                  `json:"gate,omitempty"`
 	ByHand   string                     `json:"byHand,omitempty"` // what a person has to do at the cluster
 	Error    string                     `json:"error,omitempty"`  // why no more was done; what was took stays
 	Plan     []entry                    `json:"timetable,omitempty"`

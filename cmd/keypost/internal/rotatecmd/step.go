@@ -15,6 +15,7 @@ import (
 	"github.com/keypost/keypost/cmd/keypost/internal/terminal"
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/gate"
 	"github.com/keypost/keypost/keystore/rotation"
 	"github.com/keypost/keypost/provision/cluster"
 )
@@ -189,7 +190,7 @@ func (o *stepOptions) step(ctx context.Context, d rotation.Driver, r *running) {
 	}
 	if unanswered && o.wait && !cluster.Refused(err) { // they are restarted in a rotation
 		at := r.set.Rotation()
-		out.Waiting = &keystore.NotYetError{Step: string(at.Step), Key: at.Replaces[0], Gate: keystore.GateSigning, Need: err.Error()}
+		out.Waiting = &keystore.NotYetError{Step: string(at.Step), Key: at.Replaces[0], Gate: gate.GateSigning, Need: err.Error()}
 		err = nil
 	}
 	for _, took := range out.Took { // also where a later one fails: these are stored
@@ -242,11 +243,11 @@ func (o *stepOptions) step(ctx context.Context, d rotation.Driver, r *running) {
 		o.Notice("%s: %s", r.set.Name(), r.Waiting)
 		o.sayByHand(r.set, out.ByHand)
 		r.said, r.began = line, time.Now()
-		if c := cli.SyncCommands(r.set); c != nil && r.Gate == keystore.GateCopies {
+		if c := cli.SyncCommands(r.set); c != nil && r.Gate == gate.GateCopies {
 			o.Notice("hint: %s", o.Lines(c))
 		}
 	}
-	if g := r.Gate; g == keystore.GateSigning && d.Cluster == nil || g == keystore.GateUndeclared || g == keystore.GateEdge {
+	if g := r.Gate; g == gate.GateSigning && d.Cluster == nil || g == gate.GateUndeclared || g == gate.GateEdge {
 		o.Notice("hint: %s", o.Line(cli.GateCommand(out.Waiting, r.set)))
 		r.done = true
 	}
@@ -288,7 +289,7 @@ func hinted(err error, s keystore.KeySet) error {
 	}
 	const reach = "name the end of a tunnel to that one server with --apiserver LISTED=HOST:PORT"
 	if r := s.Rotation(); r.Step == keystore.StepRetire {
-		return cli.WithHint(err, reach+"; or retire the old key by hand: %s", cli.GateCommand(&keystore.NotYetError{Gate: keystore.GateSigning, Key: r.Replaces[0]}, s))
+		return cli.WithHint(err, reach+"; or retire the old key by hand: %s", cli.GateCommand(&keystore.NotYetError{Gate: gate.GateSigning, Key: r.Replaces[0]}, s))
 	}
 	return cli.WithHint(err, reach)
 }

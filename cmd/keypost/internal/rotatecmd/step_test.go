@@ -14,6 +14,8 @@ import (
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/internal/kubeapi"
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/gate"
+	"github.com/keypost/keypost/keystore/policy"
 	"github.com/keypost/keypost/keystore/rotation"
 	"github.com/keypost/keypost/keystore/storetest"
 )
@@ -156,7 +158,7 @@ func TestWaitingForSeveral(t *testing.T) {
 			if took := k.PromotedAt.Sub(began); k.State != keystore.Active || took < tt.promote || took > tt.promote+2*time.Second {
 				t.Errorf("%s: %s after %v, want %v", tt.r.set.Name(), k.State, took, tt.promote)
 			}
-			if len(tt.r.Took) != 1 || tt.r.Gate != keystore.GateSigning || tt.r.waiting == nil { // without a cluster a person has to act
+			if len(tt.r.Took) != 1 || tt.r.Gate != gate.GateSigning || tt.r.waiting == nil { // without a cluster a person has to act
 				t.Errorf("%s: %+v", tt.r.set.Name(), tt.r.state)
 			}
 		}
@@ -196,7 +198,7 @@ func TestAwaited(t *testing.T) {
 	if a := r.awaited(); !a.Since.Equal(r.began) || !a.Till.IsZero() || a.What != ": promote key k" {
 		t.Errorf("%+v", a)
 	}
-	r.waiting.Opens, r.waiting.Terms = t0.Add(3*time.Hour), []keystore.Term{{What: "edge", Duration: time.Hour}, {What: "client", Duration: 2 * time.Hour}}
+	r.waiting.Opens, r.waiting.Terms = t0.Add(3*time.Hour), []policy.Term{{What: "edge", Duration: time.Hour}, {What: "client", Duration: 2 * time.Hour}}
 	if a := r.awaited(); !a.Since.Equal(t0) || !a.Till.Equal(t0.Add(3*time.Hour)) {
 		t.Errorf("%+v", a)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/issuer/upload"
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/gate"
 	"github.com/keypost/keypost/keystore/party"
 )
 
@@ -59,7 +60,7 @@ func NewCmdSync(f *cli.Factory, cloud Cloud) *cobra.Command {
 		"them back, and record that as an observation: gates wait for it. Run it after each change of the keys, or by a timer every\n" +
 		fmt.Sprintf("few minutes, since a gate asks for a reading of the last %.0f. A store with an older key set than the one that was uploaded\n"+
 			"last is refused: a revoked key does not come back. The exit code is 1 also after the upload, if the relying party takes no\n"+
-			"token at all, since it is disabled.", keystore.ObservationFresh.Minutes())
+			"token at all, since it is disabled.", gate.ObservationFresh.Minutes())
 	const places = " --store file:///srv/keysets --observations file:///srv/observations"
 	line := "  keypost " + strings.Join(cli.SyncCommandOf(cloud.Kind, "prod-a"), " ")
 	cmd.Example = line + places + "\n" + strings.Replace(line, "prod-a", "--all", 1) + places

@@ -6,6 +6,7 @@ import (
 
 	"github.com/keypost/keypost/issuer/verify"
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/policy"
 	"github.com/keypost/keypost/keystore/storetest"
 )
 
@@ -27,7 +28,7 @@ func TestWhatTheClusterIsComparedWith(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := wanted(target{set: &s}, verify.Examination{})
-	if until, is := w.Retired(retired); !is || !until.Equal(at.Add(time.Hour+keystore.ClockSkew)) {
+	if until, is := w.Retired(retired); !is || !until.Equal(at.Add(time.Hour+policy.ClockSkew)) {
 		t.Errorf("the retired key: %v, %t", until, is)
 	}
 	for name, k := range map[string]keystore.VerificationKey{"active": active, "gone": gone} {

@@ -12,6 +12,7 @@ import (
 	"github.com/keypost/keypost/cmd/keypost/internal/terminal"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/party"
+	"github.com/keypost/keypost/keystore/policy"
 )
 
 // PolicyFlags set members of a policy; a flag that was not given leaves its member as it is.
@@ -186,9 +187,8 @@ func Prices(s keystore.KeySet) string {
 	}
 	price := fmt.Sprintf("--stale-if-error %v: when keypostd is down, a CDN can answer for up to %s", keystore.Duration(c.StaleIfError), terminal.Duration(survived))
 	for _, k := range s.Keys() {
-		if opens, ok := s.EarliestPromotion(k.ID(), keystore.Observed{Since: now}); ok {
-			return price + "; a new key waits " + terminal.Duration(opens.Sub(now)) + " before it may sign"
-		}
+		opens := s.Gates().EarliestPromotion(k, keystore.Observed{Since: now})
+		return price + "; a new key waits " + terminal.Duration(opens.Sub(now)) + " before it may sign"
 	}
 	return price
 }
@@ -220,7 +220,7 @@ func policyLine(p keystore.Policy) string {
 }
 
 // HeldLine prints one of the lowered lifetimes that still bind.
-func HeldLine(h keystore.Held) string {
+func HeldLine(h policy.Held) string {
 	var parts []string
 	if h.Edge+h.Client > 0 {
 		parts = append(parts, fmt.Sprintf("copies in caches (edge %v, client %v)", h.Edge, h.Client))
