@@ -17,7 +17,7 @@ import (
 // rules are the alerts as they are shipped.
 func rules(t *testing.T) (alerts []object, file string) {
 	t.Helper()
-	rule := the(t, preset("central").objects(t, "watch.enabled=true", "monitoring.rules.keyChanges=true"), "PrometheusRule")
+	rule := the(t, preset("central").objects(t, append(enrolls, "watch.enabled=true", "monitoring.rules.keyChanges=true")...), "PrometheusRule")
 	text, err := yaml.Marshal(rule.at("spec"))
 	must(t, err)
 	file = filepath.Join(t.TempDir(), "rules.yaml")
@@ -32,7 +32,7 @@ func rules(t *testing.T) (alerts []object, file string) {
 func TestAlerts(t *testing.T) {
 	alerts, file := rules(t)
 	output(t, nil, tool(t, "promtool"), "check", "rules", file)
-	shown(t, alerts, filepath.Dir(file), "alerts.yaml", "alerts-days.yaml")
+	shown(t, alerts, filepath.Dir(file), "alerts.yaml", "alerts-days.yaml", "alerts-enroll.yaml")
 }
 
 // shown has promtool run files of testdata on the alerts, which stand in dir/rules.yaml without their annotations: promtool compares

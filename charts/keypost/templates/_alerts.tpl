@@ -214,3 +214,37 @@
   summary: Nobody watches the issuers
   description: keypost watch does not answer. A stranger's key would not be noticed.
 {{- end }}
+
+{{- /* keypost.enrollAlerts: those of keypost enroll. A pod that restarts begins to count anew, so metrics of a whole day are asked. */ -}}
+{{- define "keypost.enrollAlerts" -}}
+{{- $of := .of }}
+- alert: KeypostClusterUnreachable
+  severity: warning
+  for: 5m
+  expr: |-
+    max by (namespace, cluster) (max_over_time(keypost_enroll_cluster{ {{- $of }},state="unreachable"}[15m]))
+    and max by (namespace, cluster) (max_over_time(keypost_enroll_cluster{ {{- $of }},state="unreachable"}[1h] offset 23h))
+    unless max by (namespace, cluster) (max_over_time(keypost_enroll_cluster{ {{- $of }},state!="unreachable"}[1d]))
+  summary: A cluster has not answered for a day
+  description: "{{`Cluster {{ $labels.cluster }} does not answer keypost enroll. Nothing changes for its issuer, but a new signing key of it would not be published.`}}"
+- alert: KeypostClusterRefused
+  severity: warning
+  for: 15m
+  expr: max by (namespace, cluster) (keypost_enroll_cluster{ {{- $of }},state="refused"}) == 1
+  summary: A cluster is not enrolled as it is
+  description: "{{`What cluster {{ $labels.cluster }} shows, or who it is, is not taken. Its issuer stays as it is, and a new signing key of it is not published. The log of keypost enroll says why.`}}"
+- alert: KeypostNewKeyUnseen
+  severity: warning
+  for: 15m
+  expr: |-
+    time() - max by (namespace, cluster) (keypost_enroll_cluster_since_timestamp_seconds{ {{- $of }}}) > 86400
+    and max by (namespace, cluster) (keypost_enroll_cluster{ {{- $of }},state="new key"}) == 1
+  summary: A cluster's new key has waited for a day
+  description: "{{`A key of cluster {{ $labels.cluster }} has been next for {{ $value | humanizeDuration }}: it was not seen at every public address, or nobody promotes it. If the cluster signs with it, relying parties with an old copy refuse its tokens.`}}"
+- alert: KeypostEnrollFailing
+  severity: warning
+  for: 15m
+  expr: absent(up{ {{- $of }},endpoint="enroll"} == 1) or max by (namespace) (keypost_enroll_failing{ {{- $of }}}) == 1
+  summary: Clusters are not followed
+  description: keypost enroll does not answer, or cannot read its source or the store. New clusters and new keys are not published.
+{{- end }}

@@ -261,6 +261,7 @@ names pass so that this says where to look. */ -}}
 {{- end }}
 {{- if and (or $v.watch.observations $v.watch.status) (not $v.watch.enabled) }}{{ fail "watch.observations and watch.status need watch.enabled: nobody looks without it" }}{{ end }}
 {{- if lt (include "keypost.seconds" $v.watch.every | float64) 5.0 }}{{ fail (printf "watch.every is %s; it must be at least 5s" $v.watch.every) }}{{ end }}
+{{- if lt (include "keypost.seconds" $v.enroll.interval | float64) 5.0 }}{{ fail (printf "enroll.interval is %s; it must be at least 5s" $v.enroll.interval) }}{{ end }}
 {{- with $v.monitoring.rules }}
 {{- if ge (int .staleSeconds) (int .staleCriticalSeconds) }}{{ fail "monitoring.rules.staleSeconds must be below staleCriticalSeconds: the warning comes first" }}{{ end }}
 {{- if ge (int .keyAgeWarningDays) (int .keyAgeCriticalDays) }}{{ fail "monitoring.rules.keyAgeWarningDays must be below keyAgeCriticalDays: the warning comes first" }}{{ end }}

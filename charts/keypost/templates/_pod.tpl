@@ -185,18 +185,27 @@ never listed as if it were everything. After that the mirror's state never takes
 
 {{- define "keypost.storeVolumes" -}}
 {{- if eq .Values.store.type "kubernetes" -}}
-- name: token
+{{ include "keypost.kubernetesToken" "token" }}
+{{- else if and (eq .Values.store.type "s3") .Values.store.s3.webIdentity.roleARN -}}
+{{ include "keypost.awsToken" (list "token" .Values.store.s3.webIdentity.audience) }}
+{{- end }}
+{{- end }}
+
+{{- define "keypost.kubernetesToken" -}}
+- name: {{ . }}
   projected:
     defaultMode: 288
     sources:
       - serviceAccountToken: {path: token, expirationSeconds: 3600}
       - configMap: {name: kube-root-ca.crt, items: [{key: ca.crt, path: ca.crt}]}
       - downwardAPI: {items: [{path: namespace, fieldRef: {fieldPath: metadata.namespace}}]}
-{{- else if and (eq .Values.store.type "s3") .Values.store.s3.webIdentity.roleARN -}}
-- name: token
+{{- end }}
+
+{{- /* keypost.awsToken takes a name and an audience. */ -}}
+{{- define "keypost.awsToken" -}}
+- name: {{ index . 0 }}
   projected:
     defaultMode: 288
     sources:
-      - serviceAccountToken: {path: token, expirationSeconds: 3600, audience: {{ .Values.store.s3.webIdentity.audience | quote }}}
-{{- end }}
+      - serviceAccountToken: {path: token, expirationSeconds: 3600, audience: {{ index . 1 | quote }}}
 {{- end }}

@@ -1,0 +1,239 @@
+//go:build chart
+
+package chart
+
+import (
+	"encoding/base64"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+)
+
+const enrolling = release + "-keypost-enroll"
+
+// enrolls turns enrolment from Cluster API on.
+var enrolls = []string{"enroll.enabled=true", "enroll.capi.namespace=clusters"}
+
+// named are the objects of enrolment, by their kinds and the rest of their names.
+func named(all []object) map[string]object {
+	found := map[string]object{}
+	for _, o := range all {
+		if rest, ours := strings.CutPrefix(o.str("metadata", "name"), enrolling); ours {
+			found[o.str("kind")+rest] = o
+		}
+	}
+	return found
+}
+
+// Enrolment is a pod of its own, off until somebody wants it, with an account of its own: that of the mirror stays one that only reads.
+func TestEnroll(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, p preset) {
+		if found := named(p.objects(t, everything...)); len(found) > 0 {
+			t.Errorf("nobody asked for %v", found)
+		}
+		if p == "configmap" {
+			refused(t, p, "enroll.enabled needs store.type kubernetes or s3", enrolls...)
+			return
+		}
+		all := p.objects(t, append(append(slices.Clone(everything), enrolls...), "issuerURLs[0]=https://oidc.example.com/{name}")...) // one preset has none
+		found := named(all)
+		spec := object(found["Deployment"].at("spec", "template", "spec").(map[string]any))
+		checkRestricted(t, map[bool]string{true: "openshift", false: "kubernetes"}[p == "openshift"], spec)
+		if got := spec.str("serviceAccountName"); got != enrolling || found["ServiceAccount"].at("automountServiceAccountToken") != false {
+			t.Errorf("it is %s: %v", got, found["ServiceAccount"])
+		}
+		labels := found["Deployment"].at("spec", "template", "metadata", "labels").(map[string]any)
+		for _, s := range append(find(all, "Service"), find(all, "NetworkPolicy")...) {
+			selector, _ := s.at("spec", "selector").(map[string]any)
+			if selector == nil {
+				selector, _ = s.at("spec", "podSelector", "matchLabels").(map[string]any)
+			}
+			selects := len(selector) > 0
+			for k, v := range selector {
+				selects = selects && labels[k] == v
+			}
+			if selects != (s.str("metadata", "name") == enrolling) {
+				t.Errorf("%s %s selects the pod: %v", s.str("kind"), s.str("metadata", "name"), selects)
+			}
+		}
+		for k, v := range found["ServiceMonitor"].at("spec", "selector", "matchLabels").(map[string]any) {
+			if found["Service"].at("metadata", "labels", k) != v {
+				t.Errorf("the ServiceMonitor does not find the Service by %s=%v", k, v)
+			}
+		}
+		if p == "kubernetes" {
+			output(t, strings.NewReader(p.text(t, enrolls...)), tool(t, "kubeconform"), "-strict", "-schema-location", writeSchemas(t)+"/{{.ResourceKind}}{{.KindSuffix}}.json",
+				"-skip", "CustomResourceDefinition")
+		}
+	})
+}
+
+// What the pod may do is what its source and its store need.
+func TestEnrollRights(t *testing.T) {
+	t.Parallel()
+	const store = "[map[apiGroups:[keypost.dev] resources:[keysets] verbs:[get list create update]]]"
+	const clusters = "[map[apiGroups:[cluster.x-k8s.io] resources:[clusters] verbs:[list]] map[apiGroups:[] resources:[secrets] verbs:[get]]]"
+	dir := []string{"enroll.enabled=true", "enroll.source=dir", "enroll.dir.secretName=kubeconfigs"}
+	for name, tt := range map[string]struct {
+		preset preset
+		set    []string
+		want   map[string]string
+		mounts string
+	}{
+		"a namespace": {"kubernetes", enrolls, map[string]string{"Role": store, "Role-clusters": clusters}, "/var/run/secrets/kubernetes.io/serviceaccount"},
+		"every one": {"kubernetes", []string{"enroll.enabled=true", "enroll.capi.namespace=*"},
+			map[string]string{"Role": store, "ClusterRole-oidc-clusters": clusters}, "/var/run/secrets/kubernetes.io/serviceaccount"},
+		"a directory":     {"kubernetes", dir, map[string]string{"Role": store}, "/var/run/secrets/kubernetes.io/serviceaccount /clusters"},
+		"all in a bucket": {"s3", append(dir, "enroll.s3.roleARN=arn:aws:iam::123456789012:role/enroll"), nil, "/var/run/secrets/aws /clusters"},
+		"its own roles":   {"kubernetes", append(enrolls, "rbac.create=false"), nil, "/var/run/secrets/kubernetes.io/serviceaccount"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			found, got := named(tt.preset.objects(t, tt.set...)), map[string]string{}
+			for kind, o := range found {
+				bound := o.at("subjects")
+				switch {
+				case o.at("rules") != nil:
+					got[kind] = fmt.Sprint(o.at("rules"))
+					if role, _, _ := strings.Cut(kind, "-"); found[strings.Replace(kind, role, role+"Binding", 1)] == nil {
+						t.Errorf("nobody has %s", kind)
+					}
+				case bound != nil && fmt.Sprint(bound) != "[map[kind:ServiceAccount name:"+enrolling+" namespace:oidc]]":
+					t.Errorf("%s is given to %v", kind, bound)
+				}
+			}
+			if fmt.Sprint(got) != fmt.Sprint(tt.want) {
+				t.Errorf("it may %v, want %v", got, tt.want)
+			}
+			var mounts []string
+			for _, m := range found["Deployment"].at("spec", "template", "spec").(map[string]any)["containers"].([]any) {
+				for _, v := range object(m.(map[string]any)).objects("volumeMounts") {
+					mounts = append(mounts, v.str("mountPath"))
+				}
+			}
+			if strings.Join(mounts, " ") != tt.mounts {
+				t.Errorf("mounted: %q", mounts)
+			}
+		})
+	}
+	refused(t, "kubernetes", "enroll.capi.namespace is not set", "enroll.enabled=true")
+	refused(t, "kubernetes", "enroll.dir.secretName is not set", "enroll.enabled=true", "enroll.source=dir")
+	refused(t, "kubernetes", "enroll.issuerURL must be one of issuerURLs", append(enrolls, "enroll.issuerURL=https://oidc.example.net/{name}")...)
+	refused(t, "kubernetes", "/enroll/extraArgs/0", append(enrolls, "enroll.extraArgs={--once}")...)
+	refused(t, "kubernetes", "enroll.interval is 1s", append(enrolls, "enroll.interval=1s")...)
+}
+
+// refused shows that the chart says what is wrong.
+func refused(t *testing.T, p preset, want string, set ...string) {
+	t.Helper()
+	args := append([]string{"template", release, chartDir, "--kube-version", kubeVersion, "--set", strings.Join(set, ",")}, p.values(t)...)
+	if _, errs, err := try(nil, tool(t, "helm"), args...); err == nil || !strings.Contains(errs, want) {
+		t.Errorf("%q: %v: %s", set, err, errs)
+	}
+}
+
+// arguments are those of the pod.
+func arguments(t *testing.T, set ...string) (args []string) {
+	t.Helper()
+	containers := object(named(preset("kubernetes").objects(t, set...))["Deployment"].at("spec", "template", "spec").(map[string]any)).objects("containers")
+	for _, a := range containers[0].at("args").([]any) {
+		args = append(args, a.(string))
+	}
+	return args
+}
+
+// Arguments that a user may add are those that the command takes: the policy of new key sets, and --adopt.
+func TestEnrollArguments(t *testing.T) {
+	t.Parallel()
+	help := output(t, nil, tool(t, "bin")+"/keypost", "enroll", "--help")
+	schema, err := os.ReadFile(chartDir + "/values.schema.json")
+	must(t, err)
+	names := regexp.MustCompile(`\^--\((adopt[a-z|-]+)\)=`).FindSubmatch(schema)
+	if names == nil {
+		t.Fatal("the schema does not name the arguments")
+	}
+	for name := range strings.SplitSeq(string(names[1]), "|") {
+		if !strings.Contains(help, "--"+name+" ") {
+			t.Errorf("keypost enroll has no --%s", name)
+		}
+	}
+}
+
+// TestEnrollRuns: with the chart's own arguments and its own roles on a real API server, keypost enroll adds the key set of a cluster, and
+// its account can neither delete nor read anything else.
+func TestEnrollRuns(t *testing.T) {
+	api := startAPIServer(t)
+	api.prepare(t)
+	for _, namespace := range []string{"clusters", "elsewhere"} {
+		api.namespace(t, namespace)
+	}
+	api.kubectl(t, "", "apply", "--server-side", "-f", tool(t, "crds")+"/cluster.x-k8s.io_clusters.yaml")
+	awaitReady(t, func() error { return api.try("", "wait", "--for=condition=Established", "crd", "--all", "--timeout=60s") })
+	for _, o := range preset("kubernetes").objects(t, enrolls...) {
+		switch o.str("kind") {
+		case "CustomResourceDefinition", "Role", "RoleBinding", "ServiceAccount":
+			text, err := yaml.Marshal(o)
+			must(t, err)
+			inNamespace := []string{"-n", namespace}
+			if other := o.str("metadata", "namespace"); other != "" {
+				inNamespace = nil
+			}
+			api.kubectl(t, string(text), append(inNamespace, "apply", "--server-side", "-f", "-")...)
+		}
+	}
+	dir := t.TempDir()
+	api.cluster(t, "prod-a")
+	api.kubectl(t, "", "-n", "elsewhere", "create", "secret", "generic", "prod-a-kubeconfig")
+
+	account := "system:serviceaccount:" + namespace + ":" + enrolling
+	file := api.kubeconfig(t, dir, account)
+	args := append(arguments(t, append(enrolls, "enroll.extraArgs={--relying-party=aws,--token-lifetime=1h}")...), "--once")
+	for i, a := range args {
+		switch a {
+		case "in-cluster":
+			args[i] = file
+		case "kubernetes://" + namespace:
+			args[i] += "?kubeconfig=" + file
+		}
+	}
+	awaitReady(t, func() error { return api.try("", "-n", "clusters", "get", "cluster", "prod-a") })
+	for range 2 {
+		out := output(t, nil, tool(t, "bin")+"/keypost", args...)
+		t.Log(out)
+		if !strings.Contains(out, "https://oidc.example.com/prod-a") {
+			t.Fatal("the cluster is not enrolled")
+		}
+	}
+	if got := api.get(t, "keyset/prod-a", "{.spec.issuers[0]} {.spec.generation} {.spec.policy.relyingParties[0]}"); got != "https://oidc.example.com/prod-a 1 aws" {
+		t.Errorf("the key set is %s", got)
+	}
+	for _, args := range [][]string{
+		{"-n", namespace, "delete", "keyset/prod-a"}, {"-n", namespace, "get", "secrets"}, {"-n", "clusters", "get", "secrets"},
+		{"-n", "clusters", "delete", "cluster/prod-a"}, {"-n", "clusters", "delete", "secret/prod-a-kubeconfig"},
+		{"-n", "elsewhere", "get", "secret/prod-a-kubeconfig"}, {"-n", "elsewhere", "get", "clusters.cluster.x-k8s.io"}, {"-n", namespace, "get", "observations"},
+		{"-n", namespace, "patch", "keyset/prod-a", "--type=merge", "-p", `{"metadata":{"annotations":{"a":"b"}}}`},
+	} {
+		if err := api.try("", append([]string{"--as", account}, args...)...); err == nil || !strings.Contains(strings.ToLower(err.Error()), "forbidden") {
+			t.Errorf("its account may %v: %v", args, err)
+		}
+	}
+}
+
+// cluster makes this API server a cluster of Cluster API's, with its own kubeconfig.
+func (s *apiServer) cluster(t *testing.T, name string) {
+	t.Helper()
+	ca, err := os.ReadFile(s.ca)
+	must(t, err)
+	file := filepath.Join(t.TempDir(), "value")
+	must(t, os.WriteFile(file, fmt.Appendf(nil, `{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c, user: u}}],
+clusters: [{name: c, cluster: {server: %q, certificate-authority-data: %s}}], users: [{name: u, user: {token: chart}}]}`, s.url, base64.StdEncoding.EncodeToString(ca)), 0o600))
+	s.kubectl(t, fmt.Sprintf(`{apiVersion: cluster.x-k8s.io/v1beta2, kind: Cluster, metadata: {name: %s, namespace: clusters},
+spec: {infrastructureRef: {apiGroup: infrastructure.cluster.x-k8s.io, kind: DockerCluster, name: x}}}`, name), "create", "-f", "-")
+	s.kubectl(t, "", "-n", "clusters", "create", "secret", "generic", name+"-kubeconfig", "--from-file", file)
+}
