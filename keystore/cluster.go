@@ -27,6 +27,9 @@ func (id ClusterID) Check() error {
 // member of the form: earlier versions keep it, and nothing that is published depends on it.
 const clusterAnnotation = "keypost.dev/cluster"
 
+// Enrolled is why enrolment changes a key set, in its history.
+const Enrolled = "keypost enroll: by the cluster's own JWKS"
+
 // Clusters returns whose keys a key set holds, as far as that was recorded: the cluster that is to sign, and behind it the one that it
 // takes the place of.
 func (s KeySet) Clusters() (ids []ClusterID) {

@@ -70,7 +70,8 @@ type KeySet struct {
 	Keys     []Key            // stored
 	Next     *Next
 	Timeline *Timeline
-	Steps    []Step // of the rotation under way
+	Steps    []Step   // of the rotation under way
+	Cluster  *Cluster // nil if none is recorded
 	Policy   []Setting
 	Gone     []keystore.Gone // the latest first
 	GoneMore int             // older ones that are left out
@@ -94,6 +95,29 @@ type Next struct {
 	Opens    time.Time // by itself
 	Earliest time.Time // it stays closed before that, whatever is done
 	Need     string
+}
+
+// Cluster is whose keys a key set follows. Whether it can be reached is known to keypost enroll only.
+type Cluster struct {
+	ID       keystore.ClusterID
+	Replaces keystore.ClusterID // while a rotation takes the keys from one cluster to another
+	Last     Event              // the latest change by enrolment that is in the history
+}
+
+// clusterOf returns the cluster of a key set.
+func clusterOf(s keystore.KeySet, latestFirst []Event) *Cluster {
+	ids := s.Clusters()
+	if len(ids) == 0 {
+		return nil
+	}
+	c := &Cluster{ID: keystore.ClusterID(plain(string(ids[0])))}
+	if len(ids) > 1 && s.IsOf(ids[1]) {
+		c.Replaces = keystore.ClusterID(plain(string(ids[1])))
+	}
+	if i := slices.IndexFunc(latestFirst, func(e Event) bool { return e.Why == keystore.Enrolled }); i >= 0 {
+		c.Last = latestFirst[i]
+	}
+	return c
 }
 
 // Setting is a line of the policy.
@@ -184,6 +208,7 @@ func (k *KeySet) fill(s keystore.KeySet) {
 		what = strings.Join(append([]string{what}, keys...), "; ")
 		k.Changes = append(k.Changes, Event{e.At, plain(e.Author()), plain(shortened(what, ids)), plain(e.Why), e.Forced})
 	}
+	k.Cluster = clusterOf(s, k.Changes)
 }
 
 func (k *KeySet) keyOf(s keystore.KeySet, one keystore.Key) Key {

@@ -250,9 +250,6 @@ func (p *pass) judge(ctx context.Context, a answer) Report {
 	return r
 }
 
-// why is the reason that is recorded of every change.
-const why = "keypost enroll: by the cluster's own JWKS"
-
 // write carries a decision out. Another process may have been faster; then it is decided anew, by what that wrote.
 func (p *pass) write(ctx context.Context, a answer, d Decision) (keystore.KeySet, Decision, []string, error) {
 	if err := p.others(ctx); err != nil {
@@ -274,7 +271,7 @@ func (p *pass) write(ctx context.Context, a answer, d Decision) (keystore.KeySet
 			same = s
 			return s, errUnchanged
 		}
-		return d.Change(p.Change(why), a.seen.ID, s)
+		return d.Change(p.Change(keystore.Enrolled), a.seen.ID, s)
 	})
 	switch {
 	case errors.Is(err, errUnchanged):
@@ -291,7 +288,7 @@ var errUnchanged = errors.New("nothing is to be changed")
 // add makes the key set of a new cluster.
 func (p *pass) add(ctx context.Context, a answer, d Decision) (keystore.KeySet, []string, error) {
 	spec := keystore.Spec{Name: a.Name, Issuers: []keystore.IssuerURL{d.URL}, Keys: d.Add, Policy: p.Policy, Cluster: a.seen.ID}
-	added, err := p.store.Add(ctx, p.Store, spec, catalog.AddOptions{Change: p.Change(why)})
+	added, err := p.store.Add(ctx, p.Store, spec, catalog.AddOptions{Change: p.Change(keystore.Enrolled)})
 	return added.KeySet, warn(added.Shared, added.Doubts), err
 }
 
