@@ -43,6 +43,15 @@ type clusterList struct {
 			Name      string `json:"name"`
 			Namespace string `json:"namespace"`
 		} `json:"metadata"`
+		Spec struct {
+			ControlPlane struct {
+				Kind string `json:"kind"`
+				Name string `json:"name"`
+			} `json:"controlPlaneRef"`
+			Topology struct {
+				Version string `json:"version"`
+			} `json:"topology"` // a ClusterClass writes the control plane
+		} `json:"spec"`
 	} `json:"items"`
 }
 
@@ -80,6 +89,9 @@ func (s ClusterAPI) List(ctx context.Context) ([]Cluster, error) {
 			c, err := s.cluster(ctx, client, item.Metadata.Namespace, item.Metadata.Name)
 			if err != nil {
 				return nil, err
+			}
+			if item.Spec.ControlPlane.Kind == "KubeadmControlPlane" && item.Spec.Topology.Version == "" {
+				c.ControlPlane = ControlPlane{item.Metadata.Namespace, item.Spec.ControlPlane.Name}
 			}
 			all = append(all, c)
 		}

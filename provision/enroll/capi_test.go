@@ -35,7 +35,7 @@ func management(t *testing.T, clusters []string, secrets map[string][]byte) *res
 			}
 			namespace, name, _ := strings.Cut(c, "/")
 			if want := r.PathValue("namespace"); want == "" || want == namespace {
-				items = append(items, m{"metadata": m{"namespace": namespace, "name": name}})
+				items = append(items, m{"metadata": m{"namespace": namespace, "name": name}, "spec": m{"controlPlaneRef": m{"kind": "KubeadmControlPlane", "name": "cp"}}})
 			}
 		}
 		_ = json.NewEncoder(w).Encode(m{"metadata": m{"continue": more}, "items": items})
@@ -76,6 +76,9 @@ func TestClusterAPI(t *testing.T) {
 			var got []string
 			for _, c := range all {
 				what := "taken"
+				if c.Err == nil && c.ControlPlane.Name != "cp" {
+					t.Errorf("%s has the control plane %v", c.Name, c.ControlPlane)
+				}
 				if c.Err != nil {
 					if what = "refused"; strings.HasPrefix(c.Err.Error(), "its Secret") {
 						what, _, _ = strings.Cut(c.Err.Error(), ": ")

@@ -25,6 +25,8 @@ type Cluster struct {
 	Name   keystore.Name
 	Access *rest.Config // nil if Err is set
 	Err    error        // why it is refused before it is asked
+
+	ControlPlane ControlPlane
 }
 
 // Source lists the clusters. The list is complete or an error: a cluster that is not in it is reported as absent.
@@ -41,7 +43,10 @@ type Report struct {
 	Why     string        `json:"why,omitempty"` // it is refused or unreachable
 	Waiting []Waiting     `json:"newKeys,omitempty"`
 	Notes   []string      `json:"notes,omitempty"`
-	Own     string        `json:"clusterIssuer,omitempty"` // what the cluster calls itself
+	Own     string        `json:"clusterIssuer,omitempty"`  // what the cluster calls itself
+	Flags   []string      `json:"apiServerFlags,omitempty"` // that its kube-apiserver needs, so that it calls itself URL
+
+	ControlPlane ControlPlane `json:"-"`
 }
 
 // Failed reports whether somebody has to act, or the cluster to come back.
@@ -215,7 +220,7 @@ func (p *pass) stored(n keystore.Name) *keystore.KeySet {
 
 // judge decides about a cluster and writes what follows.
 func (p *pass) judge(ctx context.Context, a answer) Report {
-	r := Report{Name: a.Name, Own: a.seen.Issuer}
+	r := Report{Name: a.Name, Own: a.seen.Issuer, ControlPlane: a.ControlPlane}
 	if a.err != nil {
 		_, unfit := errors.AsType[*cluster.UnfitError](a.err)
 		if r.State, r.Why = Unreachable, a.err.Error(); unfit || cluster.Refused(a.err) {
@@ -243,6 +248,7 @@ func (p *pass) judge(ctx context.Context, a answer) Report {
 		return r
 	}
 	r.URL, r.Waiting = d.URL.String(), waiting(s, a.seen, p.Change("").At)
+	r.Flags = flagsOf(r.URL, r.Own)
 	r.Notes = append(warnings, notes(s, a.seen, d.URL)...)
 	if len(r.Waiting) > 0 {
 		r.State, r.Since = NewKey, r.Waiting[0].Since

@@ -173,8 +173,11 @@ func TestEnrollRuns(t *testing.T) {
 	for _, namespace := range []string{"clusters", "elsewhere"} {
 		api.namespace(t, namespace)
 	}
-	api.kubectl(t, "", "apply", "--server-side", "-f", tool(t, "crds")+"/cluster.x-k8s.io_clusters.yaml")
-	awaitReady(t, func() error { return api.try("", "wait", "--for=condition=Established", "crd", "--all", "--timeout=60s") })
+	api.kubectl(t, "", "apply", "--server-side", "-f", tool(t, "crds")+"/cluster.x-k8s.io_clusters.yaml",
+		"-f", tool(t, "crds")+"/controlplane.cluster.x-k8s.io_kubeadmcontrolplanes.yaml")
+	awaitReady(t, func() error {
+		return api.try("", "wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
+	})
 	for _, o := range preset("kubernetes").objects(t, enrolls...) {
 		switch o.str("kind") {
 		case "CustomResourceDefinition", "Role", "RoleBinding", "ServiceAccount":
@@ -213,6 +216,7 @@ func TestEnrollRuns(t *testing.T) {
 	if got := api.get(t, "keyset/prod-a", "{.spec.issuers[0]} {.spec.generation} {.spec.policy.relyingParties[0]}"); got != "https://oidc.example.com/prod-a 1 aws" {
 		t.Errorf("the key set is %s", got)
 	}
+	api.checkRounds(t, append(args, "--patches", dir))
 	for _, args := range [][]string{
 		{"-n", namespace, "delete", "keyset/prod-a"}, {"-n", namespace, "get", "secrets"}, {"-n", "clusters", "get", "secrets"},
 		{"-n", "clusters", "delete", "cluster/prod-a"}, {"-n", "clusters", "delete", "secret/prod-a-kubeconfig"},
@@ -225,6 +229,53 @@ func TestEnrollRuns(t *testing.T) {
 	}
 }
 
+// checkRounds: Cluster API's own definition takes both manifests for the control plane, and a name stands once among its extraArgs.
+func (s *apiServer) checkRounds(t *testing.T, args []string) {
+	t.Helper()
+	output(t, nil, tool(t, "bin")+"/keypost", args...)
+	s.kubectl(t, `{apiVersion: controlplane.cluster.x-k8s.io/v1beta2, kind: KubeadmControlPlane, metadata: {name: x, namespace: clusters}, spec: {version: v1.34.4,
+machineTemplate: {spec: {infrastructureRef: {apiGroup: infrastructure.cluster.x-k8s.io, kind: DockerMachineTemplate, name: x}}}}}`, "create", "-f", "-")
+	const ours, before = "https://oidc.example.com/prod-a", "https://chart.test"
+	for _, round := range []struct{ file, args, patched string }{
+		{"1-accept", before, ours}, {"2-sign", ours + " " + ours + "/keys.json", before},
+	} {
+		s.kubectl(t, "", "apply", "--server-side", "--validate=strict", "-f", args[len(args)-1]+"/prod-a-"+round.file+".yaml")
+		const config = "{.spec.kubeadmConfigSpec"
+		got := s.out(t, "-n", "clusters", "get", "kubeadmcontrolplane/x", "-o", "jsonpath="+config+".clusterConfiguration.apiServer.extraArgs[*].value}"+
+			config+".files[*].content}"+config+".initConfiguration.patches.directory}"+config+".joinConfiguration.patches.directory}")
+		want := round.args + `[{"op":"add","path":"/spec/containers/0/command/-","value":"--service-account-issuer=` + round.patched + `"}]` +
+			"/etc/kubernetes/patches/etc/kubernetes/patches"
+		if got != want {
+			t.Errorf("%s: %s\nwant %s", round.file, got, want)
+		}
+	}
+}
+
+// The ClusterClass of docs/enroll.md is one that Cluster API's definition takes, for every cluster and without a variable.
+func TestDocumentedClusterClass(t *testing.T) {
+	api := startAPIServer(t)
+	api.kubectl(t, "", "apply", "--server-side", "-f", tool(t, "crds")+"/cluster.x-k8s.io_clusterclasses.yaml")
+	awaitReady(t, func() error {
+		return api.try("", "wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
+	})
+	page, err := os.ReadFile("../../docs/enroll.md")
+	must(t, err)
+	block := regexp.MustCompile("(?s)```yaml\n(apiVersion: cluster.x-k8s.io.*?)```").FindSubmatch(page)
+	if block == nil {
+		t.Fatal("docs/enroll.md has no ClusterClass")
+	}
+	var class object
+	must(t, yaml.UnmarshalStrict(block[1], &class))
+	ref := func(group, kind string) map[string]any {
+		return map[string]any{"templateRef": map[string]any{"apiVersion": group + ".cluster.x-k8s.io/v1beta2", "kind": kind, "name": "x"}}
+	}
+	spec := class.at("spec").(map[string]any)
+	spec["infrastructure"], spec["controlPlane"] = ref("infrastructure", "DockerClusterTemplate"), ref("controlplane", "KubeadmControlPlaneTemplate")
+	text, err := yaml.Marshal(class)
+	must(t, err)
+	api.kubectl(t, string(text), "create", "--validate=strict", "-f", "-")
+}
+
 // cluster makes this API server a cluster of Cluster API's, with its own kubeconfig.
 func (s *apiServer) cluster(t *testing.T, name string) {
 	t.Helper()
@@ -234,6 +285,6 @@ func (s *apiServer) cluster(t *testing.T, name string) {
 	must(t, os.WriteFile(file, fmt.Appendf(nil, `{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c, user: u}}],
 clusters: [{name: c, cluster: {server: %q, certificate-authority-data: %s}}], users: [{name: u, user: {token: chart}}]}`, s.url, base64.StdEncoding.EncodeToString(ca)), 0o600))
 	s.kubectl(t, fmt.Sprintf(`{apiVersion: cluster.x-k8s.io/v1beta2, kind: Cluster, metadata: {name: %s, namespace: clusters},
-spec: {infrastructureRef: {apiGroup: infrastructure.cluster.x-k8s.io, kind: DockerCluster, name: x}}}`, name), "create", "-f", "-")
+spec: {controlPlaneRef: {apiGroup: controlplane.cluster.x-k8s.io, kind: KubeadmControlPlane, name: x}}}`, name), "create", "-f", "-")
 	s.kubectl(t, "", "-n", "clusters", "create", "secret", "generic", name+"-kubeconfig", "--from-file", file)
 }
