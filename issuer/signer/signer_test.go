@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -23,6 +24,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
@@ -268,7 +270,8 @@ func TestLastGoodStays(t *testing.T) {
 			sc.refresh("")
 			sc.change(add(next))
 			tt.do(sc, before)
-			for range 3 {
+			for range 3 { // a day and a half
+				sc.at = sc.at.Add(12 * time.Hour)
 				sc.refresh(tt.want)
 			}
 			sc.signs(old)
@@ -294,6 +297,26 @@ func TestRevokedKey(t *testing.T) {
 	_, err := v1Server{s: sc.s}.Sign(t.Context(), &v1.SignJWTRequest{Claims: claims(now)})
 	if status.Code(err) != codes.FailedPrecondition {
 		t.Errorf("a revoked key: %v", err)
+	}
+}
+
+// A kube-apiserver takes a list for the one that it has unless its time differs: it grows with each change, also where the clock was put back.
+func TestClockPutBack(t *testing.T) {
+	t.Parallel()
+	old, next := p256(1), p256(2)
+	sc := newScene(t, old)
+	sc.refresh("")
+	before := sc.s.state.Load().changed
+	c := keystore.Change{At: sc.at.Add(time.Minute), By: "test"}
+	if _, err := keystore.Update(t.Context(), sc.store.Store, name, func(s keystore.KeySet) (keystore.KeySet, error) { return add(next)(s, c) }); err != nil {
+		t.Fatal(err)
+	}
+	sc.at = sc.at.Add(-24 * time.Hour)
+	sc.refresh("")
+	sc.signs(old)
+	sc.lists(old, next)
+	if changed := sc.s.state.Load().changed; !changed.After(before) {
+		t.Errorf("the time of the list went from %v to %v", before, changed)
 	}
 }
 
@@ -515,6 +538,84 @@ func TestCallers(t *testing.T) {
 				t.Errorf("%v refused", refused)
 			}
 		})
+	}
+}
+
+// A process of another user gets no answer, even where it can reach the socket.
+func TestStrangerOnTheNode(t *testing.T) {
+	t.Parallel()
+	if os.Getuid() != 0 {
+		t.Skip("only root can act as another user")
+	}
+	sc := newScene(t, p256(1))
+	sc.refresh("")
+	dir := must(os.MkdirTemp("", "signer"))
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	path := filepath.Join(dir, "s")
+	l := must(Listen(t.Context(), path, false))
+	must(0, os.Chmod(dir, 0o777)) // somebody has opened it since
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() { served <- sc.s.Serve(ctx, l, me()) }()
+	got := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread, which is another user's now, ends with the goroutine
+		if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, ^uintptr(0), 65534, ^uintptr(0)); errno != 0 {
+			got <- errno
+			return
+		}
+		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+		if err == nil {
+			defer unix.Close(fd) //nolint:errcheck // nothing was written
+			err = unix.Connect(fd, &unix.SockaddrUnix{Name: path})
+		}
+		if err == nil {
+			var n int
+			if n, err = unix.Read(fd, make([]byte, 1)); n > 0 {
+				err = errors.New("it was answered")
+			}
+		}
+		got <- err
+	}()
+	if err := <-got; err != nil && !errors.Is(err, unix.ECONNRESET) {
+		t.Error(err)
+	}
+	if refused := testutil.ToFloat64(sc.s.metrics.refused); refused != 1 {
+		t.Errorf("%v connections refused, want 1", refused)
+	}
+	cancel()
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+}
+
+// A thousand calls that wait for a slow key service hold up no list, however often it is asked for, and all get their tokens.
+func TestStorm(t *testing.T) {
+	t.Parallel()
+	k, slow := p256(1), make(chan struct{})
+	k.meanwhile = func() { <-slow }
+	sc := newScene(t, k)
+	sc.refresh("")
+	c := v1.NewExternalJWTSignerClient(sc.dial(me()))
+	signed := make(chan error)
+	const tokens, lists = 1000, 2000
+	for range tokens {
+		go func() {
+			_, err := c.Sign(t.Context(), &v1.SignJWTRequest{Claims: claims(now)})
+			signed <- err
+		}()
+	}
+	other := v1.NewExternalJWTSignerClient(sc.dial(me())) // the calls of one connection wait for each other
+	for range lists {
+		if r, err := other.FetchKeys(t.Context(), &v1.FetchKeysRequest{}); err != nil || len(r.Keys) != 1 {
+			t.Fatal(r, err)
+		}
+	}
+	close(slow)
+	for range tokens {
+		if err := <-signed; err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -77,6 +77,7 @@ type server struct {
 type program struct {
 	name  string
 	argv  []string
+	env   []string // beside the bench's own
 	ready func() bool
 }
 
@@ -100,7 +101,7 @@ func (b *bench) spawn(ctx context.Context, p program) (*server, error) {
 	defer out.Close()                                          //nolint:errcheck // the child has its own
 	s.cmd = exec.CommandContext(ctx, p.argv[0], p.argv[1:]...) //nolint:gosec // our own programs
 	s.cmd.Stdout, s.cmd.Stderr = out, out
-	s.cmd.Env = withoutRuntime(os.Environ())
+	s.cmd.Env = append(withoutRuntime(os.Environ()), p.env...)
 	began := time.Now()
 	if err := b.cores.startPinned(s.cmd); err != nil {
 		return nil, fmt.Errorf("start %s: %w", p.name, err)

@@ -5,15 +5,10 @@ import (
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/rsa"
-	"crypto/x509"
-	"encoding/json"
 	"fmt"
-	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,67 +16,22 @@ import (
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 
+	"github.com/keypost/keypost/test/fakeaws"
 	"github.com/keypost/keypost/test/keys"
 )
 
-// standIn answers GetPublicKey and Sign as KMS does. It stands for KMS because no emulator is to be had; it shows nothing of KMS's key policies,
-// quotas and latency.
+// standIn stands for KMS because no emulator is to be had.
 type standIn struct {
-	private  map[string]crypto.Signer // by ARN
-	usage    string
-	throttle atomic.Int32 // calls that are throttled from now on
-	asked    atomic.Int32
-	url      string
+	fakeaws.KMS
+	url string
 }
 
 func startKMS(t *testing.T, private map[string]crypto.Signer) *standIn {
-	s := &standIn{private: private, usage: "SIGN_VERIFY"}
+	s := &standIn{KMS: fakeaws.KMS{Private: private}}
 	server := httptest.NewServer(s)
 	t.Cleanup(server.Close)
 	s.url = server.URL
 	return s
-}
-
-func (s *standIn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	s.asked.Add(1)
-	var in struct {
-		KeyID       string `json:"KeyId"`
-		Message     []byte
-		MessageType string
-		Algorithm   string `json:"SigningAlgorithm"`
-	}
-	err := json.NewDecoder(r.Body).Decode(&in)
-	private := s.private[in.KeyID]
-	answer := map[string]any{"KeyId": in.KeyID, "KeyUsage": s.usage}
-	fail := func(kind, text string) {
-		w.WriteHeader(http.StatusBadRequest)
-		_ = json.NewEncoder(w).Encode(map[string]string{"__type": kind, "message": text})
-	}
-	switch {
-	case err != nil:
-		fail("SerializationException", err.Error())
-		return
-	case s.throttle.Add(-1) >= 0:
-		fail("ThrottlingException", "Rate exceeded")
-		return
-	case private == nil:
-		fail("NotFoundException", "Key '"+in.KeyID+"' does not exist")
-		return
-	case r.Header.Get("X-Amz-Target") == "TrentService.GetPublicKey":
-		answer["PublicKey"], err = x509.MarshalPKIXPublicKey(private.Public())
-	case in.MessageType != "DIGEST":
-		fail("ValidationException", "no digest")
-		return
-	default:
-		hash := map[string]crypto.Hash{"RSASSA_PKCS1_V1_5_SHA_256": crypto.SHA256, "ECDSA_SHA_256": crypto.SHA256, "ECDSA_SHA_384": crypto.SHA384, "ECDSA_SHA_512": crypto.SHA512}[in.Algorithm]
-		answer["Signature"], err = private.Sign(rand.Reader, in.Message, hash)
-	}
-	if err != nil {
-		fail("KMSInternalException", err.Error())
-		return
-	}
-	w.Header().Set("Content-Type", "application/x-amz-json-1.1")
-	_ = json.NewEncoder(w).Encode(answer)
 }
 
 func arn(n int) string { return fmt.Sprintf("arn:aws:kms:eu-west-1:123456789012:key/%d", n) }
@@ -143,11 +93,11 @@ func TestThrottled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	kms.throttle.Store(1)
+	kms.Throttle.Store(1)
 	if _, err := all[0].Sign(t.Context(), make([]byte, 32), crypto.SHA256); err != nil {
 		t.Error(err)
 	}
-	kms.throttle.Store(1 << 20)
+	kms.Throttle.Store(1 << 20)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if _, err := all[0].Sign(ctx, make([]byte, 32), crypto.SHA256); err == nil || strings.Contains(err.Error(), "\n") {
@@ -166,10 +116,10 @@ func TestKeys(t *testing.T) {
 			t.Errorf("%v, %v", all, err)
 		}
 	}
-	if n := kms.asked.Load(); n != 4 {
+	if n := kms.Asked.Load(); n != 4 {
 		t.Errorf("%d calls, want one for the key that is there and three for the other", n)
 	}
-	kms.usage = "ENCRYPT_DECRYPT"
+	kms.Usage = "ENCRYPT_DECRYPT"
 	if _, err := kms.open(t, arn(1)).Keys(t.Context()); err == nil || !strings.Contains(err.Error(), "SIGN_VERIFY") {
 		t.Error(err)
 	}

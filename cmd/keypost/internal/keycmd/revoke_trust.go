@@ -33,9 +33,11 @@ func stillTrusting(s keystore.KeySet, at time.Time, seen keystore.Cache) []strin
 	return append(lines,
 		"the cluster's own kube-apiservers, without end, in this order; on OpenShift the key stands in ConfigMap bound-sa-token-signing-certs of openshift-kube-apiserver:",
 		"  1. on each control-plane node the replacement's public key beside the old one in --service-account-key-file; restart every kube-apiserver",
-		"  2. the replacement as --service-account-signing-key-file, and as --service-account-private-key-file of kube-controller-manager; restart them all (where keypost-signer signs: its file beside the signer's other keys, in place of steps 1 to 3)",
+		"  2. the replacement as --service-account-signing-key-file, and as --service-account-private-key-file of kube-controller-manager; restart them all",
 		"  3. take the stolen key's file out of --service-account-key-file and restart every kube-apiserver: each running pod gets 401 until it has a new token",
-		"  4. restart what runs in pods, the cluster's own add-ons first: a kubelet gives out new tokens only when old ones are near their end")
+		"  4. restart what runs in pods, the cluster's own add-ons first: a kubelet gives out new tokens only when old ones are near their end",
+		"where keypost-signer signs, in place of steps 1 to 3: the replacement's file beside the signer's other keys. No signer signs with the stolen key 2s after its mirror "+
+			"has copied the key set (within seconds from a directory or Kubernetes, 15s from s3://, or its --poll); the API servers refuse its tokens at most 10s later")
 }
 
 // trustOf says of one relying party until when it may trust a key that left, and what ends that: commands, each on a line of its
