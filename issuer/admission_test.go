@@ -9,7 +9,7 @@ import (
 	"github.com/keypost/keypost/keystore/storetest"
 )
 
-// TestCopiesAreLeftApart: a key set whose documents nobody reads is no failure where none of its issuer URLs may be served: it counts
+// TestCopiesAreLeftApart: a key set whose documents nobody reads is not a failure where none of its issuer URLs may be served: it counts
 // nowhere, and nobody waits for it. One of whose URLs a pattern has is to be served, and so is one that relying parties read.
 func TestCopiesAreLeftApart(t *testing.T) {
 	copies := map[string]any{"reach": "copies", "relyingParties": []string{"gcp-upload:projects/123456789012/locations/global/workloadIdentityPools/prod-a/providers/prod-a"}}

@@ -73,7 +73,7 @@ func TestARejectedDocumentKeepsItsURLAtColdStart(t *testing.T) {
 		if got := b.reason("a"); got != tc.want {
 			t.Errorf("%s: a is rejected as %q, want %q", name, got, tc.want)
 		}
-		b.put(shared(t, "a", 2, 1)) // and what the watch reports alone is judged alike
+		b.put(shared(t, "a", 2, 1)) // and what only the watch reports is judged alike
 		b.poll()
 		if got := b.reason("a"); got != tc.want {
 			t.Errorf("%s: then a is rejected as %q, want %q", name, got, tc.want)
@@ -132,7 +132,7 @@ func TestOwnerLeavesInTheSameBatch(t *testing.T) {
 		b.serves(urlShared, key(t, 2))
 		b.rejected(newcomer, "")
 
-		// Nor can the first one come back now.
+		// The first one cannot come back now either.
 		again := shared(t, owner, 3, 3)
 		again.gone = append(again.gone, key(t, 1))
 		b.put(again)

@@ -35,7 +35,7 @@ var (
 	anyOrigin = []string{"*"} // public data without credentials; lets browser tools read it
 )
 
-// newContent returns a body with its ETag: a strong one, of the content alone and so equal on every replica.
+// newContent returns a body with its ETag: a strong one, only of the content and so equal on every replica.
 func newContent(body []byte) content {
 	sum := sha256.Sum256(body)
 	return content{string(body), [1]string{`"` + b64(sum[:16]) + `"`}, [1]string{strconv.Itoa(len(body))}}

@@ -117,7 +117,7 @@ func isASCII(s string) bool {
 	return true
 }
 
-// refusal is an answer that is no document. It reveals nothing about what exists.
+// refusal is an answer that is not a document. It reveals nothing about what exists.
 type refusal struct {
 	status       int
 	body         string

@@ -148,7 +148,7 @@ func TestPathWithAHostOfItsOwn(t *testing.T) {
 	}
 }
 
-// No letter but the ASCII ones is folded: the Kelvin sign is no k.
+// No letter but the ASCII ones is folded: the Kelvin sign is not a k.
 func TestHostIsFoldedInASCIIOnly(t *testing.T) {
 	s := new(snapshot).with(edit{{Host: "k.example.com"}: testPage("k")})
 	s.complete = true

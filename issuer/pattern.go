@@ -8,7 +8,7 @@ import (
 	"github.com/keypost/keypost/keystore/issuerurl"
 )
 
-// Pattern binds issuer URLs to names of key sets, so that whoever may write one key set never speaks for the issuer
+// Pattern binds issuer URLs to names of key sets, so that anyone who may write one key set never speaks for the issuer
 // of another. It is "https://oidc.example.com/{name}" or "https://{name}.oidc.example.com" for any name, or
 // "prod-a=https://d111.example.net" for one.
 type Pattern struct {

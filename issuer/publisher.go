@@ -78,7 +78,7 @@ func (p *Publisher) Refresh(ctx context.Context) error {
 	defer cancel()
 	listed, err := p.c.Source.List(limited)
 	if err != nil && ctx.Err() != nil {
-		return ctx.Err() // a stop is no fault of the store
+		return ctx.Err() // a stop is not the store's fault
 	}
 	p.noteListing(err)
 	if err != nil {

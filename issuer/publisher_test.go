@@ -140,7 +140,7 @@ func TestListErrorChangesNothing(t *testing.T) {
 	}
 }
 
-// A stop is no trouble of the store, and a reading that it cut short says nothing about key sets.
+// A stop is not the store's fault, and a reading that it cut short says nothing about key sets.
 func TestCancelledRefreshConcludesNothing(t *testing.T) {
 	b := newBench(t)
 	b.put(doc{name: "a", generation: 1, keys: []keystore.VerificationKey{key(t, 1)}}, doc{name: "b", generation: 1, keys: []keystore.VerificationKey{key(t, 2)}})
@@ -200,7 +200,7 @@ func TestTombstoneEndsAnIssuer(t *testing.T) {
 	b.serves(urlB, key(t, 2))
 	b.saidOnce("info key set withdrawn a")
 
-	// A restored backup does not undo it, and its disappearance is no alarm.
+	// A restored backup does not undo it, and its disappearance is not an alarm.
 	b.put(first)
 	b.poll()
 	b.refuses(urlA, http.StatusNotFound)

@@ -24,7 +24,7 @@ type found struct {
 }
 
 // take reads key sets, several at a time, and publishes them in one batch. listed is nil when they are not all that a complete
-// listing lacks. The error is that of ctx, and then nothing is concluded: an interrupted reading would look like a thousand
+// listing does not have. The error is that of ctx, and then nothing is concluded: an interrupted reading would look like a thousand
 // unreadable key sets.
 func (p *Publisher) take(ctx context.Context, names []keystore.Name, listed map[keystore.Name]keystore.Revision) error {
 	limited, cancel := context.WithTimeout(ctx, readTime)

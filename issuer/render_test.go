@@ -33,7 +33,7 @@ const (
 	goldenX521 = `{"kty":"EC","alg":"ES512","use":"sig","kid":"yDGXZBigWIpH_TIzERp7l9_UICf6lQgwNgO7AUcg9fc","crv":"P-521","x":"AABgqI2FlqLGWXstxORl39fnSgvLe4Y_VvIcFBSllYtipJWZb9hrjp54pnEseIfnXfzpcqBOEsuc-eAy_yrBr_8Z","y":"ATPR_AqtuggGE1eNKYDHf-Y8t80KYNGt8rLlCNmsniqLHQxTiNHLsF8OLFjQHLzAWUWSk9SYKLYfR8Hy7euJFFKK"}`
 )
 
-// The modulus 2^2047+3 stands for a real one: 256 bytes, of which the first is 0x80.
+// The modulus 2^2047+3 stands for a real one: 256 bytes that begin with 0x80.
 var goldenRSA = `{"kty":"RSA","alg":"RS256","use":"sig","kid":"mcKUK0ODa4NvnM4T2o1LPg9qTgGunV_vK8TA9SMO2H4","n":"g` + strings.Repeat("A", 340) + `w","e":"AQAB"}`
 
 func rendered(t testing.TB, s keystore.KeySet) string {

@@ -23,7 +23,7 @@ func TestReadyOnceEverythingIsServed(t *testing.T) {
 		b.store.Inject(failing(storetest.OpList, errors.New("connection refused")))
 		b.put(doc{name: "a", generation: 1}, doc{name: "b", generation: 1})
 		defer b.run(t.Context())()
-		time.Sleep(10 * time.Minute) // an unreadable store is no listing, however long it lasts
+		time.Sleep(10 * time.Minute) // an unreadable store is not a listing, however long it lasts
 		if b.Ready() == nil {
 			t.Fatal("ready without a listing")
 		}
@@ -165,7 +165,7 @@ func TestReadinessIsNotWithdrawnForTheFirstKeySet(t *testing.T) {
 	})
 }
 
-// Key sets of which none can be served, as after a mistake in issuerURLs, are as good as none: a new replica must not
+// Key sets that cannot be served, as after a mistake in issuerURLs, are as good as none: a new replica must not
 // take the place of one that serves.
 func TestNothingThatCanBeServedIsNeverReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -122,7 +122,7 @@ func TestURLIsNotGivenWhileARivalHangs(t *testing.T) {
 	})
 }
 
-// Whoever asks for the state never waits for a log that nobody reads.
+// Anyone who asks for the state never waits for a log that nobody reads.
 func TestStateWaitsForNobody(t *testing.T) {
 	ask := func(b *bench) {
 		_ = b.Ready()

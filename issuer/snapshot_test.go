@@ -19,7 +19,7 @@ func TestSplit(t *testing.T) {
 		"/a/keys.json":                        {"/a", kindJWKS},
 		"/a/b/keys.json":                      {"/a/b", kindJWKS},
 		"/a/keys.json/":                       {"/a/keys.json/", kindRoot},
-		"//keys.json":                         {"/", kindJWKS}, // "/" is no issuer's path: not found
+		"//keys.json":                         {"/", kindJWKS}, // "/" is not an issuer's path: not found
 		"/keys.json/keys.json":                {"/keys.json", kindJWKS},
 		"keys.json":                           {"keys.json", kindRoot},
 		"/akeys.json":                         {"/akeys.json", kindRoot},

@@ -19,7 +19,7 @@ type Status struct {
 	Digest     string                 `json:"digest,omitempty"` // of that version, in hex: keystore.KeySet.Digest
 	Served     bool                   `json:"served"`
 	Rejected   keystore.Reason        `json:"rejected,omitempty"` // why the stored version is not served; "missing" when there is none
-	Message    string                 `json:"message,omitempty"`  // about that; without Rejected: why the key set is not to be served here
+	Message    string                 `json:"message,omitempty"`  // about that; without Rejected: why the key set must not be served here
 	Keys       map[keystore.State]int `json:"keys"`               // by state
 	Gone       []GoneKey              `json:"gone,omitempty"`     // of the served version
 }
@@ -134,7 +134,7 @@ func (e *entry) status(n keystore.Name) Status {
 }
 
 // Ready returns nil once every key set of a complete listing is served or refused; those that cannot be read are waited for
-// five minutes. From then on it always does: losing the store is no reason to take a server away that serves its last good
+// five minutes. From then on it always does: losing the store is not a reason to take a server away that serves its last good
 // versions. A Publisher that has nothing to serve is never ready unless AllowEmpty is set: its directory may be a volume
 // that is not mounted, and clients sent there instead of to another replica would find no issuer.
 func (p *Publisher) Ready() error {

@@ -150,7 +150,7 @@ func TestAgeOfTheLastCompleteReading(t *testing.T) {
 	})
 }
 
-// Whoever is paged looks for the reason in the runbook.
+// Anyone who is paged looks for the reason in the runbook.
 func TestEveryReasonIsDocumented(t *testing.T) {
 	text, err := os.ReadFile("../charts/keypost/README.md")
 	if err != nil {

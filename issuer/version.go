@@ -29,7 +29,7 @@ type version struct {
 // published drops what is in the snapshot now.
 func (v *version) published() { v.pages = nil }
 
-// follow notes what only a comparison with the version that was served before can tell: who writes a document by hand may
+// follow notes what only a comparison with the version that was served before can tell: anyone who writes a document by hand may
 // date it as he likes.
 func (v *version) follow(was *version, now time.Time) {
 	switch {

@@ -15,10 +15,10 @@ type ClusterID string
 
 var clusterID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]{0,63}$`)
 
-// Check returns an error for what is no UID.
+// Check returns an error for what is not a UID.
 func (id ClusterID) Check() error {
 	if !clusterID.MatchString(string(id)) {
-		return fmt.Errorf("%q is no UID", printable(string(id)))
+		return fmt.Errorf("%q is not a UID", printable(string(id)))
 	}
 	return nil
 }

@@ -228,12 +228,12 @@ func TestParseRejects(t *testing.T) {
 		{name: "a kid published and gone", edits: []edit{{"kid: 2024-01\n    promotedAt", "kid: " + kid0 + "\n    promotedAt"}},
 			want: "key " + kid0 + " is published and gone (revoked at 2026-03-02T16:00:00Z) at once: a key that is gone never comes back", reason: ReasonGoneReturned},
 		{name: "gone twice", edits: []edit{{"  gone:\n", "  gone:\n  - {at: \"2026-03-01T12:00:00Z\", kid: 2024-01, fingerprint: " + string(testKey(5).Fingerprint()) + ", why: removed}\n"}}, want: `its gone line for "2024-01" is a second one`},
-		{name: "gone without a reason", edits: []edit{{"why: revoked", "why: lost"}}, want: "its gone line for \"2024-01\" is a second one or lacks kid, at, or why (removed or revoked)"},
+		{name: "gone without a reason", edits: []edit{{"why: revoked", "why: lost"}}, want: "its gone line for \"2024-01\" is a second one or has no kid, at, or why (removed or revoked)"},
 		{name: "gone without a time", edits: []edit{{"  - at: \"2026-03-02T16:00:00Z\"\n    fingerprint", "  - fingerprint"}}, want: "its gone line"},
 		{name: "a published key gone under another kid", edits: []edit{{"fingerprint: ", "fingerprint: " + kid0 + " # "}},
 			want: "key " + kid0 + " is published and gone (revoked at 2026-03-02T16:00:00Z) at once: a key that is gone never comes back", reason: ReasonGoneReturned},
-		{name: "a fingerprint that is none", edits: []edit{{"fingerprint: ", "fingerprint: x"}}, want: "which is no unpadded base64url SHA-256"},
-		{name: "a fingerprint with stray bits", edits: []edit{{"fingerprint: ", "fingerprint: " + strings.Repeat("A", 42) + "B # "}}, want: "which is no unpadded base64url SHA-256"},
+		{name: "a fingerprint that is none", edits: []edit{{"fingerprint: ", "fingerprint: x"}}, want: "which is not an unpadded base64url SHA-256"},
+		{name: "a fingerprint with stray bits", edits: []edit{{"fingerprint: ", "fingerprint: " + strings.Repeat("A", 42) + "B # "}}, want: "which is not an unpadded base64url SHA-256"},
 		{name: "a kid of another key", edits: []edit{{"kid: " + kid0 + "\n    promotedAt", "kid: x" + kid0[1:] + "\n    promotedAt"}}, want: "its kid does not belong to its publicKey, whose key ID is " + kid0},
 		{name: "importedKid with the computed kid", edits: []edit{{"    kid: " + kid0 + "\n    promotedAt", "    importedKid: true\n    kid: " + kid0 + "\n    promotedAt"}}, want: "its kid does not belong"},
 		{name: "no kid", edits: []edit{{"    kid: " + kid0 + "\n    promotedAt", "    promotedAt"}}, want: "its kid does not belong"},
@@ -297,7 +297,7 @@ func rejected(t *testing.T, data []byte, want string, reason Reason) {
 		t.Errorf("errors.Is(%q, ErrPrivateKey) is %v", err, errors.Is(err, ErrPrivateKey))
 	}
 	if strings.ContainsAny(err.Error(), "\n\x1b") || len(err.Error()) > 600 {
-		t.Errorf("the error is no short line: %q", err)
+		t.Errorf("the error is not a short line: %q", err)
 	}
 	if s.Name() != "" || len(s.Keys()) > 0 {
 		t.Errorf("a broken document gave key set %q", s.Name())
@@ -448,7 +448,7 @@ func FuzzParseDocument(f *testing.F) {
 		if err != nil {
 			var broken *BrokenError
 			if !errors.As(err, &broken) {
-				t.Errorf("error %v is no BrokenError", err)
+				t.Errorf("error %v is not a BrokenError", err)
 			}
 			return
 		}

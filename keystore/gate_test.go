@@ -24,7 +24,7 @@ func published(t testing.TB, p Policy, dev bool) KeySet {
 	return step(t)(s.Add(change(t0), subject))
 }
 
-// promoteAt asks to promote the subject, of which o was seen and which was looked at once more a minute before at.
+// promoteAt asks to promote the subject, seen as o says and which was looked at once more a minute before at.
 func promoteAt(t testing.TB, s KeySet, at time.Time, o Observed) *NotYetError {
 	t.Helper()
 	o.Fresh = at.Add(-time.Minute)
@@ -138,7 +138,7 @@ func TestPromoteAsksForWhatNeedsAnActFirst(t *testing.T) {
 		{"it is missing at many places", sinceButMissing, gate.GateObserved, "(missing: a, b, c? and 2 more)"},
 		{"the last look is 15 min and a second old", seen(t0, open.Add(-15*time.Minute-time.Second)), gate.GateFresh, "the last complete observation was at 2026-03-03T11:44:59Z, more than 15m ago; observe again"},
 		{"the last complete look is too old", seen(t0, open.Add(-time.Hour)), gate.GateFresh, "observe again"},
-		{"a shared cache of which nothing is declared", cached(t0), gate.GateEdge, "a shared cache was seen (X-Cache: Hit from cloudfront)"},
+		{"a shared cache that nobody has declared", cached(t0), gate.GateEdge, "a shared cache was seen (X-Cache: Hit from cloudfront)"},
 		{"though the caches gate is closed as well", cached(open), gate.GateEdge, "the policy does not say how long it holds copies"},
 	} {
 		_, err := s.Promote(change(open), subject.ID(), tt.seen)

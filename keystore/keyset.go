@@ -145,9 +145,9 @@ func (s KeySet) checkKeys() error {
 	for _, g := range s.gone {
 		switch {
 		case gone[g.ID] || (g.Why != Removed && g.Why != Revoked) || g.At.IsZero() || !g.ID.Valid():
-			return fmt.Errorf("its gone line for %q is a second one or lacks kid, at, or why (%s or %s)", printable(string(g.ID)), Removed, Revoked)
+			return fmt.Errorf("its gone line for %q is a second one or has no kid, at, or why (%s or %s)", printable(string(g.ID)), Removed, Revoked)
 		case !g.Fingerprint.Valid():
-			return fmt.Errorf("its gone line for %q has the fingerprint %q, which is no unpadded base64url SHA-256", printable(string(g.ID)), printable(string(g.Fingerprint)))
+			return fmt.Errorf("its gone line for %q has the fingerprint %q, which is not an unpadded base64url SHA-256", printable(string(g.ID)), printable(string(g.Fingerprint)))
 		}
 		gone[g.ID], goneMaterial[g.Fingerprint] = true, true
 	}

@@ -20,7 +20,7 @@ import (
 // out a copy while it is fresh, while it revalidates and while its origin is cut off, each for the whole time allowed, and
 // the edge takes the shield's copy with its age. A relying party keeps its copy for as long as declared, and never asks
 // again because of a kid that it does not know; one that does sees no more than this one. Two clocks are wrong in the
-// worst direction. Whoever works on the rotation may stop for good between any two steps, and somebody else go on.
+// worst direction. Anyone who works on the rotation may stop for good between any two steps, and somebody else go on.
 func TestNoTokenIsRefused(t *testing.T) {
 	t.Parallel()
 	worlds := []rules{ones(), copied(), {copies: true, upload: 4, token: 2, clocks: 1}}
@@ -60,14 +60,14 @@ func TestTheModelFindsEveryMistake(t *testing.T) {
 		t.Run(name, func(t *testing.T) { isFound(t, ones(), break_) })
 	}
 	for name, break_ := range map[string]func(*rules){
-		"an upload counts at once":                     func(r *rules) { r.gate = 0 },
-		"what the relying party may lag left out":      func(r *rules) { r.gate -= r.upload },
-		"no room for clocks":                           func(r *rules) { r.gate -= r.clocks },
-		"nobody uploads, and nothing is read back":     func(r *rules) { r.forgotten = true },
-		"nobody asks again after a key was retired":    func(r *rules) { r.unasked = true },
-		"removed and uploaded before tokens expired":   func(r *rules) { r.remove -= r.clocks },
-		"handed over before promoted":                  func(r *rules) { r.handOverFirst = true },
-		"retire believes one token, with copies alone": func(r *rules) { r.oneToken = true },
+		"an upload counts at once":                    func(r *rules) { r.gate = 0 },
+		"what the relying party may lag left out":     func(r *rules) { r.gate -= r.upload },
+		"no room for clocks":                          func(r *rules) { r.gate -= r.clocks },
+		"nobody uploads, and nothing is read back":    func(r *rules) { r.forgotten = true },
+		"nobody asks again after a key was retired":   func(r *rules) { r.unasked = true },
+		"removed and uploaded before tokens expired":  func(r *rules) { r.remove -= r.clocks },
+		"handed over before promoted":                 func(r *rules) { r.handOverFirst = true },
+		"only retire believes one token, with copies": func(r *rules) { r.oneToken = true },
 	} {
 		t.Run("copies: "+name, func(t *testing.T) { isFound(t, copied(), break_) })
 	}

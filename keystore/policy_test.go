@@ -49,8 +49,8 @@ func TestPolicyBounds(t *testing.T) {
 		{name: "edgeHold too long", p: Policy{EdgeHold: DurationPtr(8 * day)}, want: "policy: edgeHold is 192h"},
 		{name: "tokenLifetime too long", p: Policy{TokenLifetime: DurationPtr(367 * day)}, want: "policy: tokenLifetime is"},
 		{name: "relying parties", p: Policy{RelyingParties: []string{"aws", "my-app"}}},
-		{name: "a relying party that is no name", p: Policy{RelyingParties: []string{"aws", "My App"}}, want: `policy: relying party "My App": it is neither a name`},
-		{name: "a vantage that is no name", p: Policy{ObserveFrom: []string{"eu", "a/b"}}, want: `policy: observeFrom has "a/b", which is no name of a vantage`},
+		{name: "a relying party that is not a name", p: Policy{RelyingParties: []string{"aws", "My App"}}, want: `policy: relying party "My App": it is neither a name`},
+		{name: "a vantage that is not a name", p: Policy{ObserveFrom: []string{"eu", "a/b"}}, want: `policy: observeFrom has "a/b", which is not a name of a vantage`},
 		{name: "origins", p: Policy{Origins: []string{"origin.example.com", "10.0.0.1:8443", "[::1]:8443"}}},
 		{name: "an empty origin", p: Policy{Origins: []string{""}}, want: `policy: origin "" is not a host or host:port`},
 		{name: "a URL for an origin", p: Policy{Origins: []string{"https://origin.example.com"}}, want: "is not a host or host:port"},
@@ -106,7 +106,7 @@ func TestADeclaredTokenLifetimeStaysDeclared(t *testing.T) {
 	}
 }
 
-// Whoever reads the history sees what was lowered, and from what.
+// Anyone who reads the history sees what was lowered, and from what.
 func TestSetPolicyRecordsWhatChanged(t *testing.T) {
 	for want, edit := range map[string]func(p *Policy){
 		"set policy": func(*Policy) {},

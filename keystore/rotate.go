@@ -88,8 +88,8 @@ func (s KeySet) StartRotation(c Change, k VerificationKey) (KeySet, error) {
 	})
 }
 
-// RollBack turns the rotation under way around: the replaced keys sign again, of which the one that was promoted last is to
-// sign, and the new one is to leave. A replaced key that was retired is active again at once, since it was published all the
+// RollBack turns the rotation under way around: the replaced keys sign again (the one that was promoted last does),
+// and the new one is to leave. A replaced key that was retired is active again at once, since it was published all the
 // time. The new key leaves as a replaced one does: retired once no kube-apiserver signs with it, and removed once its last
 // token has expired.
 func (s KeySet) RollBack(c Change) (KeySet, error) {

@@ -287,6 +287,6 @@ func TestTheServersOfARotation(t *testing.T) {
 	}
 	s.Rotation().Servers[0] = "x"
 	if got := s.Rotation().Servers[0]; got != "a" {
-		t.Errorf("what was returned is no copy: %q", got)
+		t.Errorf("what was returned is not a copy: %q", got)
 	}
 }

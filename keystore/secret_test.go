@@ -156,7 +156,7 @@ func TestPublicMaterialIsNoSecret(t *testing.T) {
 	d := tree(t, newSet(t, Policy{}))
 	specOf(d)["selector"] = map[string]any{"k": "team", "d": "x"}
 	if _, err := parseTree(d); err != nil {
-		t.Errorf("members of an object that is no key: %v", err)
+		t.Errorf("members of an object that is not a key: %v", err)
 	}
 }
 

@@ -39,7 +39,7 @@ func TestReplaceComparesRevisions(t *testing.T) {
 	if got := st.load(t); got.Digest() != second.Digest() {
 		t.Errorf("stored is generation %d", got.Generation())
 	}
-	st.doc = []byte("junk") // whoever repairs it has seen its revision
+	st.doc = []byte("junk") // anyone who repairs it has seen its revision
 	if _, err := NewStore(st).Replace(t.Context(), "2", first); err != nil {
 		t.Errorf("a broken document cannot be replaced: %v", err)
 	}

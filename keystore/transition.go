@@ -442,7 +442,7 @@ func (s KeySet) Reopen(c Change, spec Spec) (KeySet, error) {
 	if err != nil {
 		return KeySet{}, err
 	}
-	clusters := fresh.Clusters() // whoever signed before the key set was withdrawn brings no key in any more
+	clusters := fresh.Clusters() // what signed before the key set was withdrawn brings no key in any more
 	fresh.generation, fresh.labels, fresh.annotations, fresh.unknown = s.generation, s.labels, s.annotations, s.unknown
 	if err := fresh.setClusters(clusters); err != nil {
 		return KeySet{}, err

@@ -50,7 +50,7 @@ func observedIn() map[string]Observed {
 	}
 }
 
-// TestStateMachine has a line for every pair of place and transition, tried on a day when time alone closes no gate.
+// TestStateMachine has a line for every pair of place and transition, tried on a day when time by itself closes no gate.
 func TestStateMachine(t *testing.T) {
 	stopped := Evidence{Minted: map[string]KeyID{"10.0.0.1:6443": testKey(0).ID()}}
 	c := because(openDay, "planned")

@@ -55,7 +55,7 @@ func Update(ctx context.Context, st *Store, n Name, change func(KeySet) (KeySet,
 	}
 }
 
-// errOvertaken is about a write whose answer was lost, and on top of which somebody else has written.
+// errOvertaken is about a write whose answer was lost, and on top of it somebody else has written.
 var errOvertaken = errors.New("the stored version was made from it or from an equal one: whether this write took effect is unknown; " +
 	"look at the key set and repeat the command if need be")
 

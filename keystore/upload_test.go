@@ -78,9 +78,9 @@ func TestPromoteWaitsForCopies(t *testing.T) {
 			gate gate.Gate
 			says string
 		}{
-			{"nothing was read back", ask(later), gate.GateCopies, oneUpload + ", of which no reading is known here and " + otherUpload},
-			{"of one nothing was read back", ask(later, againAt(one, later)), gate.GateCopies, otherUpload + ", of which no reading is known here"},
-			{"one lacks the key", ask(later, againAt(one, later), readBack(otherUpload, later, testKey(0))), gate.GateCopies, otherUpload + ", read back at " + stamp(later) + ", without " + string(subject.ID())},
+			{"nothing was read back", ask(later), gate.GateCopies, oneUpload + ", which nobody has read back here and " + otherUpload},
+			{"of one nothing was read back", ask(later, againAt(one, later)), gate.GateCopies, otherUpload + ", which nobody has read back here"},
+			{"one does not have the key", ask(later, againAt(one, later), readBack(otherUpload, later, testKey(0))), gate.GateCopies, otherUpload + ", read back at " + stamp(later) + ", without " + string(subject.ID())},
 			{"one has another key under the kid", ask(later, againAt(one, later), readBack(otherUpload, later, must(testKey(5).WithID(subject.ID(), "")))), gate.GateCopies, "without " + string(subject.ID())},
 			{"a second too early", ask(later.Add(-time.Second), againAt(one, later), againAt(other, later)), gate.GateCopies, "possible from " + stamp(later) + " (upload 1h + clocks 2m)"},
 			{"one was read long ago", ask(later, againAt(one, later), againAt(other, later.Add(-16*time.Minute))), gate.GateCopies, otherUpload + " at "},
@@ -134,7 +134,7 @@ func TestPublicAndCopies(t *testing.T) {
 	}
 }
 
-// TestRemoveWaitsForCopies: an old key stays until every copy has the keys that sign. That a copy still has the old one is no
+// TestRemoveWaitsForCopies: an old key stays until every copy has the keys that sign. That a copy still has the old one is not a
 // reason to keep it.
 func TestRemoveWaitsForCopies(t *testing.T) {
 	s := published(t, copiesPolicy(ReachCopies, oneUpload), false)
@@ -151,7 +151,7 @@ func TestRemoveWaitsForCopies(t *testing.T) {
 	long := t0.Add(-24 * time.Hour)
 	behind, ready := readBack(oneUpload, long, testKey(0)), readBack(oneUpload, long, testKey(0), subject)
 	for _, tt := range []struct{ name, got, want string }{
-		{"a forgotten copy", remove(expired), "no reading is known"},
+		{"a forgotten copy", remove(expired), "nobody has read back"},
 		{"a copy that is behind, long before the tokens have expired", remove(t0, againAt(behind, t0)), "without " + string(subject.ID())},
 		{"a copy that is behind", remove(expired, againAt(behind, expired)), "without " + string(subject.ID())},
 		{"tokens are left", remove(expired.Add(-time.Second), againAt(ready, expired)), "tokens that it signed may still be valid"},
@@ -166,7 +166,7 @@ func TestRemoveWaitsForCopies(t *testing.T) {
 		t.Errorf("every copy has the key that signs, and yet: %s", got)
 	}
 	if got := remove(expired, againAt(readBack(oneUpload, long, subject), expired)); got != "" {
-		t.Errorf("a copy that lacks the old key already keeps it: %s", got)
+		t.Errorf("a copy that does not have the old key already keeps it: %s", got)
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/keypost/keypost/keystore/policy"
 )
 
-// many returns how often a random test runs: less by default, since whoever changes a line waits for it.
+// many returns how often a random test runs: less by default, since anyone who changes a line waits for it.
 func many(long, short uint64) uint64 {
 	if os.Getenv("KEYPOST_LONG") != "" {
 		return long

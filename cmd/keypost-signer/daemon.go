@@ -43,7 +43,7 @@ func newSigner(keys held, c config, log *zap.Logger) (*signer.Signer, error) {
 	}})
 }
 
-// guarded is a directory that only its owner may write to: who writes there says which key signs.
+// guarded is a directory that only its owner may write to: anyone who writes there says which key signs.
 type guarded struct {
 	keystore.Backend
 	dir string

@@ -197,7 +197,7 @@ func TestDryRunSaysWhatToFillIn(t *testing.T) {
 		keypost(t, args...)
 		for name, data := range filesBelow(t, out) {
 			if strings.HasPrefix(name, "05-") && !strings.Contains(string(data), tt.want) {
-				t.Errorf("%s: %s lacks %s:\n%s", tt.region, name, tt.want, data)
+				t.Errorf("%s: %s does not have %s:\n%s", tt.region, name, tt.want, data)
 			}
 		}
 	}

@@ -35,7 +35,7 @@ type playedCloud interface {
 type clusterFixture struct {
 	cloud   playedCloud
 	holds   func() string // what the cloud holds; what differs in every run is left out
-	creates []string      // CLOUD create-all, and the flags that this cloud alone has
+	creates []string      // CLOUD create-all, and the flags that only this cloud has
 
 	dir, address, requests string
 	env                    []string

@@ -16,7 +16,7 @@ import (
 	"github.com/keypost/keypost/keystore/pubkey"
 )
 
-// startCluster plays a cluster of one kube-apiserver that signs with the key of DIR/sa.key as ISSUER, and knows that key alone:
+// startCluster plays a cluster of one kube-apiserver that signs with the key of DIR/sa.key as ISSUER, and knows only that key:
 // cluster DIR ISSUER AUDIENCE… The audiences are those of its --api-audiences. It writes the kubeconfig $KUBECONFIG_FILE, whose
 // context forbidden is a user without rights. What real ones answer is shown by test/e2e.
 func startCluster(ts *testscript.TestScript, neg bool, args []string) {

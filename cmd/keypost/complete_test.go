@@ -41,7 +41,7 @@ func TestPathsAreCompleted(t *testing.T) {
 	}
 }
 
-// What shells show beside a flag is for people: the back-ticks around what its value is called are for the help alone.
+// What shells show beside a flag is for people: the back-ticks around what its value is called are only for the help.
 func TestDescriptionsOfFlagsArePlain(t *testing.T) {
 	described := 0
 	walk(newRoot(&cli.Factory{}), func(c *cobra.Command) {
@@ -104,7 +104,7 @@ func TestCompletion(t *testing.T) {
 	add(other, "test-a")
 	parties := []string{"aws", "gcp", "entra", "vault", "kube-apiserver"}
 	for _, tt := range []struct {
-		line  string // words, of which the last is completed; "_" is an empty one
+		line  string // words; the last one is completed; "_" is an empty one
 		want  []string
 		paths string // files or directories: what the shell completes itself
 	}{

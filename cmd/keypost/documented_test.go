@@ -254,7 +254,7 @@ func TestEachPrintedCommandIsRun(t *testing.T) {
 }
 
 // wordsOf returns the words of a cli.Command{…} literal, or of a hint that begins with a command in its text; nil for
-// everything else. A word that is no constant is "X".
+// everything else. A word that is not a constant is "X".
 func wordsOf(n ast.Node) []string {
 	switch n := n.(type) {
 	case *ast.CompositeLit:
@@ -307,7 +307,7 @@ func exists(words []string) error {
 	cmd.InitDefaultHelpFlag()
 	switch {
 	case err != nil:
-		return fmt.Errorf("%q is no command: %w", words, err)
+		return fmt.Errorf("%q is not a command: %w", words, err)
 	case slices.Contains(words, "--help"):
 		return nil
 	case cmd.HasSubCommands():

@@ -273,7 +273,7 @@ func (a accounts) serve(ts *testscript.TestScript, neg bool, args []string) {
 // checker is what a script and a test have in common.
 type checker interface{ Check(error) }
 
-// startIssuer is serve for whoever has no script.
+// startIssuer is serve for anyone who has no script.
 func startIssuer(t testing.TB, c checker, dir string) (server, admin *httptest.Server, ca []byte) {
 	server = httptest.NewUnstartedServer(nil)
 	st, err := filestore.Create(dir)
@@ -424,7 +424,7 @@ contexts: [{name: good, context: {cluster: c, user: good}}, {name: forbidden, co
 	ts.Setenv("KUBECONFIG_FILE", file)
 }
 
-// certificatePEM is a test server's own certificate, for whoever is to trust it.
+// certificatePEM is a test server's own certificate, for those that trust it.
 func certificatePEM(s *httptest.Server) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
 }

@@ -154,7 +154,7 @@ func askGoogle(s *fakegcp.Server, method, url, body string) error {
 }
 
 // exchange gives the Secret of a manifest, as it is written, to Google's own client, with a token of a service account: exchange KEYFILE
-// ISSUER NAMESPACE/NAME MANIFEST. The token file alone is another: the client reads it on this machine.
+// ISSUER NAMESPACE/NAME MANIFEST. Only the token file is another: the client reads it on this machine.
 func exchange(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) != 4 {
 		ts.Fatalf("usage: exchange KEYFILE ISSUER NAMESPACE/NAME MANIFEST")
@@ -189,7 +189,7 @@ func exchange(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	ts.Check(json.Unmarshal(config, &said))
 	if email, ok := p.Email(got.Value); !ok || !strings.Contains(said.URL, "/"+email+":") {
-		ts.Fatalf("the token is of %q, not of whom %s names", email, said.URL)
+		ts.Fatalf("the token belongs to %q, not to whom %s names", email, said.URL)
 	}
 }
 

@@ -65,7 +65,7 @@ func TestRepairs(t *testing.T) {
 	}
 	for code := range maps.Keys(run) {
 		if !known[code] {
-			t.Errorf("a script repairs %s, which is no cause", code)
+			t.Errorf("a script repairs %s, which is not a cause", code)
 		}
 	}
 	if len(run) < 15 {

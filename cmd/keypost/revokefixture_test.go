@@ -9,7 +9,7 @@ import (
 	"github.com/keypost/keypost/test/fakecloudfront"
 )
 
-// startCloudFront plays CloudFront's API with one distribution, an edge of which has in a file what it fetched from another one:
+// startCloudFront plays CloudFront's API with one distribution; one of its edges has in a file what it fetched from another one:
 // edge ID ORIGIN EDGE
 func startCloudFront(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 3 {

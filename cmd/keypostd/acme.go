@@ -54,7 +54,7 @@ func acmeHosts(configured, needed []string, known func(string) bool) ([]string, 
 		case strings.HasPrefix(host, "*.") && len(configured) == 0:
 			return nil, fmt.Errorf("listen.tls.acme.hosts is empty, but issuerURLs has hosts below %s: name each of them, at most %d", host[2:], listen.MaxACMEHosts)
 		case !strings.HasPrefix(host, "*.") && len(configured) > 0 && !slices.Contains(configured, host):
-			return nil, fmt.Errorf("listen.tls.acme.hosts lacks %s, under which clients ask this server; add it", host)
+			return nil, fmt.Errorf("listen.tls.acme.hosts does not have %s, under which clients ask this server; add it", host)
 		}
 	}
 	if len(configured) == 0 {
@@ -62,7 +62,7 @@ func acmeHosts(configured, needed []string, known func(string) bool) ([]string, 
 	}
 	for _, host := range configured {
 		if !known(host) {
-			return nil, fmt.Errorf("listen.tls.acme.hosts has %q, which is no host of issuerURLs or hostAliases; correct or remove it", host)
+			return nil, fmt.Errorf("listen.tls.acme.hosts has %q, which is not a host of issuerURLs or hostAliases; correct or remove it", host)
 		}
 	}
 	return configured, nil

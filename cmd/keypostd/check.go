@@ -93,7 +93,7 @@ func (d *daemon) checkCertificates() (warnings []string, err error) {
 	switch c := d.certificates.(type) {
 	case *listen.Files:
 		for _, cert := range c.Alone() {
-			warnings = append(warnings, fmt.Sprintf("%q holds the server's certificate alone: unless a root signed it itself, add its intermediates, or relying parties refuse it", cert))
+			warnings = append(warnings, fmt.Sprintf("%q holds only the server's certificate: unless a root signed it itself, add its intermediates, or relying parties refuse it", cert))
 		}
 	case *listen.ACME:
 		for _, one := range c.InUse() {

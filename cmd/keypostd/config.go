@@ -27,7 +27,7 @@ type config struct {
 
 	// IssuerURLs bind issuer URLs to names of key sets: "https://oidc.example.com/{name}",
 	// "https://{name}.oidc.example.com", or "NAME=https://…" for a single one. A key set that matches none for its own
-	// name is refused, so that whoever may write one key set never speaks for another issuer. Required.
+	// name is refused, so that anyone who may write one key set never speaks for another issuer. Required.
 	IssuerURLs []string `json:"issuerURLs"`
 
 	// Listen is the public listener.
@@ -134,12 +134,12 @@ type pairConfig struct {
 type adminConfig struct {
 	Address string `json:"address"` // host:port; default "127.0.0.1:9090"
 
-	// Probes is host:port of one more listener, for /livez and /readyz alone. Whoever lets only the prober reach it knows
+	// Probes is host:port of one more listener, only for /livez and /readyz. Anyone who lets only the prober reach it knows
 	// that no other client can hold up a probe. Default none.
 	Probes string `json:"probes,omitempty"`
 
-	// Page shows the operator's page and the report at /issuers to every client that reaches Address. Default false: to clients on this
-	// machine alone, as through kubectl port-forward. They name keys, changes and who made them; metrics and health are for everybody.
+	// Page shows the operator's page and the report at /issuers to every client that reaches Address. Default false: only to clients on
+	// this machine, as through kubectl port-forward. They name keys, changes and who made them; metrics and health are for everybody.
 	Page bool `json:"page,omitempty"`
 }
 
@@ -291,7 +291,7 @@ func (f *findings) checkCache(dir string, a *acmeConfig) {
 	}
 	inside, err := filepath.Rel(keySets, cache)
 	f.refuse(err == nil && inside != ".." && !strings.HasPrefix(inside, ".."+string(filepath.Separator)),
-		"listen.tls.acme.cache (%s) is inside dir (%s), whose key sets others write, copy and read: name a directory elsewhere, for private keys alone", a.Cache, dir)
+		"listen.tls.acme.cache (%s) is inside dir (%s), whose key sets others write, copy and read: name a directory elsewhere, only for private keys", a.Cache, dir)
 }
 
 func checkAddress(what, address string) error {

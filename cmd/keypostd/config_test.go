@@ -263,7 +263,7 @@ func TestCertified(t *testing.T) {
 	}
 }
 
-// An alias that is no issuer's host and leads to one is what there is for a CDN, whatever the pattern looks like.
+// An alias that is not an issuer's host and leads to one is what there is for a CDN, whatever the pattern looks like.
 func TestAliasesForACDN(t *testing.T) {
 	for _, patterns := range []string{`"https://oidc.example.com/{name}"`, `"a=https://oidc.example.com"`, `"https://{name}.example.com"`, `"https://{name}.example.com/x"`} {
 		text := strings.Replace(smallest, `"https://oidc.example.com/{name}"`, patterns, 1) + "hostAliases: {origin.example.net: oidc.example.com}\n"

@@ -192,7 +192,7 @@ func (d *daemon) warnOfHTTP2() {
 	}
 }
 
-// warnOfShield logs the secrets that are none to whoever has a login here, and the CAs that have expired. A start goes on without any
+// warnOfShield logs the secrets that are none to anyone who has a login here, and the CAs that have expired. A start goes on without any
 // other: its clock may be wrong, and become right.
 func (d *daemon) warnOfShield() {
 	if d.shield == nil {

@@ -238,7 +238,7 @@ var known = []string{
 	"Access-Control-Allow-Origin", "Allow", "Cache-Control", "Connection", "Content-Length", "Content-Type", "Date", "Etag", "Strict-Transport-Security", "X-Content-Type-Options",
 }
 
-// refusals are the bodies of answers that are no documents.
+// refusals are the bodies of answers that are not documents.
 var refusals = []string{"not found\n", "method not allowed\n"}
 
 var statusLine = regexp.MustCompile(`^HTTP/1\.[01] (\d{3}) [A-Za-z: ]+$`)
@@ -256,7 +256,7 @@ func (e *fuzzed) judgeHTTP1(t *testing.T, data, got []byte) {
 		header, err := text.ReadMIMEHeader()
 		status := statusLine.FindStringSubmatch(first)
 		if status == nil || err != nil {
-			t.Fatalf("%q is no answer: %v", rest, err)
+			t.Fatalf("%q is not an answer: %v", rest, err)
 		}
 		for name, values := range header {
 			if !slices.Contains(known, name) || len(values) != 1 {
@@ -321,7 +321,7 @@ func (e *fuzzed) judgeAnswer(t *testing.T, a answerTo1) []byte {
 }
 
 // judgeTLS takes apart what came back from a server that got arbitrary bytes in place of a handshake: records of TLS, or
-// net/http's answer to whoever speaks HTTP without TLS.
+// net/http's answer to anyone who speaks HTTP without TLS.
 func judgeTLS(t *testing.T, got []byte) {
 	t.Helper()
 	if bytes.Equal(got, []byte("HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n")) {

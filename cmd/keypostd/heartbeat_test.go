@@ -36,7 +36,7 @@ func TestHeartbeat(t *testing.T) {
 	}
 }
 
-// What is no note takes no metric away, however it behaves when it is opened or read.
+// What is not a note takes no metric away, however it behaves when it is opened or read.
 func TestHeartbeatThatHangs(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, replicate.HeartbeatFile)

@@ -45,7 +45,7 @@ func TestAccessLog(t *testing.T) {
 	}
 }
 
-// Whoever names a file or sends a request writes into the log, and must not write on the terminal that shows it.
+// Anyone who names a file or sends a request writes into the log, and must not write on the terminal that shows it.
 func TestLogIsSafeForATerminal(t *testing.T) {
 	for _, format := range []string{"json", "console"} {
 		var out bytes.Buffer

@@ -22,8 +22,8 @@ func main() {
 	os.Exit(code)
 }
 
-// signalled returns a context that ends with the first SIGTERM, SIGINT or SIGHUP. Who sends SIGHUP to have the configuration read again
-// gets a drain: files are read again by themselves, and a configuration needs a restart. A child of nohup ignores it, as ever.
+// signalled returns a context that ends with the first SIGTERM, SIGINT or SIGHUP. Anyone who sends SIGHUP to have the configuration read
+// again gets a drain: files are read again by themselves, and a configuration needs a restart. A child of nohup ignores it, as ever.
 //
 // By then the signals act as they do by default again, so that a second one ends the process at once, whatever hangs. The order
 // matters, which is why this is not signal.NotifyContext: a second signal that followed closely would be caught and mean nothing.

@@ -110,7 +110,7 @@ func TestPageShowsTrouble(t *testing.T) {
 	list := p.get("/").Body.String()
 	for _, want := range []string{"Needs attention", "an older version is served", "broken", "#keypostkeysetsrejected", "kubernetes://oidc", "#keypostmirrorstale"} {
 		if !strings.Contains(list, want) {
-			t.Errorf("the list lacks %q:\n%s", want, list)
+			t.Errorf("the list does not have %q:\n%s", want, list)
 		}
 	}
 	one := p.keySet(t, "prod-a")

@@ -50,7 +50,7 @@ func run(signalled func() (context.Context, context.CancelFunc), args []string, 
 	if o.check {
 		err = d.check(context.Background(), stdout)
 	} else {
-		signal.Ignore(syscall.SIGPIPE) // whoever reads the log may end before this process does
+		signal.Ignore(syscall.SIGPIPE) // the reader of the log may end before this process does
 		d.logLimits(memory, noLimit)
 		d.warnOfHTTP2()
 		ctx, stop := signalled()

@@ -11,7 +11,7 @@ import (
 	"github.com/keypost/keypost/internal/bind"
 )
 
-// listener accepts connections, of which at most MaxConnections are open. One more closes the oldest one that is not
+// listener accepts connections, and keeps at most MaxConnections open. One more closes the oldest one that is not
 // being answered, or else the oldest: a probe takes a millisecond, so that nobody can connect often enough to have it
 // closed before its answer.
 type listener struct {

@@ -14,7 +14,7 @@ import (
 // is answered only if it asks for one of these, whatever everybody says.
 //
 // A request that a proxy on this machine passes on is somebody else's, and is refused if the proxy says so or leaves the name
-// that was asked for. One that does neither, as nginx with proxy_pass alone, looks like a client on this machine and is
+// that was asked for. One that does neither, as nginx with only proxy_pass, looks like a client on this machine and is
 // answered. Sidecars of a mesh connect from other addresses of 127.0.0.0/8, so only the two usual ones count as this machine.
 func Local(next http.Handler, everybody bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

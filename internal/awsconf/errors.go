@@ -46,7 +46,7 @@ func Explain(err error, name func(*smithy.OperationError) string, reason func(ca
 	return &callError{fmt.Sprintf("%s: %s (%s)", call, api.ErrorMessage(), api.ErrorCode()), err}
 }
 
-// WithoutCredentials reports whether a call was not made for want of credentials, and why there are none.
+// WithoutCredentials reports whether a call was not made because there are no credentials, and why there are none.
 func WithoutCredentials(err error) (why string, none bool) {
 	_, cause, none := strings.Cut(text.Sentence(err.Error(), 0), "get identity: get credentials: ")
 	if strings.Contains(cause, "no EC2 IMDS role found") {

@@ -12,8 +12,8 @@ import (
 // patience is how long an address may be in use by a process that is just ending, such as the one that this one replaces.
 const patience = 2500 * time.Millisecond
 
-// Buffer is what is asked of the kernel for each of a connection's two buffers, in bytes; it grants twice as much. Left
-// alone they grow to megabytes, which count as memory of this process's cgroup. A header of 16 KiB and most answers fit;
+// Buffer is what is asked of the kernel for each of a connection's two buffers, in bytes; it grants twice as much. Unset
+// they grow to megabytes, which count as memory of this process's cgroup. A header of 16 KiB and most answers fit;
 // 100 KiB take four or five round trips.
 const Buffer = 16 << 10
 

@@ -23,7 +23,7 @@ func TestWaitsForTheAddress(t *testing.T) {
 	l.Close()
 }
 
-// An address that stays in use is an error in the end, and at once for whoever has been stopped.
+// An address that stays in use is an error in the end, and at once for anyone who has been stopped.
 func TestAddressInUse(t *testing.T) {
 	before, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

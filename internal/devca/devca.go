@@ -1,5 +1,5 @@
 // Package devca keeps a certificate authority for development in a directory, and a certificate of it for a server on
-// loopback. Whoever trusts the authority does not have to trust the laptop with the rest of the Internet: a critical name
+// loopback. Anyone who trusts the authority does not have to trust the laptop with the rest of the Internet: a critical name
 // constraint (RFC 5280, section 4.2.1.10) confines it to the server's names.
 package devca
 

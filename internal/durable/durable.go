@@ -47,7 +47,7 @@ func (osFS) Open(name string) (File, error) { return os.Open(name) }
 func (osFS) Rename(from, to string) error   { return os.Rename(from, to) }
 func (osFS) Remove(name string) error       { return os.Remove(name) }
 
-// Root is the file system below a directory, out of which no symbolic link leads.
+// Root is the file system below a directory; no symbolic link leads out of it.
 type Root struct{ *os.Root }
 
 // Create implements [FS]. The umask takes away from mode.

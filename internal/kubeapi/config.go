@@ -57,7 +57,7 @@ const MaxKubeconfig = 1 << 20
 func Inline(data []byte) (*rest.Config, error) {
 	raw, err := clientcmd.Load(data)
 	if err != nil {
-		return nil, errors.New("it is no kubeconfig") // the cause could quote a credential
+		return nil, errors.New("it is not a kubeconfig") // the cause could quote a credential
 	}
 	current, ok := raw.Contexts[raw.CurrentContext]
 	if !ok {
@@ -80,7 +80,7 @@ func Inline(data []byte) (*rest.Config, error) {
 func inlineServer(c *clientcmdapi.Cluster) error {
 	switch {
 	case !strings.HasPrefix(c.Server, "https://"):
-		return errors.New("its server is no https URL")
+		return errors.New("its server is not an https URL")
 	case c.InsecureSkipTLSVerify:
 		return errors.New("it has insecure-skip-tls-verify, so that anybody could answer for the cluster")
 	case c.CertificateAuthority != "":

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Whoever writes a kubeconfig that Inline takes reaches no program and no file of this machine.
+// Anyone who writes a kubeconfig that Inline takes reaches no program and no file of this machine.
 func TestInline(t *testing.T) {
 	const good = `apiVersion: v1
 kind: Config
@@ -26,10 +26,10 @@ contexts: [{name: c, context: {cluster: c, user: u}}]
 		"a CA's file":         {"certificate-authority-data: YQ==", "certificate-authority: /x", "names a file (certificate-authority)"},
 		"no CA":               {", certificate-authority-data: YQ==", "", "any public CA"},
 		"no verification":     {"certificate-authority-data: YQ==", "insecure-skip-tls-verify: true", "anybody could answer"},
-		"no TLS":              {"https://", "http://", "no https URL"},
+		"no TLS":              {"https://", "http://", "not an https URL"},
 		"no context":          {"current-context: c", "current-context: d", "names no context"},
 		"no user":             {"name: u, user", "name: v, user", "a user that it does not have"},
-		"no kubeconfig":       {"apiVersion: v1", "SECRET: [", "it is no kubeconfig"},
+		"no kubeconfig":       {"apiVersion: v1", "SECRET: [", "it is not a kubeconfig"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, err := Inline([]byte(strings.Replace(good, tt.old, tt.now, 1)))

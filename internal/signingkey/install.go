@@ -52,7 +52,7 @@ func OpenToOthers(path string) (fs.FileMode, bool) {
 	return info.Mode().Perm(), info.Mode().Perm()&0o044 != 0
 }
 
-// WritePublic puts the public half alone into a new file, as Write does.
+// WritePublic puts only the public half into a new file, as Write does.
 func (p Private) WritePublic(path string) error {
 	return writeNew(path, []byte(p.public.PEM()), 0o644)
 }
@@ -75,7 +75,7 @@ func (p Private) Install(path string) error {
 	case err != nil:
 		return err
 	case !info.Mode().IsRegular():
-		return fmt.Errorf("%s: %w and is no regular file; move it away", path, fs.ErrExist)
+		return fmt.Errorf("%s: %w and is not a regular file; move it away", path, fs.ErrExist)
 	}
 	there, err := regular.Read(path, pubkey.MaxSize)
 	switch {

@@ -42,7 +42,7 @@ func derive(block *pem.Block) (key crypto.PublicKey, private bool, err error) {
 	return nil, false, nil
 }
 
-// parsePrivate drops the parser's errors on purpose: they are of no use to the caller beside the sentence that the
+// parsePrivate drops the parser's errors on purpose: they do not help the caller beside the sentence that the
 // block is unreadable, and they describe the inside of a private key.
 func parsePrivate(der []byte) crypto.Signer {
 	if k, err := x509.ParsePKCS1PrivateKey(der); err == nil {

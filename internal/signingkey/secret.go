@@ -10,7 +10,7 @@ const (
 	SecretPublic  = "service-account.pub"
 )
 
-// SecretData returns the pair as the data of a Kubernetes Secret, in JSON. Whoever asks sends it to a kube-apiserver, which
+// SecretData returns the pair as the data of a Kubernetes Secret, in JSON. Anyone who asks sends it to a kube-apiserver, which
 // stores it, and keeps nothing.
 func (p Private) SecretData() (json.RawMessage, error) {
 	private, err := p.privatePEM()

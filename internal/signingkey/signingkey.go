@@ -83,7 +83,7 @@ func generate(kind Kind) (crypto.Signer, error) {
 	if c, ok := curves[kind]; ok {
 		return ecdsa.GenerateKey(c, rand.Reader)
 	}
-	return nil, fmt.Errorf("%q is no kind of signing key: use one of %s", kind, kindList())
+	return nil, fmt.Errorf("%q is not a kind of signing key: use one of %s", kind, kindList())
 }
 
 func kindList() string {

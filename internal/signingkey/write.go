@@ -17,7 +17,7 @@ type Paths struct {
 }
 
 // CheckFree returns an error unless both files can be made: neither exists, not even as a dangling link, and they are two. It
-// spares the caller a slow step in vain; Write makes sure with O_EXCL.
+// spares the caller a slow step for nothing; Write makes sure with O_EXCL.
 func (p Paths) CheckFree() error {
 	if filepath.Clean(p.Private) == filepath.Clean(p.Public) {
 		return fmt.Errorf("%s cannot hold the private and the public key at once", p.Private)

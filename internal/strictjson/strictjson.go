@@ -17,8 +17,8 @@ import (
 const maxName = 400
 
 // Check refuses JSON that two relying parties may read differently. Of a member that occurs twice some take the
-// first and some the last; some take "KEYS" for "keys" and some do not. Whoever publishes such a document can show one
-// key to whoever checks and another to whoever trusts. known are the names that a reader looks for.
+// first and some the last; some take "KEYS" for "keys" and some do not. Anyone who publishes such a document can show one
+// key to anyone who checks and another to anyone who trusts. known are the names that a reader looks for.
 func Check(data []byte, known []string) error {
 	spelling := map[string]string{}
 	for _, name := range known {

@@ -23,7 +23,7 @@ func TestToJSON(t *testing.T) {
 		"text behind a marker":   {"--- {a: 1} # x\n", `{"a":1}`},
 		"a rule in a text":       {"a: |\n  x\n  ---\n  y\n", `{"a":"x\n---\ny\n"}`},
 		"a byte order mark":      {"\ufeffa: 1\n", `{"a":1}`},
-		"keys that are no text":  {"1: a\ntrue: b\n", `{"1":"a","true":"b"}`},
+		"keys that are not text": {"1: a\ntrue: b\n", `{"1":"a","true":"b"}`},
 		"a time":                 {"a: 2026-01-02T03:04:05Z\n", `{"a":"2026-01-02T03:04:05Z"}`},
 		"a large integer":        {"a: 9007199254740993\n", `{"a":9007199254740993}`},
 		"words, as kubectl does": {"a: [yes, off, 'on']\n", `{"a":[true,false,"on"]}`},

@@ -116,7 +116,7 @@ func EscapeYAML(s []byte) []byte {
 	})
 }
 
-// escape leaves line breaks and tabs alone: in JSON they stand between values only.
+// escape does not escape line breaks and tabs: in JSON they stand between values only.
 func escape(s []byte, as func(rune) string) []byte {
 	unsafe := func(r rune) bool { return r != '\n' && r != '\t' && !Printable(r) }
 	if bytes.IndexFunc(s, unsafe) < 0 {

@@ -49,7 +49,7 @@ func checkRSA(k *rsa.PublicKey) error {
 	case isROCA(k.N):
 		return errors.New("it was made by a flawed Infineon library and can be factored (ROCA, CVE-2017-15361)")
 	case k.N.ProbablyPrime(0):
-		return errors.New("its RSA modulus is a prime, so it is no RSA key")
+		return errors.New("its RSA modulus is a prime, so it is not an RSA key")
 	case closePrimes(k.N):
 		return errors.New("the two primes of its RSA modulus are so close together that it can be factored")
 	}

@@ -102,7 +102,7 @@ func checkDropped(root *os.Root, file string, s keystore.KeySet) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	case errors.Is(err, regular.ErrUnfit):
-		return &ForeignError{file, "is no file that keypost has written"}
+		return &ForeignError{file, "is not a file that keypost has written"}
 	case err != nil:
 		return err
 	}
@@ -112,7 +112,7 @@ func checkDropped(root *os.Root, file string, s keystore.KeySet) error {
 		} `json:"keys"`
 	}
 	if json.Unmarshal(data, &set) != nil || set.Keys == nil {
-		return &ForeignError{file, "exists and is no JWKS, so that it is unknown which keys it has"}
+		return &ForeignError{file, "exists and is not a JWKS, so that it is unknown which keys it has"}
 	}
 	for _, k := range *set.Keys {
 		_, has := s.Key(k.Kid)

@@ -187,7 +187,7 @@ const maxAnswer = 1 << 20 // bytes
 
 func (b boundedCA) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.URL.Scheme != "https" {
-		return nil, fmt.Errorf("the CA names %s, without TLS, which is not followed (RFC 8555, section 6.1); ask whoever runs it for https", req.URL.Redacted())
+		return nil, fmt.Errorf("the CA names %s, without TLS, which is not followed (RFC 8555, section 6.1); ask those who run it for https", req.URL.Redacted())
 	}
 	resp, err := b.RoundTripper.RoundTrip(req)
 	if err != nil {

@@ -51,7 +51,7 @@ func TestACMEConfigErrors(t *testing.T) {
 		"HMAC key short":   {func(c *ACMEConfig) { c.KeyID, c.MACKeyFile = "k", shortKey }, "does not hold an HMAC key"},
 		"cache is a file":  {func(c *ACMEConfig) { c.Cache = noKey }, "not a directory"},
 		"directory http":   {func(c *ACMEConfig) { c.Directory = "http://ca.example/dir" }, "not an https URL"},
-		"key ID alone":     {func(c *ACMEConfig) { c.KeyID = "k" }, "needs its key ID and the file"},
+		"only key ID":      {func(c *ACMEConfig) { c.KeyID = "k" }, "needs its key ID and the file"},
 		"HMAC key broken":  {func(c *ACMEConfig) { c.KeyID, c.MACKeyFile = "k", noKey }, "does not hold an HMAC key"},
 		"HMAC key missing": {func(c *ACMEConfig) { c.KeyID, c.MACKeyFile = "k", dir+"/none" }, "read the HMAC key"},
 		"CA file broken":   {func(c *ACMEConfig) { c.CAFile = noCA }, "holds no PEM certificate"},

@@ -120,7 +120,7 @@ func (a *ACME) lead() error {
 	return nil
 }
 
-// CheckAccount returns why the key of the account in the cache cannot be read, so that nothing could be ordered, or nil. None is no
+// CheckAccount returns why the key of the account in the cache cannot be read, so that nothing could be ordered, or nil. None is not an
 // error: the first order makes one.
 func (a *ACME) CheckAccount() error {
 	_, err := a.readAccountKey()

@@ -94,7 +94,7 @@ func LoadFiles(pairs []Pair, hosts []string) (*Files, error) {
 
 // Alone returns the files that hold a leaf and none of its issuers, although something else than itself signed it. That is
 // right where a root signed it that every relying party has; where an intermediate did, clients that do not have it fail,
-// among them AWS, whoever fetched it on their own before.
+// among them AWS, anyone who fetched it on their own before.
 func (f *Files) Alone() []string {
 	var alone []string
 	for i, c := range *f.inUse.Load() {

@@ -39,7 +39,7 @@ func TestLoadFilesRefuses(t *testing.T) {
 	}{
 		{"full chain", chain{leaf, inner, outer}, leaf, []string{"oidc.example.com", "a.oidc.example.com", "*.oidc.example.com"}, ""},
 		{"chain with its root", chain{leaf, inner, outer, root}, leaf, nil, ""},
-		{"leaf alone", chain{leaf}, leaf, []string{"OIDC.example.com"}, ""},
+		{"only leaf", chain{leaf}, leaf, []string{"OIDC.example.com"}, ""},
 		{"intermediates swapped", chain{leaf, outer, inner}, leaf, nil, `certificate 2 of 3 ("outer") did not sign the one before it`},
 		{"leaf last", chain{inner, leaf}, inner, nil, `certificate 2 of 2 ("oidc.example.com") did not sign`},
 		{"gap", chain{leaf, outer}, leaf, nil, "certificate 2 of 2"},
@@ -138,7 +138,7 @@ func TestLoadFilesWantsFiles(t *testing.T) {
 	checkSentence(t, err, "tls.key.missing")
 }
 
-// A leaf without its intermediate is no error, since a root may have signed it itself; who checks is told.
+// A leaf without its intermediate is not an error, since a root may have signed it itself; anyone who checks is told.
 func TestAlone(t *testing.T) {
 	root := authority.Named(t, "root", nil)
 	inner := authority.Named(t, "inner", root)

@@ -21,7 +21,7 @@ const (
 	http01    = "http-01"
 )
 
-// Names in the cache end with these where they are of a challenge under way. Whichever replica is asked answers from there.
+// Names in the cache end with these where a challenge is under way. Whichever replica is asked answers from there.
 const (
 	tlsALPN01Suffix = "+token"   // after the host
 	http01Suffix    = "+http-01" // after the token

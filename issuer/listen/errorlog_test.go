@@ -78,7 +78,7 @@ func TestHandshakeErrorsAreCountedByReason(t *testing.T) {
 		{"no_shared_version", "TLS 1.1", handshake(&tls.Config{ServerName: name, MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11})},
 		{"no_shared_cipher", "RSA key exchange", handshake(&tls.Config{ServerName: name, MaxVersion: tls.VersionTLS12, CipherSuites: []uint16{tls.TLS_RSA_WITH_AES_128_CBC_SHA}})},
 		{"no_shared_cipher", "RSA certificate wanted", handshake(&tls.Config{ServerName: name, MaxVersion: tls.VersionTLS12, CipherSuites: []uint16{tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256}})},
-		{"no_shared_protocol", "HTTP/2 alone", handshake(&tls.Config{ServerName: name, NextProtos: []string{"h2"}})},
+		{"no_shared_protocol", "only HTTP/2", handshake(&tls.Config{ServerName: name, NextProtos: []string{"h2"}})},
 		{"no_shared_protocol", "ALPN", handshake(&tls.Config{ServerName: name, NextProtos: []string{"EOF i/o timeout"}})},
 		{"bad_certificate", "CA unknown to the client", handshake(&tls.Config{ServerName: name, RootCAs: stranger})},
 		{"bad_certificate", "name not in the certificate", handshake(&tls.Config{ServerName: "other.example.com"})},

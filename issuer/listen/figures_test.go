@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// An honest client may take as long as it does on a slow line, and nobody much longer. The bounds between which a figure may lie are the line's;
-// the figures themselves were measured with test/attack: who changes one measures again.
+// An honest client may take as long as it does on a slow line, and nobody much longer. The bounds between which a figure may lie are the
+// line's; the figures themselves were measured with test/attack: who changes one measures again.
 func TestHowLongAClientMayTake(t *testing.T) {
 	l := testListener(t, 10)
 	now := l.now()
@@ -27,7 +27,7 @@ func TestHowLongAClientMayTake(t *testing.T) {
 		"a handshake that loses a packet, which is sent again after a second (RFC 6298)": {fresh, 1, 1500 * time.Millisecond, 3 * time.Second},
 		"its first packet, half a round trip after the connection's last":                {fresh, 0, 200 * time.Millisecond, 500 * time.Millisecond},
 		"its next request, on its way":                                                   {idle, 1, 200 * time.Millisecond, 500 * time.Millisecond},
-		"to take an answer of which a packet is lost":                                    {active, 1, 1500 * time.Millisecond, 3 * time.Second},
+		"to take an answer that loses a packet":                                          {active, 1, 1500 * time.Millisecond, 3 * time.Second},
 	} {
 		c, _ := pair(t, l)
 		c.received.Store(tc.received)

@@ -54,7 +54,7 @@ type listener struct {
 	mu    sync.Mutex // not taken while requests are served
 	conns map[*conn]struct{}
 
-	exhausted time.Time // when Accept last lacked file descriptors; of Accept only
+	exhausted time.Time // when Accept last ran out of file descriptors; of Accept only
 
 	evictions *prometheus.CounterVec
 	failures  prometheus.Counter
@@ -92,7 +92,7 @@ func newListener(ctx context.Context, c Config, log *errorLog) (*listener, error
 		}, []string{"kind"}),
 		failures: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "keypost_connections_failed_total",
-			Help: "Connections that could not be accepted for want of file descriptors or kernel memory.",
+			Help: "Connections that could not be accepted because file descriptors or kernel memory ran out.",
 		}),
 	}
 	for _, kind := range []string{"slow", "idle", "stalled"} { // a rate needs the zero before the first one
@@ -219,7 +219,7 @@ func (c *conn) judge(now time.Duration) (victim, bool) {
 	return victim{}, false
 }
 
-// isExhaustion reports whether the system lacks what a connection needs.
+// isExhaustion reports whether the system does not have what a connection needs.
 func isExhaustion(err error) bool {
 	for _, e := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM} {
 		if errors.Is(err, e) {

@@ -47,7 +47,7 @@ func (l *leads) RoundTrip(req *http.Request) (*http.Response, error) {
 	return res, err
 }
 
-// A CA that redirects, wherever to, or that names URLs without TLS, is not followed there: whoever is on the way could answer in its
+// A CA that redirects, wherever to, or that names URLs without TLS, is not followed there: anyone who is on the way could answer in its
 // place, and what is asked inside a network is asked from within (RFC 8555, section 6.1). The error says where it would have led.
 func TestNoOrderWithoutTLS(t *testing.T) {
 	root := authority.Named(t, "root", nil)

@@ -128,7 +128,7 @@ func TestShield(t *testing.T) {
 				lacks = tt.lacks
 			}
 			if refused := testutil.ToFloat64(shield.Collectors()[0].(*prometheus.CounterVec).WithLabelValues(lacks)); refused != want {
-				t.Errorf("%v requests counted that lack the %s, want %v", refused, lacks, want)
+				t.Errorf("%v requests counted that do not have the %s, want %v", refused, lacks, want)
 			}
 		})
 	}

@@ -62,7 +62,7 @@ func HTML(p any) ([]byte, error) {
 	case KeySet:
 		name, v = "keyset", view{string(p.Name), "../", p, p.About}
 	default:
-		return nil, fmt.Errorf("a %T is no page", p)
+		return nil, fmt.Errorf("a %T is not a page", p)
 	}
 	var b bytes.Buffer
 	err := templates.ExecuteTemplate(&b, name, v)

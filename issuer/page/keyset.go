@@ -239,7 +239,7 @@ func nextOf(s keystore.KeySet, k keystore.Key, now time.Time) *Next {
 		n.Earliest = notBefore(s.Gates().EarliestPromotion(k, keystore.Observed{}))
 	}
 	if closed.Gate == gate.GateObserved || closed.Gate == gate.GateCopies {
-		n.Need = plain("this page does not know what was observed; who may read observations sees it with keypost rotate status " +
+		n.Need = plain("this page does not know what was observed; anyone who may read observations sees it with keypost rotate status " +
 			string(s.Name()) + " --observations URL")
 	}
 	return n

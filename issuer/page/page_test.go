@@ -176,7 +176,7 @@ func TestStates(t *testing.T) {
 	served := func(generation int64) page.Served {
 		return page.Served{Generation: generation, Digest: s.Digest().String()}
 	}
-	rejected := &page.Rejected{Reason: "kid_missing", Message: "it lacks a key"}
+	rejected := &page.Rejected{Reason: "kid_missing", Message: "it does not have a key"}
 	for want, in := range map[page.State]page.Input{
 		page.StateServed:    {Set: &s, Served: served(1)},
 		page.StateBehind:    {Set: &s, Served: served(2), Rejected: rejected},

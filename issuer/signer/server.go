@@ -44,7 +44,7 @@ func (s *Signer) Serve(ctx context.Context, l net.Listener, callers Callers) err
 	return server.Serve(netutil.LimitListener(peers{l, callers, s.metrics.refused}, maxConnections))
 }
 
-// What callers are told. Whoever asks for a token reads it word for word, so that it says nothing of keys or services.
+// What callers are told. Anyone who asks for a token reads it word for word, so that it says nothing of keys or services.
 var (
 	errClaims = status.Error(codes.InvalidArgument, "keypost-signer: the claims are not those of a token")
 	errNoKey  = status.Error(codes.FailedPrecondition, "keypost-signer: no key may sign now; its log says why")

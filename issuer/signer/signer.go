@@ -134,7 +134,7 @@ func (s *Signer) follow(ctx context.Context, now time.Time) error {
 	defer s.mu.Unlock()
 	err := s.read(ctx)
 	if ctx.Err() != nil {
-		return ctx.Err() // a stop is no fault of the store
+		return ctx.Err() // a stop is not the store's fault
 	}
 	s.noteKeySet(err)
 	if err == nil {

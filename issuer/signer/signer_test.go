@@ -631,7 +631,7 @@ func TestListen(t *testing.T) {
 		"a file": {func(dir string) string {
 			must(0, os.WriteFile(filepath.Join(dir, "s"), nil, 0o600))
 			return filepath.Join(dir, "s")
-		}, "no socket"},
+		}, "not a socket"},
 		"abstract": {func(string) string { return "@keypost-signer-test" }, "socket.abstract"},
 		"left": {func(dir string) string {
 			l := must(net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(dir, "s"), Net: "unix"}))

@@ -44,7 +44,7 @@ func Listen(ctx context.Context, path string, abstract bool) (net.Listener, erro
 	if err != nil {
 		return nil, fmt.Errorf("look at the socket's directory: %w", err)
 	}
-	if owner := info.Sys().(*syscall.Stat_t).Uid; int(owner) != os.Geteuid() { // whoever owns it may put a socket of their own there
+	if owner := info.Sys().(*syscall.Stat_t).Uid; int(owner) != os.Geteuid() { // anyone who owns it may put a socket of their own there
 		return nil, fmt.Errorf("the socket's directory %s belongs to user %d; it must belong to the user that runs keypost-signer", dir, owner)
 	}
 	if info.Mode().Perm()&0o027 != 0 {
@@ -74,7 +74,7 @@ func removeLeft(ctx context.Context, path string) error {
 		return err
 	}
 	if info.Mode().Type() != fs.ModeSocket {
-		return fmt.Errorf("%s is there and is no socket; move it away", path)
+		return fmt.Errorf("%s is there and is not a socket; move it away", path)
 	}
 	c, err := new(net.Dialer).DialContext(ctx, "unix", path)
 	if err == nil {
@@ -112,7 +112,7 @@ func (p peers) Accept() (net.Conn, error) {
 func peerOf(c net.Conn) (who *unix.Ucred, err error) {
 	u, ok := c.(*net.UnixConn)
 	if !ok {
-		return nil, errors.New("it is no Unix socket")
+		return nil, errors.New("it is not a Unix socket")
 	}
 	raw, err := u.SyscallConn()
 	if err != nil {

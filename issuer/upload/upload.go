@@ -18,8 +18,8 @@ import (
 	"github.com/keypost/keypost/keystore/pubkey"
 )
 
-// Holder is a relying party that holds an upload. Its methods are called one at a time. Who may upload can make the relying party
-// trust any key; who reads is believed, as an observer is.
+// Holder is a relying party that holds an upload. Its methods are called one at a time. Anyone who may upload can make the relying party
+// trust any key; a reader is believed, as an observer is.
 type Holder interface {
 	// Upload has the relying party hold exactly the keys of a JWKS, and returns when its control plane says so. It may be called
 	// again with the same one. After an error it may have happened all the same. It is an error if the relying party is for another
@@ -142,7 +142,7 @@ func uploadable(s keystore.KeySet, party string) error {
 	return nil
 }
 
-// Newest reports whether an upload to a relying party was recorded. The error is an [*OlderError] if it is of a later version than s.
+// Newest reports whether an upload to a relying party was recorded. The error is an [*OlderError] if it has a later version than s.
 func Newest(ctx context.Context, records *observation.Store, s keystore.KeySet, party string) (recorded bool, err error) {
 	r, err := records.Load(ctx, s.Name(), observation.Subject{Issuer: party})
 	if errors.Is(err, keystore.ErrNotFound) {

@@ -32,7 +32,7 @@ type fake struct {
 	unread   error  // of reading
 	refused  error  // why no token is taken
 	onUpload func() // before it
-	onRead   func() // after it, before whoever reads has the answer
+	onRead   func() // after it, before anyone who reads has the answer
 	ahead    time.Duration
 	now      func() time.Time
 }
@@ -155,7 +155,7 @@ func TestTheCopyGetsWhatIsPublished(t *testing.T) {
 	}
 }
 
-// What the copy was seen to lack before the upload counts anew from it.
+// What the copy was seen to be without before the upload counts anew from it.
 func TestAKeyThatWasOverwrittenCountsAnew(t *testing.T) {
 	w, c := newWorld(t, named()), &fake{}
 	old, err := w.sync(c)
@@ -277,7 +277,7 @@ func (l lossy) Upload(ctx context.Context, jwks []byte) error {
 	return err
 }
 
-// What is there for another issuer is not overwritten: its tokens would be refused, and ours accepted as its own.
+// What another issuer has there is not overwritten: its tokens would be refused, and ours accepted as its own.
 func TestAnotherIssuersPlaceIsLeftAlone(t *testing.T) {
 	w, c := newWorld(t, named()), &fake{jwks: []byte(`{"keys":[]}`), issuer: "https://oidc.example.com/prod-b"}
 	w.add()
@@ -343,7 +343,7 @@ func (w *world) status() observation.UploadStatus {
 	return observation.UploadsOf(s, []observation.Record{w.record()})[0]
 }
 
-// deafToTheEnd is a backend that goes on when whoever asks has been ended, as one does whose call is under way by then.
+// deafToTheEnd is a backend that goes on when anyone who asks has been ended, as one does whose call is under way by then.
 type deafToTheEnd struct{ keystore.Backend }
 
 func (d deafToTheEnd) Get(ctx context.Context, n keystore.Name) ([]byte, keystore.Revision, error) {

@@ -25,9 +25,9 @@ func nobodyListens(err error) bool {
 	return slices.ContainsFunc([]error{syscall.ECONNREFUSED, syscall.EADDRNOTAVAIL, syscall.ENETUNREACH}, func(e error) bool { return errors.Is(err, e) })
 }
 
-// checkAddresses reports who was asked, and returns the looks that are to be checked. This machine may lack a route for an IP version:
-// then it cannot ask, and that is no fault of the issuer. What the network answers is no excuse, since whoever owns the address could
-// send that, and neither is anything when another address of the version was reached.
+// checkAddresses reports who was asked, and returns the looks that are to be checked. This machine may have no route for an IP
+// version: then it cannot ask, and that is not the issuer's fault. What the network answers is not an excuse, since anyone who owns the
+// address could send that, and neither is anything when another address of the version was reached.
 func (v *visitor) checkAddresses(looks []look) (seen []look) {
 	reached := func(like func(string) bool) bool {
 		return slices.ContainsFunc(looks, func(l look) bool { return l.reached && like(l.Address) })

@@ -214,13 +214,13 @@ func TestSilence(t *testing.T) {
 	}
 }
 
-// hang lets requests for a document wait until whoever asked has gone.
+// hang lets requests for a document wait until anyone who asked has gone.
 func (w *world) hang(path string) {
 	w.replace["/prod-a"+path] = func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 }
 
 // TestManyAddresses: a host with more addresses than anybody needs costs a bounded number of connections at once and a
-// bounded time, and an address that was not asked is no success.
+// bounded time, and an address that was not asked is not a success.
 func TestManyAddresses(t *testing.T) {
 	w := newWorld(t)
 	w.options.Patience = 100 * time.Millisecond

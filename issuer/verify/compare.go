@@ -31,7 +31,7 @@ type Chain struct {
 }
 
 // Compare is [Observe], and compares every answer with the stored key set, by the material of its keys. The key set is read
-// after the last answer: a key that was added in between is no stranger's.
+// after the last answer: a key that was added in between is not a stranger's key.
 func Compare(ctx context.Context, n fetch.Network, t Target, stored func(context.Context) (keystore.KeySet, error)) (Sight, error) {
 	var s Sight
 	next := t.Failed
@@ -97,7 +97,7 @@ func (c *comparison) add(address string, discovery bool, a fetch.Answer) {
 	if len(a.TLS.VerifiedChains) > 0 && !slices.ContainsFunc(c.chains, known) {
 		c.chains = append(c.chains, Chain{address, a.TLS.VerifiedChains[0]})
 	}
-	list, success := c.answers, a.Status >= 200 && a.Status < 400 // to whoever follows redirects
+	list, success := c.answers, a.Status >= 200 && a.Status < 400 // to anyone who follows redirects
 	if discovery {
 		list = c.discoveries
 	} else if a.None() {

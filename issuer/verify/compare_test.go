@@ -79,7 +79,7 @@ func TestCompare(t *testing.T) {
 }
 
 // A relying party may read what we do not: it follows a redirect, takes another status, more than 1 MiB, packed or sloppy
-// JSON, waits longer than we do, or goes where the discovery document sends it. Whoever answers so can publish keys.
+// JSON, waits longer than we do, or goes where the discovery document sends it. Anyone who answers so can publish keys.
 func TestCompareWithWhatOthersMayRead(t *testing.T) {
 	w := newWorld(t)
 	good := jwksJSON(t, w.jwks...)
@@ -134,7 +134,7 @@ func TestCompareWithWhatOthersMayRead(t *testing.T) {
 	}
 }
 
-// Whoever lets us wait for one document may serve the others to whoever has more patience.
+// Anyone who lets us wait for one document may serve the others to anyone who has more patience.
 func TestCompareWithADocumentThatIsLate(t *testing.T) {
 	w := newWorld(t)
 	stranger := jwksJSON(t, w.jwks[0], publicJWK(t, newECKey(t)))
@@ -180,7 +180,7 @@ func flood(good string) http.HandlerFunc {
 	}
 }
 
-// A copy of a key that has left is no stranger's, wherever and however long it is kept.
+// A copy of a key that has left is not a stranger's key, wherever and however long it is kept.
 func TestCompareWithAKeyThatIsGone(t *testing.T) {
 	w := newWorld(t)
 	stays := newECKey(t)

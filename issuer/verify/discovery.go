@@ -66,7 +66,7 @@ func (v *visit) document(name string, r reply) (fetch.Answer, bool) {
 	return r.Answer, false
 }
 
-// trouble returns the code of the cause that a reply is no answer with status 200.
+// trouble returns the code of the cause that a reply is not an answer with status 200.
 func (v *visit) trouble(name string, r reply) string {
 	bad, untrusted := errors.AsType[*tls.CertificateVerificationError](r.Err)
 	forbidden := r.Status == http.StatusUnauthorized || r.Status == http.StatusForbidden
@@ -98,7 +98,7 @@ func (v *visit) trouble(name string, r reply) string {
 func (v *visit) checkMembers(d fetch.Discovery) {
 	before := len(v.Findings)
 	lacks := func(report func(code, format string, args ...any), what string) {
-		report("document-members", "the discovery document lacks %s", what)
+		report("document-members", "the discovery document does not have %s", what)
 	}
 	u, err := url.Parse(d.JWKSURI)
 	own, _ := url.Parse(v.o.URL) // checked at the beginning

@@ -40,7 +40,7 @@ func (v *visit) checkJWKS(d fetch.Discovery) []jwksDocument {
 	v.published, v.read = first.keys, true
 	for _, k := range first.keys {
 		if len(d.Algorithms) > 0 && !slices.Contains(d.Algorithms, k.Alg()) {
-			v.Warn("document-members", "the discovery document lacks %s, the algorithm of key %s, in id_token_signing_alg_values_supported", k.Alg(), k.ID())
+			v.Warn("document-members", "the discovery document does not have %s, the algorithm of key %s, in id_token_signing_alg_values_supported", k.Alg(), k.ID())
 		}
 	}
 	v.checkCaching(a, v.Fail)

@@ -82,7 +82,7 @@ func each(all []fetch.Endpoint, atOnce int, ask func(i int, at fetch.Endpoint)) 
 	_ = g.Wait()
 }
 
-// ask asks for every document once, until an answer is waited for in vain: AWS would have given up there. TLS 1.2 comes first, which AWS
+// ask asks for every document once, until an answer does not come in time: AWS would have given up there. TLS 1.2 comes first, which AWS
 // needs; a server that refuses it is asked again without.
 func (l *look) ask(ctx context.Context, u keystore.IssuerURL, c *fetch.Client) {
 	l.asked = true

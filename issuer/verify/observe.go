@@ -55,9 +55,9 @@ const (
 // what it is served. It judges nothing but whether the look is complete. An error means that it was not made: ctx is done,
 // or there is no address.
 //
-// An answer 200 counts, and only the keys that every answer has were seen: what is no sound JWKS has none, and is a gap too. A server
-// that says that it has no document (404, 410) counts as one with a JWKS without keys: whoever asks it first is refused. Any other
-// answer is a gap alone.
+// An answer 200 counts, and only the keys that every answer has were seen: what is not a sound JWKS has none, and is a gap too. A server
+// that says that it has no document (404, 410) counts as one with a JWKS without keys: anyone who asks it first is refused. Any other
+// answer is only a gap.
 func Observe(ctx context.Context, n fetch.Network, t Target) (observation.Look, error) {
 	return observe(ctx, n, t, nil)
 }
@@ -178,8 +178,8 @@ func (o *observer) gapAt(address string, err error) {
 	}
 }
 
-// ask asks one address once for each document, but for those that it let a request wait for. Each counts by itself: who
-// lets us wait for one may still serve the others to whoever has more patience.
+// ask asks one address once for each document, but for those that it let a request wait for. Each counts by itself: anyone
+// who lets us wait for one may still serve the others to anyone who has more patience.
 func (o *observer) ask(ctx context.Context, at fetch.Endpoint) {
 	client, issuer := o.n.Reach(o.t.URL, at), o.t.URL.String()
 	for _, path := range []string{fetch.DiscoveryPath, fetch.KeysPath, fetch.AliasPath} {

@@ -177,12 +177,12 @@ func TestObserveSeesWhatIsMissing(t *testing.T) {
 		"gone":                       {map[string]http.HandlerFunc{fetch.KeysPath: status(410)}, false, "answers 410"},
 		"trouble once":               {map[string]http.HandlerFunc{fetch.KeysPath: once(status(503), jsonOf(good))}, true, "answers 503"},
 		"a redirect":                 {map[string]http.HandlerFunc{fetch.KeysPath: http.RedirectHandler("https://elsewhere.example", http.StatusFound).ServeHTTP}, true, "redirects (302) to https://elsewhere.example"},
-		"no JWKS":                    {map[string]http.HandlerFunc{fetch.KeysPath: jsonOf("<html>")}, false, "is no JWKS"},
-		"keys twice":                 {map[string]http.HandlerFunc{fetch.KeysPath: jsonOf(`{"keys":[],` + good[1:])}, false, "is no sound JWKS"},
+		"no JWKS":                    {map[string]http.HandlerFunc{fetch.KeysPath: jsonOf("<html>")}, false, "is not a JWKS"},
+		"keys twice":                 {map[string]http.HandlerFunc{fetch.KeysPath: jsonOf(`{"keys":[],` + good[1:])}, false, "is not a sound JWKS"},
 		"a private member":           {map[string]http.HandlerFunc{fetch.KeysPath: jsonOf(strings.Replace(good, `"kty"`, `"d":"x","kty"`, 1))}, false, "private"},
-		"no list of keys":            {map[string]http.HandlerFunc{fetch.KeysPath: once(jsonOf(`{}`), jsonOf(good))}, false, "is no JWKS"},
-		"keys null":                  {map[string]http.HandlerFunc{fetch.KeysPath: jsonOf(`{"keys":null}`)}, false, "is no JWKS"},
-		"one unusable key alone":     {map[string]http.HandlerFunc{fetch.KeysPath: jsonOf(jwksJSON(t, unusable))}, false, "key 1"},
+		"no list of keys":            {map[string]http.HandlerFunc{fetch.KeysPath: once(jsonOf(`{}`), jsonOf(good))}, false, "is not a JWKS"},
+		"keys null":                  {map[string]http.HandlerFunc{fetch.KeysPath: jsonOf(`{"keys":null}`)}, false, "is not a JWKS"},
+		"only one unusable key":      {map[string]http.HandlerFunc{fetch.KeysPath: jsonOf(jwksJSON(t, unusable))}, false, "key 1"},
 		"an unusable key beside it":  {map[string]http.HandlerFunc{fetch.KeysPath: jsonOf(jwksJSON(t, unusable, w.jwks[0]))}, false, "key 1"},
 		"its kid twice":              {map[string]http.HandlerFunc{fetch.KeysPath: jsonOf(jwksJSON(t, w.jwks[0], impostor))}, false, "two different keys have the kid"},
 		"without its kid":            {map[string]http.HandlerFunc{fetch.KeysPath: jsonOf(jwksJSON(t, changed(w.jwks[0], "kid", "")))}, false, "key 1 has no kid"},
@@ -258,7 +258,7 @@ func TestObserveNamesWhatItDoesNotSee(t *testing.T) {
 	}
 }
 
-// A document that is waited for in vain is asked for once, and holds up the others no longer than that.
+// A document that does not come in time is asked for once, and holds up the others no longer than that.
 func TestObserveAnAddressThatHangs(t *testing.T) {
 	w := newWorld(t)
 	var asked atomic.Int64
@@ -320,7 +320,7 @@ func TestObserveStopsWithItsContext(t *testing.T) {
 	}
 }
 
-// A shared cache may show itself with the discovery document, or with an error, alone.
+// A shared cache may show itself with the discovery document, or with an error, but never both.
 func TestObserveNotesACacheWithWhateverAnswer(t *testing.T) {
 	w := newWorld(t)
 	via := func(code int, path string) http.HandlerFunc {
@@ -390,7 +390,7 @@ func TestObserveOnce(t *testing.T) {
 	}
 }
 
-// An origin that has a certificate for its own name alone is seen as its CDN sees it.
+// An origin that has a certificate only for its own name is seen as its CDN sees it.
 func TestObserveAnOriginUnderItsOwnName(t *testing.T) {
 	w := newWorld(t)
 	behindItsOwnName(t, w)
@@ -404,7 +404,7 @@ func TestObserveAnOriginUnderItsOwnName(t *testing.T) {
 		t.Errorf("%+v, %v", l, err)
 	}
 	l, err = Observe(t.Context(), n, Target{URL: u, Origins: []string{"203.0.113.9"}, Private: true, pause: time.Millisecond})
-	if err != nil || len(l.Gaps) == 0 { // by its address alone it is asked for the issuer's host
+	if err != nil || len(l.Gaps) == 0 { // only by its address it is asked for the issuer's host
 		t.Errorf("%+v, %v", l, err)
 	}
 }

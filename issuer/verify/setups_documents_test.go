@@ -108,7 +108,7 @@ func parties(list ...string) func(*testing.T, *world) {
 	return withPolicy(func(p *keystore.Policy) { p.RelyingParties = list })
 }
 
-// inStead lets the world's key set have these keys alone, long since, and serves them.
+// inStead lets the world's key set have only these keys, long since, and serves them.
 func (w *world) inStead(t *testing.T, keys ...keystore.VerificationKey) {
 	t.Helper()
 	s, err := keystore.New(keystore.Change{At: longAgo()}, keystore.Spec{
@@ -199,12 +199,12 @@ func healthySetups() []setup {
 			w.anyHost = true
 			withPolicy(func(p *keystore.Policy) { p.Origins = []string{"203.0.113.1", "203.0.113.2:8443"} })(t, w)
 		}},
-		{name: "an origin that has a certificate for its own name alone", severity: finding.OK, build: behindItsOwnName},
-		{name: "an origin that has a certificate for its own name alone, asked by itself", severity: finding.OK, build: func(t *testing.T, w *world) {
+		{name: "an origin that has a certificate only for its own name", severity: finding.OK, build: behindItsOwnName},
+		{name: "an origin that has a certificate only for its own name, asked by itself", severity: finding.OK, build: func(t *testing.T, w *world) {
 			behindItsOwnName(t, w)
 			w.options.Connect = "203.0.113.9:443"
 		}},
-		{name: "a replica of an origin that has a certificate for its name alone, asked as that", severity: finding.OK, build: func(t *testing.T, w *world) {
+		{name: "a replica of an origin that has a certificate only for its name, asked as that", severity: finding.OK, build: func(t *testing.T, w *world) {
 			behindItsOwnName(t, w)
 			w.options.Connect, w.options.Shield.Origins, w.options.Stored = "203.0.113.9:8443", []string{"origin.example.com"}, nil
 			withPolicy(func(p *keystore.Policy) { p.Origins = nil })(t, w)

@@ -20,7 +20,7 @@ import (
 	"github.com/keypost/keypost/test/authority"
 )
 
-// impatient is for set-ups in which somebody waits in vain: long enough for a loaded machine, and no longer.
+// impatient is for set-ups in which somebody waits for nothing: long enough for a loaded machine, and no longer.
 const impatient = time.Second
 
 func nothing(*testing.T, *world) {}

@@ -142,7 +142,7 @@ func activeSetups() []setup {
 			w.revoke(t, stale+time.Hour, public(t, old).ID())
 			retired(t, w)
 		}, promoted},
-		{"a key set that is not in use yet, with a next key alone", "active-none", finding.Warn, next(func(t *testing.T, w *world) {
+		{"a key set that is not in use yet, with only a next key", "active-none", finding.Warn, next(func(t *testing.T, w *world) {
 			retired(t, w)
 			signer(t, w, func(s keystore.KeySet, id keystore.KeyID) (keystore.KeySet, error) {
 				return s.Remove(ago(stale), id, keystore.Removal{})

@@ -16,7 +16,7 @@ import (
 
 const anUpload = "gcp-upload:projects/123456789012/locations/global/workloadIdentityPools/prod-a/providers/prod-a"
 
-// holds lets the policy name a copy, of which these keys were read back; none: nothing was.
+// holds lets the policy name a copy that had these keys when it was read back; none: nothing was.
 func (w *world) holds(t *testing.T, keys ...keystore.VerificationKey) {
 	t.Helper()
 	withPolicy(func(p *keystore.Policy) { p.RelyingParties = []string{anUpload} })(t, w)
@@ -67,8 +67,8 @@ func unreadAgain(w *world) {
 // uploadSetups are about what a relying party holds that fetches nothing.
 func uploadSetups() []setup {
 	return []setup{
-		{"an upload that lacks the key that signs", "upload-behind", "", func(t *testing.T, w *world) { w.holds(t, public(t, newECKey(t))) }, synced},
-		{"an upload that lacks the next key", "upload-behind", finding.Warn, func(t *testing.T, w *world) {
+		{"an upload that does not have the key that signs", "upload-behind", "", func(t *testing.T, w *world) { w.holds(t, public(t, newECKey(t))) }, synced},
+		{"an upload that does not have the next key", "upload-behind", finding.Warn, func(t *testing.T, w *world) {
 			w.storeKey(t, stale, newECKey(t))
 			w.heal(t)
 			w.holds(t, public(t, w.signer))
@@ -90,7 +90,7 @@ func uploadSetups() []setup {
 			w.heal(t)
 			w.holds(t, public(t, w.signer), public(t, k))
 		}, synced},
-		{"an upload that was of a later version of the key set", "upload-behind", "", func(t *testing.T, w *world) {
+		{"an upload of a later version of the key set", "upload-behind", "", func(t *testing.T, w *world) {
 			w.holds(t, public(t, newECKey(t)))
 			w.recorded(t, func(r *observation.Record) {
 				k := public(t, w.signer)
@@ -123,7 +123,7 @@ func uploadSetups() []setup {
 	}
 }
 
-// TestNobodyReads: of an issuer whose documents nobody reads the copies alone are judged, and no address is looked up.
+// TestNobodyReads: of an issuer whose documents nobody reads only the copies are judged, and no address is looked up.
 func TestNobodyReads(t *testing.T) {
 	w := newWorld(t)
 	w.holds(t, public(t, w.signer))

@@ -73,7 +73,7 @@ func TestShieldBody(t *testing.T) {
 	}
 }
 
-// A CDN that still has a copy of the discovery document is refused for the JWKS alone.
+// A CDN that still has a copy of the discovery document is refused only for the JWKS.
 func TestCDNRefusedForTheJWKS(t *testing.T) {
 	w := newWorld(t)
 	w.replace["/prod-a"+fetch.KeysPath] = answer(http.StatusForbidden, "Cache-Control: no-store", finding.ShieldBody)
@@ -90,9 +90,9 @@ func TestWhatAnOriginAnswersToItsOwnName(t *testing.T) {
 		roots   bool
 		want    []string
 	}{
-		"as an origin":           {"", true, []string{"origin-unreachable", "asked as oidc.example.com: remote error: tls: internal error", "asked as origin.example.com: tls: failed to verify certificate: x509: certificate signed by unknown authority", "--ca-file"}},
-		"with the system's CAs":  {"", false, []string{"origin-unreachable", "asked as origin.example.com: tls: failed to verify certificate: x509: certificate signed by unknown authority"}},
-		"asked by itself, alone": {"203.0.113.9:443", true, []string{"tls-untrusted", "asked as origin.example.com", "--ca-file"}},
+		"as an origin":              {"", true, []string{"origin-unreachable", "asked as oidc.example.com: remote error: tls: internal error", "asked as origin.example.com: tls: failed to verify certificate: x509: certificate signed by unknown authority", "--ca-file"}},
+		"with the system's CAs":     {"", false, []string{"origin-unreachable", "asked as origin.example.com: tls: failed to verify certificate: x509: certificate signed by unknown authority"}},
+		"asked by itself, no other": {"203.0.113.9:443", true, []string{"tls-untrusted", "asked as origin.example.com", "--ca-file"}},
 	} {
 		w := newWorld(t)
 		other := newPKI(t)

@@ -141,13 +141,13 @@ func (v *visit) checkMissing(url string, k keystore.Key) {
 	until := v.stored.Gates().CopiesUntil(k.PublishedAt, v.allowed())
 	switch {
 	case v.o.Now.After(until):
-		v.Fail("key-missing", "%s lacks the %s key %s of key set %q, published at %s, although no cache may hold an older copy since %s",
+		v.Fail("key-missing", "%s does not have the %s key %s of key set %q, published at %s, although no cache may hold an older copy since %s",
 			url, k.State, k.ID(), v.stored.Name(), stamp(k.PublishedAt), stamp(until))
 	case v.showsNoCache(k.PublishedAt):
-		v.Fail("key-missing", "%s lacks the %s key %s, published at %s, and no shared cache shows itself: keypostd has not got the change, or an unseen cache holds an older copy, until %s at most",
+		v.Fail("key-missing", "%s does not have the %s key %s, published at %s, and no shared cache shows itself: keypostd has not got the change, or an unseen cache holds an older copy, until %s at most",
 			url, k.State, k.ID(), stamp(k.PublishedAt), stamp(until))
 	default:
-		v.Warn("key-missing", "%s lacks the %s key %s, published at %s: caches may still hold an older copy until %s, or keypostd has not got the change",
+		v.Warn("key-missing", "%s does not have the %s key %s, published at %s: caches may still hold an older copy until %s, or keypostd has not got the change",
 			url, k.State, k.ID(), stamp(k.PublishedAt), stamp(until))
 	}
 }

@@ -78,7 +78,7 @@ const (
 	stale    = 10 * 24 * time.Hour // none may
 )
 
-// TestImpostor: whoever answers with other key material fails, however it names its keys.
+// TestImpostor: anyone who answers with other key material fails, however it names its keys.
 func TestImpostor(t *testing.T) {
 	runDefects(t, []defect{
 		{"same kid, another key", func(t *testing.T, w *world) {
@@ -99,9 +99,9 @@ func TestImpostor(t *testing.T) {
 			k := newECKey(t)
 			w.storeKey(t, stale, k)
 			w.alias, w.jwks = w.jwks, append([]member{publicJWK(t, k)}, w.jwks...)
-		}, "stored-keys", finding.Fail, fetch.AliasPath + " lacks the next key"},
+		}, "stored-keys", finding.Fail, fetch.AliasPath + " does not have the next key"},
 		{"a key less", func(t *testing.T, w *world) { w.storeKey(t, stale, newECKey(t)) }, "stored-keys", finding.Fail, "although no cache may hold an older copy since"},
-		{"no key at all", func(_ *testing.T, w *world) { w.jwks = []member{} }, "stored-keys", finding.Fail, "lacks the active key"},
+		{"no key at all", func(_ *testing.T, w *world) { w.jwks = []member{} }, "stored-keys", finding.Fail, "does not have the active key"},
 		{"a revoked key back", func(t *testing.T, w *world) {
 			k := newECKey(t)
 			w.storeKey(t, stale+time.Hour, k)

@@ -8,7 +8,7 @@ import (
 	"github.com/keypost/keypost/keystore/observation"
 )
 
-// checkUploads compares what was read back of each upload that the policy names with the stored keys. Nobody is asked: who uploads
+// checkUploads compares what was read back of each upload that the policy names with the stored keys. Nobody is asked: the uploader
 // has the credentials.
 func (v *visitor) checkUploads(ctx context.Context) {
 	set := v.known

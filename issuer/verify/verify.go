@@ -4,7 +4,7 @@
 //
 // A visit has three steps that know nothing of each other: a look at each address of the host records what it answers;
 // checks compare looks with the protocol, with each other and with a store; and each [Finding] keeps its evidence, its
-// effect and its repair apart, for whoever prints it.
+// effect and its repair apart, for anyone who prints it.
 package verify
 
 import (
@@ -185,7 +185,7 @@ func (v *visitor) visits(ctx context.Context) (visits []*visit) {
 		v.o.notCompared(&v.Report)
 		return nil
 	}
-	stored := v.readStore(ctx) // after the answers: a key added in between is no stranger's
+	stored := v.readStore(ctx) // after the answers: a key added in between is not a stranger's key
 	v.checkActive(stored)
 	v.checkPublic(looks, stored)
 	all := slices.Concat(looks, origins)

@@ -71,7 +71,7 @@ func TestTrustedKeys(t *testing.T) {
 	}
 }
 
-// Before the oldest date that a key set has, nothing is known: that is no empty list of keys.
+// Before the oldest date that a key set has, nothing is known: that is not an empty list of keys.
 func TestBeforeTheKeySetWasMade(t *testing.T) {
 	s := storetest.KeySet(t, "prod-a")
 	if r := audit.Of(s, storetest.Time(-time.Hour)); !r.OldestAt.Equal(storetest.Time(0)) || !r.TooEarly() || len(r.Changes) != 0 {

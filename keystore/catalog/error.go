@@ -12,7 +12,7 @@ type Kind int
 
 // The kinds of errors.
 const (
-	BadName       Kind = iota + 1 // an argument is no name of a key set: Names[0]
+	BadName       Kind = iota + 1 // an argument is not a name of a key set: Names[0]
 	NoKeySet                      // no key set has the issuer URL
 	MayBeOne                      // as NoKeySet, but documents could not be read
 	Ambiguous                     // several key sets have the issuer URL: Names

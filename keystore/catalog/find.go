@@ -13,7 +13,7 @@ import (
 // IsURL reports whether an argument that may be a name or an issuer URL is meant as a URL.
 func IsURL(issuer string) bool { return strings.Contains(issuer, "://") }
 
-// CheckName returns a [BadName] error for what is no name of a key set.
+// CheckName returns a [BadName] error for what is not a name of a key set.
 func CheckName(n keystore.Name) error {
 	if err := n.Check(); err != nil {
 		return errorf(BadName, n, "%v", err)
@@ -22,7 +22,7 @@ func CheckName(n keystore.Name) error {
 }
 
 // Find loads the key set with that name or that issuer URL, compared byte for byte. Of several with the URL it prefers the
-// ones in use to those that were withdrawn. The error is of the kind [BadName], [NoKeySet], [MayBeOne] or [Ambiguous], or
+// ones in use to those that were withdrawn. The error has the kind [BadName], [NoKeySet], [MayBeOne] or [Ambiguous], or
 // that of the store.
 func Find(ctx context.Context, r keystore.Reader, issuer string) (keystore.KeySet, error) {
 	if !IsURL(issuer) {
@@ -51,7 +51,7 @@ func Find(ctx context.Context, r keystore.Reader, issuer string) (keystore.KeySe
 	return keystore.KeySet{}, errorf(NoKeySet, "", "no key set has the issuer URL %s", issuer)
 }
 
-// Load loads the key set with that name. The error is of the kind [BadName] or wraps that of the store.
+// Load loads the key set with that name. The error has the kind [BadName] or wraps that of the store.
 func Load(ctx context.Context, r keystore.Reader, n keystore.Name) (keystore.KeySet, error) {
 	if err := CheckName(n); err != nil {
 		return keystore.KeySet{}, err
@@ -79,7 +79,7 @@ func hasURL(s keystore.KeySet, url string) bool {
 // minPrefix is how many characters of a key ID must be given: enough that nobody hits another key by accident.
 const minPrefix = 8
 
-// match returns the one of ids that typed means: the whole of it, or a unique prefix. The error is of the kind [BadPrefix]
+// match returns the one of ids that typed means: the whole of it, or a unique prefix. The error has the kind [BadPrefix]
 // or [NoKey].
 func match(ids []keystore.KeyID, typed string) (keystore.KeyID, error) {
 	if slices.Contains(ids, keystore.KeyID(typed)) {
@@ -98,7 +98,7 @@ func match(ids []keystore.KeyID, typed string) (keystore.KeyID, error) {
 	return "", errorf(BadPrefix, "", "prefix %q matches %d key IDs; use a longer one", typed, len(found))
 }
 
-// Key returns the published key that a key ID or a unique prefix of it means. The error is of the kind [NoKey], [KeyGone] or
+// Key returns the published key that a key ID or a unique prefix of it means. The error has the kind [NoKey], [KeyGone] or
 // [BadPrefix].
 func Key(s keystore.KeySet, typed string) (keystore.Key, error) {
 	var ids []keystore.KeyID

@@ -11,7 +11,7 @@ import (
 	"github.com/keypost/keypost/keystore"
 )
 
-// CheckFree returns an error if a key set may not be added unless [AddOptions] permit it. It is of the kind [Taken],
+// CheckFree returns an error if a key set may not be added unless [AddOptions] permit it. It has the kind [Taken],
 // [Tombstone] or [Reuse], of the kind [Unread] for a document that is known to have a URL, or that of the document with its
 // name, which cannot be read. Other documents that cannot be read are in nobody's way: a publisher goes on with the key set
 // that it serves.
@@ -68,7 +68,7 @@ func urlsOf(s keystore.KeySet) string {
 }
 
 // remains returns what may never come back under a URL that is given out again. A line about one of the given keys counts
-// only if the key set had the key: whoever may write one could else keep another's keys out.
+// only if the key set had the key: anyone who may write one could else keep another's keys out.
 func remains(withdrawn []keystore.KeySet, keys []keystore.VerificationKey) (lines []keystore.Gone) {
 	for _, s := range withdrawn {
 		lines = append(lines, slices.DeleteFunc(s.Remains(), func(g keystore.Gone) bool {
@@ -78,7 +78,7 @@ func remains(withdrawn []keystore.KeySet, keys []keystore.VerificationKey) (line
 	return lines
 }
 
-// had reports whether a key set had a key that it says is gone, by its history. The line in gone alone shows nothing: public keys are
+// had reports whether a key set had a key that it says is gone, by its history. The line in gone by itself shows nothing: public keys are
 // public, and anybody may write one down. A history that has lost its oldest lines shows nothing either, and then the line counts.
 func had(s keystore.KeySet, id keystore.KeyID) bool {
 	return len(s.History()) >= keystore.KeptHistory || slices.ContainsFunc(s.History(), func(e keystore.Event) bool {

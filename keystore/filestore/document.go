@@ -15,7 +15,7 @@ import (
 	"github.com/keypost/keypost/keystore"
 )
 
-// A revision is the hash of a document's bytes. Times and inode numbers alone would not do: they have the resolution
+// A revision is the hash of a document's bytes. Times and inode numbers would not do by themselves: they have the resolution
 // of the kernel's clock tick, and a freed inode is given out again at once, so that two documents of equal size could
 // have equal ones. They only serve to leave unchanged files unread.
 func revisionOf(data []byte) keystore.Revision {

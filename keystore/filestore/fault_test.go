@@ -59,7 +59,7 @@ func TestReplaceFails(t *testing.T) {
 			}
 			path := filepath.Join(sc.dir, "prod-a.yaml")
 			if len(m.files) != 1 || string(m.files[path].data) != sc.old {
-				t.Errorf("the directory holds %v, want the old document alone", slices.Sorted(maps.Keys(m.files)))
+				t.Errorf("the directory holds %v, want only the old document", slices.Sorted(maps.Keys(m.files)))
 			}
 		})
 	}
@@ -104,7 +104,7 @@ func TestReplaceLeavesTempToTheNextWriter(t *testing.T) {
 		t.Fatalf("Replace = %v with %d files, want an error and a leftover", err, len(m.files))
 	}
 	if all, err := st.List(t.Context()); err != nil || len(all) != 1 {
-		t.Errorf("List = %v, %v; want prod-a alone", all, err)
+		t.Errorf("List = %v, %v; want only prod-a", all, err)
 	}
 	m.fault = nil
 	if err := sc.write(t.Context(), st); err != nil || len(m.files) != 1 {

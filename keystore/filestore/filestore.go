@@ -147,7 +147,7 @@ func (s *Backend) file(n keystore.Name) (path string, ok bool) {
 	return filepath.Join(s.dir, string(n)+suffix), true
 }
 
-// Get returns the bytes of one document. With a [*keystore.BrokenError] (a file that can be no document) it returns the
+// Get returns the bytes of one document. With a [*keystore.BrokenError] (a file that can be not a document) it returns the
 // revision of that file.
 func (s *Backend) Get(ctx context.Context, n keystore.Name) ([]byte, keystore.Revision, error) {
 	type result struct {

@@ -187,7 +187,7 @@ func TestDirectoryIsReadableByTheServer(t *testing.T) {
 	}
 }
 
-// Whoever may write the directory may take the lock, whatever the umask of the one who made it, and nobody else may.
+// Anyone who may write the directory may take the lock, whatever the umask of the one who made it, and nobody else may.
 func TestLockIsForWhoMayWrite(t *testing.T) {
 	defer syscall.Umask(syscall.Umask(0o022))
 	for _, umask := range []int{0o022, 0o077} {

@@ -70,7 +70,7 @@ func wantReadOnly(t *testing.T, err error, hint string) {
 	}
 }
 
-// A link would take the write somewhere else, or be replaced by a file and cut whoever maintains it off.
+// A link would take the write somewhere else, or be replaced by a file and cut anyone who maintains it off.
 func TestNoWriteThroughLinks(t *testing.T) {
 	dir, elsewhere := t.TempDir(), filepath.Join(t.TempDir(), "target.yaml")
 	st := open(t, dir)

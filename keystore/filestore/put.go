@@ -134,7 +134,7 @@ func readOnly(err error) error {
 	return err
 }
 
-// lock waits until this caller alone holds the lock at path. The kernel drops the lock when the process ends, however
+// lock waits until only this caller holds the lock at path. The kernel drops the lock when the process ends, however
 // it ends; that is why it is a lock on a file and not a file that is a lock.
 func lock(ctx context.Context, path string) (unlock func(), err error) {
 	for {
@@ -194,7 +194,7 @@ func lockOnce(ctx context.Context, path string) (*os.File, error) {
 }
 
 // openLock opens the lock, or makes it for everybody who may write the directory, whatever the umask. Nobody else may even open
-// it: who could lock it for reading could hold up every writer.
+// it: anyone who could lock it for reading could hold up every writer.
 func openLock(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {

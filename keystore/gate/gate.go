@@ -23,7 +23,7 @@ const (
 	GateCaches     Gate = "caches"      // a cache may still hold a JWKS without the key
 	GateSigning    Gate = "signing"     // something may still sign with the key
 	GateTokens     Gate = "tokens"      // tokens that the key signed may still be valid
-	GateUndeclared Gate = "undeclared"  // the policy lacks the number that the gate needs
+	GateUndeclared Gate = "undeclared"  // the policy does not have the number that the gate needs
 	GateClock      Gate = "clock"       // a recorded time lies in the future, or a clock is wrong
 	GateCopies     Gate = "copies"      // a relying party may hold an uploaded JWKS without the key
 	GateActiveKeys Gate = "active-keys" // a key may still sign

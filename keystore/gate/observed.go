@@ -8,19 +8,19 @@ import (
 )
 
 // Observed is what was seen of one key, by kid and fingerprint, at an issuer's public URLs. It is the evidence that
-// [Rules.Promote] asks for. Whoever makes it up opens the gate; what it claims can only not overflow.
+// [Rules.Promote] asks for. Anyone who makes it up opens the gate; what it claims can only not overflow.
 type Observed struct {
 	Since       time.Time       // since when every answer at every required place had the key; zero = not seen everywhere
 	Fresh       time.Time       // when the required place that has not looked longest looked completely
 	Newest      time.Time       // when a required place looked completely last: in the future, no other time of that place is to be believed either
-	Cache       policy.Cache    // of each directive the longest that an answer had, whoever put it there
+	Cache       policy.Cache    // of each directive the longest that an answer had, no matter who put it there
 	SharedCache string          // a header that showed a shared cache; empty = none did
 	ClockAhead  policy.Duration // the clock of who looked beyond the issuer's, by the largest difference; zero also if not known
-	Without     []string        // the places that lack the key, each with the name that a person knows it by
+	Without     []string        // the places that do not have the key, each with the name that a person knows it by
 	Uploads     Uploads         // what was read back of the uploads that relying parties hold
 }
 
-// without names some of the places that lack the key, as the end of a sentence.
+// without names some of the places that do not have the key, as the end of a sentence.
 func (o Observed) without() string {
 	if len(o.Without) == 0 {
 		return ""

@@ -17,8 +17,8 @@ type Rules struct {
 	Dev    bool // a development key set
 }
 
-// devSlack takes the place of [policy.Convergence] and [policy.ClockSkew] in development: one server watches its directory, and its clock is
-// everybody's. A rotation can be tried in a minute.
+// devSlack takes the place of [policy.Convergence] and [policy.ClockSkew] in development: one server watches its directory, and its clock
+// is everybody's. A rotation can be tried in a minute.
 const devSlack = 5 * time.Second
 
 // convergence is how long a change may take to be served everywhere.
@@ -53,7 +53,7 @@ const (
 	clocks           = 2 * ClockTolerance // by how much the clocks of who observed and who promotes may differ
 )
 
-// Promote returns why key k, of which o was seen, may not begin to sign at now, and since when it counts as seen: zero where an act is
+// Promote returns why key k, seen as o says, may not begin to sign at now, and since when it counts as seen: zero where an act is
 // missing.
 func (g Rules) Promote(k key.Key, now time.Time, o Observed) (*NotYetError, time.Time) {
 	var c closed
@@ -89,7 +89,7 @@ func (g Rules) looked(c *closed, k key.Key, now time.Time, o Observed) time.Time
 }
 
 // EarliestPromotion returns when a published key may be promoted if every public address has had it since o.Since, and so has each
-// upload of which nobody has read back that it has it. The gate may stay closed for longer: for a shared cache that the policy does
+// upload that nobody has read back with the key. The gate may stay closed for longer: for a shared cache that the policy does
 // not declare, or until a fresh observation.
 func (g Rules) EarliestPromotion(k key.Key, o Observed) (opens time.Time) {
 	since := later(o.Since, k.PublishedAt)
@@ -142,8 +142,8 @@ func (g Rules) CopiesOf(party string, at time.Time, seen policy.Cache) time.Time
 }
 
 // Remove returns nil if all tokens signed by k, which stopped signing at k.RetiredAt, have expired at now, and each upload has every
-// key that signs, of which active is the list: where one lacks it, all of its relying party's tokens are refused, and the way back leads over k.
-// That an upload still has k is no reason: it trusts a key of which no token is left, until the next upload.
+// key that signs (active lists them): where one does not have it, all of its relying party's tokens are refused, and the way back
+// leads over k. That an upload still has k is not a reason: it trusts a key that has no token left, until the next upload.
 func (g Rules) Remove(k key.Key, now time.Time, read Uploads, active []key.Key) *NotYetError {
 	var c closed
 	switch {

@@ -54,7 +54,7 @@ func (g Rules) uploaded(c *closed, read Uploads, now time.Time, keys ...key.Key)
 	for _, upload := range g.Policy.Uploads() {
 		shown, r := text.OneLine(upload, 300), read.of(upload)
 		if r.At.IsZero() {
-			without = append(without, shown+", of which no reading is known here")
+			without = append(without, shown+", which nobody has read back here")
 			continue
 		}
 		c.clock(shown+" was read back", r.At, r.ClockAhead, now)
@@ -73,7 +73,7 @@ func (g Rules) uploaded(c *closed, read Uploads, now time.Time, keys ...key.Key)
 		}
 	}
 	if len(without) > 0 {
-		c.needs(GateCopies, "an uploaded copy may lack the key, whose tokens would be refused there ("+text.List(without, 3)+"); upload the published keys, and read them back")
+		c.needs(GateCopies, "an uploaded copy may be without the key, whose tokens would be refused there ("+text.List(without, 3)+"); upload the published keys, and read them back")
 	}
 	if len(old) > 0 {
 		c.again(GateCopies, fmt.Sprintf("an uploaded copy was read back last more than %v ago (%s), and somebody may have replaced it since; read it back again",

@@ -96,7 +96,7 @@ func checkRSA(k *rsa.PublicKey) error {
 	case bits > maxRSABits:
 		return fmt.Errorf("its RSA modulus has %d bits; at most %d are accepted", bits, maxRSABits)
 	case k.N.Bit(0) == 0:
-		return errors.New("its RSA modulus is even, so it is no RSA key")
+		return errors.New("its RSA modulus is even, so it is not an RSA key")
 	case k.E < 3 || k.E%2 == 0 || k.E > maxRSAExponent:
 		return fmt.Errorf("its RSA exponent %d is not an odd number from 3 to %d", k.E, maxRSAExponent)
 	}

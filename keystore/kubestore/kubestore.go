@@ -4,13 +4,13 @@
 // as done is what the API server stores.
 //
 // The custom resource definition (charts/keypost/files/keysets.keypost.dev.yaml) has the API server refuse changes
-// that no change of a key set may be, whoever makes them: a key that leaves without a line in gone, a shortened gone,
+// that no change of a key set may be, no matter who makes them: a key that leaves without a line in gone, a shortened gone,
 // other material under a known kid, a dropped issuer URL, a generation that does not follow. What it cannot check is
 // checked when a document is read.
 //
 // Rights, as RBAC verbs on keysets.keypost.dev in the namespace: a reader (keypost mirror) needs get, list and watch; a
-// writer get and update, best with resourceNames, so that it writes its own key sets only; who adds key sets needs
-// create. Nobody needs delete or patch. Whoever may update a key set can make relying parties trust their keys.
+// writer get and update, best with resourceNames, so that it writes its own key sets only; anyone who adds key sets needs
+// create. Nobody needs delete or patch. Anyone who may update a key set can make relying parties trust their keys.
 //
 // Who writes what was seen into the status of objects (SetStatus) needs get, and patch on keysets/status: the API server
 // takes nothing but the status from such a write.
@@ -42,8 +42,8 @@ type Options struct {
 	Context    string // of the kubeconfig; empty is the current one
 }
 
-// Backend is the key sets, or the observations, of one namespace. It implements [keystore.Backend] and [keystore.Watcher], holds no document in
-// memory, and is safe for concurrent use, also by several processes.
+// Backend is the key sets, or the observations, of one namespace. It implements [keystore.Backend] and [keystore.Watcher], holds no
+// document in memory, and is safe for concurrent use, also by several processes.
 type Backend struct{ api api }
 
 var (
@@ -177,7 +177,7 @@ func (s *Backend) page(ctx context.Context, limit int, next string) (page, error
 		return page{}, err
 	}
 	if p.Kind != "PartialObjectMetadataList" || p.Metadata.ResourceVersion == "" {
-		return page{}, errors.New("what answers is no Kubernetes API: it sent no list of metadata")
+		return page{}, errors.New("what answers is not a Kubernetes API: it sent no list of metadata")
 	}
 	return p, nil
 }

@@ -224,7 +224,7 @@ func TestBrokenDocumentsHaveARevision(t *testing.T) {
 	}
 }
 
-// The API's own bookkeeping is no part of the document; what a newer version of keypost wrote is.
+// The API's own bookkeeping is not part of the document; what a newer version of keypost wrote is.
 func TestObjectIsTheDocument(t *testing.T) {
 	f, st := filled(t, 1)
 	want, _, err := keystore.NewStore(st).Load(t.Context(), "prod-a")
@@ -258,7 +258,7 @@ func TestObjectIsTheDocument(t *testing.T) {
 
 func isWrite(r *http.Request) bool { return r.Method != http.MethodGet }
 
-// A write whose answer is lost may have happened. Whoever reports it as failed, or writes it twice, is wrong.
+// A write whose answer is lost may have happened. Anyone who reports it as failed, or writes it twice, is wrong.
 func TestWritesWhoseAnswerIsLost(t *testing.T) {
 	for name, c := range map[string]struct {
 		meddle func(w http.ResponseWriter, r *http.Request, apply func() answer)

@@ -17,7 +17,7 @@ import (
 // objectLimit bounds the size of one object, in bytes: etcd takes 1.5 MiB by default.
 const objectLimit = 4 << 20
 
-// lastApplied is the annotation with kubectl's copy of the whole manifest. It is no part of the document: there it would be an old
+// lastApplied is the annotation with kubectl's copy of the whole manifest. It is not part of the document: there it would be an old
 // key set inside the new.
 const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
@@ -49,7 +49,7 @@ func newObject(body []byte) (object, error) {
 		return object{}, err
 	}
 	if o.Name == "" || o.ResourceVersion == "" {
-		return object{}, errors.New("what answers is no Kubernetes API: it sent an object without name or resourceVersion")
+		return object{}, errors.New("what answers is not a Kubernetes API: it sent an object without name or resourceVersion")
 	}
 	return o, nil
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/keypost/keypost/keystore/observation"
 )
 
-// Observations are asked for as a resource of their own: who may write them needs no right to a key set. A missing right
+// Observations are asked for as a resource of their own: anyone who may write them needs no right to a key set. A missing right
 // or definition is named as theirs.
 func TestObservationsAreAResourceOfTheirOwn(t *testing.T) {
 	f := newFake(t)

@@ -40,7 +40,7 @@ func (s *Backend) Put(ctx context.Context, n keystore.Name, old keystore.Revisio
 // unchanged returns the stored object, or the zero one when there is none to be, if its revision is old.
 func (s *Backend) unchanged(ctx context.Context, n keystore.Name, old keystore.Revision) (object, error) {
 	if old == "" {
-		return object{}, ctx.Err() // the API server refuses to create what exists; who may only create may not read
+		return object{}, ctx.Err() // the API server refuses to create what exists; a caller who may only create may not read
 	}
 	o, err := s.get(ctx, n)
 	switch {

@@ -25,7 +25,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// many returns how often a random test runs: less by default, since whoever changes a line waits for it.
+// many returns how often a random test runs: less by default, since anyone who changes a line waits for it.
 func many(long, short uint64) uint64 {
 	if os.Getenv("KEYPOST_LONG") != "" {
 		return long

@@ -61,7 +61,7 @@ func TestFollows(t *testing.T) {
 	}
 }
 
-// A kid alone does not tell which key it is, and a fingerprint alone not under which name relying parties know it.
+// A kid by itself does not tell which key it is, and a fingerprint by itself not under which name relying parties know it.
 func TestFollowsComparesMaterial(t *testing.T) {
 	fp := func(n int) string { return string(testKey(n).Fingerprint()) }
 	legacy := line("legacy", fp(1)) // an imported key was revoked
@@ -76,7 +76,7 @@ func TestFollowsComparesMaterial(t *testing.T) {
 		"another key under a kid":          {keys: []any{published(0, ""), published(3, "signer-1")}, want: ReasonKeyChanged},
 		"and its line under the ID":        {keys: []any{published(0, ""), published(3, "signer-1")}, gone: []any{legacy, line(string(testKey(2).ID()), fp(2))}, want: ReasonKeyChanged},
 		"gone with its fingerprint":        {keys: []any{published(0, "")}, gone: []any{legacy, line("signer-1", fp(2))}},
-		"gone under its ID alone":          {keys: []any{published(0, "")}, gone: []any{legacy, line(string(testKey(2).ID()), fp(2))}, want: ReasonKidMissing},
+		"gone only under its ID":           {keys: []any{published(0, "")}, gone: []any{legacy, line(string(testKey(2).ID()), fp(2))}, want: ReasonKidMissing},
 		"gone as another key":              {keys: []any{published(0, "")}, gone: []any{legacy, line("signer-1", fp(3))}, want: ReasonKeyChanged},
 		"a computed one is gone":           {keys: []any{published(2, "signer-1")}, gone: []any{legacy, line(computed, fp(0))}},
 		"under another kid":                {keys: []any{published(0, ""), published(2, "signer-2")}, want: ReasonKidMissing},

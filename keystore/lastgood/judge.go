@@ -30,7 +30,7 @@ type State interface {
 // cannot be read may have every URL that is permitted to its key set.
 //
 // Without Permitted that is every URL. There, such a document counts only while the store does not return it, and until
-// [StartPatience]: else whoever may write one could keep a new copy empty.
+// [StartPatience]: else anyone who may write one could keep a new copy empty.
 //
 // A tombstone ends its own key set and says nothing of others: from an empty state nobody can tell whether its key set ever
 // had the URLs and the keys that it lists.
@@ -165,7 +165,7 @@ func (t *trial) findRivals() *rivals {
 	for _, n := range slices.Sorted(maps.Keys(all)) {
 		r := all[n]
 		switch {
-		case !r.Is(ReasonURLConflict) && t.State.Good(n) != nil: // what it has is known, and it is no newcomer
+		case !r.Is(ReasonURLConflict) && t.State.Good(n) != nil: // what it has is known, and it is not a newcomer
 		case len(r.URLs) > 0:
 			for _, u := range r.URLs {
 				if at := u.Route(); t.permitted(n, at) {

@@ -76,7 +76,7 @@ func RejectError(err error) *Rejection {
 // Is reports whether r is a rejection for that reason.
 func (r *Rejection) Is(reason keystore.Reason) bool { return r != nil && r.Reason == reason }
 
-// Expected reports whether nothing is wrong: the key set is not to be served here. It counts as nobody's failure, and nothing waits for it.
+// Expected reports whether nothing is wrong: the key set must not be served here. It counts as nobody's failure, and nothing waits for it.
 func (r *Rejection) Expected() bool { return r.Is(ReasonUnread) }
 
 // Waits reports whether r may end by waiting: the store does not answer, or the document of another key set, which may have the

@@ -2,7 +2,7 @@ package lastgood
 
 import "time"
 
-// Missing returns the Rejection of a key set that a complete listing lacks, by its last good version, which stays: absence
+// Missing returns the Rejection of a key set that a complete listing does not have, by its last good version, which stays: absence
 // is never a deletion. It returns nil where nothing is lost: there was never a good version (nil), or it is a tombstone,
 // which may be removed and is remembered, so that its keys do not return.
 func Missing(good *Summary) *Rejection {
@@ -25,7 +25,7 @@ type Start struct {
 	AllowEmpty bool          // the store may be empty
 }
 
-// Count adds a key set: whether it has a last good version, and why the stored version is not that one. One that is not to be served
+// Count adds a key set: whether it has a last good version, and why the stored version is not that one. One that must not be served
 // here counts only if it is.
 func (s *Start) Count(good bool, r *Rejection) {
 	if !good && r.Expected() {

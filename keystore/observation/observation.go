@@ -3,7 +3,7 @@
 //
 // A [Record] is a document of its own, one for each issuer URL and vantage (a named place that looks) and for each upload, whose
 // name stands in place of the issuer URL (versions that know no uploads pass over it), in a store of its
-// own: whoever may observe must not be able to publish a key, and an observation changes no key set. Whoever may write
+// own: anyone who may observe must not be able to publish a key, and an observation changes no key set. Anyone who may write
 // here can make a gate open too early. Servers and mirrors never read it.
 package observation
 
@@ -73,7 +73,7 @@ type Key struct {
 // Complete reports whether every answer that a relying party could have got was seen.
 func (l Look) Complete() bool { return len(l.Gaps) == 0 }
 
-// ClockGap returns why the dates of l are not to be believed, as a sentence; empty if its clock is not known to be wrong.
+// ClockGap returns why the dates of l must not be believed, as a sentence; empty if its clock is not known to be wrong.
 func (l Look) ClockGap() string {
 	if l.ClockAhead == nil || time.Duration(*l.ClockAhead).Abs() <= gate.ClockTolerance {
 		return ""

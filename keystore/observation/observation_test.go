@@ -68,7 +68,7 @@ func TestRuns(t *testing.T) {
 }
 
 // In whatever order looks come, a run begins at the end of a complete look with the key, and no look that ended later and
-// had an answer lacks it.
+// had an answer does not have it.
 func TestRunsAreNeverTooLong(t *testing.T) {
 	for seed := range uint64(2000) {
 		random := rand.New(rand.NewPCG(seed, 1))
@@ -229,7 +229,7 @@ func TestANewServerBeginsTheRunAnew(t *testing.T) {
 		"another, in a look that is not complete": {[]Look{look(1, one, nil), gap(look(2, two, nil))}, -1},
 		"one less":                                  {[]Look{look(1, both, nil), look(2, one, nil)}, 1},
 		"back to one that had the key":              {[]Look{look(1, one, nil), look(2, both, nil), look(3, two, nil), look(4, one, nil)}, 2},
-		"back to one that lacked it":                {[]Look{lacks(look(1, one, nil)), look(2, two, nil), look(3, one, nil)}, 3},
+		"back to one that did not have it":          {[]Look{lacks(look(1, one, nil)), look(2, two, nil), look(3, one, nil)}, 3},
 		"edges of a CDN":                            {[]Look{cached(look(1, one, nil)), cached(look(2, two, nil))}, 1},
 		"edges, one of which does not show itself":  {[]Look{cached(look(1, one, nil)), look(2, two, nil)}, 1},
 		"edges before a new origin":                 {[]Look{cached(look(1, both, one)), cached(look(2, both, both))}, 2},
@@ -314,7 +314,7 @@ func TestOffsetsAreRead(t *testing.T) {
 		t.Errorf("%v, %v", o, err)
 	}
 	if err := o.UnmarshalText([]byte("soon")); err == nil {
-		t.Error("what is no duration is read")
+		t.Error("what is not a duration is read")
 	}
 }
 
@@ -372,7 +372,7 @@ func TestALookWhoseClockIsOff(t *testing.T) {
 			since int // minute; -1: no run
 			wrong bool
 		}{
-			"it alone":                            {[]Look{look(0, &off, a)}, -1, true},
+			"only it":                             {[]Look{look(0, &off, a)}, -1, true},
 			"it, then a good one":                 {[]Look{look(0, &off, a), look(10, &zero, a)}, 10, false},
 			"it twice, then a good one":           {[]Look{look(0, &off, a), look(5, &off, a), look(10, &fine, a)}, 11, false},
 			"between good ones":                   {[]Look{look(0, &zero, a), look(10, &off, a), look(20, &zero, a)}, 0, false},

@@ -69,7 +69,7 @@ func (st *Store) load(ctx context.Context, n keystore.Name, p Subject) (Record, 
 	return r, rev, nil
 }
 
-// DamagedError reports a document that is there and is no record, or another one's.
+// DamagedError reports a document that is there and is not a record, or another one's.
 type DamagedError struct {
 	Document keystore.Name
 	Err      error

@@ -50,7 +50,7 @@ func TestAddAndLoad(t *testing.T) {
 		t.Errorf("another vantage has the record: %v", err)
 	}
 	if _, err := st.Add(t.Context(), "prod-a", Subject{issuer, "../x"}, lookAt(1, nil)); err == nil {
-		t.Error("a vantage that is no name is recorded")
+		t.Error("a vantage that is not a name is recorded")
 	}
 	files, err := filepath.Glob(filepath.Join(dir, "prod-a-*.yaml"))
 	if err != nil || len(files) != 1 {
@@ -242,7 +242,7 @@ func TestAddTriesAgain(t *testing.T) {
 	}
 }
 
-// A document that has the name of a record of another key set, by its length or its beginning alone, is not read.
+// A document that has the name of a record of another key set, only by its length or its beginning, is not read.
 func TestDocumentsOfOthers(t *testing.T) {
 	of := name("prod-a", Subject{issuer, "eu"})
 	if want := len("prod-a-") + 16; len(of) != want {

@@ -59,7 +59,7 @@ type UploadState string
 const (
 	UploadCurrent UploadState = "current" // it has the published keys and no other
 	UploadUnread  UploadState = "unread"  // nothing was ever read back of it
-	UploadBehind  UploadState = "behind"  // it lacks a published key, or has another one
+	UploadBehind  UploadState = "behind"  // it does not have a published key, or has another one
 )
 
 // UploadStatus is how an upload that a policy names compares with the key set, as it was read back last.
@@ -75,7 +75,7 @@ type UploadStatus struct {
 	Broken bool             `json:"broken"`           // it refuses or trusts tokens that it should not, or nobody knows
 }
 
-// readLately is how old a reading may be that speaks for an upload: whoever may write to the relying party may have changed it since,
+// readLately is how old a reading may be that speaks for an upload: anyone who may write to the relying party may have changed it since,
 // or the timer of who reads it back has ended.
 const readLately = 24 * time.Hour
 
@@ -111,7 +111,7 @@ func (u *UploadStatus) compare(s keystore.KeySet, l Look) {
 		published[key] = true
 		if !slices.Contains(l.Keys, key) {
 			u.Lacks = append(u.Lacks, k.ID())
-			u.Broken = u.Broken || k.State != keystore.Next // of which there is no token yet
+			u.Broken = u.Broken || k.State != keystore.Next // a next key has signed no token yet
 		}
 	}
 	for _, k := range l.Keys {
@@ -119,7 +119,7 @@ func (u *UploadStatus) compare(s keystore.KeySet, l Look) {
 			continue
 		}
 		u.Extra = append(u.Extra, k)
-		removed := func(g keystore.Gone) bool { // of which there is no token any more
+		removed := func(g keystore.Gone) bool { // no token of it is left
 			return g.Why == keystore.Removed && g.ID == k.ID && g.Fingerprint == k.Fingerprint
 		}
 		u.Broken = u.Broken || !slices.ContainsFunc(s.Gone(), removed)
@@ -148,7 +148,7 @@ func (u UploadStatus) Problem() string {
 	return strings.Join(all, "; ")
 }
 
-// difference says what the upload lacks and what else it has.
+// difference says what the upload does not have and what else it has.
 func (u UploadStatus) difference() string {
 	var extra []keystore.KeyID
 	for _, k := range u.Extra {
@@ -156,11 +156,11 @@ func (u UploadStatus) difference() string {
 	}
 	switch {
 	case len(extra) == 0:
-		return "lacked " + ids(u.Lacks)
+		return "did not have " + ids(u.Lacks)
 	case len(u.Lacks) == 0:
 		return "had " + ids(extra) + ", not published"
 	}
-	return "lacked " + ids(u.Lacks) + ", and had " + ids(extra) + ", not published"
+	return "did not have " + ids(u.Lacks) + ", and had " + ids(extra) + ", not published"
 }
 
 // ids names some of the keys; a kid in a record is what somebody else may have chosen.

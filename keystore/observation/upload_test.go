@@ -126,8 +126,8 @@ func TestUploadsOf(t *testing.T) {
 	}{
 		{"never read", s, nil, UploadUnread, true, "was never read back"},
 		{"the published keys", s, keys, UploadCurrent, false, ""},
-		{"without the next key", s, keys[:1], UploadBehind, false, "it lacked " + string(keys[1].ID())},
-		{"without the key that signs", s, keys[1:], UploadBehind, true, "it lacked " + string(keys[0].ID())},
+		{"without the next key", s, keys[:1], UploadBehind, false, "it did not have " + string(keys[1].ID())},
+		{"without the key that signs", s, keys[1:], UploadBehind, true, "it did not have " + string(keys[0].ID())},
 		{"the key that signs under another kid", s, []keystore.VerificationKey{alias, keys[1]}, UploadBehind, true, "another-kid, not published"},
 		{"a key of somebody else", s, append(slices.Clone(keys), stranger), UploadBehind, true, "it had " + string(stranger.ID())},
 		{"a key that was removed", after, append(slices.Clone(keys), third), UploadBehind, false, "it had " + string(third.ID())},

@@ -15,11 +15,11 @@ import (
 const ObservationForms = "file:///DIR, s3://BUCKET/PREFIX?region=REGION or kubernetes://NAMESPACE"
 
 // CheckObservations returns a [*URLError] unless u can keep the observations of the key sets in store. They need a place
-// of their own: whoever may record a look could publish keys otherwise, and readers of the key sets would take each
+// of their own: anyone who may record a look could publish keys otherwise, and readers of the key sets would take each
 // record for a broken one. In a namespace they are another resource, with rights of its own.
 func (u URL) CheckObservations(store URL) error {
 	if u.scheme != schemeKubernetes && u.same(store) {
-		return &URLError{Err: errors.New("observations and key sets are in the same place; whoever may observe must not be able to publish keys, so give each its own directory or prefix")}
+		return &URLError{Err: errors.New("observations and key sets are in the same place; anyone who may observe must not be able to publish keys, so give each its own directory or prefix")}
 	}
 	return nil
 }

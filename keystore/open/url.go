@@ -16,7 +16,7 @@ import (
 // Forms lists the forms of store URLs, for messages.
 const Forms = "file:///DIR, s3://BUCKET/PREFIX?region=REGION or kubernetes://NAMESPACE"
 
-// URLError reports that a text is no store URL.
+// URLError reports that a text is not a store URL.
 type URLError struct {
 	Err     error
 	Instead string // the URL that was probably meant; empty if there is none to guess

@@ -69,7 +69,7 @@ func Takes(name, alg string) bool {
 func Refusals(declared []string, kid, alg string) (all []error) {
 	for _, name := range Names(declared) {
 		if f, _ := find(name); !Takes(name, alg) {
-			all = append(all, fmt.Errorf("key %s is for %s, and the relying party %s takes tokens signed with %s alone", kid, alg, name, strings.Join(f.takes, " or ")))
+			all = append(all, fmt.Errorf("key %s is for %s, and the relying party %s takes only tokens signed with %s", kid, alg, name, strings.Join(f.takes, " or ")))
 		}
 	}
 	return all

@@ -60,7 +60,7 @@ func TestRefusals(t *testing.T) {
 			continue
 		}
 		for i, by := range tt.refused {
-			if !strings.HasPrefix(got[i].Error(), "key key-1 is for "+tt.alg+", and the relying party "+by+" takes tokens signed with RS256") {
+			if !strings.HasPrefix(got[i].Error(), "key key-1 is for "+tt.alg+", and the relying party "+by+" takes only tokens signed with RS256") {
 				t.Errorf("%s, %v: %v; want a refusal by %s", tt.alg, tt.parties, got[i], by)
 			}
 		}
@@ -89,13 +89,13 @@ func TestPartiesHaveOneForm(t *testing.T) {
 		"salesforce-upload:https://example.com/x?y":                                                       "",
 		"gcp-upload:projects/my-project/locations/global/workloadIdentityPools/prod-a/providers/prod-a":   "write it with the project's number",
 		"gcp-upload:projects/0123/locations/global/workloadIdentityPools/prod-a/providers/prod-a":         "write it with the project's number",
-		"gcp-upload:projects/123/locations/global/workloadIdentityPools/prod-a":                           "is no provider",
+		"gcp-upload:projects/123/locations/global/workloadIdentityPools/prod-a":                           "is not a provider",
 		"gcp-upload:projects/123/locations/global/workloadIdentityPools/prod-a/providers/x":               "POOL and PROVIDER are 4 to 32 of a-z, 0-9 and hyphens",
-		"gcp-upload:projects/123/locations/global/workloadIdentityPools/Prod-A/providers/prod-a":          "is no provider",
-		"gcp-upload:projects/123/locations/global/workloadIdentityPools/gcp-pool/providers/prod-a":        "is no provider",
-		"gcp-upload:projects/123/locations/global/workloadIdentityPools/prod-a/providers/gcp-prod":        "is no provider",
-		"gcp-upload:projects/123/locations/europe/workloadIdentityPools/prod-a/providers/prod-a":          "is no provider",
-		"gcp-upload:projects/123/locations/global/workloadIdentityPools/prod-a/providers/prod-a/keys/one": "is no provider",
+		"gcp-upload:projects/123/locations/global/workloadIdentityPools/Prod-A/providers/prod-a":          "is not a provider",
+		"gcp-upload:projects/123/locations/global/workloadIdentityPools/gcp-pool/providers/prod-a":        "is not a provider",
+		"gcp-upload:projects/123/locations/global/workloadIdentityPools/prod-a/providers/gcp-prod":        "is not a provider",
+		"gcp-upload:projects/123/locations/europe/workloadIdentityPools/prod-a/providers/prod-a":          "is not a provider",
+		"gcp-upload:projects/123/locations/global/workloadIdentityPools/prod-a/providers/prod-a/keys/one": "is not a provider",
 		"gcp-upload:": "KIND-upload:PLACE",
 		"-upload:x":   "KIND-upload:PLACE",
 		"Gcp-upload:projects/123/locations/global/workloadIdentityPools/prod-a/providers/prod-a": "KIND-upload:PLACE",
@@ -121,6 +121,6 @@ func TestNamesOfUploads(t *testing.T) {
 		t.Error(got)
 	}
 	if !KnownUpload(oneUpload) || KnownUpload(newerUpload) || KnownUpload("gcp") {
-		t.Error("this version uploads to gcp-upload alone")
+		t.Error("this version uploads only to gcp-upload")
 	}
 }

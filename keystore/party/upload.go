@@ -24,7 +24,7 @@ const Example = "gcp-upload:projects/123456789012/locations/global/workloadIdent
 // IsUpload reports whether a relying party is one that holds an upload.
 func IsUpload(name string) bool { return strings.Contains(name, infix) }
 
-// Upload returns the kind of an upload, by which whoever uploads to it is chosen, and its place.
+// Upload returns the kind of an upload, by which anyone who uploads to it is chosen, and its place.
 func Upload(name string) (kind, place string) {
 	kind, place, _ = strings.Cut(name, infix)
 	return kind, place
@@ -71,7 +71,7 @@ func Check(name string) error {
 	case !dnsname.IsLabel(kind) || upload && (place == "" || len(name) > longest || strings.ContainsFunc(place, unprintable)):
 		return fmt.Errorf("it is neither a name such as aws, gcp, entra, vault or kube-apiserver nor an upload, KIND-upload:PLACE, such as %s", Example)
 	case upload && kind == "gcp" && !isProvider(place):
-		return errors.New("it is no provider of a workload identity pool: write it with the project's number, as " + Example +
+		return errors.New("it is not a provider of a workload identity pool: write it with the project's number, as " + Example +
 			", where POOL and PROVIDER are 4 to 32 of a-z, 0-9 and hyphens")
 	}
 	return nil

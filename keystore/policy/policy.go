@@ -93,7 +93,7 @@ type Policy struct {
 	TokenLifetime        *Duration `json:"tokenLifetime,omitempty"`  // longest life of a token with an audience outside the cluster
 	Origins              []string  `json:"origins,omitempty"`        // host[:port] of every origin behind a shared cache
 	Private              bool      `json:"private,omitempty"`        // the issuer is not on the public internet
-	Reach                Reach     `json:"reach,omitempty"`          // copies: nobody reads the documents but whoever uploads them
+	Reach                Reach     `json:"reach,omitempty"`          // copies: nobody reads the documents but anyone who uploads them
 	ObserveFrom          []string  `json:"observeFrom,omitempty"`    // vantages that all have to see a key before it may sign; none = the unnamed one
 	HeldUntil            []Held    `json:"heldUntil,omitempty"`      // lowered lifetimes that still bind copies and tokens out there
 }
@@ -149,7 +149,7 @@ func (p Policy) Check(dev bool) error {
 	}
 	for _, vantage := range p.ObserveFrom {
 		if !dnsname.IsLabel(vantage) {
-			return fmt.Errorf("policy: observeFrom has %q, which is no name of a vantage such as eu or office", printable(vantage))
+			return fmt.Errorf("policy: observeFrom has %q, which is not a name of a vantage such as eu or office", printable(vantage))
 		}
 	}
 	return checkOrigins(p.Origins)

@@ -24,7 +24,7 @@ func parseJSON(data []byte) ([]keystore.VerificationKey, error) {
 		Kty  string             `json:"kty"`
 	}
 	if err := decodeJSON(data, &set); err != nil {
-		return nil, errors.New(`it is no JWKS: "keys" must be a list, and "kty" a text`)
+		return nil, errors.New(`it is not a JWKS: "keys" must be a list, and "kty" a text`)
 	}
 	if set.Keys == nil && set.Kty != "" {
 		set.Keys = &[]json.RawMessage{data}
@@ -58,7 +58,7 @@ func parseJWK(raw json.RawMessage) (keystore.VerificationKey, error) {
 	}
 	var jwk jose.JSONWebKey
 	if err := jwk.UnmarshalJSON(raw); err != nil {
-		return keystore.VerificationKey{}, errors.New("it is no valid JWK for RSA or for P-256, P-384 or P-521 (RFC 7517)")
+		return keystore.VerificationKey{}, errors.New("it is not a valid JWK for RSA or for P-256, P-384 or P-521 (RFC 7517)")
 	}
 	if jwk.Use != "" && jwk.Use != "sig" {
 		return keystore.VerificationKey{}, fmt.Errorf("its use is %q, not \"sig\"", printable(jwk.Use))
@@ -66,7 +66,7 @@ func parseJWK(raw json.RawMessage) (keystore.VerificationKey, error) {
 	if ops, has := members["key_ops"]; has { // RFC 7517, section 4.3
 		var list []string
 		if json.Unmarshal(ops, &list) != nil || !slices.Contains(list, "verify") {
-			return keystore.VerificationKey{}, errors.New(`its key_ops lack "verify"`)
+			return keystore.VerificationKey{}, errors.New(`its key_ops do not have "verify"`)
 		}
 	}
 	k, err := keystore.NewPublic(jwk.Key)

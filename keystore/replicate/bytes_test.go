@@ -90,7 +90,7 @@ func TestDocumentsArriveByteForByte(t *testing.T) {
 	}
 }
 
-// A document that says the same in another notation is no reason to write: a store that keeps a notation of its own
+// A document that says the same in another notation is not a reason to write: a store that keeps a notation of its own
 // would be written again by each copying.
 func TestAnotherNotationIsUnchanged(t *testing.T) {
 	all := notations(t)

@@ -55,7 +55,7 @@ func Copy(ctx context.Context, from, to keystore.Backend, dryRun bool) ([]Outcom
 		return nil, err
 	}
 	all := d.candidates(documents)
-	err = d.transfer(ctx, all, lastgood.Judge{Waited: lastgood.StartPatience}) // whoever runs it sees what cannot be read
+	err = d.transfer(ctx, all, lastgood.Judge{Waited: lastgood.StartPatience}) // anyone who runs it sees what cannot be read
 	return outcomes(all, d, listed), err
 }
 

@@ -81,7 +81,7 @@ func TestCopyRefuses(t *testing.T) {
 	m.wantCopied("prod-a", m.current)
 }
 
-// An interrupted copying goes on where it ended, also after writes of which nobody knows whether they happened.
+// An interrupted copying goes on where it ended, also after writes that may or may not have happened.
 func TestCopyIsResumed(t *testing.T) {
 	from, to := storetest.NewMemStore(t), storetest.NewMemStore(t)
 	text := storetest.Text(t, storetest.KeySet(t, "n0"))

@@ -29,7 +29,7 @@ type destination struct {
 type entry struct {
 	revision keystore.Revision   // the stored one; empty if there is none
 	stored   *lastgood.Summary   // nil if there is no document, or a broken one
-	broken   *lastgood.Rejection // why the stored document is no key set
+	broken   *lastgood.Rejection // why the stored document is not a key set
 }
 
 func newDestination(to keystore.Backend) *destination {

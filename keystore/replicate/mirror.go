@@ -213,7 +213,7 @@ func (m *Mirror) troubleWithSome(ctx context.Context, t *trouble, errs []error) 
 }
 
 // noteTrouble records whether there is trouble, logs its beginning and end, and returns err. If ctx is done it only returns
-// the error of ctx, since a stop is no trouble of a store.
+// the error of ctx, since a stop is not the store's fault.
 func (m *Mirror) noteTrouble(ctx context.Context, t *trouble, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -281,7 +281,7 @@ func (m *Mirror) logNews(c *candidate, was *source) {
 	}
 }
 
-// noteAllMissing records the key sets that a complete listing lacks.
+// noteAllMissing records the key sets that a complete listing does not have.
 func (m *Mirror) noteAllMissing(listed map[keystore.Name]keystore.Revision) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -154,7 +154,7 @@ func TestMirrorFollowsTheStore(t *testing.T) {
 		defer m.run()()
 		m.wantCopied("prod-a", m.current)
 		s := m.update("prod-a", storetest.Mark("fourth"))
-		time.Sleep(200 * time.Millisecond) // the watch alone
+		time.Sleep(200 * time.Millisecond) // only the watch
 		m.wantCopied("prod-a", storetest.Text(t, s))
 		tombstone := m.update("prod-b", func(s keystore.KeySet) (keystore.KeySet, error) {
 			return s.Withdraw(storetest.Change(365 * 24 * time.Hour))
@@ -273,7 +273,7 @@ func TestMirrorOutlivesMassAbsence(t *testing.T) {
 	})
 }
 
-// A continuous deployment that puts an old manifest back every second, or prunes it, against whoever writes new ones.
+// A continuous deployment that puts an old manifest back every second, or prunes it, against anyone who writes new ones.
 func TestMirrorOutlivesALoopThatReverts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMirrored(t)
@@ -510,7 +510,7 @@ func TestMirrorGivesNoURLAwayThatAnotherMayHave(t *testing.T) {
 				defer m.run()()
 				for _, at := range []time.Duration{0, 4 * time.Minute, 6 * time.Minute, time.Hour} {
 					time.Sleep(time.Until(began.Add(at)))
-					m.from.Set("thief", []byte(thief+"# touched\n")) // the watch reports it alone
+					m.from.Set("thief", []byte(thief+"# touched\n")) // only the watch reports it
 					time.Sleep(time.Second)
 					m.from.Set("thief", []byte(thief))
 					time.Sleep(time.Second)
@@ -688,7 +688,7 @@ func TestMirrorTellsNewcomersWithOneURL(t *testing.T) {
 	m.pass()
 	m.wantRefused(lastgood.ReasonURLConflict, 0)
 	if m.copied("prod-b") == "" || !m.Has("https://oidc.example.com/prod-b") || m.Has("https://oidc.example.com/prod-c") {
-		t.Error("prod-b is not copied once it is alone")
+		t.Error("prod-b is not copied once it has no rival")
 	}
 }
 

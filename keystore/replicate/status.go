@@ -47,8 +47,8 @@ const tryPatience = 10 * time.Second
 
 // Ready returns nil once To holds a whole copy, and from then on: a server that starts on half a copy would answer that
 // issuers do not exist. The copy of an earlier run counts only after the first pass, or if that takes long, since it may
-// lack a key that signs by now. Without one, a copy of some key sets counts once all were read or refused, and [lastgood.StartPatience] after
-// the first listing without those that cannot be read. An empty copy, also of an earlier run, counts only if
+// do not have a key that signs by now. Without one, a copy of some key sets counts once all were read or refused, and
+// [lastgood.StartPatience] after the first listing without those that cannot be read. An empty copy, also of an earlier run, counts only if
 // AllowEmpty is set: a mistyped prefix must not replace servers that have everything.
 func (m *Mirror) Ready() error {
 	m.mu.Lock()

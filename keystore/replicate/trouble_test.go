@@ -16,7 +16,7 @@ import (
 	"github.com/keypost/keypost/keystore/storetest"
 )
 
-// Before the first complete pass nothing is copied on a report alone: of two newcomers with one issuer URL the one that is
+// Before the first complete pass nothing is copied only on a report: of two newcomers with one issuer URL the one that is
 // reported first would get it.
 func TestMirrorCopiesNoReportBeforeACompletePass(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -38,7 +38,7 @@ func TestMirrorPassesAfterAFailedWrite(t *testing.T) {
 		b := storetest.Text(t, m.update("prod-b", storetest.Mark("x")))
 		time.Sleep(200 * time.Millisecond)
 		if !m.Status().Failing {
-			t.Error("a failed write is no trouble")
+			t.Error("a failed write is not told as trouble")
 		}
 		m.to.Inject(nil)
 		a := storetest.Text(t, m.update("prod-a", storetest.Mark("fourth")))
@@ -88,12 +88,12 @@ func TestMirrorIsAsOldAsTheBeginningOfItsPass(t *testing.T) {
 		began := time.Now()
 		m.pass()
 		if got := m.Status().Complete; !got.Equal(began) {
-			t.Errorf("the copy is of %v after the beginning", got.Sub(began))
+			t.Errorf("the copy was made %v after the beginning", got.Sub(began))
 		}
 	})
 }
 
-// Whatever error a stop causes, it is no trouble of a store.
+// Whatever error a stop causes, it is not the store's fault.
 func TestAStopIsNoTrouble(t *testing.T) {
 	for _, which := range []string{"source", "destination"} {
 		for _, kind := range []string{storetest.OpList, storetest.OpGet, storetest.OpPut} {

@@ -1,5 +1,5 @@
 // Package rotation takes a key set from the keys that sign to the next one. It promises to take only steps whose gate is
-// open, each as a stored version of its own: whoever runs it may be stopped anywhere, and anybody may go on, also several at
+// open, each as a stored version of its own: anyone who runs it may be stopped anywhere, and anybody may go on, also several at
 // once. It holds no key and no state.
 package rotation
 
@@ -21,7 +21,7 @@ import (
 type Observer interface {
 	// Recorded returns what was seen so far of a published key. It asks nobody.
 	Recorded(ctx context.Context, s keystore.KeySet, k keystore.Key) (keystore.Observed, error)
-	// Look looks at every issuer URL and records what it sees. A look that shows too little is no error. Uploads are read back by
+	// Look looks at every issuer URL and records what it sees. A look that shows too little is not an error. Uploads are read back by
 	// who uploads, with the credentials for that.
 	Look(ctx context.Context, s keystore.KeySet) error
 }
@@ -29,7 +29,7 @@ type Observer interface {
 // Cluster is the signer's side of a rotation: the kube-apiservers of one cluster, or a signer of another kind. Its answers
 // are trusted as evidence. Its methods are called one at a time.
 type Cluster interface {
-	// Signers returns the kid of a token that each signer has just made, by the address at which it alone answers: behind a
+	// Signers returns the kid of a token that each signer has just made, by the address at which only it answers: behind a
 	// load balancer nobody would notice one that still signs with the old key. One that cannot be asked is an error, and is among
 	// them without a kid.
 	Signers(ctx context.Context) (map[string]keystore.KeyID, error)
@@ -103,7 +103,7 @@ const replaceByHand = "move what runs to the cluster that the rotation leads to\
 
 // Facts are what a step is decided by, besides the key set.
 type Facts struct {
-	Observed keystore.Observed         // of the new key; before a removal, what was read back of uploads alone
+	Observed keystore.Observed         // of the new key; before a removal, what was read back of uploads only
 	Signers  map[string]keystore.KeyID // as [Cluster] returns them; nil if nobody asked
 	Lists    map[string]bool           // of the new key, as [Cluster] returns them; nil if nobody asked
 }
@@ -199,7 +199,7 @@ type Outcome struct {
 	Took    []Taken
 	Waiting *keystore.NotYetError // the gate that is closed; nil when no rotation is under way any more
 	ByHand  string                // what a person has to do at the cluster before the gate opens, one step on each line; may be empty
-	Unknown string                // why nobody knows how long tokens live, so that what the policy declares counts alone; may be empty
+	Unknown string                // why nobody knows how long tokens live, so that only what the policy declares counts; may be empty
 	Early   []string              // signers that sign with the new key before it is promoted, by their addresses; those that answer
 	Unasked string                // why nobody knows what each signer signs with, where the step goes on without; may be empty
 }
@@ -260,7 +260,7 @@ func (d Driver) Step(ctx context.Context, n keystore.Name) (Outcome, error) {
 
 var errMoved = errors.New("somebody else took the step")
 
-// same reports whether a rotation, of which there may be none by now, is where it was.
+// same reports whether a rotation, which may be over by now, is where it was.
 func same(was, now *keystore.Rotation) bool {
 	return now != nil && now.ID == was.ID && now.Kid == was.Kid && now.Step == was.Step
 }
@@ -368,7 +368,7 @@ func (d Driver) signers(ctx context.Context, s keystore.KeySet, o *Outcome) (map
 }
 
 // measure returns a [*LifetimeError] if tokens live longer than the policy declares. One that declares nothing opens no gate.
-// Whoever asks for the longest may be gone when the key is removed, so this is asked before it is retired too.
+// Anyone who asks for the longest may be gone when the key is removed, so this is asked before it is retired too.
 func (d Driver) measure(ctx context.Context, s keystore.KeySet, o *Outcome) error {
 	declared := s.Policy().TokenLifetime
 	if declared == nil {

@@ -463,7 +463,7 @@ func TestWhatFailsEndsARun(t *testing.T) {
 		"the step cannot be stored":                     {fault: nth(storetest.OpPut, 0), state: keystore.Next},
 		"nothing can be read after the step":            {fault: nth(storetest.OpGet, 2), took: 1, state: keystore.Active},
 		"whether the key may still sign cannot be read": {fault: nth(storetest.OpGet, 3), took: 1, state: keystore.Active},
-		"nor can it for a moment":                       {fault: once(storetest.OpGet, 3), took: 1, state: keystore.Active},
+		"and for a moment neither":                      {fault: once(storetest.OpGet, 3), took: 1, state: keystore.Active},
 		"the records cannot be read":                    {observer: blindObserver{recorded: boom}, state: keystore.Next},
 		"no look can be made":                           {observer: blindObserver{look: boom}, state: keystore.Next},
 	} {

@@ -152,7 +152,7 @@ func (f *fake) set(key string, data []byte) {
 	f.objects[key] = fakeObject{data: data, etag: f.etag(data)}
 }
 
-// The same suite as on a real server, with ETags that are no hash of the content, and listings of many pages.
+// The same suite as on a real server, with ETags that are not hashes of the content, and listings of many pages.
 func TestConformanceWithOddETagsAndSmallPages(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) keystore.Backend {
 		f, url := newFake(t)

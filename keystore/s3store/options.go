@@ -55,12 +55,12 @@ func (o Options) Checked() (Options, error) {
 	return o, nil
 }
 
-// checkEndpoint refuses plain HTTP except on loopback: whoever can change an answer on the way can make relying parties
+// checkEndpoint refuses plain HTTP except on loopback: anyone who can change an answer on the way can make relying parties
 // trust keys.
 func checkEndpoint(raw string) error {
 	u, err := url.Parse(raw)
-	if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" { // nor is this quoted
-		return errors.New("the endpoint of the S3 server is not of the form https://HOST[:PORT]")
+	if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" { // this is not quoted either
+		return errors.New("the endpoint of the S3 server does not have the form https://HOST[:PORT]")
 	}
 	if u.Scheme == "https" || u.Scheme == "http" && loopback(u.Hostname()) {
 		return nil

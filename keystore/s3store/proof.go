@@ -13,8 +13,8 @@ import (
 // permission that no writer of key sets should have. No listing shows it, since its name begins with a dot.
 const probe = ".keypost-probe"
 
-const probeText = "keypost tries to overwrite this object to see that the store honours conditional writes, which is what\n" +
-	"keeps two writers of a key set from undoing each other's change. It may be removed.\n"
+const probeText = "keypost tries to overwrite this object to see that the store honours conditional writes. They\n" +
+	"keep two writers of a key set from undoing each other's change. It may be removed.\n"
 
 // wrongETag is an ETag that the probe does not have.
 const wrongETag = keystore.Revision("00000000000000000000000000000000")

@@ -53,7 +53,7 @@ func TestAnObjectSaysWhatItIs(t *testing.T) {
 	}
 }
 
-// A bucket keeps documents that are no key sets just as well.
+// A bucket keeps documents that are not key sets just as well.
 func TestObservationsAreKept(t *testing.T) {
 	_, url := newFake(t)
 	st, p := observation.NewStore(open(t, url, Options{Prefix: "observations"})), observation.Subject{Issuer: "https://oidc.example.com/prod-a"}

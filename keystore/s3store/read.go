@@ -83,7 +83,7 @@ func (s *Backend) add(all map[keystore.Name]keystore.Revision, page *s3.ListObje
 	return nil
 }
 
-// Get returns one document. With a [*keystore.BrokenError] (an object that can be no document) it returns the object's
+// Get returns one document. With a [*keystore.BrokenError] (an object that can be not a document) it returns the object's
 // revision. The SDK compares what arrived with the checksum that the store keeps, where it keeps one.
 func (s *Backend) Get(ctx context.Context, n keystore.Name) ([]byte, keystore.Revision, error) {
 	if err := n.Check(); err != nil {

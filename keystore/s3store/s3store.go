@@ -144,7 +144,7 @@ func identityOf(o Options, sources []any) string {
 }
 
 // WebIdentityTokenFile returns the file with the service account token that this store's credentials are made from,
-// empty when they come from elsewhere. Who publishes the issuer of that token from this store depends on itself.
+// empty when they come from elsewhere. A keypostd that publishes the issuer of that token from this store depends on itself.
 func (s *Backend) WebIdentityTokenFile() string { return s.identity }
 
 const (
@@ -167,7 +167,7 @@ func (s *Backend) nameOf(key string) (keystore.Name, bool) {
 
 func (s *Backend) key(n keystore.Name) string { return s.o.dir() + string(n) + suffix }
 
-// A revision is an object's ETag without its quotes. Under SSE-KMS it is no hash of the content, but it is another one
+// A revision is an object's ETag without its quotes. Under SSE-KMS it is not a hash of the content, but it is another one
 // after every write; elsewhere it is the MD5 of the content, and only who may write the document anyway could make two
 // documents with the same one.
 func revisionOf(etag *string) (keystore.Revision, error) {
@@ -187,7 +187,7 @@ func writable(bare string) bool {
 	return bare != "" && !strings.ContainsFunc(bare, func(r rune) bool { return r <= ' ' || r == '"' || r >= 0x7f })
 }
 
-// unescape undoes the listing's encoding of keys, which is what lets a listing hold any key at all: XML cannot say
+// unescape undoes the listing's encoding of keys, which lets a listing hold any key at all: XML cannot say
 // every character.
 func unescape(encoding, key string) (string, error) {
 	if encoding == "" { // a server that does not know the parameter

@@ -94,10 +94,11 @@ func (r *run) carryOut(ctx context.Context, p plan.Plan) (*plan.Preview, error) 
 // CheckName returns an error if the names and tags of an installation's roles cannot have its name in them: one sentence, where IAM's rules
 // have one for each role and tag.
 //
-// Sources: https://docs.aws.amazon.com/IAM/latest/APIReference/API_CreateRole.html, https://docs.aws.amazon.com/IAM/latest/APIReference/API_Tag.html.
+// Sources: https://docs.aws.amazon.com/IAM/latest/APIReference/API_CreateRole.html,
+// https://docs.aws.amazon.com/IAM/latest/APIReference/API_Tag.html.
 func CheckName(name string) error {
 	if !regexp.MustCompile(`^[A-Za-z0-9_.=+@-]+$`).MatchString(name) {
-		return fmt.Errorf("%q must have letters, digits and the characters _.=+-@ alone: the names of the roles begin with it, and their tags have it", name)
+		return fmt.Errorf("%q may have only letters, digits and the characters _.=+-@: the names of the roles begin with it, and their tags have it", name)
 	}
 	return nil
 }

@@ -20,8 +20,8 @@ type Deleted struct {
 	Issuers []install.StillPublished
 }
 
-// Delete deletes the roles and providers that bear the tag of the installation, roles first. The error is
-// of the problem [awsiam.Stranded] if a role trusts nobody but the issuer to be taken away.
+// Delete deletes the roles and providers that bear the tag of the installation, roles first. The error has
+// the problem [awsiam.Stranded] if a role trusts nobody but the issuer to be taken away.
 func Delete(ctx context.Context, o DeleteOptions) (Deleted, error) {
 	r := newRun(o.Options)
 	if err := r.identify(ctx); err != nil {

@@ -116,7 +116,7 @@ func (w *world) account() string {
 	return fmt.Sprintf("%+v", s)
 }
 
-// Whichever permission is missing, a command that ends well has done all, and one that lacks a permission to read has changed
+// Whichever permission is missing, a command that ends well has done all, and one that does not have a permission to read has changed
 // nothing. With the permission it is done.
 func TestADeniedPermissionIsToldAndNothingIsHalfRead(t *testing.T) {
 	t.Parallel()

@@ -219,7 +219,7 @@ func TestRolesInAnothersDirectory(t *testing.T) {
 		}
 		roles.Dir = t.TempDir()
 		must(t, os.Symlink(w.Out(), filepath.Join(roles.Dir, "manifests")))
-		if _, err := aws.CreateRoles(t.Context(), roles); err == nil || !strings.Contains(err.Error(), "manifests in it is no directory") {
+		if _, err := aws.CreateRoles(t.Context(), roles); err == nil || !strings.Contains(err.Error(), "manifests in it is not a directory") {
 			t.Errorf("mode %d: a link: %v", m, err)
 		}
 	}
@@ -255,7 +255,7 @@ func (w *world) delete(t *testing.T, all aws.CreateOptions, stays string) {
 	scene.Held(t, w.Reported(), "line Nothing in account ")
 }
 
-// What was just made needs no second look, and what was planned before the publication no second plan. IAM throttles whoever
+// What was just made needs no second look, and what was planned before the publication no second plan. IAM throttles anyone who
 // calls too often, and each call takes a while.
 func TestCreateMakesFewCalls(t *testing.T) {
 	t.Parallel()

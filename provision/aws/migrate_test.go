@@ -140,8 +140,8 @@ func TestMigrateRefuses(t *testing.T) {
 		"another cluster": {func(_ *testing.T, _ *world, p *scene.Plane, _ *aws.MigrateOptions) {
 			p.SignsAs("https://else.example.com")
 		}, is(install.WrongCluster)},
-		"the key set lacks a key": {func(t *testing.T, w *world, _ *scene.Plane, _ *aws.MigrateOptions) { w.store1(t, "theirs", issuerURL) }, is(install.KeyNotPublished)},
-		"another account":         {func(_ *testing.T, _ *world, _ *scene.Plane, o *aws.MigrateOptions) { o.Account = "999999999999" }, is(install.WrongAccount)},
+		"the key set does not have a key": {func(t *testing.T, w *world, _ *scene.Plane, _ *aws.MigrateOptions) { w.store1(t, "theirs", issuerURL) }, is(install.KeyNotPublished)},
+		"another account":                 {func(_ *testing.T, _ *world, _ *scene.Plane, o *aws.MigrateOptions) { o.Account = "999999999999" }, is(install.WrongAccount)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)

@@ -93,7 +93,7 @@ func (r *run) planRoles(ctx context.Context, set roleSet, trust awsiam.Trust) (p
 // existingTrust reads a provider that exists.
 func (r *run) existingTrust(ctx context.Context, providerARN string) (awsiam.Trust, error) {
 	if !strings.HasPrefix(providerARN, r.account.ProviderARN("")) {
-		return awsiam.Trust{}, install.Refuse(install.ForeignProvider, "the provider %s is of another account or partition than the credentials, "+
+		return awsiam.Trust{}, install.Refuse(install.ForeignProvider, "the provider %s belongs to another account or partition than the credentials, "+
 			"which are for account %s (%s); roles trust a provider of their own account only", providerARN, r.account.ID, r.account.Partition)
 	}
 	there, err := r.client.Trust(ctx, providerARN)

@@ -153,7 +153,7 @@ func TestCreateWithAnOlderProvider(t *testing.T) {
 	scene.Held(t, w.Reported(), "Key set prod-a stored", waits, "Made for prod-a")
 }
 
-// Whose CA nobody trusts here may wait for many minutes in vain: it is told of at once, and once.
+// Whose CA nobody trusts here may wait for many minutes without success: it is told of at once, and once.
 func TestCreateTellsOfAnUntrustedCA(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -178,6 +178,6 @@ func TestCreateTellsOfAnUntrustedCA(t *testing.T) {
 	if text := w.Reported(); !errors.Is(err, context.Canceled) || strings.Count(text, string(install.UntrustedCA)+" ") != 1 {
 		t.Errorf("%v; want one line about the CA:\n%s", err, text)
 	} else {
-		scene.Held(t, text, "Key set prod-a stored", string(install.UntrustedCA)+" the certificate of "+issuerURL+" is of a CA that is not trusted here", "unknown authority", "; it is asked again for ", " at most", "wait waiting until ")
+		scene.Held(t, text, "Key set prod-a stored", string(install.UntrustedCA)+" the certificate of "+issuerURL+" comes from a CA that is not trusted here", "unknown authority", "; it is asked again for ", " at most", "wait waiting until ")
 	}
 }

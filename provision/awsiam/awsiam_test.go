@@ -352,7 +352,7 @@ func TestDeletingAnIssuerTakesOnlyItsProviderAndStatements(t *testing.T) {
 		m := w.move(t, d)
 		p, err := w.client.PlanMove(t.Context(), m)
 		apply(t, p, err)
-		only := d.roles[0] // trusts the first issuer alone
+		only := d.roles[0] // trusts only the first issuer
 		only.Name = "c1-only"
 		app := only
 		app.Name, app.Owner = "app", awsiam.OwnedByKeypost()

@@ -107,12 +107,12 @@ func checkPolicyARN(arn string, t Trust) error {
 	case !ok || !strings.HasPrefix(resource, "policy/"):
 		return fmt.Errorf("%q is not the ARN of a managed policy (arn:aws:iam::ACCOUNT:policy/NAME)", arn)
 	case known && (a.Partition != home.Partition || a.ID != "aws" && a.ID != home.ID):
-		return fmt.Errorf("the policy %s is of account %s (%s), and the role of %s (%s)", arn, a.ID, a.Partition, home.ID, home.Partition)
+		return fmt.Errorf("the policy %s belongs to account %s (%s), and the role of %s (%s)", arn, a.ID, a.Partition, home.ID, home.Partition)
 	}
 	return nil
 }
 
-// checkTrust returns an error if our statement alone is too long. Where the account is not known, it assumes the public
+// checkTrust returns an error if our statement by itself is too long. Where the account is not known, it assumes the public
 // partition with the longest name.
 func (r Role) checkTrust(t Trust) error {
 	switch {

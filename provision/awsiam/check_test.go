@@ -53,7 +53,7 @@ func TestCheckHoldsWhatIsWantedAgainstAWSsRules(t *testing.T) {
 		{name: "boundary of AWS", role: func(r *Role) { r.Boundary = "arn:aws:iam::aws:policy/PowerUserAccess" }},
 		{name: "boundary's partition", role: func(r *Role) { r.Boundary = "arn:aws-cn:iam::111122223333:policy/b" }, want: "(aws-cn), and the role of"},
 		{name: "managed policy's account", role: func(r *Role) { r.ManagedPolicies = []string{"arn:aws:iam::444455556666:policy/b"} },
-			want: "of account 444455556666"},
+			want: "to account 444455556666"},
 		{name: "boundary of no account yet", trust: func(tr *Trust) { tr.ProviderARN = "" },
 			role: func(r *Role) { r.Boundary = "arn:aws-cn:iam::444455556666:policy/b" }},
 		{name: "role name", role: func(r *Role) { r.Name = "a b" }, want: "the name must have"},

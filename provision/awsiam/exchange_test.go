@@ -65,7 +65,7 @@ func (s *stage) byHand(t *testing.T, r *mathrand.Rand, role string) {
 }
 
 // A run without Prune, Tighten or Adopt never turns an exchange that succeeded into one that fails, whatever was there and whatever
-// is asked for. Nor does it take a permission away.
+// is asked for. It takes no permission away either.
 func TestARunTakesNoExchangeAway(t *testing.T) {
 	t.Parallel()
 	var good, applied int

@@ -141,7 +141,7 @@ func TestARunThatEndsAnywhereIsCompletedByTheNext(t *testing.T) {
 		run(t, j.name, func(t *testing.T) {
 			want, calls := j.done(t)
 			if calls < 5 {
-				t.Fatalf("%d calls are no work", calls)
+				t.Fatalf("%d calls are not enough work", calls)
 			}
 			for n := 1; n <= calls; n++ {
 				w := j.prepared(t, fakeaws.Options{})

@@ -26,7 +26,7 @@ type Move struct {
 
 // PlanMove plans a copy of every statement that trusts From, with To in its place, in every role that has one. No statement
 // is changed or removed. The error reports a statement that cannot be copied, and a policy that would become too long. Roles that
-// are not ours must trust To already: else the error is of the problem [ForeignRoles] or [OthersRoles] and has the statements to
+// are not ours must trust To already: else the error has the problem [ForeignRoles] or [OthersRoles] and has the statements to
 // add, and the plan is for the other roles.
 func (c *Client) PlanMove(ctx context.Context, m Move) (plan.Plan, error) {
 	stage, err := c.adoptFrom(ctx, m)

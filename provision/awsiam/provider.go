@@ -167,7 +167,7 @@ func (p Provider) create(arn string) step {
 	}
 	_, tags := tagDifference(nil, in.Tags)
 	s := newStep((*iam.Client).CreateOpenIDConnectProvider, in, ccoctl.ProviderCreated(arn), append(diff, tags...)...)
-	s.read = true // by whoever makes roles next
+	s.read = true // by anyone who makes roles next
 	return s
 }
 
@@ -264,7 +264,7 @@ func tagDifference(have map[string]string, want []types.Tag) (missing []types.Ta
 	return missing, diff
 }
 
-// minus returns what a has and b lacks, once each, in a's order.
+// minus returns what a has and b does not have, once each, in a's order.
 func minus(a, b []string) []string {
 	return slices.DeleteFunc(unique(a), func(s string) bool { return slices.Contains(b, s) })
 }

@@ -63,7 +63,7 @@ func (w *world) moved(t *testing.T, roles int) (desired, awsiam.Move) {
 	return d, m
 }
 
-// What another owns too, or only shares, is neither changed nor deleted, and whoever asks for that is told.
+// What another owns too, or only shares, is neither changed nor deleted, and anyone who asks for that is told.
 func TestWhatAnotherOwnsTooIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	const otherKey = "openshift.io/cloud-credential-operator/c9"

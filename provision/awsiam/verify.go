@@ -30,7 +30,7 @@ func CheckRoleARN(arn string) error {
 
 // Verify compares the issuer's IAM OIDC identity provider and a role's trust policy with what a token needs, and returns what it
 // found: the difference between wanted and there. Of a it needs neither Role nor ProviderARN. It reads only. A permission that
-// the caller lacks is a finding. An error means that ctx is done, or that roleARN is none.
+// the caller does not have is a finding. An error means that ctx is done, or that roleARN is none.
 func (c *Client) Verify(ctx context.Context, roleARN string, a webidentity.Attempt) ([]finding.Finding, error) {
 	if err := CheckRoleARN(roleARN); err != nil {
 		return nil, err
@@ -60,7 +60,7 @@ type examination struct {
 	finding.Report
 }
 
-// account reports whether the caller's credentials are of the role's account. Role and provider have to be in one account, and
+// account reports whether the caller's credentials belong to the role's account. Role and provider have to be in one account, and
 // nothing of another can be read.
 //
 // Source: https://docs.aws.amazon.com/IAM/latest/UserGuide/id_roles_providers_oidc.html
@@ -74,7 +74,7 @@ func (e *examination) account(ctx context.Context, home Account) bool {
 		return true
 	}
 	e.FailWith("aws-unread", "run it again with credentials of account "+home.ID+" (AWS_PROFILE)",
-		"the role is of account %s (%s), and the credentials are of %s (%s)", home.ID, home.Partition, caller.ID, caller.Partition)
+		"the role belongs to account %s (%s), and the credentials belong to %s (%s)", home.ID, home.Partition, caller.ID, caller.Partition)
 	return false
 }
 

@@ -467,7 +467,7 @@ func (s *stage) answers(t *testing.T, first finding.Finding, token string) {
 		t.Errorf("%s predicts %v, and %s", first.Code, first.Answers, got.Evidence)
 	}
 	if !slices.ContainsFunc(answers.Causes(got.Evidence), func(c finding.Cause) bool { return c.Code == first.Code }) {
-		t.Errorf("answers.Causes lacks %s in %q", first.Code, got.Evidence)
+		t.Errorf("answers.Causes does not have %s in %q", first.Code, got.Evidence)
 	}
 }
 
@@ -578,7 +578,7 @@ func TestWithoutToken(t *testing.T) {
 	}
 }
 
-// What the caller may not read is a warning with the permission that is lacking, and with it the warning goes.
+// What the caller may not read is a warning with the permission that is missing, and with it the warning goes.
 func TestVerifyWithoutPermission(t *testing.T) {
 	t.Parallel()
 	const nothing = `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"iam:GetUser","Resource":"*"}]}`
@@ -595,7 +595,7 @@ func TestVerifyWithoutPermission(t *testing.T) {
 		}
 	}
 	if got := slices.Sorted(maps.Keys(lacking)); !slices.Equal(got, []string{"keypost-verify-GetOpenIDConnectProvider", "keypost-verify-GetRole"}) {
-		t.Fatalf("lacking %q", got)
+		t.Fatalf("missing rights %q", got)
 	}
 	for name, policy := range lacking {
 		s := newStage(t, func(o *fakeaws.Options, _ *stage) { o.Policy = policy })

@@ -181,7 +181,7 @@ func (w *world) role(t testing.TB, name string) fakeaws.Role {
 	return fakeaws.Role{}
 }
 
-// is reports whether an error is of a problem.
+// is reports whether an error has a problem.
 func is(err error, p awsiam.Problem) bool {
 	e, ok := errors.AsType[*awsiam.Error](err)
 	return ok && e.Problem == p

@@ -101,7 +101,7 @@ func (b bindings) read(steps func([]assignmentState) []cloud.Step) cloud.Remaini
 	}
 }
 
-// plan plans to add what an identity lacks, and in another stage to take away what nobody asked for. In said are no stages.
+// plan plans to add what an identity does not have, and in another stage to take away what nobody asked for. said has no stages.
 func (b bindings) plan(have []assignmentState) (add, remove plan.Stage, said plan.Plan) {
 	change := plan.Change{Verb: plan.Update, Thing: assignmentThing, Name: b.identity}
 	surplus := b.surplus(have)

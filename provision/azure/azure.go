@@ -91,7 +91,7 @@ func (r *run) identify(ctx context.Context) error {
 	}
 	r.Place(fmt.Sprintf("Subscription %s, tenant %s", r.o.Subscription, cmp.Or(r.tenant, "unknown, as the caller may not read the subscription")))
 	if r.tenant != "" && r.o.Tenant != "" && !sameName(r.o.Tenant, r.tenant) {
-		return problem(WrongTenant, "subscription %s is of tenant %s, not of %s; nothing was changed", r.o.Subscription, r.tenant, r.o.Tenant)
+		return problem(WrongTenant, "subscription %s belongs to tenant %s, not to %s; nothing was changed", r.o.Subscription, r.tenant, r.o.Tenant)
 	}
 	return nil
 }

@@ -110,6 +110,6 @@ func checkKey(k keystore.VerificationKey) error {
 	if k.ID() == "" || party.Takes("entra", k.Alg()) {
 		return nil
 	}
-	return problem(WrongAlgorithm, "the cluster would sign with key %s and %s, and Entra takes tokens signed with RS256 alone: Azure would refuse every one of them",
+	return problem(WrongAlgorithm, "the cluster would sign with key %s and %s, and Entra takes only tokens signed with RS256: Azure would refuse every one of them",
 		k.ID(), k.Alg())
 }

@@ -64,13 +64,13 @@ func TestMicrosoftsClientTakesTheSecret(t *testing.T) {
 				token, err := c.GetToken(t.Context(), policy.TokenRequestOptions{Scopes: []string{"https://management.azure.com/.default"}})
 				if tt.refused != "" {
 					if err == nil || !strings.Contains(err.Error(), tt.refused) {
-						t.Errorf("it lacks %q: %v", tt.refused, err)
+						t.Errorf("it does not have %q: %v", tt.refused, err)
 					}
 					return
 				}
 				must(t, err)
 				if id, known := w.ClientID(token.Token); !known || id != secret.StringData["azure_client_id"] {
-					t.Errorf("the token is of %q", id)
+					t.Errorf("the token belongs to %q", id)
 				}
 			}()
 		}

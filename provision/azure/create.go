@@ -17,7 +17,7 @@ type CreateOptions struct {
 	Options
 	PublicKey  *install.PublicKey   // the cluster's; nil for the key pair in Dir, generated if need be
 	Stored     bool                 // without PublicKey: the keys that are stored under the issuer URL
-	Identities *RequestedIdentities // nil: none, and the resource group of the identities alone
+	Identities *RequestedIdentities // nil: none, and only the resource group of the identities
 }
 
 // Created is an installation.
@@ -73,7 +73,7 @@ func (c *creation) Check(key keystore.VerificationKey) error {
 // its keys, and takes them.
 func (r *run) checkIssuer(ctx context.Context) error {
 	if r.Store.Open == nil {
-		r.Warn("the algorithm of the cluster's keys was not checked, as no store was given (--store): Entra takes tokens signed with RS256 alone")
+		r.Warn("the algorithm of the cluster's keys was not checked, as no store was given (--store): Entra takes only tokens signed with RS256")
 		return nil
 	}
 	stored, err := r.ReadStore(ctx)
@@ -81,7 +81,7 @@ func (r *run) checkIssuer(ctx context.Context) error {
 		return err
 	}
 	set, published := stored.InUse(r.IssuerURL)
-	if !published { // Azure takes any URL, and whoever gets one that was mistyped would be trusted
+	if !published { // Azure takes any URL, and anyone who gets one that was mistyped would be trusted
 		err := problem(UnknownIssuer, "no key set of %s has the issuer URL %s, which the identities are to trust: see that it is spelled right, and whose it is",
 			r.Store.Name, r.IssuerURL)
 		if !r.o.Adopt && r.Mode != install.Preview {

@@ -14,8 +14,8 @@ type Problem int
 
 // The problems.
 const (
-	WrongTenant    Problem = iota + 1 // the subscription is of another tenant than the one that is meant
-	NotOwned                          // a thing lacks the owner's tag, and may be adopted
+	WrongTenant    Problem = iota + 1 // the subscription belongs to another tenant than the one that is meant
+	NotOwned                          // a thing does not have the owner's tag, and may be adopted
 	OtherIssuer                       // identities trust another issuer, and a cluster may live by that
 	WrongAlgorithm                    // a key signs with something that Entra does not take
 	NameTaken                         // another subscription of the tenant has a custom role of that name

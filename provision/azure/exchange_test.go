@@ -21,7 +21,7 @@ import (
 	"github.com/keypost/keypost/test/scene"
 )
 
-// A run without Prune and Adopt only adds: whoever got a token of an identity before gets it afterwards, and no role allows less. What
+// A run without Prune and Adopt only adds: anyone who got a token of an identity before gets it afterwards, and no role allows less. What
 // nobody asks for any more is named. With Prune it goes, and what is asked for stays.
 func TestARunOnlyAddsUnlessItPrunes(t *testing.T) {
 	t.Parallel()

@@ -43,7 +43,7 @@ type comparison struct {
 
 // compare compares by what Entra compares: issuer and subject, letter by letter. What is there stays, also for another issuer: a cluster
 // may still sign as that one. With Prune one for this issuer that nobody wants goes, and an audience that was asked for takes the place of
-// another. With instead a credential for another issuer becomes the wanted one, where the subject's tokens are taken of that one alone.
+// another. With instead a credential for another issuer becomes the wanted one, where the subject's tokens are taken only of that one.
 func (r *run) compare(have, want []credential, instead bool) (comparison, error) {
 	var c comparison
 	used := map[string]bool{} // names of those that stay, or are written

@@ -71,7 +71,8 @@ func (r *run) groupSteps(name string, have *groupState) ([]cloud.Step, error) {
 	return r.tagSteps(id, "Updated tags of resource group "+have.id, have.tags, want), nil
 }
 
-// contents returns what is in the group of the identities, which is there: to a group that was read a moment before, no 404 means that it is empty.
+// contents returns what is in the group of the identities, which is there: to a group that was read a moment before, no 404 means that it
+// is empty.
 func (r *run) contents(ctx context.Context) ([]armresources.GenericResourceExpanded, error) {
 	return arm.All(ctx, arm.PagesOf(r.Client, groupAction+"resources/read", r.Resources.NewListByResourceGroupPager(r.o.OIDCGroup, nil)),
 		func(p armresources.ClientListByResourceGroupResponse) []*armresources.GenericResourceExpanded {
@@ -112,7 +113,7 @@ func (r *run) deleteGroupSteps(ctx context.Context) ([]cloud.Step, error) {
 	for _, f := range found {
 		what, tags := arm.Deref(f.Type)+" "+arm.Deref(f.Name), arm.Tags(f.Tags)
 		if !r.owner.owns(tags) || shared(what, tags) != "" {
-			return nil, problem(OthersInGroup, "resource group %s has something in it that is not of %s alone, and would be deleted with it: %s",
+			return nil, problem(OthersInGroup, "resource group %s has something in it that belongs not only to %s, and would be deleted with it: %s",
 				have.name, r.owner.tag, what)
 		}
 	}

@@ -109,7 +109,7 @@ func (r *run) planDeleteIdentity(have identityState) plan.Stage {
 				return r.Identities.Delete(ctx, r.o.OIDCGroup, have.name, nil)
 			})}}, nil
 	}
-	first, _ := steps(&have) // it is the owner's alone
+	first, _ := steps(&have) // it belongs only to the owner
 	read := func(ctx context.Context) (*identityState, error) { return r.readIdentity(ctx, have.name) }
 	return r.stage(plan.Change{Verb: plan.Delete, Thing: identityThing, Name: have.name}, first, then(read, steps))
 }

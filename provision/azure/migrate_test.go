@@ -103,7 +103,7 @@ func TestSwitchIsForgotten(t *testing.T) {
 	})
 }
 
-// The record of a switch is no exception to whose a resource group is: another installation's is not written to.
+// The record of a switch is not an exception to whose a resource group is: another installation's is not written to.
 func TestTheRecordOfASwitchAsksWhoseTheGroupIs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -111,7 +111,7 @@ func TestWorkload(t *testing.T) {
 	})
 }
 
-// A request that names its own identity gets its Secret alone, and a dry run calls nobody.
+// A request that names its own identity gets only its Secret, and a dry run calls nobody.
 func TestOwnIdentityAndDryRun(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -187,7 +187,7 @@ func TestWorkloadsOfOneName(t *testing.T) {
 	})
 }
 
-// A run that forgets --dnszone-resource-group-name leaves our rights there, says so and shows it; they go with Prune alone. A
+// A run that forgets --dnszone-resource-group-name leaves our rights there, says so and shows it; they go only with Prune. A
 // stranger's at a scope that is not ours stays.
 func TestScopeThatNobodyAsksForAnyMore(t *testing.T) {
 	t.Parallel()
@@ -232,7 +232,7 @@ func TestScopeThatNobodyAsksForAnyMore(t *testing.T) {
 						t.Errorf("shown %+v", v)
 					}
 				case !strings.Contains(strings.ToLower(said), strings.ToLower("warning "+line+"\n")):
-					t.Errorf("it lacks %q:\n%s", line, said)
+					t.Errorf("it does not have %q:\n%s", line, said)
 				}
 				if wrote := w.writes(); len(wrote) > 0 {
 					t.Errorf("it wrote %q", wrote)
@@ -299,7 +299,7 @@ func TestDeleteWithAnotherGroup(t *testing.T) {
 		o := azure.DeleteOptions{Options: w.options()}
 		o.OIDCGroup = "other"
 		_, err = azure.Delete(t.Context(), o)
-		if !is(azure.OtherGroup)(err) || strings.Count(err.Error(), ", which is no identity of prod-a in resource group other") != 2 {
+		if !is(azure.OtherGroup)(err) || strings.Count(err.Error(), ", which is not an identity of prod-a in resource group other") != 2 {
 			t.Errorf("%v", err)
 		}
 		if wrote := w.writes(); len(wrote) > 0 {

@@ -85,7 +85,7 @@ func owners(tags map[string]string) []string {
 	return names
 }
 
-// named returns tags with the one under key spelled like key: Azure takes two names for one that differ in letter case alone,
+// named returns tags with the one under key spelled like key: Azure takes two names for one that differ only in letter case,
 // and may give back either (https://learn.microsoft.com/azure/azure-resource-manager/management/tag-resources).
 func named(tags map[string]string, key string) map[string]string {
 	for k, v := range tags {
@@ -99,7 +99,7 @@ func named(tags map[string]string, key string) map[string]string {
 	return tags
 }
 
-// missingTags returns those of want that have lacks or has with another value, and what writing them changes.
+// missingTags returns those of want that have does not contain, or has with another value, and what writing them changes.
 func missingTags(have, want map[string]string) (missing map[string]string, diff []string) {
 	missing = map[string]string{}
 	for _, k := range slices.Sorted(maps.Keys(want)) {
@@ -116,7 +116,7 @@ func missingTags(have, want map[string]string) (missing map[string]string, diff 
 	return missing, diff
 }
 
-// tagSteps returns the step that gives a group or an identity, by its ID, the tags that it lacks; none if it lacks none.
+// tagSteps returns the step that gives a group or an identity, by its ID, the tags that it does not have; none if it does not have none.
 func (r *run) tagSteps(id, line string, have, want map[string]string) []cloud.Step {
 	missing, diff := missingTags(have, want)
 	if len(diff) == 0 {
@@ -125,8 +125,8 @@ func (r *run) tagSteps(id, line string, have, want map[string]string) []cloud.St
 	return []cloud.Step{{Key: "tag", Line: line, Diff: diff, Call: r.patchTags(id, armresources.TagsPatchOperationMerge, missing)}}
 }
 
-// patchTags returns the call that merges tags into those of a group or an identity, by its ID, or deletes them there. The other tags stay, also those that
-// somebody else writes at the same time: a PATCH of the thing itself would replace them all
+// patchTags returns the call that merges tags into those of a group or an identity, by its ID, or deletes them there. The other tags stay,
+// also those that somebody else writes at the same time: a PATCH of the thing itself would replace them all
 // (https://learn.microsoft.com/rest/api/resources/tags/update-at-scope).
 func (r *run) patchTags(id string, operation armresources.TagsPatchOperation, tags map[string]string) func(context.Context) (cloud.Answer, error) {
 	return r.Writing("Microsoft.Resources/tags/write", func(ctx context.Context) (any, error) {

@@ -247,7 +247,7 @@ func (r *run) planSurplus(ctx context.Context, w *world, wanted []identity) (pla
 }
 
 // planRemoval plans to delete identities of ours and those of the custom roles that are ours: what binds them first, then roles, then
-// identities. What is somebody else's too stays: whoever took an identity over goes on living by it, and by the role under its name.
+// identities. What is somebody else's too stays: anyone who took an identity over goes on living by it, and by the role under its name.
 // all are the roles of the subscription.
 func (r *run) planRemoval(ctx context.Context, all roleList, identities []identityState, roles []roleState) (plan.Plan, error) {
 	var notes []string
@@ -292,7 +292,7 @@ func (r *run) usedByOthers(roles []roleState, all []assignmentState, identities 
 		for _, a := range all {
 			known := slices.ContainsFunc(identities, func(s identityState) bool { return sameName(s.principal, a.principal) })
 			if last(a.role) == role.guid && !known {
-				errs = append(errs, fmt.Errorf("%s %s is assigned to principal %s at %s, which is no identity of %s in resource group %s",
+				errs = append(errs, fmt.Errorf("%s %s is assigned to principal %s at %s, which is not an identity of %s in resource group %s",
 					roleThing, role.name, a.principal, a.scope, r.Name, r.o.OIDCGroup))
 			}
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/keypost/keypost/test/fakeazure"
 )
 
-// Of what is there, our own tags alone are written: what somebody else writes between the reading and the writing stays.
+// Of what is there, only our own tags are written: what somebody else writes between the reading and the writing stays.
 func TestOthersTagsStayMeanwhile(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -135,7 +135,7 @@ func contains(list []string, s string) bool {
 	return slices.ContainsFunc(list, func(have string) bool { return sameName(have, s) })
 }
 
-// minus returns what list has and other lacks, whatever its letter case.
+// minus returns what list has and other does not have, whatever its letter case.
 func minus(list, other []string) []string {
 	var out []string
 	for _, s := range list {

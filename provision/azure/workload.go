@@ -73,8 +73,8 @@ func (r *run) planWorkload(w *world, i identity) (plan.Plan, error) {
 }
 
 // checkScopeGroups returns an error if a resource group in which roles are to be assigned is not there, and nobody makes it here. An
-// assignment there would be tried for minutes, since one to a group that was made a moment ago fails in the same way. Who may not read a
-// group may still assign roles in it.
+// assignment there would be tried for minutes, since one to a group that was made a moment ago fails in the same way. Anyone who may not
+// read a group may still assign roles in it.
 func (r *run) checkScopeGroups(ctx context.Context, wanted []identity) error {
 	var names []string
 	for _, i := range wanted {

@@ -42,7 +42,7 @@ func (d *Dir) open() error {
 	} else if err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	root, err := os.OpenRoot(d.path) // refuses what is no directory
+	root, err := os.OpenRoot(d.path) // refuses what is not a directory
 	if err != nil {
 		return err
 	}
@@ -67,13 +67,13 @@ func checkSub(root *os.Root, sub string) error {
 	if info, err := root.Lstat(sub); err != nil {
 		return err
 	} else if !info.IsDir() {
-		return fmt.Errorf("%s in it is no directory; move it away", sub)
+		return fmt.Errorf("%s in it is not a directory; move it away", sub)
 	}
 	return nil
 }
 
 // CheckDir returns the error with which [OpenDir] or [Dir.Write] would refuse the output directory at path, its manifests or its
-// signing key, and changes nothing: who makes things in a cloud first would then have them, and not the files that name them.
+// signing key, and changes nothing: a run that makes things in a cloud first would then have them, and not the files that name them.
 func CheckDir(path string) error {
 	d := &Dir{path: filepath.Clean(path), subs: []string{ManifestsDir, TLSDir}}
 	if err := d.check(); err != nil {
@@ -176,8 +176,8 @@ func (d *Dir) Write(files ...File) error {
 	return d.sync(root, files)
 }
 
-// longestName is of Linux (NAME_MAX) and macOS, in bytes. What stands before a Secret's name in a dry run's files is not known where requests
-// are read.
+// longestName is what Linux (NAME_MAX) and macOS allow, in bytes. What stands before a Secret's name in a dry run's files is not
+// known where requests are read.
 const longestName = 255
 
 // checkName returns an error if no file of that name can be written.
@@ -197,7 +197,7 @@ func (d *Dir) checkName(root *os.Root, name string) error {
 	case info.Mode()&fs.ModeSymlink != 0:
 		return errors.New("it is a symbolic link; remove it, or write to where it points")
 	case !info.Mode().IsRegular():
-		return errors.New("it is no regular file; move it away")
+		return errors.New("it is not a regular file; move it away")
 	}
 	return nil
 }

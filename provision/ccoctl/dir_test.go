@@ -238,9 +238,9 @@ func TestOpenDirRefuses(t *testing.T) {
 		{"a missing parent", func(string) error { return nil }, "no/out", "/no/out: its parent does not exist; make it first (mkdir -p "},
 		{"a file", func(d string) error { return os.WriteFile(d+"/out", nil, 0o600) }, "out", "not a directory"},
 		{"a file in place of manifests", func(d string) error { return os.WriteFile(d+"/manifests", nil, 0o600) }, "",
-			"manifests in it is no directory; move it away"},
+			"manifests in it is not a directory; move it away"},
 		{"a link in place of manifests", func(d string) error { return os.Symlink("elsewhere", d+"/manifests") }, "",
-			"manifests in it is no directory; move it away"},
+			"manifests in it is not a directory; move it away"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -275,9 +275,9 @@ func TestCheckDir(t *testing.T) {
 		{"a link to a directory", func(d string) error { return errors.Join(os.Remove(d), os.Symlink(t.TempDir(), d)) }, ""},
 		{"manifests of others", link("manifests/99_mine.yaml"), ""},
 		{"a link into nowhere", func(d string) error { return errors.Join(os.RemoveAll(d), os.Symlink("no", d)) }, "no such file"},
-		{"a link in place of tls", link("tls"), "tls in it is no directory; move it away"},
+		{"a link in place of tls", link("tls"), "tls in it is not a directory; move it away"},
 		{"a link in place of a Secret", link(secret), secret + ": it is a symbolic link; remove it"},
-		{"a directory in place of a Secret", func(d string) error { return os.Mkdir(filepath.Join(d, secret), 0o700) }, secret + ": it is no regular file"},
+		{"a directory in place of a Secret", func(d string) error { return os.Mkdir(filepath.Join(d, secret), 0o700) }, secret + ": it is not a regular file"},
 		{"a link in place of the issuer", link(ccoctl.AuthenticationFile("").Name), "02-config.yaml: it is a symbolic link"},
 		{"a link in place of the webhook's Secret", link(ccoctl.AzureWebhookFile("").Name), "webhook-config.yaml: it is a symbolic link"},
 		{"a link in place of the signing key", func(d string) error { return errors.Join(os.Mkdir(d+"/tls", 0o700), link(ccoctl.SigningKeyName)(d)) },
@@ -351,8 +351,8 @@ func TestWriteIsAllOrNothing(t *testing.T) {
 	}{
 		{"a link", func(d string) error { return os.Symlink("a", d+"/b") }, "b", "it is a symbolic link; remove it"},
 		{"a dangling link", func(d string) error { return os.Symlink("/nowhere/at/all", d+"/b") }, "b", "it is a symbolic link; remove it"},
-		{"a directory", func(d string) error { return os.Mkdir(d+"/b", 0o700) }, "b", "it is no regular file"},
-		{"a pipe", func(d string) error { return syscall.Mkfifo(d+"/b", 0o600) }, "b", "it is no regular file"},
+		{"a directory", func(d string) error { return os.Mkdir(d+"/b", 0o700) }, "b", "it is not a regular file"},
+		{"a pipe", func(d string) error { return syscall.Mkfifo(d+"/b", 0o600) }, "b", "it is not a regular file"},
 		{"a directory that was not asked for", func(d string) error { return os.Mkdir(d+"/tls", 0o700) }, "tls/b", "no file of the output directory"},
 		{"a place outside", func(string) error { return nil }, "../b", "no file of the output directory"},
 		{"a place outside by way of one inside", func(string) error { return nil }, "manifests/../../b", "no file of the output directory"},
@@ -397,7 +397,7 @@ func TestWriteStaysInside(t *testing.T) {
 	}
 }
 
-// TestNamesInSecrets: a name is text to whoever reads the manifest, and written as ccoctl writes it where that is so by itself.
+// TestNamesInSecrets: a name is text to anyone who reads the manifest, and written as ccoctl writes it where that is so by itself.
 func TestNamesInSecrets(t *testing.T) {
 	for name, quoted := range map[string]bool{
 		"null": true, "true": true, "false": true, "y": true, "n": true, "yes": true, "no": true, "on": true, "off": true, "0": true, "007": true, "1e3": true, "1e-3": true,

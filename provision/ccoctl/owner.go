@@ -18,7 +18,7 @@ type caller struct {
 	alike []uint32 // users whose files are as good as its own
 }
 
-// thisCaller returns the user of this process. Who becomes root by sudo keeps a directory of their own: so git has it
+// thisCaller returns the user of this process. Anyone who becomes root by sudo keeps a directory of their own: so git has it
 // (https://git-scm.com/docs/git-config, safe.directory).
 func thisCaller() caller {
 	uid := uint32(os.Geteuid()) //nolint:gosec // it is one of the system's
@@ -71,7 +71,7 @@ func (d *Dir) look(name string) (s standing, uid uint32, mode fs.FileMode) {
 		st, is := info.Sys().(*syscall.Stat_t)
 		link := info.Mode()&fs.ModeSymlink != 0
 		if !is || link && d.Path(name) == d.path || !link && !info.IsDir() && !info.Mode().IsRegular() {
-			continue // who runs this has chosen that link; and what is no file is told of by who reads it
+			continue // who runs this has chosen that link; and what is not a file is told of by who reads it
 		}
 		mode = info.Mode()
 		if link {
@@ -88,7 +88,7 @@ func (d *Dir) look(name string) (s standing, uid uint32, mode fs.FileMode) {
 func directories() []string { return []string{".", ManifestsDir, TLSDir} }
 
 // checkOwners returns an error if another user has put a private key into the directory, or can replace what is in it: that user would
-// sign the cluster's tokens, or say which roles its components have. For root a directory of another user is no error, as for ssh: in a
+// sign the cluster's tokens, or say which roles its components have. For root a directory of another user is not an error, as for ssh: in a
 // container root writes to what its user has mounted, who owns that and everything below it; see [Shared].
 func (d *Dir) checkOwners() error {
 	for _, name := range directories() {

@@ -15,7 +15,7 @@ func RoleNamePrefix(installation string) string { return cut(installation + "-")
 func cut(name string) string { return name[:min(len(name), roleNameLimit)] }
 
 // The tag that marks what was made for an installation: its key is OwnerTagPrefix and the installation's name, its value
-// is Owned. ccoctl looks at the key alone.
+// is Owned. ccoctl looks only at the key.
 const (
 	OwnerTagPrefix = "openshift.io/cloud-credential-operator/"
 	Owned          = "owned"

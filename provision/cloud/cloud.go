@@ -10,9 +10,9 @@
 //     [Step] values from the one to the other: without any, nothing is to be done.
 //   - It makes a [plan.Stage] of them with [API.Stage], which reads and compares again before it writes; what depends on
 //     another thing is in a later stage.
-//   - A step's call says what its answer means: the package alone knows the cloud's codes.
-//   - Steps of one action are made one after another; where a cloud allows one write at a time to a thing, all its steps are
-//     of one action.
+//   - A step's call says what its answer means: only the package knows the cloud's codes.
+//   - Steps of one action are made one after another; where a cloud allows one write at a time to a thing, all its steps belong
+//     to one action.
 package cloud
 
 import (
@@ -30,7 +30,7 @@ type API struct {
 	FirstPause  time.Duration // before it is looked at again; each later one is twice as long. Zero for 100 ms
 
 	// OnWait is called every 2 seconds for each call or change under way, from any goroutine, so that nothing is silent for long
-	// that makes one call after another. Whoever is told leaves out what comes soon after other news. It must not be nil.
+	// that makes one call after another. Anyone who is told leaves out what comes soon after other news. It must not be nil.
 	OnWait func(Wait)
 }
 

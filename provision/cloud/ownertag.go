@@ -6,8 +6,8 @@ import "fmt"
 // unless it is to be adopted. The zero OwnerTag is on nothing.
 type OwnerTag struct{ Key, Value string }
 
-// On reports whether these tags have it. A tag with the key and another value does not count: ccoctl compares the key
-// alone, and cloud providers write "shared" for what belongs to others too.
+// On reports whether these tags have it. A tag with the key and another value does not count: ccoctl compares only the
+// key, and cloud providers write "shared" for what belongs to others too.
 func (o OwnerTag) On(tags map[string]string) bool { return o.Key != "" && tags[o.Key] == o.Value }
 
 // String returns the tag, KEY=VALUE.

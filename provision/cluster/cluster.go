@@ -86,7 +86,7 @@ func (a api) issuer(ctx context.Context) (string, error) {
 		Issuer string `json:"issuer"`
 	}
 	if err := json.Unmarshal(body, &d); err != nil || d.Issuer == "" {
-		return "", &UnfitError{fmt.Errorf("read %s%s: it is no discovery document", a.client.URL(), discoveryPath)}
+		return "", &UnfitError{fmt.Errorf("read %s%s: it is not a discovery document", a.client.URL(), discoveryPath)}
 	}
 	return d.Issuer, nil
 }
@@ -109,7 +109,7 @@ func (a api) get(ctx context.Context, path string, limit int64) ([]byte, error) 
 		err = fmt.Errorf("the user of this kubeconfig may not read %s (403); bind the ClusterRole "+
 			"system:service-account-issuer-discovery to it, or give the public key file instead", path)
 	case kubeapi.IsStatus(err, http.StatusNotFound):
-		err = errors.New("the cluster does not serve it (404); its --service-account-issuer is no https URL")
+		err = errors.New("the cluster does not serve it (404); its --service-account-issuer is not an https URL")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read %s%s: %w", a.client.URL(), path, err)

@@ -91,7 +91,7 @@ func (e *examination) checkAudiences() {
 		if !is && i < 0 {
 			older := ""
 			if len(e.seen.issuers) == 0 && e.want.Token == "" {
-				older = "; whether one of older tokens is lacking was not looked at (--token-file with one of a pod)"
+				older = "; whether one of older tokens is missing was not looked at (--token-file with one of a pod)"
 			}
 			e.OK("cluster-audiences", "no cloud's audience is among those of --api-audiences%s", older)
 			return
@@ -109,7 +109,7 @@ func (e *examination) checkAudiences() {
 	})
 }
 
-// isAsked reports whether an audience may be that of a relying party that nobody knows by name: a token was made for it, it is no
+// isAsked reports whether an audience may be that of a relying party that nobody knows by name: a token was made for it, it is not a
 // URL as issuers are, and the token is not the one that every pod has anyway.
 func (e *examination) isAsked(aud string) bool {
 	return !isURL(aud) && slices.Contains(e.want.Audiences, aud) && !slices.Equal(e.want.Audiences, e.ownAudiences())

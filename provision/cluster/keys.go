@@ -14,7 +14,7 @@ import (
 	"github.com/keypost/keypost/keystore/pubkey"
 )
 
-// checkKeys has each server's token verified with the published key that it names: equal key IDs alone prove nothing.
+// checkKeys has each server's token verified with the published key that it names: equal key IDs by themselves prove nothing.
 func (e *examination) checkKeys() {
 	repair := text.Quoted(append([]string{"keypost", "key", "add", e.want.Issuer}, e.flagsOfAccess()...)...)
 	e.grouped(func(s signing) string { return string(s.own.KeyID) }, func(s signing, addresses []string) {
@@ -144,7 +144,7 @@ func (e *examination) checkLackingKeys(read []trusted) {
 	})
 }
 
-// checkStrangers looks for published keys that no server trusts. The only one that may sign is none to retire, nor is one while the
+// checkStrangers looks for published keys that no server trusts. The only one that may sign must not be retired, and no other while the
 // cluster signs with a key that is not published: it may be the replacement of that.
 func (e *examination) checkStrangers(read []trusted) {
 	var strange []string

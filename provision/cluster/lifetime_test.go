@@ -174,7 +174,7 @@ func TestLifetimeOfTheClustersOwnTokens(t *testing.T) {
 	}
 }
 
-// TestLifetimeUnknown: who may not list pods is told so, and goes by what the policy declares.
+// TestLifetimeUnknown: anyone who may not list pods is told so, and goes by what the policy declares.
 func TestLifetimeUnknown(t *testing.T) {
 	p := newPlane(t, []string{"https://a.example.com"}, map[string]http.HandlerFunc{"/api/v1/pods": func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")

@@ -101,7 +101,7 @@ func (e *examination) judge(r review) finding.Finding {
 	return finding.Good("cluster-review", "the API server knows the token's key; for itself it refuses the token, which is for "+strings.Join(token.audiences, ", "))
 }
 
-// withAudiences repairs --api-audiences that lack some.
+// withAudiences repairs --api-audiences that do not have some.
 func (e *examination) withAudiences(lacking []string) string {
 	if len(e.found) == 0 {
 		return "restart every kube-apiserver with " + text.Quoted(strings.Join(lacking, ",")) + " in --api-audiences as well"
@@ -118,7 +118,7 @@ func (e *examination) checkLacking(s signing) {
 		}
 	}
 	if len(lacking) > 0 {
-		e.WarnWith("cluster-audience-lacking", e.withAudiences(lacking), "the cluster accepts tokens of %s, and --api-audiences (%s) lacks what they have as audience by default",
+		e.WarnWith("cluster-audience-lacking", e.withAudiences(lacking), "the cluster accepts tokens of %s, and --api-audiences (%s) does not include what they have as audience by default",
 			strings.Join(lacking, " and "), strings.Join(s.own.audiences, ", "))
 	}
 }

@@ -73,13 +73,13 @@ func TestReviewsNeverShowTheToken(t *testing.T) {
 	}
 }
 
-// Where neither a token nor the flags of a kube-apiserver show it, the check of audiences does not claim that none is lacking.
+// Where neither a token nor the flags of a kube-apiserver show it, the check of audiences does not claim that none is missing.
 func TestAudiencesOfOlderTokensNotLookedAt(t *testing.T) {
 	s := newStandIn(t, 1)
 	got, err := Verify(t.Context(), s.start(t), s.want)
 	check(t, err)
 	i := slices.IndexFunc(got, func(f finding.Finding) bool { return f.Check == "cluster-audiences" })
-	if i < 0 || !strings.Contains(got[i].Evidence, "older tokens is lacking was not looked at") {
+	if i < 0 || !strings.Contains(got[i].Evidence, "older tokens is missing was not looked at") {
 		t.Errorf("%+v", got)
 	}
 }

@@ -46,7 +46,7 @@ type Access struct {
 
 // Signer is what a fresh token of one kube-apiserver contains.
 type Signer struct {
-	Address  string         // host:port, at which it alone answers
+	Address  string         // host:port, at which only it answers
 	Issuer   string         // the token's iss: the issuer that relying parties have to trust
 	KeyID    keystore.KeyID // the token's kid
 	Lifetime time.Duration  // the token's exp - iat; [Signers] requests 10 minutes
@@ -69,7 +69,7 @@ func Signers(ctx context.Context, a Access, audience string) ([]Signer, error) {
 }
 
 // signers is Signers with tokens for which a lifetime is requested. Also with an error it returns every server that is listed, one
-// that does not answer by its address alone.
+// that does not answer only by its address.
 func signers(ctx context.Context, a Access, lifetime time.Duration, audience string) ([]Signer, error) {
 	namespace, name, err := a.account()
 	if err != nil {
@@ -217,7 +217,7 @@ func (s endpointSlice) hostPorts() []string {
 type minted struct {
 	Signer
 	audiences []string
-	token     string // for [minted.signedBy] alone
+	token     string // only for [minted.signedBy]
 }
 
 // signedBy reports whether a key verifies the token's signature.
@@ -261,7 +261,7 @@ func (a api) mint(ctx context.Context, namespace, name string, want request) (mi
 
 // readToken decodes a token. It does not check the signature: the token came from the signer itself, over TLS.
 func readToken(token string) (minted, error) {
-	errNoToken := errors.New("the answer is no service account token")
+	errNoToken := errors.New("the answer is not a service account token")
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
 		return minted{}, errNoToken
@@ -282,7 +282,7 @@ func readToken(token string) (minted, error) {
 		}
 	}
 	if header.KeyID == "" || claims.Issuer == "" || claims.Expires <= claims.Issued {
-		return minted{}, errors.New("its token lacks one of kid, iss, iat and exp")
+		return minted{}, errors.New("its token does not have all of kid, iss, iat and exp")
 	}
 	lifetime := time.Duration(claims.Expires-claims.Issued) * time.Second
 	return minted{Signer{Issuer: claims.Issuer, KeyID: header.KeyID, Lifetime: lifetime}, claims.Audiences, token}, nil

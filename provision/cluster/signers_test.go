@@ -217,15 +217,15 @@ func TestSignersRefuses(t *testing.T) {
 		{"an account without its namespace", Access{ServiceAccount: "/x"}, nil, "NAMESPACE/NAME"},
 		{"an account without its name", Access{ServiceAccount: "ns/"}, nil, "NAMESPACE/NAME"},
 		{"an account of three parts", Access{ServiceAccount: "ns/x/y"}, nil, "NAMESPACE/NAME"},
-		{"expired when it is issued", Access{}, at(tokenPath, answer(201, tokenReply(fakeToken(`{"kid":"k"}`, `{"iss":"https://x","iat":2,"exp":2}`)))), "lacks one of kid, iss, iat and exp"},
+		{"expired when it is issued", Access{}, at(tokenPath, answer(201, tokenReply(fakeToken(`{"kid":"k"}`, `{"iss":"https://x","iat":2,"exp":2}`)))), "does not have all of kid, iss, iat and exp"},
 		{"a server is gone", Access{}, at(slicesPath, answer(200, m{"items": []m{{"endpoints": []m{{"addresses": []string{"127.0.0.1"}}}, "ports": []m{{"port": 1}}}}})), "have the kube-apiserver at 127.0.0.1:1 mint a token"},
 		{"no Status in the refusal", Access{}, at(tokenPath, answer(502, "<html>")), "the cluster answers 502"},
 		{"no token", Access{}, at(tokenPath, answer(201, tokenReply(""))), "no service account token"},
 		{"no JSON", Access{}, at(tokenPath, answer(201, "x")), "not the JSON that was asked for"},
 		{"not base64url", Access{}, at(tokenPath, answer(201, tokenReply("a.?."+signature))), "no service account token"},
-		{"without kid", Access{}, at(tokenPath, answer(201, tokenReply(fakeToken(`{}`, `{"iss":"https://x","iat":1,"exp":2}`)))), "lacks one of kid, iss, iat and exp"},
-		{"without iss", Access{}, at(tokenPath, answer(201, tokenReply(fakeToken(`{"kid":"k"}`, `{"iat":1,"exp":2}`)))), "lacks one of kid, iss, iat and exp"},
-		{"without exp", Access{}, at(tokenPath, answer(201, tokenReply(fakeToken(`{"kid":"k"}`, `{"iss":"https://x","iat":1}`)))), "lacks one of kid, iss, iat and exp"},
+		{"without kid", Access{}, at(tokenPath, answer(201, tokenReply(fakeToken(`{}`, `{"iss":"https://x","iat":1,"exp":2}`)))), "does not have all of kid, iss, iat and exp"},
+		{"without iss", Access{}, at(tokenPath, answer(201, tokenReply(fakeToken(`{"kid":"k"}`, `{"iat":1,"exp":2}`)))), "does not have all of kid, iss, iat and exp"},
+		{"without exp", Access{}, at(tokenPath, answer(201, tokenReply(fakeToken(`{"kid":"k"}`, `{"iss":"https://x","iat":1}`)))), "does not have all of kid, iss, iat and exp"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			p := newPlane(t, []string{"https://a.example.com"}, tt.replace)

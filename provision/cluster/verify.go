@@ -40,7 +40,7 @@ type Wanted struct {
 
 // Verify looks at a cluster from outside and returns whether its tokens are what the relying parties of an issuer want. Every
 // kube-apiserver is made to mint a token, at the kubeconfig's address and at its own, since one that was not restarted goes on
-// signing as before. No token is kept, printed or part of a finding. A right that the kubeconfig's user lacks is a finding. The
+// signing as before. No token is kept, printed or part of a finding. A right that the kubeconfig's user does not have is a finding. The
 // error is about the kubeconfig, or ctx is done.
 func Verify(ctx context.Context, a Access, w Wanted) ([]finding.Finding, error) {
 	namespace, name, err := a.account()
@@ -112,7 +112,7 @@ func (e *examination) servers(ctx context.Context, config *rest.Config, first ap
 		e.FailWith("cluster-unreachable", "log in to the cluster anew, or give another --context", "%s: %v", e.access.named("use"), err)
 		return nil, false
 	case errors.Is(err, errNoServers):
-		e.Warn("cluster-servers-unasked", "%v; %s alone was asked", err, all[0].address)
+		e.Warn("cluster-servers-unasked", "%v; only %s was asked", err, all[0].address)
 	case err != nil:
 		e.down = true
 		e.FailWith("cluster-unreachable", e.command("kubectl", "version"), "%v", err)
@@ -186,7 +186,7 @@ func (e *examination) notMinted(ctx context.Context, s server, err error) {
 	}
 }
 
-// forbidden adds a finding with the commands that grant what is lacking, by a role in the namespace of the service account or
+// forbidden adds a finding with the commands that grant what is missing, by a role in the namespace of the service account or
 // by a clusterrole.
 func (e *examination) forbidden(err error, what, kind string, rule ...string) {
 	title := "keypost-verify-" + strings.ReplaceAll(strings.TrimPrefix(rule[1], "--resource="), "/", "-")
@@ -199,7 +199,7 @@ func (e *examination) forbidden(err error, what, kind string, rule ...string) {
 	e.mayNot(err, what, role, binding)
 }
 
-// mayNot adds a finding about a right that is lacking. The last of the commands binds it to the user.
+// mayNot adds a finding about a right that is missing. The last of the commands binds it to the user.
 func (e *examination) mayNot(err error, what string, commands ...[]string) {
 	user := "USER"
 	if status, ok := errors.AsType[*kubeapi.StatusError](err); ok {

@@ -190,7 +190,7 @@ func (s signer) mint(t *testing.T, r *http.Request) string {
 	return token
 }
 
-// review says what a real server says of a token that one of the cluster signed: it looks at the audience alone.
+// review says what a real server says of a token that one of the cluster signed: it looks only at the audience.
 func (s signer) review(t *testing.T, r *http.Request) map[string]any {
 	var request struct{ Spec struct{ Token string } }
 	if err := json.NewDecoder(r.Body).Decode(&request); err != nil {
@@ -263,7 +263,7 @@ func setUps(t *testing.T) []setUp {
 		{"kubeadm sorted the issuers, seen in the pod", 1, func(s *standIn) {
 			s.signs[0].issuer, s.signs[0].audiences, s.pods = other, []string{"own"}, kubeadmPod(other, wantedIssuer)
 		}, "cluster-issuer-other", finding.Fail, "--service-account-issuer of the pod kube-apiserver", "kubeadm 1.34.0 to 1.34.2 sorts"},
-		{"an audience is no issuer where the pod is seen", 1, func(s *standIn) {
+		{"an audience is not an issuer where the pod is seen", 1, func(s *standIn) {
 			s.signs[0].issuer, s.signs[0].audiences, s.pods = other, []string{wantedIssuer}, kubeadmPod(other)
 		}, "cluster-issuer-other", finding.Fail, "not as", "--service-account-issuer=" + wantedIssuer + " --service-account-issuer=" + other},
 		{"one server was not restarted", 3, func(s *standIn) { s.signs[1].issuer, s.signs[1].audiences = other, []string{other, wantedIssuer} },
@@ -333,7 +333,7 @@ func setUps(t *testing.T) []setUp {
 		}, "cluster-issuer-other", finding.Fail, "signs as", "--service-account-issuer=" + wantedIssuer + " --service-account-issuer=" + other + " --service-account-issuer=" + later + ", in this order"},
 		{"a cloud's audience", 1, func(s *standIn) { s.signs[0].audiences = []string{wantedIssuer, "sts.amazonaws.com"} },
 			"cluster-audience-cloud", finding.Warn, "gets https://oidc.example.com/prod-a, sts.amazonaws.com", "with --api-audiences=" + wantedIssuer},
-		{"a cloud's audience alone", 1, func(s *standIn) { s.signs[0].audiences = []string{"api://AzureADTokenExchange"} },
+		{"only a cloud's audience", 1, func(s *standIn) { s.signs[0].audiences = []string{"api://AzureADTokenExchange"} },
 			"cluster-audience-cloud", finding.Warn, "gets api://AzureADTokenExchange", "without --api-audiences"},
 		{"an audience that was asked about", 1, func(s *standIn) {
 			s.signs[0].audiences = []string{wantedIssuer, "vault"}
@@ -348,12 +348,12 @@ func setUps(t *testing.T) []setUp {
 			s.shows(t, wantedIssuer, later)
 			s.pods = kubeadmPod(wantedIssuer, later)
 		}, "cluster-audience-lacking", finding.Fail, "refuses a token of its own cluster", "--api-audiences=" + wantedIssuer + "," + later},
-		{"one of two servers lacks the audience of old tokens", 2, func(s *standIn) {
+		{"one of two servers does not have the audience of old tokens", 2, func(s *standIn) {
 			s.shows(t, other, other)
 			s.signs[0].audiences = []string{wantedIssuer, other}
 		}, "cluster-audience-lacking", finding.Fail, "refuses a token of its own cluster", "--api-audiences="},
-		{"--api-audiences lacks an issuer that the cluster accepts, seen in the pod", 1, func(s *standIn) { s.pods = kubeadmPod(wantedIssuer, other) },
-			"cluster-audience-lacking", finding.Warn, "the cluster accepts tokens of " + other + ", and --api-audiences (" + wantedIssuer + ") lacks", "--api-audiences=" + wantedIssuer + "," + other},
+		{"--api-audiences does not have an issuer that the cluster accepts, seen in the pod", 1, func(s *standIn) { s.pods = kubeadmPod(wantedIssuer, other) },
+			"cluster-audience-lacking", finding.Warn, "the cluster accepts tokens of " + other + ", and --api-audiences (" + wantedIssuer + ") does not include", "--api-audiences=" + wantedIssuer + "," + other},
 		{"the API server refuses the token", 1, func(s *standIn) { s.want.Token = "x.y.z" }, "cluster-review-failed", finding.Warn, "invalid bearer token", "make a new token"},
 		{"the API server says nothing about tokens", 1, func(s *standIn) {
 			s.shows(t, wantedIssuer, wantedIssuer)
@@ -399,7 +399,7 @@ func setUps(t *testing.T) []setUp {
 		{"minting fails", 1, func(s *standIn) { s.replace[tokenPath] = refuses(500, "no key") }, "cluster-account-missing", finding.Fail, "answers 500", "kubectl create token default --namespace default"},
 		{"nobody knows how many servers there are", 1, func(s *standIn) {
 			s.replace[slicesPath] = func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, map[string]any{"items": []any{}}) }
-		}, "cluster-servers-unasked", finding.Warn, "alone was asked", "run it again where"},
+		}, "cluster-servers-unasked", finding.Warn, "only ", "run it again where"},
 		{"a server cannot be reached from here", 1, func(s *standIn) {
 			s.replace[slicesPath] = func(w http.ResponseWriter, _ *http.Request) {
 				writeJSON(w, json.RawMessage(`{"items":[{"endpoints":[{"addresses":["127.0.0.1"]}],"ports":[{"port":1}]}]}`))
@@ -532,7 +532,7 @@ func TestVerifyFindsNothingWrong(t *testing.T) {
 		"the issuer is an audience that was asked about": func(s *standIn) { s.want.Audiences = []string{wantedIssuer} },
 		"no audience was asked about":                    func(s *standIn) { s.want.Audiences = nil },
 		"a token for the cluster itself":                 func(s *standIn) { s.shows(t, wantedIssuer, wantedIssuer) },
-		"the issuer is no audience, seen in the pod": func(s *standIn) {
+		"the issuer is not an audience, seen in the pod": func(s *standIn) {
 			s.pods = kubeadmPod(wantedIssuer, "https://kubernetes.default.svc")
 			s.signs[0].audiences = []string{"https://kubernetes.default.svc"}
 		},
@@ -541,7 +541,7 @@ func TestVerifyFindsNothingWrong(t *testing.T) {
 			s.signs[0].audiences = []string{wantedIssuer, "https://bucket.example.com"}
 			s.want.Audiences = []string{"https://bucket.example.com"}
 		},
-		"a pod's own token, whose audience is no URL": func(s *standIn) {
+		"a pod's own token, whose audience is not a URL": func(s *standIn) {
 			s.shows(t, wantedIssuer, "api")
 			s.signs[0].audiences, s.want.Audiences = []string{"api"}, []string{"api"}
 		},

@@ -136,7 +136,7 @@ func TestFieldsOfClouds(t *testing.T) {
 
 		{"as it is", azure, "", "", ""},
 		{"more fields than known", azure, ours(""), ours("    later: 1\n"), ""},
-		{"data actions alone", azure, "    permissions: [Microsoft.Compute/disks/read]\n    roleBindings:\n    - role: Contributor\n",
+		{"only data actions", azure, "    permissions: [Microsoft.Compute/disks/read]\n    roleBindings:\n    - role: Contributor\n",
 			"    dataPermissions: [Microsoft.Storage/x/read]\n", ""},
 		{"nothing", azure, "    permissions: [Microsoft.Compute/disks/read]\n    roleBindings:\n    - role: Contributor\n", "",
 			"providerSpec.roleBindings, spec.providerSpec.permissions and spec.providerSpec.dataPermissions: all are empty"},
@@ -175,7 +175,7 @@ func TestFieldsOfClouds(t *testing.T) {
 	}
 }
 
-// An operator of OLM that brings its own identity needs no service accounts: who may use it was settled by hand.
+// An operator of OLM that brings its own identity needs no service accounts: somebody settled by hand what may use it.
 func TestIdentityNeedsNoAccounts(t *testing.T) {
 	text := strings.Replace(validGCP, "    kind: GCPProviderSpec\n", "    kind: GCPProviderSpec\n    serviceAccountEmail: "+email+"\n    audience: "+provider+"\n", 1)
 	requests, _, err := credrequest.Read(credrequest.GCP, "a.yaml", []byte(strings.Replace(text, "  serviceAccountNames: [sa]\n", "", 1)), false)
@@ -184,7 +184,7 @@ func TestIdentityNeedsNoAccounts(t *testing.T) {
 	}
 }
 
-// What one cloud's reader refuses, another's leaves out: a directory may hold manifests that are wrong for others alone.
+// What one cloud's reader refuses, another's leaves out: a directory may hold manifests that are wrong only for others.
 func TestOthersMistakesAreTheirs(t *testing.T) {
 	dir := t.TempDir()
 	check(t, os.WriteFile(filepath.Join(dir, "a.yaml"), []byte(strings.Replace(validGCP, "[storage.buckets.get]", "no list", 1)), 0o600))

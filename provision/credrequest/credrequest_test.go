@@ -215,7 +215,7 @@ func TestFields(t *testing.T) {
 			in + `spec.providerSpec.stsIAMRoleARN: it is "by-hand", which is not the ARN of an IAM role (arn:aws:iam::ACCOUNT:role/NAME)`},
 		{"a list of manifests", "kind: CredentialsRequest", "kind: List", at + ": it is a List: write each item that it holds as a document of its own"},
 		{"a later version", "io/v1\n", "io/v2\n", at + `: apiVersion: "cloudcredential.openshift.io/v2" is a version that this program does not know; it knows cloudcredential.openshift.io/v1`},
-		{"no manifest", "", "- x\n---\n", at + ": it is no manifest"},
+		{"no manifest", "", "- x\n---\n", at + ": it is not a manifest"},
 		{"one key twice", "spec:\n", "spec: {}\nspec:\n", "a.yaml: document 1 cannot be read: "},
 		{"no YAML", "", "\t:", "a.yaml: document 1 cannot be read: "},
 		{"no YAML further down", "", "{}\n---\n{}\n---\n]", "a.yaml: document 3 cannot be read: "},

@@ -6,7 +6,7 @@ import "regexp"
 type GCPSpec struct {
 	PredefinedRoles  []string // such as roles/storage.admin; also custom ones by their full names
 	Permissions      []string // of a custom role
-	SkipServiceCheck bool     // for the operator in the cluster alone, which can look whether services are enabled
+	SkipServiceCheck bool     // only for the operator in the cluster, which can look whether services are enabled
 
 	// A Google service account that exists, so that only the Secret is to be made, and the resource name of the workload
 	// identity provider through which it is reached (//iam.googleapis.com/projects/…). Both are given or neither is.

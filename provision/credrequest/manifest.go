@@ -69,11 +69,11 @@ func (m *manifest) request(root value, techPreview bool) (r Request, why string)
 	return r, ""
 }
 
-// foreign returns why a document is skipped that is no CredentialsRequest, or "". The kind counts only together with its
+// foreign returns why a document is skipped that is not a CredentialsRequest, or "". The kind counts only together with its
 // group; ccoctl looks at neither and makes a role for whatever has the right shape.
 func (m *manifest) foreign(root value) string {
 	if _, ok := root.raw.(map[string]any); !ok {
-		m.fail("it is no manifest: it has no apiVersion and kind")
+		m.fail("it is not a manifest: it has no apiVersion and kind")
 		return ""
 	}
 	k, v := m.text(m.at(root, "kind")), m.text(m.at(root, "apiVersion"))

@@ -61,7 +61,7 @@ func isManifest(base string) bool {
 	return strings.HasSuffix(base, ".yaml") || strings.HasSuffix(base, ".yml")
 }
 
-// leftOut returns why a directory entry is not read, or "". Hidden ones that are no manifests are not worth a line: a mounted
+// leftOut returns why a directory entry is not read, or "". Hidden ones that are not manifests are not worth a line: a mounted
 // ConfigMap and a Git checkout have them.
 func leftOut(e os.DirEntry) string {
 	switch {

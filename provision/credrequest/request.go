@@ -3,7 +3,7 @@
 // to check every manifest of a directory before it returns one, and to report every manifest that it skips.
 package credrequest
 
-// Cloud is a cloud of which requests are read.
+// Cloud is a cloud whose requests are read.
 type Cloud string
 
 // The clouds, under the names that providerSpec.kind begins with.

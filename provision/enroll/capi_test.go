@@ -93,7 +93,7 @@ func TestClusterAPI(t *testing.T) {
 			}
 		})
 	}
-	// What cannot be listed is no empty list: nothing would be reported as absent that is there.
+	// What cannot be listed is not an empty list: nothing would be reported as absent that is there.
 	if all, err := (enroll.ClusterAPI{Access: &rest.Config{Host: "http://127.0.0.1:1"}}).List(t.Context()); err == nil {
 		t.Errorf("nobody answers, and %d clusters are listed", len(all))
 	}

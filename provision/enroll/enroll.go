@@ -301,7 +301,7 @@ func (p *pass) add(ctx context.Context, a answer, d Decision) (keystore.KeySet, 
 // warn says which keys other key sets have too. It does not refuse them: else one cluster could keep another one out by listing its key.
 func warn(shared, doubts []catalog.Shared) (all []string) {
 	for _, s := range shared {
-		all = append(all, fmt.Sprintf("key %s is also in key set %q: whoever signs with it can speak for both issuers", s.Key, s.In))
+		all = append(all, fmt.Sprintf("key %s is also in key set %q: anyone who signs with it can speak for both issuers", s.Key, s.In))
 	}
 	for _, s := range doubts {
 		all = append(all, fmt.Sprintf("key set %q says that it revoked key %s, but its history does not show that it ever had the key",

@@ -106,7 +106,7 @@ func TestAnotherClusterTakesThePlace(t *testing.T) {
 			}
 		}
 		if strings.TrimSpace(got) != ids {
-			t.Errorf("it is of %q, want %q", got, ids)
+			t.Errorf("it has %q, want %q", got, ids)
 		}
 	}
 	want(s, "old new")

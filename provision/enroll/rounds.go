@@ -19,7 +19,7 @@ type ControlPlane struct{ Namespace, Name string }
 var issuerFlag = regexp.MustCompile(`^https://[A-Za-z0-9][A-Za-z0-9._~:/-]{0,500}$`)
 
 // flagsOf returns those of a kube-apiserver that is to call itself url: with it it signs, and tokens of the issuer before stay good.
-// There are none if it does so already, or if what it calls itself is no URL.
+// There are none if it does so already, or if what it calls itself is not a URL.
 func flagsOf(url, own string) []string {
 	if own == url || !issuerFlag.MatchString(own) {
 		return nil

@@ -96,7 +96,7 @@ type WorkloadOptions struct {
 	For             string // what asks for the account; for messages
 	ServiceAccounts []install.ServiceAccount
 	Roles           []string // in the project; custom ones by their full names
-	Prune           bool     // whoever else of the pool may impersonate it loses that
+	Prune           bool     // anyone else of the pool who may impersonate it loses that
 }
 
 // WorkloadCreated is a service account for a workload.

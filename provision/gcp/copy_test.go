@@ -60,7 +60,8 @@ func TestTheCopyIsNamedWhereThereIsOne(t *testing.T) {
 	}
 }
 
-// Whether the keys may be uploaded is asked once, of what was stored before the run changed anything, and of nobody where Google fetches them.
+// Whether the keys may be uploaded is asked once, of what was stored before the run changed anything, and of nobody where Google fetches
+// them.
 func TestAnUploadIsCheckedOnce(t *testing.T) {
 	t.Parallel()
 	for _, upload := range []bool{false, true} {
@@ -86,7 +87,8 @@ func TestAnUploadIsCheckedOnce(t *testing.T) {
 	}
 }
 
-// Of a copy with other keys a run replaces what the check lets it, and one that may not goes no further; nor does one whose check says no.
+// Of a copy with other keys a run replaces what the check lets it, and one that may not goes no further; one whose check says no does not
+// either.
 func TestACopyIsReplacedAsTheCheckSays(t *testing.T) {
 	t.Parallel()
 	older := errors.New("the store is behind")

@@ -18,7 +18,7 @@ type CreateOptions struct {
 	Options
 	PublicKey *install.PublicKey // the cluster's; nil for the key pair in Dir, generated if need be
 	Stored    bool               // without PublicKey: the keys that are stored under the issuer URL
-	Accounts  *RequestedAccounts // nil: the provider alone, in a pool that exists
+	Accounts  *RequestedAccounts // nil: only the provider, in a pool that exists
 }
 
 // Created is an installation.
@@ -104,7 +104,7 @@ func (c *creation) Check(key keystore.VerificationKey) error {
 // checkKey returns an error for a key whose tokens Google refuses; the zero key is one that is still to be made.
 func checkKey(key keystore.VerificationKey) error {
 	if key.ID() != "" && !party.Takes("gcp", key.Alg()) {
-		return fmt.Errorf("the cluster's key %s is for %s, and Google takes tokens signed with RS256 or ES256 alone", key.ID(), key.Alg())
+		return fmt.Errorf("the cluster's key %s is for %s, and Google takes only tokens signed with RS256 or ES256", key.ID(), key.Alg())
 	}
 	return nil
 }

@@ -123,7 +123,7 @@ func TestMigrate(t *testing.T) {
 	if n := s.Writes(); n > 0 {
 		t.Errorf("it wrote %d times", n)
 	}
-	s.provider(t, "oidc.allowedAudiences", []string{"openshift"}) // the old one's, which the second is to take alone
+	s.provider(t, "oidc.allowedAudiences", []string{"openshift"}) // the old one's, which only the second is to take
 	again("something to change", true)
 	fresh := scene.New(t) // the store is another
 	s.Scene, o.Options.Options = fresh, fresh.Options("gcp")
@@ -202,7 +202,7 @@ func TestMigrateRefuses(t *testing.T) {
 		{"a link in place of the manifests", func(t *testing.T, _ *site, o *gcp.MigrateOptions) {
 			o.Dir = t.TempDir()
 			check(t, os.Symlink(t.TempDir(), filepath.Join(o.Dir, ccoctl.ManifestsDir)))
-		}, 0, "manifests in it is no directory; move it away"},
+		}, 0, "manifests in it is not a directory; move it away"},
 		{"a store whose address is wrong", func(_ *testing.T, _ *site, o *gcp.MigrateOptions) {
 			o.Store.Check = func() error { return errors.New("no such scheme") }
 		}, 0, "no such scheme"},

@@ -43,7 +43,7 @@ func caller() oauth2.TokenSource {
 	return oauth2.StaticTokenSource(&oauth2.Token{AccessToken: fakegcp.AccessToken})
 }
 
-// apply makes what is wanted of the project alone.
+// apply makes only what is wanted of the project.
 func (s *site) apply(t *testing.T, w iam.Wanted) {
 	t.Helper()
 	client, err := iam.Open(t.Context(), rest.Access{Project: "my-project", Transport: s.Direct, Tokens: caller()})
@@ -212,7 +212,7 @@ func TestStoredKeysAreChecked(t *testing.T) {
 			switch _, err := gcp.Create(t.Context(), o); {
 			case !refused:
 				check(t, err)
-			case err == nil || !strings.Contains(err.Error(), "is for ES384, and Google takes tokens signed with RS256 or ES256 alone") || len(s.Calls()) > 0:
+			case err == nil || !strings.Contains(err.Error(), "is for ES384, and Google takes only tokens signed with RS256 or ES256") || len(s.Calls()) > 0:
 				t.Errorf("%s: %v, after %d calls", state, err, len(s.Calls()))
 			}
 		}

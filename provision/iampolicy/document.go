@@ -122,7 +122,7 @@ type statement struct {
 	sid       string          // a label; no meaning
 	Effect    string
 	Elements  map[string][]string            // Action, NotAction, Resource, NotResource: values
-	Principal map[string][]string            // "Federated", "NotPrincipal AWS" …: values; "*" alone is {"": "*"}
+	Principal map[string][]string            // "Federated", "NotPrincipal AWS" …: values; "*" by itself is {"": "*"}
 	Condition map[string]map[string][]string // operator: key: values
 }
 

@@ -81,7 +81,7 @@ func (d Document) Judge(id Identity) []Judgement {
 }
 
 // Decide returns whether judgements let a token in: a statement allows it and none denies it. It sums up what the findings on a
-// role say one by one, and is there for package awsiam's test, which holds these judgements against what an STS decides.
+// role say one by one, and exists for package awsiam's test, which holds these judgements against what an STS decides.
 func Decide(all []Judgement) Truth {
 	allowed, denied := No, No
 	for _, j := range all {

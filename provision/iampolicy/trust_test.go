@@ -166,7 +166,7 @@ func TestTrustOfAnyFormIsMovedWholeOrNamed(t *testing.T) {
 		{name: "ForAnyValue", have: allow(old, assume, `"Condition":{"ForAnyValue:StringEquals":{"old.example.com:aud":["x","y"]},"Null":{"old.example.com:amr":"true"}}`),
 			want: []string{`"ForAnyValue:StringEquals":{"new.example.com/a:aud":["x","y"]}`, `"Null":{"new.example.com/a:amr":"true"}`}},
 		{name: "no condition at all", have: allow(old, assume, `"Sid":"x"`), want: []string{`"new.example.com/a:aud":["openshift","sts.amazonaws.com"]`}},
-		{name: "tags of a session alone", have: allow(old, `"Action":"sts:TagSession"`, `"Sid":"x"`), want: []string{`"Action":"sts:TagSession"`}},
+		{name: "only tags of a session", have: allow(old, `"Action":"sts:TagSession"`, `"Sid":"x"`), want: []string{`"Action":"sts:TagSession"`}},
 		{name: "a list with another provider", have: allow(`{"Federated":["`+oldARN+`","arn:aws:iam::123456789012:oidc-provider/x.example.com"]}`, assume, condition),
 			want: []string{`"Principal":{"Federated":"` + newARN + `"}`},
 			left: `"Principal":{"Federated":["arn:aws:iam::123456789012:oidc-provider/x.example.com"]}`},
@@ -208,7 +208,7 @@ func TestTrustOfAnyFormIsMovedWholeOrNamed(t *testing.T) {
 			}
 			for _, want := range tt.want {
 				if got := string(both.statements[1].raw); !strings.Contains(got, want) || strings.Contains(got, "old.") {
-					t.Errorf("the second statement lacks %s: %s", want, got)
+					t.Errorf("the second statement does not have %s: %s", want, got)
 				}
 			}
 			if len(tt.want) == 0 {
@@ -280,7 +280,7 @@ func TestSubjectsAreThoseThatOurStatementsLetIn(t *testing.T) {
 	}
 }
 
-// Whoever is trusted already stays so, in whatever form somebody wrote that.
+// Anyone who is trusted already stays so, in whatever form somebody wrote that.
 func TestIncludingTakesNoTrustAway(t *testing.T) {
 	mine := strings.Replace(ourStatement, `"`+subA+`","`+subB+`"`, `"`+subA+`"`, 1)
 	other := strings.Replace(mine, subA, "system:serviceaccount:ns:c", 1)
@@ -299,7 +299,7 @@ func TestIncludingTakesNoTrustAway(t *testing.T) {
 		{"by a pattern", policyOf(loose), policyOf(loose, mine)},
 		{"everybody", policyOf(open), policyOf(open, mine)},
 		{"the wanted one, for any audience", policyOf(anyAudience), policyOf(anyAudience, mine)},
-		{"another audience alone", policyOf(elsewhere), policyOf(more)},
+		{"only another audience", policyOf(elsewhere), policyOf(more)},
 		{"another audience beside", policyOf(elsewhere, mine), policyOf(elsewhere, mine)},
 	} {
 		have, err := Parse(tt.have)

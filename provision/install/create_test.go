@@ -151,7 +151,7 @@ func TestCreateInAnothersDirectory(t *testing.T) {
 		{name: "the same issuer", manifest: string(ccoctl.AuthenticationFile(newSky(t, install.Apply).IssuerURL).Data)},
 		{name: "no issuer", manifest: "kind: Authentication\n"},
 		{name: "an empty file", manifest: ""},
-		{name: "rubbish", manifest: "{", refused: true, said: "cannot be read, so that nothing says of which cluster the manifests are"},
+		{name: "rubbish", manifest: "{", refused: true, said: "cannot be read, so that nothing says whose manifests would be replaced"},
 		{name: "two documents", manifest: string(ccoctl.AuthenticationFile(foreign).Data) + "\n---\nkind: Authentication\n", refused: true, said: "cannot be read"},
 		{name: "a character that YAML has not", manifest: string(ccoctl.AuthenticationFile(foreign).Data) + "\n#\x00\n", refused: true, said: "cannot be read"},
 		{name: "a long comment", manifest: string(ccoctl.AuthenticationFile(foreign).Data) + "\n#" + strings.Repeat("x", 70<<10), refused: true, said: "is larger than 65536 bytes"},
@@ -199,7 +199,7 @@ func TestCreateIntoLinks(t *testing.T) {
 				must(t, os.Symlink(t.TempDir(), filepath.Join(s.Dir, name)))
 				before := s.files(t)
 				_, err := s.Create(t.Context(), install.CreateOptions{Identities: true, Party: "Sky", Parallel: 1}, s)
-				if err == nil || !strings.Contains(err.Error(), name+" in it is no directory; move it away") {
+				if err == nil || !strings.Contains(err.Error(), name+" in it is not a directory; move it away") {
 					t.Errorf("error %v", err)
 				}
 				if len(s.calls) > 0 {

@@ -50,7 +50,7 @@ type StillNamed struct {
 }
 
 // StillNamed looks in the store for the key sets in use whose policy names copies that are gone; it returns none if the store
-// cannot be read. A key set that cannot be read is passed over: whoever uploads to all copies says so of it.
+// cannot be read. A key set that cannot be read is passed over: anyone who uploads to all copies says so of it.
 func (r *Run) StillNamed(ctx context.Context, gone func(party string) bool) (all []StillNamed) {
 	c, _ := r.stored(ctx)
 	for _, s := range c.Sets {

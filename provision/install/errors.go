@@ -33,7 +33,7 @@ const (
 	KeyPairMismatch                    // the key files are not the two halves of one key
 	OtherSigningKey                    // another cluster's signing key is in the place from which the installer takes it
 	NoRequests                         // a directory has no CredentialsRequest; a cluster without roles does not start
-	ForeignProvider                    // the provider is of another account or partition than the credentials, or for another issuer
+	ForeignProvider                    // the provider belongs to another account or partition than the credentials, or for another issuer
 	ProviderUnread                     // the provider cannot be read; perhaps it is not there
 	UnknownAudience                    // the provider takes no tokens for an audience
 	LostAudience                       // the old issuer's provider takes an audience that the new one's would not
@@ -44,7 +44,7 @@ const (
 	NoKey                              // no public key is given, and none is stored under the issuer URL
 	OthersKey                          // another key set publishes the key, whose cluster could speak for this one
 	KeyRetired                         // the published key set has the cluster's key as retired
-	KeyNotPublished                    // the published key set lacks the cluster's key; to add it is a rotation, with gates of its own
+	KeyNotPublished                    // the published key set does not have the cluster's key; to add it is a rotation, with gates of its own
 	NotServed                          // the key set is stored and was not served in time
 	OtherServer                        // the key set is stored, and a development server that reads another store, or none, listens at its URL
 	OnlyCopies                         // the published key set's documents are read by nobody, and the cloud would have to fetch them

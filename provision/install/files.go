@@ -16,8 +16,9 @@ import (
 // CheckDir returns an error if no files can be written into the output directory, or, without adopt, if the directory is another
 // cluster's: its manifests would be replaced one by one, and an installer that takes them from there would give that cluster what is this
 // one's. The names of the files do not say whose they are: the manifest that has the cluster's issuer URL does. The URL has to be one of
-// those given, of which the last is this cluster's, and those before it are what a move leaves. Without such a manifest the directory is
-// nobody's, and with one that cannot be read another cluster's; and an empty URL among those given stands for any. Every verb that writes files calls it before it changes anything.
+// those given: the last is this cluster's, and those before it are what a move leaves. Without such a manifest the directory is
+// nobody's, and with one that cannot be read another cluster's; and an empty URL among those given stands for any. Every verb that writes
+// files calls it before it changes anything.
 func (r *Run) CheckDir(adopt bool, issuerURLs ...string) error {
 	if err := r.checkDir(); err != nil {
 		return err
@@ -28,7 +29,7 @@ func (r *Run) CheckDir(adopt bool, issuerURLs ...string) error {
 	file := path(r.Dir, ccoctl.AuthenticationFile("").Name)
 	had, err := ccoctl.IssuerIn(r.Dir)
 	if err != nil {
-		return &Error{Problem: OthersDir, File: file, Err: fmt.Errorf("%s cannot be read, so that nothing says of which cluster the manifests are that would be replaced: %w", file, err)}
+		return &Error{Problem: OthersDir, File: file, Err: fmt.Errorf("%s cannot be read, so that nothing says whose manifests would be replaced: %w", file, err)}
 	}
 	if had == "" || slices.Contains(issuerURLs, had) {
 		return nil

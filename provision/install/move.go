@@ -80,7 +80,7 @@ func (r *Run) askCluster(ctx context.Context, p *Publication, at cluster.Access,
 	for _, k := range p.Keys {
 		if !slices.ContainsFunc(known, k.Equal) {
 			r.Report(Event{Kind: UnknownKey, KeySet: p.Name, Key: k.ID(), Text: fmt.Sprintf("%s publishes the key %s, "+
-				"which the cluster does not know: whoever holds it can speak for the cluster, also under %s", p.Source, k.ID(), p.URL)})
+				"which the cluster does not know: anyone who holds it can speak for the cluster, also under %s", p.Source, k.ID(), p.URL)})
 		}
 	}
 	measured, err := cluster.TokenLifetime(ctx, at, audiences)

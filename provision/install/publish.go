@@ -201,7 +201,7 @@ func (r *Run) publish(ctx context.Context, p *Publication, check func(keystore.K
 		r.Warn("key set %q says that it revoked key %s, but its history does not show that it ever had the key; ask its owner", e.In, e.Key)
 	}
 	for _, s := range added.Shared {
-		r.Warn("key %s is also in key set %q: whoever signs with it can speak for both issuers", s.Key, s.In)
+		r.Warn("key %s is also in key set %q: anyone who signs with it can speak for both issuers", s.Key, s.In)
 	}
 	if err != nil {
 		return err

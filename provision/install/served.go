@@ -33,14 +33,14 @@ type awaited struct {
 	settled bool      // something does, and this run makes nothing
 }
 
-// serves reports whether a look found the keys wherever it asked. What it could not ask for want of a route says nothing.
+// serves reports whether a look found the keys wherever it asked. What it could not ask without a route says nothing.
 func (a awaited) serves(l sight) bool {
 	for address, err := range l.failed {
 		if !noRoute(address, err) {
 			return false
 		}
 	}
-	return a.lacking(l) == ""
+	return a.missing(l) == ""
 }
 
 // noRoute reports whether an address failed since this machine has no IPv6. The others are asked all the same.
@@ -49,8 +49,8 @@ func noRoute(address string, err error) bool {
 	return parseErr == nil && a.Addr().Is6() && errors.Is(err, syscall.ENETUNREACH)
 }
 
-// lacking returns a key that not every answer had; empty if there is none.
-func (a awaited) lacking(l sight) keystore.KeyID {
+// missing returns a key that not every answer had; empty if there is none.
+func (a awaited) missing(l sight) keystore.KeyID {
 	for _, k := range a.keys {
 		if !slices.Contains(l.Keys, seenKey(k)) {
 			return k.ID()
@@ -78,7 +78,7 @@ func (a awaited) problem(l sight) error {
 	if l.Answers == 0 {
 		return errors.New("none of its addresses can be reached from this machine")
 	}
-	return fmt.Errorf("not every answer has the key %s", a.lacking(l))
+	return fmt.Errorf("not every answer has the key %s", a.missing(l))
 }
 
 // otherServer reports whether a development issuer is asked for at a server that will never have it: one with another certificate or
@@ -130,7 +130,7 @@ func (a awaited) propagated(seen time.Time, atFirstLook bool) time.Time {
 }
 
 // runsOut returns when no answer from before k was published is left. The run saw k at every address, at the time seen and
-// whenever it looked before. That k lies in the store for long is no sign that it was served: a pipeline may have brought it
+// whenever it looked before. That k lies in the store for long is not a sign that it was served: a pipeline may have brought it
 // to the servers a moment ago. Two things are, both of them written down by who had seen it served:
 //
 //   - The cloud trusts the issuer, and began to when k was published already: a run makes what trusts it only once no older

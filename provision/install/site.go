@@ -172,7 +172,7 @@ func (r *Run) awaitSeen(ctx context.Context, t site, a awaited) (time.Time, erro
 		left := deadline.Sub(now).Round(time.Second)
 		if !told && untrustedCA(problem) {
 			told = true
-			r.Report(Event{Kind: UntrustedCA, Text: fmt.Sprintf("the certificate of %s is of a CA that is not trusted here (%v); it is asked again for %v at most", t.url, problem, left)})
+			r.Report(Event{Kind: UntrustedCA, Text: fmt.Sprintf("the certificate of %s comes from a CA that is not trusted here (%v); it is asked again for %v at most", t.url, problem, left)})
 		}
 		r.Wait(now, "waiting until %s is served, for %v at most: %v", t.url, left, problem)
 		if err := pause(ctx, every); err != nil {

@@ -53,7 +53,7 @@ type Plan struct {
 	// Warnings is what somebody else loses, or has again, when the plan is applied, a line each.
 	Warnings []string
 
-	// Extra is what is there beyond what is wanted, a line each. It counts as a difference, but Apply leaves it alone.
+	// Extra is what is there beyond what is wanted, a line each. It counts as a difference, but Apply does not touch it.
 	Extra []string
 }
 

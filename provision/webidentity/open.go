@@ -35,7 +35,7 @@ func (e *examination) gaps(d iampolicy.Document) []gap {
 }
 
 // strangersOf returns service accounts of another namespace: one with another name too, and those with the names that the
-// policy's patterns ask for, as whoever has a namespace names the accounts there.
+// policy's patterns ask for, as anyone who has a namespace names the accounts there.
 func strangersOf(d iampolicy.Document, own iampolicy.Identity) []iampolicy.Identity {
 	names := []string{strangerName}
 	for _, j := range d.Judge(own) {

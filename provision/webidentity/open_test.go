@@ -8,7 +8,7 @@ import (
 	"github.com/keypost/keypost/provision/iampolicy"
 )
 
-// openings are statements beside one that lets a single service account in for a single audience. code is of the warning that
+// openings are statements beside one that lets a single service account in for a single audience. code is that of the warning that
 // they bring, empty where they let no stranger in.
 var openings = []struct{ name, statement, code string }{
 	{"no condition", opening(``), "aws-trust-open-sub"},

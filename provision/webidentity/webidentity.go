@@ -180,5 +180,5 @@ func (e *examination) checkThumbprint(p Provider) {
 		e.WarnWith("aws-thumbprint-stale", repair, "%s, and none of a certificate that the issuer's host sends; AWS goes by them unless it trusts this CA by itself (%s)", has, last.Subject)
 		return
 	}
-	e.FailWith("aws-thumbprint-stale", repair, "the issuer's certificate is of a private CA (%s), and %s", last.Subject, has)
+	e.FailWith("aws-thumbprint-stale", repair, "the issuer's certificate comes from a private CA (%s), and %s", last.Subject, has)
 }

@@ -75,7 +75,7 @@ func TestFileDescriptorsRunOut(t *testing.T) {
 	p := rely(ctx, v)
 	lacked := v.metric(t, "keypost_connections_failed_total")
 	lines := strings.Count(v.Output.String(), "cannot be accepted")
-	t.Logf("%d asked, %d failed, p99 %v; lacked file descriptors %v times, %d lines, %d attackers", p.asked, p.failed, p.quantile(0.99), lacked, lines, end())
+	t.Logf("%d asked, %d failed, p99 %v; ran out of file descriptors %v times, %d lines, %d attackers", p.asked, p.failed, p.quantile(0.99), lacked, lines, end())
 	if lacked == 0 || lines != 1 || strings.Contains(v.Output.String(), "reports trouble") {
 		t.Errorf("%d lines tell of %v failures, want one:\n%s", lines, lacked, v.Output)
 	}

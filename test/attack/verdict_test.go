@@ -30,7 +30,7 @@ type surroundings struct {
 	scenarios []scenario
 }
 
-// columns are those of a table, and titles are of the tables.
+// columns are those of a table, and titles those of the tables.
 const columns = "| attack x connections | failed | p99 ms | MiB over idle | nginx: failed | p99 ms |\n|---|---|---|---|---|---|"
 
 var titles = [...]string{"Two processors:", "One processor for the server:", "Less memory (256 MiB; nginx has 512):", "10,000 issuers (nginx has one document):"}
@@ -53,7 +53,7 @@ type outcome struct {
 	party    *party
 	detail   string
 	peak     int // MiB of the group, kernel buffers too; 0 without a group
-	resident int // MiB of the process, of which this many came with the attack
+	resident int // MiB of the process; this many came with the attack
 }
 
 // faults returns what is wrong with the outcome itself, whatever becomes of another server.
@@ -131,7 +131,7 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
-// A connection that nobody has accepted is no attack: an address without a server would withstand everything.
+// A connection that nobody has accepted is not an attack: an address without a server would withstand everything.
 func TestRefusedConnectionsAreNoAttack(t *testing.T) {
 	for _, mode := range []string{"tcp-idle", "tls-handshakes"} { // the second fails in each handshake, of a connection that was taken
 		l, err := net.Listen("tcp", "127.0.0.1:0")

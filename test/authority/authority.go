@@ -71,7 +71,7 @@ func (a *Authority) Leaf(t testing.TB, names ...string) *Authority {
 	return Certify(t, a, &x509.Certificate{DNSNames: names})
 }
 
-// Pool returns a pool with the authority alone, for clients.
+// Pool returns a pool with only the authority, for clients.
 func (a *Authority) Pool() *x509.CertPool {
 	pool := x509.NewCertPool()
 	pool.AddCert(a.Cert)

@@ -57,7 +57,7 @@ func parseFlags(args []string) (o options, err error) {
 		for one := range strings.SplitSeq(list, ",") {
 			n, err := strconv.Atoi(one)
 			if err != nil || n < 1 || n > masses {
-				return fmt.Errorf("%q is no number from 1 to %d", one, masses)
+				return fmt.Errorf("%q is not a number from 1 to %d", one, masses)
 			}
 			o.issuers = append(o.issuers, n)
 		}
@@ -154,7 +154,7 @@ func (b *bench) all(ctx context.Context, r *report, o options) error {
 	return b.provisioning(ctx, r)
 }
 
-// change measures changes in a keypostd that runs alone.
+// change measures changes in a keypostd that runs by itself.
 func (b *bench) change(ctx context.Context, r *report, count int) error {
 	if count == 0 {
 		return nil

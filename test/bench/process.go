@@ -107,7 +107,7 @@ func (b *bench) spawn(ctx context.Context, p program) (*server, error) {
 		return nil, fmt.Errorf("start %s: %w", p.name, err)
 	}
 	b.servers = append(b.servers, s)
-	go func() { _ = s.cmd.Wait(); close(s.gone) }() // how it ends is of no interest, it is killed
+	go func() { _ = s.cmd.Wait(); close(s.gone) }() // how it ends does not matter, it is killed
 	if err := s.await(ctx, p.ready); err != nil {
 		return nil, fmt.Errorf("start %s: %w", p.name, err)
 	}

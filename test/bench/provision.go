@@ -28,7 +28,7 @@ const (
 	azureSpec = `kind: AzureProviderSpec, permissions: [Microsoft.Compute/disks/read, Microsoft.Compute/disks/write]`
 )
 
-// contest is a cloud with what create-all may cost there. Zero is no bound.
+// contest is a cloud with what create-all may cost there. Zero is not a bound.
 type contest struct {
 	name                   string
 	requests               int

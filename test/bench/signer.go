@@ -27,7 +27,7 @@ import (
 	"github.com/keypost/keypost/keystore/filestore"
 )
 
-// signs is a way to make a token, and the process that is accounted with it; nil: this one alone.
+// signs is a way to make a token, and the process that is accounted with it; nil: only this one.
 type signs struct {
 	label  string
 	token  func(context.Context) error
@@ -44,7 +44,7 @@ const (
 )
 
 // signer compares keypost-signer, asked over its socket, with what kube-apiserver does itself for the same key: go-jose's signer for the
-// claims of a service account token. k8s.io/kubernetes is no library; its JWTTokenGenerator hands claims to the same package (an older
+// claims of a service account token. k8s.io/kubernetes is not a library; its JWTTokenGenerator hands claims to the same package (an older
 // major version of it), and nothing of it takes longer. All are measured from the claims to the whole token, in turns. The runtime's
 // settings are those of the unit and the static pod.
 func (b *bench) signer(ctx context.Context, r *report) error {

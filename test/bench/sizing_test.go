@@ -32,7 +32,7 @@ func TestSizingPage(t *testing.T) {
 		fmt.Sprintf("| bar %.1f times as long,", leastRatio),
 	} {
 		if !strings.Contains(page, want) {
-			t.Errorf("docs/sizing.md lacks %q", want)
+			t.Errorf("docs/sizing.md does not have %q", want)
 		}
 	}
 }

@@ -79,7 +79,7 @@ func (b *bench) startWatch(ctx context.Context, store, address string) (*server,
 		return nil, err
 	}
 	b.servers = append(b.servers, s)
-	go func() { _ = s.cmd.Wait(); close(s.gone) }() // how it ends is of no interest, it is killed
+	go func() { _ = s.cmd.Wait(); close(s.gone) }() // how it ends does not matter, it is killed
 	return s, nil
 }
 

@@ -121,7 +121,7 @@ func TestEveryAlertHasARunbook(t *testing.T) {
 	}
 }
 
-// What names no key set sends whoever is paged to search ten thousand.
+// What names no key set sends anyone who is paged to search ten thousand.
 func TestAlertsOfKeySetsNameThem(t *testing.T) {
 	alerts, _ := rules(t)
 	named := 0

@@ -76,7 +76,7 @@ func (s *apiServer) prepareKinds(t *testing.T) {
 	awaitReady(t, func() error { return s.try("", "wait", "--for=condition=Established", "crd", "--all", "--timeout=60s") }) // fails while one has no status
 }
 
-// checkNotes shows that whoever installs reads what to type next.
+// checkNotes shows that anyone who installs reads what to type next.
 func checkNotes(t *testing.T, p preset, api *apiServer) {
 	args := append([]string{"install", release, chartDir, "--namespace", namespace, "--dry-run=server",
 		"--kubeconfig=/dev/null", "--kube-apiserver", api.url, "--kube-token", "chart", "--kube-ca-file", api.ca}, p.values(t)...)

@@ -180,7 +180,7 @@ func (s *documented) understands(c commands.Command) string {
 	for i, w := range words {
 		var patch map[string]any
 		if w == "-p" && i+1 < len(words) && yaml.Unmarshal([]byte(words[i+1]), &patch) != nil {
-			return "the patch is no JSON" // kubectl looks for the object first
+			return "the patch is not JSON" // kubectl looks for the object first
 		}
 	}
 	args := append([]string{"--server", s.api.url, "--token", "chart", "--certificate-authority", s.api.ca, "--kubeconfig=/dev/null"}, words...)

@@ -50,7 +50,7 @@ func values(t *testing.T) object {
 	return v
 }
 
-// Whoever writes a name that other charts have is told ours, and what is named exists.
+// Anyone who writes a name that other charts have is told ours, and what is named exists.
 func TestOtherNamesAreExplained(t *testing.T) {
 	all, ours := elsewhere(t), values(t)
 	if len(all) < 80 {
@@ -153,7 +153,7 @@ func TestConventionalValuesReachThePod(t *testing.T) {
 	}
 }
 
-// Whoever takes the preset central needs no command before: the namespace of the key sets is the chart's, and stays.
+// Anyone who takes the preset central needs no command before: the namespace of the key sets is the chart's, and stays.
 func TestCentralInstalls(t *testing.T) {
 	api := startAPIServer(t)
 	api.prepareKinds(t)

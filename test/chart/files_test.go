@@ -39,7 +39,7 @@ func TestKubeconform(t *testing.T) {
 	})
 }
 
-// The CronJob of provision/gcp is of Kubernetes, runs a command that keypost has, and names the chart's watch.
+// The CronJob of provision/gcp belongs to Kubernetes, runs a command that keypost has, and names the chart's watch.
 func TestDocumentedCronJob(t *testing.T) {
 	text, err := os.ReadFile("../../provision/gcp/README.md")
 	must(t, err)

@@ -260,7 +260,7 @@ func (n *node) arbitraryUser(t *testing.T) {
 	n.kubectl(t, "-n", namespace, "rollout", "status", "deployment/keypost", "--timeout=3m")
 }
 
-// loseRights is an outage of the store for the mirrors alone: what they copied stays served, and containers may restart.
+// loseRights is an outage of the store only for the mirrors: what they copied stays served, and containers may restart.
 func (n *node) loseRights(t *testing.T) {
 	n.kubectl(t, "-n", namespace, "delete", "rolebinding", "keypost-mirror")
 	n.kubectl(t, "-n", namespace, "delete", "keysets", "--all")

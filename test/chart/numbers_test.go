@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Times, bounds and paths that no other test would miss, as every preset renders them, and what another one would do to whoever runs it.
+// Times, bounds and paths that no other test would miss, as every preset renders them, and what another one would do to anyone who runs it.
 func TestWhatAMistakeWouldCost(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, p preset) {

@@ -30,7 +30,7 @@ func TestReleaseIsReproducible(t *testing.T) {
 		has := strings.Split(output(t, nil, "sh", "-c", "tar -tzf "+dir+"/dist/"+archive), "\n")
 		for _, file := range want {
 			if !slices.Contains(has, file) {
-				t.Errorf("%s lacks %s: %q", archive, file, has)
+				t.Errorf("%s does not have %s: %q", archive, file, has)
 			}
 		}
 	}

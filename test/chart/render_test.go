@@ -28,7 +28,7 @@ func TestLint(t *testing.T) {
 	})
 }
 
-// A preset must not serve under a host, read a bucket or let a team write that only its author knows: whoever forgets to
+// A preset must not serve under a host, read a bucket or let a team write that only its author knows: anyone who forgets to
 // give his own values again at an upgrade is refused, and nothing is replaced.
 func TestPresetsNameNobody(t *testing.T) {
 	t.Parallel()
@@ -142,7 +142,7 @@ func TestWithoutMirrorThereIsNoAccountAndNoEgress(t *testing.T) {
 	}
 }
 
-// The watch is a pod of its own, off until somebody wants it. It reads key sets with the mirror's rights, is no part of a
+// The watch is a pod of its own, off until somebody wants it. It reads key sets with the mirror's rights, is not part of a
 // Service of keypostd, and only it may reach public addresses.
 func TestWatch(t *testing.T) {
 	t.Parallel()
@@ -301,7 +301,7 @@ func TestAReplicaGoesOnlyWhenAnotherIsThere(t *testing.T) {
 	})
 }
 
-// Whoever says that there may be no key set yet says it to the mirror and to keypostd: each would hold the pod back.
+// Anyone who says that there may be no key set yet says it to the mirror and to keypostd: each would hold the pod back.
 func TestEmptyIsSaidToBoth(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, p preset) {

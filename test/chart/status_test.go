@@ -96,7 +96,7 @@ func TestStatus(t *testing.T) {
 	if err := status(fmt.Sprintf(forged, strings.Repeat("x", 2000))); err == nil || !strings.Contains(err.Error(), "Too long") {
 		t.Errorf("a long message: %v", err)
 	}
-	// What somebody else has written does not stay, nor does an object that was made anew stay without.
+	// What somebody else has written does not stay, and an object that was made anew does not stay without.
 	must(t, status(fmt.Sprintf(forged, "x")))
 	wait("Published")
 	again := strings.Replace(api.out(t, "-n", namespace, "get", "keyset/demo", "-o", "json"), `"resourceVersion"`, `"annotations": {}, "was"`, 1)

@@ -24,7 +24,7 @@ issuer accept NAME''.
     next ──promote──▶ active
 
 - a list
-    with a line that is no block
+    with a line that is not a block
 '''text
 --flag=keypost
 '''

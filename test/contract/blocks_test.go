@@ -127,7 +127,7 @@ func TestPipesInTheCertificateCache(t *testing.T) {
 		conn, err := tls.Dial("tcp", v.public, &tls.Config{ServerName: "oidc.example.com", NextProtos: []string{"acme-tls/1"}, InsecureSkipVerify: true})
 		if err == nil {
 			_ = conn.Close()
-			t.Fatal("a pipe is no certificate")
+			t.Fatal("a pipe is not a certificate")
 		}
 	}
 	v.bounded(t)
@@ -175,7 +175,7 @@ func hungMount(t *testing.T, dir string) (end func()) {
 	end = func() {
 		if !ended {
 			ended = true
-			must(t, unix.Close(fd)) // whoever waits gets an error
+			must(t, unix.Close(fd)) // anyone who waits gets an error
 			must(t, unix.Unmount(dir, unix.MNT_DETACH))
 		}
 	}
@@ -183,7 +183,7 @@ func hungMount(t *testing.T, dir string) (end func()) {
 	return end
 }
 
-// notice makes a file in a directory over which something is mounted, so that whoever watches it looks again.
+// notice makes a file in a directory over which something is mounted, so that anyone who watches it looks again.
 func notice(t *testing.T, dir *os.File) {
 	t.Helper()
 	fd, err := unix.Openat(int(dir.Fd()), fmt.Sprintf("notice-%d", time.Now().UnixNano()), unix.O_CREAT|unix.O_WRONLY|unix.O_CLOEXEC, 0o600)
@@ -257,12 +257,12 @@ func TestHungMount(t *testing.T) {
 			p.more(200)
 			v.bounded(t)
 			end()
-			time.Sleep(100 * time.Millisecond) // in which whoever waited gets its error
+			time.Sleep(100 * time.Millisecond) // in which anyone who waited gets its error
 			notice(t, before)
 			tc.mended(t, e, v)
 			p.more(20)
 			hungMount(t, e.beside(tc.dir))
-			time.Sleep(1500 * time.Millisecond) // of which each poll is one
+			time.Sleep(1500 * time.Millisecond) // each poll is one of them
 			p.more(20)
 			p.end()
 			v.takesSignals(t)

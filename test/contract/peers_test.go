@@ -272,7 +272,7 @@ func TestPeerErrorsTellTooMuch(t *testing.T) {
 func TestPeerColdStartDuringAnOutage(t *testing.T) {
 	t.Parallel()
 	e := newEstate(t)
-	must(t, os.Chmod(e.dir, 0o555)) // whoever writes it is gone
+	must(t, os.Chmod(e.dir, 0o555)) // anyone who writes it is gone
 	t.Cleanup(func() { must(t, os.Chmod(e.dir, 0o755)) })
 	if os.Getuid() == 0 {
 		e.uid = 65534

@@ -1,5 +1,5 @@
 // Package contract holds the promises of keypostd against the program itself: what it answers to any request
-// (testdata/http, readable by whoever operates one), and that whatever happens to its directory, its certificates or
+// (testdata/http, readable by anyone who operates one), and that whatever happens to its directory, its certificates or
 // its configuration, a served document stays served and the reason is told.
 package contract
 

@@ -62,9 +62,9 @@ func TestStartRefuses(t *testing.T) {
 			authority.New(t).Issue(t, s.beside(""), "oidc.example.com")
 			must(t, os.WriteFile(s.beside("tls.crt"), was, 0o600))
 		}, "private key does not match public key"},
-		"a host that the certificate lacks":   {func(t *testing.T, s *settings) { authority.New(t).Issue(t, s.beside(""), "oidc.example.com") }, "add one to listen.tls.files"},
-		"an alias that the certificate lacks": {func(_ *testing.T, s *settings) { s.extra = "hostAliases: {cdn.example.org: oidc.example.com}\n" }, `no certificate covers host "cdn.example.org"`},
-		"the admin address is taken":          {func(_ *testing.T, s *settings) { s.extra = fmt.Sprintf("admin: {address: %q}\n", busy.Addr()) }, "address already in use"},
+		"a host that the certificate does not have":   {func(t *testing.T, s *settings) { authority.New(t).Issue(t, s.beside(""), "oidc.example.com") }, "add one to listen.tls.files"},
+		"an alias that the certificate does not have": {func(_ *testing.T, s *settings) { s.extra = "hostAliases: {cdn.example.org: oidc.example.com}\n" }, `no certificate covers host "cdn.example.org"`},
+		"the admin address is taken":                  {func(_ *testing.T, s *settings) { s.extra = fmt.Sprintf("admin: {address: %q}\n", busy.Addr()) }, "address already in use"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -152,12 +152,12 @@ func TestCheck(t *testing.T) {
 			t.Errorf("exit %d, no line %q:\n%s%s", code, line, stdout, stderr)
 		}
 	}
-	if want := fmt.Sprintf("# warning: %q holds the server's certificate alone", e.beside("tls.crt")); !strings.Contains(stdout, want) {
+	if want := fmt.Sprintf("# warning: %q holds only the server's certificate", e.beside("tls.crt")); !strings.Contains(stdout, want) {
 		t.Errorf("no line %q:\n%s", want, stdout)
 	}
 	must(t, os.WriteFile(e.config, []byte(stdout), 0o600))
 	if code, again, stderr := run(t, "--config", e.config, "--check"); code != 0 || again != stdout {
-		t.Errorf("what is printed is no configuration: exit %d\n%s%s", code, again, stderr)
+		t.Errorf("what is printed is not a configuration: exit %d\n%s%s", code, again, stderr)
 	}
 	authority.New(t).Issue(t, e.beside(""), "elsewhere.example.com")
 	if code, stdout, stderr := run(t, "--config", e.config, "--check"); code != 1 || stdout != "" || !strings.Contains(stderr, "load TLS certificates") {
@@ -218,7 +218,7 @@ func TestCheckReadsTheDirectory(t *testing.T) {
 	}
 }
 
-// An empty directory is no reason to end, and no place to send clients to, until the configuration says that it is.
+// An empty directory is not a reason to end, and no place to send clients to, until the configuration says that it is.
 func TestEmptyDirectory(t *testing.T) {
 	t.Parallel()
 	for _, allowed := range []bool{false, true} {
@@ -308,7 +308,7 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// Whoever asks a second time wants no drain, whatever it is that hangs.
+// Anyone who asks a second time wants no drain, whatever it is that hangs.
 func TestSecondSignalEndsAtOnce(t *testing.T) {
 	t.Parallel()
 	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP} {
@@ -327,12 +327,12 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 		})
 		v.Signal(t, s)
 		if code := v.ended(t); code == 0 {
-			t.Errorf("exit 0 after a second %v: that is no clean end", s)
+			t.Errorf("exit 0 after a second %v: that is not a clean end", s)
 		}
 	}
 }
 
-// What is no regular file never blocks: a pipe nobody writes to, a device without an end, or a directory in the place of
+// What is not a regular file never blocks: a pipe nobody writes to, a device without an end, or a directory in the place of
 // a certificate is refused at the start, and while serving the last good pair stays and a good one is taken again.
 func TestCertificateThatIsNoFile(t *testing.T) {
 	t.Parallel()

@@ -63,7 +63,7 @@ func count(t *testing.T, variable string, bearable int) int {
 	return n
 }
 
-// hidden returns the files in dir that are no documents.
+// hidden returns the files in dir that are not documents.
 func hidden(t *testing.T, dir string) []string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, ".*"))

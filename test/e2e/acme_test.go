@@ -239,7 +239,7 @@ func TestACME(t *testing.T) {
 			t.Errorf("%d orders", n)
 		}
 	})
-	t.Run("files are for keypostd alone", func(t *testing.T) {
+	t.Run("files are only for keypostd", func(t *testing.T) {
 		must(t, filepath.Walk(cache, func(path string, info os.FileInfo, err error) error {
 			if err == nil && info.Mode().Perm()&0o077 != 0 {
 				t.Errorf("%s has mode %v", path, info.Mode())
@@ -317,7 +317,7 @@ func TestACMEOverHTTP(t *testing.T) {
 	s.up(t)
 	certified(t, ca.relyingParty(t))
 	if n := ca.invalid(t); n != 1 { // that of the first start
-		t.Errorf("%d validations have failed, want 1: http-01 alone is asked for once it is set up", n)
+		t.Errorf("%d validations have failed, want 1: only http-01 is asked for once it is set up", n)
 	}
 	for _, path := range []string{"/", "/prod/.well-known/openid-configuration", "/.well-known/acme-challenge/none", "/.well-known/acme-challenge/..%2fx",
 		"/.well-known/acme-challenge/" + strings.Repeat("x", 3000)} {

@@ -88,7 +88,7 @@ func (r *movingRole) begun(t *testing.T, diff, command string) {
 		t.Errorf("--diff does not name %s and %s:\n%s", newIssuer, roleName, diff)
 	}
 	if want := "--service-account-issuer=" + newIssuer + " --service-account-issuer=" + bucketIssuer + "\n"; command != want {
-		t.Errorf("stdout %q, want the flags alone: %q", command, want)
+		t.Errorf("stdout %q, want only the flags: %q", command, want)
 	}
 }
 

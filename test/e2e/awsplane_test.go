@@ -41,8 +41,8 @@ func newPlane(t *testing.T, ca *authority, name string, hosts ...string) *plane 
 
 func (p *plane) at(i int) string { return fmt.Sprintf("%s:%d", p.hosts[i], planePort) }
 
-// serve starts the i-th kube-apiserver, or starts it anew with other issuers, of which the first signs. Its certificate
-// is for the first server's address alone, as if that were the load balancer's: who asks a server at its own address
+// serve starts the i-th kube-apiserver, or starts it anew with other issuers; it signs with the first. Its certificate
+// is only for the first server's address, as if that were the load balancer's: anyone who asks a server at its own address
 // has to keep the kubeconfig's server name.
 func (p *plane) serve(t *testing.T, i int, issuers ...string) {
 	t.Helper()

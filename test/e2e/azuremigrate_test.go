@@ -78,7 +78,7 @@ func (i *movingIdentity) begun(t *testing.T, diff, command string) {
 		t.Errorf("--diff does not name %s and %s:\n%s", newIssuer, identity, diff)
 	}
 	if !strings.HasPrefix(command, "oc patch authentication.config.openshift.io cluster ") || !strings.Contains(command, newIssuer) || strings.Count(command, "\n") != 1 {
-		t.Errorf("stdout %q, want the command alone", command)
+		t.Errorf("stdout %q, want only the command", command)
 	}
 }
 

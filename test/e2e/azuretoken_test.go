@@ -35,7 +35,7 @@ func TestAzureTokenIsExchanged(t *testing.T) {
 	}
 }
 
-// exchange is a directory with an identity for each of two clusters, of which one signs with a P-256 key.
+// exchange is a directory with an identity for each of two clusters; one signs with a P-256 key.
 type exchange struct {
 	*fakeazure.Server
 	ahead  atomic.Int64 // by how much its clock is
@@ -142,7 +142,7 @@ func (s *exchange) inNode(t *testing.T, client, token string) error {
 
 func belongs(directory *fakeazure.Server, token, client string) error {
 	if got, ok := directory.ClientID(token); !ok || got != client {
-		return fmt.Errorf("the access token is of %q", got)
+		return fmt.Errorf("the access token belongs to %q", got)
 	}
 	return nil
 }

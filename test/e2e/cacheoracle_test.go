@@ -30,7 +30,7 @@ type copied struct {
 	name   string
 	set    keystore.KeySet
 	header http.Header
-	looked bool // an observer has seen these headers; else the gate goes by the policy alone
+	looked bool // an observer has seen these headers; else the gate goes only by the policy
 }
 
 // seen is what an observer makes of the headers, as package verify does.
@@ -89,7 +89,7 @@ func mutants() map[string]cacheArithmetic {
 		"without the edge":               by(func(m, _, _ time.Duration) time.Duration { return m }),
 		"without the relying party":      by(func(m, w, e time.Duration) time.Duration { return m + w + e }),
 		"the longest and not the sum":    by(func(m, w, e time.Duration) time.Duration { return max(m, w, e) + m }),
-		"the policy alone": func(c copied, at time.Time) time.Duration {
+		"only the policy": func(c copied, at time.Time) time.Duration {
 			c.looked = false
 			return gateArithmetic(c, at)
 		},
@@ -230,7 +230,7 @@ func (c copied) rewritten(now time.Time) (all []copied) {
 	}
 	for name, set := range map[string]map[string]string{
 		"Expires beside it":  {"Expires": now.Add(720 * time.Hour).Format(http.TimeFormat)},
-		"Expires alone":      {"Expires": now.Add(720 * time.Hour).Format(http.TimeFormat), "Cache-Control": ""},
+		"only Expires":       {"Expires": now.Add(720 * time.Hour).Format(http.TimeFormat), "Cache-Control": ""},
 		"Expires, Date off":  {"Expires": now.Add(720 * time.Hour).Format(http.TimeFormat), "Date": now.Add(-time.Hour).Format(http.TimeFormat), "Cache-Control": ""},
 		"Date in the past":   {"Date": now.Add(-time.Hour).Format(http.TimeFormat)},
 		"Date in the future": {"Date": now.Add(time.Hour).Format(http.TimeFormat)},

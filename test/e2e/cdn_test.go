@@ -133,7 +133,7 @@ func (o *originServer) forget(t *testing.T, store string) {
 	o.await(t, "up", func(ctx context.Context) error { return expect(ctx, http.DefaultClient, o.admin+"/metrics", "") })
 }
 
-// accepts restarts the server with one secret. To whoever shows another it answers 403.
+// accepts restarts the server with one secret. To anyone who shows another it answers 403.
 func (o *originServer) accepts(t *testing.T, secret string) {
 	t.Helper()
 	o.stop(t, 5*time.Second)
@@ -254,7 +254,8 @@ func newBalancer(t *testing.T, ca *authority, origin string, withTLS bool) (b *b
 }
 
 // TestBehindCaches asks through the caches that docs/cdn configures, while keypostd is stopped or hangs for longer than
-// max-age, while it or a balancer before it answers 5xx, and while keys change. Varnish's client speaks plain HTTP: what ends TLS before it is not part of this.
+// max-age, while it or a balancer before it answers 5xx, and while keys change. Varnish's client speaks plain HTTP: what ends TLS before it
+// is not part of this.
 func TestBehindCaches(t *testing.T) {
 	ca := newAuthority(t)
 	store := newStore(t, ca)
@@ -320,7 +321,7 @@ func TestBehindCaches(t *testing.T) {
 			}
 		}
 	})
-	t.Run("an encoded path is no other's", func(t *testing.T) {
+	t.Run("an encoded path is not another's", func(t *testing.T) {
 		for _, e := range edges[0] {
 			if _, _, err := e.fetch("/prod%2Da/keys.json"); err == nil {
 				t.Errorf("%s serves an encoded path", e.name)

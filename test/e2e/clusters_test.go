@@ -119,7 +119,7 @@ func (s *scene) ownIssuerOnly(t *testing.T) {
 	}
 }
 
-// forgeries are tokens in the name of prod-a, made by whoever holds the signing key of another published issuer.
+// forgeries are tokens in the name of prod-a, made by anyone who holds the signing key of another published issuer.
 func (s *scene) forgeries(t *testing.T) map[string]string {
 	token, kid := s.tokens[s.a], kidOf(t, s.tokens[s.a])
 	return map[string]string{
@@ -210,7 +210,7 @@ func (s *scene) terminate(t *testing.T) {
 	}
 }
 
-// newRSAKey returns a key whose kid is no flag to a command line, as what begins with a hyphen is (see signingkey.Generate).
+// newRSAKey returns a key whose kid is not a flag to a command line, as what begins with a hyphen is (see signingkey.Generate).
 func newRSAKey(t *testing.T, bits int) *rsa.PrivateKey {
 	t.Helper()
 	for {

@@ -42,7 +42,7 @@ func TestFallbackOrigin(t *testing.T) {
 	}
 	const alias = "origin." + cdnHost
 	origin, address := newOrigin(t, ca, store.store, true)
-	aliased, aliasedAddress := newOriginAs(t, ca, store.store, alias) // has a certificate for its alias alone, as by ACME behind a CDN
+	aliased, aliasedAddress := newOriginAs(t, ca, store.store, alias) // has a certificate only for its alias, as by ACME behind a CDN
 	exported := nginx.Directory(t)
 	store.keypost(t, "export", exported).ok(t)
 

@@ -238,7 +238,7 @@ func TestFaultSIGTERM(t *testing.T) {
 	v.none(t)
 }
 
-// A server that is killed takes with it what was on its way. Behind a balancer the others serve; alone it is back as soon as it
+// A server that is killed takes with it what was on its way. Behind a balancer the others serve; by itself it is back as soon as it
 // has read its directory.
 func TestFaultSIGKILL(t *testing.T) {
 	s := newFaultScene(t)

@@ -197,7 +197,7 @@ func (s *federation) with(t *testing.T, c googleClient, w *googleWorkload, token
 		return err
 	}
 	if email, ok := s.Email(got); !ok || email != w.email {
-		return fmt.Errorf("the access token is of %q, not of %s", email, w.email)
+		return fmt.Errorf("the access token belongs to %q, not to %s", email, w.email)
 	}
 	return nil
 }
@@ -264,7 +264,7 @@ func (s *federation) stopped(t *testing.T) {
 }
 
 // rotated takes b from one key to another, with keypostd off: what the gates wait for is in cmd/keypost/testdata/gcp_rotate.txtar,
-// and here are the tokens of two kube-apiservers of one cluster, of which the first signs with the old key until the end.
+// and here are the tokens of two kube-apiservers of one cluster; the first signs with the old key until the end.
 func (s *federation) rotated(t *testing.T) {
 	before, after := mint(t, s.b.cluster, "default", "sa1", "openshift"), mint(t, s.next, "default", "sa1", "openshift")
 	s.keypost(t, "rotate", "start", s.b.name, "--public-key-file", s.next.publicKey).ok(t)

@@ -66,7 +66,7 @@ func newImpostorScene(t *testing.T) *impostorScene {
 	return s
 }
 
-// passer answers with what keypostd answers, changed; whoever sends a header that a plain client in Go does not gets it unchanged.
+// passer answers with what keypostd answers, changed; anyone who sends a header that a plain client in Go does not gets it unchanged.
 type passer struct {
 	honest *http.Client // asks keypostd whatever the host
 	mu     sync.Mutex
@@ -248,7 +248,7 @@ func (s *impostorScene) otherKeys(t *testing.T) {
 	s.fails(t, s.aged, "hijacked", "stored-keys", "has the key theirs")
 
 	s.keys(t, "", func([]any) []any { return []any{} })
-	s.fails(t, s.aged, "hijacked", "stored-keys", "lacks the active key")
+	s.fails(t, s.aged, "hijacked", "stored-keys", "does not have the active key")
 
 	for _, suffix := range []string{"/keys.json", "/openid/v1/jwks"} {
 		s.keys(t, suffix, func(keys []any) []any { return append(keys, theirs) })
@@ -349,7 +349,7 @@ func (s *impostorScene) rotation(t *testing.T) {
 	s.cached()
 	s.passes(t, s.server.store, "hijacked", "warn", "caches may still hold an older copy until")
 	s.age(t)
-	s.fails(t, s.aged, "hijacked", "stored-keys", "lacks the next key")
+	s.fails(t, s.aged, "hijacked", "stored-keys", "does not have the next key")
 }
 
 func (s *impostorScene) revocation(t *testing.T) {

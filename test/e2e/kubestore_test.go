@@ -274,7 +274,7 @@ func (p *kubeScene) columns(t *testing.T, ns string) {
 	table := p.try(t, "", "get", "keysets", "-n", ns).ok(t)
 	for _, want := range []string{"ISSUER", "ACTIVE", "KEY AGE", "NEXT STEP", "AGE", "https://oidc.example.com/prod-a", "_-d3x_gztpdmkfFEzgJQ22FOZoeauTN6s6BrD6TJE5s", "remove"} {
 		if !strings.Contains(table, want) {
-			t.Errorf("kubectl get keysets lacks %q:\n%s", want, table)
+			t.Errorf("kubectl get keysets does not have %q:\n%s", want, table)
 		}
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/keypost/keypost/keystore/observation"
 )
 
-// observations in a real Kubernetes API: they are stored as they are sent, looks are added, and they are no key sets.
+// observations in a real Kubernetes API: they are stored as they are sent, looks are added, and they are not key sets.
 func (p *kubeScene) observations(t *testing.T) {
 	p.try(t, "", "apply", "--server-side", "-f", observationDefinition).ok(t)
 	p.try(t, "", "wait", "--for=condition=Established", "crd/observations.keypost.dev", "--timeout=60s").ok(t)

@@ -42,7 +42,7 @@ func newPageScene(t *testing.T) pageScene {
 	document := func(name string) string { return filepath.Join(s.store, name+".yaml") }
 	plain, err := os.ReadFile(document("prod-a"))
 	must(t, err)
-	bare := regexp.MustCompile(`(?s)  history:\n.*?  issuers:`).ReplaceAllString(string(plain), "  issuers:") // a digest is of one name
+	bare := regexp.MustCompile(`(?s)  history:\n.*?  issuers:`).ReplaceAllString(string(plain), "  issuers:") // a digest belongs to one name
 	for i := range 110 {                                                                                      // more than a page of the list
 		name := fmt.Sprintf("many-%03d", i)
 		must(t, os.WriteFile(document(name), []byte(strings.ReplaceAll(bare, "prod-a", name)), 0o644))
@@ -92,7 +92,8 @@ func (s pageScene) awaitReport(t *testing.T, want string) {
 var pages = []string{"index.html", "keysets/prod-a.html", "keysets/prod-b.html", "keysets/prod-c.html", "keysets/prod-d.html", "keysets/prod-e.html", "keysets/broken.html", "keysets/many-000.html"}
 
 // TestOperatorsPage shows the operator's page to Chromium, in both schemes and on a narrow screen: nothing on it runs
-// or is fetched, axe-core and the Nu HTML checker find nothing, and lynx can be read. Pictures are kept beside the logs.
+// or is fetched, axe-core and the Nu HTML checker find nothing, and lynx can be read. Pictures are kept beside the logs;
+// KEYPOST_UPDATE=1 makes docs/page.png anew.
 func TestOperatorsPage(t *testing.T) {
 	s := newPageScene(t)
 	b := newBrowser(t)
@@ -104,7 +105,7 @@ func TestOperatorsPage(t *testing.T) {
 				name, scheme string
 				width        int
 			}{{"light", "light", 1280}, {"dark", "dark", 1280}, {"narrow", "light", 390}} {
-				if i < len(shown)-2 && way.name != "light" && page != "keysets/prod-d.html" && page != "index.html" {
+				if i < len(shown)-2 && way.name != "light" && !slices.Contains([]string{"index.html", "keysets/prod-a.html", "keysets/prod-d.html"}, page) {
 					continue // what these pages are made of, the others have
 				}
 				b.show(t, way.width, way.scheme)
@@ -112,6 +113,9 @@ func TestOperatorsPage(t *testing.T) {
 				paper[way.name] = s.look(t, b, page)
 				name := strings.NewReplacer("/", "-", "?", "-", ".html", "").Replace(page)
 				b.picture(t, filepath.Join(t.ArtifactDir(), name+"-"+way.name+".png"))
+				if page == "keysets/prod-a.html" && way.name == "light" && os.Getenv("KEYPOST_UPDATE") != "" {
+					b.picture(t, "../../docs/page.png") // a rotation under way, for docs/page.md
+				}
 			}
 		}
 		if paper["light"] == paper["dark"] || paper["light"] != "rgb(255, 255, 255)" {

@@ -19,7 +19,7 @@ import (
 // patience is how long anything may take on a busy machine before the test calls it broken.
 const patience = 90 * time.Second
 
-// process is a server under test. Its output goes to a file, of which a failed test prints the end.
+// process is a server under test. Its output goes to a file; a failed test prints its end.
 type process struct {
 	*programs.Process
 	name, log string

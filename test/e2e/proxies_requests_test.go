@@ -96,7 +96,7 @@ func targetRequests() []rawRequest {
 		target("absolute form, http", "A", "http://{A}{a}/keys.json"),
 		target("absolute form, another scheme", "A", "ftp://{A}{a}/keys.json"),
 		target("absolute form, another host than Host", "B", "https://{B}{b}/keys.json"),
-		target("absolute form, http, another host than Host", "!B|A", "http://{B}{b}/keys.json"), // http: URLs are no issuer's
+		target("absolute form, http, another host than Host", "!B|A", "http://{B}{b}/keys.json"), // http: URLs belong to no issuer
 		target("absolute form, a stranger's host", "", "https://stranger.example{a}/keys.json"),
 		target("absolute form with userinfo", "A", "https://{B}@{A}{a}/keys.json"),
 		target("absolute form in upper case", "A", "HTTPS://{A}{a}/keys.json"),

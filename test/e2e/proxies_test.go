@@ -305,7 +305,7 @@ func (g *garden) poisoned(p front, at plot) (wrong []string) {
 			url = strings.Replace(url, "https:", "http:", 1)
 		}
 		res, err := client.Get(url)
-		if err != nil { // no answer is no wrong one: a proxy may close a connection that it had just taken
+		if err != nil { // no answer is not a wrong one: a proxy may close a connection that it had just taken
 			res, err = client.Get(url)
 		}
 		if err != nil {

@@ -30,7 +30,7 @@ func verifyGo(ctx context.Context, client *http.Client, issuer, token string) er
 	return err
 }
 
-// signedBy asks go-oidc about the signature alone: whether one of the issuer's published keys made it, whatever `iss` says.
+// signedBy asks go-oidc only about the signature: whether one of the issuer's published keys made it, whatever `iss` says.
 func signedBy(ctx context.Context, client *http.Client, issuer, token string) error {
 	_, err := parseGo(ctx, client, issuer, token, true)
 	return err

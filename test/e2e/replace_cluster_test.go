@@ -15,7 +15,7 @@ import (
 
 // TestReplaceCluster has one real cluster take the place of another under one issuer URL, as docs/replace-cluster.md says: the new one
 // starts with a key of its own, which is published, promoted by the gates, rolled back and promoted again, and the old one is deleted. All
-// the while both clusters' tokens are verified: directly and through two caches, of which one is cut off, by go-oidc, npm jose, a strict
+// the while both clusters' tokens are verified: directly and through two caches, one of them cut off, by go-oidc, npm jose, a strict
 // client and kube-apiservers that rely on the issuer, and by the cluster itself. None is refused. Then a third cluster replaces the second
 // with the gate at zero: tokens are refused, or the first would show nothing.
 func TestReplaceCluster(t *testing.T) {

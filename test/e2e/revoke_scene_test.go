@@ -112,7 +112,7 @@ func (s *revokeScene) publish(t *testing.T, all []*stolen) {
 	s.startParties(t, all)
 }
 
-// documentOf returns the stored document, as whoever keeps it in Git or a backup has it.
+// documentOf returns the stored document, as anyone who keeps it in Git or a backup has it.
 func (s *revokeScene) documentOf(t *testing.T, v *stolen) []byte {
 	t.Helper()
 	if v.side.store != "" {

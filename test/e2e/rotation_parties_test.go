@@ -283,7 +283,7 @@ func (n *nodeJose) read(answers io.Reader) {
 	}
 }
 
-// at returns how the service verifies a token of an issuer with the JWKS at url, of which it holds a copy for so long.
+// at returns how the service verifies a token of an issuer with the JWKS at url when it keeps a copy for so long.
 func (n *nodeJose) at(issuer, url string, hold time.Duration) func(context.Context, string) error {
 	return func(ctx context.Context, token string) error {
 		answer := make(chan error, 1)

@@ -55,8 +55,8 @@ type signerPlane struct {
 	ask     *http.Client
 }
 
-// sign prepares what stands beside each server that is started from now on. Each signer holds the cluster's key. A mirror takes no development
-// key set: those signers read the store's directory itself.
+// sign prepares what stands beside each server that is started from now on. Each signer holds the cluster's key. A mirror takes no
+// development key set: those signers read the store's directory itself.
 func (p *signerPlane) sign(t *testing.T, dir, store, keySet string, dev bool) {
 	for i := range p.servers.hosts {
 		p.sides = append(p.sides, newSignerSide(t, fmt.Sprintf("%s/%d", dir, i), store, keySet, p.servers.key, dev))
@@ -64,7 +64,7 @@ func (p *signerPlane) sign(t *testing.T, dir, store, keySet string, dev bool) {
 	}
 }
 
-// newSignerPlane returns a cluster of which nothing is started yet.
+// newSignerPlane returns a cluster; nothing of it is started yet.
 func newSignerPlane(p *plane, issuer string) signerPlane {
 	return signerPlane{servers: p, issuer: issuer, ask: &http.Client{
 		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: p.ca.Pool(), ServerName: p.hosts[0]}}, Timeout: 30 * time.Second,
@@ -361,8 +361,8 @@ func (s *signerScene) finish(t *testing.T) {
 	}
 }
 
-// revoke: the key that signs is stolen. Both servers sign with its replacement within seconds, and refuse its tokens once they have read the
-// list again.
+// revoke: the key that signs is stolen. Both servers sign with its replacement within seconds, and refuse its tokens once they have read
+// the list again.
 func (s *signerScene) revoke(t *testing.T) {
 	third := filepath.Join(t.TempDir(), "third")
 	kid := strings.Fields(s.keypost(t, "key", "generate", "--out", third).ok(t))[1]

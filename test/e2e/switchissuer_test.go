@@ -27,8 +27,8 @@ func TestSwitchIssuer(t *testing.T) {
 	before := c.apiToken(t)
 	c.admits(t, before, true)
 
-	// A check that cannot fail proves nothing: the new audience alone locks every running pod out.
-	t.Run("the new audience alone refuses the old token", func(t *testing.T) {
+	// A check that cannot fail proves nothing: only the new audience locks every running pod out.
+	t.Run("the new audience refuses by itself the old token", func(t *testing.T) {
 		s.restart(t, c, append(without(s.flags, "--api-audiences="), "--api-audiences=https://oidc.example.com/prod-a")...)
 		c.admits(t, before, false)
 	})

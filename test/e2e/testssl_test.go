@@ -113,7 +113,7 @@ var explained = map[string]string{
 	"engine_problem":  "this machine's OpenSSL has no GOST, which nobody needs; it is a warning about testssl.sh's means",
 }
 
-// asked are questions that must have been answered; silence is no answer.
+// asked are questions that must have been answered; silence is not an answer.
 var asked = []string{
 	"SSLv2", "SSLv3", "TLS1", "TLS1_1", "TLS1_2", "TLS1_3", "cipherlist_NULL", "cipherlist_aNULL", "cipherlist_EXPORT", "cert_chain_of_trust", "cert_trust",
 	"HSTS_time", "heartbleed", "CCS", "ticketbleed", "ROBOT", "secure_renego", "secure_client_renego", "CRIME_TLS", "BREACH", "POODLE_SSL", "SWEET32", "FREAK",

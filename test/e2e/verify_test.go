@@ -124,7 +124,7 @@ func TestKubeAPIServerAnswers(t *testing.T) {
 	}
 }
 
-// signed is a token as whoever has the key could make it.
+// signed is a token as anyone who has the key could make it.
 func signed(t *testing.T, key any, alg jose.SignatureAlgorithm, kid string, claims map[string]any) string {
 	t.Helper()
 	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: alg, Key: jose.JSONWebKey{Key: key, KeyID: kid}}, nil)

@@ -91,7 +91,7 @@ func TestVerifyCluster(t *testing.T) {
 
 type verifiedCluster struct {
 	*switched
-	top        *testing.T // of the whole test: a kube-apiserver is there for the steps after the one that starts it
+	top        *testing.T // of the whole test: a kube-apiserver runs for the steps after the one that starts it
 	server     *server
 	kubeconfig string
 	account    string // that tokens are minted for; empty for default/sa1
@@ -222,7 +222,7 @@ func (s *verifiedCluster) shell(t *testing.T, env []string, line string) {
 	command(t, env, "", "sh", "-c", line).ok(t)
 }
 
-// withoutRights: each right that is lacking is granted by the command that its finding prints.
+// withoutRights: each right that is missing is granted by the command that its finding prints.
 func (s *verifiedCluster) withoutRights(t *testing.T) {
 	s.kubectl(t, "create", "serviceaccount", "watcher")
 	administrator := s.kubeconfig

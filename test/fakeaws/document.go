@@ -32,7 +32,7 @@ type statement struct {
 }
 
 // oneOrMany is a value or a list of values. A list of one is written as the value: AWS does so with trust policies, and
-// whoever compares text instead of meaning shall find out here.
+// anyone who compares text instead of meaning shall find out here.
 type oneOrMany []string
 
 func (m oneOrMany) MarshalJSON() ([]byte, error) {
@@ -68,7 +68,7 @@ func (m *oneOrMany) UnmarshalJSON(b []byte) error {
 		case bool, float64:
 			*m = append(*m, fmt.Sprint(v))
 		default:
-			return fmt.Errorf("%T is no value of a policy", v)
+			return fmt.Errorf("%T is not a value of a policy", v)
 		}
 	}
 	return nil

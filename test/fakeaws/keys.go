@@ -219,7 +219,7 @@ func discover(ctx context.Context, client *http.Client, issuer string) (string, 
 		return "", 0, err
 	case d.Issuer != issuer || u.Scheme != "https" || !slices.Contains(d.Responses, "id_token") ||
 		!slices.Contains(d.Subjects, "public") || len(d.Algorithms) == 0:
-		return "", 0, fmt.Errorf("the discovery document of %s lacks what AWS asks for", issuer)
+		return "", 0, fmt.Errorf("the discovery document of %s does not have what AWS asks for", issuer)
 	}
 	return d.JWKSURI, age, nil
 }

@@ -150,7 +150,7 @@ func (p params) read(name string, r rule, form url.Values) []string {
 }
 
 // items are the values of NAME.member.1, NAME.member.2 and so on; a list of structures with one member, arn, likewise.
-// NAME= alone is the empty list.
+// NAME= by itself is the empty list.
 func items(form url.Values, name string) []string {
 	out := []string{}
 	for i := 1; ; i++ {

@@ -95,7 +95,7 @@ func checkThumbprints(list []string) error {
 	return nil
 }
 
-// addClients joins two lists of client IDs. One that is there already is no error.
+// addClients joins two lists of client IDs. One that is there already is not an error.
 func addClients(old, more []string) ([]string, error) {
 	result := slices.Clone(old)
 	for _, c := range more {
@@ -162,7 +162,7 @@ func listProviders(q *request) (any, error) {
 	return out, nil
 }
 
-// deleteProvider is no error for a provider that is not there
+// deleteProvider is not an error for a provider that is not there
 // (https://docs.aws.amazon.com/IAM/latest/APIReference/API_DeleteOpenIDConnectProvider.html).
 func deleteProvider(_ context.Context, s *Server, in params, now time.Time) (any, error) {
 	arn := in.text["OpenIDConnectProviderArn"]

@@ -40,7 +40,7 @@ type Role struct {
 }
 
 // Trust makes a provider for an issuer URL, with a thumbprint of nobody, and a role that every token of the issuer may assume. It
-// passes over what IAM checks: it is for tests that are about tokens alone. It returns the role's ARN.
+// passes over what IAM checks: it is for tests that are only about tokens. It returns the role's ARN.
 func (s *Server) Trust(url string, clientIDs ...string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

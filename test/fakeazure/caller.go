@@ -60,7 +60,7 @@ func (s *Server) authenticate(r *http.Request, now time.Time) (session, error) {
 	return who, nil
 }
 
-// authorize checks that whoever sent a call may do it: the caller by Permissions, an identity by its roles.
+// authorize checks that anyone who sent a call may do it: the caller by Permissions, an identity by its roles.
 func (q *request) authorize(w world, rt route) error {
 	action, scope := rt.permission, q.scope()
 	if action == "" {
@@ -116,7 +116,8 @@ func (w world) allows(principal, action, scope string) bool {
 	return false
 }
 
-// covers reports whether a pattern with wildcards is of an action (https://learn.microsoft.com/azure/role-based-access-control/role-definitions).
+// covers reports whether a pattern with wildcards covers an action
+// (https://learn.microsoft.com/azure/role-based-access-control/role-definitions).
 func covers(pattern, action string) bool {
 	parts := strings.Split(strings.ToLower(pattern), "*")
 	rest, found := strings.CutPrefix(strings.ToLower(action), parts[0])

@@ -82,7 +82,7 @@ func readAssertion(form url.Values) (*jwt.JSONWebToken, jwt.Claims, error) {
 	return token, c, nil
 }
 
-// match compares an assertion with federated credentials, letter by letter, and names what the closest of them lacks.
+// match compares an assertion with federated credentials, letter by letter, and names what the closest of them does not have.
 func match(credentials []Credential, c jwt.Claims) error {
 	for _, part := range []struct {
 		code        int
@@ -138,7 +138,7 @@ func (q *request) checkTime(c jwt.Claims) error {
 		q.now.UTC().Format(form), from.UTC().Format(form), until.UTC().Format(form))
 }
 
-// checkSignature takes RS256 alone
+// checkSignature takes only RS256
 // (https://learn.microsoft.com/entra/workload-id/workload-identity-federation-considerations).
 func (s *Server) checkSignature(ctx context.Context, token *jwt.JSONWebToken, issuer string) error {
 	header := token.Headers[0]

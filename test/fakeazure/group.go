@@ -14,8 +14,8 @@ func getSubscription(q *request) (answer, error) {
 		"displayName": "fakeazure", "state": "Enabled", "tenantId": q.Tenant})
 }
 
-// lacks reports whether a subscription has not registered a resource provider.
-func (o Options) lacks(namespace string) bool {
+// unregistered reports whether a subscription has not registered a resource provider.
+func (o Options) unregistered(namespace string) bool {
 	return slices.ContainsFunc(o.Unregistered, func(n string) bool { return strings.EqualFold(n, namespace) })
 }
 

@@ -207,7 +207,7 @@ func (s *Server) admit(rt route, q *request) error {
 	if err := q.authorize(w, rt); err != nil {
 		return err
 	}
-	if q.lacks(rt.service) && rt.write {
+	if q.unregistered(rt.service) && rt.write {
 		return conflict("MissingSubscriptionRegistration", "The subscription is not registered to use namespace '%s'. See "+
 			"https://aka.ms/rps-not-found for how to register subscriptions.", rt.service)
 	}

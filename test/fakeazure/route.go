@@ -51,7 +51,7 @@ type route struct {
 	slow func(context.Context, *Server, *request) (answer, error)
 }
 
-// match reports whether a path is of the route, and what it binds. Letter case counts in values alone.
+// match reports whether a path belongs to the route, and what it binds. Letter case counts only in values.
 func (r route) match(method, path string) (map[string]string, bool) {
 	if method != r.method {
 		return nil, false
@@ -149,7 +149,7 @@ func routes() []route {
 	return append(all, loginRoutes()...)
 }
 
-// managed completes a route of Resource Manager. Whoever reads an operation looks at it once more: that is why it is a write.
+// managed completes a route of Resource Manager. Anyone who reads an operation looks at it once more: that is why it is a write.
 func managed(namespace, versions string, r route) route {
 	r.service, r.versions = namespace, versions
 	r.write = r.method != http.MethodGet && r.method != http.MethodHead || r.action == "GetOperation"

@@ -48,7 +48,7 @@ type Options struct {
 }
 
 // Server is Resource Manager, Entra's token endpoint on one port. It is an http.Handler. A request
-// for one of Microsoft's hosts finds that service alone; any other host finds Resource Manager and the token endpoint.
+// for one of Microsoft's hosts finds only that service; any other host finds Resource Manager and the token endpoint.
 type Server struct {
 	URL string // where it listens, once it does
 
@@ -159,7 +159,7 @@ func (s *Server) Join(group, member string) {
 }
 
 // Trust makes an identity with one federated credential, another one for other arguments. It passes over what Resource Manager
-// checks: it is for tests that are about tokens alone. It returns the client ID.
+// checks: it is for tests that are only about tokens. It returns the client ID.
 func (s *Server) Trust(issuer, subject, audience string) string {
 	o := s.options
 	home, name := o.groupID("trusted"), "trusted-"+guid(issuer, subject, audience)

@@ -57,7 +57,7 @@ func KilledAt(n int, dead Fault) func(Call) Fault {
 	}
 }
 
-// OnceFrom has one call go wrong: the first from call n on that is no login.
+// OnceFrom has one call go wrong: the first from call n on that is not a login.
 func OnceFrom(n int, fault Fault) func(Call) Fault {
 	var done atomic.Bool
 	return func(c Call) Fault {

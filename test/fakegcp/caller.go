@@ -103,7 +103,7 @@ func (s *Server) signedByCaller(token string, now time.Time) bool {
 	return err == nil && json.Unmarshal(payload, &said) == nil && now.Before(time.Unix(said.Expires, 0))
 }
 
-// authorize checks that the call is about the project, and that whoever sent it may do it.
+// authorize checks that the call is about the project, and that anyone who sent it may do it.
 func (q *request) authorize(rt route) error {
 	if rt.permission == "" {
 		return nil

@@ -203,7 +203,7 @@ func TestTheNewerClientTakesTheSecretAsItIsWritten(t *testing.T) {
 		`"credential_source":{"file":"` + file + `","format":{"type":"text"}}}`
 	c := must(newer.NewCredentialsFromJSON(newer.ExternalAccount, []byte(secret), &newer.DetectOptions{Client: st.Client(), Scopes: []string{iam.CloudPlatformScope}}))(t)
 	if email, ok := st.Email(must(c.Token(t.Context()))(t).Value); !ok || email != st.email {
-		t.Errorf("the token is of %q", email)
+		t.Errorf("the token belongs to %q", email)
 	}
 }
 
@@ -213,7 +213,7 @@ func TestAWorkloadGetsItsAccountsToken(t *testing.T) {
 	source := must(credentials(t, st.Server, st.key.Sign(t, cluster.Workload(st.clock.Now())), st.email))(t)
 	token := must(source.Token())(t)
 	if email, ok := st.Email(token.AccessToken); !ok || email != st.email {
-		t.Errorf("the token is of %q", email)
+		t.Errorf("the token belongs to %q", email)
 	}
 	if life := token.Expiry.Sub(st.clock.Now()); life != time.Hour {
 		t.Error(life)

@@ -22,7 +22,7 @@ type Direct struct {
 // NewDirect returns a Direct with a new server.
 func NewDirect(o Options) *Direct { return &Direct{Server: New(o)} }
 
-// Cut ends the way to the server for whoever is on it, as the death of the client's process does. Mend opens it again.
+// Cut ends the way to the server for anyone who is on it, as the death of the client's process does. Mend opens it again.
 func (d *Direct) Cut() { d.cut.Store(true) }
 
 // Mend opens a way that was cut.

@@ -103,7 +103,7 @@ func oauth(code, format string, a ...any) error {
 	return &failure{status: http.StatusBadRequest, code: code, message: fmt.Sprintf(format, a...), oauth: true}
 }
 
-// denied is a refusal for want of a permission.
+// denied is a refusal because a permission is missing.
 func denied(permission, resource string) error {
 	f := fail(http.StatusForbidden, "PERMISSION_DENIED", "Permission '%s' denied on resource '%s' (or it may not exist).", permission, resource)
 	if resource == "" {

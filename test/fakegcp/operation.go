@@ -14,7 +14,7 @@ type operation struct {
 	polls   int       // not done before it was asked for so many times more
 	done    bool
 	change  func(world) world
-	subject func(world) any // what the change is of, for the answer
+	subject func(world) any // what the change is about, for the answer
 	kind    string          // the type of that
 }
 

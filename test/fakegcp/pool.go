@@ -123,7 +123,7 @@ func deletePool(q *request) (any, error) {
 		}}), nil
 }
 
-// undeletePool brings a pool back, and its providers with it if the account is of that sort.
+// undeletePool brings a pool back, and its providers with it if the account has that kind.
 func undeletePool(q *request) (any, error) {
 	id := q.vars["pool"]
 	p, err := q.pool()

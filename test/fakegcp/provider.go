@@ -253,7 +253,7 @@ func checkMapping(mapping map[string]string) error {
 	return nil
 }
 
-// checkUpload is what IAM finds out about uploaded keys before they are used: what is no JSON, members that a key must not
+// checkUpload is what IAM finds out about uploaded keys before they are used: what is not JSON, members that a key must not
 // have, kinds of keys and curves. What is in them shows at the exchange.
 func checkUpload(text string) error {
 	var set struct {

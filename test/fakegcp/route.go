@@ -39,7 +39,7 @@ type route struct {
 	slow func(context.Context, *Server, *request) (any, error)
 }
 
-// match reports whether a path is of the route, and what it binds. A colon's verb ends the last segment.
+// match reports whether a path belongs to the route, and what it binds. A colon's verb ends the last segment.
 func (r route) match(method, path string) (map[string]string, bool) {
 	if method != r.method {
 		return nil, false

@@ -56,7 +56,7 @@ type Options struct {
 }
 
 // Server is IAM, Resource Manager, STS, IAM Credentials, the token endpoint on one port. It
-// is an http.Handler. A request for one of Google's hosts finds that service alone; any other host finds all of them.
+// is an http.Handler. A request for one of Google's hosts finds only that service; any other host finds all of them.
 type Server struct {
 	URL string // where it listens, once it does
 

@@ -55,7 +55,7 @@ var never = map[string][]string{
 	"cmd/keypost": {module + "/issuer/signer", module + "/issuer/listen", module + "/keystore/storetest", "golang.org/x/crypto/acme", "testing"},
 }
 
-// users are the packages that alone import a cloud's SDK.
+// users are the only packages that import a cloud's SDK.
 var users = map[string]string{
 	"github.com/aws/aws-sdk-go-v2/service/iam":        "provision/awsiam",
 	"github.com/aws/aws-sdk-go-v2/service/cloudfront": "provision/cloudfront",

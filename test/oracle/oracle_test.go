@@ -47,7 +47,7 @@ var kinds = []kind{
 	{"P-521, short coordinate", curve(elliptic.P521(), shortPoint)},
 }
 
-// TestKinds compares key sets of one kind each, so that every algorithm stands alone in a discovery document.
+// TestKinds compares key sets of one kind each, so that every algorithm stands by itself in a discovery document.
 func TestKinds(t *testing.T) {
 	for _, k := range kinds {
 		t.Run(k.name, func(t *testing.T) {
@@ -105,7 +105,7 @@ func compare(t *testing.T, file []byte) {
 	gotJWKS, gotDiscovery := ours(t, file)
 	equalKeys(t, file, gotJWKS, wantJWKS)
 	discovery := object(t, gotDiscovery)
-	maps.DeleteFunc(discovery, func(member string, _ any) bool { return member == "claims_supported" }) // ours alone: AWS asks for it
+	maps.DeleteFunc(discovery, func(member string, _ any) bool { return member == "claims_supported" }) // only ours: AWS asks for it
 	if want := object(t, wantDiscovery); !reflect.DeepEqual(discovery, want) {
 		t.Fatalf("discovery document %v, Kubernetes has %v, for\n%s", discovery, want, file)
 	}

@@ -73,7 +73,7 @@ func checkGo(_ *testing.T, args []string) error {
 	for _, arg := range args[1:] {
 		dir, version, _ := strings.Cut(strings.TrimPrefix(arg, "github.com/keypost/keypost/"), "@")
 		if text, err := os.ReadFile(filepath.Join(root, dir, "main.go")); err != nil || version != "latest" || !strings.Contains(string(text), "package main") {
-			return fmt.Errorf("%s is no program of this module", arg)
+			return fmt.Errorf("%s is not a program of this module", arg)
 		}
 	}
 	return nil

@@ -17,8 +17,8 @@ const metricsPreface = `# Metrics
 Made from the source, and from the chart's alerts, by ` + "`KEYPOST_UPDATE=1 go test ./test/reference -run TestMetricsReference`" + `: edit those.
 
 Times are seconds since 1970. Names end as Prometheus wants them: ` + "`_total`" + ` is a counter, ` + "`_timestamp_seconds`" + ` a time. The chart
-scrapes all of it. The last column has its alerts that ask for the metric, each with a runbook; those that ask for Prometheus' own ` + "`up`" + `
-alone, %s, are in no row. keypostd, ` + "`keypost mirror`" + `, ` + "`keypost watch`" + ` and ` + "`keypost enroll`" + ` have Go's
+scrapes all of it. The last column has its alerts that ask for the metric, each with a runbook; those that ask only for Prometheus'
+own ` + "`up`" + `, %s, are in no row. keypostd, ` + "`keypost mirror`" + `, ` + "`keypost watch`" + ` and ` + "`keypost enroll`" + ` have Go's
 own metrics (` + "`go_*`, `process_*`" + `) as well. No label holds what a client or a stranger's server said.
 
 `
@@ -72,7 +72,7 @@ func TestMetricsReference(t *testing.T) {
 	}
 	for _, dir := range packages {
 		if len(metricsOf(t, []string{dir})) > 0 {
-			t.Errorf("%s makes metrics: say here of which program", dir)
+			t.Errorf("%s makes metrics: say here which program's", dir)
 		}
 	}
 	if ending < 3 {

@@ -41,7 +41,7 @@ func TestProse(t *testing.T) {
 		text := read(t, name)
 		for _, m := range metricInProse.FindAllString(text, -1) {
 			if named++; !metrics[m] {
-				t.Errorf("%s: %s is no metric of docs/reference/metrics.md", name, m)
+				t.Errorf("%s: %s is not a metric of docs/reference/metrics.md", name, m)
 			}
 		}
 		if strings.HasPrefix(name, "docs/platforms/") || name == "docs/troubleshooting.md" { // settings and messages of other programs
@@ -52,7 +52,7 @@ func TestProse(t *testing.T) {
 				continue
 			}
 			if set++; !settings[m[1]] {
-				t.Errorf("%s: %s is no setting of docs/reference/configuration.md, and no value of the chart", name, m[1])
+				t.Errorf("%s: %s is not a setting of docs/reference/configuration.md, and no value of the chart", name, m[1])
 			}
 		}
 	}

@@ -34,7 +34,7 @@ type replica struct {
 	programs                string      // the directory with keypost and keypostd of its version
 	serving                 atomic.Bool // somebody may get an answer, or will: also while it starts or drains
 	killed                  atomic.Int64
-	client                  *http.Client // of this replica alone
+	client                  *http.Client // of this replica only
 }
 
 func newReplica(t *testing.T, b *backend, ca *authority.Authority) *replica {

@@ -28,7 +28,7 @@ type world struct {
 	store    *keystore.Store
 	replicas []*replica
 	parties  *parties
-	clusters []*cluster // of which the first may be changed, and the others were written by a newer version
+	clusters []*cluster // the first may be changed, and the others were written by a newer version
 	plain    int
 }
 

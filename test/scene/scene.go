@@ -172,7 +172,7 @@ func Held(t testing.TB, text string, want ...string) {
 	for _, part := range want {
 		_, after, found := strings.Cut(rest, part)
 		if !found {
-			t.Fatalf("it lacks %q, or has it too early:\n%s", part, text)
+			t.Fatalf("it does not have %q, or has it too early:\n%s", part, text)
 		}
 		rest = after
 	}

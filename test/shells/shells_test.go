@@ -47,7 +47,7 @@ func TestCompletion(t *testing.T) {
 			for _, issuer := range []string{"prod-a", "test-a"} {
 				keypost(t, dir, "issuer", "add", issuer, "--url", "https://oidc.example.com/"+issuer, "--public-key-file", "signer/sa.pub", "--store", "file://./key sets")
 			}
-			must(t, os.Symlink("key sets", filepath.Join(dir, "keysets"))) // the other name is no plain word, and is not offered
+			must(t, os.Symlink("key sets", filepath.Join(dir, "keysets"))) // the other name is not a plain word, and is not offered
 			term := open(t, dir, sh, "file://./key sets")
 			for _, tt := range []struct{ before, after, want string }{
 				{"keypost issuer sh", "prod-a", `generation: +1`},

@@ -36,7 +36,7 @@ func body(t *testing.T, file string) *hclsyntax.Body {
 	return parsed.Body.(*hclsyntax.Body)
 }
 
-// names returns what expressions of a file may name, and of variables and outputs those alone.
+// names returns what expressions of a file may name, and of variables and outputs only those.
 func names(b *hclsyntax.Body) (all, variables, outputs map[string]bool) {
 	// Of dynamic blocks, types, each resource's own and Terraform's own.
 	all = map[string]bool{"custom_error_response.value": true, "string": true, "each.key": true, "each.value": true, "path.module": true, "aws.us_east_1": true}
@@ -93,7 +93,7 @@ func TestNamesWhatIsThere(t *testing.T) {
 				t.Errorf("%s: %s is named and not there", file, name)
 			}
 			if parts[0] == "module" && !outputs[parts[2]] {
-				t.Errorf("%s: %s is no output of %s", file, strings.Join(parts, "."), cloudfront)
+				t.Errorf("%s: %s is not an output of %s", file, strings.Join(parts, "."), cloudfront)
 			}
 			return nil
 		})

@@ -120,7 +120,7 @@
   for: 0m
   expr: time() - max by (namespace, key_set) (keypost_key_set_forced_promotion_timestamp_seconds{ {{- $of }}}) < 86400
   summary: A key was promoted past its gate
-  description: "{{`A key of {{ $labels.key_set }} was promoted with --force in the last day: relying parties whose caches lack it may refuse its tokens. The history of the key set says who did it and why.`}}"
+  description: "{{`A key of {{ $labels.key_set }} was promoted with --force in the last day: relying parties whose caches do not have it may refuse its tokens. The history of the key set says who did it and why.`}}"
 {{- if $rules.keyChanges }}
 - alert: KeypostKeysChanged
   severity: info
@@ -158,7 +158,7 @@
   for: 0m
   expr: max by (namespace, key_set, issuer) (max_over_time(keypost_watch_rogue_key{ {{- $of }}}[15m])) == 1
   summary: A stranger's key is published
-  description: "{{`Under {{ $labels.issuer }} (key set {{ $labels.key_set }}) a key is published that the store never had. Whoever holds its private half can act as any service account of that cluster. The log of the watch names the key and the address.`}}"
+  description: "{{`Under {{ $labels.issuer }} (key set {{ $labels.key_set }}) a key is published that the store never had. Anyone who holds its private half can act as any service account of that cluster. The log of the watch names the key and the address.`}}"
 - alert: KeypostServedNotStored
   severity: warning
   for: 10m
@@ -200,7 +200,7 @@
   for: 15m
   expr: max by (namespace, key_set, upload, reason) (keypost_watch_upload_failing{ {{- $of }}}) == 1
   summary: The keys that were uploaded to a relying party may not be what is published
-  description: "{{`The upload {{ $labels.upload }} of key set {{ $labels.key_set }} is not known to have the published keys ({{ $labels.reason }}): tokens signed with a key that it lacks are refused there, and a key that was taken out, or is somebody else's, may be trusted.`}}"
+  description: "{{`The upload {{ $labels.upload }} of key set {{ $labels.key_set }} is not known to have the published keys ({{ $labels.reason }}): tokens signed with a key that it does not have are refused there, and a key that was taken out, or is somebody else's, may be trusted.`}}"
 - alert: KeypostWatchBlind
   severity: warning
   for: 15m

@@ -50,15 +50,15 @@ func TestValidity(t *testing.T) {
 		at    time.Duration
 		want  bool
 	}{
-		"now":                        {certsOf(leaf, lasting), 0, true},
-		"in two hours":               {certsOf(leaf, lasting), 2 * time.Hour, true},
-		"in four":                    {certsOf(leaf, lasting), 4 * time.Hour, false},
-		"before":                     {certsOf(leaf, lasting), -2 * time.Hour, false},
-		"the intermediate ends":      {certsOf(leaf, brief), 0, true},
-		"two ways":                   {certsOf(leaf, brief, lasting), 0, true},
-		"two ways, the other first":  {certsOf(leaf, lasting, brief), 0, true},
-		"two ways, of which one has": {certsOf(leaf, brief, lasting), 2 * time.Hour, true},
-		"it has ended":               {certsOf(leaf, brief), 2 * time.Hour, false},
+		"now":                           {certsOf(leaf, lasting), 0, true},
+		"in two hours":                  {certsOf(leaf, lasting), 2 * time.Hour, true},
+		"in four":                       {certsOf(leaf, lasting), 4 * time.Hour, false},
+		"before":                        {certsOf(leaf, lasting), -2 * time.Hour, false},
+		"the intermediate ends":         {certsOf(leaf, brief), 0, true},
+		"two ways":                      {certsOf(leaf, brief, lasting), 0, true},
+		"two ways, the other first":     {certsOf(leaf, lasting, brief), 0, true},
+		"two ways, and one of them has": {certsOf(leaf, brief, lasting), 2 * time.Hour, true},
+		"it has ended":                  {certsOf(leaf, brief), 2 * time.Hour, false},
 	} {
 		if err := judge.verify(tt.chain, time.Now().Add(tt.at)); (err == nil) != tt.want {
 			t.Errorf("%s: %v", name, err)
@@ -111,8 +111,8 @@ func TestClientChains(t *testing.T) {
 	}
 }
 
-// A stranger's certificates, each of a name that leads further, cost a few checks of signatures, with the keys of the CAs in the file
-// alone; one more certificate, and none.
+// A stranger's certificates, each of a name that leads further, cost a few checks of signatures, only with the keys of the CAs in the
+// file; one more certificate, and none.
 func TestStrangersChainsAreCheap(t *testing.T) {
 	root := authority.Named(t, "cdn root", nil)
 	judge := casOf(root)
@@ -191,8 +191,8 @@ func shake(t *testing.T, server, client *tls.Config) (tls.ConnectionState, error
 	return e.state, errors.Join(e.err, err)
 }
 
-// A handshake ends as it does where crypto/tls verifies, in both versions of TLS: whoever has the certificate of a client and not its key is no
-// client either.
+// A handshake ends as it does where crypto/tls verifies, in both versions of TLS: anyone who has the certificate of a client and not its
+// key is not a client either.
 func TestHandshakesAsWithCryptoTLS(t *testing.T) {
 	root, other, site := authority.Named(t, "cdn root", nil), authority.Named(t, "cdn root", nil), authority.Named(t, "site", nil)
 	pair := authority.Certify(t, site, &x509.Certificate{DNSNames: []string{"oidc.example.com"}})

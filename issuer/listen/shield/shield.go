@@ -1,7 +1,7 @@
 // Package shield refuses requests that did not come through a CDN, so that nobody can go round its limits and its log: by a header whose
 // value only the CDN knows, by its client certificate, or by both. It protects no secret: what is served is public. It judges client
 // certificates at a bounded cost, and tells when the CAs that sign them expire: once a CA has, no client that it has signed for gets in,
-// and the clients alone are told why.
+// and only the clients are told why.
 package shield
 
 import (
@@ -57,7 +57,7 @@ const (
 // New reads the files, once: a change needs a restart.
 func New(c Config) (*Shield, error) {
 	s := &Shield{refused: prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "keypost_shield_refused_total", Help: "Requests that were refused (403) since they did not come through the CDN, by what they lack: header or certificate.",
+		Name: "keypost_shield_refused_total", Help: "Requests that were refused (403) since they did not come through the CDN, by what they do not have: header or certificate.",
 	}, []string{"lacks"})}
 	if err := errors.Join(s.readSecrets(c), s.readClients(c.ClientCAFile)); err != nil {
 		return nil, fmt.Errorf("set up the origin shield: %w", err)
@@ -68,8 +68,8 @@ func New(c Config) (*Shield, error) {
 	return s, nil
 }
 
-// notForShield are headers that HTTP has a meaning for on each hop, which takes them out or writes them anew, and those that clients send of
-// their own accord. The list is not complete: it is there for who mistakes one of these for a place of their own.
+// notForShield are headers that HTTP has a meaning for on each hop, which takes them out or writes them anew, and those that clients send
+// of their own accord. The list is not complete: it is for anyone who mistakes one of these for a place of their own.
 var notForShield = []string{"Host", "Connection", "Proxy-Connection", "Keep-Alive", "Te", "Trailer", "Transfer-Encoding", "Upgrade", "Content-Length", "User-Agent", "Accept"}
 
 func (s *Shield) readSecrets(c Config) error {
@@ -81,7 +81,7 @@ func (s *Shield) readSecrets(c Config) error {
 	}
 	s.header = textproto.CanonicalMIMEHeaderKey(c.Header)
 	if !httpguts.ValidHeaderFieldName(c.Header) || slices.Contains(notForShield, s.header) {
-		return fmt.Errorf("%q is no header that only a CDN sends; choose a name of your own, such as X-Origin-Secret", c.Header)
+		return fmt.Errorf("%q is not a header that only a CDN sends; choose a name of your own, such as X-Origin-Secret", c.Header)
 	}
 	for _, file := range c.SecretFiles {
 		text, err := regular.ReadOnce(file, maxShield)
@@ -93,7 +93,7 @@ func (s *Shield) readSecrets(c Config) error {
 			return fmt.Errorf("%s does not hold the value of a header: one line of %d characters or more", file, leastShield) // never what it holds
 		}
 		if strings.HasPrefix(strings.ToLower(secret), strings.ToLower(s.header)+":") || strings.HasPrefix(secret, `"`) && strings.HasSuffix(secret, `"`) {
-			return fmt.Errorf("%s holds more than the value of %s: write the value alone, without the header's name and without quotation marks", file, s.header)
+			return fmt.Errorf("%s holds more than the value of %s: write only the value, without the header's name and without quotation marks", file, s.header)
 		}
 		if isExposed(file) {
 			s.exposed = append(s.exposed, file)
@@ -144,7 +144,7 @@ func (s *Shield) Collectors() []prometheus.Collector {
 // Guard answers 403 to every request that does not show what the shield wants, whatever it asks for.
 func (s *Shield) Guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		lacks := s.lacks(r)
+		lacks := s.missing(r)
 		if lacks == "" {
 			next.ServeHTTP(w, r)
 			return
@@ -156,11 +156,11 @@ func (s *Shield) Guard(next http.Handler) http.Handler {
 	})
 }
 
-// lacks returns what a request does not show, or "".
-func (s *Shield) lacks(r *http.Request) string {
+// missing returns what a request does not show, or "".
+func (s *Shield) missing(r *http.Request) string {
 	if s.header != "" {
 		values := r.Header[s.header]
-		if len(values) != 1 || !s.knows(values[0]) { // a client's own value beside the CDN's is no proof
+		if len(values) != 1 || !s.knows(values[0]) { // a client's own value beside the CDN's is not proof
 			return wantsHeader
 		}
 	}

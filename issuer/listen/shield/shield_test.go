@@ -37,12 +37,12 @@ func TestShieldErrors(t *testing.T) {
 		want string
 	}{
 		"nothing":            {Config{}, "needs a header with its secret"},
-		"header alone":       {Config{Header: "X-A"}, "at least one file"},
-		"secret alone":       {Config{SecretFiles: []string{good}}, "needs its name"},
-		"a common header":    {Config{Header: "user-agent", SecretFiles: []string{good}}, "no header that only a CDN sends"},
-		"no header name":     {Config{Header: "X A", SecretFiles: []string{good}}, "no header that only a CDN sends"},
-		"with its name":      {Config{Header: "x-a", SecretFiles: []string{file("X-A: 0123456789abcdef")}}, "write the value alone"},
-		"in quotes":          {Config{Header: "X-A", SecretFiles: []string{file(`"0123456789abcdef"`)}}, "write the value alone"},
+		"only header":        {Config{Header: "X-A"}, "at least one file"},
+		"only secret":        {Config{SecretFiles: []string{good}}, "needs its name"},
+		"a common header":    {Config{Header: "user-agent", SecretFiles: []string{good}}, "not a header that only a CDN sends"},
+		"no header name":     {Config{Header: "X A", SecretFiles: []string{good}}, "not a header that only a CDN sends"},
+		"with its name":      {Config{Header: "x-a", SecretFiles: []string{file("X-A: 0123456789abcdef")}}, "write only the value"},
+		"in quotes":          {Config{Header: "X-A", SecretFiles: []string{file(`"0123456789abcdef"`)}}, "write only the value"},
 		"short secret":       {Config{Header: "X-A", SecretFiles: []string{good, file("short")}}, "one line of 16"},
 		"15 characters":      {Config{Header: "X-A", SecretFiles: []string{file("0123456789abcde")}}, "one line of 16"},
 		"two lines":          {Config{Header: "X-A", SecretFiles: []string{file(newSecret + "\n" + oldSecret)}}, "one line of 16"},

@@ -27,7 +27,7 @@ type Keys struct {
 	found   map[string]Key
 }
 
-// arnForm is that of one key. An alias may be pointed at another key, of which the key set knows nothing.
+// arnForm is that of one key. An alias may be pointed at another key, which the key set does not know.
 var arnForm = regexp.MustCompile(`^arn:[a-z0-9-]+:kms:([a-z0-9-]+):\d{12}:key/[A-Za-z0-9-]+$`)
 
 // limits bound one signature: a kube-apiserver waits for it.

@@ -28,7 +28,7 @@ type file struct {
 	err  error
 }
 
-// unchanged reports whether info is of the same bytes. A key may have the size and the time of the one that it replaces.
+// unchanged reports whether info has the same bytes. A key may have the size and the time of the one that it replaces.
 func (f file) unchanged(info fs.FileInfo) bool {
 	return f.info != nil && f.err == nil && os.SameFile(f.info, info) && f.info.Size() == info.Size() && f.info.ModTime().Equal(info.ModTime()) && f.info.Mode() == info.Mode()
 }

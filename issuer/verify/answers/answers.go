@@ -89,7 +89,7 @@ func clipped(line, words string, whole bool) int {
 	return 0
 }
 
-// wordStarts reports whether what stands at i of s is no part of a longer word.
+// wordStarts reports whether what stands at i of s is not part of a longer word.
 func wordStarts(s string, i int) bool {
 	before, _ := utf8.DecodeLastRuneInString(s[:i])
 	return !unicode.IsLetter(before) && !unicode.IsDigit(before)
@@ -105,7 +105,7 @@ func wordsOf(a finding.Answer) string {
 	return plain(a.Text)
 }
 
-// vague reports whether an answer goes with many others: a code alone, or what a program puts before another's error.
+// vague reports whether an answer goes with many others: only a code, or what a program puts before another's error.
 func vague(a finding.Answer) bool {
 	return a.Wraps() || !strings.ContainsFunc(a.Text, unicode.IsSpace) && !strings.HasPrefix(a.Text, "AADSTS")
 }

@@ -13,7 +13,7 @@ import (
 const openshift = "openshift"
 
 // Of returns the audiences that a relying party asks for by default, the usual one first; one that ends in a slash stands for all
-// that begin with it. It returns none for a party whose audience whoever runs it chooses.
+// that begin with it. It returns none for a party whose audience the one who runs it chooses.
 //
 // Sources: https://docs.aws.amazon.com/eks/latest/userguide/iam-roles-for-service-accounts.html (China has its own),
 // https://cloud.google.com/iam/docs/workload-identity-federation-with-kubernetes,

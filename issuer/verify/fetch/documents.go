@@ -33,10 +33,10 @@ func discoveryMembers() []string {
 func ParseDiscovery(a Answer) (Discovery, error) {
 	var d Discovery
 	if err := json.Unmarshal(a.Body, &d); err != nil {
-		return Discovery{}, fmt.Errorf("%s is no discovery document: it is not valid JSON of that form", a.URL)
+		return Discovery{}, fmt.Errorf("%s is not a discovery document: it is not valid JSON of that form", a.URL)
 	}
 	if err := strictjson.Check(a.Body, discoveryMembers()); err != nil {
-		return Discovery{}, fmt.Errorf("%s is no sound discovery document: %w", a.URL, err)
+		return Discovery{}, fmt.Errorf("%s is not a sound discovery document: %w", a.URL, err)
 	}
 	return d, nil
 }
@@ -74,10 +74,10 @@ func ParseJWKS(a Answer) ([]JWK, error) {
 	}
 	err := json.Unmarshal(a.Body, &set)
 	if ambiguous := strictjson.Check(a.Body, jwksMembers()); err == nil && ambiguous != nil {
-		return nil, fmt.Errorf("%s is no sound JWKS: %w", a.URL, ambiguous)
+		return nil, fmt.Errorf("%s is not a sound JWKS: %w", a.URL, ambiguous)
 	}
 	if err != nil || set.Keys == nil {
-		return nil, fmt.Errorf("%s is no JWKS: it is not JSON with a list of keys", a.URL)
+		return nil, fmt.Errorf("%s is not a JWKS: it is not JSON with a list of keys", a.URL)
 	}
 	return *set.Keys, nil
 }
@@ -95,7 +95,7 @@ func ParseKey(name string, k JWK) (keystore.VerificationKey, error) {
 	return keys[0], nil
 }
 
-// SoundKeys returns the keys of a JWKS, of which there may be none.
+// SoundKeys returns the keys of a JWKS, which may have none.
 func SoundKeys(a Answer) ([]keystore.VerificationKey, error) {
 	set, err := ParseJWKS(a)
 	if err != nil || len(set) == 0 {

@@ -88,7 +88,7 @@ type Answer struct {
 	TLS    tls.ConnectionState
 }
 
-// Get fetches an https URL. A status other than 200 is no error; an answer that is too large, or that was cut off, is. With an error it
+// Get fetches an https URL. A status other than 200 is not an error; an answer that is too large, or that was cut off, is. With an error it
 // returns what did arrive, without the body: a status other than zero if the header did.
 func (c *Client) Get(ctx context.Context, url string) (Answer, error) {
 	if !strings.HasPrefix(url, "https://") {
@@ -151,7 +151,7 @@ func (c *Client) cause(err error) error {
 	return &fetchError{printable(said), err}
 }
 
-// IsTimeout reports whether an answer was waited for in vain.
+// IsTimeout reports whether no answer came in time.
 func IsTimeout(err error) bool {
 	e, ok := errors.AsType[interface {
 		error
@@ -205,7 +205,7 @@ func (c *Client) JWKS(ctx context.Context, url string) (Published, error) {
 	}
 	d, err := c.discovery(ctx, url)
 	if err != nil {
-		return Published{}, fmt.Errorf("%s is no JWKS (status %d) and no issuer URL: %w", url, a.Status, err)
+		return Published{}, fmt.Errorf("%s is not a JWKS (status %d) and not an issuer URL: %w", url, a.Status, err)
 	}
 	if d.Issuer != url {
 		return Published{}, fmt.Errorf("the discovery document of %s names the issuer %q, so tokens of %s are not its own", url, printable(d.Issuer), url)
@@ -221,7 +221,7 @@ func (c *Client) JWKS(ctx context.Context, url string) (Published, error) {
 
 func published(issuer string, a Answer) (Published, error) {
 	if err := strictjson.Check(a.Body, jwksMembers()); err != nil {
-		return Published{}, fmt.Errorf("%s is no sound JWKS: %w", a.URL, err)
+		return Published{}, fmt.Errorf("%s is not a sound JWKS: %w", a.URL, err)
 	}
 	keys, err := pubkey.Parse(a.URL, a.Body)
 	return Published{Issuer: issuer, URL: a.URL, Keys: keys}, err

@@ -36,7 +36,7 @@ type Network struct {
 type Shield struct {
 	Header, Value string            // empty for none
 	Certificates  []tls.Certificate // of the client
-	// Origins are host[:port] as policies name them. A policy alone is not enough: whoever may write one key set would have the
+	// Origins are host[:port] as policies name them. A policy by itself is not enough: anyone who may write one key set would have the
 	// CDN's secret sent to a server of their own.
 	Origins []string
 }

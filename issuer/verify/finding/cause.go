@@ -106,7 +106,7 @@ func (c Cause) SeenFromHere() bool {
 	return c.Area() != "The issuer" || c.Check == "url" || slices.Contains(c.Needs(), NeedStore)
 }
 
-// Need is what a look has to be given before it can see a cause, as it is said to whoever looks. Without it, that nothing was found says
+// Need is what a look has to be given before it can see a cause, as it is said to anyone who looks. Without it, that nothing was found says
 // nothing.
 type Need string
 

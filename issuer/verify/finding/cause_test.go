@@ -27,7 +27,7 @@ func TestCatalogue(t *testing.T) {
 			t.Errorf("%s of check %s: the code has another form, or is a check's", c.Code, c.Check)
 		}
 		if c.Title == "" || c.Repair == "" {
-			t.Errorf("%s lacks a title or a repair", c.Code)
+			t.Errorf("%s does not have a title or a repair", c.Code)
 		}
 		if err := sourceExists(c.Source); err != nil {
 			t.Errorf("%s: %v", c.Code, err)

@@ -24,7 +24,7 @@ const (
 // is safe for a terminal, whatever a server sent.
 type Finding struct {
 	Code     string // of the cause, or of the check when all is well; in words joined by hyphens; scripts rely on it
-	Check    string // the check, of which one may have several causes
+	Check    string // the check; one may have several causes
 	Severity Severity
 	At       []string // the addresses that it was found at, as HOST:PORT; empty when it is about all of them
 	Evidence string   // what was seen, as one sentence

@@ -57,7 +57,7 @@ func TestSources(t *testing.T) {
 			if source, listed := sources()[a]; !listed && slices.Contains([]string{GCP, Entra, Vault}, a.Party) {
 				t.Errorf("%s: nobody knows where it is written that %s answers %q", c.Code, a.Party, a.Text)
 			} else if listed && !strings.HasPrefix(source, "https://") {
-				t.Errorf("%s answers %q: %q is no source", a.Party, a.Text, source)
+				t.Errorf("%s answers %q: %q is not a source", a.Party, a.Text, source)
 			}
 			delete(left, a)
 		}

@@ -110,11 +110,11 @@ func documentCauses() []Cause {
 			"serve this issuer's own document at this URL: host, path, case and a trailing slash must be equal", "https://github.com/siderolabs/talos/issues/13210", mismatch(),
 		},
 		{
-			"jwks-uri-host", "jwks-uri", "jwks_uri is on another host", "the IAM console refuses it, and a thumbprint is of that host's certificate",
+			"jwks-uri-host", "jwks-uri", "jwks_uri is on another host", "the IAM console refuses it, and a thumbprint belongs to that host's certificate",
 			"keep both documents on one host: " + export, "https://github.com/OctopusDeploy/Issues/issues/8759", aws(iamCheckDocument),
 		},
 		{
-			"document-members", "discovery-members", "the discovery document lacks a member that AWS documents", "AWS, Entra and Vault refuse some of them",
+			"document-members", "discovery-members", "the discovery document does not have a member that AWS documents", "AWS, Entra and Vault refuse some of them",
 			export, "https://github.com/hashicorp/vault/issues/7533", append(aws(awsNoKey, iamNoDocument, iamCheckDocument), Answer{Entra, "AADSTS90061"}),
 		},
 		{
@@ -218,7 +218,7 @@ func uploadCauses() []Cause {
 	return []Cause{
 		{
 			"upload-behind", "uploads", "a relying party holds an upload with other keys than the published ones",
-			"tokens signed with a key that it lacks are refused there, those of a key that it has too many are accepted, and gates stay closed",
+			"tokens signed with a key that it does not have are refused there, those of a key that it has too many are accepted, and gates stay closed",
 			sync, testUploads, []Answer{{GCP, "invalid_grant"}},
 		},
 		{
@@ -263,11 +263,11 @@ func clusterCauses() []Cause {
 			"repair what fails besides, and run it again where the addresses of all kube-apiservers can be reached", "test/e2e TestSwitchIssuerOfSeveralServers", nil,
 		},
 		{
-			"cluster-key-stranger", "cluster-keys", "a published key is none of the cluster's", "tokens of whoever has its private half are accepted by clouds",
+			"cluster-key-stranger", "cluster-keys", "a published key is none of the cluster's", "tokens of anyone who has its private half are accepted by clouds",
 			"add it to --service-account-key-file if the cluster is to sign with it; if no cluster is, keypost key retire ISSUER KID --why REASON", "cmd/keypost/testdata/verify_cluster.txtar", nil,
 		},
 		{
-			"cluster-audience-lacking", "cluster-audiences", "--api-audiences lacks the audience of tokens that pods still have", "what runs in the pods gets 401 from the API server until it has a new token",
+			"cluster-audience-lacking", "cluster-audiences", "--api-audiences does not include the audience of tokens that pods still have", "what runs in the pods gets 401 from the API server until it has a new token",
 			"restart every kube-apiserver with the old issuer in --api-audiences as well, until every pod has a new token", testCluster,
 			append([]Answer{{KubeAPIServer, "is invalid for the target audiences"}}, unauthorized()...),
 		},
@@ -292,14 +292,14 @@ func tokenCauses() []Cause {
 			"test/e2e TestKubeAPIServerAsIssuer", nil,
 		},
 		{
-			"token-malformed", "token-form", "the token is not a JWT of a service account", "it is shortened, longer than 20000 characters, or lacks a claim; the old tokens in Secrets lack exp and aud",
+			"token-malformed", "token-form", "the token is not a JWT of a service account", "it is shortened, longer than 20000 characters, or has not all claims; the old tokens in Secrets have no exp and no aud",
 			"make one with " + MakeToken + ", and give the whole of it", awsSTS, append(append(aws(
 				awsNoJWT, "IDPRejectedClaim", "InvalidIdentityToken: Missing a required claim: exp", "InvalidIdentityToken: Missing a required claim: sub", "InvalidIdentityToken: Missing a required claim: aud",
 				"ValidationError: 1 validation error detected: Value at 'webIdentityToken' failed to satisfy constraint: Member must have length less than or equal to 20000",
 			), []Answer{{GCP, "invalid_grant"}, {Entra, "AADSTS700213"}, {Vault, "oidc: malformed jwt"}, {KubeAPIServer, "oidc: token is expired"}}...), unknownBearer()...),
 		},
 		{
-			"token-issuer-other", "token-issuer", "the token is of another issuer", "a slash at the end and letter case count",
+			"token-issuer-other", "token-issuer", "the token belongs to another issuer", "a slash at the end and letter case count",
 			"if it is a token of this cluster: restart every kube-apiserver with the issuer URL as its first --service-account-issuer, and its present one as the second, or every running pod gets 401; then make a new token",
 			awsSTS, otherIssuer(),
 		},
@@ -378,7 +378,7 @@ func awsCauses() []Cause {
 		},
 		{"aws-provider-missing", "aws-provider", "the role's account has no IAM OIDC identity provider for the issuer", "a provider in another account, or for another spelling of the URL, does not count", create, awsSTS, aws(awsNoProvider)},
 		{
-			"aws-client-id-missing", "aws-client-id", "the token's audience is no client ID of the provider", "",
+			"aws-client-id-missing", "aws-client-id", "the token's audience is not a client ID of the provider", "",
 			"aws iam add-client-id-to-open-id-connect-provider --open-id-connect-provider-arn ARN --client-id AUDIENCE", awsSTS, aws(awsAudience),
 		},
 		{
@@ -411,7 +411,7 @@ func trustCauses() []Cause {
 			"if nothing else fails: a policy of the organisation (SCP, RCP) may deny it, or the role or the provider was made within the last minute; try again", testAWS, denied,
 		},
 		{
-			"aws-action-denied", "aws-permissions", "the role has been assumed, and its permissions lack the action: no matter of tokens", "",
+			"aws-action-denied", "aws-permissions", "the role has been assumed, and its permissions do not include the action: no matter of tokens", "",
 			"add a policy with the action and the resource of the message to the role after assumed-role/; if that is the node's role, the pod has none of its own: set AWS_ROLE_ARN and AWS_WEB_IDENTITY_TOKEN_FILE",
 			awsDeny, aws("is not authorized to perform"),
 		},

@@ -48,7 +48,7 @@ func unreadable() []Answer {
 	}...)
 }
 
-// noJWKS is what they answer when the discovery document is sound and the JWKS is not to be had.
+// noJWKS is what they answer when the discovery document is sound and the JWKS cannot be had.
 func noJWKS() []Answer {
 	return []Answer{
 		{AWS, awsNoKey}, {GCP, gcpNoIssuer}, {Entra, "AADSTS90061"}, {Entra, "AADSTS50166"}, {Entra, "AADSTS501661"},
@@ -64,7 +64,7 @@ func damagedKey() []Answer {
 	}
 }
 
-// untrusted is what they answer when the certificate does not convince them. AWS then goes by the thumbprints, of which one may
+// untrusted is what they answer when the certificate does not convince them. AWS then goes by the thumbprints, and one may
 // match, and does not document what it says of a certificate that would be good for another time or host.
 func untrusted() []Answer { return append(aws(awsThumbprint), unreadable()...) }
 

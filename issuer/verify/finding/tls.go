@@ -17,5 +17,5 @@ func OfCertificate(bad *tls.CertificateVerificationError) string {
 	return "tls-untrusted"
 }
 
-// ShieldBody is what keypostd answers with status 403 to whoever does not show what listen.shield asks for.
+// ShieldBody is what keypostd answers with status 403 to anyone who does not show what listen.shield asks for.
 const ShieldBody = "this server answers its CDN only\n"

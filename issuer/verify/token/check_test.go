@@ -91,7 +91,7 @@ func newEC(t *testing.T) *ecdsa.PrivateKey {
 	return k
 }
 
-// TestAudience: an audience that is nobody's is told whoever else is declared.
+// TestAudience: an audience that is nobody's is told no matter who else is declared.
 func TestAudience(t *testing.T) {
 	const unusual, clusters = "warn token-aud-unusual", "fail token-aud-cluster"
 	signer := newEC(t)

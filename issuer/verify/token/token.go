@@ -70,7 +70,7 @@ func (i Issuer) Check(token string) []finding.Finding {
 // Claims are what a token says of itself, unchecked.
 type Claims struct {
 	Issuer, Subject string
-	Audiences       []string // azp alone if there is one: AWS takes it in place of aud
+	Audiences       []string // only azp if there is one: AWS takes it in place of aud
 }
 
 // Read returns the claims of a token; empty ones if it cannot be read.
@@ -111,7 +111,7 @@ func parse(token string) (*jose.JSONWebSignature, claims, error) {
 		jose.PS256, jose.PS384, jose.PS512, jose.EdDSA, jose.HS256, jose.HS384, jose.HS512,
 	})
 	if err != nil {
-		return nil, claims{}, errors.New("the token is no signed JWT in compact form") // go-jose's words may quote it
+		return nil, claims{}, errors.New("the token is not a signed JWT in compact form") // go-jose's words may quote it
 	}
 	var c claims
 	if err := json.Unmarshal(jws.UnsafePayloadWithoutVerification(), &c); err != nil {
@@ -128,7 +128,7 @@ func (v *check) checkIssuer(c claims) {
 	repair := ""
 	switch {
 	case c.Issuer == legacyIssuer:
-		v.Fail("token-malformed", "the token is of the old kind that lives in a Secret: its iss is %q", legacyIssuer)
+		v.Fail("token-malformed", "the token is one of the old kind that lives in a Secret: its iss is %q", legacyIssuer)
 		return
 	case printable(c.Issuer) == c.Issuer:
 		repair = "if it is a token of this cluster: " + finding.SignAs(v.URL, c.Issuer) + finding.InRounds + "; then make a new token"
@@ -165,7 +165,7 @@ func (v *check) checkKey(jws *jose.JSONWebSignature) {
 	v.OK("token-signature", "the token's signature verifies (%s)", h.Algorithm)
 }
 
-// unknownKid returns why the JWKS lacks the key that a token names.
+// unknownKid returns why the JWKS does not have the key that a token names.
 func (v *check) unknownKid(kid string) string {
 	if v.Stored == nil {
 		return "token-kid-unknown"
@@ -181,7 +181,7 @@ func (v *check) unknownKid(kid string) string {
 
 func (v *check) checkTime(c claims) {
 	if c.Expires == nil || c.IssuedAt == nil {
-		v.Fail("token-malformed", "the token lacks exp or iat")
+		v.Fail("token-malformed", "the token has no exp or no iat")
 		return
 	}
 	at := func(seconds int64) string { return time.Unix(seconds, 0).UTC().Format(time.RFC3339) }

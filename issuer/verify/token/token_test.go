@@ -12,7 +12,7 @@ func unsigned(claims string) string {
 	return b64([]byte(`{"alg":"ES256","kid":"k"}`)) + "." + b64([]byte(claims)) + ".AA"
 }
 
-// TestRead: what a token says is read whoever signed it; how it is checked is proved by the set-ups of package verify.
+// TestRead: what a token says is read no matter who signed it; how it is checked is proved by the set-ups of package verify.
 func TestRead(t *testing.T) {
 	for claims, want := range map[string]Claims{
 		`{"iss":"i","sub":"s","aud":"a"}`:                    {"i", "s", []string{"a"}},

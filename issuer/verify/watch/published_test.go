@@ -40,7 +40,7 @@ func (sc *scene) seen() string {
 	return text
 }
 
-// Whoever waits for a change to be published is not told of the version before, and does not wait for the next turn.
+// Anyone who waits for a change to be published is not told of the version before, and does not wait for the next turn.
 func TestSeen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sc := newScene(t, "a", "b")

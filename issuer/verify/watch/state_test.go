@@ -56,7 +56,7 @@ func TestConditions(t *testing.T) {
 		"a stranger's key":                           {[]outcome{made(sighting(rogue("a")))}, []Condition{RogueKey}},
 		"gone again":                                 {[]outcome{made(sighting(rogue("a"))), made(sighting())}, nil},
 		"its address does not answer":                {[]outcome{made(sighting(rogue("a"))), made(failedAt(sighting(), "a"))}, []Condition{RogueKey, Incomplete}},
-		"nor does it the next time":                  {[]outcome{made(sighting(rogue("a"))), made(failedAt(sighting(), "a")), made(failedAt(sighting(), "a"))}, []Condition{RogueKey, Incomplete}},
+		"and the next time neither":                  {[]outcome{made(sighting(rogue("a"))), made(failedAt(sighting(), "a")), made(failedAt(sighting(), "a"))}, []Condition{RogueKey, Incomplete}},
 		"and then it answers":                        {[]outcome{made(sighting(rogue("a"))), made(failedAt(sighting(), "a")), made(sighting())}, nil},
 		"another address does not answer":            {[]outcome{made(sighting(rogue("a"))), made(failedAt(sighting(), "b"))}, []Condition{Incomplete}},
 		"then the store cannot be read":              {[]outcome{made(sighting(rogue("a"))), made(uncompared(sighting()))}, []Condition{RogueKey, NotCompared}},
@@ -157,7 +157,7 @@ func TestExpiry(t *testing.T) {
 		"nothing":             {nil, time.Time{}},
 		"the intermediate's":  {[][]*x509.Certificate{long}, start.Add(1000 * time.Hour)},
 		"two certificates":    {[][]*x509.Certificate{long[:2]}, ends},
-		"one alone":           {[][]*x509.Certificate{long[2:]}, start.Add(24 * time.Hour)},
+		"only one":            {[][]*x509.Certificate{long[2:]}, start.Add(24 * time.Hour)},
 		"the first of two":    {[][]*x509.Certificate{long, chain(t, "x", "y", start.Add(time.Hour))}, start.Add(time.Hour)},
 		"the second of three": {[][]*x509.Certificate{long, chain(t, "x", "y", start.Add(time.Hour)), long}, start.Add(time.Hour)},
 	} {

@@ -121,7 +121,7 @@ func (w *Watcher) setUnread(k *keySet, unread bool) {
 	k.unread = unread
 }
 
-// aim has every issuer of a version of the key set looked at, within a time: whoever published a change waits for the verdict. An issuer
+// aim has every issuer of a version of the key set looked at, within a time: anyone who published a change waits for the verdict. An issuer
 // URL that an earlier version had stays: no change of a key set drops one, unless nobody is to read the documents any more.
 func (k *keySet) aim(s keystore.KeySet, now time.Time, within time.Duration) {
 	if s.Withdrawn() || s.Policy().Reach == keystore.ReachCopies {

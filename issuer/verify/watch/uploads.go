@@ -12,7 +12,7 @@ import (
 	"github.com/keypost/keypost/keystore/observation"
 )
 
-// Upload is what is known of a JWKS that a relying party holds, and that a policy names. Nobody is asked for it: who uploads has the
+// Upload is what is known of a JWKS that a relying party holds, and that a policy names. Nobody is asked for it: the uploader has the
 // credentials, and records what they read back.
 type Upload struct {
 	KeySet keystore.Name
@@ -27,7 +27,7 @@ type UploadTrouble string
 
 // The troubles of an upload.
 const (
-	UploadBehind      = UploadTrouble(observation.UploadBehind) // it lacks a published key, or has another one
+	UploadBehind      = UploadTrouble(observation.UploadBehind) // it does not have a published key, or has another one
 	UploadUnread      = UploadTrouble(observation.UploadUnread) // nothing was ever read back
 	UploadStale       = UploadTrouble("stale")                  // nobody has read it back for a day, or the last try failed
 	UploadNotCompared = UploadTrouble("not_compared")           // what was read back could not be read here
@@ -55,7 +55,7 @@ func (u Upload) Trouble() (t UploadTrouble, why string) {
 	return "", ""
 }
 
-// verdict returns what is known of an upload, in the terms of looks. One that lacks nothing that signs is only late.
+// verdict returns what is known of an upload, in the terms of looks. One that has everything that signs is only late.
 func (u Upload) verdict() Verdict {
 	switch t, _ := u.Trouble(); {
 	case t == "":
@@ -78,14 +78,14 @@ func (w *Watcher) Uploads() (all []Upload) {
 	return all
 }
 
-// WentBack is a key set of which the store holds an older version than this watch, or an earlier run of it, has read: a backup
+// WentBack is a key set that the store holds in an older version than this watch, or an earlier run of it, has read: a backup
 // was restored, or an old manifest applied.
 type WentBack struct {
 	KeySet keystore.Name
 	observation.Older
 }
 
-// WentBack returns the key sets of which the store holds an older version than before, in order.
+// WentBack returns the key sets that the store holds in an older version than before, in order.
 func (w *Watcher) WentBack() (all []WentBack) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

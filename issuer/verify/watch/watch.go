@@ -94,7 +94,7 @@ type Issuer struct {
 type StoreStatus struct {
 	Failing bool      // it could not be read the last time
 	Read    time.Time // when it was last read, whole; zero for never
-	Unread  int       // key sets of which the stored version is missing, broken or not admitted: their last good one is looked at
+	Unread  int       // key sets whose stored version is missing, broken or not admitted: their last good one is looked at
 }
 
 // New returns a Watcher that has read nothing yet.
@@ -180,7 +180,7 @@ func (w *Watcher) changed() {
 	}
 }
 
-// point returns a point of an interval that depends on the URL alone: issuers are spread over it, and each has the same
+// point returns a point of an interval that depends only on the URL: issuers are spread over it, and each has the same
 // point after a restart and in every process.
 func point(url string, interval time.Duration) time.Duration {
 	sum := sha256.Sum256([]byte(url))

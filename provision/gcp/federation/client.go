@@ -59,7 +59,7 @@ type Client struct {
 }
 
 // Open returns a Client, with the credentials that ccoctl would take unless some are given: see [rest.Open]. It calls nobody but the
-// metadata server of a machine in Google Cloud. The error is of the problem [rest.NoCredentials].
+// metadata server of a machine in Google Cloud. The error has the problem [rest.NoCredentials].
 func Open(ctx context.Context, a rest.Access) (*Client, error) {
 	c, err := rest.Open(ctx, a)
 	if err != nil {
@@ -71,7 +71,7 @@ func Open(ctx context.Context, a rest.Access) (*Client, error) {
 // Source says where the credentials were found, as ccoctl's line "Credentials loaded from …" ends.
 func (c *Client) Source() string { return c.Rest.Source() }
 
-// Project returns the project that is meant, which is asked for once. The error is of the problem [rest.WrongProject] if the
+// Project returns the project that is meant, which is asked for once. The error has the problem [rest.WrongProject] if the
 // credentials do not see it.
 func (c *Client) Project(ctx context.Context) (Project, error) {
 	c.mu.Lock()

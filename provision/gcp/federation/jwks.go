@@ -86,7 +86,7 @@ func (p ProviderID) String() string {
 }
 
 // UploadedKeys returns a provider with what was uploaded to it. One that is disabled, or whose pool takes no token, has keys like any other:
-// they count once it is enabled. The error of one that is not there, or that is deleted, is of the problem [rest.NoProvider]; of one
+// they count once it is enabled. The error of one that is not there, or that is deleted, has the problem [rest.NoProvider]; of one
 // that is deleted the installation is returned all the same.
 func (c *Client) UploadedKeys(ctx context.Context, pool, provider string) (Registered, error) {
 	have, err := c.readUploaded(ctx, pool, provider)
@@ -100,7 +100,7 @@ func (c *Client) UploadedKeys(ctx context.Context, pool, provider string) (Regis
 	}
 	of, err := c.readPool(ctx, p, pool)
 	switch {
-	case rest.Is(err, rest.Denied): // whoever may not read pools is told nothing of them
+	case rest.Is(err, rest.Denied): // anyone who may not read pools is told nothing of them
 	case err != nil:
 		return Registered{}, err
 	default:

@@ -61,14 +61,14 @@ func (o Owner) Takes(description string) bool {
 	return o.Owns(description) || strings.HasPrefix(description, Made) && !strings.Contains(description, installationSuffix)
 }
 
-// takesNamed is takes for a thing of an ID: of ccoctl's only one that bears the installation's name. By ccoctl's word alone any
+// takesNamed is takes for a thing of an ID: of ccoctl's only one that bears the installation's name. By nothing but ccoctl's word any
 // installation would be its owner.
 func (o Owner) takesNamed(id, description string) bool {
 	return o.Owns(description) || id == o.name && o.Takes(description)
 }
 
 // holds reports whether a provider is to have the keys of the key set of the owner's name. Where its description names a key set, only
-// that one: whoever writes the one of the installation's name has no say in it.
+// that one: anyone who writes the one of the installation's name has no say in it.
 func (o Owner) holds(id, description string) bool {
 	if keySet, _ := markOf(description); keySet != "" {
 		return keySet == o.name

@@ -180,7 +180,7 @@ func (d *decision) compareTrust(p Project, w Provider, have *providerState) erro
 			}
 		}
 	}
-	// Whoever may write elsewhere on the issuer's host could name other keys there.
+	// Anyone who may write elsewhere on the issuer's host could name other keys there.
 	if usual := strings.TrimSuffix(w.IssuerURL, "/") + "/.well-known/openid-configuration"; have.OIDC.Discovery != "" && have.OIDC.Discovery != usual {
 		d.set.Add("oidc.discoveryUri", "", rest.Replaced("discovery document ", have.OIDC.Discovery, usual)...)
 	}
@@ -307,8 +307,8 @@ func (w Provider) checkHeld(now string) error {
 	return fmt.Errorf("somebody else has changed the uploaded keys of %s %s meanwhile: run this again", providerThing, w.ID)
 }
 
-// describe returns what the description of a provider is to be that has one. One that is given a copy of keys says of which key set, so that
-// each later upload knows it for its own.
+// describe returns what the description of a provider is to be that has one. One that is given a copy of keys says whose copy it is, so
+// that each later upload knows it for its own.
 func (w Provider) describe(text string) string {
 	if !w.Owner.Takes(text) {
 		text = w.Owner.Describe(text)

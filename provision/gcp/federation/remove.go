@@ -79,9 +79,9 @@ func (t Contents) checkProviders(o Owner, pool string) error {
 	return nil
 }
 
-// Trusted is what goes with a pool, as whoever publishes keys for it has to know.
+// Trusted is what goes with a pool, as anyone who publishes keys for it has to know.
 type Trusted struct {
-	Issuers []string // that its providers trust, of which a moved cluster has had two
+	Issuers []string // that its providers trust; a moved cluster has had two
 	Stays   bool     // the pool is somebody else's, and nothing goes
 }
 

@@ -71,7 +71,7 @@ func (a Accounts) ours(have accountState, w Account) bool {
 }
 
 // ofCcoctl reports whether ccoctl made an account under the display name that is asked for. ccoctl makes accounts for the components
-// of clusters alone: a workload, whose name anybody may choose, has none of them.
+// only of clusters: a workload, whose name anybody may choose, has none of them.
 func (a Accounts) ofCcoctl(have accountState, w Account) bool {
 	display := a.DisplayName(w)
 	return a.Owner.Installation() != "" && have.DisplayName == display && have.Description == ccoctlText(display)

@@ -12,7 +12,7 @@ import (
 )
 
 // What cannot be read again when its turn has come is neither written nor deleted: the plan is older, and of what was not read nothing is
-// known. Were it taken for what is not there, a policy that names us alone would be written over the whole of it.
+// known. Were it taken for what is not there, a policy that names only us would be written over the whole of it.
 func TestWhatCannotBeReadAgainIsNotWritten(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

@@ -87,13 +87,13 @@ func (d discovery) violations(s schema, at string, value any, sent bool) (all []
 	case []any:
 		for _, inner := range v {
 			if s.Items == nil {
-				return append(all, at+" is no list")
+				return append(all, at+" is not a list")
 			}
 			all = append(all, d.violations(*s.Items, at+"[]", inner, sent)...)
 		}
 	case string:
 		if s.Type != "string" {
-			all = append(all, at+" is no string")
+			all = append(all, at+" is not a string")
 		}
 	}
 	return all
@@ -119,7 +119,7 @@ func (d discovery) judge(r *http.Request, sent, answered []byte) []string {
 		var v any
 		if len(body.data) > 0 {
 			if err := json.Unmarshal(body.data, &v); err != nil {
-				all = append(all, body.at+" is no JSON")
+				all = append(all, body.at+" is not JSON")
 			}
 		}
 		all = append(all, d.violations(body.of, body.at, v, body.at == "sent")...)

@@ -35,7 +35,7 @@ func (w *world) call(t *testing.T, u, bearer, body, member string) string {
 	return token
 }
 
-// exchanges returns which subjects get an access token of which accounts, by signed tokens for each audience.
+// exchanges returns which subjects get an access token for each account, by signed tokens for each audience.
 func (w *world) exchanges(t *testing.T, key cluster.Signer, subjects, audiences []string) map[string]bool {
 	t.Helper()
 	got := map[string]bool{}

@@ -15,7 +15,7 @@ import "github.com/keypost/keypost/provision/gcp/federation"
 
 // Account is a service account as it should be, with its roles and those who may impersonate it.
 type Account struct {
-	Request     string   // name of the CredentialsRequest, of which ccoctl makes the names of accounts and roles; empty without one
+	Request     string   // name of the CredentialsRequest; ccoctl makes from it the names of accounts and roles; empty without one
 	ID          string   // before the @; empty for one made of the owner's name and Request, the same in every run
 	DisplayName string   // empty for ccoctl's, OWNER-REQUEST, or the ID
 	For         string   // what asks for it, for messages: "CredentialsRequest NAMESPACE/NAME (FILE)"

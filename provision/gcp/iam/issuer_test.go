@@ -115,7 +115,8 @@ func TestOtherIssuerOfWhatWasDeleted(t *testing.T) {
 }
 
 // A run that is stopped between the undelete and the change after it leaves what was deleted, with the keys that were revoked since, and
-// nothing there tells that from a provider by which a cluster lives. It was said before the first write; the next run refuses what could be a live one's, and ends it with Adopt.
+// nothing there tells that from a provider by which a cluster lives. It was said before the first write; the next run refuses what could be
+// a live one's, and ends it with Adopt.
 func TestStoppedRevival(t *testing.T) {
 	t.Parallel()
 	for _, unrecorded := range []bool{false, true} {
@@ -167,7 +168,7 @@ func TestStoppedRevival(t *testing.T) {
 	}
 }
 
-// A provider alone needs its pool, and is not made in one that lets nobody in.
+// A provider without accounts needs its pool, and is not made in one that lets nobody in.
 func TestProviderNeedsItsPool(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

@@ -155,7 +155,7 @@ func TestUploadRefuses(t *testing.T) {
 	}
 }
 
-// A copy of which nothing was recorded is not replaced by other keys, whether it has more or less: a key may have been revoked since.
+// A copy without a record is not replaced by other keys, whether it has more or less: a key may have been revoked since.
 func TestAnUnknownCopyIsLeft(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -227,7 +227,7 @@ func TestProviderID(t *testing.T) {
 	}
 }
 
-// A pool that is disabled or deleted is told with what its provider holds; whoever may not read pools is told nothing of it.
+// A pool that is disabled or deleted is told with what its provider holds; anyone who may not read pools is told nothing of it.
 func TestUploadedKeysOfAPoolThatTakesNoToken(t *testing.T) {
 	t.Parallel()
 	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {

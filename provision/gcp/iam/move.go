@@ -51,7 +51,7 @@ func (c *Client) PoolUsers(ctx context.Context, pool string, known []string) ([]
 	return users, nil
 }
 
-// take adds those of a policy's members that are of a pool, and reports whether there are any.
+// take adds those of a policy's members that belong to a pool, and reports whether there are any.
 func (u *PoolUser) take(p federation.Project, pool string, of allow.Policy) bool {
 	for _, b := range of.Bindings {
 		for _, m := range b.Members {

@@ -39,7 +39,7 @@ func (s *snapshot) account(email string) *accountState {
 // policy returns an account's policy; nil if it was not read.
 func (s *snapshot) policy(email string) *allow.Policy { return s.policies[email] }
 
-// foreign reports whether an account can be used from other pools alone.
+// foreign reports whether an account can be used only from other pools.
 func (s *snapshot) foreign(email, pool string) bool {
 	own := s.policy(email)
 	if own == nil {
@@ -128,8 +128,8 @@ type Planned struct {
 
 // Plan reads the project, everything once and side by side, and plans the way to what is wanted: pool, provider, accounts and
 // roles, the project's policy. Nothing is planned for what is as it should be. An error about something that is somebody
-// else's is of the problem [NotOwned], about a provider that trusts another issuer [OtherIssuer]. A provider that is planned
-// without its pool needs one that can be used, else the error is of the problem [PoolUnusable].
+// else's has the problem [NotOwned], about a provider that trusts another issuer [OtherIssuer]. A provider that is planned
+// without its pool needs one that can be used, else the error has the problem [PoolUnusable].
 func (c *Client) Plan(ctx context.Context, w Wanted) (Planned, error) {
 	p, err := c.Project(ctx)
 	if err != nil {

@@ -34,7 +34,7 @@ func TestRefusals(t *testing.T) {
 		{name: "API that is not enabled", fault: of("ListServiceAccounts", fakegcp.Fail(http.StatusForbidden, "PERMISSION_DENIED", disabled)),
 			problem: rest.ServiceOff, said: []string{"needs an API that is not enabled in the project", "Enable it by visiting https://x"}},
 		{name: "permission", fault: of("ListRoles", fakegcp.Fail(http.StatusForbidden, "PERMISSION_DENIED", "You don't have it.")),
-			problem: rest.Denied, said: []string{"the caller lacks the permission iam.roles.list, which iam:ListRoles needs (Google says: You don't have it"}},
+			problem: rest.Denied, said: []string{"the caller does not have the permission iam.roles.list, which iam:ListRoles needs (Google says: You don't have it"}},
 		{name: "account quota", options: fakegcp.Options{AccountLimit: 2}, problem: rest.QuotaUsed,
 			said: []string{"Maximum number of service accounts on project reached", "console.cloud.google.com/iam-admin/quotas"}, writes: 8},
 		{name: "an organisation without new accounts", options: fakegcp.Options{NoAccounts: true}, writes: 4,
@@ -45,7 +45,7 @@ func TestRefusals(t *testing.T) {
 			problem: rest.NoCredentials, said: []string{"Google does not take the credentials of the caller"}},
 		{name: "a predefined role that does not exist", fault: of("SetProjectIamPolicy", fakegcp.Fail(http.StatusBadRequest, "INVALID_ARGUMENT",
 			"Role (roles/storage.admin) does not exist in the resource's hierarchy.")), said: []string{"Role (roles/storage.admin) does not exist"}, writes: 10},
-		{name: "what is no answer of Google's", fault: of("GetProject", fakegcp.Fail(http.StatusTeapot, "", "")), said: []string{"the answer is 418"}},
+		{name: "what is not an answer of Google's", fault: of("GetProject", fakegcp.Fail(http.StatusTeapot, "", "")), said: []string{"the answer is 418"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			inWorld(t, tt.options, func(t *testing.T, w *world) {

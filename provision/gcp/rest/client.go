@@ -51,7 +51,7 @@ type Client struct {
 // Open returns a Client with the credentials that ccoctl would take: of the environment variables GOOGLE_CREDENTIALS,
 // GOOGLE_CLOUD_KEYFILE_JSON and GCLOUD_KEYFILE_JSON, each a file or its content; of ~/.gcp/osServiceAccount.json; else the
 // application default ones. It never asks anybody, and calls nobody but the metadata server of a machine in Google Cloud. The
-// error is of the problem [NoCredentials].
+// error has the problem [NoCredentials].
 func Open(ctx context.Context, a Access) (*Client, error) {
 	c := newClient(a)
 	if a.Tokens != nil {
@@ -68,7 +68,7 @@ func Open(ctx context.Context, a Access) (*Client, error) {
 	return c, nil
 }
 
-// newClient returns a client that lacks its credentials.
+// newClient returns a client that does not have its credentials.
 func newClient(a Access) *Client {
 	if a.OnWait == nil {
 		a.OnWait = func(cloud.Wait) {}

@@ -28,7 +28,7 @@ const (
 	WrongProject                     // the credentials see no such project
 	IssuerRefused                    // the organisation lets no such issuer into pools
 	ServiceOff                       // an API that is needed is not enabled in the project
-	Denied                           // the caller lacks a permission
+	Denied                           // the caller does not have a permission
 	QuotaUsed                        // the project has as many accounts or roles as it may have
 
 	NotOwned       // a pool, provider, account or role is somebody else's, and may be adopted
@@ -46,7 +46,7 @@ func Problemf(p Problem, format string, args ...any) error {
 	return &Error{Problem: p, Err: fmt.Errorf(format, args...)}
 }
 
-// Is reports whether an error is of a problem.
+// Is reports whether an error has a problem.
 func Is(err error, p Problem) bool {
 	e, ok := errors.AsType[*Error](err)
 	return ok && e.Problem == p
@@ -209,7 +209,7 @@ func (c *Client) explainRefusal(k Call, e *apiError) error {
 		if needs == "" {
 			needs = k.Needs
 		}
-		return Problemf(Denied, "the caller lacks the permission %s, which %s needs (Google says: %w)", needs, k, e)
+		return Problemf(Denied, "the caller does not have the permission %s, which %s needs (Google says: %w)", needs, k, e)
 	case e.code == "UNAUTHENTICATED":
 		return Problemf(NoCredentials, "Google does not take the credentials of the %s for %s: %w", c.found.source, k, e)
 	case e.exhausted() || e.code == "RESOURCE_EXHAUSTED" && e.retry > time.Minute:

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Minus returns what a has and b lacks, once each, in a's order.
+// Minus returns what a has and b does not have, once each, in a's order.
 func Minus(a, b []string) []string {
 	var out []string
 	for _, s := range a {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// The organisation's constraints that Google names in a sentence alone, and not in the details of a refusal.
+// The organisation's constraints that Google names only in a sentence, and not in the details of a refusal.
 const (
 	// issuerConstraint limits the issuers of providers in an organisation
 	// (https://cloud.google.com/iam/docs/manage-workload-identity-pools-providers#restrict).

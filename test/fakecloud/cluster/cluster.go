@@ -23,7 +23,7 @@ import (
 	"github.com/keypost/keypost/test/authority"
 )
 
-// IssuerURL and Subject are whose tokens Workload's claims are of.
+// IssuerURL and Subject are whose tokens Workload's claims belong to.
 const (
 	IssuerURL = "https://" + host + path
 	Subject   = "system:serviceaccount:ns:sa"
@@ -54,8 +54,8 @@ func (c *Clock) Pass(d time.Duration) {
 	c.now = c.now.Add(d)
 }
 
-// Issuer is a web server with an issuer's two documents, over HTTPS and, on port 80, without TLS. Its fields are changed by Change
-// alone once it is asked.
+// Issuer is a web server with an issuer's two documents, over HTTPS and, on port 80, without TLS. Only Change changes its fields
+// once it is asked.
 type Issuer struct {
 	CA *authority.Authority
 

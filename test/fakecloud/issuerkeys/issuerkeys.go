@@ -32,7 +32,7 @@ const (
 	undirected = 5 * time.Minute
 )
 
-// What went wrong with a document that could not be had; any other error is of what it says.
+// What went wrong with a document that could not be had; any other error is about what it says.
 var (
 	ErrUnreached = errors.New("the issuer cannot be reached")
 	ErrStatus    = errors.New("the issuer answered with another status than 200")

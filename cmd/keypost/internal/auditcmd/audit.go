@@ -57,7 +57,7 @@ func timeOf(typed string, now time.Time) (time.Time, error) {
 	}
 	switch {
 	case err != nil:
-		return at, cli.Usagef("--at %s is no time such as 2026-03-01T12:00:00Z or 2026-03-01", typed)
+		return at, cli.Usagef("--at %s is not a time such as 2026-03-01T12:00:00Z or 2026-03-01", typed)
 	case at.After(now):
 		return at, cli.Usagef("--at %s has not come yet", typed)
 	}

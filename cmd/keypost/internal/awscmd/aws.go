@@ -35,7 +35,7 @@ type flags struct {
 	requested     aws.RequestedRoles
 }
 
-// command returns a command that takes flags alone, which are still to be defined, and that does its work with them.
+// command returns a command that takes only flags, which are still to be defined, and that does its work with them.
 func (f *flags) command(factory *cli.Factory, c cobra.Command, do func(ctx context.Context, r *run) error) *cobra.Command {
 	c.Args, c.RunE = cli.Exactly(0), work(factory, f, do)
 	return &c

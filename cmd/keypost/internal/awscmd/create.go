@@ -43,7 +43,7 @@ func newCmdCreateAll(factory *cli.Factory) *cobra.Command {
 	return cmd
 }
 
-// create makes an installation; without roles, an identity provider alone.
+// create makes an installation; without roles, only an identity provider.
 func (r *run) create(ctx context.Context, roles *aws.RequestedRoles) error {
 	key, err := r.cloud.ReadNew(r.Factory)
 	if err != nil {

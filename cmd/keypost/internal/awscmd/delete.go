@@ -17,7 +17,7 @@ func newCmdDelete(factory *cli.Factory) *cobra.Command {
 		Use:   "delete --name NAME --region REGION",
 		Short: "Delete the roles and the provider that bear a name's tag",
 		Long: "Delete the roles and IAM OIDC identity providers that keypost or ccoctl made under a name. Roles of create-role, and\n" +
-			"whatever else lacks the name's tag, stay.\n\n" +
+			"whatever else does not have the name's tag, stay.\n\n" +
 			"With --issuer-url nothing but this issuer's provider is deleted, and its statements are taken out of the trust\n" +
 			"policies of the name's roles and create-role's. No role is deleted. Where one trusts nobody else, nothing is done\n" +
 			"without --force.\n\n" +

@@ -53,7 +53,7 @@ func TestCreateProviderIsWhole(t *testing.T) {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
 			if value("account") != tt.flags.Account || (value("dev") == "true") != tt.flags.Dev {
-				t.Errorf("%q lacks --account or --dev", rest)
+				t.Errorf("%q does not have --account or --dev", rest)
 			}
 		})
 	}

@@ -59,7 +59,7 @@ func (f *migrateFlags) checkMigration() error {
 	}
 	err := f.move.CheckIssuers(f.IssuerURL, "trust")
 	if err == nil && f.Name == "" {
-		err = cli.Usagef("the cluster's --name is needed: %s is no address of a bucket NAME-oidc, as ccoctl makes them", f.move.Old)
+		err = cli.Usagef("the cluster's --name is needed: %s is not an address of a bucket NAME-oidc, as ccoctl makes them", f.move.Old)
 	}
 	if err := cmp.Or(err, f.move.CheckCluster()); err != nil {
 		return err
@@ -81,7 +81,7 @@ func (f *migrateFlags) run(ctx context.Context, r *run) error {
 	migrate := aws.Migrate
 	if f.move.Finish {
 		migrate = aws.FinishMigration
-		r.WithoutStore() // then the lifetime of tokens comes from the pods alone
+		r.WithoutStore() // then the lifetime of tokens comes only from the pods
 	} else if err := f.cloud.ReadIssuer(r.Factory); err != nil {
 		return err
 	}
@@ -164,7 +164,7 @@ func (f *migrateFlags) keepCloudFront(r *run) error {
 	old, name := f.move.Old, f.Name
 	host := strings.TrimPrefix(old, "https://")
 	r.Notice("%s is an address of CloudFront: it can be kept, and with it every token, role and provider. Only the", old)
-	r.Notice("distribution's origin changes, from the bucket to keypostd. ORIGIN is a host name of keypostd for this alone:")
+	r.Notice("distribution's origin changes, from the bucket to keypostd. ORIGIN is a host name of keypostd only for this:")
 	r.Notice("  1. %s", cli.Command{"issuer", "add", name, "--url", old, "--jwks", old, "--relying-party", "aws"})
 	r.Notice("     %s (D: the longest that the distribution keeps a copy)",
 		cli.Command{"issuer", "set", name, "--origin", "ORIGIN", "--edge-hold", "D", "--stale-if-error", "24h"})

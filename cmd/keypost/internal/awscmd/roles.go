@@ -103,7 +103,7 @@ func (f *roleFlags) create(ctx context.Context, r *run) error {
 		r.Notice("keypost gives role %s no permissions: that takes --policy-arn or --policy-file", f.Name)
 	}
 	if !f.manifest {
-		env = nil // of operators alone, as their Subscription is
+		env = nil // only of operators, as their Subscription is
 		r.sayAnnotations(o.ServiceAccounts, made.ARN)
 	}
 	return r.PrintIdentity(v, env, f.manifest, v.ARN, v.Annotation)

@@ -40,7 +40,7 @@ type run struct {
 	adopts bool // the command has --adopt
 }
 
-// command returns a command that takes flags alone, which are still to be defined, and that does its work with them.
+// command returns a command that takes only flags, which are still to be defined, and that does its work with them.
 func (f *flags) command(factory *cli.Factory, c cobra.Command, do func(ctx context.Context, r *run) error) *cobra.Command {
 	c.Args, c.RunE = cli.Exactly(0), func(cmd *cobra.Command, _ []string) error {
 		begun, err := f.cloud.Begin(factory, cmd, func() error { return f.check(cmd) })
@@ -72,7 +72,7 @@ func (f *flags) define(cmd *cobra.Command, names ...string) *pflag.FlagSet {
 func (f *flags) all() *pflag.FlagSet {
 	all := pflag.NewFlagSet("", pflag.ContinueOnError)
 	f.cloud.To, f.cloud.Party = &f.Options.Options, "entra"
-	f.cloud.Define(all, "files alone, without the client IDs that Azure gives")
+	f.cloud.Define(all, "only files, without the client IDs that Azure gives")
 	all.StringVar(&f.Name, "name", "", "name of what is made: its tag, and the beginning of the identities' names")
 	all.StringVar(&f.Region, "region", "", "Azure region of what is made; what deletes or moves needs none")
 	all.StringVar(&f.Subscription, "subscription-id", "", "ID of the Azure subscription, the only one in which anything may be changed")

@@ -45,7 +45,7 @@ func newCmdCreateAll(factory *cli.Factory) *cobra.Command {
 	return cmd
 }
 
-// create makes an installation; without identities, their resource group alone.
+// create makes an installation; without identities, only their resource group.
 func (r *run) create(ctx context.Context, identities *azure.RequestedIdentities) error {
 	key, err := r.cloud.ReadNew(r.Factory)
 	if err != nil {
@@ -85,7 +85,7 @@ func newCmdCreateIdentities(factory *cli.Factory) *cobra.Command {
 		Long: "Make the managed identities that a release's CredentialsRequests ask for, with their federated credentials, roles and\n" +
 			"role assignments, in resource groups that are made if need be, and the Secrets that name them. What is there already\n" +
 			"is compared and brought up to date: what a new release needs more comes before anything goes. A request that names an\n" +
-			"identity of its own (azureClientID, as operators of OLM do) gets its Secret alone.",
+			"identity of its own (azureClientID, as operators of OLM do) gets only its Secret.",
 	}, func(ctx context.Context, r *run) error { return r.createIdentities(ctx) })
 	fs := f.define(cmd, append(identityNames(), "dry-run", "diff", "issuer-url", "user-tags", "adopt",
 		"oidc-resource-group-name")...)

@@ -23,7 +23,7 @@ func newCmdDelete(factory *cli.Factory) *cobra.Command {
 	}, func(ctx context.Context, r *run) error { return r.delete(ctx, group) })
 	fs := f.define(cmd, "oidc-resource-group-name", "storage-account-name", "dry-run")
 	fs.Lookup("dry-run").Usage = "print what would be deleted, and only read"
-	fs.BoolVar(&group, "delete-oidc-resource-group", false, "also the resource group of the identities, if it is this name's alone and has nothing of others in it")
+	fs.BoolVar(&group, "delete-oidc-resource-group", false, "also the resource group of the identities, if it belongs only to this name and has nothing of others in it")
 	cloudcmd.Required(cmd, "name", "subscription-id")
 	return cmd
 }

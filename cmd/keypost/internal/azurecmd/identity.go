@@ -36,7 +36,7 @@ func newCmdCreateIdentity(factory *cli.Factory) *cobra.Command {
 	fs.Lookup("user-tags").Usage = "tags for the identity, as KEY=VALUE,…"
 	fs.Lookup("adopt").Usage = "take over an identity that is not tagged as ours" + adoptedUnknown
 	fs.Lookup("prune").Usage = "take away what this run does not ask for: roles that an earlier run assigned, and other service accounts of the issuer"
-	fs.StringArrayVar(&f.Drop, "drop-issuer-url", nil, "an old issuer URL of which it takes no token any more, of whatever service account (repeatable)")
+	fs.StringArrayVar(&f.Drop, "drop-issuer-url", nil, "an old issuer URL: it takes no token of that issuer any more, of whatever service account (repeatable)")
 	fs.StringVar(&f.OIDCGroup, "resource-group", "", "resource group of the identity; it is made if it is not there")
 	fs.StringArrayVar(&f.accounts, "service-account", nil, "NAMESPACE/NAME of a service account that may use it (repeatable)")
 	fs.StringArrayVar(&f.wanted.Roles, "role", nil, "name of a role that is there, to be assigned (repeatable)")

@@ -46,7 +46,7 @@ func (f *migrateFlags) run(ctx context.Context, r *run) error {
 	migrate := azure.Migrate
 	if f.move.Finish {
 		migrate = azure.FinishMigration
-		r.WithoutStore() // then the lifetime of tokens comes from the pods alone
+		r.WithoutStore() // then the lifetime of tokens comes only from the pods
 	} else if err := f.cloud.ReadIssuer(r.Factory); err != nil {
 		return err
 	}

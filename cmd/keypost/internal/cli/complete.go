@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Completing reports whether a shell asks how a line may go on. Nothing but the answer may be seen then: an error is no answer,
+// Completing reports whether a shell asks how a line may go on. Nothing but the answer may be seen then: an error is not an answer,
 // and nobody is asked for anything.
 func Completing(args []string) bool {
 	return len(args) > 0 && (args[0] == cobra.ShellCompRequestCmd || args[0] == cobra.ShellCompNoDescRequestCmd)

@@ -240,7 +240,7 @@ func (f *Factory) copiesHint(err error, s keystore.KeySet) error {
 	return WithHint(err, "%s", c)
 }
 
-// GateCommand returns the command by which a person says what a gate lacks and no look shows; nil where there is none.
+// GateCommand returns the command by which a person says what a gate does not have and no look shows; nil where there is none.
 func GateCommand(e *keystore.NotYetError, s keystore.KeySet) Command {
 	retire := func(id keystore.KeyID) Command {
 		return Command{"key", "retire", string(s.Name()), string(id), "--why", "STATEMENT"}

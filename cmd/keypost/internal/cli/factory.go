@@ -36,7 +36,7 @@ type Factory struct {
 
 	as      string         // whom the store takes the author of changes for; empty until it is opened to write, and if it does not say
 	ran     *cobra.Command // the command of this run; the root before it is known, nil without a command line
-	started bool           // a command's own work began, so what fails now is no error of usage
+	started bool           // a command's own work began, so what fails now is not an error of usage
 	writes  writes
 
 	mu       sync.Mutex
@@ -119,8 +119,8 @@ func (f *Factory) Begin() { f.started = true }
 // maxAs bounds the name that a store has for an author, in characters: four bytes each are what a key set keeps.
 const maxAs = 256
 
-// Change returns who changes a key set, when (now) and why, for a store that was opened to write. Each attempt of a write needs one of its own: a time before
-// that of a change in between is refused.
+// Change returns who changes a key set, when (now) and why, for a store that was opened to write. Each attempt of a write needs one of its
+// own: a time before that of a change in between is refused.
 func (f *Factory) Change(why string, force bool) keystore.Change {
 	return keystore.Change{At: time.Now(), By: f.By, As: f.as, Why: why, Force: force}
 }

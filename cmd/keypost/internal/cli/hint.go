@@ -68,8 +68,8 @@ func (f *Factory) format(format string, args ...any) string {
 }
 
 // Line returns a command line that can be pasted into a shell: quoted, and with the flags of this run that say where things are,
-// as far as the command has them and they may be printed. What the environment names is there for the next command too. Arguments
-// of which one begins with a hyphen, as a kid may that somebody else chose, stand at the end behind "--": they are no flags.
+// as far as the command has them and they may be printed. The next command has what the environment names. If
+// an argument begins with a hyphen, as a kid may that somebody else chose, all stand at the end behind "--": they are not flags.
 func (f *Factory) Line(c Command) string { return f.remember(f.line(c)) }
 
 func (f *Factory) line(c Command) string {

@@ -49,7 +49,7 @@ func TestStopped(t *testing.T) {
 			t.Errorf("%s: %v", name, got)
 		}
 		if i, is := errors.AsType[Interruption](got); !is || i.Code() != ExitInterrupted {
-			t.Errorf("%s: %v is no interruption", name, got)
+			t.Errorf("%s: %v is not an interruption", name, got)
 		}
 	}
 }

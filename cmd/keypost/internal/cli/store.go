@@ -46,7 +46,7 @@ func (f *Factory) WarnOthers(unread []keystore.Name, doubts []catalog.Shared, sh
 		f.Warn("key set %q says that it revoked key %s, but its history does not show that it ever had the key; ask its owner", e.In, e.Key)
 	}
 	for _, s := range shared {
-		f.Warn("key %s is also in key set %q: whoever signs with it can speak for both issuers", s.Key, s.In)
+		f.Warn("key %s is also in key set %q: anyone who signs with it can speak for both issuers", s.Key, s.In)
 	}
 }
 

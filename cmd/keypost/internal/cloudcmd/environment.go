@@ -17,7 +17,7 @@ const SubscriptionFlag = "subscription-manifest"
 const SubscriptionUsage = "print a JSON patch that adds the identity to an operator's Subscription, and nothing else"
 
 // PrintIdentity prints what the administrator of an operator needs to use an identity in the cloud: the variables of its Subscription's
-// spec.config.env, after lines of their own; with manifest, a patch of the Subscription alone. v is all of it for programs.
+// spec.config.env, after lines of their own; with manifest, only a patch of the Subscription. v is all of it for programs.
 //
 // https://olm.operatorframework.io/docs/advanced-tasks/configure-operators/
 func (r *Run) PrintIdentity(v any, env []EnvVar, manifest bool, lines ...string) error {
@@ -41,7 +41,7 @@ func (r *Run) printSubscription(env []EnvVar) error {
 		patch = append(patch, map[string]any{"op": "add", "path": "/spec/config/env/-", "value": e})
 	}
 	if r.Output == "table" {
-		r.Output = "yaml" // which is what the patch is for people, too
+		r.Output = "yaml" // people get the patch as YAML, too
 		const oc = "  oc patch subscriptions.operators.coreos.com NAME -n NAMESPACE --type=json "
 		r.Notice("put this into a file, and, once the operator's Subscription is there, add it to the env that it has:")
 		r.Notice(oc + "--patch-file FILE")

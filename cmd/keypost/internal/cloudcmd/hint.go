@@ -79,8 +79,8 @@ func (f *Flags) publicationHint(err error, e *install.Error) error {
 	return err
 }
 
-// relyingParty returns the flags of issuer add for who takes the tokens: where that is given a copy of the keys, the copy, for which no gate
-// waits until caches have forgotten documents that nobody there reads; with copies alone, since nobody can read them.
+// relyingParty returns the flags of issuer add for who takes the tokens: where that is given a copy of the keys, the copy, for which no
+// gate waits until caches have forgotten documents that nobody there reads; with copies only, since nobody can read them.
 func (f *Flags) relyingParty(copies bool) []string {
 	switch {
 	case f.Copy == nil:

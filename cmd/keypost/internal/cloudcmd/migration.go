@@ -51,7 +51,7 @@ func (m *Migration) CheckIssuers(next, needless string) error {
 	old, err := url.Parse(m.Old)
 	switch {
 	case err != nil || old.Scheme != "https" || old.Host == "" || old.RawQuery != "" || old.Fragment != "":
-		return cli.Usagef("--from-issuer-url %q is no issuer URL: it begins with https:// and has neither query nor fragment", m.Old)
+		return cli.Usagef("--from-issuer-url %q is not an issuer URL: it begins with https:// and has neither query nor fragment", m.Old)
 	case m.Old == next:
 		return cli.Usagef("--from-issuer-url and --issuer-url are the same; a cluster that keeps its issuer needs no new %s", needless)
 	}
@@ -167,7 +167,7 @@ type Moved struct {
 	Finished bool          `json:"finished"` // nothing trusts From any more
 }
 
-// PrintSwitch prints what switches the cluster: on stdout that alone, so that a script can run it.
+// PrintSwitch prints what switches the cluster: only that on stdout, so that a script can run it.
 func (r *Run) PrintSwitch(m Moved) error {
 	if r.Output == "table" {
 		r.Live().Clear()

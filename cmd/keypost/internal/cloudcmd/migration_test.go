@@ -26,8 +26,8 @@ func TestMigrationChecks(t *testing.T) {
 	}{
 		{name: "good", move: install.Move{Old: old}},
 		{name: "good to its end", move: install.Move{Old: old, Cluster: cluster.Access{Kubeconfig: "k", Context: "c"}}, finish: true},
-		{name: "no issuer", err: `--from-issuer-url "" is no issuer URL`},
-		{name: "not https", move: install.Move{Old: "http://old.example.com"}, err: "is no issuer URL: it begins with https://"},
+		{name: "no issuer", err: `--from-issuer-url "" is not an issuer URL`},
+		{name: "not https", move: install.Move{Old: "http://old.example.com"}, err: "is not an issuer URL: it begins with https://"},
 		{name: "a query", move: install.Move{Old: old + "?a"}, err: "neither query nor fragment"},
 		{name: "the same issuer", move: install.Move{Old: next}, err: "a cluster that keeps its issuer needs no new provider"},
 		{name: "a context of nothing", move: install.Move{Old: old, Cluster: cluster.Access{Context: "c"}}, finish: true, err: "--context needs --kubeconfig"},

@@ -142,7 +142,7 @@ func (r *Run) PrintPreview(v plan.Preview) error {
 	return r.Print(v, nil)
 }
 
-// Result prints what was made, with -o json and yaml alone: what ccoctl prints is all on stderr.
+// Result prints what was made, only with -o json and yaml: what ccoctl prints is all on stderr.
 func (r *Run) Result(v any) error {
 	if r.Output == "table" {
 		return nil

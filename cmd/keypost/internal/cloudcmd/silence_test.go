@@ -198,7 +198,7 @@ func (p *pipes) Close() error {
 // Addr implements net.Listener.
 func (p *pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 443} }
 
-// serve answers as a keypostd that reads the store for every request, and takes nearly as long as whoever looks waits.
+// serve answers as a keypostd that reads the store for every request, and takes nearly as long as anyone who looks waits.
 func (w *slowWorld) serve(rw http.ResponseWriter, r *http.Request) {
 	time.Sleep(min(w.lag, 4*time.Second))
 	(&scene.Scene{Store: w.store}).Publish(rw, r)

@@ -111,7 +111,7 @@ func argument(f *cli.Factory, cmd *cobra.Command, args []string) cobra.Completio
 	return cobra.NoFileCompletions
 }
 
-// by returns a completion by values, of which those that begin like the word are offered. What is not there in time is not offered.
+// by returns a completion by values: those that begin like the word are offered. What is not there in time is not offered.
 func by(f *cli.Factory, all values, directive cobra.ShellCompDirective) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
 		ctx, cancel := context.WithTimeout(cmd.Context(), patience)

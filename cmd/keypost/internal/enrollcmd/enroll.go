@@ -51,7 +51,7 @@ func NewCmdEnroll(f *cli.Factory) *cobra.Command {
 		"kubeconfig must have its CA, and its token or certificate, inline. One that would run a program or read a file is refused.\n\n" +
 		"A cluster is known by the UID of its namespace kube-system. Another one under a known name is refused, until somebody says\n" +
 		"that it takes the place of the first: keypost rotate start NAME --kubeconfig FILE. A key set that a person made is left\n" +
-		"alone without --adopt. At most 8 keys are taken of a cluster.\n\n" +
+		"untouched without --adopt. At most 8 keys are taken of a cluster.\n\n" +
 		"With --once, print a table; the exit code is 1 if a cluster is refused or does not answer. Else go on until SIGTERM, with a\n" +
 		"line in the log for each change, and metrics."
 	cmd.Example = "  keypost enroll --source dir:kubeconfigs --issuer-url 'https://oidc.example.com/{name}' --relying-party aws --once"
@@ -237,7 +237,7 @@ func about(r enroll.Report) string {
 }
 
 func (o *options) loop(ctx context.Context, e *enroll.Enroller) error {
-	signal.Ignore(syscall.SIGPIPE) // whoever reads the log may end before this process does
+	signal.Ignore(syscall.SIGPIPE) // the reader of the log may end before this process does
 	known := newKnown(service.NewLogger(o.Err))
 	g, ctx := errgroup.WithContext(ctx)
 	s, err := service.Admin{Address: o.listen, Metrics: known, Ready: known.ready, Log: known.log}.Listen(ctx)

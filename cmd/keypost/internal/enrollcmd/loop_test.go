@@ -93,7 +93,7 @@ func TestLoop(t *testing.T) {
 		{listing{none, errors.New("no directory")}, look{}, []string{"warn: the clusters or the store cannot be read; no key set changes"}},
 		{listing{none, errors.New("no directory")}, look{}, nil},
 		{listing{one, nil}, shows("uid-a", 1), []string{enrolled + "enrolled", "info: the clusters and the store can be read again"}},
-		{listing{one, nil}, shows("uid-a", 1), nil}, // in step, which is no news
+		{listing{one, nil}, shows("uid-a", 1), nil}, // in step, and no news
 		{listing{one, nil}, shows("uid-a", 2), []string{enrolled + "new key: key " + string(keys[1].ID()) + " since TIME, to be promoted from TIME on"}},
 		{listing{one, nil}, away("connection refused"), []string{wrong + "unreachable: connection refused"}},
 		{listing{one, nil}, away("no route"), nil},

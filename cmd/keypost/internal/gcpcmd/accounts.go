@@ -17,7 +17,7 @@ func newCmdCreateAccounts(factory *cli.Factory) *cobra.Command {
 		Short: "Make the service accounts that a release's CredentialsRequests ask for",
 		Long: "Make the service accounts that a release's CredentialsRequests ask for, with their roles, and the Secrets that name\n" +
 			"them. Accounts that are there already are compared and brought up to date. A request that names an account of its\n" +
-			"own (serviceAccountEmail, as operators of OLM do) gets its Secret alone.",
+			"own (serviceAccountEmail, as operators of OLM do) gets only its Secret.",
 	}, func(ctx context.Context, r *run) error { return r.createAccounts(ctx) })
 	fs := f.define(cmd, "name", "workload-identity-pool", "workload-identity-provider", "credentials-requests-dir", "enable-tech-preview",
 		"dry-run", "diff", "adopt", "prune", "issuer-url")

@@ -84,7 +84,7 @@ func newCmdCreateAll(factory *cli.Factory) *cobra.Command {
 	return cmd
 }
 
-// create makes an installation; without accounts, a provider alone.
+// create makes an installation; without accounts, only a provider.
 func (r *run) create(ctx context.Context, accounts *gcp.RequestedAccounts) error {
 	key, err := r.cloud.ReadNew(r.Factory)
 	if err != nil {
@@ -225,7 +225,7 @@ func (r *run) readings(place string) []string {
 }
 
 // sayCopy prints what is to be done about a copy that Google has been given, if it was, in the order in which it works: a copy that no
-// policy names is not uploaded to, and one that was not read back is no proof for verify.
+// policy names is not uploaded to, and one that was not read back is not proof for verify.
 func (r *run) sayCopy(set keystore.KeySet, place string) {
 	if place == "" {
 		return

@@ -42,7 +42,7 @@ const (
 	poolJWKFile  = "pool-jwk-file"
 )
 
-// command returns a command that takes flags alone, which are still to be defined, and that does its work with them.
+// command returns a command that takes only flags, which are still to be defined, and that does its work with them.
 func (f *flags) command(factory *cli.Factory, c cobra.Command, do func(ctx context.Context, r *run) error) *cobra.Command {
 	c.Args, c.RunE = cli.Exactly(0), func(cmd *cobra.Command, _ []string) error {
 		begun, err := f.cloud.Begin(factory, cmd, func() error { return f.check(cmd) })
@@ -103,12 +103,13 @@ func (f *flags) all() *pflag.FlagSet {
 func (f *flags) installation(cmd *cobra.Command, more ...string) {
 	f.define(cmd, append([]string{"name", "region", "dry-run", "diff", "issuer-url", "adopt", "public-key-file",
 		"key-storage-method", "allowed-audience", "attribute-condition"}, more...)...)
-	cmd.Flags().Lookup("adopt").Usage += ", change the issuer that a provider trusts or the attribute condition that it has, replace a copy of keys of which no record (--observations) says whether it is newer, " +
+	cmd.Flags().Lookup("adopt").Usage += ", change the issuer that a provider trusts or the attribute condition that it has, replace a copy of keys that may be newer for all that the records (--observations) say, " +
 		"and write over the manifests of another issuer in --output-dir"
 	cloudcmd.Required(cmd, "name", "project", "issuer-url")
 }
 
-// projectForm admits IDs, also those of old projects in a domain, and numbers (https://cloud.google.com/resource-manager/docs/creating-managing-projects).
+// projectForm admits IDs, also those of old projects in a domain, and numbers
+// (https://cloud.google.com/resource-manager/docs/creating-managing-projects).
 var (
 	projectForm   = regexp.MustCompile(`^([a-z0-9.-]+:)?[a-z][a-z0-9-]{4,28}[a-z0-9]$|^[0-9]{6,19}$`)
 	projectNumber = regexp.MustCompile(`^[0-9]+$`)

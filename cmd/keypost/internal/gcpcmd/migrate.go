@@ -137,7 +137,7 @@ func (f *migrateFlags) print(r *run, done gcp.Migrated) error {
 		From: f.move.Old, To: f.IssuerURL, KeySet: done.KeySet.Name(),
 		Old: done.Project.ProviderName(done.Pool, done.From), New: done.Project.ProviderName(done.Pool, done.To),
 	}
-	m.Gap = fmt.Sprintf("from when a component's token is of %s until it has read the Secret that names %s, Google refuses it "+
+	m.Gap = fmt.Sprintf("from when a component's token belongs to %s until it has read the Secret that names %s, Google refuses it "+
 		"(invalid_grant: the issuer in the ID token does not match the expected one). An access token that it has by then lives for up to an hour, so that "+
 		"one which is restarted within minutes mostly notices nothing; one whose access token ends meanwhile fails until it is restarted", m.To, done.To)
 	f.switchSteps(&m)
@@ -182,7 +182,7 @@ func (f *migrateFlags) componentSteps(m *migration, done gcp.Migrated) {
 	}
 }
 
-// userSteps are for whoever has a credential file that keypost did not write.
+// userSteps are for anyone who has a credential file that keypost did not write.
 func (f *migrateFlags) userSteps(r *run, m *migration, done gcp.Migrated) {
 	audience := done.Project.Audience(done.Pool, done.To)
 	for _, u := range done.Users {

@@ -69,7 +69,7 @@ type provider struct {
 	project *project
 	id      federation.ProviderID
 	to      uploadcmd.Target
-	issuer  string // that it was for when it was read last: who uploads has seen that it is the key set's
+	issuer  string // that it was for when it was read last: the uploader has seen that it belongs to the key set
 	of      string // the installation that its description named then; empty for none
 }
 
@@ -105,7 +105,7 @@ func (p *provider) Upload(ctx context.Context, jwks []byte) error {
 	return err
 }
 
-// errNoKeys is of a provider that has no copy.
+// errNoKeys means that a provider has no copy.
 var errNoKeys = errors.New("this provider holds no keys: Google fetches those that the issuer publishes")
 
 func (p *provider) Read(ctx context.Context) (upload.Held, error) {

@@ -65,7 +65,7 @@ func (o *acceptOptions) run(ctx context.Context, args []string) error {
 		return cli.Usagef("give --served-generation or --admin, not both")
 	}
 	if o.served < 0 || o.served > keystore.MaxGeneration {
-		return cli.Usagef("--served-generation %d is no generation", o.served)
+		return cli.Usagef("--served-generation %d is not a generation", o.served)
 	}
 	st, err := f.OpenToWrite(ctx)
 	if err != nil {

@@ -90,7 +90,7 @@ func (o *addOptions) run(ctx context.Context, args []string) error {
 	return o.print(added.KeySet)
 }
 
-// prices has whoever declares a CDN decide for how long that answers while keypostd is down: a new key waits as long.
+// prices has anyone who declares a CDN decide for how long that answers while keypostd is down: a new key waits as long.
 func (o *addOptions) prices(s keystore.KeySet, spec keystore.Spec) error {
 	if o.dev || spec.Policy.EdgeHold == nil {
 		return nil
@@ -168,7 +168,7 @@ func (o *addOptions) print(s keystore.KeySet) error {
 	view.Warn(f, s.Policy())
 	first := v.Issuers[0]
 	ca := ""
-	if v.Dev { // its certificate is of an authority of its own
+	if v.Dev { // its certificate comes from an authority of its own
 		ca = devCA(f.Store)
 	}
 	f.Notice("next:")

@@ -107,7 +107,7 @@ func addUploads(ctx context.Context, f *cli.Factory, rows []listRow, sets []keys
 			return nil
 		}
 		i := slices.IndexFunc(rows, func(r listRow) bool { return r.Name == s.Name() })
-		if damaged && rows[i].Problem == "" { // of this one alone
+		if damaged && rows[i].Problem == "" { // only of this one
 			rows[i].Problem = fmt.Sprintf("what was read back of its uploads cannot be read: %v", err)
 		}
 		if damaged {
@@ -225,7 +225,7 @@ func servingProblem(r listRow, s issuer.Status, known bool) string {
 		return "keypostd has not read it; does it read this store?"
 	case s.Rejected != "":
 		return fmt.Sprintf("rejected (%s): %s", s.Rejected, s.Message)
-	case s.Message != "" && !s.Served: // it is not to be served there
+	case s.Message != "" && !s.Served: // it must not be served there
 		return ""
 	case s.Generation != r.Generation:
 		return fmt.Sprintf("keypostd serves generation %d", s.Generation)

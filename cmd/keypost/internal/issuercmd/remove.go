@@ -41,7 +41,7 @@ func (o *removeOptions) run(ctx context.Context, args []string) error {
 	}
 	s, err := o.Update(ctx, args[0], func(s keystore.KeySet) (keystore.KeySet, error) {
 		if !slices.Contains(view.URLs(s), o.confirmURL) {
-			return s, cli.WithHint(cli.Usagef("--confirm-url %s is no URL of key set %q", o.confirmURL, s.Name()), "%s",
+			return s, cli.WithHint(cli.Usagef("--confirm-url %s is not a URL of key set %q", o.confirmURL, s.Name()), "%s",
 				cli.Command{"issuer", "show", string(s.Name())})
 		}
 		return s.Withdraw(o.Change(o.why, o.force))
@@ -50,7 +50,7 @@ func (o *removeOptions) run(ctx context.Context, args []string) error {
 		return err
 	}
 	for _, u := range view.URLs(s) {
-		o.Notice("remove what trusts %s as well, in every account, project and tenant (%s); whoever gets the host name next could speak for it", u, trusting(party.Names(s.Policy().RelyingParties)))
+		o.Notice("remove what trusts %s as well, in every account, project and tenant (%s); anyone who gets the host name next could speak for it", u, trusting(party.Names(s.Policy().RelyingParties)))
 	}
 	for _, party := range s.Policy().Uploads() {
 		o.Notice("delete or disable what holds a copy of its keys, or it goes on trusting them: %s", cli.OneLine(party))

@@ -132,7 +132,7 @@ func (o *revokeOptions) seen(ctx context.Context, c keyChange) keystore.Cache {
 	k, _ := c.before.Key(c.id)
 	seen, err := observe.Recorded(ctx, o.Factory, c.before, k)
 	if err != nil {
-		o.Warn("what was observed cannot be read, so that the times below are those of the policy alone: %v", err)
+		o.Warn("what was observed cannot be read, so that the times below are only those of the policy: %v", err)
 	}
 	return seen.Cache
 }
@@ -152,7 +152,7 @@ func (o *revokeOptions) revoke(ctx context.Context, st *keystore.Store, args []s
 	return c, err
 }
 
-// refusedError reports that the key set can be read, and that its key is not to be revoked like this.
+// refusedError reports that the key set can be read, and that its key must not be revoked like this.
 type refusedError struct{ Err error }
 
 func (e *refusedError) Error() string { return e.Err.Error() }

@@ -15,7 +15,7 @@ import (
 	"github.com/keypost/keypost/keystore/party"
 )
 
-// warnElsewhere names the other key sets that publish the key which was revoked, or may: who has it signs on for their issuers.
+// warnElsewhere names the other key sets that publish the key which was revoked, or may: anyone who has it signs on for their issuers.
 // The error is about a replacement that another key set has revoked: it is published, and somebody else may have it.
 func (o *revokeOptions) warnElsewhere(ctx context.Context, st keystore.Reader, c keyChange, replacement *keystore.VerificationKey) error {
 	k, _ := c.before.Key(c.id)

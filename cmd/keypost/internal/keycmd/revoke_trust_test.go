@@ -11,7 +11,7 @@ import (
 	"github.com/keypost/keypost/keystore/storetest"
 )
 
-// unadvised is in what is said of a relying party of which nothing is known.
+// unadvised is in what is said of a relying party that keypost does not know.
 const unadvised = "without end where it fetches only for a kid that it does not know, as Go services with go-oidc do"
 
 // TestStillTrusting: where no relying party is declared each known one is named with advice of its own, and all others in one line.

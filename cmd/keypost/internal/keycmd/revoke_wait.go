@@ -71,7 +71,7 @@ func (o *revokeOptions) awaitGone(ctx context.Context, s keystore.KeySet, networ
 				o.Notice("each upload that the policy of %q names was read back without a key that is gone", s.Name())
 			}
 			if s.Policy().Reach != keystore.ReachCopies {
-				o.Notice("no address or origin of %q publishes a key that is gone; who has a copy of its own trusts it as printed above, or as keypost verify says", s.Name())
+				o.Notice("no address or origin of %q publishes a key that is gone; anyone who has a copy trusts it as printed above, or as keypost verify says", s.Name())
 			}
 			return nil
 		}
@@ -109,7 +109,7 @@ func (o *revokeOptions) uploaded(ctx context.Context, s keystore.KeySet) (left [
 		})
 		why := ""
 		switch name := text.OneLine(c.Upload, 300); {
-		case gone, c.State == observation.UploadBehind: // one whose keys nobody can read lacks them all
+		case gone, c.State == observation.UploadBehind: // one whose keys nobody can read has none of them
 			why = c.Problem()
 		case c.ReadAt.Before(lastGone(s)):
 			why = fmt.Sprintf("the upload %s was not read back since the key was revoked", name)
@@ -160,9 +160,9 @@ func (o *revokeOptions) keep(ctx context.Context, st *keystore.Store, s keystore
 	case errors.Is(err, errKept):
 		return s, nil
 	case err != nil:
-		return s, []string{fmt.Sprintf("generation %d of the key set, which lacks the revocation, was put back, and cannot be replaced: %v", was, err)}
+		return s, []string{fmt.Sprintf("generation %d of the key set, which does not have the revocation, was put back, and cannot be replaced: %v", was, err)}
 	}
-	o.Warn("something put generation %d of the key set back, which lacks the revocation: it is stored again, as generation %d. "+
+	o.Warn("something put generation %d of the key set back, which does not have the revocation: it is stored again, as generation %d. "+
 		"Stop what does it (a sync of old manifests, a restore), or a server that starts without its copy serves the key", was, kept.Generation())
 	return kept, []string{"whether the store keeps the revocation"}
 }

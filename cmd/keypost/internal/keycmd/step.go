@@ -60,7 +60,7 @@ func (o *step) run(ctx context.Context, args []string) error {
 	return printKeys(o.Factory, c.after, now)
 }
 
-// impatience is how long a gate may still be closed for one --force to pass it. Whoever skips more has to mean it.
+// impatience is how long a gate may still be closed for one --force to pass it. Anyone who skips more has to mean it.
 const impatience = time.Hour
 
 // confirmed returns an error if --force would pass a gate that stays closed for long, or for nobody knows how long, and the

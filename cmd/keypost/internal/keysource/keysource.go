@@ -82,7 +82,7 @@ func (f *Flags) Read(ctx context.Context, factory *cli.Factory) (Material, error
 	return f.readFiles(factory)
 }
 
-// Cluster returns which cluster the keys are of; empty if they come from none, or if its namespace kube-system may not be read, which
+// Cluster returns which cluster the keys come from; empty if they come from none, or if its namespace kube-system may not be read, which
 // is said.
 func (f *Flags) Cluster(ctx context.Context, factory *cli.Factory) (keystore.ClusterID, error) {
 	if f.kubeconfig == "" {

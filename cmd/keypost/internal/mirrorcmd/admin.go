@@ -23,7 +23,7 @@ func (m *mirroring) Collect(ch chan<- prometheus.Metric) {
 	}
 	gauge("keypost_mirror_last_complete_timestamp_seconds", "When the listing of the last complete pass was begun, also of an earlier run; 0 for never.", complete)
 	gauge("keypost_mirror_failing", "1 while the store cannot be read or the copy cannot be written.", truth[s.Failing])
-	gauge("keypost_mirror_key_sets", "Key sets of which there is a good copy.", float64(s.Held))
+	gauge("keypost_mirror_key_sets", "Key sets with a good copy.", float64(s.Held))
 	gauge("keypost_mirror_depends_on_itself", "1 when the store's credentials come from an issuer that is mirrored.", truth[m.itself.Load()])
 	const help = "Key sets whose stored version is not the copied one, by reason; the last good copy stays."
 	refused := prometheus.NewDesc("keypost_mirror_key_sets_refused", help, []string{"reason"}, nil)

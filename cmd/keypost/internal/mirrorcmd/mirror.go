@@ -181,7 +181,7 @@ func (m *mirroring) announce() {
 
 // serve mirrors until ctx is done. Only an admin address that cannot be listened on ends it otherwise, at the start.
 func (m *mirroring) serve(ctx context.Context) error {
-	signal.Ignore(syscall.SIGPIPE) // whoever reads the log may end before this process does
+	signal.Ignore(syscall.SIGPIPE) // the reader of the log may end before this process does
 	g, ctx := errgroup.WithContext(ctx)
 	if m.o.adminAddress != "" {
 		s, err := service.Admin{Address: m.o.adminAddress, Metrics: m, Ready: m.Ready, Log: m.log, Store: m.copy}.Listen(ctx)

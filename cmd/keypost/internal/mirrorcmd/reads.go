@@ -11,7 +11,7 @@ import (
 	"github.com/keypost/keypost/keystore"
 )
 
-// reads is a store of which it is counted what is listed and read.
+// reads is a store that counts what is listed and read.
 type reads struct {
 	keystore.Backend
 	listed, read atomic.Int64

@@ -91,7 +91,7 @@ type Result struct {
 	Record  observation.Record // with the look; empty with Err
 	Err     error              // the look was not made, or not recorded
 
-	UnknownCA bool // some certificate was of a CA that is not trusted here
+	UnknownCA bool // some certificate came from a CA that is not trusted here
 }
 
 // Targets returns what there is to look at of a key set: each of its issuer URLs, none where nobody reads the documents.
@@ -184,8 +184,8 @@ func (o Observer) Counting(ctx context.Context, f *cli.Factory, s keystore.KeySe
 	return nil
 }
 
-// OwnCA says how a look is made to count where the certificate is of a private CA.
-const OwnCA = "if that certificate is of your own CA, no look counts without it: set SSL_CERT_FILE to a file that has it, and run this again"
+// OwnCA says how a look is made to count where the certificate comes from a private CA.
+const OwnCA = "if that certificate comes from your own CA, no look counts without it: set SSL_CERT_FILE to a file that has it, and run this again"
 
 // Recorded returns what was seen of a published key. Where no place for observations is given, or it is not there yet,
 // nothing was.

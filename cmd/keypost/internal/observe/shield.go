@@ -11,7 +11,7 @@ import (
 	"github.com/keypost/keypost/issuer/verify/fetch"
 )
 
-// What this machine shows to origins that answer their CDN only is named by its environment. It is not in a key set's policy: whoever
+// What this machine shows to origins that answer their CDN only is named by its environment. It is not in a key set's policy: anyone who
 // may write a key set would name his own server there, and be shown the secret.
 const (
 	envOrigin = "KEYPOST_ORIGIN"             // HOST[:PORT],… as policies name them: nobody else is shown anything

@@ -30,8 +30,8 @@ func TestReadShield(t *testing.T) {
 		"two headers":        {"o.example.com", file("c", "X-A: secret\nX-B: secret"), "", "", "write NAME: VALUE"},
 		"space in its name":  {"o.example.com", file("d", "X A: secret"), "", "", "write NAME: VALUE"},
 		"no origin":          {"", good, "", "", "go with KEYPOST_ORIGIN=HOST"},
-		"origin alone":       {"o.example.com", "", "", "", ""},
-		"certificate alone":  {"o.example.com", "", cert, "", "go together"},
+		"only origin":        {"o.example.com", "", "", "", ""},
+		"only certificate":   {"o.example.com", "", cert, "", "go together"},
 		"key of another one": {"o.example.com", "", cert, good, "read the client certificate"},
 	} {
 		t.Run(name, func(t *testing.T) {

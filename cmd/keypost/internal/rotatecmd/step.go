@@ -39,7 +39,7 @@ func newStep(f *cli.Factory) *cobra.Command {
 		"policy declares, which is not taken if a pod of the cluster asks for longer ones. Until then each is asked again, and\n" +
 		"where one signs with the retired key that is active again, and its time counts anew. A step is taken whole or not at all,\n" +
 		"so this may be run again and again, by a timer too. It starts no rotation. Without --kubeconfig the old key is retired by\n" +
-		"hand: keypost key retire. Where the issuer's certificate is of a private CA, no look counts unless SSL_CERT_FILE names it."
+		"hand: keypost key retire. Where the issuer's certificate comes from a private CA, no look counts unless SSL_CERT_FILE names it."
 	cmd.Example = "  keypost rotate step prod-a --kubeconfig prod-a.kubeconfig --store file:///srv/keysets --observations file:///srv/observations\n" +
 		"  keypost rotate step prod-a --wait --store file:///srv/keysets --observations file:///srv/observations\n" +
 		"  keypost rotate step --all --store file:///srv/keysets --observations file:///srv/observations"
@@ -111,7 +111,7 @@ func (o *stepOptions) run(ctx context.Context, args []string) error {
 	return nil
 }
 
-// cluster returns the signer's side of the cluster, of which OpenShift does more by itself.
+// cluster returns the signer's side of the cluster; OpenShift does more of it by itself.
 func (o *stepOptions) cluster(ctx context.Context) (rotation.Cluster, error) {
 	signing := cluster.Signing{Access: o.access}
 	openShift, err := cluster.IsOpenShift(ctx, o.access)
@@ -214,11 +214,11 @@ func (o *stepOptions) step(ctx context.Context, d rotation.Driver, r *running) {
 		if r.early = early; early != "" && slices.Contains(r.set.Rotation().Servers, rotation.OtherCluster) {
 			o.Notice("%s: the new cluster is there and signs with its key; relying parties with an older copy refuse its tokens until the key is promoted", r.set.Name())
 		} else if early != "" {
-			o.Warn("%s: the kube-apiserver %s signs with the new key already, so that whoever has an older copy refuses its tokens: let it sign with the old key until the new one is promoted", r.set.Name(), early)
+			o.Warn("%s: the kube-apiserver %s signs with the new key already, so that anyone who has an older copy refuses its tokens: let it sign with the old key until the new one is promoted", r.set.Name(), early)
 		}
 	}
 	if out.Unknown != "" && len(out.Took) > 0 {
-		o.Notice("%s: how long tokens live is not known, so what the policy declares counts alone: %s", r.set.Name(), out.Unknown)
+		o.Notice("%s: how long tokens live is not known, so only what the policy declares counts: %s", r.set.Name(), out.Unknown)
 	}
 	took := append(r.Took, out.Took...)
 	if err != nil {

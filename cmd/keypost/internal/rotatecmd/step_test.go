@@ -121,7 +121,7 @@ func TestAClusterThatNeverAnswers(t *testing.T) {
 	})
 }
 
-// Where a step went by what the policy declares alone, because nobody could measure it, that is said.
+// Where a step went only by what the policy declares, because nobody could measure it, that is said.
 func TestWhatIsNotMeasuredIsSaid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sc := &scene{store: keystore.NewStore(storetest.NewMemory(t)), lifetime: rotation.Lifetime{Unknown: "may not list pods"}}
@@ -129,7 +129,7 @@ func TestWhatIsNotMeasuredIsSaid(t *testing.T) {
 		sc.signers = map[string]keystore.KeyID{"10.0.0.1:6443": r.set.Rotation().Kid}
 		time.Sleep(48 * time.Hour)
 		sc.step(t, false, sc, r)
-		const want = "prod-a: how long tokens live is not known, so what the policy declares counts alone: may not list pods\n"
+		const want = "prod-a: how long tokens live is not known, so only what the policy declares counts: may not list pods\n"
 		if out := sc.out.String(); strings.Count(out, want) != 1 || !strings.Contains(out, "prod-a: retired key ") {
 			t.Errorf("printed %q", out)
 		}
@@ -204,7 +204,7 @@ func TestAwaited(t *testing.T) {
 	}
 }
 
-// restarted is a cluster of which one server is not listed at first, signs with the old key again when that was retired, and does
+// restarted is a cluster with one server that is not listed at first, signs with the old key again when that was retired, and does
 // not answer for a while.
 type restarted struct {
 	*scene

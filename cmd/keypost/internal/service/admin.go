@@ -54,13 +54,13 @@ type adminPage struct{ flag, listener, path string }
 // ask asks an admin listener for a page that read reads.
 func ask(ctx context.Context, p adminPage, read func(io.Reader) error) error {
 	if !strings.HasPrefix(p.listener, "http://") && !strings.HasPrefix(p.listener, "https://") {
-		return cli.WithHint(cli.Usagef("%s %q is no URL", p.flag, open.Redacted(p.listener)), "use %s http://127.0.0.1:9090", p.flag)
+		return cli.WithHint(cli.Usagef("%s %q is not a URL", p.flag, open.Redacted(p.listener)), "use %s http://127.0.0.1:9090", p.flag)
 	}
 	ctx, cancel := context.WithTimeout(ctx, adminTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(p.listener, "/")+p.path, http.NoBody)
 	if err != nil {
-		return cli.Usagef("%s %q is no URL", p.flag, open.Redacted(p.listener))
+		return cli.Usagef("%s %q is not a URL", p.flag, open.Redacted(p.listener))
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {

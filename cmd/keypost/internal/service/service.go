@@ -24,7 +24,7 @@ import (
 	"github.com/keypost/keypost/keystore"
 )
 
-// CheckListen refuses what is no address to listen on before anything is begun; empty means none.
+// CheckListen refuses what is not an address to listen on before anything is begun; empty means none.
 func CheckListen(flag, address string) error {
 	if address == "" {
 		return nil
@@ -54,7 +54,7 @@ type Admin struct {
 	Metrics prometheus.Collector
 	Ready   func() error // as in admin.Pages
 	Log     *zap.Logger
-	Store   keystore.Reader // of which the documents are served to clients on this machine; nil for none
+	Store   keystore.Reader // its documents are served to clients on this machine; nil for none
 }
 
 // document serves the document of a key set.

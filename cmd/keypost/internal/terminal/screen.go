@@ -14,9 +14,9 @@ import (
 	"golang.org/x/term"
 )
 
-// Screen is what an output is laid out for. The zero Screen is no terminal.
+// Screen is what an output is laid out for. The zero Screen is not a terminal.
 type Screen struct {
-	Width int       // in columns; 0 if it is no terminal
+	Width int       // in columns; 0 if it is not a terminal
 	Color bool      // whether colour helps
 	Whole bool      // whether key IDs are printed whole
 	Now   time.Time // what times are relative to: one reading of the clock for a whole output

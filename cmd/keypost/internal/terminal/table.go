@@ -195,7 +195,7 @@ var marks = []struct{ verdict, mark, color string }{
 	{"ok", "✓", green}, {"warn", "!", yellow}, {"fail", "✗", red}, {"rejected", "✗", red}, {"broken", "✗", red},
 }
 
-// cell returns a cell for a person: a verdict has its mark, and what is no command is humanized.
+// cell returns a cell for a person: a verdict has its mark, and what is not a command is humanized.
 func (s Screen) cell(cell string) string {
 	for _, m := range marks {
 		if after, is := strings.CutPrefix(cell, m.verdict); is && (after == "" || strings.ContainsAny(after[:1], ",( ")) {

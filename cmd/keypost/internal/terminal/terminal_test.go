@@ -57,15 +57,15 @@ func TestHumanized(t *testing.T) {
 	const kid = "gwnEQfJWw5S3-Vzq8G4bC0OspTWLHgY_psYkCJ8JibQ"
 	s := Screen{Width: 80, Now: time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)}
 	for shown, want := range map[string]string{
-		"2026-03-03T13:13:00Z":                  "in 25h13m (Tue 13:13 UTC)",
-		"2026-03-02T11:55:00Z":                  "5m ago (Mon 11:55 UTC)",
-		"2026-03-02T11:59:30Z":                  "now (Mon 11:59 UTC)",
-		"2026-06-01T00:00:00Z":                  "in 91d (2026-06-01 00:00 UTC)",
-		"since 2026-03-02T10:00:00Z, and on":    "since Mon 10:00 UTC, 2h ago, and on",
-		"key " + kid + ": new":                  "key gwnEQfJWw5S3: new",
-		"https://oidc.example.com/" + kid:       "https://oidc.example.com/" + kid,
-		strings.ToLower(kid):                    strings.ToLower(kid),
-		"2026-03-02T10:00:00Z is no cell alone": "Mon 10:00 UTC, 2h ago is no cell alone",
+		"2026-03-03T13:13:00Z":                     "in 25h13m (Tue 13:13 UTC)",
+		"2026-03-02T11:55:00Z":                     "5m ago (Mon 11:55 UTC)",
+		"2026-03-02T11:59:30Z":                     "now (Mon 11:59 UTC)",
+		"2026-06-01T00:00:00Z":                     "in 91d (2026-06-01 00:00 UTC)",
+		"since 2026-03-02T10:00:00Z, and on":       "since Mon 10:00 UTC, 2h ago, and on",
+		"key " + kid + ": new":                     "key gwnEQfJWw5S3: new",
+		"https://oidc.example.com/" + kid:          "https://oidc.example.com/" + kid,
+		strings.ToLower(kid):                       strings.ToLower(kid),
+		"2026-03-02T10:00:00Z is not a whole cell": "Mon 10:00 UTC, 2h ago is not a whole cell",
 	} {
 		if got := s.humanized(shown); got != want {
 			t.Errorf("%q: %q, want %q", shown, got, want)

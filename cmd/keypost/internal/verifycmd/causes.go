@@ -126,7 +126,7 @@ func (opts *verifyOptions) state(causes []finding.Cause, results []verified) []c
 	return list
 }
 
-// stateOf returns the state of a cause that was not found: "not found" only where it could have been, for whoever looks.
+// stateOf returns the state of a cause that was not found: "not found" only where it could have been, for anyone who looks.
 func (opts *verifyOptions) stateOf(c finding.Cause, results []verified) string {
 	uncompared := func(r verified) bool {
 		return slices.ContainsFunc(r.Findings, func(f row) bool { return f.Code == finding.NotCompared })

@@ -10,8 +10,8 @@ import (
 	"github.com/keypost/keypost/issuer/verify/finding"
 )
 
-// TestStateOfEveryCause: no cause counts as not found in a look that lacks what is needed to see it, and each does in one that lacks
-// nothing.
+// TestStateOfEveryCause: no cause counts as not found in a look that does not have what is needed to see it, and each does in one that has
+// everything.
 func TestStateOfEveryCause(t *testing.T) {
 	whole := func() (*verifyOptions, []verified) {
 		opts := &verifyOptions{tokenFile: "token", roleARN: "arn:aws:iam::123456789012:role/app", assume: true}
@@ -40,7 +40,7 @@ func TestStateOfEveryCause(t *testing.T) {
 			want = causeNotSeen
 		}
 		if got := opts.stateOf(c, results); (got == want) == never {
-			t.Errorf("%s: %q in a look that lacks nothing", c.Code, got)
+			t.Errorf("%s: %q in a look that has everything", c.Code, got)
 		}
 		for _, n := range c.Needs() {
 			remove, known := take[n]
@@ -62,7 +62,7 @@ func TestStateOfEveryCause(t *testing.T) {
 	}
 }
 
-// What a fresh token cannot show: the audience of older ones that --api-audiences lacks.
+// What a fresh token cannot show: the audience of older ones that --api-audiences does not have.
 func TestStateOfLackingAudience(t *testing.T) {
 	lacking := finding.CauseOf("cluster-audience-lacking")
 	opts := &verifyOptions{}

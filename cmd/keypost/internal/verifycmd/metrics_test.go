@@ -10,7 +10,7 @@ import (
 	"github.com/keypost/keypost/issuer/verify/finding"
 )
 
-// A URL that is no UTF-8 is a bad URL, and no reason to leave no metrics.
+// A URL that is not UTF-8 is a bad URL, and no reason to leave no metrics.
 func TestMetricsOfAURLThatIsNoUTF8(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "x.prom")
 	results := []verified{{Issuer: "https://oidc.example.com/\xff", Findings: []row{{Code: "url-form", Severity: finding.Fail}}}}

@@ -45,7 +45,7 @@ func (opts *verifyOptions) pasted(f finding.Finding, t target) string {
 	})
 }
 
-// ours returns a command of keypost with what is known. Its words alone, such as "keypost aws create-role", are a mention.
+// ours returns a command of keypost with what is known. Only its words, such as "keypost aws create-role", are a mention.
 func (opts *verifyOptions) ours(words []string, line string, f finding.Finding, t target) string {
 	cmd, args, err := opts.root().Find(words[1:])
 	if err != nil || !cmd.Runnable() || len(args) == 0 || cmd.Name() == "generate" {

@@ -317,8 +317,8 @@ func (opts *verifyOptions) targets(ctx context.Context, o verify.Options) (targe
 	return targets, nil, nil
 }
 
-// everyTarget returns the targets of a whole store. One broken key set does not keep the others from being verified, nor is
-// it left out without a word.
+// everyTarget returns the targets of a whole store. One broken key set does not keep the others from being verified, and it
+// is not left out without a word.
 func (opts *verifyOptions) everyTarget(ctx context.Context, st keystore.Reader, o verify.Options) (targets []target, unread []error, err error) {
 	c, err := opts.f.ReadAll(ctx, st)
 	if err != nil {

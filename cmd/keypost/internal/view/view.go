@@ -60,7 +60,7 @@ func Of(s keystore.KeySet, now time.Time) KeySet {
 	return v
 }
 
-// StateText returns the state of a key for people. It is never "retired" alone, which reads like "no longer trusted".
+// StateText returns the state of a key for people. It is never only "retired", which reads like "no longer trusted".
 func StateText(s keystore.KeySet, k keystore.Key, now time.Time) string {
 	if k.State != keystore.Retired {
 		return string(k.State)

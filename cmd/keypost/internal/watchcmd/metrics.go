@@ -85,10 +85,10 @@ func describe() descs {
 		complete: desc("keypost_watch_last_complete_look_timestamp_seconds", "When the latest complete look ended, one that was recorded if looks are; 0 for never."),
 		expires:  desc("keypost_watch_certificate_not_after_timestamp_seconds", "When the first certificate expires of the verified chains without their roots, in the latest look with one; left out before the first."),
 		uploadFailing: ofUpload("keypost_watch_upload_failing", "1 while an upload that a relying party holds is not known to have the published keys and no other: as it was read back last it "+
-			"lacks one or has another (behind), it was never read back (unread), or not for a day or not the last time (stale), or what was read back cannot be read by the watch (not_compared).", "reason"),
+			"is without one or has another (behind), it was never read back (unread), or not for a day or not the last time (stale), or what was read back cannot be read by the watch (not_compared).", "reason"),
 		wentBack: prometheus.NewDesc("keypost_watch_store_went_back", "1 while the store holds an older version of a key set than the watch has read before; "+
 			"gone_key_published says whether that publishes a key which was revoked or removed. Left out for every other key set.", []string{"key_set", "gone_key_published"}, nil),
-		uploadRead: ofUpload("keypost_watch_upload_last_read_timestamp_seconds", "When an upload that a relying party holds was read back last, by whoever uploads it; 0 for never."),
+		uploadRead: ofUpload("keypost_watch_upload_last_read_timestamp_seconds", "When an upload that a relying party holds was read back last, by anyone who uploads it; 0 for never."),
 	}
 }
 

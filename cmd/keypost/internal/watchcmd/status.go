@@ -54,7 +54,7 @@ const (
 	statusEvery = 2 * time.Second
 	// statusPause follows a failure.
 	statusPause = 30 * time.Second
-	// statusAgain is how old what was written must be before it is read again. Whoever may write the status, or makes an object
+	// statusAgain is how old what was written must be before it is read again. Anyone who may write the status, or makes an object
 	// anew, changes what it says.
 	statusAgain = 30 * time.Second
 	// mostAgain is how many are read again at a time, the oldest first: with ten thousand key sets each in a quarter of an hour.

@@ -50,7 +50,7 @@ func NewCmdWatch(f *cli.Factory) *cobra.Command {
 		"That needs the right to patch keysets/status, which changes no key set; one watch of a store does it.\n\n" +
 		"Run it outside the network of the servers, where the issuers' names lead to public addresses: a look at others is not\n" +
 		"complete, unless the key set is private (--reach). --store has to be the store that is published, and not a copy that may be\n" +
-		"older: a key that the copy lacks would be rogue. It dials whatever hosts a store's writers put into issuer URLs and origins:\n" +
+		"older: a key that the copy does not have would be rogue. It dials whatever hosts a store's writers put into issuer URLs and origins:\n" +
 		"bind the URLs by --issuer-url, and origins by a network policy. Runs in the foreground until SIGTERM."
 	cmd.Example = "  keypost watch --store file:///srv/keysets --observations file:///srv/observations"
 	fs := cmd.Flags()
@@ -80,7 +80,7 @@ func (o *options) run(ctx context.Context, _ []string) error {
 	if err != nil {
 		return err
 	}
-	signal.Ignore(syscall.SIGPIPE) // whoever reads the log may end before this process does
+	signal.Ignore(syscall.SIGPIPE) // the reader of the log may end before this process does
 	g, ctx := errgroup.WithContext(ctx)
 	s, err := service.Admin{Address: o.listen, Metrics: collector{w, o.every, st}, Ready: w.Ready, Log: w.Log()}.Listen(ctx)
 	if err != nil {
@@ -103,7 +103,7 @@ func (o *options) watcher(ctx context.Context) (*watch.Watcher, error) {
 		return nil, cli.Usagef("--every %s: at least %v", o.every, leastEvery)
 	}
 	if o.listen == "" {
-		return nil, cli.Usagef("--listen is empty: give HOST:PORT, such as 127.0.0.1:9094; who watches has to be asked")
+		return nil, cli.Usagef("--listen is empty: give HOST:PORT, such as 127.0.0.1:9094; a watch has to be asked")
 	}
 	if err := service.CheckListen("--listen", o.listen); err != nil {
 		return nil, err

@@ -133,7 +133,7 @@ func (h Holdings) Apply(p Policy) (Policy, []string) {
 func Subjects(pool string) string { return "principal://iam.googleapis.com/" + pool + "/subject/" }
 
 // WithUsers returns the policy of an account with exactly these subjects of a pool as its users. Members of other pools stay, and those
-// of other kinds. lost are the subjects, or sets of them, that are no users any more.
+// of other kinds. lost are the subjects, or sets of them, that are not users any more.
 func (p Policy) WithUsers(pool string, subjects []string) (want Policy, diff, lost []string) {
 	var wanted []string
 	for _, s := range subjects {
