@@ -1,5 +1,8 @@
-// Package party is what is known of relying parties: how long each may keep a JWKS, which algorithms it takes, and which of them
-// hold an upload. A policy names them as text; names that are not known here are allowed, and the worst is assumed of them.
+// Package party is what is known of relying parties, a file each: how long one may keep a JWKS, which algorithms it takes, how it is
+// given keys, and what ends its trust. Every figure has its source, or says that there is none. A policy names relying parties as text;
+// a name that is not known here is allowed, and the worst is assumed of it.
+//
+// A new party is one file, one line in [All], and docs/reference/relying-parties.md made anew: KEYPOST_UPDATE=1 go test ./keystore/party.
 package party
 
 import (
@@ -12,64 +15,104 @@ import (
 // unknown is how long a relying party that is not known here may keep a JWKS.
 const unknown = 24 * time.Hour
 
-// fetcher is a relying party that fetches the documents.
-type fetcher struct {
-	name  string
-	keeps time.Duration // it may keep a JWKS for so long, whatever its max-age
-	takes []string      // algorithms of tokens; nil: all that a key set may have
+// checked is the day on which the quotes were compared with their pages.
+const checked = "2026-11-28"
+
+// Party is one relying party.
+type Party struct {
+	Name   string        // as a policy has it
+	Title  string        // as its vendor has it
+	Called []string      // what people call it besides
+	Keeps  time.Duration // it may keep a JWKS for so long after its fetch, whatever its max-age
+	Takes  []string      // algorithms of tokens; nil: all that a key set may have
+
+	Given    []Fact // how it is given keys
+	Keeping  []Fact // what Keeps rests on
+	Signed   Fact   // what Takes rests on
+	Audience Fact
+	Limits   []Fact
+	Fetch    Fact   // how its fetch can be seen
+	Ends     []Fact // what ends its trust in a key
+	Refusals []Fact // error texts, as quotes
+	Tried    string // the test that runs its code; empty: all is from documentation
+
+	// ends are the lines that `key revoke` prints: until when it may trust a key, and commands that end that. {until}, {issuer} and
+	// {provider} stand for a time, the issuer URL and that without https://.
+	ends []string
 }
 
-// fetchers returns the relying parties that are known, in order of their names.
-//
-// How long they keep keys: AWS and GCP document nothing; field reports say 5 to 30 minutes, so 1 h. Microsoft advises relying
-// parties to cache for 24 h. kube-apiserver (go-oidc v2) follows max-age, Vault (go-oidc v3) fetches on an unknown kid.
-//
-// Algorithms: https://cloud.google.com/iam/docs/workload-identity-federation-with-other-providers,
-// https://learn.microsoft.com/entra/workload-id/workload-identity-federation-considerations.
-func fetchers() []fetcher {
-	return []fetcher{
-		{name: "aws", keeps: time.Hour},
-		{name: "entra", keeps: 24 * time.Hour, takes: []string{"RS256"}},
-		{name: "gcp", keeps: time.Hour, takes: []string{"RS256", "ES256"}},
-		{name: "kube-apiserver"},
-		{name: "vault"},
+// Fact is something known of a relying party, and where that is written.
+type Fact struct {
+	Says  string
+	Page  string // of the vendor, or a file of its source code; empty if nobody has written it down
+	Quote string // the sentence there
+}
+
+// All returns the relying parties that are known, in order of their names.
+func All() []Party {
+	return []Party{
+		alibaba(), anthropic(), aws(), confluent(), databricks(), entra(), fulcio(), gcp(), kubeAPIServer(), minio(), oci(), openai(),
+		snowflake(), vault(),
 	}
 }
 
-func find(name string) (fetcher, bool) {
-	all := fetchers()
-	i := slices.IndexFunc(all, func(f fetcher) bool { return f.name == name })
+func find(name string) (Party, bool) {
+	all := All()
+	i := slices.IndexFunc(all, func(p Party) bool { return p.Name == name })
 	if i < 0 {
-		return fetcher{name: name, keeps: unknown}, false
+		return Party{Name: name, Keeps: unknown}, false
 	}
 	return all[i], true
 }
 
-// Known returns the names of those that are known, in order: those that may trust the keys of a key set that declares none.
+// Known returns the names of those that are known, in order.
 func Known() (names []string) {
-	for _, f := range fetchers() {
-		names = append(names, f.name)
+	for _, p := range All() {
+		names = append(names, p.Name)
 	}
 	return names
 }
 
+// Common returns the names of those that a key set which declares none is taken to have. More would be lines to read at night.
+func Common() []string { return []string{"aws", "entra", "gcp", "kube-apiserver", "vault"} }
+
 // Keeps returns how long a relying party that fetches is known or assumed to keep a JWKS, whatever its max-age.
 func Keeps(name string) time.Duration {
-	f, _ := find(name)
-	return f.keeps
+	p, _ := find(name)
+	return p.Keeps
 }
 
 // Takes reports whether a relying party takes tokens that are signed with an algorithm.
 func Takes(name, alg string) bool {
-	f, _ := find(name)
-	return f.takes == nil || slices.Contains(f.takes, alg)
+	p, _ := find(name)
+	return p.Takes == nil || slices.Contains(p.Takes, alg)
+}
+
+// onlyUnknown is what those need to be told that fetch when they see a key ID that they do not know, and at no other time.
+const onlyUnknown = "as it fetches only for a kid that it does not know: once no cache has the key any more (--wait), or after"
+
+// EndOfTrust returns lines for people: until when a relying party may trust a key that left, at a time that a gate has worked out, and
+// what ends that sooner. A line that begins with two spaces is a command.
+func EndOfTrust(name, issuer, until string) []string {
+	p, _ := find(name)
+	if p.ends == nil {
+		return []string{fmt.Sprintf("%s until %s where it fetches by itself, and without end where it fetches only for a kid that it does "+
+			"not know, as Go services with go-oidc do: restart or reconfigure what holds a copy, once no cache has the key any more (--wait)",
+			name, until)}
+	}
+	fill := strings.NewReplacer("{until}", until, "{issuer}", issuer, "{provider}", strings.TrimPrefix(issuer, "https://"))
+	lines := slices.Clone(p.ends)
+	for i, l := range lines {
+		lines[i] = fill.Replace(l)
+	}
+	return lines
 }
 
 // Refusals returns an error for each of the relying parties of a policy that refuses the tokens of a key.
 func Refusals(declared []string, kid, alg string) (all []error) {
 	for _, name := range Names(declared) {
-		if f, _ := find(name); !Takes(name, alg) {
-			all = append(all, fmt.Errorf("key %s is for %s, and the relying party %s takes only tokens signed with %s", kid, alg, name, strings.Join(f.takes, " or ")))
+		if p, _ := find(name); !Takes(name, alg) {
+			all = append(all, fmt.Errorf("key %s is for %s, and the relying party %s takes only tokens signed with %s", kid, alg, name, strings.Join(p.Takes, " or ")))
 		}
 	}
 	return all

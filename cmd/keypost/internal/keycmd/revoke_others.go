@@ -88,8 +88,8 @@ func (o *revokeOptions) notRevoked(args []string, c keyChange, err error) error 
 		err = fmt.Errorf("key %s is not revoked: %w", args[1], err)
 	}
 	o.Notice("until the key is revoked, only these lines end the trust in it, for the issuer %s:", issuer)
-	for _, name := range party.Known() {
-		for _, line := range trustOf(name, issuer, "the key is revoked") {
+	for _, name := range party.Common() {
+		for _, line := range party.EndOfTrust(name, issuer, "the key is revoked") {
 			o.Notice("  %s", line)
 		}
 	}

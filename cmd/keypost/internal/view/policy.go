@@ -51,11 +51,7 @@ func (f *PolicyFlags) Register(fs *pflag.FlagSet) {
 		fs.DurationVar(&f.lifetimes[i], l.flag, 0, l.usage)
 	}
 	fs.StringSliceVar(&f.relyingParties, "relying-party", nil, "who reads the documents: aws, gcp, entra, vault, kube-apiserver or another name; or who holds an upload of the JWKS: gcp-upload:PROVIDER, by its full name, projects/NUMBER/… (repeatable; the whole list, '' for none)")
-	var known []string
-	for _, names := range knownParties {
-		known = append(known, names[0])
-	}
-	cli.Choices(fs, "relying-party", known...)
+	cli.Choices(fs, "relying-party", party.Known()...)
 	fs.StringSliceVar(&f.origins, "origin", nil, "HOST[:PORT] of an origin behind a shared cache or balancer (repeatable; the whole list)")
 	cli.Origins.Of(fs, "origin")
 	fs.StringSliceVar(&f.observeFrom, "observe-from", nil, "`VANTAGE` that must have seen a key before it may sign (repeatable; the whole list)")
@@ -116,12 +112,6 @@ func (f *PolicyFlags) Given() bool {
 		slices.ContainsFunc([]string{"relying-party", "origin", "observe-from", "reach"}, f.fs.Changed)
 }
 
-// knownParties are the relying parties whose cache lifetimes are known, with the other names that people call them.
-var knownParties = [][]string{
-	{"aws", "amazon", "sts"}, {"gcp", "google"}, {"entra", "azure", "microsoft", "aad"},
-	{"vault", "hashicorp", "openbao"}, {"kube-apiserver", "kubernetes", "k8s", "apiserver"},
-}
-
 // Warn prints what a policy leaves undeclared at a cost, and relying parties that are not known.
 func Warn(f *cli.Factory, p keystore.Policy) {
 	if p.MaxAge != nil && time.Duration(*p.MaxAge) > time.Hour {
@@ -145,16 +135,16 @@ func Warn(f *cli.Factory, p keystore.Policy) {
 // relyingParty reports whether a relying party is known, and which one may be meant.
 func relyingParty(name string) (meant string, known bool) {
 	var spellings []string
-	for _, names := range knownParties {
-		if names[0] == name {
+	for _, p := range party.All() {
+		if p.Name == name {
 			return name, true
 		}
-		spellings = append(spellings, names...)
+		spellings = append(append(spellings, p.Name), p.Called...)
 	}
 	near := cli.Nearest(name, spellings)
-	for _, names := range knownParties {
-		if slices.Contains(names, near) {
-			return names[0], false
+	for _, p := range party.All() {
+		if near == p.Name || slices.Contains(p.Called, near) {
+			return p.Name, false
 		}
 	}
 	return "", false

@@ -1,0 +1,121 @@
+package party
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/keypost/keypost/test/golden"
+)
+
+const preface = `# Relying parties
+
+Made from keystore/party by ` + "`KEYPOST_UPDATE=1 go test ./keystore/party`" + `: edit that. The quotes were read on %s.
+
+A key set names its relying parties: ` + "`keypost issuer add --relying-party aws`" + `. What stands under "keeps keys for" is what gates wait
+for, besides max-age. A relying party that is not here counts as one that keeps keys for 24 hours.
+
+npm and PyPI have fixed lists of issuers and take no other. AWS outbound federation makes AWS the issuer: its tokens are none of yours.
+
+`
+
+// facts are the headings of a relying party's part of the page, in their order.
+func (p Party) facts() []struct {
+	heading string
+	facts   []Fact
+} {
+	return []struct {
+		heading string
+		facts   []Fact
+	}{
+		{"is given keys by", p.Given},
+		{"keeps keys for", p.Keeping},
+		{"algorithms", []Fact{p.Signed}},
+		{"audience", []Fact{p.Audience}},
+		{"limits", p.Limits},
+		{"its fetch", []Fact{p.Fetch}},
+		{"what ends its trust", p.Ends},
+		{"error texts", p.Refusals},
+	}
+}
+
+// TestPage: docs/reference/relying-parties.md has each relying party under the same headings, and each figure with its source.
+func TestPage(t *testing.T) {
+	t.Parallel()
+	var b strings.Builder
+	fmt.Fprintf(&b, preface, checked)
+	b.WriteString("| relying party | name | keeps keys for |\n|---|---|---|\n")
+	for _, p := range All() {
+		fmt.Fprintf(&b, "| [%s](#%s) | `%s` | %s |\n", p.Title, anchor(p.Title), p.Name, p.Keeps)
+	}
+	for _, p := range All() {
+		fmt.Fprintf(&b, "\n## %s\n\n", p.Title)
+		if p.Tried == "" {
+			b.WriteString("From documentation; not tried here.\n\n")
+		} else {
+			fmt.Fprintf(&b, "Tried here: `%s`.\n\n", p.Tried)
+		}
+		for _, h := range p.facts() {
+			for _, f := range h.facts {
+				fmt.Fprintf(&b, "- **%s:** %s\n", h.heading, f.text())
+			}
+		}
+	}
+	golden.Same(t, "../../docs/reference/relying-parties.md", b.String())
+}
+
+func (f Fact) text() string {
+	switch {
+	case f.Page == "":
+		return f.Says
+	case f.Quote == "":
+		return fmt.Sprintf("%s ([source](%s))", f.Says, f.Page)
+	}
+	return fmt.Sprintf("%s ([source](%s): “%s”)", f.Says, f.Page, f.Quote)
+}
+
+func anchor(title string) string {
+	return strings.ReplaceAll(regexp.MustCompile(`[^a-z0-9 -]`).ReplaceAllString(strings.ToLower(title), ""), " ", "-")
+}
+
+// A figure has a source, or says that it has none.
+func TestFiguresHaveSources(t *testing.T) {
+	t.Parallel()
+	figure := regexp.MustCompile(`\b\d+ (h|keys|characters|client|credentials|policies|issuers|providers|thumbprints|fingerprints|minutes|s)\b`)
+	own := regexp.MustCompile(`allowance|sessions that were given out|access tokens that were given out`)
+	for _, p := range All() {
+		for _, h := range p.facts() {
+			for _, f := range h.facts {
+				if figure.MatchString(f.Says) && f.Page == "" && !own.MatchString(f.Says) {
+					t.Errorf("%s, %s: %q has no source", p.Name, h.heading, f.Says)
+				}
+				if f.Says == "" || f.Page != "" && !strings.HasPrefix(f.Page, "https://") {
+					t.Errorf("%s, %s: %+v", p.Name, h.heading, f)
+				}
+			}
+		}
+		if len(p.Given) == 0 || len(p.Keeping) == 0 || p.Audience.Says == "" || p.Signed.Says == "" || len(p.Ends) == 0 || p.Fetch.Says == "" {
+			t.Errorf("%s: a heading has nothing under it", p.Name)
+		}
+	}
+	if !slices.IsSortedFunc(All(), func(a, b Party) int { return strings.Compare(a.Name, b.Name) }) {
+		t.Error("they are not in order")
+	}
+}
+
+// What ends trust: nothing of a template is left, and each common one has lines of its own.
+func TestEndOfTrust(t *testing.T) {
+	t.Parallel()
+	for _, name := range append(Known(), "my-app") {
+		lines := EndOfTrust(name, "https://oidc.example.com/prod-a", "TIME")
+		all := strings.Join(lines, "\n")
+		if !strings.HasPrefix(lines[0], name+" ") || !strings.Contains(lines[0], "TIME") || strings.ContainsAny(strings.ReplaceAll(all, revokeSessions, ""), "{}") {
+			t.Errorf("%s: %s", name, all)
+		}
+		if slices.Contains(Common(), name) && strings.Contains(all, "as Go services with go-oidc do") {
+			t.Errorf("%s has no lines of its own", name)
+		}
+	}
+}

@@ -1,0 +1,87 @@
+package party
+
+// Pages of the vendor, and files of its source code.
+const (
+	vaultPage1 = "https://developer.hashicorp.com/vault/api-docs/auth/jwt"
+	vaultPage2 = "https://github.com/hashicorp/cap/blob/cf52420329e3b328e678e3157dc2000b4ac0f90e/jwt/jwt.go"
+)
+
+// vault is the JWT auth method; OpenBao's has the same code.
+func vault() Party {
+	return Party{
+		Name: "vault", Title: "Vault and OpenBao, JWT auth", Called: []string{"hashicorp", "openbao"},
+		Given: []Fact{
+			{
+				Says:  "`oidc_discovery_url`, `jwks_url` or `jwt_validation_pubkeys`, one of them",
+				Page:  vaultPage1,
+				Quote: "One (and only one) of oidc_discovery_url, jwks_url, and jwt_validation_pubkeys must be set.",
+			},
+			{
+				Says:  "uploaded keys are PEM",
+				Page:  vaultPage1,
+				Quote: "A list of PEM-encoded public keys to use to authenticate signatures locally.",
+			},
+		},
+		Keeping: []Fact{
+			{
+				Says: "a new key is fetched at its first token; a key that left is trusted until such a token comes",
+				Page: "https://github.com/coreos/go-oidc/blob/v3.21.0/oidc/jwks.go",
+				Quote: "The returned KeySet is a long lived verifier that caches keys in memory, re-fetching from the " +
+					"remote URL when it encounters a key ID it hasn't seen.",
+			},
+		},
+		Signed: Fact{
+			Says:  "all of a key set's, unless `jwt_supported_algs` is set",
+			Page:  vaultPage1,
+			Quote: "Defaults to [RS256] for OIDC roles. Defaults to all available algorithms for JWT roles.",
+		},
+		Audience: Fact{
+			Says:  "`bound_audiences` of the role",
+			Page:  vaultPage1,
+			Quote: "List of aud claims to match against. Any match is sufficient.",
+		},
+		Limits: []Fact{
+			{
+				Says:  "tokens count for 150 s after their end",
+				Page:  vaultPage1,
+				Quote: "Defaults to 150 seconds if set to 0 and can be disabled if set to -1.",
+			},
+		},
+		Fetch: Fact{Says: "not shown; uploaded keys can be read back"},
+		Ends: []Fact{
+			{
+				Says:  "writing the configuration again drops the copy",
+				Page:  "https://github.com/hashicorp/vault-plugin-auth-jwt/blob/2e68bbaf4c9291dd8ad4cf2cb0bec24e9db4f632/backend.go",
+				Quote: "Clear pre-warmed caches on config change",
+			},
+		},
+		Refusals: []Fact{
+			{
+				Says:  "unknown key",
+				Page:  "https://github.com/coreos/go-oidc/blob/v3.21.0/oidc/verify.go",
+				Quote: "failed to verify id token signature",
+			},
+			{
+				Says:  "wrong audience",
+				Page:  vaultPage2,
+				Quote: "invalid audience (aud) claim: audience claim does not match any expected audience",
+			},
+			{
+				Says:  "wrong issuer",
+				Page:  vaultPage2,
+				Quote: "invalid issuer (iss) claim",
+			},
+			{
+				Says:  "expired",
+				Page:  vaultPage2,
+				Quote: "invalid expiration time (exp) claim: token is expired",
+			},
+		},
+		ends: []string{
+			"vault without end, " + onlyUnknown + " {until}, write the auth method's configuration again, which drops its copy, with what else stood there; then revoke what it gave out:",
+			"  vault read auth/NAME/config",
+			"  vault write auth/NAME/config oidc_discovery_url={issuer}",
+			"  vault token revoke -mode path auth/NAME",
+		},
+	}
+}
