@@ -124,7 +124,7 @@ func (a *agent) oldKeys(t *testing.T, id keystore.KeyID) {
 	a.unchanged(t, before)
 }
 
-// hostile: whoever has the agent's credentials writes what he likes, without keypost. What the victim publishes stays as it is, byte for
+// hostile: anyone who has the agent's credentials writes what he likes, without keypost. What the victim publishes stays as it is, byte for
 // byte, at keypostd and in the store.
 func (a *agent) hostile(t *testing.T) {
 	client := a.kube.ca.client()
