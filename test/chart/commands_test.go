@@ -170,7 +170,7 @@ func (s *documented) checkKubectl(t *testing.T) {
 }
 
 // notThere are the answers of a kubectl that has understood, about objects that do not exist here.
-var notThere = regexp.MustCompile(`(?m)(rror from server \(NotFound\): |^error: failed to create token: .* not found$|^error: no objects passed to apply$|^error: the path "[^"]*" does not exist$|^error: current-context must exist in order to minify$| already exists$|^No resources found)`)
+var notThere = regexp.MustCompile(`(?m)(rror from server \(NotFound\): |^error: failed to create (token|secret).* not found$|^error: no objects passed to apply$|^error: the path "[^"]*" does not exist$|^error: current-context must exist in order to minify$| already exists$|^No resources found)`)
 
 func (s *documented) understands(c commands.Command) string {
 	words := c.Words[1:]
