@@ -56,8 +56,7 @@ func (s KeySet) SetCluster(c Change, id ClusterID) (KeySet, error) {
 
 // setClusters replaces the record; none removes it.
 func (s *KeySet) setClusters(ids []ClusterID) error {
-	var failed []error
-	words := make([]string, 0, len(ids))
+	failed, words := make([]error, 0, len(ids)), make([]string, 0, len(ids))
 	for _, id := range ids {
 		failed, words = append(failed, id.Check()), append(words, string(id))
 	}
