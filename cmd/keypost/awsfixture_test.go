@@ -143,7 +143,6 @@ func linesOf() map[string]string {
 		"DeleteOpenIDConnectProvider":             "Identity Provider with ARN .* deleted",
 		"CreateRole":                              "Role arn:.* created",
 		"TagRole":                                 "Role .* tagged ",
-		"UpdateRole":                              "Description of Role .* updated",
 		"UpdateAssumeRolePolicy":                  "Trust policy of Role .* updated",
 		"PutRolePermissionsBoundary":              "Permissions boundary of Role .* set to ",
 		"PutRolePolicy":                           "Updated Role policy for Role ",

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/keypost/keypost/provision/awsiam"
+	"github.com/keypost/keypost/provision/awsiam/api"
 	"github.com/keypost/keypost/provision/install"
 	"github.com/keypost/keypost/provision/plan"
 )
@@ -52,7 +53,7 @@ func Delete(ctx context.Context, o DeleteOptions) (Deleted, error) {
 func deletedProviders(p plan.Plan) []string {
 	var urls []string
 	for _, c := range p.Preview().Changes {
-		if url, err := awsiam.ProviderURL(c.Name); err == nil && c.Verb == plan.Delete {
+		if url, err := api.ProviderURL(c.Name); err == nil && c.Verb == plan.Delete {
 			urls = append(urls, url)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/keypost/keypost/provision/awsiam"
+	"github.com/keypost/keypost/provision/awsiam/api"
 	"github.com/keypost/keypost/provision/install"
 	"github.com/keypost/keypost/provision/plan"
 )
@@ -24,7 +25,7 @@ type RolesCreated struct {
 // CreateRoles makes the roles that a release's CredentialsRequests ask for, and the Secrets that name them. Existing roles
 // are compared and brought up to date; without Prune nothing is taken away.
 func CreateRoles(ctx context.Context, o RolesOptions) (RolesCreated, error) {
-	issuerURL, err := awsiam.ProviderURL(o.ProviderARN)
+	issuerURL, err := api.ProviderURL(o.ProviderARN)
 	if err != nil {
 		return RolesCreated{}, err
 	}

@@ -1,6 +1,7 @@
 package awsiam
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"regexp"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/iam/types"
 
+	"github.com/keypost/keypost/provision/awsiam/api"
 	"github.com/keypost/keypost/provision/iampolicy"
 )
 
@@ -21,7 +23,7 @@ func Check(p Provider, t Trust, roles []Role) error {
 		errs = append(errs, checkAudiences(p.ClientIDs), checkThumbprints(p.Thumbprints), checkTags(p.Owner, p.Tags))
 	}
 	if len(roles) > 0 && t.Issuer != "" {
-		errs = append(errs, t.check(), checkAudiences(t.Audiences))
+		errs = append(errs, checkAudiences(t.Audiences))
 	}
 	for _, r := range roles {
 		errs = append(errs, r.check(t)...)
@@ -58,17 +60,6 @@ func checkTags(o Owner, tags map[string]string) error {
 	return nil
 }
 
-func (t Trust) check() error {
-	if t.ProviderARN == "" {
-		return nil
-	}
-	u, err := ProviderURL(t.ProviderARN)
-	if err == nil && u != t.Issuer {
-		err = fmt.Errorf("provider %s is for the issuer %s, not for %s", t.ProviderARN, u, t.Issuer)
-	}
-	return err
-}
-
 func (r Role) check(t Trust) []error {
 	errs := []error{checkRoleName(r.Name), checkTags(r.Owner, r.Tags), r.checkTrust(t), r.checkPolicy(t)}
 	for _, arn := range slices.Concat(r.ManagedPolicies, []string{r.Boundary}) {
@@ -76,18 +67,10 @@ func (r Role) check(t Trust) []error {
 	}
 	for i, err := range errs {
 		if err != nil {
-			errs[i] = fmt.Errorf("role %s%s: %w", r.Name, r.reason(), err)
+			errs[i] = fmt.Errorf("role %s (%s): %w", r.Name, asker(r), err)
 		}
 	}
 	return errs
-}
-
-// reason returns what asks for a role, to append to its name.
-func (r Role) reason() string {
-	if r.For == "" {
-		return ""
-	}
-	return " (" + r.For + ")"
 }
 
 func checkRoleName(name string) error {
@@ -100,8 +83,8 @@ func checkRoleName(name string) error {
 // checkPolicyARN also compares the ARN with the account of the roles: IAM's own message for an ARN of another partition is that the
 // policy does not exist.
 func checkPolicyARN(arn string, t Trust) error {
-	a, resource, ok := splitARN(arn)
-	home, _, known := splitARN(t.ProviderARN)
+	a, resource, ok := api.SplitARN(arn)
+	home, _, known := api.SplitARN(t.ProviderARN)
 	switch {
 	case arn == "":
 	case !ok || !strings.HasPrefix(resource, "policy/"):
@@ -135,7 +118,7 @@ func (r Role) checkPolicy(t Trust) error {
 	if r.Policy == nil {
 		return nil
 	}
-	home, _, _ := splitARN(t.ProviderARN)
+	home, _, _ := api.SplitARN(t.ProviderARN)
 	return iampolicy.CheckRolePolicy(string(r.Policy), home.Partition)
 }
 
@@ -155,9 +138,4 @@ func collisions(roles []Role) []error {
 	return errs
 }
 
-func asker(r Role) string {
-	if r.For == "" {
-		return "role " + r.Name
-	}
-	return r.For
-}
+func asker(r Role) string { return cmp.Or(r.For, "role "+r.Name) }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/provision/awsiam"
+	"github.com/keypost/keypost/provision/webidentity"
 )
 
 // Some of each of a list, at least one.
@@ -43,7 +44,7 @@ func (s *stage) exchanges(t *testing.T, roles []awsiam.Role) map[string]bool {
 			s.claims["sub"], s.claims["aud"] = sub, []string{aud}
 			token := s.token(t)
 			for _, role := range roles {
-				out[fmt.Sprintf("%s with %s as %s", sub, aud, role.Name)] = s.client.Assume(t.Context(), s.account.RoleARN(role.Name), token).Severity == finding.OK
+				out[fmt.Sprintf("%s with %s as %s", sub, aud, role.Name)] = webidentity.Assume(t.Context(), s.client, s.account.RoleARN(role.Name), token).Severity == finding.OK
 			}
 		}
 	}

@@ -88,7 +88,6 @@ func (w *world) disarrange(t *testing.T, d desired) {
 	ctx, role, arn := t.Context(), aws.String(d.roles[0].Name), aws.String(d.trust.ProviderARN)
 	for _, err := range []error{
 		second(w.hand.TagRole(ctx, &iam.TagRoleInput{RoleName: role, Tags: []types.Tag{{Key: aws.String("team"), Value: aws.String("b")}}})),
-		second(w.hand.UpdateRole(ctx, &iam.UpdateRoleInput{RoleName: role, Description: aws.String("x")})),
 		second(w.hand.DeleteRolePermissionsBoundary(ctx, &iam.DeleteRolePermissionsBoundaryInput{RoleName: role})),
 		second(w.hand.DetachRolePolicy(ctx, &iam.DetachRolePolicyInput{RoleName: role,
 			PolicyArn: aws.String("arn:aws:iam::aws:policy/ReadOnlyAccess")})),

@@ -13,6 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/iam"
 	"github.com/aws/aws-sdk-go-v2/service/iam/types"
 
+	"github.com/keypost/keypost/provision/awsiam/api"
 	"github.com/keypost/keypost/provision/iampolicy"
 	"github.com/keypost/keypost/provision/plan"
 )
@@ -91,28 +92,26 @@ func (m Move) covered(d iampolicy.Document) bool {
 	return d.Lets(m.To.ProviderARN) && (len(left) == 0 || len(under) == 0)
 }
 
-func (m Move) ours(p *providerState) bool { return OwnedBy(m.Name).Owns(p.tags) }
-
 // adoptFrom plans to tag the provider to move away from, if nobody owns it. The error reports one that is not the cluster's.
 func (c *Client) adoptFrom(ctx context.Context, m Move) (plan.Stage, error) {
 	arn := m.From.ProviderARN
-	have, err := c.readProvider(ctx, arn)
+	have, err := c.Provider(ctx, arn)
 	if err != nil {
 		return nil, err
 	}
 	if have == nil {
 		return nil, fmt.Errorf("there is no %s %s to move away from", providerThing, arn)
 	}
-	decide := func(have *providerState) ([]step, error) {
+	decide := func(have *ProviderState) ([]api.Step, error) {
 		missing, diff := tagDifference(have.tags, OwnedBy(m.Name).tags(nil))
-		if m.ours(have) || len(missing) == 0 {
+		if OwnedBy(m.Name).Owns(have.tags) || len(missing) == 0 {
 			return nil, nil
 		}
-		return []step{tagProviderStep(arn, missing, diff)}, OwnedBy(m.Name).mayTake(providerThing+" "+arn, have.tags, m.Adopt)
+		return []api.Step{tagProviderStep(arn, missing, diff)}, OwnedBy(m.Name).mayTake(providerThing+" "+arn, have.tags, m.Adopt)
 	}
 	steps, err := decide(have)
-	return c.action(plan.Change{Verb: plan.Update, Thing: providerThing, Name: arn}, steps, func(ctx context.Context) ([]step, error) {
-		have, err := c.readProvider(ctx, arn)
+	return c.Action(plan.Change{Verb: plan.Update, Thing: providerThing, Name: arn}, steps, func(ctx context.Context) ([]api.Step, error) {
+		have, err := c.Provider(ctx, arn)
 		if err != nil || have == nil {
 			return nil, err
 		}
@@ -157,7 +156,7 @@ func (c *Client) moveRole(m Move, b trustingRole) (plan.Stage, string, error) {
 	if len(steps) == 0 {
 		return nil, fmt.Sprintf("role %s trusts %s already", b.name, m.To.ProviderARN), nil
 	}
-	return c.updateRole(b.name, steps, func(have *roleState) ([]step, error) {
+	return c.updateRole(b.name, steps, func(have *roleState) ([]api.Step, error) {
 		if err := b.still(have); err != nil {
 			return nil, err
 		}
@@ -166,8 +165,8 @@ func (c *Client) moveRole(m Move, b trustingRole) (plan.Stage, string, error) {
 	}), "", nil
 }
 
-func moveSteps(m Move, name string, trust iampolicy.Document, tags []types.Tag) ([]step, error) {
-	var steps []step
+func moveSteps(m Move, name string, trust iampolicy.Document, tags []types.Tag) ([]api.Step, error) {
+	var steps []api.Step
 	if len(tags) > 0 {
 		_, diff := tagDifference(nil, tags)
 		steps = append(steps, tagRoleStep(name, tags, diff))
@@ -207,7 +206,7 @@ func (c *Client) PlanFinish(ctx context.Context, m Move) (plan.Plan, error) {
 	if err != nil {
 		return plan.Plan{}, err
 	}
-	provider, err := c.readProvider(ctx, m.From.ProviderARN)
+	provider, err := c.Provider(ctx, m.From.ProviderARN)
 	if err != nil {
 		return plan.Plan{}, err
 	}
@@ -234,7 +233,7 @@ func (c *Client) PlanFinish(ctx context.Context, m Move) (plan.Plan, error) {
 	if provider == nil && len(stage) == 0 {
 		return plan.Of(notes), nil
 	}
-	to, err := c.readProvider(ctx, m.To.ProviderARN)
+	to, err := c.Provider(ctx, m.To.ProviderARN)
 	if err == nil && to == nil {
 		err = fmt.Errorf("there is no %s %s to move to: run the move again before finishing it", providerThing, m.To.ProviderARN)
 	}
@@ -274,11 +273,11 @@ func (m Move) stays(b trustingRole) ([]string, error) {
 
 // ClientIDs returns the audiences of a provider; none if it is not there.
 func (c *Client) ClientIDs(ctx context.Context, providerARN string) ([]string, error) {
-	have, err := c.readProvider(ctx, providerARN)
+	have, err := c.Provider(ctx, providerARN)
 	if err != nil || have == nil {
 		return nil, err
 	}
-	return slices.Sorted(slices.Values(have.clientIDs)), nil
+	return slices.Sorted(slices.Values(have.ClientIDs)), nil
 }
 
 // MovedAt returns when the switch away from this provider was first seen complete, as SetMovedAt recorded it; zero if never.
@@ -298,17 +297,17 @@ func (c *Client) MovedAt(ctx context.Context, providerARN string) (time.Time, er
 // the zero time removes the record. It returns the lines of the calls that it made.
 func (c *Client) SetMovedAt(ctx context.Context, providerARN string, at time.Time) (lines []string, err error) {
 	id, want := aws.String(providerARN), ""
-	s := newStep((*iam.Client).UntagOpenIDConnectProvider, &iam.UntagOpenIDConnectProviderInput{OpenIDConnectProviderArn: id, TagKeys: []string{movedAtKey}},
+	s := api.NewStep((*iam.Client).UntagOpenIDConnectProvider, &iam.UntagOpenIDConnectProviderInput{OpenIDConnectProviderArn: id, TagKeys: []string{movedAtKey}},
 		fmt.Sprintf("Tag %s removed from Identity Provider with ARN %s", movedAtKey, providerARN))
 	if !at.IsZero() {
 		want = at.UTC().Format(time.RFC3339)
 		s = tagProviderStep(providerARN, []types.Tag{tag(movedAtKey, want)}, nil)
 	}
-	return c.converge(ctx, func(ctx context.Context) ([]step, error) {
+	return c.Converge(ctx, func(ctx context.Context) ([]api.Step, error) {
 		tags, err := c.providerTags(ctx, providerARN)
 		if err != nil || tags[movedAtKey] == want {
 			return nil, err
 		}
-		return []step{s}, nil
+		return []api.Step{s}, nil
 	})
 }

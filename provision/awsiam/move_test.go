@@ -237,31 +237,3 @@ func TestTheTimeOfTheSwitchIsKeptAtTheOldProvider(t *testing.T) {
 		}
 	})
 }
-
-// IAM refuses every change of a trust policy that names a user or role that was deleted. The plan says so, before anything is changed.
-func TestAPrincipalThatIsGoneIsNamedByThePlan(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, fakeaws.Options{})
-		d := w.cluster(2)
-		w.mustRun(t, d)
-		w.makeRole(t, d, "passing")
-		role := d.roles[1].Name
-		const passing = `{"Effect":"Allow","Principal":{"AWS":"arn:aws:iam::123456789012:role/passing"},"Action":"sts:AssumeRole"}`
-		w.setTrust(t, role, strings.Replace(w.role(t, role).Trust, `"Statement":[`, `"Statement":[`+passing+`,`, 1))
-		w.remake(t, "passing", nil)
-		m := w.move(t, d)
-		before := w.picture()
-		_, err := w.client.PlanMove(t.Context(), m)
-		if err == nil || !strings.Contains(err.Error(), role) || !strings.Contains(err.Error(), "statement 1 names the principal AROA") {
-			t.Errorf("PlanMove: %v", err)
-		}
-		d.roles[1].Subjects = append(d.roles[1].Subjects, "system:serviceaccount:openshift-0:more")
-		if _, err := w.plan(t.Context(), d); err == nil || !strings.Contains(err.Error(), "statement 1 names the principal AROA") {
-			t.Errorf("PlanRoles: %v", err)
-		}
-		if w.picture() != before {
-			t.Error("a plan changed something")
-		}
-	})
-}

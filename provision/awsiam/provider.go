@@ -11,6 +11,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/iam"
 	"github.com/aws/aws-sdk-go-v2/service/iam/types"
 
+	"github.com/keypost/keypost/provision/awsiam/api"
 	"github.com/keypost/keypost/provision/ccoctl"
 	"github.com/keypost/keypost/provision/cloud"
 	"github.com/keypost/keypost/provision/iampolicy"
@@ -31,30 +32,31 @@ type Provider struct {
 	Leaves      string            // ARN of the owner's provider that the cluster moves away from; empty for none
 }
 
-// providerState is a provider as IAM shows it.
-type providerState struct {
-	url                    string // as IAM keeps it, without https://
-	clientIDs, thumbprints []string
-	tags                   map[string]string
-	made                   time.Time
+// ProviderState is a provider as IAM shows it.
+type ProviderState struct {
+	ClientIDs, Thumbprints []string
+
+	url  string // as IAM keeps it, without https://
+	tags map[string]string
+	made time.Time
 }
 
-// readProvider returns nil for a provider that is not there.
-func (c *Client) readProvider(ctx context.Context, arn string) (*providerState, error) {
-	out, err := ask(ctx, c, c.iam.GetOpenIDConnectProvider, &iam.GetOpenIDConnectProviderInput{OpenIDConnectProviderArn: aws.String(arn)})
-	if isMissing(err) {
+// Provider returns nil for a provider that is not there.
+func (c *Client) Provider(ctx context.Context, arn string) (*ProviderState, error) {
+	out, err := api.Ask(ctx, c.Client, c.IAM.GetOpenIDConnectProvider, &iam.GetOpenIDConnectProviderInput{OpenIDConnectProviderArn: aws.String(arn)})
+	if api.IsMissing(err) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	return &providerState{url: aws.ToString(out.Url), clientIDs: out.ClientIDList, thumbprints: out.ThumbprintList,
+	return &ProviderState{url: aws.ToString(out.Url), ClientIDs: out.ClientIDList, Thumbprints: out.ThumbprintList,
 		tags: tagMap(out.Tags), made: aws.ToTime(out.CreateDate)}, nil
 }
 
 // ProviderMade returns when an owner's provider was made; zero if it is not there, or another's.
 func (c *Client) ProviderMade(ctx context.Context, arn string, o Owner) (time.Time, error) {
-	have, err := c.readProvider(ctx, arn)
+	have, err := c.Provider(ctx, arn)
 	if err != nil || have == nil || !o.Owns(have.tags) {
 		return time.Time{}, err
 	}
@@ -63,10 +65,10 @@ func (c *Client) ProviderMade(ctx context.Context, arn string, o Owner) (time.Ti
 
 // Trust returns the issuer and the audiences of an existing provider.
 func (c *Client) Trust(ctx context.Context, providerARN string) (Trust, error) {
-	if _, err := ProviderURL(providerARN); err != nil {
+	if _, err := api.ProviderURL(providerARN); err != nil {
 		return Trust{}, err
 	}
-	have, err := c.readProvider(ctx, providerARN)
+	have, err := c.Provider(ctx, providerARN)
 	if err != nil {
 		return Trust{}, fmt.Errorf("failed to get IAM Identity Provider: %w", err)
 	}
@@ -74,14 +76,14 @@ func (c *Client) Trust(ctx context.Context, providerARN string) (Trust, error) {
 		return Trust{}, fmt.Errorf("failed to get IAM Identity Provider: there is no %s", providerARN)
 	}
 	return Trust{ProviderARN: providerARN, Issuer: "https://" + iampolicy.HostPath(have.url),
-		Audiences: slices.Sorted(slices.Values(have.clientIDs))}, nil
+		Audiences: slices.Sorted(slices.Values(have.ClientIDs))}, nil
 }
 
 // PlanProvider plans p in account a. The provider is found by its URL. When it is not there, providers of the same owner
 // with another URL are noted and left alone. The first note or the action names the ARN.
 func (c *Client) PlanProvider(ctx context.Context, a Account, p Provider) (plan.Plan, error) {
 	arn := a.ProviderARN(p.URL)
-	have, err := c.readProvider(ctx, arn)
+	have, err := c.Provider(ctx, arn)
 	if err != nil {
 		return plan.Plan{}, err
 	}
@@ -100,8 +102,8 @@ func (c *Client) PlanProvider(ctx context.Context, a Account, p Provider) (plan.
 			notes = append(notes, fmt.Sprintf("%s bears the tag %s too: it belongs to another issuer URL and stays as it is", o, p.Owner))
 		}
 	}
-	stage := c.action(change, steps, func(ctx context.Context) ([]step, error) {
-		have, err := c.readProvider(ctx, arn)
+	stage := c.Action(change, steps, func(ctx context.Context) ([]api.Step, error) {
+		have, err := c.Provider(ctx, arn)
 		if err != nil {
 			return nil, err
 		}
@@ -112,37 +114,37 @@ func (c *Client) PlanProvider(ctx context.Context, a Account, p Provider) (plan.
 }
 
 // decide returns the steps from have to p. The error reports another owner.
-func (p Provider) decide(arn string, have *providerState) ([]step, []string, error) {
+func (p Provider) decide(arn string, have *ProviderState) ([]api.Step, []string, error) {
 	if have == nil {
-		return []step{p.create(arn)}, nil, nil
+		return []api.Step{p.create(arn)}, nil, nil
 	}
 	if err := p.Owner.mayTake(providerThing+" "+arn, have.tags, p.Adopt); err != nil {
 		return nil, nil, err
 	}
 	notes := []string{ccoctl.ProviderFound(arn)}
-	var steps []step
+	var steps []api.Step
 	id := aws.String(arn)
 	if missing, diff := tagDifference(have.tags, p.Owner.tags(p.Tags)); len(missing) > 0 {
 		steps = append(steps, tagProviderStep(arn, missing, diff))
 	}
-	for _, client := range minus(p.ClientIDs, have.clientIDs) {
-		steps = append(steps, newStep((*iam.Client).AddClientIDToOpenIDConnectProvider, &iam.AddClientIDToOpenIDConnectProviderInput{OpenIDConnectProviderArn: id, ClientID: aws.String(client)},
+	for _, client := range minus(p.ClientIDs, have.ClientIDs) {
+		steps = append(steps, api.NewStep((*iam.Client).AddClientIDToOpenIDConnectProvider, &iam.AddClientIDToOpenIDConnectProviderInput{OpenIDConnectProviderArn: id, ClientID: aws.String(client)},
 			fmt.Sprintf("Client ID %s added to Identity Provider with ARN %s", client, arn), "+ client ID "+client))
 	}
-	for _, client := range minus(have.clientIDs, p.ClientIDs) {
+	for _, client := range minus(have.ClientIDs, p.ClientIDs) {
 		if !p.Tighten {
 			notes = append(notes, fmt.Sprintf("%s takes tokens for the audience %s too; --tighten takes it away", arn, client))
 			continue
 		}
-		steps = append(steps, newStep((*iam.Client).RemoveClientIDFromOpenIDConnectProvider, &iam.RemoveClientIDFromOpenIDConnectProviderInput{OpenIDConnectProviderArn: id, ClientID: aws.String(client)},
+		steps = append(steps, api.NewStep((*iam.Client).RemoveClientIDFromOpenIDConnectProvider, &iam.RemoveClientIDFromOpenIDConnectProviderInput{OpenIDConnectProviderArn: id, ClientID: aws.String(client)},
 			fmt.Sprintf("Client ID %s removed from Identity Provider with ARN %s", client, arn), "- client ID "+client))
 	}
 	return append(steps, p.thumbprintStep(arn, have)...), notes, nil
 }
 
-func tagProviderStep(arn string, tags []types.Tag, diff []string) step {
+func tagProviderStep(arn string, tags []types.Tag, diff []string) api.Step {
 	in := &iam.TagOpenIDConnectProviderInput{OpenIDConnectProviderArn: aws.String(arn), Tags: tags}
-	return newStep((*iam.Client).TagOpenIDConnectProvider, in, fmt.Sprintf("Identity Provider with ARN %s tagged %s", arn, tagLine(tags)), diff...)
+	return api.NewStep((*iam.Client).TagOpenIDConnectProvider, in, fmt.Sprintf("Identity Provider with ARN %s tagged %s", arn, tagLine(tags)), diff...)
 }
 
 // tagLine returns tags for the reader: KEY=VALUE, …
@@ -154,7 +156,7 @@ func tagLine(tags []types.Tag) string {
 	return strings.Join(out, ", ")
 }
 
-func (p Provider) create(arn string) step {
+func (p Provider) create(arn string) api.Step {
 	in := &iam.CreateOpenIDConnectProviderInput{
 		Url: aws.String(p.URL), ClientIDList: unique(p.ClientIDs), ThumbprintList: unique(p.Thumbprints), Tags: p.Owner.tags(p.Tags),
 	}
@@ -166,15 +168,15 @@ func (p Provider) create(arn string) step {
 		diff = append(diff, "+ thumbprint "+t)
 	}
 	_, tags := tagDifference(nil, in.Tags)
-	s := newStep((*iam.Client).CreateOpenIDConnectProvider, in, ccoctl.ProviderCreated(arn), append(diff, tags...)...)
-	s.read = true // by anyone who makes roles next
+	s := api.NewStep((*iam.Client).CreateOpenIDConnectProvider, in, ccoctl.ProviderCreated(arn), append(diff, tags...)...)
+	s.Read = true // by anyone who makes roles next
 	return s
 }
 
 // thumbprintStep adds the wanted ones to IAM's list; with Tighten they replace it. Without any, IAM keeps its own, and ignores it
 // for certificates of a public CA.
-func (p Provider) thumbprintStep(arn string, have *providerState) []step {
-	list, current := p.Thumbprints, lower(have.thumbprints)
+func (p Provider) thumbprintStep(arn string, have *ProviderState) []api.Step {
+	list, current := p.Thumbprints, lower(have.Thumbprints)
 	if !p.Tighten && len(list) > 0 {
 		list = slices.Concat(list, minus(current, lower(list)))
 	}
@@ -184,25 +186,44 @@ func (p Provider) thumbprintStep(arn string, have *providerState) []step {
 		return nil
 	}
 	in := &iam.UpdateOpenIDConnectProviderThumbprintInput{OpenIDConnectProviderArn: aws.String(arn), ThumbprintList: unique(list)}
-	s := newStep((*iam.Client).UpdateOpenIDConnectProviderThumbprint, in, "Thumbprints of Identity Provider with ARN "+arn+" updated")
+	s := api.NewStep((*iam.Client).UpdateOpenIDConnectProviderThumbprint, in, "Thumbprints of Identity Provider with ARN "+arn+" updated")
 	for _, t := range gone {
-		s.diff = append(s.diff, "- thumbprint "+t)
+		s.Diff = append(s.Diff, "- thumbprint "+t)
 	}
 	for _, t := range added {
-		s.diff = append(s.diff, "+ thumbprint "+t)
+		s.Diff = append(s.Diff, "+ thumbprint "+t)
 	}
-	return []step{s}
+	return []api.Step{s}
+}
+
+// providers returns the ARNs of all.
+func (c *Client) providers(ctx context.Context) (arns []string, err error) {
+	list, err := api.Ask(ctx, c.Client, c.IAM.ListOpenIDConnectProviders, &iam.ListOpenIDConnectProvidersInput{})
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range list.OpenIDConnectProviderList {
+		arns = append(arns, aws.ToString(p.Arn))
+	}
+	return arns, nil
+}
+
+// ProviderURLs returns the issuer URLs of the account's providers.
+func (c *Client) ProviderURLs(ctx context.Context) (urls []string, err error) {
+	arns, err := c.providers(ctx)
+	for _, arn := range arns {
+		if url, err := api.ProviderURL(arn); err == nil {
+			urls = append(urls, url)
+		}
+	}
+	return urls, err
 }
 
 // ownedProviders returns the ARNs of the owner's providers.
 func (c *Client) ownedProviders(ctx context.Context, o Owner) (owned, error) {
-	list, err := ask(ctx, c, c.iam.ListOpenIDConnectProviders, &iam.ListOpenIDConnectProvidersInput{})
+	arns, err := c.providers(ctx)
 	if err != nil {
 		return owned{}, err
-	}
-	var arns []string
-	for _, p := range list.OpenIDConnectProviderList {
-		arns = append(arns, aws.ToString(p.Arn))
 	}
 	return filterOwned(arns, o, func(arn string) (map[string]string, error) { return c.providerTags(ctx, arn) })
 }
@@ -218,10 +239,10 @@ type owned struct {
 func filterOwned(things []string, o Owner, tagsOf func(string) (map[string]string, error)) (owned, error) {
 	tags, err := each(things, func(thing string) (map[string]string, error) {
 		tags, err := tagsOf(thing)
-		if isDenied(err) {
+		if api.IsDenied(err) {
 			return nil, nil
 		}
-		if isMissing(err) {
+		if api.IsMissing(err) {
 			return map[string]string{}, nil
 		}
 		return tags, err
@@ -242,8 +263,8 @@ func filterOwned(things []string, o Owner, tagsOf func(string) (map[string]strin
 
 func (c *Client) providerTags(ctx context.Context, arn string) (map[string]string, error) {
 	in := &iam.ListOpenIDConnectProviderTagsInput{OpenIDConnectProviderArn: aws.String(arn)}
-	pages := iam.NewListOpenIDConnectProviderTagsPaginator(c.iam, in)
-	tags, err := all(ctx, c, pages, func(page *iam.ListOpenIDConnectProviderTagsOutput) []types.Tag { return page.Tags })
+	pages := iam.NewListOpenIDConnectProviderTagsPaginator(c.IAM, in)
+	tags, err := api.All(ctx, c.Client, pages, func(page *iam.ListOpenIDConnectProviderTagsOutput) []types.Tag { return page.Tags })
 	return tagMap(tags), err
 }
 
@@ -271,11 +292,9 @@ func minus(a, b []string) []string {
 
 // unique keeps the first of equal ones.
 func unique(list []string) []string {
-	seen := make(map[string]bool, len(list))
 	var out []string
 	for _, s := range list {
-		if !seen[s] {
-			seen[s] = true
+		if !slices.Contains(out, s) {
 			out = append(out, s)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/iam/types"
 
 	"github.com/keypost/keypost/internal/text"
+	"github.com/keypost/keypost/provision/awsiam/api"
 	"github.com/keypost/keypost/provision/ccoctl"
 	"github.com/keypost/keypost/provision/iampolicy"
 	"github.com/keypost/keypost/provision/plan"
@@ -34,8 +35,8 @@ type listed struct {
 }
 
 func (c *Client) listRoles(ctx context.Context) ([]listed, error) {
-	pages := iam.NewListRolesPaginator(c.iam, &iam.ListRolesInput{MaxItems: aws.Int32(1000)})
-	return all(ctx, c, pages, func(page *iam.ListRolesOutput) (roles []listed) {
+	pages := iam.NewListRolesPaginator(c.IAM, &iam.ListRolesInput{MaxItems: aws.Int32(1000)})
+	return api.All(ctx, c.Client, pages, func(page *iam.ListRolesOutput) (roles []listed) {
 		for _, r := range page.Roles {
 			roles = append(roles, listed{aws.ToString(r.RoleName), aws.ToString(r.RoleId), aws.ToString(r.AssumeRolePolicyDocument)})
 		}
@@ -44,8 +45,8 @@ func (c *Client) listRoles(ctx context.Context) ([]listed, error) {
 }
 
 func (c *Client) roleTags(ctx context.Context, name string) (map[string]string, error) {
-	pages := iam.NewListRoleTagsPaginator(c.iam, &iam.ListRoleTagsInput{RoleName: aws.String(name)})
-	tags, err := all(ctx, c, pages, func(page *iam.ListRoleTagsOutput) []types.Tag { return page.Tags })
+	pages := iam.NewListRoleTagsPaginator(c.IAM, &iam.ListRoleTagsInput{RoleName: aws.String(name)})
+	tags, err := api.All(ctx, c.Client, pages, func(page *iam.ListRoleTagsOutput) []types.Tag { return page.Tags })
 	return tagMap(tags), err
 }
 
@@ -61,37 +62,24 @@ func (c *Client) ownedRoles(ctx context.Context, name string, roles []listed) (o
 	return filterOwned(named, OwnedBy(name), func(role string) (map[string]string, error) { return c.roleTags(ctx, role) })
 }
 
-// unknown returns an error for things whose tags the caller may not read, with the permission that it needs; nil for none.
-func unknown(permission string, things []string) error {
-	if len(things) == 0 {
-		return nil
+// undecided returns an error for things whose tags the caller may not read, with the permission that it needs, and for things of two
+// owners; nil for none.
+func (o owned) undecided(permission string) error {
+	switch {
+	case len(o.unread) > 0:
+		return fmt.Errorf("the caller may not read the tags of %s, so nobody knows whether they are to be deleted; "+
+			"allow %s on them. Nothing was changed", strings.Join(o.unread, ", "), permission)
+	case len(o.shared) > 0:
+		return fmt.Errorf("%s bear another owner's tag too: take one of the tags off, and run it again. Nothing was changed", strings.Join(o.shared, ", "))
 	}
-	return fmt.Errorf("the caller may not read the tags of %s, so nobody knows whether they are to be deleted; "+
-		"allow %s on them. Nothing was changed", strings.Join(things, ", "), permission)
-}
-
-// ofTwo returns an error for things of two owners; nil for none.
-func ofTwo(things []string) error {
-	if len(things) == 0 {
-		return nil
-	}
-	return fmt.Errorf("%s bear another owner's tag too: take one of the tags off, and run it again. Nothing was changed", strings.Join(things, ", "))
-}
-
-// unreadNotes describes what may be somebody else's.
-func unreadNotes(thing string, names []string) []string {
-	var out []string
-	for _, n := range names {
-		out = append(out, fmt.Sprintf("%s %s was not looked at: the caller may not read its tags", thing, n))
-	}
-	return out
+	return nil
 }
 
 // PlanPrune plans to delete the roles of a cluster that are not in keep. With list it changes nothing, and names them as beyond what
 // is wanted; if the caller may not list roles, a note reports that.
 func (c *Client) PlanPrune(ctx context.Context, name string, keep []string, list bool) (plan.Plan, error) {
 	roles, err := c.listRoles(ctx)
-	if list && isDenied(err) {
+	if list && api.IsDenied(err) {
 		return plan.Plan{Notes: []string{"roles that nobody asked for were not looked for: " + err.Error()}}, nil
 	}
 	if err != nil {
@@ -99,12 +87,15 @@ func (c *Client) PlanPrune(ctx context.Context, name string, keep []string, list
 	}
 	roles = slices.DeleteFunc(roles, func(r listed) bool { return slices.Contains(keep, r.name) })
 	mine, err := c.ownedRoles(ctx, name, roles)
-	p := plan.Plan{Notes: unreadNotes(roleThing, mine.unread)}
+	var p plan.Plan
+	for _, role := range mine.unread {
+		p.Notes = append(p.Notes, fmt.Sprintf("%s %s was not looked at: the caller may not read its tags", roleThing, role))
+	}
 	for _, role := range mine.shared {
 		p.Notes = append(p.Notes, fmt.Sprintf("role %s belongs to another owner too, and stays", role))
 	}
 	if !list {
-		err = cmp.Or(err, unknown("iam:ListRoleTags", mine.unread), ofTwo(mine.shared))
+		err = cmp.Or(err, mine.undecided("iam:ListRoleTags"))
 	}
 	if err != nil {
 		return plan.Plan{}, err
@@ -130,12 +121,11 @@ func (c *Client) PlanDelete(ctx context.Context, a Account, d Deletion) (plan.Pl
 	}
 	owner := OwnedBy(d.Name)
 	mine, err := c.ownedRoles(ctx, d.Name, roles)
-	if err = cmp.Or(err, unknown("iam:ListRoleTags", mine.unread), ofTwo(mine.shared)); err != nil {
+	if err = cmp.Or(err, mine.undecided("iam:ListRoleTags")); err != nil {
 		return plan.Plan{}, err
 	}
 	providers, err := c.ownedProviders(ctx, owner)
-	err = cmp.Or(err, unknown("iam:ListOpenIDConnectProviderTags", providers.perhapsOf(mine.ours, roles)), ofTwo(providers.shared))
-	if err != nil {
+	if err = cmp.Or(err, providers.undecided("iam:ListOpenIDConnectProviderTags")); err != nil {
 		return plan.Plan{}, err
 	}
 	stage, err := c.deleteRoles(ctx, mine.ours)
@@ -143,20 +133,7 @@ func (c *Client) PlanDelete(ctx context.Context, a Account, d Deletion) (plan.Pl
 		return plan.Plan{}, err
 	}
 	last, err := each(providers.ours, func(arn string) (plan.Stage, error) { return c.deleteProvider(ctx, arn, owner, false) })
-	notes := append(unreadNotes(providerThing, providers.unread), leftBehind(roles, mine.ours, providers.ours)...)
-	return plan.Of(notes, stage, slices.Concat(last...)), err
-}
-
-// perhapsOf returns those of the unread providers that may be an installation's: a role of it trusts them, or nothing else of
-// it is there.
-func (p owned) perhapsOf(mine []string, roles []listed) []string {
-	known := slices.Concat(mine, p.ours)
-	return slices.DeleteFunc(slices.Clone(p.unread), func(arn string) bool {
-		return len(known) > 0 && !slices.ContainsFunc(roles, func(r listed) bool {
-			d, err := r.policy(arn)
-			return slices.Contains(known, r.name) && (err != nil || d != nil && d.Names(arn))
-		})
-	})
+	return plan.Of(leftBehind(roles, mine.ours, providers.ours), stage, slices.Concat(last...)), err
 }
 
 // leftBehind returns notes about the roles that stay and trust a deleted provider.
@@ -188,69 +165,69 @@ func (l listed) policy(text string) (*iampolicy.Document, error) {
 // shows that it is gone: what was deleted before it, IAM no longer shows by then either.
 func (c *Client) deleteProvider(ctx context.Context, arn string, o Owner, adopt bool) (plan.Stage, error) {
 	in := &iam.DeleteOpenIDConnectProviderInput{OpenIDConnectProviderArn: aws.String(arn)}
-	s := newDelete((*iam.Client).DeleteOpenIDConnectProvider, in, ccoctl.ProviderDeleted(arn))
-	remaining := func(ctx context.Context) ([]step, error) {
-		have, err := c.readProvider(ctx, arn)
+	s := api.NewDelete((*iam.Client).DeleteOpenIDConnectProvider, in, ccoctl.ProviderDeleted(arn))
+	remaining := func(ctx context.Context) ([]api.Step, error) {
+		have, err := c.Provider(ctx, arn)
 		if err != nil || have == nil {
 			return nil, err
 		}
 		if !o.Owns(have.tags) && (!adopt || o.others(have.tags) != "") {
 			return nil, o.notOurs(providerThing+" "+arn, have.tags)
 		}
-		return []step{s}, nil
+		return []api.Step{s}, nil
 	}
 	steps, err := remaining(ctx)
-	return c.action(plan.Change{Verb: plan.Delete, Thing: providerThing, Name: arn}, steps, remaining), err
+	return c.Action(plan.Change{Verb: plan.Delete, Thing: providerThing, Name: arn}, steps, remaining), err
 }
 
 // deleteRoles plans to delete roles, whose tags were just read. A call that IAM does not accept yet is made again, with what the
 // role has by then.
 func (c *Client) deleteRoles(ctx context.Context, names []string) (plan.Stage, error) {
 	stages, err := each(names, func(name string) (plan.Stage, error) {
-		remaining := func(ctx context.Context) ([]step, error) { return c.removalSteps(ctx, name) }
+		remaining := func(ctx context.Context) ([]api.Step, error) { return c.removalSteps(ctx, name) }
 		steps, err := remaining(ctx)
-		return c.api.Deletion(plan.Change{Verb: plan.Delete, Thing: roleThing, Name: name}, c.bind(steps), c.remaining(remaining)), err
+		return c.Deletion(plan.Change{Verb: plan.Delete, Thing: roleThing, Name: name}, steps, remaining), err
 	})
 	return slices.Concat(stages...), err
 }
 
 // removalSteps returns the steps that delete a role's policies and then the role, since IAM deletes no role that has
 // policies. A missing role needs no steps.
-func (c *Client) removalSteps(ctx context.Context, name string) ([]step, error) {
+func (c *Client) removalSteps(ctx context.Context, name string) ([]api.Step, error) {
 	inline, err := c.inlinePolicies(ctx, name)
-	if isMissing(err) {
+	if api.IsMissing(err) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
 	attached, err := c.attached(ctx, name)
-	if err != nil && !isMissing(err) {
+	if err != nil && !api.IsMissing(err) {
 		return nil, err
 	}
-	var steps []step
+	var steps []api.Step
 	for _, p := range inline {
 		steps = append(steps, deletePolicyStep(name, p))
 	}
 	for _, arn := range attached {
 		steps = append(steps, detachStep(name, arn))
 	}
-	return append(steps, newDelete((*iam.Client).DeleteRole, &iam.DeleteRoleInput{RoleName: aws.String(name)}, ccoctl.RoleDeleted(name))), nil
+	return append(steps, api.NewDelete((*iam.Client).DeleteRole, &iam.DeleteRoleInput{RoleName: aws.String(name)}, ccoctl.RoleDeleted(name))), nil
 }
 
-func deletePolicyStep(role, policy string) step {
+func deletePolicyStep(role, policy string) api.Step {
 	in := &iam.DeleteRolePolicyInput{RoleName: aws.String(role), PolicyName: aws.String(policy)}
-	return newDelete((*iam.Client).DeleteRolePolicy, in, ccoctl.RolePolicyDeleted(role, policy), "- inline policy "+policy)
+	return api.NewDelete((*iam.Client).DeleteRolePolicy, in, ccoctl.RolePolicyDeleted(role, policy), "- inline policy "+policy)
 }
 
-func detachStep(role, arn string) step {
+func detachStep(role, arn string) api.Step {
 	in := &iam.DetachRolePolicyInput{RoleName: aws.String(role), PolicyArn: aws.String(arn)}
-	return newDelete((*iam.Client).DetachRolePolicy, in, ccoctl.RolePolicyDetached(role, arn), "- managed policy "+arn)
+	return api.NewDelete((*iam.Client).DetachRolePolicy, in, ccoctl.RolePolicyDetached(role, arn), "- managed policy "+arn)
 }
 
 func (c *Client) inlinePolicies(ctx context.Context, name string) ([]string, error) {
-	pages := iam.NewListRolePoliciesPaginator(c.iam, &iam.ListRolePoliciesInput{RoleName: aws.String(name)})
-	return all(ctx, c, pages, func(page *iam.ListRolePoliciesOutput) []string { return page.PolicyNames })
+	pages := iam.NewListRolePoliciesPaginator(c.IAM, &iam.ListRolePoliciesInput{RoleName: aws.String(name)})
+	return api.All(ctx, c.Client, pages, func(page *iam.ListRolePoliciesOutput) []string { return page.PolicyNames })
 }
 
 // planDeleteIssuer plans to delete one issuer's statements and its provider. No role is deleted.
@@ -263,29 +240,25 @@ func (c *Client) planDeleteIssuer(ctx context.Context, t Trust, d Deletion, role
 	if err != nil {
 		return plan.Plan{}, err
 	}
-	var notes, stranded, unread []string
+	var notes, stranded []string
+	var trusting owned
 	var stage plan.Stage
 	for _, b := range trustingRoles {
 		if b.unread {
-			unread = append(unread, b.name)
+			trusting.unread = append(trusting.unread, b.name)
 		}
 		if b.trust.TrustsOnly(t.ProviderARN) {
 			stranded = append(stranded, b.String())
 			notes = append(notes, fmt.Sprintf("role %s stays, and keeps a statement for the deleted provider %s: nobody may assume it", b, t.ProviderARN))
 			continue
 		}
-		actions, more, err := c.withdraw(b, t, func(trust iampolicy.Document) error {
-			if trust.TrustsOnly(t.ProviderARN) {
-				return fmt.Errorf("role %s trusts nobody but %s now; run it again", b, t.ProviderARN)
-			}
-			return nil
-		})
+		actions, more, err := c.withdraw(b, t, func(iampolicy.Document) error { return nil })
 		if err != nil {
 			return plan.Plan{}, err
 		}
 		stage, notes = append(stage, actions...), append(notes, more...)
 	}
-	if err := unknown("iam:GetRole", unread); err != nil {
+	if err := trusting.undecided("iam:GetRole"); err != nil {
 		return plan.Plan{}, err
 	}
 	if len(stranded) > 0 && len(last) > 0 && !d.Strand {
@@ -327,7 +300,7 @@ func (c *Client) trustingRoles(ctx context.Context, t Trust, name string, roles 
 	return each(found, func(b trustingRole) (trustingRole, error) {
 		have, err := c.readRole(ctx, Role{Name: b.name})
 		switch {
-		case isDenied(err):
+		case api.IsDenied(err):
 			b.unread, b.owners = true, "unknown owner: the caller is denied iam:GetRole"
 			return b, nil
 		case err != nil || have == nil:
@@ -344,35 +317,31 @@ func (c *Client) withdraw(b trustingRole, t Trust, check func(iampolicy.Document
 	if !b.ours && !b.adopted {
 		return nil, []string{fmt.Sprintf("role %s is not ours: it stays, and keeps a statement for the deleted provider %s", b, t.ProviderARN)}, nil
 	}
-	var notes []string
-	if rest, _ := b.trust.Without(t.ProviderARN); rest.Mentions(t.policy()) {
-		notes = append(notes, fmt.Sprintf("role %s keeps a statement that mentions %s and does not name it as a principal", b, t.Issuer))
-	}
-	steps := func(trust iampolicy.Document) ([]step, error) {
+	steps := func(trust iampolicy.Document) ([]api.Step, error) {
 		rest, diff := trust.Without(t.ProviderARN)
 		if len(diff) == 0 {
 			return nil, nil
 		}
-		if rest.Empty() {
+		if trust.TrustsOnly(t.ProviderARN) {
 			return nil, fmt.Errorf("role %s trusts nobody but %s now; run it again", b, t.ProviderARN)
 		}
 		s, err := trustStep(b.name, rest, iampolicy.MaxTrustLength, diff)
-		return []step{s}, cmp.Or(check(trust), err)
+		return []api.Step{s}, cmp.Or(check(trust), err)
 	}
 	planned, err := steps(b.trust)
-	return c.updateRole(b.name, planned, func(have *roleState) ([]step, error) {
+	return c.updateRole(b.name, planned, func(have *roleState) ([]api.Step, error) {
 		left, err := steps(have.trust)
 		if len(left) == 0 {
 			return nil, err
 		}
 		return left, cmp.Or(b.still(have), err)
-	}), notes, err
+	}), nil, err
 }
 
 // updateRole plans steps for a role. Applying the plan reads the role again; one that is gone needs no steps.
-func (c *Client) updateRole(name string, steps []step, remaining func(have *roleState) ([]step, error)) plan.Stage {
+func (c *Client) updateRole(name string, steps []api.Step, remaining func(have *roleState) ([]api.Step, error)) plan.Stage {
 	change := plan.Change{Verb: plan.Update, Thing: roleThing, Name: name}
-	return c.action(change, steps, func(ctx context.Context) ([]step, error) {
+	return c.Action(change, steps, func(ctx context.Context) ([]api.Step, error) {
 		have, err := c.readRole(ctx, Role{Name: name})
 		if err != nil || have == nil {
 			return nil, err
@@ -381,16 +350,12 @@ func (c *Client) updateRole(name string, steps []step, remaining func(have *role
 	})
 }
 
-// trustStep returns the step that puts a role's trust policy. IAM refuses one that has a principal that is gone.
-func trustStep(role string, d iampolicy.Document, limit int, diff []string) (step, error) {
-	if gone, number := d.Gone(); gone != "" {
-		return step{}, fmt.Errorf("statement %d names the principal %s, which is a user or role that was deleted, "+
-			"and IAM takes no change of the policy that keeps it: take it out of the statement first", number, gone)
-	}
+// trustStep returns the step that puts a role's trust policy.
+func trustStep(role string, d iampolicy.Document, limit int, diff []string) (api.Step, error) {
 	text, err := d.Fit(limit)
 	if err != nil {
-		return step{}, problem(TrustTooLong, "it %w: shorten it, or have the account's quota L-C07B4B0D raised", err)
+		return api.Step{}, problem(TrustTooLong, "it %w: shorten it, or have the account's quota L-C07B4B0D raised", err)
 	}
 	in := &iam.UpdateAssumeRolePolicyInput{RoleName: aws.String(role), PolicyDocument: aws.String(text)}
-	return newStep((*iam.Client).UpdateAssumeRolePolicy, in, "Trust policy of Role "+role+" updated", diff...), nil
+	return api.NewStep((*iam.Client).UpdateAssumeRolePolicy, in, "Trust policy of Role "+role+" updated", diff...), nil
 }

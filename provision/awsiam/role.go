@@ -1,6 +1,7 @@
 package awsiam
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/iam/types"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/keypost/keypost/provision/awsiam/api"
 	"github.com/keypost/keypost/provision/ccoctl"
 	"github.com/keypost/keypost/provision/cloud"
 	"github.com/keypost/keypost/provision/iampolicy"
@@ -52,12 +54,7 @@ func (t Trust) policy() iampolicy.Trust {
 	return iampolicy.Trust{ProviderARN: t.ProviderARN, Issuer: t.Issuer, Audiences: t.Audiences}
 }
 
-func (t Trust) limit() int {
-	if t.MaxLength > 0 {
-		return t.MaxLength
-	}
-	return iampolicy.TrustLength
-}
+func (t Trust) limit() int { return cmp.Or(t.MaxLength, iampolicy.TrustLength) }
 
 // asJSON marshals a value made of strings, lists and maps, which cannot fail.
 func asJSON(v any) []byte {
@@ -70,27 +67,25 @@ const roleNameLimit = 64
 
 // roleState is a role as IAM shows it.
 type roleState struct {
-	id, arn, description, boundary string
-	maxSession                     *int32
-	tags                           map[string]string
-	trust                          iampolicy.Document
-	policy                         *iampolicy.Document // the inline one under the role's name
-	inline                         []string            // names of the inline policies; read only for an exact role
-	attached                       []string            // read only for an exact role, or when managed policies are asked for
+	id, arn, boundary string
+	tags              map[string]string
+	trust             iampolicy.Document
+	policy            *iampolicy.Document // the inline one under the role's name
+	inline            []string            // names of the inline policies; read only for an exact role
+	attached          []string            // read only for an exact role, or when managed policies are asked for
 }
 
 // readRole returns nil for a role that is not there.
 func (c *Client) readRole(ctx context.Context, r Role) (*roleState, error) {
-	out, err := ask(ctx, c, c.iam.GetRole, &iam.GetRoleInput{RoleName: aws.String(r.Name)})
-	if isMissing(err) {
+	out, err := api.Ask(ctx, c.Client, c.IAM.GetRole, &iam.GetRoleInput{RoleName: aws.String(r.Name)})
+	if api.IsMissing(err) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read role %s: %w", r.Name, err)
 	}
 	have := &roleState{
-		id: aws.ToString(out.Role.RoleId), arn: aws.ToString(out.Role.Arn), description: aws.ToString(out.Role.Description),
-		maxSession: out.Role.MaxSessionDuration, tags: tagMap(out.Role.Tags),
+		id: aws.ToString(out.Role.RoleId), arn: aws.ToString(out.Role.Arn), tags: tagMap(out.Role.Tags),
 	}
 	if b := out.Role.PermissionsBoundary; b != nil {
 		have.boundary = aws.ToString(b.PermissionsBoundaryArn)
@@ -99,6 +94,15 @@ func (c *Client) readRole(ctx context.Context, r Role) (*roleState, error) {
 		return nil, fmt.Errorf("trust policy of role %s: %w", r.Name, err)
 	}
 	return have, c.readPolicies(ctx, r, have)
+}
+
+// RoleTrust returns the ARN and the trust policy of a role; no policy for one that is not there.
+func (c *Client) RoleTrust(ctx context.Context, name string) (arn string, trust *iampolicy.Document, err error) {
+	have, err := c.readRole(ctx, Role{Name: name})
+	if err != nil || have == nil {
+		return "", nil, err
+	}
+	return have.arn, &have.trust, nil
 }
 
 // readPolicies reads the policies of a role, all at once. Those of a role that has gone meanwhile are none.
@@ -125,15 +129,15 @@ func (c *Client) readPolicies(ctx context.Context, r Role, have *roleState) erro
 }
 
 func unlessMissing(err error) error {
-	if isMissing(err) {
+	if api.IsMissing(err) {
 		return nil
 	}
 	return err
 }
 
 func (c *Client) readPolicy(ctx context.Context, name string) (*iampolicy.Document, error) {
-	out, err := ask(ctx, c, c.iam.GetRolePolicy, &iam.GetRolePolicyInput{RoleName: aws.String(name), PolicyName: aws.String(name)})
-	if isMissing(err) {
+	out, err := api.Ask(ctx, c.Client, c.IAM.GetRolePolicy, &iam.GetRolePolicyInput{RoleName: aws.String(name), PolicyName: aws.String(name)})
+	if api.IsMissing(err) {
 		return nil, nil
 	}
 	if err != nil {
@@ -147,8 +151,8 @@ func (c *Client) readPolicy(ctx context.Context, name string) (*iampolicy.Docume
 }
 
 func (c *Client) attached(ctx context.Context, name string) ([]string, error) {
-	pages := iam.NewListAttachedRolePoliciesPaginator(c.iam, &iam.ListAttachedRolePoliciesInput{RoleName: aws.String(name)})
-	return all(ctx, c, pages, func(page *iam.ListAttachedRolePoliciesOutput) (arns []string) {
+	pages := iam.NewListAttachedRolePoliciesPaginator(c.IAM, &iam.ListAttachedRolePoliciesInput{RoleName: aws.String(name)})
+	return api.All(ctx, c.Client, pages, func(page *iam.ListAttachedRolePoliciesOutput) (arns []string) {
 		for _, p := range page.AttachedPolicies {
 			arns = append(arns, aws.ToString(p.PolicyArn))
 		}
@@ -159,15 +163,13 @@ func (c *Client) attached(ctx context.Context, name string) ([]string, error) {
 // PlanRoles plans to make or update these roles. It makes at most two calls for a role that is as it should be, and two
 // more for an exact one. The warnings name the permissions and the subjects that roles lose.
 func (c *Client) PlanRoles(ctx context.Context, t Trust, roles []Role) (plan.Plan, error) {
-	var all decision
+	var stage plan.Stage
+	var said plan.Plan
 	plans, err := each(roles, func(r Role) (decision, error) { return c.planRole(ctx, t, r) })
 	for _, d := range plans {
-		all.stage, all.notes = append(all.stage, d.stage...), append(all.notes, d.notes...)
-		all.warnings, all.extra = append(all.warnings, d.warnings...), append(all.extra, d.extra...)
+		stage, said = append(stage, d.stage...), said.Then(d.said)
 	}
-	joined := plan.Of(all.notes, all.stage)
-	joined.Warnings, joined.Extra = all.warnings, all.extra
-	return joined, err
+	return said.Then(plan.Of(nil, stage)), err
 }
 
 func (c *Client) planRole(ctx context.Context, t Trust, r Role) (decision, error) {
@@ -182,7 +184,7 @@ func (c *Client) planRole(ctx context.Context, t Trust, r Role) (decision, error
 	if have == nil {
 		change.Verb = plan.Create
 	}
-	d.stage = cloud.OrFound(c.action(change, d.steps, func(ctx context.Context) ([]step, error) {
+	d.stage = cloud.OrFound(c.Action(change, d.steps, func(ctx context.Context) ([]api.Step, error) {
 		_, d, err := decide(ctx)
 		return d.steps, err
 	}), ccoctl.RoleFound(r.Name))
@@ -191,11 +193,9 @@ func (c *Client) planRole(ctx context.Context, t Trust, r Role) (decision, error
 
 // decision holds the steps from a role to what is wanted.
 type decision struct {
-	steps    []step
-	stage    plan.Stage // of the steps
-	notes    []string
-	warnings []string // a line for each permission and each subject that goes
-	extra    []string // what the role has beyond what is wanted, and keeps
+	steps []api.Step
+	stage plan.Stage // of the steps
+	said  plan.Plan  // without stages; a warning for each permission and each subject that goes, an extra for what stays beyond what is wanted
 }
 
 // decide returns the steps from have to r. The error reports another owner, or a policy that does not fit.
@@ -206,14 +206,14 @@ func (r Role) decide(t Trust, have *roleState) (decision, error) {
 	if err := r.Owner.mayTake(roleThing+" "+r.Name, have.tags, r.Adopt); err != nil {
 		return decision{}, err
 	}
-	a, _, ok := splitARN(t.ProviderARN)
+	a, _, ok := api.SplitARN(t.ProviderARN)
 	if ok && have.arn != a.RoleARN(r.Name) {
 		return decision{}, fmt.Errorf("%s %s has the ARN %s where the cluster would be given %s: "+
 			"keypost's roles have no path and exactly this name", roleThing, r.Name, have.arn, a.RoleARN(r.Name))
 	}
-	d := decision{notes: []string{ccoctl.RoleFound(have.arn)}}
+	d := decision{said: plan.Plan{Notes: []string{ccoctl.RoleFound(have.arn)}}}
 	if have.boundary != "" && r.Boundary == "" { // taking it away would give the role more than it has
-		d.notes = append(d.notes, fmt.Sprintf("role %s has the permissions boundary %s, which nobody asked for and which stays", r.Name,
+		d.said.Notes = append(d.said.Notes, fmt.Sprintf("role %s has the permissions boundary %s, which nobody asked for and which stays", r.Name,
 			have.boundary))
 	}
 	d.steps = r.attributeSteps(have)
@@ -233,13 +233,13 @@ func (d *decision) addExtra(r Role, have *roleState) {
 	if !r.Exact {
 		return
 	}
-	beyond := func(kind string, names []string, removal func(role, name string) step) {
+	beyond := func(kind string, names []string, removal func(role, name string) api.Step) {
 		for _, name := range names {
 			if r.Tighten {
 				d.steps = append(d.steps, removal(r.Name, name))
 				continue
 			}
-			d.extra = append(d.extra, fmt.Sprintf("role %s has the %s %s, which nobody asked for; --tighten takes it away", r.Name, kind, name))
+			d.said.Extra = append(d.said.Extra, fmt.Sprintf("role %s has the %s %s, which nobody asked for; --tighten takes it away", r.Name, kind, name))
 		}
 	}
 	beyond("inline policy", slices.DeleteFunc(have.inline, func(p string) bool { return p == r.Name && r.Policy != nil }), deletePolicyStep)
@@ -247,7 +247,7 @@ func (d *decision) addExtra(r Role, have *roleState) {
 }
 
 func (r Role) create(t Trust) (decision, error) {
-	a, _, _ := splitARN(t.ProviderARN)
+	a, _, _ := api.SplitARN(t.ProviderARN)
 	trust, err := t.policy().Document(r.Subjects).Fit(t.limit())
 	if err != nil {
 		return decision{}, fmt.Errorf("trust policy of role %s: %w", r.Name, err)
@@ -263,9 +263,9 @@ func (r Role) create(t Trust) (decision, error) {
 	}
 	_, tags := tagDifference(nil, in.Tags)
 	_, lines := iampolicy.Document{}.With(t.policy(), r.Subjects)
-	s := newStep((*iam.Client).CreateRole, in, ccoctl.RoleCreated(a.RoleARN(r.Name)), slices.Concat(diff, tags, lines)...)
-	s.needs = r.Boundary
-	d := decision{steps: []step{s}}
+	s := api.NewStep((*iam.Client).CreateRole, in, ccoctl.RoleCreated(a.RoleARN(r.Name)), slices.Concat(diff, tags, lines)...)
+	s.Needs = r.Boundary
+	d := decision{steps: []api.Step{s}}
 	if err := d.addPolicy(r, &roleState{}); err != nil {
 		return decision{}, fmt.Errorf("permissions policy of role %s: %w", r.Name, err)
 	}
@@ -273,66 +273,55 @@ func (r Role) create(t Trust) (decision, error) {
 	return d, nil
 }
 
-// attributeSteps returns the steps for tags, boundary and description. The tags come first: if the run stops after them,
+// attributeSteps returns the steps for tags and boundary. The tags come first: if the run stops after them,
 // the next one knows the role as the owner's.
-func (r Role) attributeSteps(have *roleState) []step {
-	var steps []step
-	name := aws.String(r.Name)
+func (r Role) attributeSteps(have *roleState) []api.Step {
+	var steps []api.Step
 	if missing, diff := tagDifference(have.tags, r.Owner.tags(r.Tags)); len(missing) > 0 {
 		steps = append(steps, tagRoleStep(r.Name, missing, diff))
 	}
 	if r.Boundary != "" && r.Boundary != have.boundary {
-		s := newStep((*iam.Client).PutRolePermissionsBoundary,
-			&iam.PutRolePermissionsBoundaryInput{RoleName: name, PermissionsBoundary: aws.String(r.Boundary)},
-			fmt.Sprintf("Permissions boundary of Role %s set to %s", r.Name, r.Boundary),
-			replaced("permissions boundary ", have.boundary, r.Boundary)...)
-		s.needs = r.Boundary
+		s := api.NewStep((*iam.Client).PutRolePermissionsBoundary,
+			&iam.PutRolePermissionsBoundaryInput{RoleName: aws.String(r.Name), PermissionsBoundary: aws.String(r.Boundary)},
+			fmt.Sprintf("Permissions boundary of Role %s set to %s", r.Name, r.Boundary), "+ permissions boundary "+r.Boundary)
+		if have.boundary != "" {
+			s.Diff = append([]string{"- permissions boundary " + have.boundary}, s.Diff...)
+		}
+		s.Needs = r.Boundary
 		steps = append(steps, s)
-	}
-	if r.Description != "" && r.Description != have.description {
-		steps = append(steps, newStep((*iam.Client).UpdateRole, // without the duration, UpdateRole sets it back to an hour
-			&iam.UpdateRoleInput{RoleName: name, Description: aws.String(r.Description), MaxSessionDuration: have.maxSession},
-			"Description of Role "+r.Name+" updated", replaced("description ", have.description, r.Description)...))
 	}
 	return steps
 }
 
-func tagRoleStep(role string, tags []types.Tag, diff []string) step {
-	return newStep((*iam.Client).TagRole, &iam.TagRoleInput{RoleName: aws.String(role), Tags: tags},
+func tagRoleStep(role string, tags []types.Tag, diff []string) api.Step {
+	return api.NewStep((*iam.Client).TagRole, &iam.TagRoleInput{RoleName: aws.String(role), Tags: tags},
 		fmt.Sprintf("Role %s tagged %s", role, tagLine(tags)), diff...)
 }
 
-func replaced(what, before, after string) []string {
-	if before == "" {
-		return []string{"+ " + what + after}
-	}
-	return []string{"- " + what + before, "+ " + what + after}
-}
-
 func (d *decision) addTrust(t Trust, r Role, have *roleState) error {
-	a, _, _ := splitARN(t.ProviderARN)
+	a, _, _ := api.SplitARN(t.ProviderARN)
 	issuers, extra := have.trust.Others(t.ProviderARN, a.ProviderARN(""))
 	for _, other := range issuers {
-		d.notes = append(d.notes, fmt.Sprintf("role %s has a statement for %s too, which stays", r.Name, other))
+		d.said.Notes = append(d.said.Notes, fmt.Sprintf("role %s has a statement for %s too, which stays", r.Name, other))
 	}
 	for _, line := range extra {
-		d.extra = append(d.extra, fmt.Sprintf("role %s has a statement in its trust policy that nobody asked for, and that stays: %s", r.Name, line))
+		d.said.Extra = append(d.said.Extra, fmt.Sprintf("role %s has a statement in its trust policy that nobody asked for, and that stays: %s", r.Name, line))
 	}
 	t.Audiences = d.audiences(t, r, have.trust.Audiences(t.policy()))
 	var want iampolicy.Document
 	var diff []string
 	if r.Prune {
 		for _, s := range minus(have.trust.Subjects(t.policy()), r.Subjects) {
-			d.warnings = append(d.warnings, fmt.Sprintf("role %s no longer trusts %s", r.Name, s))
+			d.said.Warnings = append(d.said.Warnings, fmt.Sprintf("role %s no longer trusts %s", r.Name, s))
 		}
 		want, diff = have.trust.With(t.policy(), r.Subjects)
 	} else {
 		want, diff, extra = have.trust.Including(t.policy(), r.Subjects)
 		for _, s := range minus(have.trust.Subjects(t.policy()), r.Subjects) {
-			d.extra = append(d.extra, fmt.Sprintf("role %s trusts %s too, which nobody asked for; --prune takes it away", r.Name, s))
+			d.said.Extra = append(d.said.Extra, fmt.Sprintf("role %s trusts %s too, which nobody asked for; --prune takes it away", r.Name, s))
 		}
 		for _, line := range extra {
-			d.extra = append(d.extra, fmt.Sprintf("role %s has another statement for the provider in its trust policy; --prune takes it away: %s",
+			d.said.Extra = append(d.said.Extra, fmt.Sprintf("role %s has another statement for the provider in its trust policy; --prune takes it away: %s",
 				r.Name, line))
 		}
 	}
@@ -351,16 +340,16 @@ func (d *decision) audiences(t Trust, r Role, has []string) []string {
 	case len(has) == 0 || len(lost)+len(added) == 0:
 		return t.Audiences
 	case t.Usual:
-		d.notes = append(d.notes, fmt.Sprintf("role %s takes tokens for the audience %s; that stays, unless others are asked for",
+		d.said.Notes = append(d.said.Notes, fmt.Sprintf("role %s takes tokens for the audience %s; that stays, unless others are asked for",
 			r.Name, strings.Join(has, ", ")))
 		return has
 	}
 	for _, a := range lost {
 		if r.Prune {
-			d.warnings = append(d.warnings, fmt.Sprintf("role %s takes no tokens for the audience %s any more", r.Name, a))
+			d.said.Warnings = append(d.said.Warnings, fmt.Sprintf("role %s takes no tokens for the audience %s any more", r.Name, a))
 			continue
 		}
-		d.extra = append(d.extra, fmt.Sprintf("role %s takes tokens for the audience %s too, which nobody asked for; --prune takes it away", r.Name, a))
+		d.said.Extra = append(d.said.Extra, fmt.Sprintf("role %s takes tokens for the audience %s too, which nobody asked for; --prune takes it away", r.Name, a))
 	}
 	return t.Audiences
 }
@@ -387,26 +376,26 @@ func (d *decision) addPolicy(r Role, have *roleState) error {
 		return problem(NeedsPrune, "%w", err)
 	}
 	for _, g := range ch.Kept {
-		d.extra = append(d.extra, fmt.Sprintf("role %s keeps a permission that nobody asked for; --prune takes it away: %s", r.Name, g))
+		d.said.Extra = append(d.said.Extra, fmt.Sprintf("role %s keeps a permission that nobody asked for; --prune takes it away: %s", r.Name, g))
 	}
 	if r.Prune {
 		for _, g := range ch.Lost {
-			d.warnings = append(d.warnings, fmt.Sprintf("role %s loses a permission: %s", r.Name, g))
+			d.said.Warnings = append(d.said.Warnings, fmt.Sprintf("role %s loses a permission: %s", r.Name, g))
 		}
 	}
 	if len(ch.Diff) > 0 {
 		in := &iam.PutRolePolicyInput{RoleName: aws.String(r.Name), PolicyName: aws.String(r.Name), PolicyDocument: aws.String(ch.Text)}
-		d.steps = append(d.steps, newStep((*iam.Client).PutRolePolicy, in, ccoctl.RolePolicyUpdated(r.Name), ch.Diff...))
+		d.steps = append(d.steps, api.NewStep((*iam.Client).PutRolePolicy, in, ccoctl.RolePolicyUpdated(r.Name), ch.Diff...))
 	}
 	return nil
 }
 
-func (r Role) attachSteps(attached []string) []step {
-	var steps []step
+func (r Role) attachSteps(attached []string) []api.Step {
+	var steps []api.Step
 	for _, arn := range minus(r.ManagedPolicies, attached) {
-		s := newStep((*iam.Client).AttachRolePolicy, &iam.AttachRolePolicyInput{RoleName: aws.String(r.Name), PolicyArn: aws.String(arn)},
+		s := api.NewStep((*iam.Client).AttachRolePolicy, &iam.AttachRolePolicyInput{RoleName: aws.String(r.Name), PolicyArn: aws.String(arn)},
 			fmt.Sprintf("Policy %s attached to IAM Role %s", arn, r.Name), "+ managed policy "+arn)
-		s.needs = arn
+		s.Needs = arn
 		steps = append(steps, s)
 	}
 	return steps

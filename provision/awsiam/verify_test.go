@@ -39,6 +39,7 @@ import (
 	webtoken "github.com/keypost/keypost/issuer/verify/token"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/provision/awsiam"
+	"github.com/keypost/keypost/provision/awsiam/api"
 	"github.com/keypost/keypost/provision/iampolicy"
 	"github.com/keypost/keypost/provision/webidentity"
 	"github.com/keypost/keypost/test/authority"
@@ -240,7 +241,7 @@ func (s *stage) look(t *testing.T, token string) []finding.Finding {
 	}
 	seen := verify.Examine(t.Context(), o)
 	a.Chain, a.PublicCA = seen.Chain, seen.PublicCA
-	got, err := s.client.Verify(t.Context(), s.role, a)
+	got, err := webidentity.Verify(t.Context(), s.client, s.role, a)
 	check(t, err)
 	all := slices.DeleteFunc(append(seen.Findings, got...), func(f finding.Finding) bool {
 		return slices.Contains([]string{"not-compared", "address-unasked", "slow"}, f.Code) // of this test and its machine
@@ -452,7 +453,7 @@ func TestSetUps(t *testing.T) {
 // answers sends the token to STS and compares what it answers with what was predicted.
 func (s *stage) answers(t *testing.T, first finding.Finding, token string) {
 	t.Helper()
-	got := s.client.Assume(t.Context(), s.role, token)
+	got := webidentity.Assume(t.Context(), s.client, s.role, token)
 	if strings.Contains(fmt.Sprint(got), token) {
 		t.Error("the finding has the token")
 	}
@@ -481,13 +482,13 @@ func TestRefusedForWhatIsUnclear(t *testing.T) {
 	if before[0].Code != "aws-trust-unclear" || before[0].Severity != finding.Warn {
 		t.Fatalf("first: %s %s: %s", before[0].Severity, before[0].Code, before[0].Evidence)
 	}
-	refused := slices.Concat(before, []finding.Finding{s.client.Assume(t.Context(), s.role, token)})
+	refused := slices.Concat(before, []finding.Finding{webidentity.Assume(t.Context(), s.client, s.role, token)})
 	answers.Explain(refused)
 	finding.Sort(refused)
 	if first, second := refused[0], refused[1]; first.Code != "aws-trust-unclear" || first.Severity != finding.Fail || second.Code != "aws-refused" || len(second.Repair) > 200 {
 		t.Fatalf("first: %s %s, then %s with the repair %s", first.Severity, first.Code, second.Code, second.Repair)
 	}
-	if token = s.do(t, refused[0].Repair, token); s.client.Assume(t.Context(), s.role, token).Severity != finding.OK {
+	if token = s.do(t, refused[0].Repair, token); webidentity.Assume(t.Context(), s.client, s.role, token).Severity != finding.OK {
 		t.Errorf("AWS refuses it after %s", refused[0].Repair)
 	}
 }
@@ -508,7 +509,7 @@ func TestRepairsLeadToTheEnd(t *testing.T) {
 		seen = append(seen, first.Code)
 		token = s.do(t, first.Repair, token)
 	}
-	if got := s.client.Assume(t.Context(), s.role, token); got.Severity != finding.OK || len(seen) < 3 {
+	if got := webidentity.Assume(t.Context(), s.client, s.role, token); got.Severity != finding.OK || len(seen) < 3 {
 		t.Errorf("after %q: %s", seen, got.Evidence)
 	}
 }
@@ -542,7 +543,7 @@ func TestHealthyAccounts(t *testing.T) {
 					t.Errorf("%s %s: %s", f.Severity, f.Code, f.Evidence)
 				}
 			}
-			if got := s.client.Assume(t.Context(), s.role, token); got.Severity != finding.OK {
+			if got := webidentity.Assume(t.Context(), s.client, s.role, token); got.Severity != finding.OK {
 				t.Errorf("AWS refuses it: %s", got.Evidence)
 			}
 		})
@@ -616,8 +617,8 @@ func TestVerifyOfAnotherAccount(t *testing.T) {
 		t.Errorf("first: %s: %s", got[0].Code, got[0].Evidence)
 	}
 	for _, arn := range []string{"", "app", "arn:aws:sts::123456789012:assumed-role/app/x", "arn:aws:iam::1:role/app", "arn:aws:iam::123456789012:role/"} {
-		if err := awsiam.CheckRoleARN(arn); err == nil {
-			t.Errorf("CheckRoleARN(%q) = nil", arn)
+		if _, _, err := api.ParseRoleARN(arn); err == nil {
+			t.Errorf("ParseRoleARN(%q) = nil", arn)
 		}
 	}
 }
@@ -629,13 +630,13 @@ func TestVerifyOfAnAccountThatCannotBeAsked(t *testing.T) {
 	wrong := config.WithCredentialsProvider(credentials.NewStaticCredentialsProvider(fakeaws.AccessKeyID, "wrong", ""))
 	c, err := awsiam.Open(t.Context(), awsiam.Options{Config: append(s.Config(), wrong)})
 	check(t, err)
-	got, err := c.Verify(t.Context(), roleARN, webidentity.Attempt{Issuer: issuer})
+	got, err := webidentity.Verify(t.Context(), c, roleARN, webidentity.Attempt{Issuer: issuer})
 	if err != nil || len(got) != 1 || got[0].Code != "aws-unread" || got[0].Severity != finding.Fail || !strings.Contains(got[0].Evidence, "SignatureDoesNotMatch") {
 		t.Errorf("Verify = %+v, %v", got, err)
 	}
 	stopped, cancel := context.WithCancel(t.Context())
 	cancel()
-	if got, err := s.client.Verify(stopped, roleARN, webidentity.Attempt{Issuer: issuer}); err == nil || got != nil {
+	if got, err := webidentity.Verify(stopped, s.client, roleARN, webidentity.Attempt{Issuer: issuer}); err == nil || got != nil {
 		t.Errorf("stopped: %v, %v", got, err)
 	}
 }
@@ -674,7 +675,7 @@ func TestJudgeIsSTS(t *testing.T) {
 		_, err = s.hand.UpdateAssumeRolePolicy(t.Context(), &iam.UpdateAssumeRolePolicyInput{RoleName: aws.String("app"), PolicyDocument: aws.String(text)})
 		check(t, err)
 		want := iampolicy.No
-		if s.client.Assume(t.Context(), s.role, token).Severity == finding.OK {
+		if webidentity.Assume(t.Context(), s.client, s.role, token).Severity == finding.OK {
 			want = iampolicy.Yes
 		}
 		got := iampolicy.Decide(d.Judge(id))

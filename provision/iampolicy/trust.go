@@ -159,21 +159,6 @@ func (t Trust) takes(s statement) bool {
 	return !slices.ContainsFunc(asked, func(a string) bool { return !slices.Contains(t.Audiences, a) })
 }
 
-// Gone returns the first principal of a user or role that was deleted, and the number of its statement, from 1. In its place IAM
-// shows an ID, which no policy that is put may have.
-//
-// Source: https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_elements_principal.html
-func (d Document) Gone() (principal string, number int) {
-	for i, s := range d.statements {
-		for _, v := range s.Principal["AWS"] { // a trust policy may have no NotPrincipal
-			if strings.HasPrefix(v, "AROA") || strings.HasPrefix(v, "AIDA") {
-				return v, i + 1
-			}
-		}
-	}
-	return "", 0
-}
-
 // Beyond returns the statements, as JSON, that d has after those of old.
 func (d Document) Beyond(old Document) []string {
 	var out []string

@@ -256,16 +256,6 @@ func TestWhoElseIsTrusted(t *testing.T) {
 	}
 }
 
-// IAM shows a principal that was deleted by its ID.
-func TestGone(t *testing.T) {
-	for principal, want := range map[string]int{"AROAEXAMPLEEXAMPLE123": 2, "AIDAEXAMPLEEXAMPLE123": 2, "arn:aws:iam::111122223333:role/AROA": 0} {
-		gone := strings.Replace(adminStatement, "arn:aws:iam::111122223333:root", principal, 1)
-		if got, number := parsed(t, policyOf(ourStatement, gone)).Gone(); number != want || (got == principal) != (want > 0) {
-			t.Errorf("%s: %q in statement %d", principal, got, number)
-		}
-	}
-}
-
 func TestSubjectsAreThoseThatOurStatementsLetIn(t *testing.T) {
 	for have, want := range map[string][]string{
 		policyOf(adminStatement, ccoctlStatement):                                                                           nil,

@@ -1,5 +1,5 @@
 // Package webidentity judges what AWS makes of a web identity token: it compares the IAM OIDC identity provider of the token's
-// issuer and the trust policy of a role, as IAM shows them, with what the token says. It makes no calls, and changes nothing:
+// issuer and the trust policy of a role, as IAM shows them, with what the token says. It reads only, and changes nothing:
 // each finding has the command that does.
 package webidentity
 
@@ -13,6 +13,7 @@ import (
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/issuer/verify/audience"
 	"github.com/keypost/keypost/issuer/verify/finding"
+	"github.com/keypost/keypost/provision/awsiam"
 	"github.com/keypost/keypost/provision/iampolicy"
 )
 
@@ -28,9 +29,6 @@ type Attempt struct {
 	PublicCA    bool                // the system's CAs trust Chain
 	OwnCA       bool                // somebody says that it is a CA of their own
 }
-
-// Provider is an IAM OIDC identity provider as IAM shows it.
-type Provider struct{ ClientIDs, Thumbprints []string }
 
 // examination collects findings.
 type examination struct {
@@ -52,7 +50,7 @@ func Command(verb string, flags ...string) string {
 }
 
 // CheckProvider compares the provider with the token, and with what the trust policy asks for; nil if that is not known.
-func (a Attempt) CheckProvider(p Provider, trust *iampolicy.Document) []finding.Finding {
+func (a Attempt) CheckProvider(p awsiam.ProviderState, trust *iampolicy.Document) []finding.Finding {
 	e := &examination{Attempt: a}
 	e.checkAudience(p, trust)
 	e.checkThumbprint(p)
@@ -91,7 +89,7 @@ func (a Attempt) CreateProvider() string {
 }
 
 // checkAudience compares the token's audience, or those that the role asks for, with the provider's client IDs.
-func (e *examination) checkAudience(p Provider, trust *iampolicy.Document) {
+func (e *examination) checkAudience(p awsiam.ProviderState, trust *iampolicy.Document) {
 	var asked []string // by the trust policy
 	if trust != nil {
 		asked = trust.AsksFor(e.identity(), "aud")
@@ -161,7 +159,7 @@ func thumbprint(c *x509.Certificate) string {
 // its own CAs do not vouch for them.
 //
 // Source: https://docs.aws.amazon.com/IAM/latest/UserGuide/id_roles_providers_create_oidc.html
-func (e *examination) checkThumbprint(p Provider) {
+func (e *examination) checkThumbprint(p awsiam.ProviderState) {
 	if !e.privateCA() && (!e.OwnCA || len(e.Chain) == 0) {
 		return
 	}

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/keypost/keypost/provision/awsiam"
 	"github.com/keypost/keypost/provision/iampolicy"
 )
 
@@ -61,7 +62,7 @@ func TestNoRepairTrustsTheCluster(t *testing.T) {
 					}
 					b.ClientIDs = clients
 					d := policy("other", asked)
-					for _, f := range append(append(b.CheckProvider(Provider{ClientIDs: clients}, &d), b.CheckTrust(d)...), b.NoProvider(nil, &d)) {
+					for _, f := range append(append(b.CheckProvider(awsiam.ProviderState{ClientIDs: clients}, &d), b.CheckTrust(d)...), b.NoProvider(nil, &d)) {
 						opens := strings.Contains(f.Repair, "--client-id "+own) || strings.Contains(f.Repair, "--client-id-list "+own) ||
 							strings.Count(f.Repair, own+`"`) > strings.Count(asked, own+`"`) || strings.Contains(f.Repair, "--audience "+own)
 						if opens {

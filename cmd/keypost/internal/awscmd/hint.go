@@ -6,6 +6,7 @@ import (
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/provision/awsiam"
+	"github.com/keypost/keypost/provision/awsiam/api"
 	"github.com/keypost/keypost/provision/install"
 	"github.com/keypost/keypost/provision/webidentity"
 )
@@ -43,7 +44,7 @@ func (r *run) hinted(err error) error {
 		return hint("to fill one: oc adm release extract --credentials-requests --cloud=aws --to=DIR; "+
 			"for a provider without roles: %s", append(r.createProvider(cmp.Or(r.IssuerURL, "URL")), "--public-key-file", cmp.Or(r.cloud.PublicKeyFile, "FILE")))
 	case install.ProviderUnread:
-		url, _ := awsiam.ProviderURL(i.Provider)
+		url, _ := api.ProviderURL(i.Provider)
 		return hint("to make the provider: %s", r.createProvider(cmp.Or(url, "URL")))
 	case install.UnknownAudience:
 		return hint("%s", webidentity.Command("add-client-id-to-open-id-connect-provider",

@@ -9,7 +9,7 @@ import (
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/cmd/keypost/internal/cloudcmd"
 	"github.com/keypost/keypost/provision/aws"
-	"github.com/keypost/keypost/provision/awsiam"
+	"github.com/keypost/keypost/provision/awsiam/api"
 	"github.com/keypost/keypost/provision/install"
 )
 
@@ -30,7 +30,7 @@ func newCmdCreateIAMRoles(factory *cli.Factory) *cobra.Command {
 }
 
 func (r *run) createIAMRoles(ctx context.Context) error {
-	url, err := awsiam.ProviderURL(r.providerARN)
+	url, err := api.ProviderURL(r.providerARN)
 	if err != nil {
 		return fmt.Errorf("--identity-provider-arn: %w", err)
 	}

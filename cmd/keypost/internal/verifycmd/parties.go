@@ -92,13 +92,13 @@ func (opts *verifyOptions) examineRole(ctx context.Context, t target, seen verif
 	}
 	var assumed []finding.Finding
 	if opts.assume {
-		assumed = append(assumed, client.Assume(ctx, opts.roleARN, t.Token))
+		assumed = append(assumed, webidentity.Assume(ctx, client, opts.roleARN, t.Token))
 		causes = append(causes, answers.Causes(assumed[0].Evidence)...)
 	}
 	// Which CAs AWS trusts by itself is not published. The system's trust is a guess that AWS's own words overrule.
 	if slices.ContainsFunc(causes, func(c finding.Cause) bool { return c.Code == "aws-thumbprint-stale" }) {
 		a.PublicCA = false
 	}
-	found, err := client.Verify(ctx, opts.roleARN, a)
+	found, err := webidentity.Verify(ctx, client, opts.roleARN, a)
 	return append(found, assumed...), err
 }

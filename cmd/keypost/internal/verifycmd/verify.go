@@ -25,7 +25,7 @@ import (
 	"github.com/keypost/keypost/keystore/catalog"
 	"github.com/keypost/keypost/keystore/observation"
 	"github.com/keypost/keypost/keystore/party"
-	"github.com/keypost/keypost/provision/awsiam"
+	"github.com/keypost/keypost/provision/awsiam/api"
 	"github.com/keypost/keypost/provision/cluster"
 )
 
@@ -223,7 +223,7 @@ func (opts *verifyOptions) check() error {
 	case opts.roleARN == "":
 		return nil
 	}
-	if err := awsiam.CheckRoleARN(opts.roleARN); err != nil {
+	if _, _, err := api.ParseRoleARN(opts.roleARN); err != nil {
 		return cli.Usage(err)
 	}
 	return nil

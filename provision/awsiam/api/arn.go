@@ -1,4 +1,4 @@
-package awsiam
+package api
 
 import (
 	"fmt"
@@ -32,8 +32,8 @@ func (a Account) RoleARN(name string) string {
 
 const providerResource = "oidc-provider/"
 
-// splitARN splits an IAM ARN.
-func splitARN(s string) (a Account, resource string, ok bool) {
+// SplitARN splits an IAM ARN.
+func SplitARN(s string) (a Account, resource string, ok bool) {
 	p, err := arn.Parse(s)
 	ok = err == nil && p.Partition != "" && p.Service == "iam" && p.Region == ""
 	return Account{ID: p.AccountID, Partition: p.Partition}, p.Resource, ok
@@ -41,10 +41,19 @@ func splitARN(s string) (a Account, resource string, ok bool) {
 
 // ProviderURL returns the issuer URL of the provider with an ARN.
 func ProviderURL(providerARN string) (string, error) {
-	a, resource, ok := splitARN(providerARN)
+	a, resource, ok := SplitARN(providerARN)
 	url, isProvider := strings.CutPrefix(resource, providerResource)
 	if !ok || !isProvider || url == "" || !isAccountID(a.ID) {
 		return "", fmt.Errorf("%q is not the ARN of an IAM OIDC identity provider (arn:aws:iam::ACCOUNT:oidc-provider/HOST)", providerARN)
 	}
 	return "https://" + url, nil
+}
+
+// ParseRoleARN returns the account and the name of the IAM role with an ARN.
+func ParseRoleARN(roleARN string) (home Account, name string, err error) {
+	home, resource, ok := SplitARN(roleARN)
+	if !ok || !isAccountID(home.ID) || !strings.HasPrefix(resource, "role/") || strings.HasSuffix(resource, "/") {
+		return home, "", fmt.Errorf("%q is not the ARN of an IAM role (arn:aws:iam::ACCOUNT:role/NAME)", roleARN)
+	}
+	return home, resource[strings.LastIndex(resource, "/")+1:], nil
 }

@@ -1,43 +1,35 @@
-package awsiam
+package webidentity
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/iam"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 	"github.com/aws/smithy-go"
 
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/issuer/verify/answers"
 	"github.com/keypost/keypost/issuer/verify/finding"
+	"github.com/keypost/keypost/provision/awsiam"
+	"github.com/keypost/keypost/provision/awsiam/api"
 	"github.com/keypost/keypost/provision/iampolicy"
-	"github.com/keypost/keypost/provision/webidentity"
 )
-
-// CheckRoleARN returns an error unless arn is that of an IAM role.
-func CheckRoleARN(arn string) error {
-	a, resource, ok := splitARN(arn)
-	if !ok || !isAccountID(a.ID) || !strings.HasPrefix(resource, "role/") || strings.HasSuffix(resource, "/") {
-		return fmt.Errorf("%q is not the ARN of an IAM role (arn:aws:iam::ACCOUNT:role/NAME)", arn)
-	}
-	return nil
-}
 
 // Verify compares the issuer's IAM OIDC identity provider and a role's trust policy with what a token needs, and returns what it
 // found: the difference between wanted and there. Of a it needs neither Role nor ProviderARN. It reads only. A permission that
 // the caller does not have is a finding. An error means that ctx is done, or that roleARN is none.
-func (c *Client) Verify(ctx context.Context, roleARN string, a webidentity.Attempt) ([]finding.Finding, error) {
-	if err := CheckRoleARN(roleARN); err != nil {
+func Verify(ctx context.Context, c *awsiam.Client, roleARN string, a Attempt) ([]finding.Finding, error) {
+	home, name, err := api.ParseRoleARN(roleARN)
+	if err != nil {
 		return nil, err
 	}
-	home, _, _ := splitARN(roleARN)
-	a.Role, a.ProviderARN = lastOf(roleARN), home.ProviderARN(a.Issuer)
-	e := &examination{Attempt: a, client: c, roleARN: roleARN}
+	a.Role, a.ProviderARN = name, home.ProviderARN(a.Issuer)
+	e := &inquiry{Attempt: a, client: c, roleARN: roleARN}
 	if e.account(ctx, home) {
 		trust := e.readRole(ctx)
 		e.checkProvider(ctx, trust)
@@ -51,11 +43,11 @@ func (c *Client) Verify(ctx context.Context, roleARN string, a webidentity.Attem
 	return e.Sorted(), nil
 }
 
-// examination collects what is found.
-type examination struct {
-	webidentity.Attempt
-	client  *Client
-	caller  Account
+// inquiry is one run of [Verify]. It collects what is found.
+type inquiry struct {
+	Attempt
+	client  *awsiam.Client
+	caller  awsiam.Account
 	roleARN string
 	finding.Report
 }
@@ -64,7 +56,7 @@ type examination struct {
 // nothing of another can be read.
 //
 // Source: https://docs.aws.amazon.com/IAM/latest/UserGuide/id_roles_providers_oidc.html
-func (e *examination) account(ctx context.Context, home Account) bool {
+func (e *inquiry) account(ctx context.Context, home awsiam.Account) bool {
 	caller, err := e.client.Account(ctx)
 	if err != nil {
 		e.Fail("aws-unread", "the account was not looked at: %v", err)
@@ -79,20 +71,20 @@ func (e *examination) account(ctx context.Context, home Account) bool {
 }
 
 // unread adds a finding about a read that failed.
-func (e *examination) unread(err error, action, resource string) {
-	if !isDenied(err) {
+func (e *inquiry) unread(err error, action, resource string) {
+	if !api.IsDenied(err) {
 		e.Fail("aws-unread", "%v", err)
 		return
 	}
-	policy := string(asJSON(map[string]any{"Version": "2012-10-17", "Statement": []any{
+	policy, _ := json.Marshal(map[string]any{"Version": "2012-10-17", "Statement": []any{ // strings, which always marshal
 		map[string]any{"Effect": "Allow", "Action": action, "Resource": resource},
-	}}))
+	}})
 	verb, words := "put-user-policy", []string{"--user-name", lastOf(e.caller.Caller)}
 	if role, is := assumedRole(e.caller.Caller); is {
 		verb, words = "put-role-policy", []string{"--role-name", role}
 	}
 	title := "keypost-verify-" + strings.TrimPrefix(action, "iam:")
-	grant := webidentity.Command(verb, append(words, "--policy-name", title, "--policy-document", policy)...)
+	grant := Command(verb, append(words, "--policy-name", title, "--policy-document", string(policy))...)
 	evidence := fmt.Sprintf("%s may not call %s on %s: %v", e.caller.Caller, action, resource, err)
 	e.Add(finding.CauseOf("aws-forbidden").Finding(finding.Warn, evidence, "as an administrator of the account: "+grant))
 }
@@ -107,54 +99,47 @@ func assumedRole(arn string) (role string, is bool) {
 }
 
 // readRole returns the role's trust policy; nil for a role that is not there, or that cannot be read.
-func (e *examination) readRole(ctx context.Context) *iampolicy.Document {
-	have, err := e.client.readRole(ctx, Role{Name: e.Role})
+func (e *inquiry) readRole(ctx context.Context) *iampolicy.Document {
+	arn, trust, err := e.client.RoleTrust(ctx, e.Role)
 	switch {
 	case err != nil:
 		e.unread(err, "iam:GetRole", e.roleARN)
 		return nil
-	case have == nil:
+	case trust == nil:
 		e.FailWith("aws-role-missing", "give the pods the ARN of a role that is there, or make it: "+e.createRole(), "there is no role %s", e.roleARN)
 		return nil
-	case have.arn != e.roleARN:
-		e.FailWith("aws-role-missing", "give the pods the role "+have.arn, "the role %s has the ARN %s, and not %s", e.Role, have.arn, e.roleARN)
+	case arn != e.roleARN:
+		e.FailWith("aws-role-missing", "give the pods the role "+arn, "the role %s has the ARN %s, and not %s", e.Role, arn, e.roleARN)
 	default:
 		e.Add(finding.Good("aws-role", "there is the role "+e.roleARN))
 	}
-	return &have.trust
+	return trust
 }
 
 // createRole returns the command that makes the role, for the service account of the token.
-func (e *examination) createRole() string {
+func (e *inquiry) createRole() string {
 	account := "NAMESPACE/NAME"
-	if s := strings.Split(e.Subject, ":"); len(s) == 4 && s[0]+":"+s[1] == "system:serviceaccount" {
+	if s := strings.Split(e.Subject, ":"); len(s) == 4 && strings.HasPrefix(e.Subject, subjectPrefix) {
 		account = s[2] + "/" + s[3]
 	}
 	return text.Quoted("keypost", "aws", "create-role", "--role-name", e.Role, "--service-account", account, "--issuer-url", e.Issuer)
 }
 
-func (e *examination) checkProvider(ctx context.Context, trust *iampolicy.Document) {
-	have, err := e.client.readProvider(ctx, e.ProviderARN)
+func (e *inquiry) checkProvider(ctx context.Context, trust *iampolicy.Document) {
+	have, err := e.client.Provider(ctx, e.ProviderARN)
 	switch {
 	case err != nil:
 		e.unread(err, "iam:GetOpenIDConnectProvider", e.ProviderARN)
 		return
 	case have != nil:
-		e.ClientIDs = have.clientIDs
+		e.ClientIDs = have.ClientIDs
 		e.Add(finding.Good("aws-provider", "there is the provider "+e.ProviderARN))
-		e.Add(e.CheckProvider(webidentity.Provider{ClientIDs: have.clientIDs, Thumbprints: have.thumbprints}, trust)...)
+		e.Add(e.CheckProvider(*have, trust)...)
 		return
 	}
-	list, err := ask(ctx, e.client, e.client.iam.ListOpenIDConnectProviders, &iam.ListOpenIDConnectProvidersInput{})
-	var urls []string
+	urls, err := e.client.ProviderURLs(ctx)
 	if err != nil {
 		e.unread(err, "iam:ListOpenIDConnectProviders", "*")
-	} else {
-		for _, p := range list.OpenIDConnectProviderList {
-			if url, err := ProviderURL(aws.ToString(p.Arn)); err == nil {
-				urls = append(urls, url)
-			}
-		}
 	}
 	e.Add(e.NoProvider(urls, trust))
 }
@@ -164,19 +149,19 @@ const assumeTime = time.Minute
 
 // Assume calls sts:AssumeRoleWithWebIdentity with the token, as a pod does, and returns what came of it. The credentials that
 // AWS returns are thrown away; neither they nor the token are part of the finding. [answers.Explain] says why AWS refused.
-func (c *Client) Assume(ctx context.Context, roleARN, token string) finding.Finding {
+func Assume(ctx context.Context, c *awsiam.Client, roleARN, token string) finding.Finding {
 	ctx, cancel := context.WithTimeout(ctx, assumeTime)
 	defer cancel()
-	out, err := c.sts.AssumeRoleWithWebIdentity(ctx, &sts.AssumeRoleWithWebIdentityInput{
+	out, err := c.STS.AssumeRoleWithWebIdentity(ctx, &sts.AssumeRoleWithWebIdentityInput{
 		RoleArn: aws.String(roleARN), RoleSessionName: aws.String("keypost-verify"), WebIdentityToken: aws.String(token), DurationSeconds: aws.Int32(900),
 	})
 	if err == nil {
 		return finding.Good("aws-assume", fmt.Sprintf("AWS STS lets %s assume the role, with audience %s", aws.ToString(out.SubjectFromWebIdentityToken), aws.ToString(out.Audience)))
 	}
-	api, answered := errors.AsType[smithy.APIError](err)
+	refusal, answered := errors.AsType[smithy.APIError](err)
 	if !answered {
-		return finding.CauseOf("aws-sts-unreachable").Finding(finding.Fail, explain(err).Error(), "")
+		return finding.CauseOf("aws-sts-unreachable").Finding(finding.Fail, api.Explain(err).Error(), "")
 	}
-	answer := api.ErrorCode() + ": " + api.ErrorMessage()
+	answer := refusal.ErrorCode() + ": " + refusal.ErrorMessage()
 	return finding.CauseOf("aws-refused").Finding(finding.Fail, answers.OfSTS+answer, "")
 }
