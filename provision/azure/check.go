@@ -9,11 +9,8 @@ import (
 
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/party"
+	"github.com/keypost/keypost/provision/azure/iam"
 )
-
-// credentialCount is how many federated credentials Azure allows one identity
-// (https://learn.microsoft.com/entra/workload-id/workload-identity-federation-considerations).
-const credentialCount = 20
 
 var (
 	regionForm   = regexp.MustCompile(`^[a-z0-9]+$`)
@@ -23,18 +20,20 @@ var (
 
 // check returns an error if what is wanted breaks a rule of Azure's. It makes no call, and joins the errors, each of which is
 // one sentence.
-func (o Options) check(all []identity) error {
-	errs := []error{o.checkPlace()}
+func check(o Options, all []iam.Identity) error {
+	errs := []error{checkPlace(o)}
 	names := map[string]string{}
 	for _, i := range all {
-		errs = append(errs, i.check()...)
-		errs = append(errs, o.checkScopes(i)...)
-		key := folded(i.name)
+		if err := CheckIdentityName(i.Name); err != nil {
+			errs = append(errs, fmt.Errorf("%s: the identity %w", i.Request, err))
+		}
+		errs = append(errs, checkScopes(o, i)...)
+		key := iam.Folded(i.Name)
 		if other, taken := names[key]; taken {
 			errs = append(errs, fmt.Errorf("%s and %s lead to the same identity %s (Azure cuts names to %d characters, and takes upper and lower case "+
-				"for the same); a shorter name helps", other, i.request, i.name, identityNameLimit))
+				"for the same); a shorter name helps", other, i.Request, i.Name, identityNameLimit))
 		}
-		names[key] = i.request
+		names[key] = i.Request
 	}
 	return errors.Join(errs...)
 }
@@ -57,43 +56,27 @@ func CheckIdentityName(name string) error {
 }
 
 // checkPlace checks where everything is going to be.
-func (o Options) checkPlace() error {
+func checkPlace(o Options) error {
 	var errs []error
 	if o.Region != "" && !regionForm.MatchString(o.Region) {
 		errs = append(errs, fmt.Errorf("the region %q is not the name of one, such as westeurope: lower-case letters and digits", o.Region))
 	}
-	if o.OIDCGroup != "" && sameName(o.OIDCGroup, o.InstallGroup) {
+	if o.OIDCGroup != "" && iam.SameName(o.OIDCGroup, o.InstallGroup) {
 		errs = append(errs, fmt.Errorf("the resource group %s cannot be both the identities' and the installation's: the installer wants an empty one, and "+
 			"destroying the cluster would delete the identities", o.OIDCGroup))
 	}
 	return errors.Join(errs...)
 }
 
-// check returns what is wrong with one identity.
-func (i identity) check() []error {
-	var errs []error
-	if err := CheckIdentityName(i.name); err != nil {
-		errs = append(errs, fmt.Errorf("%s: the identity %w", i.request, err))
-	}
-	names := map[string]string{}
-	for _, c := range i.credentials {
-		if other, taken := names[folded(c.name)]; taken {
-			errs = append(errs, fmt.Errorf("%s: the federated credentials of %s and %s would both be named %s", i.request, other, c.subject, c.name))
-		}
-		names[folded(c.name)] = c.subject
-	}
-	return errs
-}
-
 // checkScopes returns what is wrong with where an identity is to have its roles.
-func (o Options) checkScopes(i identity) []error {
+func checkScopes(o Options, i iam.Identity) []error {
 	var errs []error
-	for _, s := range i.scopes {
+	for _, s := range i.Scopes {
 		switch {
 		case !isScope(s):
-			errs = append(errs, fmt.Errorf("%s: the scope %q is not the ID of a subscription, a resource group or a resource", i.request, s))
-		case !sameName(strings.Split(s, "/")[2], o.Subscription):
-			errs = append(errs, fmt.Errorf("%s: the scope %q is not in subscription %s, the only one in which anything may be changed", i.request, s, o.Subscription))
+			errs = append(errs, fmt.Errorf("%s: the scope %q is not the ID of a subscription, a resource group or a resource", i.Request, s))
+		case !iam.SameName(strings.Split(s, "/")[2], o.Subscription):
+			errs = append(errs, fmt.Errorf("%s: the scope %q is not in subscription %s, the only one in which anything may be changed", i.Request, s, o.Subscription))
 		}
 	}
 	return errs
@@ -110,6 +93,6 @@ func checkKey(k keystore.VerificationKey) error {
 	if k.ID() == "" || party.Takes("entra", k.Alg()) {
 		return nil
 	}
-	return problem(WrongAlgorithm, "the cluster would sign with key %s and %s, and Entra takes only tokens signed with RS256: Azure would refuse every one of them",
+	return iam.Refuse(iam.WrongAlgorithm, "the cluster would sign with key %s and %s, and Entra takes only tokens signed with RS256: Azure would refuse every one of them",
 		k.ID(), k.Alg())
 }

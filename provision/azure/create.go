@@ -7,6 +7,7 @@ import (
 
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/provision/azure/iam"
 	"github.com/keypost/keypost/provision/ccoctl"
 	"github.com/keypost/keypost/provision/install"
 	"github.com/keypost/keypost/provision/plan"
@@ -39,7 +40,7 @@ func Create(ctx context.Context, o CreateOptions) (Created, error) {
 		}
 	}
 	made, err := c.Create(ctx, install.CreateOptions{
-		PublicKey: o.PublicKey, Stored: o.Stored, Identities: c.wanted, Notes: c.set.skipped, Party: "Azure", Parallel: o.parallel(),
+		PublicKey: o.PublicKey, Stored: o.Stored, Identities: c.wanted, Notes: c.set.skipped, Party: "Azure", Parallel: o.AtOnce(),
 		Adopt: o.Adopt, TrustPlanned: c.wanted,
 	}, c)
 	if err != nil || o.Mode != install.Apply {
@@ -66,7 +67,7 @@ type creation struct {
 }
 
 func (c *creation) Check(key keystore.VerificationKey) error {
-	return errors.Join(c.o.check(c.set.identities), checkKey(key))
+	return errors.Join(check(c.O, c.set.identities), checkKey(key))
 }
 
 // checkIssuer looks, before anybody is called, for the key set of an issuer that is published already, and checks that Entra can read
@@ -82,9 +83,9 @@ func (r *run) checkIssuer(ctx context.Context) error {
 	}
 	set, published := stored.InUse(r.IssuerURL)
 	if !published { // Azure takes any URL, and anyone who gets one that was mistyped would be trusted
-		err := problem(UnknownIssuer, "no key set of %s has the issuer URL %s, which the identities are to trust: see that it is spelled right, and whose it is",
+		err := iam.Refuse(iam.UnknownIssuer, "no key set of %s has the issuer URL %s, which the identities are to trust: see that it is spelled right, and whose it is",
 			r.Store.Name, r.IssuerURL)
-		if !r.o.Adopt && r.Mode != install.Preview {
+		if !r.O.Adopt && r.Mode != install.Preview {
 			return err
 		}
 		r.Warn("%v", err)
@@ -113,20 +114,8 @@ func (c *creation) Identify(ctx context.Context) error {
 	return nil
 }
 
-func (c *creation) Plan(ctx context.Context) (plan.Plan, error) { return c.plan(ctx, c.set.identities) }
-
-// plan reads what is there, and returns what leads to what is wanted.
-func (r *run) plan(ctx context.Context, wanted []identity) (plan.Plan, error) {
-	w, err := r.read(ctx, wanted)
-	if err != nil {
-		return plan.Plan{}, err
-	}
-	p, err := r.planAll(w, wanted)
-	if err != nil || len(wanted) == 0 {
-		return p, err
-	}
-	surplus, err := r.planSurplus(ctx, w, wanted)
-	return p.Then(surplus), err
+func (c *creation) Plan(ctx context.Context) (plan.Plan, error) {
+	return c.run.Plan(ctx, c.set.identities)
 }
 
 // tenantID returns the tenant, also where the caller may not read the subscription.
@@ -134,11 +123,11 @@ func (r *run) tenantID() string {
 	if r.tenant != "" {
 		return r.tenant
 	}
-	return r.o.Tenant
+	return r.O.Tenant
 }
 
 func (c *creation) DryRun(d install.Documents) (issuer, identities []ccoctl.File) {
-	issuer = []ccoctl.File{ccoctl.AzureDiscoveryFile(d.Discovery), ccoctl.AzureJWKSFile(d.JWKS), ccoctl.AzureWebhookFile(c.o.Tenant)}
+	issuer = []ccoctl.File{ccoctl.AzureDiscoveryFile(d.Discovery), ccoctl.AzureJWKSFile(d.JWKS), ccoctl.AzureWebhookFile(c.O.Tenant)}
 	return issuer, c.secrets(c.set)
 }
 
@@ -168,7 +157,7 @@ func CreateIdentities(ctx context.Context, o IdentitiesOptions) (IdentitiesCreat
 		r.Lines(set.skipped)
 		return IdentitiesCreated{}, err
 	}
-	if err := o.check(set.identities); err != nil {
+	if err := check(o.Options, set.identities); err != nil {
 		return IdentitiesCreated{}, err
 	}
 	if err := r.CheckDir(o.Adopt, o.IssuerURL); err != nil {
@@ -188,7 +177,7 @@ func CreateIdentities(ctx context.Context, o IdentitiesOptions) (IdentitiesCreat
 	for _, w := range set.warnings {
 		r.Warn("%s", w)
 	}
-	p, err := r.plan(ctx, set.identities)
+	p, err := r.Plan(ctx, set.identities)
 	if err != nil {
 		return IdentitiesCreated{}, err
 	}
@@ -196,7 +185,7 @@ func CreateIdentities(ctx context.Context, o IdentitiesOptions) (IdentitiesCreat
 		return IdentitiesCreated{Preview: preview}, err
 	}
 	files := r.secrets(set)
-	made := IdentitiesCreated{AllNew: p.Creates(identityThing) == len(set.identities)}
+	made := IdentitiesCreated{AllNew: p.Creates(iam.IdentityThing) == len(set.identities)}
 	for i, q := range set.requests {
 		made.Secrets = append(made.Secrets, r.Secret(q.SecretNamespace, files[i]))
 	}

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 
 	"github.com/keypost/keypost/provision/azure"
+	"github.com/keypost/keypost/provision/azure/iam"
 	"github.com/keypost/keypost/test/fakeazure"
 )
 
@@ -63,7 +64,7 @@ func TestAnotherIssuerMeanwhile(t *testing.T) {
 				w.credential(t, lost.Identity, lost.Name, other, lost.Subject, "openshift")
 			}
 		}}
-		if _, err = azure.CreateIdentities(t.Context(), o); !is(azure.OtherIssuer)(err) {
+		if _, err = azure.CreateIdentities(t.Context(), o); !is(iam.OtherIssuer)(err) {
 			t.Errorf("error %v", err)
 		}
 		for _, c := range w.State().Credentials {

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 
 	"github.com/keypost/keypost/provision/azure"
+	"github.com/keypost/keypost/provision/azure/iam"
 	"github.com/keypost/keypost/provision/install"
 	"github.com/keypost/keypost/provision/plan"
 	"github.com/keypost/keypost/test/fakeazure"
@@ -30,7 +31,7 @@ func TestAnotherIssuerIsRefused(t *testing.T) {
 				w.writes()
 				o := w.create(t, usual()...)
 				_, err = azure.Create(t.Context(), o)
-				if !is(azure.OtherIssuer)(err) {
+				if !is(iam.OtherIssuer)(err) {
 					t.Fatalf("%v", err)
 				}
 				scene.Held(t, err.Error(), "managed identity prod-a-ns-", " trusts the issuer "+old+", and not "+issuerURL+" as asked: changed, "+
@@ -183,7 +184,7 @@ func TestAnIssuerUnknownToTheStoreIsRefused(t *testing.T) {
 				o := w.options()
 				for range 2 {
 					_, err := run(t, w, o)
-					if wrote := w.writes(); !is(azure.UnknownIssuer)(err) || !strings.Contains(err.Error(), says) || len(wrote) > 0 {
+					if wrote := w.writes(); !is(iam.UnknownIssuer)(err) || !strings.Contains(err.Error(), says) || len(wrote) > 0 {
 						t.Fatalf("error %v, and it wrote %q", err, wrote)
 					}
 				}

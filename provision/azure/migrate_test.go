@@ -12,6 +12,7 @@ import (
 
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/provision/azure"
+	"github.com/keypost/keypost/provision/azure/iam"
 	"github.com/keypost/keypost/provision/install"
 	"github.com/keypost/keypost/test/fakeazure"
 	"github.com/keypost/keypost/test/fakecloud"
@@ -74,10 +75,10 @@ func TestSwitchIsForgotten(t *testing.T) {
 		)
 		w := newWorld(t, fakeazure.Options{VaryCase: true})
 		o := w.moved(t, old)
-		others := azure.MovedAtTag("prod-b", old)
+		others := iam.MovedAtTag("prod-b", old)
 		record := func() {
 			w.arm(t, "PATCH", group, "2021-04-01", fmt.Sprintf(`{"tags":{"openshift.io_cloud-credential-operator_prod-a":"owned",%q:%q,%q:%q}}`,
-				azure.MovedAtTag("Prod-A", old), since, others, since))
+				iam.MovedAtTag("Prod-A", old), since, others, since))
 		}
 		forgotten := func(when string) {
 			t.Helper()
@@ -113,10 +114,10 @@ func TestTheRecordOfASwitchAsksWhoseTheGroupIs(t *testing.T) {
 		)
 		w := newWorld(t, fakeazure.Options{})
 		o := w.moved(t, old)
-		w.arm(t, "PATCH", group, "2021-04-01", fmt.Sprintf(`{"tags":{"openshift.io_cloud-credential-operator_prod-b":"owned",%q:"2020-01-01T00:00:00Z"}}`, azure.MovedAtTag("prod-a", old)))
+		w.arm(t, "PATCH", group, "2021-04-01", fmt.Sprintf(`{"tags":{"openshift.io_cloud-credential-operator_prod-b":"owned",%q:"2020-01-01T00:00:00Z"}}`, iam.MovedAtTag("prod-a", old)))
 		w.writes()
 		_, err := azure.Migrate(t.Context(), o)
-		if !is(azure.NotOwned)(err) || !strings.Contains(err.Error(), "resource group prod-a-oidc belongs to prod-b, and does not bear the tag openshift.io_cloud-credential-operator_prod-a=owned") {
+		if !is(iam.NotOwned)(err) || !strings.Contains(err.Error(), "resource group prod-a-oidc belongs to prod-b, and does not bear the tag openshift.io_cloud-credential-operator_prod-a=owned") {
 			t.Errorf("error %v", err)
 		}
 		if wrote := w.writes(); len(wrote) > 0 {
@@ -172,7 +173,7 @@ func TestMoveStoppedAnywhereAndRunAgain(t *testing.T) {
 		begin := func() (*world, azure.MigrateOptions) {
 			w := newWorld(t, fakeazure.Options{})
 			o := w.moved(t, old)
-			w.arm(t, "PATCH", home, "2021-04-01", fmt.Sprintf(`{"tags":{"openshift.io_cloud-credential-operator_prod-a":"owned",%q:"2020-01-01T00:00:00Z"}}`, azure.MovedAtTag("prod-a", old)))
+			w.arm(t, "PATCH", home, "2021-04-01", fmt.Sprintf(`{"tags":{"openshift.io_cloud-credential-operator_prod-a":"owned",%q:"2020-01-01T00:00:00Z"}}`, iam.MovedAtTag("prod-a", old)))
 			w.ResetCalls()
 			o.Parallel = 1
 			return w, o

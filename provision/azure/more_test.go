@@ -13,6 +13,7 @@ import (
 
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/provision/azure"
+	"github.com/keypost/keypost/provision/azure/iam"
 	"github.com/keypost/keypost/provision/install"
 	"github.com/keypost/keypost/test/fakeazure"
 	"github.com/keypost/keypost/test/scene"
@@ -38,7 +39,7 @@ func TestLeastPermissions(t *testing.T) {
 			w := newWorld(t, fakeazure.Options{Permissions: permissions})
 			o := w.identities(t, usual()...)
 			o.IssuerURL = "https://prod-a.blob.core.windows.net/prod-a"
-			o.Tags = map[string]string{"a": "b", azure.MovedAtTag("prod-a", o.IssuerURL): "2020-01-01T00:00:00Z"} // as an earlier move leaves it
+			o.Tags = map[string]string{"a": "b", iam.MovedAtTag("prod-a", o.IssuerURL): "2020-01-01T00:00:00Z"} // as an earlier move leaves it
 			_, err := azure.CreateIdentities(t.Context(), o)
 			must(t, err)
 			key, err := keystore.NewPublic(clusterKey().Public())
@@ -157,7 +158,7 @@ func TestWorkloadsOfOneName(t *testing.T) {
 		w.writes()
 		other := workload("b")
 		other.Actions = []string{"Microsoft.Compute/disks/delete"}
-		if _, err := azure.CreateIdentity(t.Context(), other); !is(azure.NotOwned)(err) {
+		if _, err := azure.CreateIdentity(t.Context(), other); !is(iam.NotOwned)(err) {
 			t.Errorf("another group's role: %v", err)
 		}
 		far := workload("a")
@@ -299,7 +300,7 @@ func TestDeleteWithAnotherGroup(t *testing.T) {
 		o := azure.DeleteOptions{Options: w.options()}
 		o.OIDCGroup = "other"
 		_, err = azure.Delete(t.Context(), o)
-		if !is(azure.OtherGroup)(err) || strings.Count(err.Error(), ", which is not an identity of prod-a in resource group other") != 2 {
+		if !is(iam.OtherGroup)(err) || strings.Count(err.Error(), ", which is no identity of prod-a in resource group other") != 2 {
 			t.Errorf("%v", err)
 		}
 		if wrote := w.writes(); len(wrote) > 0 {

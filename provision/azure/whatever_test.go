@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/keypost/keypost/provision/azure"
+	"github.com/keypost/keypost/provision/azure/iam"
 	"github.com/keypost/keypost/provision/install"
 	"github.com/keypost/keypost/test/fakeazure"
 	"github.com/keypost/keypost/test/scene"
@@ -125,7 +126,7 @@ func (h *history) delete(t *testing.T) {
 	if h.shared {
 		h.w.writes()
 		o.Group = true
-		if err := remove(); !is(azure.OthersInGroup)(err) && !is(azure.NotOwned)(err) {
+		if err := remove(); !is(iam.OthersInGroup)(err) && !is(iam.NotOwned)(err) {
 			t.Errorf("strangers' group: %v", err)
 		}
 		if wrote := h.w.writes(); len(wrote) > 0 {

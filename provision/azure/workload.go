@@ -2,10 +2,8 @@ package azure
 
 import (
 	"context"
-	"fmt"
-	"strings"
 
-	"github.com/keypost/keypost/provision/azure/arm"
+	"github.com/keypost/keypost/provision/azure/iam"
 	"github.com/keypost/keypost/provision/install"
 	"github.com/keypost/keypost/provision/plan"
 )
@@ -32,9 +30,9 @@ type WorkloadCreated struct {
 // CreateIdentity makes an identity that pods of some service accounts may use. keypost never deletes it.
 func CreateIdentity(ctx context.Context, o WorkloadOptions) (WorkloadCreated, error) {
 	r := newRun(o.Options)
-	r.owner = workloads(o.OIDCGroup)
+	r.Owner = iam.Workloads(o.OIDCGroup)
 	i := o.identity()
-	if err := o.check([]identity{i}); err != nil {
+	if err := check(o.Options, []iam.Identity{i}); err != nil {
 		return WorkloadCreated{}, err
 	}
 	if err := r.checkIssuer(ctx); err != nil {
@@ -43,69 +41,28 @@ func CreateIdentity(ctx context.Context, o WorkloadOptions) (WorkloadCreated, er
 	if err := r.identify(ctx); err != nil {
 		return WorkloadCreated{}, err
 	}
-	w, err := r.read(ctx, []identity{i})
-	if err != nil {
-		return WorkloadCreated{}, err
-	}
-	p, err := r.planWorkload(w, i)
+	p, err := r.PlanWorkload(ctx, i)
 	if err != nil {
 		return WorkloadCreated{}, err
 	}
 	if preview, err := r.carryOut(ctx, p); err != nil || preview != nil {
 		return WorkloadCreated{Preview: preview}, err
 	}
-	made := r.known(o.Name)
-	return WorkloadCreated{ID: r.identityID(o.Name), ClientID: made.client, TenantID: made.tenant, SubscriptionID: o.Subscription,
+	client, tenant := r.Known(o.Name)
+	return WorkloadCreated{ID: r.IdentityID(o.Name), ClientID: client, TenantID: tenant, SubscriptionID: o.Subscription,
 		Region: o.Region, Audience: o.Audience}, nil
 }
 
-// planWorkload plans the identity, and its group only if there is none: a group that is there may be anybody's.
-func (r *run) planWorkload(w *world, i identity) (plan.Plan, error) {
-	var groups plan.Plan
-	if w.oidc == nil {
-		var err error
-		if groups, err = r.planGroups(w); err != nil {
-			return groups, err
-		}
-	}
-	things, err := r.planIdentities(w, []identity{i})
-	return groups.Then(things), err
-}
-
-// checkScopeGroups returns an error if a resource group in which roles are to be assigned is not there, and nobody makes it here. An
-// assignment there would be tried for minutes, since one to a group that was made a moment ago fails in the same way. Anyone who may not
-// read a group may still assign roles in it.
-func (r *run) checkScopeGroups(ctx context.Context, wanted []identity) error {
-	var names []string
-	for _, i := range wanted {
-		for _, s := range i.scopes {
-			parts := strings.Split(s, "/") // "", subscriptions, ID, resourceGroups, NAME, …
-			if len(parts) > 4 && sameName(parts[3], "resourceGroups") && !sameName(parts[4], r.o.OIDCGroup) && !sameName(parts[4], r.o.InstallGroup) {
-				names = append(names, parts[4])
-			}
-		}
-	}
-	for _, name := range distinct(names) {
-		switch g, err := r.readGroup(ctx, name); {
-		case arm.IsDenied(err):
-		case err != nil:
-			return err
-		case g == nil:
-			return fmt.Errorf("there is no resource group %s in subscription %s, in which roles are to be assigned", name, r.o.Subscription)
-		}
-	}
-	return nil
-}
-
-func (o WorkloadOptions) identity() identity {
-	i := identity{name: o.Name, request: o.For, actions: distinct(o.Actions), dataActions: distinct(o.DataActions), roles: distinct(o.Roles), scopes: o.Scopes}
-	if len(i.scopes) == 0 {
-		i.scopes = []string{o.groupID(o.OIDCGroup)}
+func (o WorkloadOptions) identity() iam.Identity {
+	i := iam.Identity{Name: o.Name, Request: o.For, Scopes: o.Scopes,
+		Actions: iam.Distinct(o.Actions), DataActions: iam.Distinct(o.DataActions), Roles: iam.Distinct(o.Roles)}
+	if len(i.Scopes) == 0 {
+		i.Scopes = []string{o.GroupID(o.OIDCGroup)}
 	}
 	for _, a := range o.ServiceAccounts { // each of its own name: of two runs at once, one would write over the other's
-		c := o.credential(a)
-		c.name = suffixed(a.Name, c.issuer+" "+c.subject)
-		i.credentials = append(i.credentials, c)
+		c := credential(o.Options, a)
+		c.Name = iam.Suffixed(a.Name, c.Issuer+" "+c.Subject)
+		i.Credentials = append(i.Credentials, c)
 	}
 	return i
 }

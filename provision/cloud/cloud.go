@@ -29,6 +29,10 @@ type API struct {
 	CallTime    time.Duration // how long a call may take, with its retries
 	FirstPause  time.Duration // before it is looked at again; each later one is twice as long. Zero for 100 ms
 
+	// Replaces says that a write replaces what is there without a word, and shows late: what is new is read before it is made, and
+	// nothing is read after the last step.
+	Replaces bool
+
 	// OnWait is called every 2 seconds for each call or change under way, from any goroutine, so that nothing is silent for long
 	// that makes one call after another. Anyone who is told leaves out what comes soon after other news. It must not be nil.
 	OnWait func(Wait)

@@ -66,7 +66,7 @@ type Remaining func(ctx context.Context) ([]Step, error)
 // the steps that are left by then, but begins with the steps as they are if it creates a thing: a cloud refuses to create what
 // is there by then. (Where it does not, the change must be an update.)
 func (a API) Stage(change plan.Change, steps []Step, remaining Remaining) plan.Stage {
-	if change.Verb == plan.Create {
+	if change.Verb == plan.Create && !a.Replaces {
 		return a.stage(change, steps, steps, remaining)
 	}
 	return a.stage(change, steps, nil, remaining)
@@ -141,7 +141,7 @@ func (a API) converge(ctx context.Context, first []Step, remaining Remaining) (l
 		}
 		before := len(p.answers)
 		pending, err := p.take(ctx, steps)
-		if err != nil {
+		if err != nil || a.Replaces && p.done(steps) {
 			return p.lines, err
 		}
 		if len(p.answers) > before && pending == nil {

@@ -124,7 +124,7 @@ func Open(o Account, onWait func(cloud.Wait)) (*Client, error) {
 		Groups:       resources.NewResourceGroupsClient(), Resources: resources.NewClient(), Tags: resources.NewTagsClient(),
 		Identities: msi.NewUserAssignedIdentitiesClient(), Credentials: msi.NewFederatedIdentityCredentialsClient(),
 		Definitions: roles.NewRoleDefinitionsClient(), Assignments: roles.NewRoleAssignmentsClient(),
-		API: cloud.API{Name: "Azure", Consistency: consistency, CallTime: callTime, OnWait: onWait},
+		API: cloud.API{Name: "Azure", Replaces: true, Consistency: consistency, CallTime: callTime, OnWait: onWait},
 	}, nil
 }
 

@@ -4,8 +4,8 @@ import (
 	"errors"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
-	"github.com/keypost/keypost/provision/azure"
 	"github.com/keypost/keypost/provision/azure/arm"
+	"github.com/keypost/keypost/provision/azure/iam"
 	"github.com/keypost/keypost/provision/install"
 )
 
@@ -29,30 +29,30 @@ func (r *run) hinted(err error) error {
 		}
 		return err
 	}
-	if e, is := errors.AsType[*azure.Error](err); is {
+	if e, is := errors.AsType[*iam.Error](err); is {
 		switch e.Problem {
-		case azure.WrongTenant:
+		case iam.WrongTenant:
 			return hint(otherPlace)
-		case azure.NotOwned:
+		case iam.NotOwned:
 			if !r.adopts {
 				return hint("it stays: leave --delete-oidc-resource-group out; or name another group or installation with --oidc-resource-group-name or --name")
 			}
 			return hint("take it over with --adopt, or use another name")
-		case azure.OtherIssuer:
+		case iam.OtherIssuer:
 			return hint("for another cluster use another --name; once nothing needs the old issuer, --adopt changes it (--diff shows what); "+
 				"what moves a cluster and takes no access away: %s", cli.Command{"azure", "migrate", "--name", r.Name,
 				"--subscription-id", r.Subscription, "--from-issuer-url", "OLD", "--issuer-url", r.IssuerURL})
-		case azure.WrongAlgorithm:
+		case iam.WrongAlgorithm:
 			return hint("let the cluster sign with an RSA key")
-		case azure.NameTaken:
+		case iam.NameTaken:
 			return hint("choose another --name; or, if that role was deleted a moment ago, run this again")
-		case azure.OtherGroup:
+		case iam.OtherGroup:
 			return hint("name the resource group that the identities were made in: --oidc-resource-group-name GROUP; what shows the " +
 				"assignments of a role whose identity is gone: az role assignment list --all --role NAME")
-		case azure.UnknownIssuer:
+		case iam.UnknownIssuer:
 			return hint("see the issuer URLs that there are: %s; where another store publishes it, give that one as --store, or none; --adopt trusts it all the same",
 				cli.Command{"issuer", "list"})
-		case azure.OthersInGroup:
+		case iam.OthersInGroup:
 			return hint("leave --delete-oidc-resource-group out")
 		}
 		return err

@@ -1,4 +1,4 @@
-package azure
+package iam
 
 import (
 	"fmt"
@@ -24,6 +24,7 @@ const (
 	UnknownIssuer                     // no key set of the store has the issuer URL, and identities would trust it from now on
 )
 
-func problem(p Problem, format string, args ...any) error {
+// Refuse returns the error for a problem.
+func Refuse(p Problem, format string, args ...any) error {
 	return &Error{Problem: p, Err: fmt.Errorf(format, args...)}
 }

@@ -1,4 +1,4 @@
-package azure
+package iam
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	identityThing  = "managed identity"
+	IdentityThing  = "managed identity"
 	identityAction = "Microsoft.ManagedIdentity/userAssignedIdentities/"
 )
 
@@ -30,8 +30,8 @@ func stateOf(i armmsi.Identity) identityState {
 }
 
 // readIdentities returns those of their group; none if the group is not there.
-func (r *run) readIdentities(ctx context.Context) ([]identityState, error) {
-	list, err := arm.All(ctx, arm.PagesOf(r.Client, identityAction+"read", r.Identities.NewListByResourceGroupPager(r.o.OIDCGroup, nil)),
+func (r *Run) readIdentities(ctx context.Context) ([]identityState, error) {
+	list, err := arm.All(ctx, arm.PagesOf(r.Client, identityAction+"read", r.Identities.NewListByResourceGroupPager(r.O.OIDCGroup, nil)),
 		func(p armmsi.UserAssignedIdentitiesClientListByResourceGroupResponse) []*armmsi.Identity {
 			return p.Value
 		}, stateOf)
@@ -45,9 +45,9 @@ func (r *run) readIdentities(ctx context.Context) ([]identityState, error) {
 }
 
 // readIdentity returns nil for an identity that is not there.
-func (r *run) readIdentity(ctx context.Context, name string) (*identityState, error) {
+func (r *Run) readIdentity(ctx context.Context, name string) (*identityState, error) {
 	i, err := arm.Send(ctx, r.Client, identityAction+"read", func(ctx context.Context) (armmsi.UserAssignedIdentitiesClientGetResponse, error) {
-		return r.Identities.Get(ctx, r.o.OIDCGroup, name, nil)
+		return r.Identities.Get(ctx, r.O.OIDCGroup, name, nil)
 	})
 	switch {
 	case arm.IsMissing(err):
@@ -61,55 +61,55 @@ func (r *run) readIdentity(ctx context.Context, name string) (*identityState, er
 }
 
 // planIdentity plans to make an identity, or to tag it.
-func (r *run) planIdentity(name string, have *identityState) (plan.Stage, error) {
-	return planThing(r.API, thing[identityState]{identityThing, name,
+func (r *Run) planIdentity(name string, have *identityState) (plan.Stage, error) {
+	return planThing(r.API, IdentityThing, name, have,
 		func(ctx context.Context) (*identityState, error) { return r.readIdentity(ctx, name) },
-		func(have *identityState) ([]cloud.Step, error) { return r.identitySteps(name, have) }}, have)
+		func(have *identityState) ([]cloud.Step, error) { return r.identitySteps(name, have) })
 }
 
 // identitySteps returns the steps from have to an identity of this name. Its region stays: it matters to nobody but Azure.
-func (r *run) identitySteps(name string, have *identityState) ([]cloud.Step, error) {
-	want := r.owner.tags(r.o.Tags)
+func (r *Run) identitySteps(name string, have *identityState) ([]cloud.Step, error) {
+	want := r.Owner.tags(r.O.Tags)
 	if have == nil {
 		_, diff := missingTags(nil, want)
-		id := r.identityID(name)
+		id := r.IdentityID(name)
 		return []cloud.Step{{Key: "put", Line: "Created user-assigned managed identity " + id, Diff: diff,
 			Call: r.Writing(identityAction+"write", func(ctx context.Context) (any, error) {
-				i, err := r.Identities.CreateOrUpdate(ctx, r.o.OIDCGroup, name, armmsi.Identity{Location: &r.o.Region, Tags: arm.Pointers(want)}, nil)
+				i, err := r.Identities.CreateOrUpdate(ctx, r.O.OIDCGroup, name, armmsi.Identity{Location: &r.O.Region, Tags: arm.Pointers(want)}, nil)
 				if err == nil {
 					r.learn(stateOf(i.Identity))
 				}
 				return i, err
 			})}}, nil
 	}
-	if !r.owner.owns(have.tags) && !r.o.Adopt {
-		return nil, r.owner.refuse(identityThing+" "+name, have.tags)
+	if !r.Owner.owns(have.tags) && !r.O.Adopt {
+		return nil, r.Owner.refuse(IdentityThing+" "+name, have.tags)
 	}
-	return r.tagSteps(r.identityID(name), "Updated user-assigned managed identity "+have.id, have.tags, want), nil
+	return r.tagSteps(r.IdentityID(name), "Updated user-assigned managed identity "+have.id, have.tags, want), nil
 }
 
-func (r *run) identityID(name string) string {
-	return r.scope() + "/resourceGroups/" + r.o.OIDCGroup + "/providers/Microsoft.ManagedIdentity/userAssignedIdentities/" + name
+func (r *Run) IdentityID(name string) string {
+	return r.scope() + "/resourceGroups/" + r.O.OIDCGroup + "/providers/Microsoft.ManagedIdentity/userAssignedIdentities/" + name
 }
 
 // planDeleteIdentity plans to delete an identity with its federated credentials.
-func (r *run) planDeleteIdentity(have identityState) plan.Stage {
+func (r *Run) planDeleteIdentity(have identityState) plan.Stage {
 	steps := func(have *identityState) ([]cloud.Step, error) {
 		if have == nil {
 			return nil, nil
 		}
-		if !r.owner.owns(have.tags) {
-			return nil, r.owner.refuse(identityThing+" "+have.name, have.tags)
+		if !r.Owner.owns(have.tags) {
+			return nil, r.Owner.refuse(IdentityThing+" "+have.name, have.tags)
 		}
-		if says := shared(identityThing+" "+have.name, have.tags); says != "" {
+		if says := shared(IdentityThing+" "+have.name, have.tags); says != "" {
 			return nil, errors.New(says)
 		}
 		return []cloud.Step{{Key: "delete", Line: "Deleted Microsoft.ManagedIdentity/userAssignedIdentities " + have.id,
 			Call: r.Deleting(identityAction+"delete", func(ctx context.Context) (any, error) {
-				return r.Identities.Delete(ctx, r.o.OIDCGroup, have.name, nil)
+				return r.Identities.Delete(ctx, r.O.OIDCGroup, have.name, nil)
 			})}}, nil
 	}
 	first, _ := steps(&have) // it belongs only to the owner
 	read := func(ctx context.Context) (*identityState, error) { return r.readIdentity(ctx, have.name) }
-	return r.stage(plan.Change{Verb: plan.Delete, Thing: identityThing, Name: have.name}, first, then(read, steps))
+	return r.API.Stage(plan.Change{Verb: plan.Delete, Thing: IdentityThing, Name: have.name}, first, then(read, steps))
 }

@@ -1,4 +1,4 @@
-package azure
+package iam
 
 import (
 	"context"
@@ -20,43 +20,41 @@ const ownerTagPrefix = "openshift.io_cloud-credential-operator_"
 // workloadTag is on what is made for a workload of any cluster.
 const workloadTag = "keypost.dev_owned"
 
-// owner is whom a thing belongs to: by its tag, and a custom role, which has no tags, by its description.
-type owner struct {
-	tag         cloud.OwnerTag
+// Owner is whom a thing belongs to: by its tag, and a custom role, which has no tags, by its description.
+type Owner struct {
+	Tag         cloud.OwnerTag
 	description string
 }
 
-// installation returns the owner of what ccoctl and keypost make under a name. Tag and description are ccoctl's, so that either
+// Installation returns the owner of what ccoctl and keypost make under a name. Tag and description are ccoctl's, so that either
 // tool deletes what the other made.
-func installation(name string) owner {
-	return owner{cloud.OwnerTag{Key: ownerTagPrefix + name, Value: ccoctl.Owned}, "Custom role for OpenShift. Owned by: " + name}
+func Installation(name string) Owner {
+	return Owner{cloud.OwnerTag{Key: ownerTagPrefix + name, Value: ccoctl.Owned}, "Custom role for OpenShift. Owned by: " + name}
 }
 
-// workloads returns the owner of what is made for workloads of any cluster in a resource group. keypost never deletes it. A custom
+// Workloads returns the owner of what is made for workloads of any cluster in a resource group. keypost never deletes it. A custom
 // role is found by its name in the whole subscription: its description names the group, so that one group's workload does not
 // rewrite the role of another's.
-func workloads(group string) owner {
-	return owner{cloud.OwnerTag{Key: workloadTag, Value: ccoctl.Owned},
-		"Custom role for a workload. Made by keypost azure create-identity in resource group " + folded(group)}
+func Workloads(group string) Owner {
+	return Owner{cloud.OwnerTag{Key: workloadTag, Value: ccoctl.Owned},
+		"Custom role for a workload. Made by keypost azure create-identity in resource group " + Folded(group)}
 }
 
 // tags returns the owner's tag with others.
-func (o owner) tags(others map[string]string) map[string]string {
-	all := maps.Clone(others)
-	if all == nil {
-		all = map[string]string{}
-	}
-	all[o.tag.Key] = o.tag.Value
+func (o Owner) tags(others map[string]string) map[string]string {
+	all := map[string]string{}
+	maps.Copy(all, others)
+	all[o.Tag.Key] = o.Tag.Value
 	return all
 }
 
 // owns reports whether a thing with these tags is the owner's.
-func (o owner) owns(tags map[string]string) bool { return o.tag.On(named(tags, o.tag.Key)) }
+func (o Owner) owns(tags map[string]string) bool { return o.Tag.On(named(tags, o.Tag.Key)) }
 
 // refuse returns the error for a thing that is somebody else's.
-func (o owner) refuse(thing string, tags map[string]string) error {
-	tags = named(tags, o.tag.Key)
-	return problem(NotOwned, "%s", o.tag.Absent(thing, tags, strings.Join(owners(tags), ", ")))
+func (o Owner) refuse(thing string, tags map[string]string) error {
+	tags = named(tags, o.Tag.Key)
+	return Refuse(NotOwned, "%s", o.Tag.Absent(thing, tags, strings.Join(owners(tags), ", ")))
 }
 
 // shared says that a thing with these tags belongs to several owners, as after --adopt, so that it goes with none of them; empty if it
@@ -76,9 +74,9 @@ func owners(tags map[string]string) []string {
 		if tags[k] != ccoctl.Owned {
 			continue
 		}
-		if sameName(k, workloadTag) {
+		if SameName(k, workloadTag) {
 			names = append(names, "create-identity")
-		} else if len(k) > len(ownerTagPrefix) && sameName(k[:len(ownerTagPrefix)], ownerTagPrefix) {
+		} else if len(k) > len(ownerTagPrefix) && SameName(k[:len(ownerTagPrefix)], ownerTagPrefix) {
 			names = append(names, k[len(ownerTagPrefix):])
 		}
 	}
@@ -89,7 +87,7 @@ func owners(tags map[string]string) []string {
 // and may give back either (https://learn.microsoft.com/azure/azure-resource-manager/management/tag-resources).
 func named(tags map[string]string, key string) map[string]string {
 	for k, v := range tags {
-		if k != key && sameName(k, key) {
+		if k != key && SameName(k, key) {
 			tags = maps.Clone(tags)
 			delete(tags, k)
 			tags[key] = v
@@ -116,8 +114,8 @@ func missingTags(have, want map[string]string) (missing map[string]string, diff 
 	return missing, diff
 }
 
-// tagSteps returns the step that gives a group or an identity, by its ID, the tags that it does not have; none if it does not have none.
-func (r *run) tagSteps(id, line string, have, want map[string]string) []cloud.Step {
+// tagSteps returns the step that gives a group or an identity, by its ID, the tags that it does not have; none if it has them all.
+func (r *Run) tagSteps(id, line string, have, want map[string]string) []cloud.Step {
 	missing, diff := missingTags(have, want)
 	if len(diff) == 0 {
 		return nil
@@ -128,15 +126,15 @@ func (r *run) tagSteps(id, line string, have, want map[string]string) []cloud.St
 // patchTags returns the call that merges tags into those of a group or an identity, by its ID, or deletes them there. The other tags stay,
 // also those that somebody else writes at the same time: a PATCH of the thing itself would replace them all
 // (https://learn.microsoft.com/rest/api/resources/tags/update-at-scope).
-func (r *run) patchTags(id string, operation armresources.TagsPatchOperation, tags map[string]string) func(context.Context) (cloud.Answer, error) {
+func (r *Run) patchTags(id string, operation armresources.TagsPatchOperation, tags map[string]string) func(context.Context) (cloud.Answer, error) {
 	return r.Writing("Microsoft.Resources/tags/write", func(ctx context.Context) (any, error) {
 		return r.Tags.UpdateAtScope(ctx, strings.TrimPrefix(id, "/"), armresources.TagsPatchResource{Operation: &operation,
 			Properties: &armresources.Tags{Tags: arm.Pointers(tags)}}, nil)
 	})
 }
 
-// sameName reports whether two names or IDs differ at most in letter case.
-func sameName(a, b string) bool { return strings.EqualFold(a, b) }
+// SameName reports whether two names or IDs differ at most in letter case.
+func SameName(a, b string) bool { return strings.EqualFold(a, b) }
 
-// folded returns a name in the form that it shares with those that are the same to sameName.
-func folded(s string) string { return strings.ToLower(s) }
+// Folded returns a name in the form that it shares with those that are the same to SameName.
+func Folded(s string) string { return strings.ToLower(s) }

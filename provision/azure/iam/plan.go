@@ -1,14 +1,16 @@
-package azure
+package iam
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/keypost/keypost/internal/text"
+	"github.com/keypost/keypost/provision/azure/arm"
 	"github.com/keypost/keypost/provision/install"
 	"github.com/keypost/keypost/provision/plan"
 )
@@ -23,14 +25,14 @@ type world struct {
 
 // hanging is what hangs on an identity.
 type hanging struct {
-	credentials []credential
+	credentials []Credential
 	assignments []assignmentState
 }
 
 // identity returns the one of a name; nil if it is not there.
 func (w *world) identity(name string) *identityState {
 	for _, s := range w.identities {
-		if sameName(s.name, name) {
+		if SameName(s.name, name) {
 			return &s
 		}
 	}
@@ -38,16 +40,16 @@ func (w *world) identity(name string) *identityState {
 }
 
 // read reads all of it: first one list of each kind, then what hangs on each identity.
-func (r *run) read(ctx context.Context, wanted []identity) (*world, error) {
+func (r *Run) read(ctx context.Context, wanted []Identity) (*world, error) {
 	w := &world{hanging: map[string]hanging{}}
 	group, reading := errgroup.WithContext(ctx)
 	group.Go(func() (err error) {
-		w.oidc, err = r.readGroup(reading, r.o.OIDCGroup)
+		w.oidc, err = r.readGroup(reading, r.O.OIDCGroup)
 		return err
 	})
-	if r.o.InstallGroup != "" {
+	if r.O.InstallGroup != "" {
 		group.Go(func() (err error) {
-			w.install, err = r.readGroup(reading, r.o.InstallGroup)
+			w.install, err = r.readGroup(reading, r.O.InstallGroup)
 			return err
 		})
 	}
@@ -69,37 +71,33 @@ func (r *run) read(ctx context.Context, wanted []identity) (*world, error) {
 }
 
 // readHanging reads what hangs on those of the wanted identities that are there.
-func (r *run) readHanging(ctx context.Context, w *world, wanted []identity) error {
-	there := slices.DeleteFunc(slices.Clone(wanted), func(i identity) bool { return w.identity(i.name) == nil })
-	found, err := each(there, func(i identity) (hanging, error) {
-		credentials, err := r.readCredentials(ctx, r.o.OIDCGroup, i.name)
+func (r *Run) readHanging(ctx context.Context, w *world, wanted []Identity) error {
+	there := slices.DeleteFunc(slices.Clone(wanted), func(i Identity) bool { return w.identity(i.Name) == nil })
+	found, err := each(there, func(i Identity) (hanging, error) {
+		credentials, err := r.readCredentials(ctx, r.O.OIDCGroup, i.Name)
 		if err != nil {
 			return hanging{}, err
 		}
-		assignments, err := r.assignmentsOf(ctx, i.name)
+		assignments, err := r.assignmentsOf(ctx, i.Name)
 		return hanging{credentials, assignments}, err
 	})
 	if err != nil {
 		return err
 	}
 	for i, h := range found {
-		w.hanging[folded(there[i].name)] = h
+		w.hanging[Folded(there[i].Name)] = h
 	}
 	return nil
 }
 
-func present(list []string) []string {
-	return slices.DeleteFunc(list, func(s string) bool { return s == "" })
-}
-
 // planGroups plans both resource groups. With ccoctl the first is made with the issuer's storage; here nobody else makes it.
-func (r *run) planGroups(w *world) (plan.Plan, error) {
+func (r *Run) planGroups(w *world) (plan.Plan, error) {
 	var groups plan.Stage
 	var notes []string
 	for _, g := range []struct {
 		name string
 		have *groupState
-	}{{r.o.OIDCGroup, w.oidc}, {r.o.InstallGroup, w.install}} {
+	}{{r.O.OIDCGroup, w.oidc}, {r.O.InstallGroup, w.install}} {
 		if g.name == "" {
 			continue
 		}
@@ -116,7 +114,7 @@ func (r *run) planGroups(w *world) (plan.Plan, error) {
 }
 
 // planAll plans groups, identities and roles, what hangs on them, and at last what goes.
-func (r *run) planAll(w *world, wanted []identity) (plan.Plan, error) {
+func (r *Run) planAll(w *world, wanted []Identity) (plan.Plan, error) {
 	groups, err := r.planGroups(w)
 	if err != nil || len(wanted) == 0 {
 		return groups, err
@@ -125,9 +123,9 @@ func (r *run) planAll(w *world, wanted []identity) (plan.Plan, error) {
 	if err != nil {
 		return plan.Plan{}, err
 	}
-	if r.o.InstallGroup != "" {
+	if r.O.InstallGroup != "" {
 		groups.Notes = append(groups.Notes, fmt.Sprintf("Cluster installation resource group name is %s. This resource group MUST be configured as the "+
-			"resource group used for cluster installation.", r.o.InstallGroup))
+			"resource group used for cluster installation.", r.O.InstallGroup))
 	}
 	return groups.Then(things), nil
 }
@@ -136,7 +134,7 @@ func (r *run) planAll(w *world, wanted []identity) (plan.Plan, error) {
 type stages struct{ made, hung, removed plan.Stage }
 
 // planIdentities plans the identities with what hangs on them.
-func (r *run) planIdentities(w *world, wanted []identity) (plan.Plan, error) {
+func (r *Run) planIdentities(w *world, wanted []Identity) (plan.Plan, error) {
 	var s stages
 	var said plan.Plan
 	for _, i := range wanted {
@@ -150,9 +148,9 @@ func (r *run) planIdentities(w *world, wanted []identity) (plan.Plan, error) {
 }
 
 // planOne plans one identity with what hangs on it. It returns what there is to say of it.
-func (r *run) planOne(w *world, i identity, s *stages) (said plan.Plan, err error) {
-	have, role := w.identity(i.name), w.roles.find(i.name)
-	made, err := r.planIdentity(i.name, have)
+func (r *Run) planOne(w *world, i Identity, s *stages) (said plan.Plan, err error) {
+	have, role := w.identity(i.Name), w.roles.find(i.Name)
+	made, err := r.planIdentity(i.Name, have)
 	if err != nil {
 		return said, err
 	}
@@ -167,10 +165,10 @@ func (r *run) planOne(w *world, i identity, s *stages) (said plan.Plan, err erro
 		}
 		s.made = append(s.made, made...)
 		if role != nil {
-			said.Notes = append(said.Notes, fmt.Sprintf("Found existing customRole %s %s", i.name, role.id))
-			for _, a := range slices.Concat(minus(role.actions, i.actions), minus(role.dataActions, i.dataActions)) {
-				if !r.o.Prune {
-					said.Extra = append(said.Extra, fmt.Sprintf("%s %s allows %s, which nobody asked for; --prune takes it away", roleThing, i.name, a))
+			said.Notes = append(said.Notes, fmt.Sprintf("Found existing customRole %s %s", i.Name, role.id))
+			for _, a := range slices.Concat(minus(role.actions, i.Actions), minus(role.dataActions, i.DataActions)) {
+				if !r.O.Prune {
+					said.Extra = append(said.Extra, fmt.Sprintf("%s %s allows %s, which nobody asked for; --prune takes it away", roleThing, i.Name, a))
 				}
 			}
 		}
@@ -179,7 +177,7 @@ func (r *run) planOne(w *world, i identity, s *stages) (said plan.Plan, err erro
 	if err != nil {
 		return said, err
 	}
-	h := w.hanging[folded(i.name)]
+	h := w.hanging[Folded(i.Name)]
 	assign, unassign, ofAssignments := b.plan(h.assignments)
 	trust, distrust, about, err := r.planCredentials(i, h.credentials, have == nil)
 	if err != nil {
@@ -194,46 +192,48 @@ func (r *run) planOne(w *world, i identity, s *stages) (said plan.Plan, err erro
 }
 
 // bindings returns what the assignments of an identity are compared with.
-func (r *run) bindings(w *world, i identity) (bindings, error) {
-	b := bindings{run: r, identity: i.name, roles: w.roles}
+func (r *Run) bindings(w *world, i Identity) (bindings, error) {
+	b := bindings{Run: r, identity: i.Name, roles: w.roles}
 	var ids []string
 	if i.custom() {
-		role := w.roles.find(i.name)
+		role := w.roles.find(i.Name)
 		if role == nil {
 			made := r.newRole(i)
 			role, b.roles = &made, append(slices.Clone(b.roles), made)
 		}
 		ids = append(ids, role.id)
 	}
-	for _, name := range i.roles {
+	for _, name := range i.Roles {
 		role := w.roles.find(name)
 		if role == nil {
-			return b, fmt.Errorf("subscription %s knows no role %q: its name is asked for, and neither a display name in another language nor an ID", r.o.Subscription, name)
+			return b, fmt.Errorf("subscription %s knows no role %q: its name is asked for, and neither a display name in another language nor an ID", r.O.Subscription, name)
 		}
 		ids = append(ids, role.id)
 	}
 	for _, id := range ids {
-		for _, scope := range i.scopes {
+		for _, scope := range i.Scopes {
 			b.grants = append(b.grants, grant{id, scope})
 		}
 	}
-	for _, g := range present([]string{r.o.InstallGroup, r.o.DNSGroup, r.o.NetworkGroup}) {
-		b.scopes = append(b.scopes, r.o.groupID(g))
+	for _, g := range []string{r.O.InstallGroup, r.O.DNSGroup, r.O.NetworkGroup} {
+		if g != "" {
+			b.scopes = append(b.scopes, r.O.GroupID(g))
+		}
 	}
 	return b, nil
 }
 
 // planSurplus plans to delete the identities of the installation that nobody asks for any more, or lists them.
-func (r *run) planSurplus(ctx context.Context, w *world, wanted []identity) (plan.Plan, error) {
+func (r *Run) planSurplus(ctx context.Context, w *world, wanted []Identity) (plan.Plan, error) {
 	var gone []identityState
 	for _, s := range w.identities {
-		if r.owner.owns(s.tags) && !slices.ContainsFunc(wanted, func(i identity) bool { return sameName(i.name, s.name) }) {
+		if r.Owner.owns(s.tags) && !slices.ContainsFunc(wanted, func(i Identity) bool { return SameName(i.Name, s.name) }) {
 			gone = append(gone, s)
 		}
 	}
-	if r.o.Prune {
+	if r.O.Prune {
 		own := slices.DeleteFunc(slices.Clone(w.roles), func(role roleState) bool {
-			return !slices.ContainsFunc(gone, func(s identityState) bool { return sameName(s.name, role.name) })
+			return !slices.ContainsFunc(gone, func(s identityState) bool { return SameName(s.name, role.name) })
 		})
 		return r.planRemoval(ctx, w.roles, gone, own)
 	}
@@ -249,19 +249,19 @@ func (r *run) planSurplus(ctx context.Context, w *world, wanted []identity) (pla
 // planRemoval plans to delete identities of ours and those of the custom roles that are ours: what binds them first, then roles, then
 // identities. What is somebody else's too stays: anyone who took an identity over goes on living by it, and by the role under its name.
 // all are the roles of the subscription.
-func (r *run) planRemoval(ctx context.Context, all roleList, identities []identityState, roles []roleState) (plan.Plan, error) {
+func (r *Run) planRemoval(ctx context.Context, all roleList, identities []identityState, roles []roleState) (plan.Plan, error) {
 	var notes []string
 	kept := map[string]bool{} // names of identities
 	identities = slices.DeleteFunc(slices.Clone(identities), func(s identityState) bool {
-		says := shared(identityThing+" "+s.name, s.tags)
+		says := shared(IdentityThing+" "+s.name, s.tags)
 		if says != "" {
-			kept[folded(s.name)] = true
+			kept[Folded(s.name)] = true
 			notes = append(notes, fmt.Sprintf("%s, and stays with its roles and federated credentials; what leaves it to the others: %s", says,
-				text.Quoted("az", "tag", "update", "--operation", "Delete", "--resource-id", r.identityID(s.name), "--tags", r.owner.tag.String())))
+				text.Quoted("az", "tag", "update", "--operation", "Delete", "--resource-id", r.IdentityID(s.name), "--tags", r.Owner.Tag.String())))
 		}
 		return says != ""
 	})
-	roles = slices.DeleteFunc(slices.Clone(roles), func(role roleState) bool { return kept[folded(role.name)] || role.description != r.owner.description })
+	roles = slices.DeleteFunc(slices.Clone(roles), func(role roleState) bool { return kept[Folded(role.name)] || role.description != r.Owner.description })
 	if len(identities)+len(roles) == 0 {
 		return plan.Of(notes), nil
 	}
@@ -274,8 +274,8 @@ func (r *run) planRemoval(ctx context.Context, all roleList, identities []identi
 	}
 	var unassign, unrole, remove plan.Stage
 	for _, s := range identities {
-		own := slices.DeleteFunc(slices.Clone(assignments), func(a assignmentState) bool { return !sameName(a.principal, s.principal) })
-		unassign = append(unassign, bindings{run: r, identity: s.name, roles: all}.planDelete(own)...)
+		own := slices.DeleteFunc(slices.Clone(assignments), func(a assignmentState) bool { return !SameName(a.principal, s.principal) })
+		unassign = append(unassign, bindings{Run: r, identity: s.name, roles: all}.planDelete(own)...)
 		remove = append(remove, r.planDeleteIdentity(s)...)
 	}
 	for _, role := range roles {
@@ -286,19 +286,74 @@ func (r *run) planRemoval(ctx context.Context, all roleList, identities []identi
 
 // usedByOthers returns an error if a role of ours is assigned to somebody else than these identities: Azure does not delete the role
 // then, and a live cluster may need the assignment.
-func (r *run) usedByOthers(roles []roleState, all []assignmentState, identities []identityState) error {
+func (r *Run) usedByOthers(roles []roleState, all []assignmentState, identities []identityState) error {
 	var errs []error
 	for _, role := range roles {
 		for _, a := range all {
-			known := slices.ContainsFunc(identities, func(s identityState) bool { return sameName(s.principal, a.principal) })
+			known := slices.ContainsFunc(identities, func(s identityState) bool { return SameName(s.principal, a.principal) })
 			if last(a.role) == role.guid && !known {
-				errs = append(errs, fmt.Errorf("%s %s is assigned to principal %s at %s, which is not an identity of %s in resource group %s",
-					roleThing, role.name, a.principal, a.scope, r.Name, r.o.OIDCGroup))
+				errs = append(errs, fmt.Errorf("%s %s is assigned to principal %s at %s, which is no identity of %s in resource group %s",
+					roleThing, role.name, a.principal, a.scope, r.Name, r.O.OIDCGroup))
 			}
 		}
 	}
 	if len(errs) == 0 {
 		return nil
 	}
-	return problem(OtherGroup, "%w", errors.Join(errs...))
+	return Refuse(OtherGroup, "%w", errors.Join(errs...))
+}
+
+// Plan reads what is there, and returns what leads to what is wanted.
+func (r *Run) Plan(ctx context.Context, wanted []Identity) (plan.Plan, error) {
+	w, err := r.read(ctx, wanted)
+	if err != nil {
+		return plan.Plan{}, err
+	}
+	p, err := r.planAll(w, wanted)
+	if err != nil || len(wanted) == 0 {
+		return p, err
+	}
+	surplus, err := r.planSurplus(ctx, w, wanted)
+	return p.Then(surplus), err
+}
+
+// PlanWorkload plans the identity, and its group only if there is none: a group that is there may be anybody's.
+func (r *Run) PlanWorkload(ctx context.Context, i Identity) (plan.Plan, error) {
+	w, err := r.read(ctx, []Identity{i})
+	if err != nil {
+		return plan.Plan{}, err
+	}
+	var groups plan.Plan
+	if w.oidc == nil {
+		if groups, err = r.planGroups(w); err != nil {
+			return groups, err
+		}
+	}
+	things, err := r.planIdentities(w, []Identity{i})
+	return groups.Then(things), err
+}
+
+// checkScopeGroups returns an error if a resource group in which roles are to be assigned is not there, and nobody makes it here. An
+// assignment there would be tried for minutes, since one to a group that was made a moment ago fails in the same way. Who may not read a
+// group may still assign roles in it.
+func (r *Run) checkScopeGroups(ctx context.Context, wanted []Identity) error {
+	var names []string
+	for _, i := range wanted {
+		for _, s := range i.Scopes {
+			parts := strings.Split(s, "/") // "", subscriptions, ID, resourceGroups, NAME, …
+			if len(parts) > 4 && SameName(parts[3], "resourceGroups") && !SameName(parts[4], r.O.OIDCGroup) && !SameName(parts[4], r.O.InstallGroup) {
+				names = append(names, parts[4])
+			}
+		}
+	}
+	for _, name := range Distinct(names) {
+		switch g, err := r.readGroup(ctx, name); {
+		case arm.IsDenied(err):
+		case err != nil:
+			return err
+		case g == nil:
+			return fmt.Errorf("there is no resource group %s in subscription %s, in which roles are to be assigned", name, r.O.Subscription)
+		}
+	}
+	return nil
 }

@@ -1,4 +1,4 @@
-package azure
+package iam
 
 import (
 	"context"
@@ -44,7 +44,7 @@ type roleList []roleState
 // find returns the role of a name, which is unique in the tenant whatever its letter case; nil if it is not there.
 func (l roleList) find(name string) *roleState {
 	for _, r := range l {
-		if sameName(r.name, name) {
+		if SameName(r.name, name) {
 			return &r
 		}
 	}
@@ -62,7 +62,7 @@ func (l roleList) name(id string) string {
 }
 
 // readRoles returns the roles of the subscription, only the one of a name if it is given.
-func (r *run) readRoles(ctx context.Context, name string) (roleList, error) {
+func (r *Run) readRoles(ctx context.Context, name string) (roleList, error) {
 	options := &armauthorization.RoleDefinitionsClientListOptions{}
 	if name != "" {
 		filter := "roleName eq '" + strings.ReplaceAll(name, "'", "''") + "'"
@@ -75,50 +75,50 @@ func (r *run) readRoles(ctx context.Context, name string) (roleList, error) {
 }
 
 // readRole returns nil for a role that is not there.
-func (r *run) readRole(ctx context.Context, name string) (*roleState, error) {
+func (r *Run) readRole(ctx context.Context, name string) (*roleState, error) {
 	roles, err := r.readRoles(ctx, name)
 	return roles.find(name), err
 }
 
-func (r *run) scope() string { return "/subscriptions/" + r.Subscription }
+func (r *Run) scope() string { return "/subscriptions/" + r.Subscription }
 
 // newRole returns the custom role of an identity as it is made. Its GUID is the same in every run.
-func (r *run) newRole(i identity) roleState {
-	id := guid(r.scope(), "roleDefinitions", i.name)
-	return roleState{id: r.scope() + "/providers/Microsoft.Authorization/roleDefinitions/" + id, guid: id, name: i.name, description: r.owner.description,
-		scopes: []string{r.scope()}, actions: i.actions, dataActions: i.dataActions}
+func (r *Run) newRole(i Identity) roleState {
+	id := guid(r.scope(), "roleDefinitions", i.Name)
+	return roleState{id: r.scope() + "/providers/Microsoft.Authorization/roleDefinitions/" + id, guid: id, name: i.Name, description: r.Owner.description,
+		scopes: []string{r.scope()}, actions: i.Actions, dataActions: i.DataActions}
 }
 
 // planRole plans the custom role of an identity. The name of one that was deleted is free again after a minute, that of another
 // subscription's never.
-func (r *run) planRole(i identity, have *roleState) (plan.Stage, error) {
+func (r *Run) planRole(i Identity, have *roleState) (plan.Stage, error) {
 	api := r.API
 	api.Consistency = time.Minute
-	return planThing(api, thing[roleState]{roleThing, i.name,
-		func(ctx context.Context) (*roleState, error) { return r.readRole(ctx, i.name) },
-		func(have *roleState) ([]cloud.Step, error) { return r.roleSteps(i, have) }}, have)
+	return planThing(api, roleThing, i.Name, have,
+		func(ctx context.Context) (*roleState, error) { return r.readRole(ctx, i.Name) },
+		func(have *roleState) ([]cloud.Step, error) { return r.roleSteps(i, have) })
 }
 
 // roleSteps returns the steps from have to the custom role of i. A PUT replaces the whole role, which is written only if it
 // allows something else.
-func (r *run) roleSteps(i identity, have *roleState) ([]cloud.Step, error) {
+func (r *Run) roleSteps(i Identity, have *roleState) ([]cloud.Step, error) {
 	want := r.newRole(i)
 	if have == nil {
-		return []cloud.Step{r.putRole(want, fmt.Sprintf("Created customRole %s %s", i.name, want.id), roleDiff(roleState{}, want))}, nil
+		return []cloud.Step{r.putRole(want, fmt.Sprintf("Created customRole %s %s", i.Name, want.id), roleDiff(roleState{}, want))}, nil
 	}
-	if have.description != want.description && !r.o.Adopt {
-		return nil, problem(NotOwned, "%s %s has the description %q and not %q, so something else made it", roleThing, i.name, have.description, want.description)
+	if have.description != want.description && !r.O.Adopt {
+		return nil, Refuse(NotOwned, "%s %s has the description %q and not %q, so something else made it", roleThing, i.Name, have.description, want.description)
 	}
 	want.id, want.guid, want.name = have.id, have.guid, have.name
 	want.scopes = append(minus(have.scopes, want.scopes), want.scopes...)
-	if !r.o.Prune {
-		want.actions, want.dataActions = distinct(slices.Concat(have.actions, i.actions)), distinct(slices.Concat(have.dataActions, i.dataActions))
+	if !r.O.Prune {
+		want.actions, want.dataActions = Distinct(slices.Concat(have.actions, i.Actions)), Distinct(slices.Concat(have.dataActions, i.DataActions))
 	}
 	diff := roleDiff(*have, want)
 	if len(diff) == 0 {
 		return nil, nil
 	}
-	return []cloud.Step{r.putRole(want, fmt.Sprintf("Updated customRole %s %s", i.name, want.id), diff)}, nil
+	return []cloud.Step{r.putRole(want, fmt.Sprintf("Updated customRole %s %s", i.Name, want.id), diff)}, nil
 }
 
 // roleDiff returns what differs, a line each. Azure compares actions without their case.
@@ -142,7 +142,7 @@ func roleDiff(have, want roleState) []string {
 	return diff
 }
 
-func (r *run) putRole(want roleState, line string, diff []string) cloud.Step {
+func (r *Run) putRole(want roleState, line string, diff []string) cloud.Step {
 	kind := "CustomRole"
 	in := armauthorization.RoleDefinition{Properties: &armauthorization.RoleDefinitionProperties{
 		RoleName: &want.name, Description: &want.description, RoleType: &kind, AssignableScopes: addresses(want.scopes),
@@ -153,7 +153,7 @@ func (r *run) putRole(want roleState, line string, diff []string) cloud.Step {
 			return r.Definitions.CreateOrUpdate(ctx, r.scope(), want.guid, in, nil)
 		})
 		if arm.HasCode(err, "RoleDefinitionWithSameNameExists") { // or it was deleted a moment ago (OCPBUGS-63714)
-			return cloud.NotYet, problem(NameTaken, "another subscription of the tenant has a custom role %s, and such names are unique in a tenant (%w)",
+			return cloud.NotYet, Refuse(NameTaken, "another subscription of the tenant has a custom role %s, and such names are unique in a tenant (%w)",
 				want.name, err)
 		}
 		return arm.Answer(err)
@@ -169,13 +169,13 @@ func addresses(list []string) []*string {
 }
 
 // planDeleteRole plans to delete a custom role.
-func (r *run) planDeleteRole(have roleState) plan.Stage {
+func (r *Run) planDeleteRole(have roleState) plan.Stage {
 	steps := func(have *roleState) ([]cloud.Step, error) {
 		if have == nil {
 			return nil, nil
 		}
-		if have.description != r.owner.description {
-			return nil, problem(NotOwned, "%s %s has the description %q by now and not %q", roleThing, have.name, have.description, r.owner.description)
+		if have.description != r.Owner.description {
+			return nil, Refuse(NotOwned, "%s %s has the description %q by now and not %q", roleThing, have.name, have.description, r.Owner.description)
 		}
 		return []cloud.Step{{Key: "delete", Line: fmt.Sprintf("Deleted custom role %s %s", have.name, have.id),
 			Call: r.Deleting(roleAction+"delete", func(ctx context.Context) (any, error) {
@@ -184,5 +184,5 @@ func (r *run) planDeleteRole(have roleState) plan.Stage {
 	}
 	first, _ := steps(&have) // it is the owner's
 	read := func(ctx context.Context) (*roleState, error) { return r.readRole(ctx, have.name) }
-	return r.stage(plan.Change{Verb: plan.Delete, Thing: roleThing, Name: have.name}, first, then(read, steps))
+	return r.API.Stage(plan.Change{Verb: plan.Delete, Thing: roleThing, Name: have.name}, first, then(read, steps))
 }

@@ -1,6 +1,7 @@
-package azure
+package iam
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/url"
@@ -28,22 +29,22 @@ type assignmentState struct {
 
 // key is what an assignment binds: Azure takes no second one of the same, and gives IDs in varying letter case.
 func (a assignmentState) key() string {
-	return folded(a.scope) + "\n" + last(a.role) + "\n" + folded(a.principal)
+	return Folded(a.scope) + "\n" + last(a.role) + "\n" + Folded(a.principal)
 }
 
 // ours reports whether keypost made the assignment: its name is made of what it binds.
-func (a assignmentState) ours() bool { return sameName(a.name, assignmentName(a)) }
+func (a assignmentState) ours() bool { return SameName(a.name, assignmentName(a)) }
 
 func assignmentName(a assignmentState) string { return guid("roleAssignments", a.key()) }
 
 // within reports whether a scope is in the subscription: inherited assignments, of a management group, are listed with its own.
-func (r *run) within(scope string) bool {
-	return strings.HasPrefix(folded(scope)+"/", folded(r.scope())+"/")
+func (r *Run) within(scope string) bool {
+	return strings.HasPrefix(Folded(scope)+"/", Folded(r.scope())+"/")
 }
 
 // readAssignments returns those of the subscription that bind a principal directly, or of all principals if it is empty. A filter
 // "assignedTo", as ccoctl's, would also find what the groups have that it is in.
-func (r *run) readAssignments(ctx context.Context, principal string) ([]assignmentState, error) {
+func (r *Run) readAssignments(ctx context.Context, principal string) ([]assignmentState, error) {
 	options := &armauthorization.RoleAssignmentsClientListForSubscriptionOptions{}
 	if principal != "" {
 		filter := url.PathEscape("principalId eq '" + principal + "'") // this call of the SDK's puts it into the URL as it is
@@ -60,7 +61,7 @@ func (r *run) readAssignments(ctx context.Context, principal string) ([]assignme
 }
 
 // assignmentsOf returns the direct assignments of an identity. Before a principal is known, there are none.
-func (r *run) assignmentsOf(ctx context.Context, identity string) ([]assignmentState, error) {
+func (r *Run) assignmentsOf(ctx context.Context, identity string) ([]assignmentState, error) {
 	s := r.known(identity)
 	if s == nil || s.principal == "" {
 		return nil, nil
@@ -70,7 +71,7 @@ func (r *run) assignmentsOf(ctx context.Context, identity string) ([]assignmentS
 
 // bindings are the assignments of one identity: what they are compared with.
 type bindings struct {
-	*run
+	*Run
 	identity string
 	grants   []grant
 	roles    roleList
@@ -105,17 +106,16 @@ func (b bindings) read(steps func([]assignmentState) []cloud.Step) cloud.Remaini
 func (b bindings) plan(have []assignmentState) (add, remove plan.Stage, said plan.Plan) {
 	change := plan.Change{Verb: plan.Update, Thing: assignmentThing, Name: b.identity}
 	surplus := b.surplus(have)
-	remove = plan.Stage{}
-	if b.o.Prune {
-		remove = b.stage(change, b.removeSteps(surplus), b.read(func(have []assignmentState) []cloud.Step { return b.removeSteps(b.surplus(have)) }))
+	if b.O.Prune {
+		remove = b.API.Stage(change, b.removeSteps(surplus), b.read(func(have []assignmentState) []cloud.Step { return b.removeSteps(b.surplus(have)) }))
 	}
 	if len(have) == 0 {
 		change.Verb = plan.Create
 	}
-	add = b.stage(change, b.addSteps(have), b.read(b.addSteps))
+	add = b.API.Stage(change, b.addSteps(have), b.read(b.addSteps))
 	for _, a := range surplus {
 		switch {
-		case !b.o.Prune:
+		case !b.O.Prune:
 			said.Extra = append(said.Extra, fmt.Sprintf("identity %s has the role %s at %s, which nobody asked for; --prune takes it away",
 				b.identity, b.roles.name(a.role), a.scope))
 		case !contains(b.scopes, a.scope): // perhaps a flag was forgotten
@@ -145,17 +145,13 @@ func (b bindings) addSteps(have []assignmentState) []cloud.Step {
 		if binds(have, w) {
 			continue
 		}
-		principal := w.principal
-		if principal == "" {
-			principal = "(not known yet)"
-		}
 		role := b.roles.name(w.role)
 		in := armauthorization.RoleAssignmentCreateParameters{Properties: &armauthorization.RoleAssignmentProperties{
 			RoleDefinitionID: &w.role, PrincipalID: &w.principal, PrincipalType: &kind}}
 		steps = append(steps, cloud.Step{
 			Key:  w.key(),
 			Diff: []string{fmt.Sprintf("+ role %s at %s", role, w.scope)},
-			Line: fmt.Sprintf("Created role assignment for role %s with user-assigned managed identity principal ID %s at scope %s", role, principal, w.scope),
+			Line: fmt.Sprintf("Created role assignment for role %s with user-assigned managed identity principal ID %s at scope %s", role, cmp.Or(w.principal, "(not known yet)"), w.scope),
 			Call: b.Writing(assignmentAction+"write", func(ctx context.Context) (any, error) {
 				return b.Assignments.Create(ctx, strings.TrimPrefix(w.scope, "/"), assignmentName(w), in, nil)
 			}),
@@ -194,13 +190,13 @@ func (b bindings) removeSteps(lost []assignmentState) []cloud.Step {
 }
 
 // inside returns those of the subscription.
-func (r *run) inside(list []assignmentState) []assignmentState {
+func (r *Run) inside(list []assignmentState) []assignmentState {
 	return slices.DeleteFunc(slices.Clone(list), func(a assignmentState) bool { return !r.within(a.scope) })
 }
 
 // planDelete plans to delete whatever binds an identity directly, before the identity itself: Azure would keep it, with a principal
 // that is nobody. What is outside of the subscription stays.
 func (b bindings) planDelete(have []assignmentState) plan.Stage {
-	return b.stage(plan.Change{Verb: plan.Delete, Thing: assignmentThing, Name: b.identity}, b.removeSteps(b.inside(have)),
+	return b.API.Stage(plan.Change{Verb: plan.Delete, Thing: assignmentThing, Name: b.identity}, b.removeSteps(b.inside(have)),
 		b.read(func(have []assignmentState) []cloud.Step { return b.removeSteps(b.inside(have)) }))
 }
