@@ -300,7 +300,7 @@ func TestDeleteWithAnotherGroup(t *testing.T) {
 		o := azure.DeleteOptions{Options: w.options()}
 		o.OIDCGroup = "other"
 		_, err = azure.Delete(t.Context(), o)
-		if !is(iam.OtherGroup)(err) || strings.Count(err.Error(), ", which is no identity of prod-a in resource group other") != 2 {
+		if !is(iam.OtherGroup)(err) || strings.Count(err.Error(), ", which is not an identity of prod-a in resource group other") != 2 {
 			t.Errorf("%v", err)
 		}
 		if wrote := w.writes(); len(wrote) > 0 {

@@ -118,7 +118,7 @@ func TestAGroupWithAThingOfTwoStays(t *testing.T) {
 		w.arm(t, "PATCH", home+"/providers/Microsoft.ManagedIdentity/userAssignedIdentities/"+storage, "2024-11-30",
 			`{"tags":{"openshift.io_cloud-credential-operator_prod-a":"owned","keypost.dev_owned":"owned"}}`)
 		_, err = azure.Delete(t.Context(), azure.DeleteOptions{Options: w.options(), Group: true})
-		if !is(iam.OthersInGroup)(err) || !strings.Contains(err.Error(), "something in it that is not of openshift.io_cloud-credential-operator_prod-a=owned alone, and would be deleted with it: Microsoft.ManagedIdentity/userAssignedIdentities "+storage) {
+		if !is(iam.OthersInGroup)(err) || !strings.Contains(err.Error(), "something in it that belongs not only to openshift.io_cloud-credential-operator_prod-a=owned, and would be deleted with it: Microsoft.ManagedIdentity/userAssignedIdentities "+storage) {
 			t.Errorf("error %v", err)
 		}
 	})

@@ -292,7 +292,7 @@ func (r *Run) usedByOthers(roles []roleState, all []assignmentState, identities 
 		for _, a := range all {
 			known := slices.ContainsFunc(identities, func(s identityState) bool { return SameName(s.principal, a.principal) })
 			if last(a.role) == role.guid && !known {
-				errs = append(errs, fmt.Errorf("%s %s is assigned to principal %s at %s, which is no identity of %s in resource group %s",
+				errs = append(errs, fmt.Errorf("%s %s is assigned to principal %s at %s, which is not an identity of %s in resource group %s",
 					roleThing, role.name, a.principal, a.scope, r.Name, r.O.OIDCGroup))
 			}
 		}
@@ -334,7 +334,7 @@ func (r *Run) PlanWorkload(ctx context.Context, i Identity) (plan.Plan, error) {
 }
 
 // checkScopeGroups returns an error if a resource group in which roles are to be assigned is not there, and nobody makes it here. An
-// assignment there would be tried for minutes, since one to a group that was made a moment ago fails in the same way. Who may not read a
+// assignment there would be tried for minutes, since one to a group that was made a moment ago fails in the same way. Anyone who may not read a
 // group may still assign roles in it.
 func (r *Run) checkScopeGroups(ctx context.Context, wanted []Identity) error {
 	var names []string

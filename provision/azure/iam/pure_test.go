@@ -18,7 +18,7 @@ func TestGUID(t *testing.T) {
 	t.Parallel()
 	id := guid("/subscriptions/S/resourceGroups/G", "r", "p")
 	if !regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-5[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`).MatchString(id) {
-		t.Errorf("%s is no UUID of version 5", id)
+		t.Errorf("%s is not a UUID of version 5", id)
 	}
 	if id != guid("/SUBSCRIPTIONS/s/resourcegroups/g", "R", "P") || id == guid("/subscriptions/S/resourceGroups/G", "r", "q") || guid("ab", "c") == guid("a", "bc") {
 		t.Error("a name is made of what it binds, whatever its letter case, and of nothing else")
