@@ -206,3 +206,19 @@ func flagWords(flag *pflag.Flag) []string {
 
 // Quoted joins words into a line for a POSIX shell.
 func Quoted(words ...string) string { return text.Quoted(words...) }
+
+// Steps prints what something waits for a person to do, as a numbered list, and the command to run then unless it is nil. A step that
+// begins with "or, " stands in place of the others.
+func (f *Factory) Steps(who string, steps []string, then Command) {
+	f.Notice("%s waits for you:", who)
+	for i, step := range steps {
+		if strings.HasPrefix(step, "or, ") {
+			f.Notice("  %s", step)
+			continue
+		}
+		f.Notice("  %d. %s", i+1, step)
+	}
+	if then != nil {
+		f.Notice("then: %s", then)
+	}
+}

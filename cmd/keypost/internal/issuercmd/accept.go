@@ -87,7 +87,7 @@ func (o *acceptOptions) run(ctx context.Context, args []string) error {
 	}
 	decisions, err := catalog.Decide(disputes, o.verdict)
 	if err != nil {
-		return o.undecided(err)
+		return o.undecided(s.Name(), err)
 	}
 	o.warnKept(disputes, decisions)
 	lost := catalog.LostLines(s, gone)
@@ -103,11 +103,16 @@ func (o *acceptOptions) run(ctx context.Context, args []string) error {
 		f.Notice("the generation was %d, which nothing could follow; it is lowered to %d", was, s.Generation())
 	}
 	known := o.admin != "" || o.served != 0
-	if !known {
-		f.Notice("it is not known which generation keypostd serves, and it may reject this one (same_generation, older_generation, generation_jump); " +
-			"accept again with --admin URL or --served-generation N")
+	if err := printAccepted(f, s, known); err != nil || known {
+		return err
 	}
-	return printAccepted(f, s, known)
+	f.Notice("it is not known which generation keypostd serves, and it may reject this one (same_generation, older_generation, generation_jump)")
+	accept := cli.Command{"issuer", "accept", string(s.Name()), "--why", o.why}
+	f.Steps(string(s.Name()), []string{
+		"accept again, and ask keypostd: " + f.Line(append(slices.Clone(accept), "--admin", "URL")),
+		"or, where you know what it serves: " + f.Line(append(accept, "--served-generation", "N")),
+	}, nil)
+	return nil
 }
 
 // printAccepted promises nothing about keypostd unless it is known what that serves.
@@ -177,7 +182,7 @@ func (o *acceptOptions) disputes(ctx context.Context, s keystore.KeySet, gone []
 }
 
 // undecided words an error of catalog.Decide, and lists the keys that are open.
-func (o *acceptOptions) undecided(err error) error {
+func (o *acceptOptions) undecided(n keystore.Name, err error) error {
 	f := o.Factory
 	e, is := errors.AsType[*catalog.UndecidedError](err)
 	if !is {
@@ -203,15 +208,17 @@ func (o *acceptOptions) undecided(err error) error {
 	}); err != nil {
 		return err
 	}
-	var hints []string
+	var steps []string
 	if len(gone) > 0 {
-		hints = append(hints, "what was revoked or removed never returns: "+strings.Join(gone, " "))
+		steps = append(steps, "add what was revoked or removed, which never returns: "+strings.Join(gone, " "))
 	}
 	if len(keep) > 0 {
-		hints = append(hints, "say for each of them whether the cluster may sign with it ("+strings.Join(keep, " ")+") or it never comes back (--gone KID; --revoked KID if somebody else may hold its private half)")
+		steps = append(steps, "for each of these, say that the cluster may sign with it: "+strings.Join(keep, " "),
+			"or, if it never comes back: --gone KID; if somebody else may hold its private half: --revoked KID")
 	}
+	f.Steps(string(n), steps, nil)
 	if stored && o.admin == "" {
-		hints = append(hints, unreported)
+		return cli.WithHint(err, "%s", unreported)
 	}
-	return cli.WithHint(err, "%s", strings.Join(hints, "; "))
+	return err
 }

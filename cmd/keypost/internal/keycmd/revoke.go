@@ -2,6 +2,7 @@ package keycmd
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -80,10 +81,6 @@ func (o *revokeOptions) run(ctx context.Context, args []string) error {
 	for _, t := range stillTrusting(c.before, now, seen) {
 		o.Notice("  %s", t)
 	}
-	if sync := cli.SyncCommands(c.after); sync != nil && len(c.after.Keys()) > 0 { // nobody takes an upload without a key
-		o.Notice("  to upload them now: %s", sync)
-	}
-	o.sayNext(ctx, c.after)
 	for _, k := range c.before.Keys() {
 		if _, left := c.after.GoneLine(k.VerificationKey); left && k.ID() != c.id {
 			o.Notice("key %s is the same key under another kid, and is revoked too", k.ID())
@@ -94,37 +91,40 @@ func (o *revokeOptions) run(ctx context.Context, args []string) error {
 	if err := printKeys(o.Factory, c.after, now); err != nil {
 		return err
 	}
+	if steps := o.steps(ctx, c, taken != nil); len(steps) > 0 {
+		o.Steps(string(c.after.Name()), steps, nil)
+	}
 	if taken != nil {
 		return taken
 	}
 	if !o.wait {
-		o.Notice("no server was asked whether it still publishes the key; to wait until none does: %s",
-			cli.Command{"key", "revoke", string(c.after.Name()), string(c.id), "--why", o.why, "--wait"})
 		return nil
 	}
 	return o.awaitGone(ctx, c.after, network)
 }
 
-// sayNext says how a next key comes to sign where no key may any more. Its gate keeps tokens from being refused that an active key
-// could sign, and there is none.
-func (o *revokeOptions) sayNext(ctx context.Context, s keystore.KeySet) {
-	if !cli.NoneActive(s) {
-		return
+// steps returns what a person has to do now; where the replacement is taken, an error says what comes first. Where no key may sign any
+// more, a next key is to: its gate keeps tokens from being refused that an active key could sign, and there is none.
+func (o *revokeOptions) steps(ctx context.Context, c keyChange, taken bool) (all []string) {
+	s := c.after
+	if sync := cli.SyncCommands(s); sync != nil && len(s.Keys()) > 0 { // nobody takes an upload without a key
+		all = append(all, "upload the keys that are left: "+o.Lines(sync))
 	}
 	for _, k := range s.Keys() {
-		if k.State != keystore.Next {
+		if !cli.NoneActive(s) || k.State != keystore.Next {
 			continue
 		}
 		promote := cli.PromoteForced(s, k.ID(), o.why)
 		if observe.MayPromote(ctx, o.Factory, s, k) {
 			promote = cli.Command{"key", "promote", string(s.Name()), string(k.ID())}
 		}
-		if cli.SyncCommands(s) != nil {
-			o.Notice("  once they are uploaded, to let the next key %s sign: %s", k.ID(), promote)
-		} else {
-			o.Notice("  to let the next key %s sign: %s", k.ID(), promote)
-		}
+		all = append(all, fmt.Sprintf("let the next key %s sign: %s", k.ID(), o.Line(promote)))
 	}
+	if !o.wait && !taken {
+		all = append(all, "wait until no server publishes the key; none was asked so far: "+
+			o.Line(cli.Command{"key", "revoke", string(s.Name()), string(c.id), "--why", o.why, "--wait"}))
+	}
+	return all
 }
 
 // seen returns the longest times that recorded answers gave to caches: an edge may have added to what the policy says.

@@ -268,18 +268,9 @@ func unlisted(c rotation.Cluster, s keystore.KeySet) string {
 
 // sayByHand prints what the rotation of s waits for a person to do, as a numbered list.
 func (o *stepOptions) sayByHand(s keystore.KeySet, steps string) {
-	if steps == "" {
-		return
+	if steps != "" {
+		o.Steps(string(s.Name()), strings.Split(steps, "\n"), cli.Command{"rotate", "step", string(s.Name())})
 	}
-	o.Notice("%s waits for you:", s.Name())
-	for i, step := range strings.Split(steps, "\n") {
-		if strings.HasPrefix(step, "or, ") { // in place of the others
-			o.Notice("  %s", step)
-			continue
-		}
-		o.Notice("  %d. %s", i+1, step)
-	}
-	o.Notice("then: %s", cli.Command{"rotate", "step", string(s.Name())})
 }
 
 // hinted adds to an error of a cluster that does not answer how else it is asked.

@@ -83,14 +83,20 @@ func (o *restoreOptions) run(ctx context.Context, args []string) error {
 	if _, err := st.Replace(ctx, rev, next); err != nil {
 		return fmt.Errorf("restore key set %q: %w", name, err)
 	}
-	o.Notice("a keypostd that serves another version refuses this one, which this says: %s; and this settles it: %s",
-		cli.Command{"issuer", "list", "--admin", "URL"}, cli.Command{"issuer", "accept", string(name), "--admin", "URL", "--why", "REASON"})
 	v := view.Of(next, time.Now())
-	return o.Print(v, func(w *terminal.Table) {
+	if err := o.Print(v, func(w *terminal.Table) {
 		w.Row("restored "+string(name), fmt.Sprintf("generation %d", next.Generation()))
 		w.Row()
 		view.KeyRows(w, v.Keys)
-	})
+	}); err != nil {
+		return err
+	}
+	o.Notice("a keypostd that serves another version may refuse this one")
+	o.Steps(string(name), []string{
+		"see whether one does: " + o.Line(cli.Command{"issuer", "list", "--admin", "URL"}),
+		"if so, settle it: " + o.Line(cli.Command{"issuer", "accept", string(name), "--admin", "URL", "--why", "REASON"}),
+	}, nil)
+	return nil
 }
 
 // read reads the last good version.
