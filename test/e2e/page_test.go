@@ -47,7 +47,7 @@ func newPageScene(t *testing.T) pageScene {
 		name := fmt.Sprintf("many-%03d", i)
 		must(t, os.WriteFile(document(name), []byte(strings.ReplaceAll(bare, "prod-a", name)), 0o644))
 	}
-	s.keypost(t, "rotate", "start", "prod-a", "--public-key-file", key("next")).ok(t)
+	s.keypost(t, "rotate", "start", "prod-a", "--public-key-file", key("next"), "--by", "ada@example.com").ok(t)
 	s.keypost(t, "rotate", "start", "prod-b", "--public-key-file", key("stolen")).ok(t)
 	var list struct {
 		Keys []struct{ Kid, State string }
@@ -211,7 +211,7 @@ func (s pageScene) check(t *testing.T) {
 // lynx reads the page as a terminal does.
 func (s pageScene) lynx(t *testing.T) {
 	for page, want := range map[string][]string{
-		"index.html":          {"Needs attention", "prod-d: an older version is served: older_generation, its generation is 1", "many-000 served as stored 1 1 active none https://oidc.keypost.test/many-000", "keypostkeysetsrejected"},
+		"index.html":          {"Needs attention", "prod-d: an older version is served: older_generation, its generation is 1", "many-000 served as stored 1 1 active none not enrolled https://oidc.keypost.test/many-000", "keypostkeysetsrejected"},
 		"keysets/prod-b.html": {"Trusted until", "retired, still trusted", "remove ", "(forced)", "Tokens live for at most"},
 		"keysets/prod-e.html": {"<script>"},
 	} {
