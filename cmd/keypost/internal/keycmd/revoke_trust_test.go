@@ -14,7 +14,7 @@ import (
 // unadvised is in what is said of a relying party that keypost does not know.
 const unadvised = "without end where it fetches only for a kid that it does not know, as Go services with go-oidc do"
 
-// TestStillTrusting: where no relying party is declared each known one is named with advice of its own, and all others in one line.
+// TestStillTrusting: where no relying party is declared each common one is named with advice of its own, and all others in one line.
 func TestStillTrusting(t *testing.T) {
 	at := time.Now()
 	s := storetest.KeySet(t, "prod-a")
@@ -22,7 +22,7 @@ func TestStillTrusting(t *testing.T) {
 	starts := func(name string) func(string) bool {
 		return func(line string) bool { return strings.HasPrefix(line, name+" ") }
 	}
-	for _, known := range party.Known() {
+	for _, known := range party.Common() {
 		i := slices.IndexFunc(lines, starts(known))
 		if i < 0 || strings.Contains(lines[i], unadvised) {
 			t.Errorf("%s has no advice of its own in:\n%s", known, strings.Join(lines, "\n"))
