@@ -79,7 +79,7 @@ func (o *revokeOptions) run(ctx context.Context, args []string) error {
 		o.Notice("key %s is revoked; caches, and relying parties that fetch anew by themselves, may go on trusting it until %s", c.id, cli.Stamp(c.before.Gates().CopiesUntil(now, seen)))
 	}
 	for _, t := range stillTrusting(c.before, now, seen) {
-		o.Notice("  %s", t)
+		o.sayTrust(t)
 	}
 	for _, k := range c.before.Keys() {
 		if _, left := c.after.GoneLine(k.VerificationKey); left && k.ID() != c.id {

@@ -90,7 +90,7 @@ func (o *revokeOptions) notRevoked(args []string, c keyChange, err error) error 
 	o.Notice("until the key is revoked, only these lines end the trust in it, for the issuer %s:", issuer)
 	for _, name := range party.Common() {
 		for _, line := range party.EndOfTrust(name, issuer, "the key is revoked") {
-			o.Notice("  %s", line)
+			o.sayTrust(line)
 		}
 	}
 	switch {

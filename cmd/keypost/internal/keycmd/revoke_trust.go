@@ -1,6 +1,7 @@
 package keycmd
 
 import (
+	"strings"
 	"time"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
@@ -35,4 +36,13 @@ func stillTrusting(s keystore.KeySet, at time.Time, seen keystore.Cache) []strin
 		"  4. restart what runs in pods, the cluster's own add-ons first: a kubelet gives out new tokens only when old ones are near their end",
 		"where keypost-signer signs, in place of steps 1 to 3: the replacement's file beside the signer's other keys. No signer signs with the stolen key 2s after its mirror "+
 			"has copied the key set (within seconds from a directory or Kubernetes, 15s from s3://, or its --poll); the API servers refuse its tokens at most 10s later")
+}
+
+// sayTrust prints a line about trust. One that is a command stays whole for a shell.
+func (o *revokeOptions) sayTrust(line string) {
+	if command, is := strings.CutPrefix(line, "  "); is && !strings.HasPrefix(command[1:], ". ") { // 1. is for people
+		o.Notice("    %s", cli.Paste(command))
+		return
+	}
+	o.Notice("  %s", line)
 }
