@@ -76,12 +76,12 @@ func TestParseS3Refuses(t *testing.T) {
 		"s3://keysets?account=1234":                          "12 digits",
 		"s3://keysets?roleArn=admin":                         "not the ARN of a role",
 		"s3://keysets?kmsKey=alias/x":                        "not the ARN of a KMS key",
-		"s3://keysets?endpoint=s3.example":                   "not of the form https://HOST",
+		"s3://keysets?endpoint=s3.example":                   "does not have the form https://HOST",
 		"s3://keysets?endpoint=http://s3.example":            "not https",
 		"s3://keysets?endpoint=http://10.0.0.1":              "not https",
 		"s3://keysets?endpoint=http://127.0.0.1.example":     "not https",
 		"s3://keysets?endpoint=ftp://127.0.0.1":              "not https",
-		"s3://keysets?endpoint=https://user:hunter2@s3.test": "not of the form https://HOST",
+		"s3://keysets?endpoint=https://user:hunter2@s3.test": "does not have the form https://HOST",
 	} {
 		_, err := parseS3(raw)
 		if err == nil || !strings.Contains(err.Error(), part) || strings.Contains(err.Error(), "hunter2") {
