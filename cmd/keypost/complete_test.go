@@ -16,6 +16,7 @@ import (
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/filestore"
+	"github.com/keypost/keypost/keystore/party"
 )
 
 // Shells complete paths for each flag that takes one, which its name tells; what completes the arguments of each command is decided.
@@ -102,7 +103,7 @@ func TestCompletion(t *testing.T) {
 	other, err := filestore.Create("other")
 	c.Check(err)
 	add(other, "test-a")
-	parties := []string{"aws", "gcp", "entra", "vault", "kube-apiserver"}
+	parties := party.Known()
 	for _, tt := range []struct {
 		line  string // words; the last one is completed; "_" is an empty one
 		want  []string

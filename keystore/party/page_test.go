@@ -14,7 +14,7 @@ const preface = `# Relying parties
 
 Made from keystore/party by ` + "`KEYPOST_UPDATE=1 go test ./keystore/party`" + `: edit that. The quotes were read on %s.
 
-A key set names its relying parties: ` + "`keypost issuer add --relying-party aws`" + `. What stands under "keeps keys for" is what gates wait
+A key set names its relying parties by the flag ` + "`--relying-party`" + ` of issuer add and issuer set. What stands under "keeps keys for" is what gates wait
 for, besides max-age. A relying party that is not here counts as one that keeps keys for 24 hours.
 
 npm and PyPI have fixed lists of issuers and take no other. AWS outbound federation makes AWS the issuer: its tokens are none of yours.
