@@ -46,7 +46,7 @@ func isBroken(err error) bool {
 	return broken
 }
 
-// ErrReasonRequired: a transition needs a reason ([Change].Why) and was given none.
+// ErrReasonRequired means that a transition needs a reason ([Change].Why) and was given none.
 var ErrReasonRequired = errors.New("a reason is needed; it is recorded")
 
 // LastKeyError reports that a transition would take the last key out of a key set in use.

@@ -11,6 +11,7 @@ import (
 	"github.com/keypost/keypost/provision/plan"
 )
 
+// What an identity is called, for people and in its ID.
 const (
 	IdentityThing  = "managed identity"
 	identityAction = "Microsoft.ManagedIdentity/userAssignedIdentities/"
@@ -88,6 +89,7 @@ func (r *Run) identitySteps(name string, have *identityState) ([]cloud.Step, err
 	return r.tagSteps(r.IdentityID(name), "Updated user-assigned managed identity "+have.id, have.tags, want), nil
 }
 
+// IdentityID returns the ID that an identity of the group has.
 func (r *Run) IdentityID(name string) string {
 	return r.scope() + "/resourceGroups/" + r.O.OIDCGroup + "/providers/Microsoft.ManagedIdentity/userAssignedIdentities/" + name
 }

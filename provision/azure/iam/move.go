@@ -140,6 +140,7 @@ func (s Switch) read(ctx context.Context) (*groupState, string, error) {
 	return g, named(g.tags, s.tag())[s.tag()], nil
 }
 
+// MovedAt returns when the switch was recorded; zero if it was not.
 func (s Switch) MovedAt(ctx context.Context) (time.Time, error) {
 	g, text, err := s.read(ctx)
 	if text == "" || err != nil {
