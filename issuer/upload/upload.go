@@ -59,9 +59,6 @@ func (e *OlderError) Error() string {
 	return fmt.Sprintf("nothing is uploaded, since this store is older than what was uploaded of key set %q: %v; use the store that has the newest", e.Set, e.Older)
 }
 
-// MaxKeys bounds the keys of an upload: Google takes no more (google.iam.v1.WorkloadIdentityPoolProvider.Oidc, jwks_json).
-const MaxKeys = keystore.MaxRotating
-
 // Uploader uploads key sets.
 type Uploader struct {
 	Store   keystore.Reader
@@ -136,8 +133,8 @@ func uploadable(s keystore.KeySet, party string) error {
 		return fmt.Errorf("the policy of key set %q does not name %s among its relying parties", s.Name(), text.OneLine(party, 300))
 	case n == 0:
 		return fmt.Errorf("key set %q publishes no key, and nobody takes an upload without one; disable the provider that holds its keys", s.Name())
-	case n > MaxKeys:
-		return fmt.Errorf("key set %q publishes %d keys, and an upload takes %d at most; remove keys that are retired", s.Name(), n, MaxKeys)
+	case n > keystore.MaxRotating:
+		return fmt.Errorf("key set %q publishes %d keys, and an upload takes %d at most; remove keys that are retired", s.Name(), n, keystore.MaxRotating)
 	}
 	return nil
 }
@@ -216,9 +213,7 @@ func (u *run) read(ctx context.Context, s keystore.KeySet, uploaded time.Time) (
 func sameKeys(s keystore.KeySet, held []keystore.VerificationKey) bool {
 	published := s.Keys()
 	return len(published) == len(held) && !slices.ContainsFunc(published, func(k keystore.Key) bool {
-		return !slices.ContainsFunc(held, func(h keystore.VerificationKey) bool {
-			return h.ID() == k.ID() && h.Fingerprint() == k.Fingerprint() && h.Alg() == k.Alg()
-		})
+		return !slices.ContainsFunc(held, k.VerificationKey.Equal)
 	})
 }
 

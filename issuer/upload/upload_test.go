@@ -204,9 +204,7 @@ func TestTheKeySetChangesMeanwhile(t *testing.T) {
 	c := &fake{}
 	c.onUpload = func() {
 		c.onUpload = nil
-		w.change(func(s keystore.KeySet) (keystore.KeySet, error) {
-			return s.Revoke(keystore.Change{At: storetest.Time(time.Hour), Why: "stolen"}, id, keystore.RevokeOptions{})
-		})
+		w.revoke(id)
 	}
 	r, err := w.sync(c)
 	if err != nil || c.uploads != 2 || strings.Contains(string(c.jwks), string(id)) || len(r.Set.Keys()) != 1 {
@@ -227,7 +225,7 @@ func TestWhatIsNotUploaded(t *testing.T) {
 	}{
 		"a copy that the policy does not name": {keystore.Policy{RelyingParties: []string{"gcp"}}, func(*world) {}, "does not name"},
 		"more keys than an upload takes": {named(), func(w *world) {
-			for range MaxKeys {
+			for range keystore.MaxRotating {
 				w.add()
 			}
 		}, "publishes 9 keys, and an upload takes 8 at most"},
@@ -254,12 +252,8 @@ func TestAFailedUploadIsNotTheLast(t *testing.T) {
 	id := w.add()
 	c.onUpload = func() {
 		c.onUpload = nil
-		w.change(func(s keystore.KeySet) (keystore.KeySet, error) {
-			return s.Revoke(keystore.Change{At: storetest.Time(time.Hour), Why: "stolen"}, id, keystore.RevokeOptions{})
-		})
-		if _, err := w.sync(c); err != nil {
-			t.Fatal(err)
-		}
+		w.revoke(id)
+		w.synced(c)
 		c.lost = errors.New("connection reset")
 	}
 	lost := lossy{c}
@@ -317,9 +311,7 @@ func TestAFailedReadingIsTold(t *testing.T) {
 	w := newWorld(t, named())
 	w.add()
 	f := &fake{}
-	if _, err := w.sync(f); err != nil {
-		t.Fatal(err)
-	}
+	w.synced(f)
 	f.unread = errors.New("there is no such provider")
 	if _, err := w.sync(f); err == nil {
 		t.Error("no error")
@@ -336,11 +328,7 @@ func TestAFailedReadingIsTold(t *testing.T) {
 // status returns how the upload compares with the key set, by its record.
 func (w *world) status() observation.UploadStatus {
 	w.t.Helper()
-	s, _, err := w.u.Store.Load(w.t.Context(), "prod-a")
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return observation.UploadsOf(s, []observation.Record{w.record()})[0]
+	return observation.UploadsOf(w.load(), []observation.Record{w.record()})[0]
 }
 
 // deafToTheEnd is a backend that goes on when anyone who asks has been ended, as one does whose call is under way by then.
@@ -363,9 +351,7 @@ func TestAnEndedRunIsNoFailure(t *testing.T) {
 	}
 	w.u.Records = observation.NewStore(deafToTheEnd{b})
 	f := &fake{}
-	if _, err := w.sync(f); err != nil {
-		t.Fatal(err)
-	}
+	w.synced(f)
 	f.unread = errors.New("it broke off")
 	for _, ended := range []bool{true, false} {
 		ctx, end := context.WithCancel(t.Context())

@@ -1,9 +1,6 @@
 package party
 
-// Pages of the vendor, and files of its source code.
-const (
-	alibabaPage = "https://www.alibabacloud.com/help/en/ram/developer-reference/api-ims-2019-08-15-createoidcprovider"
-)
+const alibabaPage = "https://www.alibabacloud.com/help/en/ram/developer-reference/api-ims-2019-08-15-createoidcprovider"
 
 // alibaba is AssumeRoleWithOIDC; ACK calls it RRSA.
 func alibaba() Party {

@@ -2,7 +2,6 @@ package party
 
 import "time"
 
-// Pages of the vendor, and files of its source code.
 const (
 	anthropicPage1 = "https://platform.claude.com/docs/en/manage-claude/wif-reference"
 	anthropicPage2 = "https://github.com/anthropics/anthropic-sdk-go/blob/a45273ba392fc9868c6c6961f33c21387c1e4314/organizationfederationissuer.go"

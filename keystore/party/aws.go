@@ -2,7 +2,6 @@ package party
 
 import "time"
 
-// Pages of the vendor, and files of its source code.
 const (
 	awsPage1 = "https://github.com/aws/aws-sdk-go-v2/blob/service/iam/v1.64.7/service/iam/api_op_CreateOpenIDConnectProvider.go"
 	awsPage2 = "https://repost.aws/knowledge-center/iam-sts-invalididentitytoken"

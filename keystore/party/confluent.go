@@ -2,10 +2,7 @@ package party
 
 import "time"
 
-// Pages of the vendor, and files of its source code.
-const (
-	confluentPage = "https://docs.confluent.io/cloud/current/security/authenticate/workload-identities/identity-providers/oauth/jwks-manual-refresh.html"
-)
+const confluentPage = "https://docs.confluent.io/cloud/current/security/authenticate/workload-identities/identity-providers/oauth/jwks-manual-refresh.html"
 
 // confluent is an OAuth identity provider of Confluent Cloud.
 func confluent() Party {

@@ -1,9 +1,6 @@
 package party
 
-// Pages of the vendor, and files of its source code.
-const (
-	databricksPage = "https://databricks.github.io/sdk-js/api/interfaces/_databricks_sdk-authentication.v1.OidcFederationPolicy.html"
-)
+const databricksPage = "https://databricks.github.io/sdk-js/api/interfaces/_databricks_sdk-authentication.v1.OidcFederationPolicy.html"
 
 // databricks is a federation policy of an account or a service principal.
 func databricks() Party {

@@ -2,10 +2,7 @@ package party
 
 import "time"
 
-// Pages of the vendor, and files of its source code.
-const (
-	entraPage = "https://learn.microsoft.com/en-us/entra/workload-id/workload-identity-federation-considerations"
-)
+const entraPage = "https://learn.microsoft.com/en-us/entra/workload-id/workload-identity-federation-considerations"
 
 // entra is a federated identity credential of an app or of a managed identity.
 func entra() Party {

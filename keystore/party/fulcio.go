@@ -1,9 +1,6 @@
 package party
 
-// Pages of the vendor, and files of its source code.
-const (
-	fulcioPage = "https://github.com/sigstore/fulcio/blob/main/docs/oidc.md"
-)
+const fulcioPage = "https://github.com/sigstore/fulcio/blob/main/docs/oidc.md"
 
 // fulcio is a Fulcio of your own, with the issuer among its oidc-issuers.
 func fulcio() Party {

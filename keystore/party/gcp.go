@@ -2,7 +2,6 @@ package party
 
 import "time"
 
-// Pages of the vendor, and files of its source code.
 const (
 	gcpPage1 = "https://github.com/googleapis/google-api-go-client/blob/v0.305.0/iam/v1/iam-gen.go"
 	gcpPage2 = "https://cloud.google.com/iam/docs/workload-identity-federation-with-other-providers"

@@ -1,6 +1,5 @@
 package party
 
-// Pages of the vendor, and files of its source code.
 const (
 	kubeAPIServerPage1 = "https://kubernetes.io/docs/reference/access-authn-authz/authentication/"
 	kubeAPIServerPage2 = "https://github.com/coreos/go-oidc/blob/v2.5.0/jwks.go"

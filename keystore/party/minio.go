@@ -1,9 +1,6 @@
 package party
 
-// Pages of the vendor, and files of its source code.
-const (
-	minioPage = "https://github.com/minio/minio/blob/7aac2a2c5b7c/internal/config/identity/openid/jwt.go"
-)
+const minioPage = "https://github.com/minio/minio/blob/7aac2a2c5b7c/internal/config/identity/openid/jwt.go"
 
 // minio is AssumeRoleWithWebIdentity of MinIO and of what is built on it.
 func minio() Party {

@@ -1,6 +1,5 @@
 package party
 
-// Pages of the vendor, and files of its source code.
 const (
 	ociPage1 = "https://github.com/oracle/oci-go-sdk/blob/v65.121.0/apigateway/remote_json_web_key_set.go"
 	ociPage2 = "https://docs.oracle.com/en-us/iaas/Content/APIGateway/Tasks/apigatewayusingjwttokens-prerequisites.htm"

@@ -2,7 +2,6 @@ package party
 
 import "time"
 
-// Pages of the vendor, and files of its source code.
 const (
 	openaiPage1 = "https://developers.openai.com/api/reference/workload-identity-federation"
 	openaiPage2 = "https://developers.openai.com/api/docs/guides/workload-identity-federation"

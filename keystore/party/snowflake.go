@@ -1,9 +1,6 @@
 package party
 
-// Pages of the vendor, and files of its source code.
-const (
-	snowflakePage = "https://docs.snowflake.com/en/sql-reference/sql/alter-user-modify-workload-identity"
-)
+const snowflakePage = "https://docs.snowflake.com/en/sql-reference/sql/alter-user-modify-workload-identity"
 
 // snowflake is a user's workload identity of type OIDC.
 func snowflake() Party {

@@ -1,6 +1,5 @@
 package party
 
-// Pages of the vendor, and files of its source code.
 const (
 	vaultPage1 = "https://developer.hashicorp.com/vault/api-docs/auth/jwt"
 	vaultPage2 = "https://github.com/hashicorp/cap/blob/cf52420329e3b328e678e3157dc2000b4ac0f90e/jwt/jwt.go"
