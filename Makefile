@@ -18,7 +18,7 @@ man: ## Write manual pages into man/: MANPATH=$$PWD/man man keypost-audit
 	KEYPOST_MAN=$(CURDIR)/man $(GO) test -count=1 -run '^TestManPages$$' ./cmd/keypost ./cmd/keypostd
 
 references: ## Write anew what docs/ says of the programs, from the programs
-	KEYPOST_UPDATE=1 $(GO) test -count=1 -run 'Reference$$|^TestREADME$$|^TestTroubleshooting$$' ./cmd/keypost ./cmd/keypostd ./test/reference ./issuer/verify
+	KEYPOST_UPDATE=1 $(GO) test -count=1 -run 'Reference$$|^TestREADME$$|^TestTroubleshooting$$|^TestPage$$' ./cmd/keypost ./cmd/keypostd ./test/reference ./issuer/verify ./keystore/party
 
 # The tests wait more than they work: several packages and tests at a time. The race detector watches the rooms that have
 # goroutines of ours; of the command line, the clouds and the stand-ins it sees too little for the third of the time that it takes

@@ -5,7 +5,7 @@ const fulcioPage = "https://github.com/sigstore/fulcio/blob/main/docs/oidc.md"
 // fulcio is a Fulcio of your own, with the issuer among its oidc-issuers.
 func fulcio() Party {
 	return Party{
-		Name: "fulcio", Title: "Sigstore Fulcio", Called: []string{"sigstore"},
+		Name: "fulcio", Title: "Sigstore Fulcio", OnMiss: true, Called: []string{"sigstore"},
 		Given: []Fact{
 			{
 				Says:  "discovery",

@@ -9,7 +9,7 @@ const (
 // kubeAPIServer is a cluster that takes tokens of another one (AuthenticationConfiguration).
 func kubeAPIServer() Party {
 	return Party{
-		Name: "kube-apiserver", Title: "kube-apiserver, structured authentication", Called: []string{"kubernetes", "k8s", "apiserver"},
+		Name: "kube-apiserver", Title: "kube-apiserver, structured authentication", OnMiss: true, Called: []string{"kubernetes", "k8s", "apiserver"},
 		Given: []Fact{
 			{
 				Says:  "discovery",

@@ -5,7 +5,7 @@ const minioPage = "https://github.com/minio/minio/blob/7aac2a2c5b7c/internal/con
 // minio is AssumeRoleWithWebIdentity of MinIO and of what is built on it.
 func minio() Party {
 	return Party{
-		Name: "minio", Title: "MinIO STS",
+		Name: "minio", Title: "MinIO STS", OnMiss: true,
 		Given: []Fact{
 			{
 				Says:  "discovery, by the document's whole URL in `config_url`",
@@ -50,6 +50,7 @@ func minio() Party {
 				Quote: "Token is expired",
 			},
 		},
+		Tried: "test/e2e/run -run TestAWSTokenAssumesTheRole",
 		ends: []string{
 			"minio without end: restart it, once no cache has the key any more (--wait), or after {until}",
 		},

@@ -119,3 +119,26 @@ func TestEndOfTrust(t *testing.T) {
 		}
 	}
 }
+
+// What gates go by cannot be forgotten: how long keys are kept, real algorithms, and names that nobody else has.
+func TestPartiesAreWhole(t *testing.T) {
+	t.Parallel()
+	algorithms := []string{"RS256", "RS384", "RS512", "ES256", "ES384", "ES512"}
+	taken := map[string]string{}
+	for _, p := range All() {
+		if (p.Keeps == 0) != p.OnMiss || p.Keeps < 0 || Check(p.Name) != nil {
+			t.Errorf("%s keeps keys for %v, on a miss %v, %v", p.Name, p.Keeps, p.OnMiss, Check(p.Name))
+		}
+		for _, alg := range p.Takes {
+			if !slices.Contains(algorithms, alg) || !strings.Contains(p.Signed.Says, alg) {
+				t.Errorf("%s takes %s, and its page says %s", p.Name, alg, p.Signed.Says)
+			}
+		}
+		for _, name := range append([]string{p.Name, p.Title}, p.Called...) {
+			if by := taken[name]; by != "" {
+				t.Errorf("%s and %s are both called %s", by, p.Name, name)
+			}
+			taken[name] = p.Name
+		}
+	}
+}

@@ -2,7 +2,7 @@
 // given keys, and what ends its trust. Every figure has its source, or says that there is none. A policy names relying parties as text;
 // a name that is not known here is allowed, and the worst is assumed of it.
 //
-// A new party is one file, one line in [All], and docs/reference/relying-parties.md made anew: KEYPOST_UPDATE=1 go test ./keystore/party.
+// A new party is one file, its name in table, and docs/reference/relying-parties.md made anew: make references.
 package party
 
 import (
@@ -23,8 +23,9 @@ type Party struct {
 	Name   string        // as a policy has it
 	Title  string        // as its vendor has it
 	Called []string      // what people call it besides
-	Keeps  time.Duration // it may keep a JWKS for so long after its fetch, whatever its max-age
+	Keeps  time.Duration // it may keep a JWKS for so long after its fetch, whatever its max-age; 0 only with OnMiss
 	Takes  []string      // algorithms of tokens; nil: all that a key set may have
+	OnMiss bool          // it fetches when it sees a key ID that it does not know, or keeps a copy for max-age only
 
 	Given    []Fact // how it is given keys
 	Keeping  []Fact // what Keeps rests on
@@ -48,21 +49,21 @@ type Fact struct {
 	Quote string // the sentence there
 }
 
-// All returns the relying parties that are known, in order of their names.
-func All() []Party {
-	return []Party{
-		alibaba(), anthropic(), aws(), confluent(), databricks(), entra(), fulcio(), gcp(), kubeAPIServer(), minio(), oci(), openai(),
-		snowflake(), vault(),
-	}
+// table is made once: gates ask it for each key set.
+var table = []Party{
+	alibaba(), anthropic(), aws(), confluent(), databricks(), entra(), fulcio(), gcp(), kubeAPIServer(), minio(), oci(), openai(),
+	snowflake(), vault(),
 }
 
+// All returns the relying parties that are known, in order of their names.
+func All() []Party { return slices.Clone(table) }
+
 func find(name string) (Party, bool) {
-	all := All()
-	i := slices.IndexFunc(all, func(p Party) bool { return p.Name == name })
+	i := slices.IndexFunc(table, func(p Party) bool { return p.Name == name })
 	if i < 0 {
 		return Party{Name: name, Keeps: unknown}, false
 	}
-	return all[i], true
+	return table[i], true
 }
 
 // Known returns the names of those that are known, in order.
@@ -94,8 +95,11 @@ const onlyUnknown = "as it fetches only for a kid that it does not know: once no
 // EndOfTrust returns lines for people: until when a relying party may trust a key that left, at a time that a gate has worked out, and
 // what ends that sooner. A line that begins with two spaces is a command.
 func EndOfTrust(name, issuer, until string) []string {
-	p, _ := find(name)
-	if p.ends == nil {
+	p, known := find(name)
+	switch {
+	case p.ends == nil && known:
+		return []string{fmt.Sprintf("%s until %s, as far as is known; what else is: docs/reference/relying-parties.md", name, until)}
+	case p.ends == nil:
 		return []string{fmt.Sprintf("%s until %s where it fetches by itself, and without end where it fetches only for a kid that it does "+
 			"not know, as Go services with go-oidc do: restart or reconfigure what holds a copy, once no cache has the key any more (--wait)",
 			name, until)}

@@ -8,7 +8,7 @@ const (
 // vault is the JWT auth method; OpenBao's has the same code.
 func vault() Party {
 	return Party{
-		Name: "vault", Title: "Vault and OpenBao, JWT auth", Called: []string{"hashicorp", "openbao"},
+		Name: "vault", Title: "Vault and OpenBao, JWT auth", OnMiss: true, Called: []string{"hashicorp", "openbao"},
 		Given: []Fact{
 			{
 				Says:  "`oidc_discovery_url`, `jwks_url` or `jwt_validation_pubkeys`, one of them",
