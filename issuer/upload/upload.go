@@ -213,7 +213,7 @@ func (u *run) read(ctx context.Context, s keystore.KeySet, uploaded time.Time) (
 func sameKeys(s keystore.KeySet, held []keystore.VerificationKey) bool {
 	published := s.Keys()
 	return len(published) == len(held) && !slices.ContainsFunc(published, func(k keystore.Key) bool {
-		return !slices.ContainsFunc(held, k.VerificationKey.Equal)
+		return !slices.ContainsFunc(held, k.Equal)
 	})
 }
 
