@@ -59,7 +59,8 @@ func (s *sharedPage) since(asked time.Time, r *http.Request) *page {
 	}
 	p := &page{header: http.Header{}, status: http.StatusOK}
 	s.began, s.page = time.Now(), p
+	// A handler that panics must not leave the lock held: nobody would get a page again.
+	defer func() { time.AfterFunc(min(restFactor*time.Since(s.began), longestRest), s.mu.Unlock) }()
 	s.of.ServeHTTP(p, &http.Request{Method: http.MethodGet, URL: r.URL, Header: http.Header{}})
-	time.AfterFunc(min(restFactor*time.Since(s.began), longestRest), s.mu.Unlock)
 	return p
 }

@@ -4,6 +4,7 @@ package dnsname
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -15,10 +16,5 @@ func IsLabel(s string) bool { return len(s) <= 63 && label.MatchString(s) }
 // IsSubdomain reports whether s is labels with dots between them, of at most 253 characters altogether, as the names of
 // most Kubernetes objects are. As in Kubernetes, one of the labels may be longer than 63 characters.
 func IsSubdomain(s string) bool {
-	for one := range strings.SplitSeq(s, ".") {
-		if len(s) > 253 || !label.MatchString(one) {
-			return false
-		}
-	}
-	return true
+	return len(s) <= 253 && !slices.ContainsFunc(strings.Split(s, "."), func(one string) bool { return !label.MatchString(one) })
 }
