@@ -22,6 +22,7 @@ import (
 	"github.com/keypost/keypost/cmd/keypost/internal/service"
 	"github.com/keypost/keypost/cmd/keypost/internal/terminal"
 	"github.com/keypost/keypost/cmd/keypost/internal/view"
+	"github.com/keypost/keypost/internal/durable"
 	"github.com/keypost/keypost/internal/kubeapi"
 	"github.com/keypost/keypost/issuer"
 	"github.com/keypost/keypost/keystore"
@@ -207,7 +208,7 @@ func (o *options) writePatches(all []enroll.Report) error {
 		}
 		for suffix, text := range map[string][]byte{"-1-accept.yaml": accept, "-2-sign.yaml": sign} {
 			if err == nil {
-				err = os.WriteFile(filepath.Join(o.patches, string(r.Name)+suffix), text, 0o600)
+				err = durable.Writer{Owner: "keypost-enroll"}.Replace(filepath.Join(o.patches, string(r.Name)+suffix), text)
 			}
 		}
 		if err != nil {
