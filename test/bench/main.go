@@ -38,7 +38,7 @@ func main() {
 type options struct {
 	rounds, changes int
 	watched         int
-	clouds, signer  bool
+	signer          bool
 	issuers         []int
 }
 
@@ -47,7 +47,6 @@ func parseFlags(args []string) (o options, err error) {
 	f.IntVar(&o.rounds, "rounds", 25, "compare the servers in this `many` rounds")
 	f.IntVar(&o.changes, "changes", 50, "make this `many` changes; 0 leaves that part out")
 	f.IntVar(&o.watched, "watch", 1000, "watch this many issuers with keypost watch; 0 leaves that part out")
-	f.BoolVar(&o.clouds, "clouds", false, "only measure what provisions clouds")
 	f.BoolVar(&o.signer, "signer", false, "only measure keypost-signer")
 	for _, p := range populations() {
 		o.issuers = append(o.issuers, p.issuers)
@@ -112,12 +111,6 @@ func (b *bench) keySets(n int) string { return filepath.Join(b.dir, fmt.Sprintf(
 
 // all runs every part.
 func (b *bench) all(ctx context.Context, r *report, o options) error {
-	if o.clouds {
-		if err := b.programs(ctx); err != nil {
-			return fmt.Errorf("prepare: %w", err)
-		}
-		return b.provisioning(ctx, r)
-	}
 	if o.signer {
 		if err := errors.Join(b.programs(ctx), b.cores.pinLoad()); err != nil {
 			return fmt.Errorf("prepare: %w", err)
@@ -148,10 +141,7 @@ func (b *bench) all(ctx context.Context, r *report, o options) error {
 	if err := b.watch(ctx, r, o.watched); err != nil {
 		return fmt.Errorf("watch: %w", err)
 	}
-	if err := b.signer(ctx, r); err != nil {
-		return err
-	}
-	return b.provisioning(ctx, r)
+	return b.signer(ctx, r)
 }
 
 // change measures changes in a keypostd that runs by itself.

@@ -58,16 +58,6 @@ func (r *report) verdict(value float64, most bar, format string) string {
 	return text + "  FAIL"
 }
 
-// atLeast is verdict for a value that may not be less than least.
-func (r *report) atLeast(value, least float64, format string) string {
-	text := "≥ " + fmt.Sprintf(format, least)
-	if value >= least {
-		return text + "  PASS"
-	}
-	r.missed++
-	return text + "  FAIL"
-}
-
 // bound is what a value may be and what it should be at most; zero is neither. A missed bar fails the run, a missed
 // target is reported.
 type bound struct{ bar, target bar }

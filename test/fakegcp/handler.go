@@ -21,7 +21,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	rt, vars, known := s.find(r)
 	c, fault := s.begin(rt, r, body)
-	fakecloud.Sleep(r.Context(), s.options.Latency+fault.Late)
+	fakecloud.Sleep(r.Context(), fault.Late)
 
 	result, err := s.serve(exchange{r: r, body: body, vars: vars, route: rt, known: known, fault: fault})
 	var f *failure

@@ -38,7 +38,6 @@ type Options struct {
 	AccountDelay     time.Duration // a new service account is not known for this time, to reads and to policies
 	PoolDelay        time.Duration // a new pool is not known to policies for this time
 	ConsistencyDelay time.Duration // reads, and exchanges, see a change this much later; a write sees everything at once
-	Latency          time.Duration // added to every call, in real time
 	WritesPerSecond  float64       // more writes than this are throttled, after a burst of as many; 0: no limit
 	// FederationWritesPerMinute throttles the writes of pools and providers: Google's quota is 60 a minute. 0: no limit.
 	FederationWritesPerMinute float64
@@ -51,7 +50,7 @@ type Options struct {
 	Dial fakecloud.Dial
 	// Roots are the CAs that Google trusts. nil: none.
 	Roots *x509.CertPool
-	// Now is the clock of everything but Latency. default time.Now.
+	// Now is the clock of everything. Default time.Now.
 	Now func() time.Time
 }
 
