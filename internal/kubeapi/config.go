@@ -33,22 +33,6 @@ func Load(file, context string) (*rest.Config, error) {
 	return clientcmd.NewDefaultClientConfig(*raw, &clientcmd.ConfigOverrides{CurrentContext: context}).ClientConfig()
 }
 
-// Contexts returns the contexts of a kubeconfig, found as [Load] does, and the namespace of each, which may be empty. There are
-// none where it cannot be read.
-func Contexts(file string) map[string]string {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = file
-	raw, err := rules.Load()
-	if err != nil {
-		return nil
-	}
-	namespaces := map[string]string{}
-	for name, c := range raw.Contexts {
-		namespaces[name] = c.Namespace
-	}
-	return namespaces
-}
-
 // MaxKubeconfig bounds a kubeconfig, in bytes.
 const MaxKubeconfig = 1 << 20
 

@@ -38,12 +38,8 @@ type Completion string
 // The completions. A flag without one completes to nothing, or to the files that its usage names.
 const (
 	OneOf      Completion = "one of" // Choices
-	StoreURLs  Completion = "store URLs"
 	IssuerURLs Completion = "issuer URLs"
-	KIDs       Completion = "kids"     // of the key set that the first argument names, as are vantages and origins
-	Vantages   Completion = "vantages" // of its policy
-	Origins    Completion = "origins"
-	Contexts   Completion = "contexts" // of the kubeconfig
+	KIDs       Completion = "kids" // of the key set that the first argument names
 )
 
 // completes is the annotation of a flag with its completion, and with its choices.

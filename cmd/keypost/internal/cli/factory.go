@@ -68,7 +68,6 @@ func (f *Factory) flags(fs *pflag.FlagSet) {
 	fs.StringVar(&f.Observations, "observations", strings.TrimSpace(os.Getenv("KEYPOST_OBSERVATIONS")),
 		"where looks and uploads are recorded, apart from the key sets: "+open.ObservationForms+" (default $KEYPOST_OBSERVATIONS)")
 	fs.StringVarP(&f.Output, "output", "o", "table", "form of results: table, wide (key IDs whole), json or yaml")
-	StoreURLs.Of(fs, "store", "observations")
 	Choices(fs, "output", "table", "wide", "json", "yaml")
 	fs.StringVar(&f.By, "by", defaultBy(), "who is recorded as the author of a change, beside whom the store takes you for")
 	fs.Lookup("by").DefValue = "USER@HOST"

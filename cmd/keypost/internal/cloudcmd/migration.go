@@ -40,7 +40,6 @@ func (m *Migration) Define(fs *pflag.FlagSet, finish string) {
 	}
 	fs.StringVar(&m.Cluster.Kubeconfig, "kubeconfig", "", kubeconfig)
 	fs.StringVar(&m.Cluster.Context, "context", "", "context in the kubeconfig (default the current one)")
-	cli.Contexts.Of(fs, "context")
 	fs.StringVar(&m.Cluster.ServiceAccount, "service-account", "",
 		"NAMESPACE/NAME for which each kube-apiserver is made to mint a token (default default/default)")
 }

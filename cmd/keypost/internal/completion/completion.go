@@ -1,5 +1,5 @@
-// Package completion answers a shell that asks how a line of keypost may go on: by what the store, the kubeconfig or the command itself
-// knows. It promises to offer only words that no shell takes for more, and to be silent otherwise.
+// Package completion answers a shell that asks how a line of keypost may go on: by what the store or the command itself knows. It
+// promises to offer only words that no shell takes for more, and to be silent otherwise.
 package completion
 
 import (
@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
-	"github.com/keypost/keypost/internal/kubeapi"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/catalog"
 )
@@ -22,10 +21,7 @@ import (
 // patience bounds how long a shell waits for an answer, whatever the store, its network or its file system does.
 const patience = 2 * time.Second
 
-const (
-	noFiles = cobra.ShellCompDirectiveNoFileComp
-	unended = cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace // a value that is not whole yet
-)
+const noFiles = cobra.ShellCompDirectiveNoFileComp
 
 // line is what somebody has typed of a command: its flags are parsed, and word is what is to be completed.
 type line struct {
@@ -69,18 +65,10 @@ func value(f *cli.Factory, flag *pflag.Flag) cobra.CompletionFunc {
 	switch cli.CompletionOf(flag) {
 	case cli.OneOf:
 		return by(f, choices(flag), noFiles)
-	case cli.StoreURLs:
-		return by(f, storeURLs, unended)
 	case cli.IssuerURLs:
 		return by(f, issuerURLs, noFiles)
 	case cli.KIDs:
 		return by(f, kids(nil), noFiles)
-	case cli.Vantages:
-		return by(f, func(ctx context.Context, l line) []string { return l.set(ctx).Policy().ObserveFrom }, noFiles)
-	case cli.Origins:
-		return by(f, func(ctx context.Context, l line) []string { return l.set(ctx).Policy().Origins }, noFiles)
-	case cli.Contexts:
-		return by(f, contexts, noFiles)
 	}
 	return cobra.NoFileCompletions
 }
@@ -94,19 +82,8 @@ func argument(f *cli.Factory, cmd *cobra.Command, args []string) cobra.Completio
 		return by(f, kids(map[string][]keystore.State{
 			"promote": {keystore.Next, keystore.Retired}, "retire": {keystore.Active}, "remove": {keystore.Next, keystore.Retired},
 		}[cmd.Name()]), noFiles)
-	case kind == "SRC", kind == "DST":
-		return by(f, storeURLs, unended)
 	case kind == "DIR":
 		return cobra.FixedCompletions(nil, cobra.ShellCompDirectiveFilterDirs)
-	case kind == "COMMAND":
-		return by(f, commands, noFiles)
-	case kind == "KEYS": // these are flags
-		return func(_ *cobra.Command, _ []string, word string) ([]string, cobra.ShellCompDirective) {
-			if word != "" {
-				return nil, noFiles
-			}
-			return []string{"--public-key-file", "--jwks", "--kubeconfig"}, noFiles
-		}
 	}
 	return cobra.NoFileCompletions
 }
@@ -165,20 +142,6 @@ func choices(flag *pflag.Flag) values {
 	}
 }
 
-// commands completes the words of a command.
-func commands(_ context.Context, l line) (list []string) {
-	cmd, rest, err := l.cmd.Root().Find(l.args)
-	if err != nil || len(rest) > 0 {
-		return nil
-	}
-	for _, c := range cmd.Commands() {
-		if c.IsAvailableCommand() {
-			list = append(list, c.Name()+"\t"+c.Short)
-		}
-	}
-	return list
-}
-
 // issuers completes the name of a key set, and an issuer URL that was begun.
 func issuers(ctx context.Context, l line) (names []string) {
 	if strings.HasPrefix(l.word, "https:") {
@@ -233,18 +196,4 @@ func kids(states []keystore.State) values {
 		}
 		return list
 	}
-}
-
-// contexts completes a context of the kubeconfig that --kubeconfig names, or kubectl would take.
-func contexts(_ context.Context, l line) []string {
-	file := ""
-	if flag := l.cmd.Flag("kubeconfig"); flag != nil {
-		file = flag.Value.String()
-	}
-	return slices.Sorted(maps.Keys(kubeapi.Contexts(file)))
-}
-
-// storeURLs completes the beginning of a store's URL.
-func storeURLs(context.Context, line) []string {
-	return []string{"file:///\ta directory", "file://./\ta directory", "kubernetes://\ta namespace", "s3://\ta bucket"}
 }

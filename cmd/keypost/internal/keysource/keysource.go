@@ -35,7 +35,6 @@ func (f *Flags) Register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.JWKS, "jwks", "", "JWKS `FILE`, or https URL of a JWKS or of an issuer: its keys with their key IDs")
 	fs.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig `FILE` of the cluster whose own JWKS is read")
 	fs.StringVar(&f.context, "context", "", "context in the kubeconfig (default the current one)")
-	cli.Contexts.Of(fs, "context")
 }
 
 // Given reports whether a flag names a source.

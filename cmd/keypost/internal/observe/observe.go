@@ -37,7 +37,6 @@ func (fl *Flags) Register(fs *pflag.FlagSet) {
 	*fl = Here()
 	fs.StringVar(&fl.Vantage, "vantage", fl.Vantage, "`NAME` of the place that this is run at, where the policy asks for named ones (issuer set --observe-from; default $KEYPOST_VANTAGE)")
 	fs.Lookup("vantage").DefValue = ""
-	cli.Vantages.Of(fs, "vantage")
 }
 
 // RegisterNetwork defines --ca-file and --connect. A look through --connect is a diagnosis and opens no gate.

@@ -52,7 +52,6 @@ func newStep(f *cli.Factory) *cobra.Command {
 	fs.StringSliceVar(&o.gone, "gone", nil, "`ADDRESS` of a kube-apiserver that was there in this rotation and never comes back; what it would sign is refused")
 	fs.StringToStringVar(&o.access.Reach, "apiserver", nil, "`LISTED=HOST:PORT`: where a kube-apiserver is reached from here, by the address that the cluster lists, such as the end of a tunnel to it (repeatable)")
 	fs.StringVar(&o.access.Context, "context", "", "context in the kubeconfig (default the current one)")
-	cli.Contexts.Of(fs, "context")
 	fs.StringVar(&o.access.ServiceAccount, "service-account", "", "`NAMESPACE/NAME` that tokens are minted for, which are not kept (default default/default)")
 	return cmd
 }

@@ -75,7 +75,6 @@ func NewCmdVerify(f *cli.Factory) *cobra.Command {
 	fs.BoolVar(&o.all, "all", false, "every key set of the store that is in use")
 	fs.StringVar(&o.cluster.Kubeconfig, "kubeconfig", "", "kubeconfig `FILE` of the cluster whose tokens are for the issuer: look at it too")
 	fs.StringVar(&o.cluster.Context, "context", "", "context in the kubeconfig (default the current one)")
-	cli.Contexts.Of(fs, "context")
 	fs.StringToStringVar(&o.cluster.Reach, "apiserver", nil, "`LISTED=HOST:PORT`: where a kube-apiserver is reached from here, by the address that the cluster lists, such as the end of a tunnel to it (repeatable)")
 	fs.StringVar(&o.cluster.ServiceAccount, "service-account", "", "NAMESPACE/NAME for which each kube-apiserver is made to mint a token (default default/default)")
 	fs.StringVar(&o.roleARN, "role-arn", "", "ARN of an IAM role that the cluster's pods assume: look at its trust policy and the account's provider too")

@@ -53,7 +53,6 @@ func (f *PolicyFlags) Register(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&f.relyingParties, "relying-party", nil, "who reads the documents: aws, gcp, entra, vault, kube-apiserver or another name; or who holds an upload of the JWKS: gcp-upload:PROVIDER, by its full name, projects/NUMBER/… (repeatable; the whole list, '' for none)")
 	cli.Choices(fs, "relying-party", party.Known()...)
 	fs.StringSliceVar(&f.origins, "origin", nil, "HOST[:PORT] of an origin behind a shared cache or balancer (repeatable; the whole list)")
-	cli.Origins.Of(fs, "origin")
 	fs.StringSliceVar(&f.observeFrom, "observe-from", nil, "`VANTAGE` that must have seen a key before it may sign (repeatable; the whole list)")
 	fs.StringVar(&f.reach, "reach", "", "who can read the documents: public (everybody), private (who is in a private network), copies (nobody: relying parties hold an upload)")
 	cli.Choices(fs, "reach", reaches...)
