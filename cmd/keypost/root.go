@@ -19,6 +19,7 @@ import (
 	"github.com/keypost/keypost/cmd/keypost/internal/rotatecmd"
 	"github.com/keypost/keypost/cmd/keypost/internal/storecmd"
 	"github.com/keypost/keypost/cmd/keypost/internal/terminal"
+	"github.com/keypost/keypost/cmd/keypost/internal/uploadcmd"
 	"github.com/keypost/keypost/cmd/keypost/internal/verifycmd"
 	"github.com/keypost/keypost/cmd/keypost/internal/watchcmd"
 )
@@ -54,7 +55,7 @@ program at once, whatever it waits for`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	f.Root(root, issuercmd.NewCmdIssuer(f), keycmd.NewCmdKey(f), rotatecmd.NewCmdRotate(f), verifycmd.NewCmdVerify(f), storecmd.NewCmdExport(f), storecmd.NewCmdStore(f),
-		mirrorcmd.NewCmdMirror(f), auditcmd.NewCmdAudit(f), watchcmd.NewCmdWatch(f), enrollcmd.NewCmdEnroll(f), awscmd.NewCmdAWS(f), azurecmd.NewCmdAzure(f), gcpcmd.NewCmdGCP(f), newVersion(f))
+		uploadcmd.NewCmdSync(f, append(uploadcmd.Holders(), gcpcmd.Uploads(f))...), mirrorcmd.NewCmdMirror(f), auditcmd.NewCmdAudit(f), watchcmd.NewCmdWatch(f), enrollcmd.NewCmdEnroll(f), awscmd.NewCmdAWS(f), azurecmd.NewCmdAzure(f), gcpcmd.NewCmdGCP(f), newVersion(f))
 	completion.Complete(f, root)
 	return root
 }

@@ -5,6 +5,7 @@
 package upload
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -32,7 +33,7 @@ type Holder interface {
 
 // Held is what was read back.
 type Held struct {
-	JWKS   []byte
+	JWKS   []byte    // or PEM keys, for a relying party that knows no key IDs
 	Issuer string    // whose tokens the relying party checks with these keys, as it says
 	Date   time.Time // by the clock of who answered, at about the time of the answer; zero if it does not say
 	// Refused is why the relying party takes no token whatever keys it has, as it is disabled; nil if it takes some. Its keys count all
@@ -197,6 +198,9 @@ func (u *run) read(ctx context.Context, s keystore.KeySet, uploaded time.Time) (
 	if err != nil {
 		keys = nil // for gates it has no key
 	}
+	if bytes.HasPrefix(held.JWKS, []byte("-----BEGIN")) {
+		withIDs(s, keys)
+	}
 	look := observation.ReadBack(at, observation.Upload{By: u.By, Uploaded: uploaded}, keys)
 	if !held.Date.IsZero() {
 		ahead := observation.Offset(at.Sub(held.Date).Truncate(time.Second))
@@ -207,6 +211,17 @@ func (u *run) read(ctx context.Context, s keystore.KeySet, uploaded time.Time) (
 	}
 	u.Read, u.ClockGap, u.Refused = at, look.ClockGap(), held.Refused
 	return sameKeys(s, keys), nil
+}
+
+// withIDs gives those of the keys that s publishes the key IDs that they have there.
+func withIDs(s keystore.KeySet, keys []keystore.VerificationKey) {
+	for i, held := range keys {
+		for _, k := range s.Keys() {
+			if k.SameMaterial(held) {
+				keys[i] = k.VerificationKey
+			}
+		}
+	}
 }
 
 // sameKeys compares by kid, material and algorithm.

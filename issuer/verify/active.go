@@ -26,7 +26,7 @@ func (v *visitor) checkActive(stored *keystore.KeySet) {
 	case revoked && next >= 0:
 		repair := promote
 		if len(stored.Policy().Uploads()) > 0 { // who goes by a copy would refuse its tokens without an upload
-			repair = "upload the next key first: keypost gcp sync-keys ISSUER; then " + promote
+			repair = "upload the next key first: keypost sync-keys ISSUER; then " + promote
 		}
 		v.FailWith("active-none", repair, "no key of key set %q is active: %s, which signed, was revoked at %s, and %s is next", name, last.ID, stamp(last.At), keys[next].ID())
 	case revoked:

@@ -42,7 +42,7 @@ func (w *world) recorded(t *testing.T, step func(*observation.Record)) {
 	}
 }
 
-// synced lets the copy hold what is published, as keypost gcp sync-keys does.
+// synced lets the copy hold what is published, as keypost sync-keys does.
 func synced(t *testing.T, w *world) {
 	t.Helper()
 	w.heal(t)

@@ -18,7 +18,7 @@ func gcp() Party {
 				Quote: "If not set, the jwks_uri from the discovery document(fetched from the .well-known path of the " +
 					"issuer_uri) will be used.",
 			},
-			{Says: "a JWKS that is uploaded: `keypost gcp sync-keys`"},
+			{Says: "a JWKS that is uploaded: `keypost sync-keys`"},
 		},
 		Keeping: []Fact{
 			{Says: "1 h is an allowance: Google documents nothing, and the field reports 5 to 30 minutes"},

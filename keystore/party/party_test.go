@@ -87,8 +87,8 @@ func TestPartiesHaveOneForm(t *testing.T) {
 		oneUpload:   "",
 		newerUpload: "",
 		"salesforce-upload:https://example.com/x?y":                                                       "",
-		"gcp-upload:projects/my-project/locations/global/workloadIdentityPools/prod-a/providers/prod-a":   "write it with the project's number",
-		"gcp-upload:projects/0123/locations/global/workloadIdentityPools/prod-a/providers/prod-a":         "write it with the project's number",
+		"gcp-upload:projects/my-project/locations/global/workloadIdentityPools/prod-a/providers/prod-a":   "with the project's number",
+		"gcp-upload:projects/0123/locations/global/workloadIdentityPools/prod-a/providers/prod-a":         "with the project's number",
 		"gcp-upload:projects/123/locations/global/workloadIdentityPools/prod-a":                           "is not a provider",
 		"gcp-upload:projects/123/locations/global/workloadIdentityPools/prod-a/providers/x":               "POOL and PROVIDER are 4 to 32 of a-z, 0-9 and hyphens",
 		"gcp-upload:projects/123/locations/global/workloadIdentityPools/Prod-A/providers/prod-a":          "is not a provider",
@@ -96,6 +96,19 @@ func TestPartiesHaveOneForm(t *testing.T) {
 		"gcp-upload:projects/123/locations/global/workloadIdentityPools/prod-a/providers/gcp-prod":        "is not a provider",
 		"gcp-upload:projects/123/locations/europe/workloadIdentityPools/prod-a/providers/prod-a":          "is not a provider",
 		"gcp-upload:projects/123/locations/global/workloadIdentityPools/prod-a/providers/prod-a/keys/one": "is not a provider",
+		"vault-upload:vault.example.com:8200/auth/team/jwt":                                               "",
+		"vault-upload:https://vault.example.com/auth/jwt":                                                 "HOST[:PORT]/auth/PATH",
+		"vault-upload:vault.example.com/auth/../sys":                                                      "HOST[:PORT]/auth/PATH",
+		"vault-upload:vault.example.com/sys/raw":                                                          "HOST[:PORT]/auth/PATH",
+		"file-upload:prod-a.json":                                                                         "",
+		"file-upload:../prod-a.json":                                                                      "in the directory of sync-keys --files",
+		"file-upload:/etc/passwd":                                                                         "in the directory of sync-keys --files",
+		"openai-upload:wip_123":                                                                           "",
+		"openai-upload:wip_123/../../projects":                                                            "ID of a workload identity provider",
+		"anthropic-upload:fdis_01SDCC":                                                                    "",
+		"anthropic-upload:rule_1?x":                                                                       "ID of a federation issuer",
+		"databricks-upload:accounts.cloud.databricks.com/accounts/1-2/federationPolicies/k":               "",
+		"databricks-upload:accounts.cloud.databricks.com/accounts/1-2/servicePrincipals/7/secrets/k":      "federationPolicies/ID",
 		"gcp-upload:": "KIND-upload:PLACE",
 		"-upload:x":   "KIND-upload:PLACE",
 		"Gcp-upload:projects/123/locations/global/workloadIdentityPools/prod-a/providers/prod-a": "KIND-upload:PLACE",
@@ -121,6 +134,6 @@ func TestNamesOfUploads(t *testing.T) {
 		t.Error(got)
 	}
 	if !KnownUpload(oneUpload) || KnownUpload(newerUpload) || KnownUpload("gcp") {
-		t.Error("this version uploads only to gcp-upload")
+		t.Error("gcp is a kind of upload, newer is none, and a name without a place is none")
 	}
 }

@@ -1,7 +1,6 @@
 package party
 
 import (
-	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -30,8 +29,39 @@ func Upload(name string) (kind, place string) {
 	return kind, place
 }
 
+// uploads are the kinds of uploads that somebody in this version uploads to, and the form of a place of each. None of them is a URL: whoever
+// writes a key set chooses an object, and the environment of whoever uploads chooses the server that gets a credential.
+var uploads = []struct {
+	kind, form string
+	is         func(place string) bool
+}{
+	{"anthropic", "fdis_…, the ID of a federation issuer", regexp.MustCompile(`^fdis_[A-Za-z0-9]+$`).MatchString},
+	{"databricks", "HOST/accounts/ID/[servicePrincipals/ID/]federationPolicies/ID",
+		regexp.MustCompile(`^[a-z0-9.-]+/accounts/[a-z0-9-]+/(servicePrincipals/[0-9]+/)?federationPolicies/[A-Za-z0-9][A-Za-z0-9_-]*$`).MatchString},
+	{"file", "NAME.json, a file in the directory of sync-keys --files", regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*\.json$`).MatchString},
+	{"gcp", "a provider of a workload identity pool with the project's number, as " + Example[len("gcp"+infix):] +
+		", where POOL and PROVIDER are 4 to 32 of a-z, 0-9 and hyphens", isProvider},
+	{"openai", "the ID of a workload identity provider", regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]*$`).MatchString},
+	{"vault", "HOST[:PORT]/auth/PATH, a JWT auth method", regexp.MustCompile(`^[a-z0-9.-]+(:[0-9]+)?/auth/[A-Za-z0-9][A-Za-z0-9_-]*(/[A-Za-z0-9][A-Za-z0-9_-]*)*$`).MatchString},
+}
+
 // UploadKinds returns the kinds of uploads that somebody in this version uploads to.
-func UploadKinds() []string { return []string{"gcp"} }
+func UploadKinds() (kinds []string) {
+	for _, u := range uploads {
+		kinds = append(kinds, u.kind)
+	}
+	return kinds
+}
+
+// UploadForm returns the form of the places of a kind, for people.
+func UploadForm(kind string) string {
+	for _, u := range uploads {
+		if u.kind == kind {
+			return u.form
+		}
+	}
+	return "PLACE"
+}
 
 // KnownUpload reports whether there is somebody in this version who uploads to a relying party.
 func KnownUpload(name string) bool {
@@ -70,9 +100,13 @@ func Check(name string) error {
 	switch {
 	case !dnsname.IsLabel(kind) || upload && (place == "" || len(name) > longest || strings.ContainsFunc(place, unprintable)):
 		return fmt.Errorf("it is neither a name such as aws, gcp, entra, vault or kube-apiserver nor an upload, KIND-upload:PLACE, such as %s", Example)
-	case upload && kind == "gcp" && !isProvider(place):
-		return errors.New("it is not a provider of a workload identity pool: write it with the project's number, as " + Example +
-			", where POOL and PROVIDER are 4 to 32 of a-z, 0-9 and hyphens")
+	case !upload:
+		return nil
+	}
+	for _, u := range uploads {
+		if u.kind == kind && !u.is(place) {
+			return fmt.Errorf("what follows %s%s is not %s", kind, infix, u.form)
+		}
 	}
 	return nil
 }

@@ -57,7 +57,7 @@ func TestDocumentedCronJob(t *testing.T) {
 			args = append(args, arg.(string))
 		}
 	}
-	if said := output(t, nil, filepath.Join(tool(t, "bin"), "keypost"), append(args, "--help")...); !strings.Contains(said, "keypost gcp sync-keys") {
+	if said := output(t, nil, filepath.Join(tool(t, "bin"), "keypost"), append(args, "--help")...); !strings.Contains(said, "keypost sync-keys") {
 		t.Errorf("%q is %s", args, said)
 	}
 	chart, err := os.ReadFile(chartDir + "/README.md")

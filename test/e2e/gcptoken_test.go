@@ -270,7 +270,7 @@ func (s *federation) rotated(t *testing.T) {
 	s.keypost(t, "rotate", "start", s.b.name, "--public-key-file", s.next.publicKey).ok(t)
 	s.expectAll(t, s.b, after, issuerOutOfReach)
 	early := s.keypost(t, "key", "promote", s.b.name, kidOf(t, after))
-	if early.code != 75 || !strings.Contains(early.stderr, "hint: keypost gcp sync-keys "+s.b.name) {
+	if early.code != 75 || !strings.Contains(early.stderr, "hint: keypost sync-keys "+s.b.name) {
 		t.Errorf("exit code %d: %s", early.code, early.stderr)
 	}
 

@@ -214,7 +214,7 @@ func originCauses() []Cause {
 
 // uploadCauses are about the JWKS that was uploaded to a relying party, which goes by that and fetches nothing.
 func uploadCauses() []Cause {
-	const sync = "upload the published keys and read them back: keypost gcp sync-keys ISSUER; where that is refused, it says what comes first"
+	const sync = "upload the published keys and read them back: keypost sync-keys ISSUER; where that is refused, it says what comes first"
 	return []Cause{
 		{
 			"upload-behind", "uploads", "a relying party holds an upload with other keys than the published ones",

@@ -189,34 +189,17 @@ func PromoteForced(s keystore.KeySet, id keystore.KeyID, why string) Command {
 
 const syncKeys = "sync-keys"
 
-// SyncCommands returns the commands that upload the published keys to whom the policy names, and read them back: one for each kind
-// of copy; none where this keypost uploads to none of them.
-func SyncCommands(s keystore.KeySet) Commands { return syncCommands(s, SyncCommandOf) }
-
-func syncCommands(s keystore.KeySet, of func(kind string, n keystore.Name) Command) (all Commands) {
-	var kinds []string
-	for _, upload := range s.Policy().Uploads() {
-		kind, _ := party.Upload(upload)
-		if slices.Contains(kinds, kind) {
-			continue
-		}
-		kinds = append(kinds, kind)
-		if c := of(kind, s.Name()); c != nil {
-			all = append(all, c)
-		}
+// SyncCommands returns the command that uploads the published keys to whom the policy names, and reads them back; none where this keypost
+// uploads to none of them.
+func SyncCommands(s keystore.KeySet) Commands {
+	if !slices.ContainsFunc(s.Policy().Uploads(), party.KnownUpload) {
+		return nil
 	}
-	return all
+	return Commands{SyncCommand(s.Name())}
 }
 
-// SyncCommandOf returns the command that uploads to the relying parties of a kind. There is one for each of [party.UploadKinds], and
-// nil for any other kind.
-func SyncCommandOf(kind string, n keystore.Name) Command {
-	switch kind {
-	case "gcp":
-		return Command{"gcp", "sync-keys", string(n)}
-	}
-	return nil
-}
+// SyncCommand returns the command that uploads the published keys of a key set.
+func SyncCommand(n keystore.Name) Command { return Command{syncKeys, string(n)} }
 
 // SayCopies prints, after a change of the published keys, how the copies that relying parties hold follow.
 func (f *Factory) SayCopies(s keystore.KeySet) {

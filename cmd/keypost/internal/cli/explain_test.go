@@ -10,7 +10,6 @@ import (
 
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/gate"
-	"github.com/keypost/keypost/keystore/party"
 	"github.com/keypost/keypost/keystore/policy"
 	"github.com/keypost/keypost/test/keys"
 )
@@ -32,19 +31,10 @@ func TestHintAtACachesGate(t *testing.T) {
 	}
 }
 
-// What uploads is chosen by the kind of the copy: each kind that this version knows has its command, and no other kind is given that of
-// another cloud.
-func TestSyncCommandGoesByTheKindOfTheCopy(t *testing.T) {
-	for _, kind := range party.UploadKinds() {
-		if SyncCommandOf(kind, "prod-a") == nil {
-			t.Errorf("no command uploads to %s", kind)
-		}
-	}
-	if c := SyncCommandOf("vault", "prod-a"); c != nil {
-		t.Errorf("%q uploads to a kind that nobody knows", c)
-	}
-	const copied, newer = "gcp-upload:projects/123/locations/global/workloadIdentityPools/prod-a/providers/prod-a", "vault-upload:auth/jwt"
-	const other = "gcp-upload:projects/123/locations/global/workloadIdentityPools/prod-b/providers/prod-b"
+// One command uploads to all kinds that this version knows. A kind that nobody knows has none.
+func TestSyncCommands(t *testing.T) {
+	const copied, newer = "gcp-upload:projects/123/locations/global/workloadIdentityPools/prod-a/providers/prod-a", "newer-upload:auth/jwt"
+	const other = "vault-upload:vault.example.com/auth/jwt"
 	url, err := keystore.ParseIssuerURL("https://oidc.example.com/prod-a", false)
 	if err != nil {
 		t.Fatal(err)
@@ -56,25 +46,19 @@ func TestSyncCommandGoesByTheKindOfTheCopy(t *testing.T) {
 	for _, tt := range []struct {
 		parties []string
 		want    string
-		both    string // where this keypost uploads to both kinds
 	}{
-		{[]string{"aws"}, "", ""},
-		{[]string{newer}, "", "keypost vault sync-keys prod-a"},
-		{[]string{newer, copied}, "keypost gcp sync-keys prod-a", "keypost vault sync-keys prod-a, and keypost gcp sync-keys prod-a"},
-		{[]string{copied, other}, "keypost gcp sync-keys prod-a", "keypost gcp sync-keys prod-a"},
+		{[]string{"aws"}, ""},
+		{[]string{newer}, ""},
+		{[]string{newer, copied}, "keypost sync-keys prod-a"},
+		{[]string{copied, other}, "keypost sync-keys prod-a"},
 	} {
 		set, err := keystore.New(keystore.Change{At: time.Now(), By: "me"}, keystore.Spec{Name: "prod-a", Issuers: []keystore.IssuerURL{url},
 			Keys: []keystore.VerificationKey{key}, Policy: keystore.Policy{RelyingParties: tt.parties}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		f := &Factory{}
-		if got := f.Lines(SyncCommands(set)); got != tt.want {
+		if got := (&Factory{}).Lines(SyncCommands(set)); got != tt.want {
 			t.Errorf("%q: %q, want %q", tt.parties, got, tt.want)
-		}
-		both := func(kind string, n keystore.Name) Command { return Command{kind, "sync-keys", string(n)} }
-		if got := f.format("%s", syncCommands(set, both)); got != tt.both {
-			t.Errorf("%q, with two kinds that this keypost uploads to: %q, want %q", tt.parties, got, tt.both)
 		}
 	}
 }

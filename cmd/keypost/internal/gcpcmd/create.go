@@ -122,7 +122,7 @@ func (r *run) create(ctx context.Context, accounts *gcp.RequestedAccounts) error
 func (r *run) checkUpload(ctx context.Context, stored keystore.KeySet, party string) (unrecorded bool, err error) {
 	if r.Observations == "" {
 		if stored.Name() != "" && slices.Contains(stored.Policy().Uploads(), party) {
-			r.Warn("nothing names the place where gcp sync-keys records (--observations), so whether this store is older than what was uploaded is not known")
+			r.Warn("nothing names the place where sync-keys records (--observations), so whether this store is older than what was uploaded is not known")
 		}
 		return true, nil
 	}
@@ -135,10 +135,10 @@ func (r *run) checkUpload(ctx context.Context, stored keystore.KeySet, party str
 	}
 	recorded, err := upload.Newest(ctx, records, stored, party)
 	if _, older := errors.AsType[*upload.OlderError](err); older {
-		return false, cli.WithHint(err, uploadcmd.NewestHint, append(cli.SyncCommandOf(r.cloud.Party, stored.Name()), "--force"))
+		return false, cli.WithHint(err, uploadcmd.NewestHint, append(cli.SyncCommand(stored.Name()), "--force"))
 	}
 	if err != nil {
-		r.Warn("what gcp sync-keys recorded of the upload cannot be loaded, so whether this store is older is not known: %v", err)
+		r.Warn("what sync-keys recorded of the upload cannot be loaded, so whether this store is older is not known: %v", err)
 		return true, nil
 	}
 	return !recorded, nil
@@ -155,7 +155,7 @@ func (r *run) record(ctx context.Context, set keystore.KeySet, party string) {
 		r.Warn("Google has the keys, and that could not be recorded: %v", err)
 	case since.ClockGap != "":
 		r.Warn("Google has the keys, and the reading of them does not count, since %s; set the one that is wrong, then: %s", since.ClockGap,
-			cli.SyncCommandOf(r.cloud.Party, set.Name()))
+			cli.SyncCommand(set.Name()))
 	case since.Refused != nil:
 		r.Warn("Google has the keys, and takes no token: %v", since.Refused)
 	}
@@ -213,7 +213,7 @@ func (r *run) sayUnrecorded() {
 	}
 	r.Notice("  (NUMBER: gcloud projects describe %s --format=%s)", cli.Quoted(r.Project), cli.Quoted("value(projectNumber)"))
 	r.Notice("after the scripts, after every change of the keys, and before the cluster signs with a new one, or every token is refused:")
-	r.Notice("  %s", cli.SyncCommandOf(r.cloud.Party, keystore.Name(r.Name)))
+	r.Notice("  %s", cli.SyncCommand(keystore.Name(r.Name)))
 }
 
 // readings returns the flag by which verify finds what was read back of a copy, if there is one and no flag of this run names the place.
@@ -230,7 +230,7 @@ func (r *run) sayCopy(set keystore.KeySet, place string) {
 	if place == "" {
 		return
 	}
-	policy, sync := set.Policy(), cli.SyncCommandOf(r.cloud.Party, set.Name())
+	policy, sync := set.Policy(), cli.SyncCommand(set.Name())
 	r.Notice("Google has a copy of the keys of %s, and does not look at the issuer.", set.Name())
 	if slices.Contains(policy.RelyingParties, place) {
 		r.Notice("No key is promoted or removed before it was read back: the policy of %s names the copy.", set.Name())

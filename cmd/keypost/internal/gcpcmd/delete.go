@@ -46,7 +46,7 @@ func (r *run) delete(ctx context.Context, customRoles bool) error {
 // sayGone prints what takes the copies that went with the pool out of the policies that name them. Google may still bring them back for 30 days.
 func (r *run) sayGone(deleted gcp.Deleted) {
 	for _, n := range deleted.Copies {
-		r.Notice("the policy of %s names a copy of the keys in the pool that is gone, and gcp sync-keys fails for it; once nobody will bring the pool back "+
+		r.Notice("the policy of %s names a copy of the keys in the pool that is gone, and sync-keys fails for it; once nobody will bring the pool back "+
 			"(Google keeps it for 30 days), take it out of the policy:", n.KeySet.Name())
 		r.Notice("  %s", withoutCopies(n))
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/cmd/keypost/internal/cloudcmd"
+	"github.com/keypost/keypost/cmd/keypost/internal/uploadcmd"
 	"github.com/keypost/keypost/provision/gcp"
 	"github.com/keypost/keypost/provision/gcp/federation"
 	"github.com/keypost/keypost/provision/gcp/iam"
@@ -23,7 +24,7 @@ import (
 func NewCmdGCP(f *cli.Factory) *cobra.Command {
 	return cloudcmd.Group("gcp", "Register an issuer and service accounts with Google Cloud; ccoctl gcp, without a bucket", (&flags{}).all(), common(),
 		cloudcmd.NewCmdCreateKeyPair(f), newCmdCreatePool(f), newCmdCreateProvider(f), newCmdCreateAccounts(f), newCmdCreateAll(f), newCmdDelete(f),
-		newCmdCreateAccount(f), NewCmdSyncKeys(f), newCmdMigrate(f))
+		newCmdCreateAccount(f), uploadcmd.NewCmdSync(f, Uploads(f)), newCmdMigrate(f))
 }
 
 // flags are those of all commands; each command registers those that it has.

@@ -83,7 +83,7 @@ func (f *migrateFlags) hinted(err error) error {
 			return cli.WithHint(err, "for a provider, name another one: --workload-identity-provider ID; accounts and roles of this cluster are taken over by: %s",
 				append(f.createAccounts(cmp.Or(f.from, f.Name), f.cloud.Path(".")), "--adopt"))
 		case rest.UnknownCopy: // there is no --adopt here
-			return cli.WithHint(err, "say where gcp sync-keys records (--observations URL), and the store that has the newest keys (--store); if this is the newest: %s",
+			return cli.WithHint(err, "say where sync-keys records (--observations URL), and the store that has the newest keys (--store); if this is the newest: %s",
 				cli.Command{"gcp", "sync-keys", f.IssuerURL, "--adopt", "--force"})
 		case rest.OtherIssuer:
 			id := federation.ProviderID{Project: f.Project, Pool: cmp.Or(f.PoolID, f.Name), Provider: f.ProviderID}

@@ -9,8 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/cmd/keypost/internal/uploadcmd"
 	"github.com/keypost/keypost/issuer/upload"
@@ -21,11 +19,10 @@ import (
 	"github.com/keypost/keypost/provision/gcp/rest"
 )
 
-// NewCmdSyncKeys returns sync-keys: the published keys to providers that Google was given keys for.
-func NewCmdSyncKeys(f *cli.Factory) *cobra.Command {
-	all := providers{f, map[string]*project{}}
-	return uploadcmd.NewCmdSync(f, uploadcmd.Cloud{Kind: "gcp", Name: "Google Cloud",
-		Form: federation.ProviderID{Project: "NUMBER", Pool: "POOL", Provider: "PROVIDER"}.String(), Open: all.open})
+// Uploads returns who holds uploads on Google Cloud: providers that Google was given keys for.
+func Uploads(f *cli.Factory) uploadcmd.Kind {
+	return uploadcmd.Kind{Name: "gcp", Title: "Google Cloud", Form: federation.ProviderID{Project: "NUMBER", Pool: "POOL", Provider: "PROVIDER"}.String(),
+		Needs: "Google's default credentials", Open: providers{f, map[string]*project{}}.open}
 }
 
 // providers opens providers, and each project once for all of its.
@@ -100,7 +97,7 @@ func (p *provider) Upload(ctx context.Context, jwks []byte) error {
 	})
 	if e, is := errors.AsType[*rest.Error](err); is && e.Problem == rest.NotOwned {
 		return cli.WithHint(err, "if this provider is for the issuer of key set %q all the same, say so each time: %s; or once, so that its description says it: %s",
-			p.to.KeySet, append(cli.SyncCommandOf("gcp", p.to.KeySet), "--adopt"), p.making(p.issuer))
+			p.to.KeySet, append(cli.SyncCommand(p.to.KeySet), "--adopt"), p.making(p.issuer))
 	}
 	return err
 }

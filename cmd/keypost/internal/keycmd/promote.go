@@ -30,7 +30,7 @@ func newPromote(f *cli.Factory) *cobra.Command {
 	}
 	cmd := o.command("promote ISSUER KID", "Let a key sign: a next one, or a retired one again", o.run)
 	cmd.Long = "Let a next key sign, once it was seen at every public address for longer than any cache could hide it: keypost issuer\n" +
-		"observe records that; and once every copy that the policy names was read back with it for as long (keypost gcp sync-keys).\n" +
+		"observe records that; and once every copy that the policy names was read back with it for as long (keypost sync-keys).\n" +
 		"With --wait, look and record until the gate opens. A key that was retired may sign again at once."
 	fs := cmd.Flags()
 	fs.BoolVar(&o.wait, "wait", false, "observe and wait until the gate opens")

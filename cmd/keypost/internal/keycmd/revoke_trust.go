@@ -1,6 +1,7 @@
 package keycmd
 
 import (
+	"fmt"
 	"strings"
 	"time"
 
@@ -20,7 +21,11 @@ func stillTrusting(s keystore.KeySet, at time.Time, seen keystore.Cache) []strin
 	var lines []string
 	for _, name := range parties {
 		if party.IsUpload(name) {
-			lines = append(lines, name+" without end: until the published keys, without it, are uploaded there, and perhaps for 1h after that")
+			end := name + " without end: until the published keys, without it, are uploaded there"
+			if keeps := party.UploadKeeps(name); keeps > 0 {
+				end += fmt.Sprintf(", and perhaps for %v after that", keystore.Duration(keeps))
+			}
+			lines = append(lines, end)
 			continue
 		}
 		lines = append(lines, party.EndOfTrust(name, s.Issuers()[0].String(), cli.Stamp(s.Gates().CopiesOf(name, at, seen)))...)

@@ -116,9 +116,8 @@ func (o *revokeOptions) uploaded(ctx context.Context, s keystore.KeySet) (left [
 		default:
 			continue
 		}
-		kind, _ := party.Upload(c.Upload)
-		if sync := cli.SyncCommandOf(kind, s.Name()); sync != nil {
-			why += " (" + o.Line(sync) + ")"
+		if party.KnownUpload(c.Upload) {
+			why += " (" + o.Line(cli.SyncCommand(s.Name())) + ")"
 		}
 		left = append(left, why)
 	}

@@ -1,10 +1,11 @@
-// Package uploadcmd has the command that uploads published keys to relying parties that hold an upload of them, whatever the cloud.
+// Package uploadcmd has the command that uploads published keys to relying parties that hold an upload of them, whatever its kind.
 package uploadcmd
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -16,18 +17,34 @@ import (
 	"github.com/keypost/keypost/cmd/keypost/internal/terminal"
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/issuer/upload"
+	"github.com/keypost/keypost/issuer/upload/holder"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/gate"
 	"github.com/keypost/keypost/keystore/party"
 )
 
-// Cloud is a cloud with uploads of one kind.
-type Cloud struct {
-	Kind string // as in KIND-upload:PLACE; the commands are those of [cli.SyncCommandOf]
-	Name string // for people
-	Form string // of a place, for people
+// Kind is a kind of uploads.
+type Kind struct {
+	Name  string // as in NAME-upload:PLACE
+	Title string // for people
+	Form  string // of a place, for people
+	Needs string // what a run has to be given, for people
 	// Open returns who holds an upload. It calls nobody that a mistyped place would call.
 	Open func(ctx context.Context, to Target) (upload.Holder, error)
+}
+
+// Holders returns the kinds of issuer/upload/holder.
+func Holders() (all []Kind) {
+	for _, k := range holder.Kinds() {
+		title := k.Title
+		if k.Tried == "" {
+			title += " (from documentation)"
+		}
+		all = append(all, Kind{Name: k.Name, Title: title, Form: party.UploadForm(k.Name), Needs: k.Needs, Open: func(_ context.Context, to Target) (upload.Holder, error) {
+			return k.Open(holder.Source{Place: to.Place, Issuer: to.Issuers[0].String(), Getenv: os.Getenv, Files: to.Files})
+		}})
+	}
+	return all
 }
 
 // Reviver is an [upload.Holder] that knows the commands, one after another, after which it takes tokens of the key set again; none if there
@@ -40,36 +57,48 @@ type Target struct {
 	KeySet  keystore.Name
 	Issuers []keystore.IssuerURL // the key set's; without them no command is printed
 	Policy  keystore.Policy      // the key set's
+	Files   string               // the directory of uploads to files
 	Adopt   bool                 // it is to hold the keys also where it is marked as another's, or as nobody's
 }
 
 type syncOptions struct {
 	*cli.Factory
-	cloud Cloud
+	kinds []Kind
 	all   bool
 	adopt bool
 	force bool
+	files string
 }
 
-// NewCmdSync returns the command sync-keys of a cloud.
-func NewCmdSync(f *cli.Factory, cloud Cloud) *cobra.Command {
-	o := &syncOptions{Factory: f, cloud: cloud}
+// NewCmdSync returns the command sync-keys for some kinds of uploads.
+func NewCmdSync(f *cli.Factory, kinds ...Kind) *cobra.Command {
+	o := &syncOptions{Factory: f, kinds: kinds}
 	cmd := f.Command("sync-keys ISSUER…|--all", "Upload the published keys to whom the policy names, and read them back", cobra.ArbitraryArgs, o.run)
 	cmd.Long = "A relying party that holds an upload of the keys goes by that, and fetches nothing. For each that the policy names\n" +
-		"(issuer set --relying-party " + cloud.Kind + "-upload:PLACE), read what it holds, upload exactly the published keys unless it has them, read\n" +
+		"(issuer set --relying-party KIND-upload:PLACE), read what it holds, upload exactly the published keys unless it has them, read\n" +
 		"them back, and record that as an observation: gates wait for it. Run it after each change of the keys, or by a timer every\n" +
 		fmt.Sprintf("few minutes, since a gate asks for a reading of the last %.0f. A store with an older key set than the one that was uploaded\n"+
 			"last is refused: a revoked key does not come back. The exit code is 1 also after the upload, if the relying party takes no\n"+
-			"token at all, since it is disabled.", gate.ObservationFresh.Minutes())
+			"token at all, since it is disabled.\n", gate.ObservationFresh.Minutes())
+	for _, k := range kinds {
+		cmd.Long += fmt.Sprintf("\n%s-upload:PLACE is %s; PLACE: %s; needs %s.\n", k.Name, k.Title, k.Form, k.Needs)
+	}
 	const places = " --store file:///srv/keysets --observations file:///srv/observations"
-	line := "  keypost " + strings.Join(cli.SyncCommandOf(cloud.Kind, "prod-a"), " ")
+	line := "  keypost sync-keys prod-a"
 	cmd.Example = line + places + "\n" + strings.Replace(line, "prod-a", "--all", 1) + places
 	cmd.Flags().BoolVar(&o.all, "all", false, "every key set of the store whose policy names such an upload")
 	cmd.Flags().BoolVar(&o.adopt, "adopt", false, "upload also where the relying party is marked as another installation's, or as nobody's; not with --all")
 	cmd.Flags().BoolVar(&o.force, "force", false, "upload also where the store has an older key set than the one that was uploaded last; not with --all")
+	if o.has("file") {
+		cmd.Flags().StringVar(&o.files, "files", "", "the directory of uploads to files (file-upload:NAME.json)")
+	}
 	cmd.MarkFlagsMutuallyExclusive("all", "adopt")
 	cmd.MarkFlagsMutuallyExclusive("all", "force")
 	return cmd
+}
+
+func (o *syncOptions) has(kind string) bool {
+	return slices.ContainsFunc(o.kinds, func(k Kind) bool { return k.Name == kind })
 }
 
 // NewestHint goes with an [upload.OlderError], and a command.
@@ -105,6 +134,8 @@ type synced struct {
 type work struct {
 	set   keystore.KeySet
 	party string
+	kind  Kind
+	place string
 }
 
 func (o *syncOptions) run(ctx context.Context, args []string) error {
@@ -132,7 +163,7 @@ func (o *syncOptions) run(ctx context.Context, args []string) error {
 	p := o.Live().Progress("uploading", "key sets")
 	p.Of(len(list))
 	for _, w := range list {
-		p.Now("waiting for " + o.cloud.Name)
+		p.Now("waiting for " + w.kind.Title)
 		row, err := o.sync(ctx, u, w)
 		if ctx.Err() != nil {
 			p.End()
@@ -154,46 +185,62 @@ func (o *syncOptions) run(ctx context.Context, args []string) error {
 	return errors.Join(failed...)
 }
 
-// list returns the uploads of this cloud that the key sets name. One that was asked for by its name has to have some.
+// list returns the uploads of these kinds that the key sets name. One that was asked for by its name has to have some.
 func (o *syncOptions) list(sets []keystore.KeySet) (all []work, err error) {
 	for _, s := range sets {
-		parties := slices.DeleteFunc(s.Policy().Uploads(), func(name string) bool {
-			kind, _ := party.Upload(name)
-			return kind != o.cloud.Kind
-		})
-		if len(parties) == 0 && !o.all {
-			want := s.Policy()
-			want.RelyingParties = party.WithUpload(want.RelyingParties, o.cloud.Kind+"-upload:PLACE")
-			c := Setting(s.Name(), s.Policy(), want)
-			return nil, cli.WithHint(fmt.Errorf("the policy of key set %q names no upload of %s", s.Name(), o.cloud.Name), "name it beside the other relying parties: %s (PLACE is %s)", c, o.cloud.Form)
+		before := len(all)
+		for _, name := range s.Policy().Uploads() {
+			kind, place := party.Upload(name)
+			if i := slices.IndexFunc(o.kinds, func(k Kind) bool { return k.Name == kind }); i >= 0 {
+				all = append(all, work{s, name, o.kinds[i], place})
+			}
 		}
-		for _, name := range parties {
-			all = append(all, work{set: s, party: name})
+		if len(all) == before && !o.all {
+			return nil, o.unnamed(s)
 		}
 	}
 	if len(all) == 0 {
-		o.Notice("no policy names an upload of %s, so there is nothing to upload", o.cloud.Name)
+		o.Notice("no policy names an %s, so there is nothing to upload", o.uploads())
 	}
 	return all, nil
 }
 
+// unnamed is the error about a key set whose policy names no upload.
+func (o *syncOptions) unnamed(s keystore.KeySet) error {
+	kind, form := "KIND", "keypost sync-keys --help says what KIND and PLACE may be"
+	if len(o.kinds) == 1 {
+		kind, form = o.kinds[0].Name, "PLACE is "+o.kinds[0].Form
+	}
+	want := s.Policy()
+	want.RelyingParties = party.WithUpload(want.RelyingParties, kind+"-upload:PLACE")
+	return cli.WithHint(fmt.Errorf("the policy of key set %q names no %s", s.Name(), o.uploads()),
+		"name it beside the other relying parties: %s (%s)", Setting(s.Name(), s.Policy(), want), form)
+}
+
+// uploads are what this command brings up to date, for people.
+func (o *syncOptions) uploads() string {
+	if len(o.kinds) == 1 {
+		return "upload of " + o.kinds[0].Title
+	}
+	return "upload"
+}
+
 func (o *syncOptions) sync(ctx context.Context, u upload.Uploader, w work) (synced, error) {
 	row := synced{KeySet: w.set.Name(), Upload: w.party}
-	_, place := party.Upload(w.party)
-	to := Target{Place: place, KeySet: w.set.Name(), Issuers: w.set.Issuers(), Policy: w.set.Policy(), Adopt: o.adopt}
-	holder, err := o.cloud.Open(ctx, to)
+	to := Target{Place: w.place, KeySet: w.set.Name(), Issuers: w.set.Issuers(), Policy: w.set.Policy(), Files: o.files, Adopt: o.adopt}
+	held, err := w.kind.Open(ctx, to)
 	if err != nil {
-		holder = unopened{err}
+		held = unopened{err}
 	}
-	r, err := u.Sync(ctx, w.set.Name(), w.party, holder)
+	r, err := u.Sync(ctx, w.set.Name(), w.party, held)
 	row.Uploaded, row.ReadAt = r.Uploaded, cli.NotBefore(r.Read)
 	if _, older := errors.AsType[*upload.OlderError](err); older {
-		err = cli.WithHint(err, NewestHint, append(cli.SyncCommandOf(o.cloud.Kind, w.set.Name()), "--force"))
+		err = cli.WithHint(err, NewestHint, append(cli.SyncCommand(w.set.Name()), "--force"))
 	}
 	err = observe.Damaged(o.Factory, err)
 	if _, is := errors.AsType[*upload.RefusedError](err); is {
 		row.Refused = err.Error()
-		err = revived(err, holder, to)
+		err = revived(err, held, to)
 	}
 	if err == nil && r.ClockGap != "" {
 		err = fmt.Errorf("%s: the keys are there, and the reading does not count, since %s; set the one that is wrong, and run this again", w.party, r.ClockGap)
@@ -207,14 +254,14 @@ func (o *syncOptions) sync(ctx context.Context, u upload.Uploader, w work) (sync
 	}
 	if r.Refused != nil {
 		row.Refused = r.Refused.Error()
-		err = revived(r.Refused, holder, to)
+		err = revived(r.Refused, held, to)
 	}
 	return row, err
 }
 
 // revived adds to an error about a relying party that takes no token what changes that, unless it says so itself.
-func revived(err error, holder upload.Holder, to Target) error {
-	r, knows := holder.(Reviver)
+func revived(err error, held upload.Holder, to Target) error {
+	r, knows := held.(Reviver)
 	if _, is := errors.AsType[*cli.HintedError](err); is || !knows {
 		return err
 	}

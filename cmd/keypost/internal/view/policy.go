@@ -10,6 +10,7 @@ import (
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/cmd/keypost/internal/terminal"
+	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/party"
 	"github.com/keypost/keypost/keystore/policy"
@@ -50,7 +51,7 @@ func (f *PolicyFlags) Register(fs *pflag.FlagSet) {
 	for i, l := range lifetimes() {
 		fs.DurationVar(&f.lifetimes[i], l.flag, 0, l.usage)
 	}
-	fs.StringSliceVar(&f.relyingParties, "relying-party", nil, "who reads the documents: aws, gcp, entra, vault, kube-apiserver or another name; or who holds an upload of the JWKS: gcp-upload:PROVIDER, by its full name, projects/NUMBER/… (repeatable; the whole list, '' for none)")
+	fs.StringSliceVar(&f.relyingParties, "relying-party", nil, "who reads the documents: aws, gcp, entra, vault, kube-apiserver or another name; or who holds an upload of the JWKS: KIND-upload:PLACE, as sync-keys --help has them (repeatable; the whole list, '' for none)")
 	cli.Choices(fs, "relying-party", party.Known()...)
 	fs.StringSliceVar(&f.origins, "origin", nil, "HOST[:PORT] of an origin behind a shared cache or balancer (repeatable; the whole list)")
 	fs.StringSliceVar(&f.observeFrom, "observe-from", nil, "`VANTAGE` that must have seen a key before it may sign (repeatable; the whole list)")
@@ -77,7 +78,7 @@ func (f *PolicyFlags) Apply(p keystore.Policy) (keystore.Policy, error) {
 		p.RelyingParties = f.relyingParties
 		for _, upload := range p.Uploads() {
 			if kind, _ := party.Upload(upload); !party.KnownUpload(upload) {
-				return p, cli.Usagef("--relying-party %s: this keypost uploads to nobody of the kind %s, so that no gate would ever open; it knows gcp-upload:PLACE", cli.OneLine(upload), cli.OneLine(kind))
+				return p, cli.Usagef("--relying-party %s: this keypost uploads to nobody of the kind %s, so that no gate would ever open; it knows %s", cli.OneLine(upload), cli.OneLine(kind), text.List(party.UploadKinds(), 10))
 			}
 		}
 	}

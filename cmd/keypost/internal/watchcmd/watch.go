@@ -44,7 +44,7 @@ func NewCmdWatch(f *cli.Factory) *cobra.Command {
 		"evidence for key promote. It never writes key sets: give it rights to read them and no more.\n\n" +
 		"Of an upload that a relying party holds (issuer set --relying-party gcp-upload:PROVIDER) it knows what was read back\n" +
 		"last, in --observations: keypost_watch_upload_failing is 1 for one that is not known to have the published keys, as it\n" +
-		"is after each change of the keys until keypost gcp sync-keys has run.\n\n" +
+		"is after each change of the keys until keypost sync-keys has run.\n\n" +
 		"With --status, in a Kubernetes store, the status of each KeySet object says whether that version was seen everywhere:\n" +
 		"the conditions Published and Ready, for kubectl wait, Argo CD and Flux. A changed key set is looked at within a minute.\n" +
 		"That needs the right to patch keysets/status, which changes no key set; one watch of a store does it.\n\n" +

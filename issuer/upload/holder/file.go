@@ -1,0 +1,57 @@
+package holder
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/keypost/keypost/internal/durable"
+	"github.com/keypost/keypost/issuer/upload"
+)
+
+// file is a JWKS in a directory, for relying parties that some other program hands it to. That program has to be done before the time
+// that a gate counts from the upload is over: what is read back is only the file.
+func file() Kind {
+	return Kind{Name: "file", Title: "a file", Needs: "--files DIR", Tried: "issuer/upload/holder.TestFile",
+		Open: func(from Source) (upload.Holder, error) {
+			if from.Files == "" {
+				return nil, errors.New("say in which directory uploads to files are: --files DIR")
+			}
+			return jwksFile{from.Files, from.Place, from.Issuer}, nil
+		}}
+}
+
+type jwksFile struct{ dir, name, issuer string }
+
+// Upload implements [upload.Holder].
+func (f jwksFile) Upload(_ context.Context, jwks []byte) error {
+	root, err := os.OpenRoot(f.dir) // no link leads out of it
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	const everybody = 0o644 // it is public
+	return durable.Writer{FS: durable.Root{Root: root}, Owner: "keypost-upload", Mode: everybody}.Replace(f.name, jwks)
+}
+
+// Read implements [upload.Holder]. A file that is not there yet holds no key.
+func (f jwksFile) Read(context.Context) (upload.Held, error) {
+	root, err := os.OpenRoot(f.dir)
+	if err != nil {
+		return upload.Held{}, err
+	}
+	defer root.Close()
+	b, err := root.ReadFile(f.name)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		b = []byte(`{"keys":[]}`)
+	case err != nil:
+		return upload.Held{}, err
+	case len(b) > answerSize:
+		return upload.Held{}, fmt.Errorf("%s is over %d bytes", filepath.Join(f.dir, f.name), answerSize)
+	}
+	return upload.Held{JWKS: bytes.TrimSpace(b), Issuer: f.issuer}, nil
+}
