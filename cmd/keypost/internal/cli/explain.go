@@ -4,13 +4,11 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/catalog"
 	"github.com/keypost/keypost/keystore/gate"
-	"github.com/keypost/keypost/keystore/observation"
 	"github.com/keypost/keypost/keystore/party"
 	"github.com/keypost/keypost/keystore/rotation"
 )
@@ -98,8 +96,6 @@ func explainedSelection(err error, e *catalog.Error) error {
 // explainedWrite is explained for a write that is refused. [Factory.AtGate] adds what depends on the key set.
 func explainedWrite(err error) error {
 	switch e, closed := errors.AsType[*keystore.NotYetError](err); {
-	case closed && absurd(e):
-		return withAbsurdHint(err)
 	case closed && (e.Gate == gate.GateCaches || e.Gate == gate.GateTokens):
 		return WithHint(err, "try again at %s", Stamp(e.Opens))
 	case closed:
@@ -110,19 +106,6 @@ func explainedWrite(err error) error {
 		return WithHint(err, "look at it, and try again: %s", Command{"issuer", "show", "ISSUER"})
 	}
 	return err
-}
-
-// absurd reports whether a gate waits for caches longer than what answers allowed them is remembered.
-func absurd(e *keystore.NotYetError) bool {
-	var sum time.Duration
-	for _, t := range e.Terms {
-		sum += min(t.Duration, observation.Memory+1)
-	}
-	return e.Gate == gate.GateCaches && sum > observation.Memory
-}
-
-func withAbsurdHint(err error) error {
-	return WithHint(err, "let no answer allow caches that long, and go on looking: what answers allowed is forgotten %d days after it was seen last", observation.Memory/(24*time.Hour))
 }
 
 func addKey(to keystore.Name) Command {
@@ -162,8 +145,6 @@ func (f *Factory) AtGate(err error, s keystore.KeySet) error {
 		return WithHint(err, "no key is active, so that waiting keeps no token valid; at once: %s; else try again at %s", PromoteForced(s, e.Key, "REASON"), Stamp(e.Opens))
 	case e.Gate == gate.GateObserved || e.Gate == gate.GateFresh:
 		return f.observeHint(err, s)
-	case absurd(e):
-		return withAbsurdHint(err)
 	case e.Gate == gate.GateCaches:
 		return WithHint(err, "try again at %s with a fresh look, or now with --wait", Stamp(e.Opens))
 	case e.Gate == gate.GateCopies:

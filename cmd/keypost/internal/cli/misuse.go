@@ -11,18 +11,13 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// CheckArgs finds what cobra would misread: a long flag with one hyphen, and a command that does not exist.
+// CheckArgs finds a command that does not exist, which cobra takes for an argument.
 func CheckArgs(root *cobra.Command, args []string) (*cobra.Command, error) {
 	if Completing(args) {
 		return root, nil // half of a line, for a shell to complete
 	}
 	cmd, rest, err := root.Find(args)
 	if err != nil {
-		return cmd, err
-	}
-	cmd.InitDefaultHelpFlag()
-	cmd.InitDefaultVersionFlag()
-	if err := singleHyphen(cmd, args); err != nil {
 		return cmd, err
 	}
 	if !cmd.HasSubCommands() {
@@ -43,26 +38,6 @@ func unknownCommand(cmd *cobra.Command, name string) error {
 		message += "; did you mean " + strings.Join(like, " or ") + "?"
 	}
 	return errors.New(message)
-}
-
-// singleHyphen refuses -kubeconfig, which is -k -u -b … to a flag parser and looks like a key ID to us. A flag's name
-// is never taken for a key ID; "--" before a key ID marks it as one.
-func singleHyphen(cmd *cobra.Command, args []string) error {
-	for i, arg := range args {
-		name, _, _ := strings.Cut(strings.TrimPrefix(arg, "-"), "=")
-		switch {
-		case arg == "--":
-			return nil
-		case !strings.HasPrefix(arg, "-") || strings.HasPrefix(arg, "--") || len(name) < 2, i > 0 && takesValue(cmd, args[i-1]):
-		case name == "help": // cobra's own
-		case cmd.Flag(name) != nil:
-			return fmt.Errorf("unknown flag -%s; write --%s", name, name)
-		case arg[1] == 'o' && cmd.Flag("output") != nil, takesKID(cmd) && dashedKid.MatchString(arg):
-		default:
-			return fmt.Errorf("unknown flag -%s%s", name, DidYouMean("--", Nearest(name, flagNames(cmd))))
-		}
-	}
-	return nil
 }
 
 // flagError reports what is wrong with a flag in our words: the parser's name the parts of its own source.
