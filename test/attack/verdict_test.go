@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
-	"strings"
 	"testing"
 	"time"
 )
@@ -34,17 +32,6 @@ type surroundings struct {
 const columns = "| attack x connections | failed | p99 ms | MiB over idle | nginx: failed | p99 ms |\n|---|---|---|---|---|---|"
 
 var titles = [...]string{"Two processors:", "One processor for the server:", "Less memory (256 MiB; nginx has 512):", "10,000 issuers (nginx has one document):"}
-
-// The tables that TestTable prints are those of the document.
-func TestTablesInTheDocument(t *testing.T) {
-	text, err := os.ReadFile("../../issuer/listen/README.md")
-	must(t, err)
-	for _, title := range titles {
-		if !strings.Contains(string(text), "\n"+title+"\n\n"+columns+"\n") {
-			t.Errorf("the document has no table %q with the columns\n%s", title, columns)
-		}
-	}
-}
 
 // outcome is what an attack has brought about.
 type outcome struct {
@@ -88,47 +75,6 @@ func (o outcome) failures(s surroundings, nginx outcome) error {
 		return nil
 	}
 	return fmt.Errorf("%d of %d honest requests failed, want %d at most (with nginx %d of %d): %w", failed, o.party.asked, most, nginx.party.failed, nginx.party.asked, o.party.first)
-}
-
-// What passes, and what does not: the attacks themselves take long.
-func TestVerdict(t *testing.T) {
-	sound := outcome{alive: true, attacked: 1, party: &party{asked: 160}, resident: mostOverIdle}
-	with := func(change func(o *outcome)) outcome {
-		o := sound
-		change(&o)
-		return o
-	}
-	for name, tt := range map[string]struct {
-		o    outcome
-		want string
-	}{
-		"sound":         {sound, ""},
-		"no attack":     {with(func(o *outcome) { o.attacked = 0 }), "no connection of the attacker"},
-		"nobody asked":  {with(func(o *outcome) { o.party = &party{} }), "no honest request"},
-		"ended":         {with(func(o *outcome) { o.alive = false }), "has ended"},
-		"too much":      {with(func(o *outcome) { o.resident = 129 }), "129 MiB more are resident"},
-		"two of a kind": {with(func(o *outcome) { o.alive, o.attacked = false, 0 }), "has ended"},
-	} {
-		if got := errors.Join(tt.o.faults()...); got == nil != (tt.want == "") || got != nil && !strings.Contains(got.Error(), tt.want) {
-			t.Errorf("%s: %v, want %q", name, got, tt.want)
-		}
-	}
-	two, one, little, many := surroundings{cpus: 2, memory: 512, issuers: 1}, surroundings{cpus: 1, memory: 512, issuers: 1}, surroundings{cpus: 2, memory: 256, issuers: 1}, surroundings{cpus: 2, memory: 512, issuers: 10_000}
-	for _, tt := range []struct {
-		in            surroundings
-		failed, nginx int
-		ok            bool
-	}{
-		{two, 0, 0, true}, {two, 1, 0, false}, {two, 1, 1, false}, {two, 1, 2, true}, {two, 2, 2, false}, {two, 3, 2, false},
-		{one, 0, 0, true}, {one, 1, 0, false}, {one, 2, 2, true}, {one, 3, 2, false},
-		{little, 40, 0, true}, {little, 41, 100, false}, {many, 40, 0, true}, {many, 41, 0, false},
-	} {
-		nginx := outcome{party: &party{asked: 160, failed: tt.nginx}}
-		err := with(func(o *outcome) { o.party = &party{asked: 160, failed: tt.failed, first: errors.New("why")} }).failures(tt.in, nginx)
-		if err == nil != tt.ok {
-			t.Errorf("%d CPUs, %d MiB, %d issuers, %d failed, with nginx %d: %v", tt.in.cpus, tt.in.memory, tt.in.issuers, tt.failed, tt.nginx, err)
-		}
-	}
 }
 
 // A connection that nobody has accepted is not an attack: an address without a server would withstand everything.
