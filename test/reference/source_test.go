@@ -1,4 +1,4 @@
-// Package reference makes docs/reference/metrics.md and log.md from the source, and holds them against the running programs.
+// Package reference makes docs/reference/metrics.md and log.md from the source.
 package reference
 
 import (
