@@ -41,10 +41,8 @@ type Options struct {
 	WritesPerSecond  float64       // more writes than this are throttled, after a burst of as many; 0: no limit
 	// FederationWritesPerMinute throttles the writes of pools and providers: Google's quota is 60 a minute. 0: no limit.
 	FederationWritesPerMinute float64
-	// WriteBurst is how many writes either limit takes at once: Google counts both by the minute. 0: a second's worth.
-	WriteBurst   float64
-	AccountLimit int // service accounts that the project may have; default 100
-	PageSize     int // the longest page of a list, whatever is asked for; 0: Google's
+	AccountLimit              int // service accounts that the project may have; default 100
+	PageSize                  int // the longest page of a list, whatever is asked for; 0: Google's
 
 	// Dial reaches issuers; its address is that of the URL, host:443. nil: issuers cannot be reached.
 	Dial fakecloud.Dial
@@ -83,8 +81,8 @@ func New(o Options) *Server {
 		keys:       issuerkeys.New(o.Dial, o.Roots, o.Now),
 		signer:     sync.OnceValue(newCaller),
 		history:    fakecloud.NewHistory(world{}),
-		writes:     fakecloud.Bucket{Rate: o.WritesPerSecond, Burst: o.WriteBurst},
-		federation: fakecloud.Bucket{Rate: o.FederationWritesPerMinute / 60, Burst: o.WriteBurst},
+		writes:     fakecloud.Bucket{Rate: o.WritesPerSecond},
+		federation: fakecloud.Bucket{Rate: o.FederationWritesPerMinute / 60},
 		tokens:     map[string]identity{AccessToken: {email: callerEmail(o)}},
 	}
 }
