@@ -1,8 +1,11 @@
 package kubeapi
 
 import (
+	"encoding/pem"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/url"
 	"strings"
 
 	"k8s.io/client-go/rest"
@@ -37,7 +40,8 @@ func Load(file, context string) (*rest.Config, error) {
 const MaxKubeconfig = 1 << 20
 
 // Inline reads a kubeconfig that somebody else may have written: of a Secret, or of a directory that tenants fill. It takes nothing that
-// would run a program, read a file of this machine and send it away, or trust a server without a CA of its own.
+// would run a program, read a file of this machine and send it away, choose a way through other servers, or trust a server without a CA
+// of its own. Nothing of it is kept once its [Client] is closed.
 func Inline(data []byte) (*rest.Config, error) {
 	raw, err := clientcmd.Load(data)
 	if err != nil {
@@ -58,19 +62,44 @@ func Inline(data []byte) (*rest.Config, error) {
 		CurrentContext: "only", Contexts: map[string]*clientcmdapi.Context{"only": {Cluster: "only", AuthInfo: "only"}},
 		Clusters: map[string]*clientcmdapi.Cluster{"only": server}, AuthInfos: map[string]*clientcmdapi.AuthInfo{"only": user},
 	}
-	return clientcmd.NewDefaultClientConfig(only, &clientcmd.ConfigOverrides{}).ClientConfig()
+	config, err := clientcmd.NewDefaultClientConfig(only, &clientcmd.ConfigOverrides{}).ClientConfig()
+	if err != nil {
+		return nil, err
+	}
+	config.CAData = certificates(config.CAData)
+	// client-go keeps a transport for each CA and certificate that it ever saw, for ever. It keeps none for a configuration with a function.
+	config.Proxy = http.ProxyFromEnvironment
+	return config, nil
+}
+
+// certificates returns what crypto/x509 takes of a PEM file, without the rest.
+func certificates(data []byte) (all []byte) {
+	for {
+		var b *pem.Block
+		if b, data = pem.Decode(data); b == nil {
+			return all
+		}
+		if b.Type == "CERTIFICATE" && len(b.Headers) == 0 {
+			all = append(all, pem.EncodeToMemory(b)...)
+		}
+	}
 }
 
 func inlineServer(c *clientcmdapi.Cluster) error {
+	server, err := url.Parse(c.Server)
 	switch {
-	case !strings.HasPrefix(c.Server, "https://"):
+	case err != nil || !strings.HasPrefix(c.Server, "https://"):
 		return errors.New("its server is not an https URL")
+	case server.User != nil: // it would be printed wherever the server is named
+		return errors.New("its server's URL has a user or a password in it; give a token or a client certificate")
+	case c.ProxyURL != "":
+		return errors.New("it has proxy-url, which would send requests of this machine wherever it says; leave it out")
 	case c.InsecureSkipTLSVerify:
 		return errors.New("it has insecure-skip-tls-verify, so that anybody could answer for the cluster")
 	case c.CertificateAuthority != "":
 		return inFile("certificate-authority")
-	case len(c.CertificateAuthorityData) == 0:
-		return errors.New("it has no certificate-authority-data, so that any public CA could answer for the cluster")
+	case len(certificates(c.CertificateAuthorityData)) == 0:
+		return errors.New("it has no certificate-authority-data with a certificate, so that any public CA could answer for the cluster")
 	}
 	return nil
 }

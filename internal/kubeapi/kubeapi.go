@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 )
 
@@ -41,6 +42,9 @@ func New(config *rest.Config) (Client, error) {
 	base.Path, base.RawQuery = strings.TrimSuffix(base.Path, "/"), ""
 	return Client{base: base, client: &own}, nil
 }
+
+// Close closes the connections that no request uses. The client can be used again.
+func (c Client) Close() { utilnet.CloseIdleConnectionsFor(c.client.Transport) }
 
 // URL returns the server's address, without a trailing slash.
 func (c Client) URL() string { return c.base.String() }

@@ -38,6 +38,7 @@ func Identify(ctx context.Context, config *rest.Config) (Identity, error) {
 	if err != nil {
 		return Identity{}, &UnfitError{oneLine(err)}
 	}
+	defer a.client.Close()
 	id, err := a.id(ctx)
 	if err != nil {
 		return Identity{}, err

@@ -1,9 +1,13 @@
 package enroll_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/base64"
+	"encoding/pem"
 	"fmt"
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -11,6 +15,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/keypost/keypost/internal/kubeapi"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/filestore"
 	"github.com/keypost/keypost/keystore/storetest"
@@ -60,6 +65,44 @@ func manyClusters(t testing.TB, clusters int) {
 		t.Logf("%v: all but one after %v, the pass after %v", states, last.Sub(begin).Round(time.Millisecond), time.Since(begin).Round(time.Millisecond))
 		if err != nil || states[want] != clusters-1 || states[enroll.Unreachable] != 1 {
 			t.Errorf("a pass: %v", err)
+		}
+	}
+}
+
+// A tenant that changes the CA of its kubeconfig before every look fills no memory, and leaves no connection behind.
+func TestLooksKeepNothing(t *testing.T) {
+	const looks, size = 100, 200 << 10
+	p := newPlane(t, "uid-a", storetest.Key(t))
+	good := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: p.Certificate().Raw})
+	look := func(i int) {
+		filler := bytes.Repeat([]byte{byte(i)}, size*3/4)
+		ca := append(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: filler}), good...)
+		access, err := kubeapi.Inline(bytes.Replace(p.config(), []byte(base64.StdEncoding.EncodeToString(good)), []byte(base64.StdEncoding.EncodeToString(ca)), 1))
+		if err == nil {
+			_, err = cluster.Identify(t.Context(), access)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	kept := func() (bytes int64, goroutines int) {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc), runtime.NumGoroutine()
+	}
+	look(0)
+	memory, goroutines := kept()
+	for i := range looks {
+		look(1 + i)
+	}
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) { // the other side of a connection ends a little later
+		now, running := kept()
+		if now-memory < looks*size/10 && running < goroutines+looks/10 {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("after %d looks %d KiB and %d goroutines are kept", looks, (now-memory)>>10, running-goroutines)
 		}
 	}
 }
