@@ -58,6 +58,7 @@ e2e-full: e2e chart durability-full ## All that is too long for CI, a node with 
 	KEYPOST_LONG=1 $(GO) test -count=1 ./keystore
 	$(GO) test -count=1 -v -timeout 25m -tags e2e_full ./test/replicas
 	test/chart/node
+	test/parties/run
 	test/attack/run
 
 attack: ## Attack keypostd in a memory cgroup, and nginx beside it

@@ -2,7 +2,7 @@ package party
 
 const (
 	vaultPage1 = "https://developer.hashicorp.com/vault/api-docs/auth/jwt"
-	vaultPage2 = "https://github.com/hashicorp/cap/blob/cf52420329e3b328e678e3157dc2000b4ac0f90e/jwt/jwt.go"
+	vaultPage2 = "https://github.com/hashicorp/cap/blob/v0.12.0/jwt/jwt.go"
 )
 
 // vault is the JWT auth method; OpenBao's has the same code.
@@ -23,7 +23,8 @@ func vault() Party {
 		},
 		Keeping: []Fact{
 			{
-				Says: "a new key is fetched at its first token; a key that left is trusted until such a token comes",
+				Says: "a new key is fetched at its first token; a key that left is trusted until a token comes that no kept key verifies, " +
+					"a forged one too",
 				Page: "https://github.com/coreos/go-oidc/blob/v3.21.0/oidc/jwks.go",
 				Quote: "The returned KeySet is a long lived verifier that caches keys in memory, re-fetching from the " +
 					"remote URL when it encounters a key ID it hasn't seen.",
@@ -41,9 +42,14 @@ func vault() Party {
 		},
 		Limits: []Fact{
 			{
-				Says:  "tokens count for 150 s after their end",
-				Page:  vaultPage1,
-				Quote: "Defaults to 150 seconds if set to 0 and can be disabled if set to -1.",
+				Says:  "tokens count for 60 s after their end (`clock_skew_leeway`); `expiration_leeway` is for tokens without an end",
+				Page:  vaultPage2,
+				Quote: "If the duration is zero or not provided, a default leeway of 60 seconds",
+			},
+			{
+				Says:  "without `bound_issuer` nobody checks `iss`",
+				Page:  vaultPage2,
+				Quote: `expected.Issuer != "" && expected.Issuer != claims.Issuer`,
 			},
 		},
 		Fetch: Fact{Says: "not shown; uploaded keys can be read back"},
@@ -61,6 +67,11 @@ func vault() Party {
 				Quote: "failed to verify id token signature",
 			},
 			{
+				Says:  "unknown key, where keys are uploaded",
+				Page:  "https://github.com/hashicorp/cap/blob/v0.12.0/jwt/keyset.go",
+				Quote: "no known key successfully validated the token signature",
+			},
+			{
 				Says:  "wrong audience",
 				Page:  vaultPage2,
 				Quote: "invalid audience (aud) claim: audience claim does not match any expected audience",
@@ -76,6 +87,7 @@ func vault() Party {
 				Quote: "invalid expiration time (exp) claim: token is expired",
 			},
 		},
+		Tried: "test/parties/run -run TestVault",
 		ends: []string{
 			"vault without end, " + onlyUnknown + " {until}, write the auth method's configuration again, which drops its copy, with what else stood there; then revoke what it gave out:",
 			"  vault read auth/NAME/config",

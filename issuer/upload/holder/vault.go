@@ -19,7 +19,7 @@ import (
 //
 // Source: https://developer.hashicorp.com/vault/api-docs/auth/jwt
 func vault() Kind {
-	return Kind{Name: "vault", Title: "Vault and OpenBao",
+	return Kind{Name: "vault", Title: "Vault and OpenBao", Tried: "test/parties/run -run TestVaultUpload",
 		Needs: "$VAULT_ADDR and $VAULT_TOKEN; also $VAULT_NAMESPACE and $VAULT_CACERT (a file)",
 		Open: func(from Source) (upload.Holder, error) {
 			a, err := vaultAPI(from)
