@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 
 	"github.com/keypost/keypost/internal/settings"
@@ -48,9 +49,6 @@ type socketConfig struct {
 
 	UIDs []uint32 `json:"uids"`           // users that may have tokens signed; default [0], which a kube-apiserver of kubeadm runs as
 	GIDs []uint32 `json:"gids,omitempty"` // groups that may; default none
-
-	// Abstract allows a Path that begins with @, which every process of the network namespace can reach. Default false.
-	Abstract bool `json:"abstract,omitempty"`
 }
 
 type adminConfig struct {
@@ -83,7 +81,9 @@ func (c config) check() error {
 	} else if err := c.KeySet.Check(); err != nil {
 		errs = append(errs, fmt.Errorf("keySet: %w", err))
 	}
-	refuse(!strings.HasPrefix(c.Socket.Path, "/") && !strings.HasPrefix(c.Socket.Path, "@"), "socket.path is not absolute: write it as the kube-apiserver's flag has it")
+	refuse(!strings.HasPrefix(c.Socket.Path, "/"), "socket.path is not absolute: write it as the kube-apiserver's flag has it")
+	_, _, err := net.SplitHostPort(c.Admin.Address)
+	refuse(err != nil, "admin.address is not host:port, such as 127.0.0.1:9095")
 	refuse(len(c.Socket.UIDs)+len(c.Socket.GIDs) == 0, "socket.uids is empty: name the user that the kube-apiserver runs as")
 	return errors.Join(errs...)
 }

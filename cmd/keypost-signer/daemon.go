@@ -97,7 +97,7 @@ func serve(ctx context.Context, c config, stderr io.Writer) error {
 	} else {
 		log.Info("admin listener is up", zap.Stringer("address", health.Addr()))
 	}
-	socket, err := signer.Listen(ctx, c.Socket.Path, c.Socket.Abstract)
+	socket, err := signer.Listen(ctx, c.Socket.Path)
 	if err != nil {
 		return err
 	}

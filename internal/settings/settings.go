@@ -85,7 +85,7 @@ func plain(err error) error {
 	is := map[string]string{"string": "text", "object": "a mapping", "array": "a list", "bool": "true or false"}[wrong.Value]
 	want := map[reflect.Kind]string{
 		reflect.Struct: "a mapping of settings", reflect.Map: "a mapping", reflect.Slice: "a list, such as [one]",
-		reflect.Bool: "true or false, without quotes", reflect.Int: "a whole number, without quotes", reflect.String: "text, in quotes",
+		reflect.Bool: "true or false, without quotes", reflect.Int: "a whole number, without quotes", reflect.Uint32: "a whole number of 0 or more, without quotes", reflect.String: "text, in quotes",
 	}[wrong.Type.Kind()]
 	return fmt.Errorf("%s is %s; it must be %s", cmp.Or(wrong.Field, "the file"), cmp.Or(is, "a number"), want)
 }

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/net/netutil"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/timestamppb"
 	"k8s.io/externaljwt/apis/v1"
@@ -25,14 +26,20 @@ const (
 	signTime = 10 * time.Second
 	// maxMessage bounds a call, in bytes. A token travels in a header, so its claims are a few kilobytes.
 	maxMessage = 64 << 10
+	// maxHeaders bounds the headers of a call, in bytes. gRPC's own bound is 16 MB, which it keeps until the message arrives.
+	maxHeaders = 8 << 10
 	// maxStreams bounds the calls under way of one connection, and maxConnections the connections. A kube-apiserver makes one.
-	// Together they bound memory and open files, without which a revocation could not be read.
+	// With the sizes of a call they bound memory and open files, without which a revocation could not be read.
 	maxStreams, maxConnections = 250, 16
+	// idle is how long a connection without a call stays open, else a few that do nothing would keep a new kube-apiserver out. A
+	// kube-apiserver reads the list every [refreshHint].
+	idle = time.Minute
 )
 
 // Serve answers callers on a socket that [Listen] has made, until ctx is done. Calls under way may end.
 func (s *Signer) Serve(ctx context.Context, l net.Listener, callers Callers) error {
-	server := grpc.NewServer(grpc.MaxRecvMsgSize(maxMessage), grpc.MaxConcurrentStreams(maxStreams))
+	server := grpc.NewServer(grpc.MaxRecvMsgSize(maxMessage), grpc.MaxHeaderListSize(maxHeaders), grpc.MaxConcurrentStreams(maxStreams),
+		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: idle}))
 	v1.RegisterExternalJWTSignerServer(server, v1Server{s: s})
 	v1alpha1.RegisterExternalJWTSignerServer(server, v1alpha1Server{s: s})
 	stop := context.AfterFunc(ctx, func() {

@@ -406,7 +406,7 @@ func claims(expires time.Time) string {
 func (sc *scene) dial(callers Callers) *grpc.ClientConn {
 	sc.t.Helper()
 	path := filepath.Join(sc.t.TempDir(), "s", "signer.sock")
-	l, err := Listen(sc.t.Context(), path, false)
+	l, err := Listen(sc.t.Context(), path)
 	if err != nil {
 		sc.t.Fatal(err)
 	}
@@ -552,7 +552,7 @@ func TestStrangerOnTheNode(t *testing.T) {
 	dir := must(os.MkdirTemp("", "signer"))
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	path := filepath.Join(dir, "s")
-	l := must(Listen(t.Context(), path, false))
+	l := must(Listen(t.Context(), path))
 	must(0, os.Chmod(dir, 0o777)) // somebody has opened it since
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
@@ -632,7 +632,10 @@ func TestListen(t *testing.T) {
 			must(0, os.WriteFile(filepath.Join(dir, "s"), nil, 0o600))
 			return filepath.Join(dir, "s")
 		}, "not a socket"},
-		"abstract": {func(string) string { return "@keypost-signer-test" }, "socket.abstract"},
+		"a link": {func(dir string) string {
+			must(0, os.Symlink(dir, dir+"-link"))
+			return filepath.Join(dir+"-link", "s")
+		}, "is a link"},
 		"left": {func(dir string) string {
 			l := must(net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(dir, "s"), Net: "unix"}))
 			l.SetUnlinkOnClose(false)
@@ -648,7 +651,7 @@ func TestListen(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "d")
 			must(0, os.Mkdir(dir, 0o700))
-			l, err := Listen(t.Context(), tt.prepare(dir), false)
+			l, err := Listen(t.Context(), tt.prepare(dir))
 			if err == nil != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("%v, want %q", err, tt.want)
 			}

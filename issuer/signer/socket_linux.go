@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"syscall"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -27,22 +26,19 @@ func (c Callers) may(who *unix.Ucred) bool {
 }
 
 // Listen makes a Unix socket, and its directory with mode 0700 if there is none. It returns an error if the directory belongs to another
-// user, or if others than its owner and group can reach into it. Every process of the network namespace can reach an abstract socket: one
-// needs abstract to be true. A socket that a killed process has left is replaced.
-func Listen(ctx context.Context, path string, abstract bool) (net.Listener, error) {
-	if strings.HasPrefix(path, "@") {
-		if !abstract {
-			return nil, fmt.Errorf("socket %s: every process of the network namespace can reach an abstract socket; give a path, or set socket.abstract", path)
-		}
-		return new(net.ListenConfig).Listen(ctx, "unix", path)
-	}
+// user, or if others than its owner and group can reach into it. A socket that a killed process has left is replaced. There is no abstract
+// socket: while this process restarts, any user of the machine could make it, and the kube-apiserver would trust their keys.
+func Listen(ctx context.Context, path string) (net.Listener, error) {
 	dir := filepath.Dir(path)
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, fmt.Errorf("make the socket's directory: %w", err)
 	}
-	info, err := os.Stat(dir)
+	info, err := os.Lstat(dir)
 	if err != nil {
 		return nil, fmt.Errorf("look at the socket's directory: %w", err)
+	}
+	if !info.IsDir() { // anyone who may replace a link decides who answers
+		return nil, fmt.Errorf("the socket's directory %s is a link; give the directory itself", dir)
 	}
 	if owner := info.Sys().(*syscall.Stat_t).Uid; int(owner) != os.Geteuid() { // anyone who owns it may put a socket of their own there
 		return nil, fmt.Errorf("the socket's directory %s belongs to user %d; it must belong to the user that runs keypost-signer", dir, owner)

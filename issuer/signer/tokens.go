@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"strings"
 	"sync"
 	"time"
 
@@ -22,8 +23,8 @@ const minuteSeconds = 60
 
 // expiry returns the claim exp of a token's second segment, in seconds since 1970.
 func expiry(claims string) (int64, error) {
-	text, err := base64.RawURLEncoding.DecodeString(claims)
-	if err != nil {
+	text, err := base64.RawURLEncoding.Strict().DecodeString(claims)
+	if err != nil || strings.ContainsAny(claims, "\r\n") { // which the decoder passes over
 		return 0, errors.New("the claims are not base64url")
 	}
 	var c struct {

@@ -3,12 +3,14 @@ package keyfiles
 
 import (
 	"context"
+	"crypto"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 
 	"github.com/keypost/keypost/internal/signingkey"
 )
@@ -19,6 +21,7 @@ import (
 type Dir struct {
 	path string
 	seen map[string]file
+	turn chan struct{} // taken while a signature is made
 }
 
 // file is what was read of a file, and what shows that it has changed.
@@ -36,12 +39,26 @@ func (f file) unchanged(info fs.FileInfo) bool {
 var nameForm = regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9._-]*\.(pem|key)$`)
 
 // Open returns the directory. It reads nothing yet.
-func Open(path string) *Dir { return &Dir{path: path, seen: map[string]file{}} }
+func Open(path string) *Dir {
+	return &Dir{path, map[string]file{}, make(chan struct{}, runtime.GOMAXPROCS(0))}
+}
 
 // Key is a private key and the file that it was read from.
 type Key struct {
 	signingkey.Private
 	File string
+	turn chan struct{}
+}
+
+// Sign waits for a processor: thousands of signatures at once would keep a revocation from being read for seconds.
+func (k Key) Sign(ctx context.Context, digest []byte, hash crypto.Hash) ([]byte, error) {
+	select {
+	case k.turn <- struct{}{}:
+		defer func() { <-k.turn }()
+		return k.Private.Sign(ctx, digest, hash)
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }
 
 // Keys returns the keys, sorted by file. It reads only files that have changed. The error names each file that cannot be used; the
@@ -72,7 +89,7 @@ func (d *Dir) Keys(context.Context) ([]Key, error) {
 			errs = append(errs, f.err)
 			continue
 		}
-		keys = append(keys, Key{f.key, name})
+		keys = append(keys, Key{f.key, name, d.turn})
 	}
 	d.seen = now
 	return keys, errors.Join(errs...)
