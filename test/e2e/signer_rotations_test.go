@@ -33,7 +33,10 @@ func TestSignerRotations(t *testing.T) {
 	s.during("moved over, with the same key", s.moveOver)
 	pids := s.pids()
 	stop := s.look()
-	s.during(fmt.Sprintf("%d rotations", rotations), func() { s.rotate(rotations, func(string) {}) })
+	for done := 0; done < rotations; done += 100 { // each hundred is printed, so that a run that is cut short has figures
+		n := min(100, rotations-done)
+		s.during(fmt.Sprintf("%d to %d of %d rotations", done+1, done+n, rotations), func() { s.rotate(n, func(string) {}) })
+	}
 	killed := map[string]int{}
 	s.during(fmt.Sprintf("kill -9, %d times", kills), func() {
 		s.rotate(kills/len(signerSteps), func(step string) { killed[step] += s.kill() })
