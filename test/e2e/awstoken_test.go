@@ -95,6 +95,11 @@ func readSigningKey(t *testing.T, file string) crypto.Signer {
 	if block == nil {
 		t.Fatalf("%s holds no PEM", file)
 	}
+	if block.Type == "EC PRIVATE KEY" {
+		key, err := x509.ParseECPrivateKey(block.Bytes)
+		must(t, err)
+		return key
+	}
 	key, err := x509.ParsePKCS1PrivateKey(block.Bytes)
 	must(t, err)
 	return key
