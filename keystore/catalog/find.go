@@ -76,8 +76,8 @@ func hasURL(s keystore.KeySet, url string) bool {
 	return slices.ContainsFunc(s.Issuers(), func(u keystore.IssuerURL) bool { return u.String() == url })
 }
 
-// minPrefix is how many characters of a key ID must be given: enough that nobody hits another key by accident.
-const minPrefix = 8
+// MinPrefix is how many characters of a key ID must be given: enough that nobody hits another key by accident.
+const MinPrefix = 8
 
 // match returns the one of ids that typed means: the whole of it, or a unique prefix. The error has the kind [BadPrefix]
 // or [NoKey].
@@ -85,8 +85,8 @@ func match(ids []keystore.KeyID, typed string) (keystore.KeyID, error) {
 	if slices.Contains(ids, keystore.KeyID(typed)) {
 		return keystore.KeyID(typed), nil
 	}
-	if len(typed) < minPrefix {
-		return "", errorf(BadPrefix, "", "key %q: give the key ID or at least its first %d characters", typed, minPrefix)
+	if len(typed) < MinPrefix {
+		return "", errorf(BadPrefix, "", "key %q: give the key ID or at least its first %d characters", typed, MinPrefix)
 	}
 	found := slices.DeleteFunc(slices.Clone(ids), func(id keystore.KeyID) bool { return !strings.HasPrefix(string(id), typed) })
 	switch len(found) {
@@ -111,7 +111,7 @@ func Key(s keystore.KeySet, typed string) (keystore.Key, error) {
 		return k, nil
 	}
 	for _, g := range s.Gone() {
-		if string(g.ID) == typed || strings.HasPrefix(string(g.ID), typed) && len(typed) >= minPrefix {
+		if string(g.ID) == typed || strings.HasPrefix(string(g.ID), typed) && len(typed) >= MinPrefix {
 			return keystore.Key{}, errorf(KeyGone, s.Name(), "key set %q: key %s is gone (%s at %s)", s.Name(), g.ID, g.Why, g.At.UTC().Format(time.RFC3339))
 		}
 	}

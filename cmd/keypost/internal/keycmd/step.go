@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -11,6 +12,7 @@ import (
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/cmd/keypost/internal/observe"
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/catalog"
 	"github.com/keypost/keypost/keystore/gate"
 )
 
@@ -32,7 +34,7 @@ func (o *step) command(use, short string, run func(ctx context.Context, args []s
 	cmd := o.Command(use, short, cli.Exactly(2), run)
 	cmd.Flags().BoolVar(&o.force, "force", false, "do it although the gate is closed (needs --why): "+o.danger)
 	cmd.Flags().StringVar(&o.why, "why", "", "the reason; it is recorded")
-	cmd.Flags().StringVar(&o.confirm, "confirm-kid", "", "the whole `KID` again, where --force passes a gate that would stay closed for more than an hour")
+	cmd.Flags().StringVar(&o.confirm, "confirm-kid", "", "the `KID` again, where --force passes a gate that would stay closed for more than an hour")
 	return cmd
 }
 
@@ -67,7 +69,7 @@ const impatience = time.Hour
 // kid was not typed again.
 func (o *step) confirmed(id keystore.KeyID) error {
 	e := o.closed
-	if e == nil || keystore.KeyID(o.confirm) == id {
+	if e == nil || len(o.confirm) >= catalog.MinPrefix && strings.HasPrefix(string(id), o.confirm) {
 		return nil
 	}
 	until, _ := opening(e)
@@ -112,7 +114,7 @@ func (o *step) warn(now time.Time) {
 // warnNoneActive warns of a key set of whose keys a cluster may sign with none.
 func warnNoneActive(f *cli.Factory, s keystore.KeySet) {
 	if cli.NoneActive(s) {
-		f.Warn("no key of %q is active any more", s.Name())
+		f.Warn("no key of %q is active any more; a keypost-signer signs no token until one is", s.Name())
 	}
 }
 

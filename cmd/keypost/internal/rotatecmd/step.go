@@ -268,7 +268,11 @@ func unlisted(c rotation.Cluster, s keystore.KeySet) string {
 // sayByHand prints what the rotation of s waits for a person to do, as a numbered list.
 func (o *stepOptions) sayByHand(s keystore.KeySet, steps string) {
 	if steps != "" {
-		o.Steps(string(s.Name()), strings.Split(steps, "\n"), cli.Command{"rotate", "step", string(s.Name())})
+		again := cli.Command{"rotate", "step", string(s.Name())}
+		if o.access.Kubeconfig != "" {
+			again = append(again, "--kubeconfig", o.access.Kubeconfig)
+		}
+		o.Steps(string(s.Name()), strings.Split(steps, "\n"), again)
 	}
 }
 
