@@ -74,7 +74,7 @@ func TestDecide(t *testing.T) {
 	k1, k2 := storetest.Key(t), storetest.Key(t)
 	id1, id2 := string(k1.ID()), string(k2.ID())
 	disputes := []Dispute{{Key: k1, Side: servedOnly}, {Key: k2, Side: storedOnly}}
-	got, err := Decide(disputes, Verdict{Keep: []string{id1[:minPrefix]}, Gone: []string{id2}})
+	got, err := Decide(disputes, Verdict{Keep: []string{id1[:MinPrefix]}, Gone: []string{id2}})
 	if err != nil || len(got) != 2 || got[0].Key.ID() != k1.ID() || !got[0].Keep || got[1].Key.ID() != k2.ID() || got[1].Keep {
 		t.Errorf("Decide = %v, %v", got, err)
 	}

@@ -138,12 +138,12 @@ func TestKey(t *testing.T) {
 	c.Why = "leaked"
 	s, err := storetest.KeySet(t, "a", stays, leaves).Revoke(c, leaves.ID(), keystore.RevokeOptions{})
 	check(t, err)
-	if k, err := Key(s, string(stays.ID())[:minPrefix]); err != nil || k.ID() != stays.ID() {
+	if k, err := Key(s, string(stays.ID())[:MinPrefix]); err != nil || k.ID() != stays.ID() {
 		t.Errorf("Key = %v, %v", k.ID(), err)
 	}
 	for typed, want := range map[string]Kind{
 		string(leaves.ID()):             KeyGone,
-		string(leaves.ID())[:minPrefix]: KeyGone,
+		string(leaves.ID())[:MinPrefix]: KeyGone,
 		string(leaves.ID())[:3]:         BadPrefix,
 		"zzzzzzzzzz":                    NoKey,
 	} {
