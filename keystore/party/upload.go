@@ -29,8 +29,8 @@ func Upload(name string) (kind, place string) {
 	return kind, place
 }
 
-// uploads are the kinds of uploads that somebody in this version uploads to, and the form of a place of each. None of them is a URL: whoever
-// writes a key set chooses an object, and the environment of whoever uploads chooses the server that gets a credential.
+// uploads are the kinds of uploads that somebody in this version uploads to, and the form of a place of each. None of them is a URL: a
+// key set chooses an object, and the environment of the uploading program chooses the server that gets a credential.
 var uploads = []struct {
 	kind, form string
 	is         func(place string) bool

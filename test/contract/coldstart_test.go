@@ -12,7 +12,7 @@ import (
 	"github.com/keypost/keypost/keystore/storetest"
 )
 
-// The directory is the last good state, whole: a start while whoever writes it is away serves every issuer.
+// The directory is the last good state, whole: a start while its writer is away serves every issuer.
 func TestColdStartDuringAnOutage(t *testing.T) {
 	t.Parallel()
 	e := newEstate(t)

@@ -31,7 +31,7 @@ type Source struct {
 	Files  string              // the directory of files; empty for none
 }
 
-// Kinds returns all kinds but gcp, which is of provision/gcp.
+// Kinds returns all kinds except gcp, which provision/gcp has.
 func Kinds() []Kind { return []Kind{anthropic(), databricks(), file(), openai(), vault()} }
 
 // fetches is the error about a relying party that holds no upload.

@@ -200,7 +200,7 @@ func TestUploadIsReadBack(t *testing.T) {
 	}
 }
 
-// An answer that is no success uploads nothing, is told in one line, and the credential stands in none.
+// After a refusal nothing is uploaded, one line says why, and no line has the credential.
 func TestRefusalsShowNoCredential(t *testing.T) {
 	t.Parallel()
 	for _, s := range scenes(storetest.Key(t).PEM()) {
