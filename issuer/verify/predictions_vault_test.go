@@ -58,7 +58,7 @@ func unpredictedOfVault() map[string]string {
 	)
 	return map[string]string{
 		"cache-stale": sometimes, "key-missing": sometimes, "addresses-differ": sound, "origin-unreachable": sound, "dns-none": "it looks no name up here",
-		"connection-dropped": "it waits, and nothing comes", "token-malformed": "it checks the signature, and not every claim", "url-form": "the URL is one that it takes", "key-form": "it leaves out the keys that it cannot use", "token-kid-unknown": "it tries every key for a token without kid",
+		"connection-dropped": "it waits, and nothing comes", "token-malformed": "it checks the signature, and not every claim", "url-form": "the URL is one that it takes", "key-form": "it leaves out the keys that it cannot use", "token-kid-unknown": "it tries every key for a token without kid", "upload-behind": "it fetches, and no upload counts",
 	}
 }
 

@@ -68,6 +68,7 @@ func TestCauses(t *testing.T) {
 
 		{"Vault", `{"errors":["error validating token: invalid audience (aud) claim: audience claim does not match any bound audience"]}`, []string{"token-aud-unusual"}, "", []string{"token-malformed"}},
 		{"Vault: key", `* error verifying token: failed to verify id token signature`, []string{"token-kid-unknown", "token-signature-wrong"}, "", nil},
+		{"Vault: uploaded keys", `{"errors":["error validating token: error verifying token signature: no known key successfully validated the token signature"]}`, []string{"upload-behind", "token-signature-wrong"}, "", []string{"token-malformed", "jwks-empty"}},
 		{"kube-apiserver's log", `E1122 08:00:00.000000       1 authentication.go:75] "Unable to authenticate the request" err="[invalid bearer token, oidc: verify token: oidc: id token issued by a different provider, expected \"https://oidc.example.com/prod-a\" got \"https://kubernetes.default.svc\"]"`,
 			[]string{"token-issuer-other", "cluster-issuer-other"}, "", nil},
 		{"kube-apiserver's log: expired", `err="[invalid bearer token, oidc: verify token: oidc: token is expired (Token Expiry: 2026-11-22 07:00:00 +0000 UTC)]"`, []string{"token-expired"}, "", nil},

@@ -45,6 +45,7 @@ func sources() map[Answer]string {
 		{Vault, "oidc: failed to decode keys"}:                                goOIDC,
 		{Vault, "fetching keys"}:                                              goOIDC,
 		{Vault, "failed to verify id token signature"}:                        goOIDC,
+		{Vault, "no known key successfully validated the token signature"}:    "https://github.com/hashicorp/cap/blob/v0.12.0/jwt/keyset.go, asked in test/parties",
 	}
 }
 

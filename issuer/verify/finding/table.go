@@ -219,7 +219,7 @@ func uploadCauses() []Cause {
 		{
 			"upload-behind", "uploads", "a relying party holds an upload with other keys than the published ones",
 			"tokens signed with a key that it does not have are refused there, those of a key that it has too many are accepted, and gates stay closed",
-			sync, testUploads, []Answer{{GCP, "invalid_grant"}},
+			sync, testUploads, []Answer{{GCP, "invalid_grant"}, {Vault, vaultNoKey}},
 		},
 		{
 			"upload-unread", "uploads", "what a relying party holds is not known here", "nobody knows which keys the relying party goes by, and gates stay closed",

@@ -28,7 +28,8 @@ const (
 // More than one cause has these.
 const (
 	gcpNoIssuer   = "invalid_grant: Error connecting to the given credential's issuer."
-	badSignature  = "failed to verify id token signature" // of go-oidc, which Vault and kube-apiserver use
+	badSignature  = "failed to verify id token signature"                     // of go-oidc, which Vault and kube-apiserver use
+	vaultNoKey    = "no known key successfully validated the token signature" // where keys were uploaded to it
 	invalidBearer = "invalid bearer token"
 )
 
@@ -90,7 +91,10 @@ func keyUnknown() []Answer {
 
 // signatureWrong is what they answer to a signature that does not verify. AWS does not document which of the two it is.
 func signatureWrong() []Answer {
-	return []Answer{{AWS, awsNoJWT}, {AWS, awsNoKey}, {GCP, "invalid_grant"}, {Entra, "AADSTS700027"}, {Vault, badSignature}, {KubeAPIServer, badSignature}}
+	return []Answer{
+		{AWS, awsNoJWT}, {AWS, awsNoKey}, {GCP, "invalid_grant"}, {Entra, "AADSTS700027"}, {Vault, badSignature}, {Vault, vaultNoKey},
+		{KubeAPIServer, badSignature},
+	}
 }
 
 func expired() []Answer {
