@@ -41,10 +41,10 @@ func TestNewPublicTakesWhatCloudsAndKubernetesAccept(t *testing.T) {
 		{name: "exponent that crypto/x509 would not read back", key: exponent(1<<31 + 1), refused: "its RSA exponent 2147483649 is not"},
 		{name: "P-224", key: ecPrivate(elliptic.P224(), 1).Public(), refused: "its curve P-224 is not one of P-256, P-384, P-521"},
 		{name: "point off the curve", key: offCurve, refused: "its point does not lie on its curve"},
-		{name: "Ed25519", key: ed25519.PublicKey(make([]byte, 32)), refused: "its type is ed25519; clouds and Kubernetes accept RSA and ECDSA"},
+		{name: "Ed25519", key: ed25519.PublicKey(make([]byte, 32)), refused: "its type is ed25519, and AWS, Entra and Google Cloud do not take its tokens; let the cluster sign with RSA or ECDSA"},
 		{name: "DSA", key: &dsa.PublicKey{}, refused: "its type is dsa"},
-		{name: "private key", key: ecPrivate(elliptic.P256(), 1), refused: "accept RSA and ECDSA"},
-		{name: "nothing", key: nil, refused: "accept RSA and ECDSA"},
+		{name: "private key", key: ecPrivate(elliptic.P256(), 1), refused: "sign with RSA or ECDSA"},
+		{name: "nothing", key: nil, refused: "sign with RSA or ECDSA"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

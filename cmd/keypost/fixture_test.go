@@ -381,14 +381,20 @@ func trustAll(c checker, dir string, files ...string) string {
 	return file
 }
 
-// serveAPI plays a kube-apiserver with an issuer and the keys of public key files: apiserver ISSUER FILE… It writes a
-// kubeconfig, $KUBECONFIG_FILE, with the contexts good and forbidden.
+// serveAPI plays a kube-apiserver with an issuer and the keys of public key files: apiserver ISSUER FILE… A .jwk is served as it is.
+// It writes a kubeconfig, $KUBECONFIG_FILE, with the contexts good and forbidden.
 func serveAPI(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: apiserver ISSUER FILE…")
 	}
-	set := jose.JSONWebKeySet{}
+	var set struct {
+		Keys []any `json:"keys"`
+	}
 	for _, file := range args[1:] {
+		if strings.HasSuffix(file, ".jwk") {
+			set.Keys = append(set.Keys, json.RawMessage(ts.ReadFile(file)))
+			continue
+		}
 		keys, err := pubkey.Parse(file, []byte(ts.ReadFile(file)))
 		ts.Check(err)
 		for _, k := range keys {

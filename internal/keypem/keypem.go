@@ -6,6 +6,8 @@ import (
 	"bytes"
 	"crypto"
 	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/asn1"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -61,5 +63,30 @@ func PublicKey(block *pem.Block) (crypto.PublicKey, error) {
 	if c, err := x509.ParseCertificate(block.Bytes); err == nil {
 		return c.PublicKey, nil
 	}
+	if name := otherType(block.Bytes); name != "" {
+		return other(name), nil
+	}
 	return nil, errors.New("it is neither a public key that this program can read (PKIX, PKCS#1) nor a certificate")
+}
+
+// other stands for a public key of a type that this program cannot read. Its text is the name of the type.
+type other string
+
+func (o other) String() string { return string(o) }
+
+// otherType names the type of a PKIX key that package x509 does not read; empty for what is unknown.
+//
+// Source: RFC 9881, section 2 (ML-DSA); RFC 8410, section 3 (Ed448).
+func otherType(der []byte) string {
+	var key struct {
+		Algorithm pkix.AlgorithmIdentifier
+		Bits      asn1.BitString
+	}
+	if rest, err := asn1.Unmarshal(der, &key); err != nil || len(rest) > 0 {
+		return ""
+	}
+	return map[string]string{
+		"2.16.840.1.101.3.4.3.17": "ML-DSA-44", "2.16.840.1.101.3.4.3.18": "ML-DSA-65", "2.16.840.1.101.3.4.3.19": "ML-DSA-87",
+		"1.3.101.113": "Ed448",
+	}[key.Algorithm.Algorithm.String()]
 }

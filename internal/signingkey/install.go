@@ -23,7 +23,7 @@ func Load(path string) (Private, error) {
 	if err != nil {
 		return Private{}, err
 	}
-	keys, _, err := PublicHalf(path, data)
+	keys, _, _, err := PublicHalf(path, data)
 	if err != nil {
 		return Private{}, err
 	}
@@ -92,7 +92,7 @@ func (p Private) Install(path string) error {
 // nothingElse reports whether the file has no other key in it, but perhaps the end of one: ccoctl leaves that when it
 // writes a key over a longer one.
 func (p Private) nothingElse(path string, data []byte) bool {
-	keys, _, err := PublicHalf(path, data)
+	keys, _, _, err := PublicHalf(path, data)
 	return err == nil && len(keys) == 1 && keys[0].Equal(p.public)
 }
 

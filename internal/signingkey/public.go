@@ -11,16 +11,16 @@ import (
 	"github.com/keypost/keypost/keystore/pubkey"
 )
 
-// PublicHalf reads verification keys as [pubkey.Parse] does, and also derives those of private keys in PEM (PKCS#1,
-// PKCS#8, SEC 1). It reports whether there was one. Errors name source, the block and the reason, and never a byte of a
-// key.
-func PublicHalf(source string, data []byte) (keys []keystore.VerificationKey, private bool, err error) {
-	keys, err = pubkey.ParseWith(source, data, func(block *pem.Block) (crypto.PublicKey, bool, error) {
+// PublicHalf reads verification keys as [pubkey.ParseUsable] does, and also derives those of private keys in PEM (PKCS#1,
+// PKCS#8, SEC 1). It reports whether there was one, and which keys of a JWKS it left out. Errors name source, the block and the
+// reason, and never a byte of a key.
+func PublicHalf(source string, data []byte) (keys []keystore.VerificationKey, left []pubkey.Left, private bool, err error) {
+	keys, left, err = pubkey.ParseUsable(source, data, func(block *pem.Block) (crypto.PublicKey, bool, error) {
 		key, recognised, err := derive(block)
 		private = private || key != nil
 		return key, recognised, err
 	})
-	return keys, private, err
+	return keys, left, private, err
 }
 
 // derive is a [pubkey.DeriveFunc].

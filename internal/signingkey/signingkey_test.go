@@ -63,7 +63,7 @@ func TestGenerateWriteRead(t *testing.T) {
 			check(t, err)
 			public, err := os.ReadFile(paths.Public)
 			check(t, err)
-			fromPrivate, isPrivate, err := PublicHalf("sa.key", private)
+			fromPrivate, _, isPrivate, err := PublicHalf("sa.key", private)
 			check(t, err)
 			fromPublic, err := pubkey.Parse("sa.pub", public)
 			check(t, err)
@@ -202,12 +202,12 @@ func TestPublicHalf(t *testing.T) {
 		{"OpenSSH", pem.EncodeToMemory(&pem.Block{Type: "OPENSSH PRIVATE KEY", Bytes: []byte("x")}), nil, "OpenSSH"},
 		{"rubbish inside", pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: []byte("secret")}), nil, "labelled as a private key but is none"},
 		{"rubbish under another label", pem.EncodeToMemory(&pem.Block{Type: "KEY", Bytes: []byte("secret")}), nil, "it is neither a public key that this program can read"},
-		{"Ed25519", pkcs8(t, ed), nil, "RSA and ECDSA"},
+		{"Ed25519", pkcs8(t, ed), nil, "RSA or ECDSA"},
 		{"P-224", pkcs8(t, p224), nil, "P-224"},
 		{"too large", bytes.Repeat([]byte{'x'}, pubkey.MaxSize+1), nil, "larger than"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			keys, private, err := PublicHalf("some.key", tt.data)
+			keys, _, private, err := PublicHalf("some.key", tt.data)
 			if tt.want != "" {
 				if err == nil || !strings.HasPrefix(err.Error(), "read public keys from some.key: ") || !strings.Contains(err.Error(), tt.want) {
 					t.Errorf("error %v, want %q", err, tt.want)
@@ -245,7 +245,7 @@ func FuzzPublicHalf(f *testing.F) {
 	f.Add([]byte("-----BEGIN PRIVATE KEY-----\nc2VjcmV0\n-----END PRIVATE KEY-----\n"))
 	f.Add([]byte("-----BEGIN SECRETSECRETSECRETSECRET-----\nc2VjcmV0\n-----END SECRETSECRETSECRETSECRET-----\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		keys, _, err := PublicHalf("f", data)
+		keys, _, _, err := PublicHalf("f", data)
 		if (err == nil) != (len(keys) > 0) {
 			t.Fatalf("%d keys and %v", len(keys), err)
 		}

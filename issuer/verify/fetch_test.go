@@ -36,6 +36,22 @@ func TestClientJWKS(t *testing.T) {
 	}
 }
 
+// Who takes keys over gets those of a type that a key set can have. Who looks at what is published gets all or an error.
+func TestClientUsable(t *testing.T) {
+	w := newWorld(t)
+	w.jwks = append(w.jwks, member{"kty": "AKP", "kid": "pq", "alg": "ML-DSA-65", "use": "sig", "pub": "AAAA"})
+	c := w.client(t)
+	for _, url := range []string{testIssuer, testIssuer + "/keys.json"} {
+		p, left, err := c.Usable(t.Context(), url)
+		if err != nil || len(p.Keys) != 1 || string(p.Keys[0].ID()) != w.kid || len(left) != 1 || left[0].ID != "pq" {
+			t.Errorf("Usable(%s) = %+v, %v, %v", url, p, left, err)
+		}
+		if p, err := c.JWKS(t.Context(), url); err == nil || !strings.Contains(err.Error(), "key 2: its type is ML-DSA-65 (kty AKP)") || p.Keys != nil {
+			t.Errorf("JWKS(%s) = %+v, %v", url, p, err)
+		}
+	}
+}
+
 func TestClientJWKSRefuses(t *testing.T) {
 	for _, tt := range []struct {
 		name, url, want string

@@ -11,7 +11,6 @@ import (
 
 	"github.com/keypost/keypost/internal/privatekey"
 	"github.com/keypost/keypost/issuer/verify/fetch"
-	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/party"
 )
@@ -102,8 +101,8 @@ func (v *visit) checkKey(url string, n int, k fetch.JWK) (keystore.VerificationK
 		v.Fail("key-form", "%v", err)
 		return keystore.VerificationKey{}, false
 	}
-	for _, reader := range []string{finding.Entra, finding.GCP} {
-		if v.declared(reader) && !party.Takes(reader, public.Alg()) {
+	for _, reader := range v.declared() {
+		if !party.Takes(reader, public.Alg()) {
 			v.Fail("key-refused", "%s is for %s, and the key set declares %s", name, public.Alg(), reader)
 			v.about(public)
 		}
@@ -139,9 +138,12 @@ func (v *visit) about(k keystore.VerificationKey) {
 	}
 }
 
-// declared reports whether the key set declares a relying party.
-func (v *visit) declared(name string) bool {
-	return v.stored != nil && slices.Contains(party.Names(v.stored.Policy().RelyingParties), name)
+// declared returns the relying parties that the key set declares.
+func (v *visit) declared() []string {
+	if v.stored == nil {
+		return nil
+	}
+	return party.Names(v.stored.Policy().RelyingParties)
 }
 
 // checkAlias compares /openid/v1/jwks: since 2026 OpenShift sets it as the cluster's own jwks_uri for an issuer that

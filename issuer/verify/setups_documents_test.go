@@ -97,6 +97,12 @@ func keySetups() []setup {
 		{"an Ed25519 key", "key-form", "", func(_ *testing.T, w *world) {
 			w.jwks = append(w.jwks, member{"kty": "OKP", "crv": "Ed25519", "kid": "ed", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo", "alg": "EdDSA", "use": "sig"})
 		}, nil},
+		{"an ML-DSA key", "key-form", "", func(_ *testing.T, w *world) {
+			w.jwks = append(w.jwks, member{"kty": "AKP", "kid": "pq", "alg": "ML-DSA-65", "use": "sig", "pub": "AAAA"})
+		}, nil},
+		{"the seed of an ML-DSA key", "key-private", "", func(_ *testing.T, w *world) {
+			w.jwks = append(w.jwks, member{"kty": "AKP", "kid": "pq", "alg": "ML-DSA-65", "pub": "AAAA", "priv": strings.Repeat("A", 43)})
+		}, nil},
 		{"a certificate beside the key", "key-form", "", with("x5u", "https://evil.example.com/chain.pem"), nil},
 		{"another key on /openid/v1/jwks, and no store to ask", "alias-differs", "", func(t *testing.T, w *world) {
 			w.alias, w.options.Stored = []member{publicJWK(t, newECKey(t))}, nil
@@ -133,6 +139,7 @@ func partySetups() []setup {
 			check(t, err)
 			w.inStead(t, public(t, k))
 		}, rsaInStead},
+		{"an EC key, and Oracle is declared", "key-refused", "", parties("aws", "oci"), rsaInStead},
 	}
 }
 

@@ -86,7 +86,8 @@ func algorithm(key crypto.PublicKey) (string, error) {
 	case *ecdsa.PublicKey:
 		return algorithmOfCurve(k)
 	}
-	return "", fmt.Errorf("its type is %s; clouds and Kubernetes accept RSA and ECDSA (P-256, P-384, P-521) only", kindOf(key))
+	return "", fmt.Errorf("its type is %s, and AWS, Entra and Google Cloud do not take its tokens; "+
+		"let the cluster sign with RSA or ECDSA (P-256, P-384, P-521)", kindOf(key))
 }
 
 func checkRSA(k *rsa.PublicKey) error {
@@ -113,7 +114,11 @@ func algorithmOfCurve(k *ecdsa.PublicKey) (string, error) {
 	return map[elliptic.Curve]string{elliptic.P256(): "ES256", elliptic.P384(): "ES384", elliptic.P521(): "ES512"}[k.Curve], nil
 }
 
+// kindOf returns the name that a stand-in for a key of a type that this program cannot read has, or the package of a key.
 func kindOf(key crypto.PublicKey) string {
+	if named, ok := key.(fmt.Stringer); ok {
+		return named.String()
+	}
 	s := strings.TrimPrefix(fmt.Sprintf("%T", key), "*")
 	return strings.TrimSuffix(strings.TrimSuffix(s, ".PublicKey"), "PublicKey")
 }

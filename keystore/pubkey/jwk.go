@@ -1,6 +1,7 @@
 package pubkey
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,36 +15,48 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-func parseJSON(data []byte) ([]keystore.VerificationKey, error) {
+func parseJSON(data []byte) ([]keystore.VerificationKey, []Left, error) {
 	var tree any
 	if err := decodeJSON(data, &tree); err != nil {
-		return nil, fmt.Errorf("it looks like a JWK or JWKS but is not valid JSON: %s", firstLine(err))
+		return nil, nil, fmt.Errorf("it looks like a JWK or JWKS but is not valid JSON: %s", firstLine(err))
 	}
 	var set struct {
 		Keys *[]json.RawMessage `json:"keys"`
 		Kty  string             `json:"kty"`
 	}
 	if err := decodeJSON(data, &set); err != nil {
-		return nil, errors.New(`it is not a JWKS: "keys" must be a list, and "kty" a text`)
+		return nil, nil, errors.New(`it is not a JWKS: "keys" must be a list, and "kty" a text`)
 	}
 	if set.Keys == nil && set.Kty != "" {
 		set.Keys = &[]json.RawMessage{data}
 	}
 	if set.Keys == nil || len(*set.Keys) == 0 {
-		return nil, errors.New(`it is JSON without a key: neither "kty" nor a non-empty "keys"`)
+		return nil, nil, errors.New(`it is JSON without a key: neither "kty" nor a non-empty "keys"`)
 	}
 	keys := make([]keystore.VerificationKey, 0, len(*set.Keys))
+	var left []Left
+	var refused error // the first one; a private key further on matters more
 	for n, raw := range *set.Keys {
 		k, err := parseJWK(raw)
-		if err != nil {
-			return nil, fmt.Errorf("key %d: %w", n+1, err)
+		other, isOther := errors.AsType[*otherTypeError](err)
+		switch {
+		case errors.Is(err, keystore.ErrPrivateKey):
+			return nil, nil, fmt.Errorf("key %d: %w", n+1, err)
+		case isOther:
+			left = append(left, Left{n + 1, other.id, other.name})
+		case err != nil:
+			refused = cmp.Or(refused, fmt.Errorf("key %d: %w", n+1, err))
+		default:
+			keys = append(keys, k)
 		}
-		keys = append(keys, k)
 	}
 	if where, found := privatekey.Find(tree); found { // deeper than where the keys themselves have it
-		return nil, fmt.Errorf("%s: %w", printable(where), keystore.ErrPrivateKey)
+		return nil, nil, fmt.Errorf("%s: %w", printable(where), keystore.ErrPrivateKey)
 	}
-	return keys, nil
+	if refused == nil && len(keys) == 0 {
+		refused = left[0].refusal()
+	}
+	return keys, left, refused
 }
 
 func parseJWK(raw json.RawMessage) (keystore.VerificationKey, error) {
@@ -55,6 +68,9 @@ func parseJWK(raw json.RawMessage) (keystore.VerificationKey, error) {
 		if _, ok := members[m]; ok {
 			return keystore.VerificationKey{}, fmt.Errorf("it has the private member %q: %w", m, keystore.ErrPrivateKey)
 		}
+	}
+	if other := otherType(members); other != nil {
+		return keystore.VerificationKey{}, other
 	}
 	var jwk jose.JSONWebKey
 	if err := jwk.UnmarshalJSON(raw); err != nil {

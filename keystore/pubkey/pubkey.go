@@ -22,24 +22,35 @@ const MaxSize = 1 << 20
 // Keys without a key ID get the computed one. An error names source, the block or key, and the reason. It quotes no key
 // material, and wraps [keystore.ErrPrivateKey] if data holds a private key.
 func Parse(source string, data []byte) ([]keystore.VerificationKey, error) {
-	return ParseWith(source, data, nil)
+	keys, left, err := ParseUsable(source, data, nil)
+	if len(left) > 0 {
+		return nil, named(source, left[0].refusal())
+	}
+	return keys, err
 }
 
 // A DeriveFunc returns the public half of a PEM block with a private key. It returns neither a key nor an error for a
 // block that is to be skipped, and false for a block that has no private key.
 type DeriveFunc func(*pem.Block) (key crypto.PublicKey, private bool, err error)
 
-// ParseWith is Parse for PEM files that may hold private keys: derive gets every block first. Its errors name no label,
-// which in a damaged file may be part of a key.
-func ParseWith(source string, data []byte, derive DeriveFunc) ([]keystore.VerificationKey, error) {
-	keys, err := parse(data, derive)
+// ParseUsable is Parse for keys that are taken over: of a JWKS with keys that a key set can have, it leaves out those of kty AKP and OKP.
+// Kubernetes lists ML-DSA keys beside the others.
+//
+// A PEM file may hold private keys if there is a derive, which gets every block first. Then errors name no label, which in a damaged
+// file may be part of a key.
+func ParseUsable(source string, data []byte, derive DeriveFunc) ([]keystore.VerificationKey, []Left, error) {
+	keys, left, err := parse(data, derive)
 	if err == nil {
 		keys, err = distinct(keys)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read public keys from %s: %w", source, err)
+		return nil, nil, named(source, err)
 	}
-	return keys, nil
+	return keys, left, nil
+}
+
+func named(source string, err error) error {
+	return fmt.Errorf("read public keys from %s: %w", source, err)
 }
 
 func distinct(keys []keystore.VerificationKey) ([]keystore.VerificationKey, error) {
@@ -57,20 +68,21 @@ func distinct(keys []keystore.VerificationKey) ([]keystore.VerificationKey, erro
 	return list, nil
 }
 
-func parse(data []byte, derive DeriveFunc) ([]keystore.VerificationKey, error) {
+func parse(data []byte, derive DeriveFunc) (keys []keystore.VerificationKey, left []Left, err error) {
 	data = bytes.TrimPrefix(data, []byte("\ufeff")) // editors of Windows begin a file with it
 	trimmed := bytes.TrimSpace(data)
 	switch {
 	case len(data) > MaxSize:
-		return nil, fmt.Errorf("it is larger than %d bytes", MaxSize)
+		return nil, nil, fmt.Errorf("it is larger than %d bytes", MaxSize)
 	case len(trimmed) == 0:
-		return nil, errors.New("it is empty")
+		return nil, nil, errors.New("it is empty")
 	case bytes.HasPrefix(data, []byte("\xff\xfe")), bytes.HasPrefix(data, []byte("\xfe\xff")):
-		return nil, errors.New("it is UTF-16; save it as UTF-8")
+		return nil, nil, errors.New("it is UTF-16; save it as UTF-8")
 	case trimmed[0] == '{':
 		return parseJSON(trimmed)
 	}
-	return parsePEM(data, derive)
+	keys, err = parsePEM(data, derive)
+	return keys, nil, err
 }
 
 func parsePEM(data []byte, derive DeriveFunc) ([]keystore.VerificationKey, error) {

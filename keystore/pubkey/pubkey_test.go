@@ -159,7 +159,7 @@ func TestParseRefuses(t *testing.T) {
 		{"alg of another curve", jwkOf(t, ec.Public(), map[string]any{"alg": "ES384"}), `key 1: its alg "ES384" does not fit a key for ES256`},
 		{"RSA-PSS", with("alg", "PS256"), `key 1: its alg "PS256" does not fit`},
 		{"alg none", with("alg", "none"), `key 1: its alg "none" does not fit`},
-		{"Ed25519 as JWK", jwkOf(t, edPublic, nil), "key 1: its type is ed25519"},
+		{"Ed25519 as JWK", jwkOf(t, edPublic, nil), "key 1: its type is Ed25519 (kty OKP)"},
 		{"RSA 1024 as JWK", jwkOf(t, rsaPublic(1024), nil), "key 1: its RSA modulus has 1024 bits"},
 		{"an exponent of 72 bits", with("e", base64.RawURLEncoding.EncodeToString([]byte{1, 0, 0, 0, 0, 0, 1, 0, 1})), "key 1: it is not a valid JWK"},
 		{"a point off its curve", jwkOf(t, ec.Public(), map[string]any{"y": base64.RawURLEncoding.EncodeToString(make([]byte, 32))}), "key 1: it is not a valid JWK"},

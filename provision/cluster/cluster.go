@@ -30,26 +30,28 @@ const timeout = 15 * time.Second
 
 // PublicKeys asks the kube-apiserver that a context of a kubeconfig names (see [Access] for which is used when either is
 // empty) which issuer it is and which keys verify its tokens. Those are all keys of --service-account-key-file, also old
-// ones that clouds need not trust.
-func PublicKeys(ctx context.Context, kubeconfig, contextName string) (issuer string, keys []keystore.VerificationKey, err error) {
+// ones that clouds need not trust; those that no cloud takes are left out.
+func PublicKeys(ctx context.Context, kubeconfig, contextName string) (
+	issuer string, keys []keystore.VerificationKey, left []pubkey.Left, err error,
+) {
 	_, api, err := Access{Kubeconfig: kubeconfig, Context: contextName}.open()
 	if err != nil {
-		return "", nil, err
+		return "", nil, nil, err
 	}
 	if issuer, err = api.issuer(ctx); err != nil {
-		return "", nil, err
+		return "", nil, nil, err
 	}
-	keys, err = api.keys(ctx)
-	return issuer, keys, err
+	keys, left, err = api.keys(ctx)
+	return issuer, keys, left, err
 }
 
 // keys returns the keys that a kube-apiserver lists.
-func (a api) keys(ctx context.Context) ([]keystore.VerificationKey, error) {
+func (a api) keys(ctx context.Context) ([]keystore.VerificationKey, []pubkey.Left, error) {
 	body, err := a.get(ctx, jwksPath, maxJWKS)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return pubkey.Parse(a.client.URL()+jwksPath, body)
+	return pubkey.ParseUsable(a.client.URL()+jwksPath, body, nil)
 }
 
 // InCluster in the place of a kubeconfig means the cluster in whose pod the program runs, with the pod's own service

@@ -83,7 +83,7 @@ func accepts(r *http.Request, mediaType string) bool {
 func TestPublicKeys(t *testing.T) {
 	kubeconfig, key := apiserver(t, nil)
 	for _, name := range []string{"", "good"} {
-		issuer, keys, err := PublicKeys(t.Context(), kubeconfig, name)
+		issuer, keys, _, err := PublicKeys(t.Context(), kubeconfig, name)
 		if err != nil || issuer != "https://oidc.example.com/prod-a" || len(keys) != 1 || !keys[0].Equal(key) {
 			t.Errorf("PublicKeys(%q) = %s, %v, %v", name, issuer, keys, err)
 		}
@@ -114,19 +114,19 @@ func TestPublicKeysRefuses(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			kubeconfig, _ := apiserver(t, tt.replace)
-			_, keys, err := PublicKeys(t.Context(), kubeconfig, tt.context)
+			_, keys, _, err := PublicKeys(t.Context(), kubeconfig, tt.context)
 			if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "\n") || keys != nil {
 				t.Errorf("PublicKeys: %v, %v, want %q", keys, err, tt.want)
 			}
 		})
 	}
-	if _, _, err := PublicKeys(t.Context(), filepath.Join(t.TempDir(), "missing"), ""); err == nil || !strings.Contains(err.Error(), "no such file") {
+	if _, _, _, err := PublicKeys(t.Context(), filepath.Join(t.TempDir(), "missing"), ""); err == nil || !strings.Contains(err.Error(), "no such file") {
 		t.Errorf("missing kubeconfig: %v", err)
 	}
 	kubeconfig, _ := apiserver(t, nil)
 	stopped, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, _, err := PublicKeys(stopped, kubeconfig, ""); !errors.Is(err, context.Canceled) {
+	if _, _, _, err := PublicKeys(stopped, kubeconfig, ""); !errors.Is(err, context.Canceled) {
 		t.Errorf("stopped: %v", err)
 	}
 }
@@ -148,7 +148,7 @@ func TestWhichKubeconfig(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Setenv("KUBECONFIG", tt.env)
-			_, keys, err := PublicKeys(t.Context(), tt.given, "")
+			_, keys, _, err := PublicKeys(t.Context(), tt.given, "")
 			if tt.err == "" && (err != nil || len(keys) != 1 || !keys[0].Equal(key)) || tt.err != "" && (err == nil || !strings.Contains(err.Error(), tt.err)) {
 				t.Errorf("%v, %v, want %q", keys, err, tt.err)
 			}
@@ -166,7 +166,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 		const slices = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
 		kubeconfig, _ := apiserver(t, map[string]http.HandlerFunc{jwksPath: redirect, slices: redirect})
 		want := fmt.Sprintf("redirects (%d)", code)
-		if _, _, err := PublicKeys(t.Context(), kubeconfig, ""); err == nil || !strings.Contains(err.Error(), want) {
+		if _, _, _, err := PublicKeys(t.Context(), kubeconfig, ""); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("PublicKeys: %v", err)
 		}
 		if _, err := Signers(t.Context(), Access{Kubeconfig: kubeconfig}, "a"); err == nil || !strings.Contains(err.Error(), want) {

@@ -20,6 +20,7 @@ type Identity struct {
 	ID     keystore.ClusterID
 	Issuer string // its own name of itself
 	Keys   []keystore.VerificationKey
+	Left   []pubkey.Left // keys that it lists too, and that no cloud takes
 }
 
 // UnfitError is about a cluster that answered, with what is not taken of any cluster. It stays so until somebody changes the cluster.
@@ -54,7 +55,7 @@ func Identify(ctx context.Context, config *rest.Config) (Identity, error) {
 	if err != nil {
 		return Identity{}, err
 	}
-	if seen.Keys, err = pubkey.Parse(a.client.URL()+jwksPath, body); err != nil {
+	if seen.Keys, seen.Left, err = pubkey.ParseUsable(a.client.URL()+jwksPath, body, nil); err != nil {
 		return Identity{}, &UnfitError{err}
 	}
 	again, err := a.id(ctx)

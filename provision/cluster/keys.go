@@ -84,7 +84,13 @@ func (e *examination) signWith(addresses []string) string {
 type trusted struct {
 	server server
 	keys   []keystore.VerificationKey
+	left   []pubkey.Left
 	err    error
+}
+
+func (t trusted) lists(id keystore.KeyID) bool {
+	return slices.ContainsFunc(t.keys, func(k keystore.VerificationKey) bool { return k.ID() == id }) ||
+		slices.ContainsFunc(t.left, func(l pubkey.Left) bool { return l.ID == string(id) })
 }
 
 // checkKnown compares the published keys, and those that the servers sign with, with those that each server itself trusts.
@@ -99,7 +105,7 @@ func (e *examination) checkKnown(ctx context.Context, servers []server) {
 			body, err := s.api.document(ctx, jwksPath, maxJWKS)
 			all[i] = trusted{server: s, err: err}
 			if err == nil {
-				all[i].keys, all[i].err = pubkey.Parse(s.api.client.URL()+jwksPath, body)
+				all[i].keys, all[i].left, all[i].err = pubkey.ParseUsable(s.api.client.URL()+jwksPath, body, nil)
 			}
 		})
 	}
@@ -119,6 +125,9 @@ func (e *examination) checkKnown(ctx context.Context, servers []server) {
 		return
 	}
 	e.checkStrangers(read)
+	for _, l := range all[0].left {
+		e.OK("cluster-keys", "of the keys that the cluster lists, %s", l)
+	}
 }
 
 // checkLackingKeys looks for servers that do not trust a key with which one of them signs: they answer 401 to pods with its tokens.
@@ -130,7 +139,7 @@ func (e *examination) checkLackingKeys(read []trusted) {
 	e.grouped(func(s signing) string { return string(s.own.KeyID) }, func(s signing, signers []string) {
 		var lacking []string
 		for _, t := range read {
-			if !slices.ContainsFunc(t.keys, func(k keystore.VerificationKey) bool { return k.ID() == s.own.KeyID }) {
+			if !t.lists(s.own.KeyID) {
 				lacking = append(lacking, t.server.address)
 			}
 		}

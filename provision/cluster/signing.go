@@ -36,7 +36,7 @@ func (c Signing) Lists(ctx context.Context, k keystore.VerificationKey) (map[str
 	lists := map[string]bool{}
 	var failed error
 	err := c.each(ctx, func(address string, server api) {
-		keys, err := server.keys(ctx)
+		keys, _, err := server.keys(ctx)
 		if err != nil {
 			failed = cmp.Or(failed, err)
 			return

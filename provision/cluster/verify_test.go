@@ -584,3 +584,30 @@ func TestVerifyEnds(t *testing.T) {
 		t.Errorf("account mistyped: %v", err)
 	}
 }
+
+// A key of a type that no key set can have is left out and named. The cluster knows it, also where a server signs with it.
+func TestVerifyWithAKeyOfAnotherType(t *testing.T) {
+	s := newStandIn(t, 2)
+	published := s.want.Published[0]
+	listed := jose.JSONWebKey{Key: published.Key(), KeyID: string(published.ID()), Algorithm: published.Alg(), Use: "sig"}
+	s.replace[jwksPath] = func(w http.ResponseWriter, _ *http.Request) {
+		writeJSON(w, map[string]any{"keys": []any{listed, map[string]string{"kty": "AKP", "kid": "pq", "alg": "ML-DSA-65", "pub": "AAAA"}}})
+	}
+	access := s.start(t)
+	of := func() (codes string, says string) {
+		got, err := Verify(t.Context(), access, s.want)
+		check(t, err)
+		for _, f := range got {
+			codes, says = codes+" "+f.Code, says+f.Evidence+"\n"
+		}
+		return codes, says
+	}
+	const named = "of the keys that the cluster lists, key 2, kid pq, is for ML-DSA-65 (kty AKP): it was left out"
+	if codes, says := of(); strings.Count(says, named) != 1 || strings.Contains(codes, "unasked") || strings.Contains(codes, "stranger") {
+		t.Errorf("%s:\n%s", codes, says)
+	}
+	s.signs[1].kid = "pq"
+	if codes, says := of(); !strings.Contains(codes, "cluster-key-unpublished") || strings.Contains(codes, "lacking") {
+		t.Errorf("%s:\n%s", codes, says)
+	}
+}

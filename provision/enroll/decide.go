@@ -58,8 +58,8 @@ func (r Rules) Decide(n keystore.Name, seen cluster.Identity, stored *keystore.K
 	switch {
 	case !ok:
 		return refused("the pattern has no issuer URL for the name %q", n)
-	case len(seen.Keys) > MaxKeys:
-		return refused("it lists %d keys, and at most %d are taken of a cluster", len(seen.Keys), MaxKeys)
+	case len(seen.Keys)+len(seen.Left) > MaxKeys:
+		return refused("it lists %d keys, and at most %d are taken of a cluster", len(seen.Keys)+len(seen.Left), MaxKeys)
 	}
 	d := Decision{State: Enrolled, URL: u}
 	if stored == nil {
@@ -173,6 +173,9 @@ func notes(s keystore.KeySet, seen cluster.Identity, u keystore.IssuerURL) (all 
 		if k.State == keystore.Active && !slices.ContainsFunc(seen.Keys, k.Equal) {
 			all = append(all, fmt.Sprintf("key %s is active, and the cluster does not list it", k.ID()))
 		}
+	}
+	for _, l := range seen.Left {
+		all = append(all, "of the keys that the cluster lists, "+l.String())
 	}
 	if seen.Issuer != u.String() {
 		all = append(all, fmt.Sprintf("the cluster calls itself %s: relying parties take its tokens once --service-account-issuer=%s is the first",

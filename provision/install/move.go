@@ -73,7 +73,7 @@ func (r *Run) askCluster(ctx context.Context, p *Publication, at cluster.Access,
 	if err := p.checkSigners(signers); err != nil {
 		return err
 	}
-	_, known, err := cluster.PublicKeys(ctx, at.Kubeconfig, at.Context)
+	_, known, _, err := cluster.PublicKeys(ctx, at.Kubeconfig, at.Context)
 	if err != nil {
 		return err
 	}

@@ -73,8 +73,8 @@ func ParseJWKS(a Answer) ([]JWK, error) {
 		Keys *[]JWK `json:"keys"`
 	}
 	err := json.Unmarshal(a.Body, &set)
-	if ambiguous := strictjson.Check(a.Body, jwksMembers()); err == nil && ambiguous != nil {
-		return nil, fmt.Errorf("%s is not a sound JWKS: %w", a.URL, ambiguous)
+	if ambiguous := a.checkJWKS(); err == nil && ambiguous != nil {
+		return nil, ambiguous
 	}
 	if err != nil || set.Keys == nil {
 		return nil, fmt.Errorf("%s is not a JWKS: it is not JSON with a list of keys", a.URL)

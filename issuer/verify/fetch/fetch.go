@@ -196,35 +196,63 @@ type Published struct {
 // JWKS reads the keys at an https URL: of a JWKS, or of an issuer, whose discovery document is then followed. A
 // discovery document that names another issuer is refused, and so is a JWKS without keys.
 func (c *Client) JWKS(ctx context.Context, url string) (Published, error) {
-	a, err := c.Get(ctx, url)
+	issuer, a, err := c.jwks(ctx, url)
 	if err != nil {
 		return Published{}, err
 	}
+	return published(issuer, a)
+}
+
+// Usable is JWKS for keys that are taken over: those of types that no key set can have are left out, see [pubkey.ParseUsable].
+func (c *Client) Usable(ctx context.Context, url string) (Published, []pubkey.Left, error) {
+	issuer, a, err := c.jwks(ctx, url)
+	if err == nil {
+		err = a.checkJWKS()
+	}
+	if err != nil {
+		return Published{}, nil, err
+	}
+	keys, left, err := pubkey.ParseUsable(a.URL, a.Body, nil)
+	return Published{issuer, a.URL, keys}, left, err
+}
+
+func (c *Client) jwks(ctx context.Context, url string) (issuer string, a Answer, err error) {
+	if a, err = c.Get(ctx, url); err != nil {
+		return "", a, err
+	}
 	if a.Status == http.StatusOK && hasKeys(a.Body) {
-		return published("", a)
+		return "", a, nil
 	}
 	d, err := c.discovery(ctx, url)
 	if err != nil {
-		return Published{}, fmt.Errorf("%s is not a JWKS (status %d) and not an issuer URL: %w", url, a.Status, err)
+		return "", a, fmt.Errorf("%s is not a JWKS (status %d) and not an issuer URL: %w", url, a.Status, err)
 	}
 	if d.Issuer != url {
-		return Published{}, fmt.Errorf("the discovery document of %s names the issuer %q, so tokens of %s are not its own", url, printable(d.Issuer), url)
+		return "", a, fmt.Errorf("the discovery document of %s names the issuer %q, so tokens of %s are not its own", url, printable(d.Issuer), url)
 	}
 	if a, err = c.Get(ctx, d.JWKSURI); err == nil {
 		err = a.Check200()
 	}
 	if err != nil {
-		return Published{}, fmt.Errorf("read the JWKS of %s: %w", url, err)
+		return "", a, fmt.Errorf("read the JWKS of %s: %w", url, err)
 	}
-	return published(d.Issuer, a)
+	return d.Issuer, a, nil
 }
 
 func published(issuer string, a Answer) (Published, error) {
-	if err := strictjson.Check(a.Body, jwksMembers()); err != nil {
-		return Published{}, fmt.Errorf("%s is not a sound JWKS: %w", a.URL, err)
+	if err := a.checkJWKS(); err != nil {
+		return Published{}, err
 	}
 	keys, err := pubkey.Parse(a.URL, a.Body)
 	return Published{Issuer: issuer, URL: a.URL, Keys: keys}, err
+}
+
+// checkJWKS returns an error for a JWKS that two readers may read differently.
+func (a Answer) checkJWKS() error {
+	if err := strictjson.Check(a.Body, jwksMembers()); err != nil {
+		return fmt.Errorf("%s is not a sound JWKS: %w", a.URL, err)
+	}
+	return nil
 }
 
 func hasKeys(body []byte) bool {

@@ -154,7 +154,7 @@ func keyCauses() []Cause {
 			damagedKey(),
 		},
 		{
-			"key-refused", "jwks-keys", "a declared relying party does not take a key", "Entra takes RS256, GCP takes RS256 and ES256",
+			"key-refused", "jwks-keys", "a declared relying party does not take a key", "Entra takes RS256, GCP and Databricks take RS256 and ES256, Oracle takes RS256 to RS512",
 			"give the cluster an RSA key: keypost key generate --type rsa3072 --out DIR, then keypost key add ISSUER --public-key-file DIR/sa.pub; take the other one out once it signs no more (keypost key remove ISSUER KID)",
 			gcpPages, []Answer{{GCP, "invalid_grant"}, {Entra, "AADSTS700027"}},
 		},

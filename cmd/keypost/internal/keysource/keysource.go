@@ -69,10 +69,12 @@ type Material struct {
 func (f *Flags) Read(ctx context.Context, factory *cli.Factory) (Material, error) {
 	switch {
 	case f.kubeconfig != "":
-		issuer, keys, err := cluster.PublicKeys(ctx, f.kubeconfig, f.context)
+		issuer, keys, left, err := cluster.PublicKeys(ctx, f.kubeconfig, f.context)
+		warnOf(factory, left)
 		return Material{Keys: keys, Issuer: issuer, Cluster: true, Listed: true}, err
 	case strings.Contains(f.JWKS, "://"):
-		published, err := FetchJWKS(ctx, f.JWKS)
+		published, left, err := fetch.Network{}.Client().Usable(ctx, f.JWKS)
+		warnOf(factory, left)
 		return Material{Keys: published.Keys, Issuer: published.Issuer, Listed: true}, err
 	case f.JWKS != "":
 		keys, err := readFile(factory, f.JWKS, f.Certificates)
@@ -95,7 +97,14 @@ func (f *Flags) Cluster(ctx context.Context, factory *cli.Factory) (keystore.Clu
 	return id, err
 }
 
-// FetchJWKS reads the JWKS that a URL names, of itself or of an issuer.
+// warnOf names the keys that no key set can have.
+func warnOf(factory *cli.Factory, left []pubkey.Left) {
+	for _, l := range left {
+		factory.Warn("%s", l)
+	}
+}
+
+// FetchJWKS reads the JWKS that a URL names, of itself or of an issuer. A key of a type that no key set can have is an error.
 func FetchJWKS(ctx context.Context, url string) (fetch.Published, error) {
 	return fetch.Network{}.Client().JWKS(ctx, url)
 }
@@ -135,7 +144,7 @@ func readFile(f *cli.Factory, file string, certificates bool) ([]keystore.Verifi
 	if err != nil {
 		return nil, cli.WithHint(err, rightFile)
 	}
-	keys, private, err := signingkey.PublicHalf(file, data)
+	keys, left, private, err := signingkey.PublicHalf(file, data)
 	if errors.Is(err, keystore.ErrPrivateKey) && bytes.HasPrefix(bytes.TrimSpace(data), []byte("{")) {
 		return nil, cli.WithHint(err, "give the public JWK, without the private members")
 	}
@@ -146,6 +155,7 @@ func readFile(f *cli.Factory, file string, certificates bool) ([]keystore.Verifi
 		return nil, cli.WithHint(fmt.Errorf("read public keys from %s: it holds a certificate, and the owner of its key could sign tokens for every service account", file),
 			"%s; if the cluster signs with the key of this certificate: openssl x509 -in %s -noout -pubkey", rightFile, text.Quoted(file))
 	}
+	warnOf(f, left)
 	if private {
 		f.Notice("%s holds a private key; only its public half is used", file)
 	}

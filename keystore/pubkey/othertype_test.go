@@ -1,0 +1,134 @@
+package pubkey
+
+import (
+	"crypto/sha256"
+	"crypto/x509/pkix"
+	"encoding/asn1"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"maps"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/keypost/keypost/keystore"
+)
+
+// mldsa returns the keys of testdata/rfc9964.json, as public JWKs and as they are: private.
+func mldsa(t *testing.T) (public, private []string) {
+	t.Helper()
+	var file struct{ Keys []map[string]string }
+	if err := json.Unmarshal(must(os.ReadFile("testdata/rfc9964.json")), &file); err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range file.Keys {
+		private = append(private, string(must(json.Marshal(k))))
+		half := maps.Clone(k)
+		delete(half, "priv")
+		public = append(public, string(must(json.Marshal(half))))
+	}
+	return public, private
+}
+
+// The vectors are what they say: FIPS 204 has the sizes, and RFC 9964 the thumbprints as kids.
+func TestVectorsOfRFC9964(t *testing.T) {
+	public, _ := mldsa(t)
+	for i, want := range []struct {
+		alg  string
+		size int
+	}{{"ML-DSA-44", 1312}, {"ML-DSA-65", 1952}, {"ML-DSA-87", 2592}} {
+		var k map[string]string
+		if err := json.Unmarshal([]byte(public[i]), &k); err != nil {
+			t.Fatal(err)
+		}
+		sum := sha256.Sum256([]byte(`{"alg":"` + k["alg"] + `","kty":"AKP","pub":"` + k["pub"] + `"}`)) // RFC 7638
+		pub := must(base64.RawURLEncoding.DecodeString(k["pub"]))
+		if k["alg"] != want.alg || len(pub) != want.size || k["kid"] != base64.RawURLEncoding.EncodeToString(sum[:]) {
+			t.Errorf("%s: %d bytes, kid %s", k["alg"], len(pub), k["kid"])
+		}
+	}
+}
+
+func TestKeysOfOtherTypesAreLeftOut(t *testing.T) {
+	rs, ed := jwkOf(t, rsaPublic(2048), map[string]any{"kid": "rsa"}), jwkOf(t, edPublic, nil)
+	public, _ := mldsa(t)
+	for name, in := range map[string]string{
+		"all at once":      jwks(rs, public[0], public[1], public[2], ed),
+		"a byte order":     "\ufeff" + jwks(rs, public[0], public[1], public[2], ed),
+		"a member besides": strings.Replace(jwks(rs, public[0], public[1], public[2], ed), "{", `{"note":"x",`, 1),
+	} {
+		keys, left, err := ParseUsable("x", []byte(in), nil)
+		if err != nil || len(keys) != 1 || keys[0].ID() != "rsa" || len(left) != 4 {
+			t.Fatalf("%s: %v, %v, %v", name, keys, left, err)
+		}
+		for i, want := range []string{
+			"key 2, kid T4xl70S7MT6Zeq6r9V9fPJGVn76wfnXJ21-gyo0Gu6o, is for ML-DSA-44 (kty AKP): it was left out, since AWS, Entra and Google Cloud",
+			"key 3, kid Suiu29qbfuaBaR4Ats-c6XQBePB_OpAxAwcTR_0KXVM, is for ML-DSA-65 (kty AKP): ",
+			"key 4, kid tRn1JNIkgMsABVQBlXeDHxAIcclh-2IX0UdDEzPt5XU, is for ML-DSA-87 (kty AKP): ",
+			"key 5 is for Ed25519 (kty OKP): ",
+		} {
+			if !strings.HasPrefix(left[i].String(), want) {
+				t.Errorf("%s: %q, want %q", name, left[i], want)
+			}
+		}
+		if _, err := Parse("x", []byte(in)); err == nil || !strings.Contains(err.Error(), "key 2: its type is ML-DSA-44 (kty AKP)") {
+			t.Errorf("%s: Parse is not strict: %v", name, err)
+		}
+	}
+	l := Left{Number: 1, ID: "a\x1b[31m" + strings.Repeat("k", 1000), Type: "x"}
+	if s := l.String(); strings.Contains(s, "\x1b") || len(s) > 300 {
+		t.Errorf("%q", s)
+	}
+}
+
+// A key of another type is left out only beside one that is usable, and with no private key anywhere.
+func TestAJWKSWithKeysOfOtherTypesIsRefused(t *testing.T) {
+	rs := jwkOf(t, rsaPublic(2048), map[string]any{"kid": "rsa"})
+	public, private := mldsa(t)
+	for name, tt := range map[string]struct{ in, want string }{
+		"nothing usable":         {jwks(public[1]), "key 1: its type is ML-DSA-65 (kty AKP), and AWS, Entra and Google Cloud do not take its tokens; let the cluster sign with RSA or ECDSA"},
+		"one key, and no set":    {public[2], "key 1: its type is ML-DSA-87 (kty AKP), and AWS"},
+		"beside a broken one":    {jwks(public[0], `{"kty":"RSA"}`), "key 2: it is not a valid JWK"},
+		"no alg":                 {jwks(`{"kty":"AKP"}`), "key 1: its type is (kty AKP)"},
+		"a curve that none has":  {jwks(`{"kty":"OKP","crv":"\u001b[31m"}`), "key 1: its type is ?[31m (kty OKP)"},
+		"another type":           {jwks(rs, `{"kty":"akp"}`), "key 2: it is not a valid JWK"},
+		"a member twice":         {jwks(rs, strings.Replace(public[0], `"kty"`, `"kty":"RSA","kty"`, 1)), "duplicate field"},
+		"keys twice":             {`{"keys":[` + rs + `],"keys":[` + public[0] + `]}`, "duplicate field"},
+		"a seed among keys":      {jwks(rs, private[0]), `key 2: it has the private member "priv"`},
+		"behind one left out":    {jwks(rs, public[1], private[0]), `key 3: it has the private member "priv"`},
+		"a scalar of Ed25519":    {jwks(rs, jwkOf(t, edPublic, map[string]any{"d": "x"})), `key 2: it has the private member "d"`},
+		"a seed, and no set":     {private[1], `key 1: it has the private member "priv"`},
+		"a seed beside the keys": {`{"keys":[` + rs + `],"old":` + private[0] + `}`, "old.priv: it is a private key"},
+		"a seed as a member":     {strings.Replace(private[0], "{", `{"keys":[`+rs+`],`, 1), "priv: it is a private key"},
+		"a seed in one left out": {jwks(rs, strings.Replace(public[0], "{", `{"ext":`+private[0]+`,`, 1)), "keys[1].ext.priv: it is a private key"},
+		"PEM":                    {vectorRSA[:40], "it is damaged"},
+	} {
+		keys, left, err := ParseUsable("x", []byte(tt.in), nil)
+		if err == nil || !strings.Contains(err.Error(), tt.want) || keys != nil || left != nil {
+			t.Errorf("%s: %v, %v, error %v, want %q", name, keys, left, err, tt.want)
+			continue
+		}
+		_, strict := Parse("x", []byte(tt.in))
+		if private := strings.Contains(tt.want, "private"); errors.Is(err, keystore.ErrPrivateKey) != private || errors.Is(strict, keystore.ErrPrivateKey) != private {
+			t.Errorf("%s: errors %v and %v", name, err, strict)
+		}
+		neverQuotes(t, err, tt.in)
+	}
+}
+
+func TestPEMOfOtherTypesIsNamed(t *testing.T) {
+	for name, oid := range map[string]asn1.ObjectIdentifier{
+		"ML-DSA-44": {2, 16, 840, 1, 101, 3, 4, 3, 17}, "ML-DSA-65": {2, 16, 840, 1, 101, 3, 4, 3, 18}, "ML-DSA-87": {2, 16, 840, 1, 101, 3, 4, 3, 19},
+		"Ed448": {1, 3, 101, 113},
+	} {
+		der := must(asn1.Marshal(struct {
+			Algorithm pkix.AlgorithmIdentifier
+			Bits      asn1.BitString
+		}{pkix.AlgorithmIdentifier{Algorithm: oid}, asn1.BitString{Bytes: []byte("x"), BitLength: 8}}))
+		_, err := Parse("sa.pub", []byte(pemOf("PUBLIC KEY", der)))
+		if want := "its type is " + name + ", and AWS, Entra and Google Cloud do not take its tokens"; err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
