@@ -13,7 +13,7 @@ import (
 
 // Call is one request, as it was recorded.
 type Call struct {
-	N          int    // from 1, since the server started
+	N          int    // from 1, since the server started or ResetCalls
 	Service    string // which of the cloud's services it asked; empty for what no service has
 	Action     string // what it asked for, by the cloud's own name
 	Permission string // what the caller needs for it, where that is a name; empty: nothing
@@ -130,4 +130,11 @@ func (r *Record) Calls() []Call {
 		}
 	}
 	return ended
+}
+
+// ResetCalls forgets the requests so far.
+func (r *Record) ResetCalls() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.calls = nil
 }
