@@ -15,7 +15,8 @@ func fulcio() Party {
 		},
 		Keeping: []Fact{
 			{
-				Says: "a new key is fetched at its first token; a key that left is trusted until such a token comes",
+				Says: "a new key is fetched at its first token; a key that left is trusted until a token comes that no kept key verifies, " +
+					"a forged one too",
 				Page: "https://github.com/coreos/go-oidc/blob/v3.21.0/oidc/jwks.go",
 				Quote: "The returned KeySet is a long lived verifier that caches keys in memory, re-fetching from the " +
 					"remote URL when it encounters a key ID it hasn't seen.",
@@ -44,6 +45,7 @@ func fulcio() Party {
 				Quote: "There was an error processing the identity token",
 			},
 		},
+		Tried: "test/parties/run -run TestFulcio",
 		ends: []string{
 			"fulcio without end, " + onlyUnknown + " {until}, restart it",
 		},

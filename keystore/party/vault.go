@@ -47,6 +47,11 @@ func vault() Party {
 				Quote: "If the duration is zero or not provided, a default leeway of 60 seconds",
 			},
 			{
+				Says:  "a login may break off while the configuration is written, as by an upload; repeat it",
+				Page:  "https://github.com/hashicorp/vault-plugin-auth-jwt/blob/v0.26.1/path_login.go",
+				Quote: "NewProviderConfig(ctx, b.cachedConfig, ProviderMap())",
+			},
+			{
 				Says:  "without `bound_issuer` nobody checks `iss`",
 				Page:  vaultPage2,
 				Quote: `expected.Issuer != "" && expected.Issuer != claims.Issuer`,

@@ -73,6 +73,7 @@ func TestVaultUpload(t *testing.T) {
 		r.rotated = rotate(t, u.login, u.token(old),
 			func() string { u.add(next); u.sync(true); return "" },
 			func() string { u.promote(next); u.sync(false); return u.token(next) })
+		r.rotated += fmt.Sprintf(", %d broken off by a panic of Vault's and repeated", u.broken.Load())
 		u.revoke(old)
 		u.sync(true)
 		r.revoked = "at once: " + refused(t, u.vault, u.token(old))

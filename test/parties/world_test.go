@@ -21,7 +21,10 @@ import (
 	"github.com/keypost/keypost/keystore/storetest"
 )
 
-const name = keystore.Name("prod-a")
+const (
+	name    = keystore.Name("prod-a")
+	subject = "system:serviceaccount:default:app"
+)
 
 type object = map[string]any
 
@@ -63,7 +66,7 @@ func (s signer) token(t *testing.T, issuer, audience string, change object) stri
 	sign, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.SignatureAlgorithm(s.Alg()), Key: s.private}, header)
 	check(t, err)
 	now := time.Now()
-	claims := object{"iss": issuer, "aud": []string{audience}, "sub": "system:serviceaccount:default:app",
+	claims := object{"iss": issuer, "aud": []string{audience}, "sub": subject,
 		"iat": now.Unix(), "nbf": now.Unix(), "exp": now.Add(time.Hour).Unix()}
 	maps.Copy(claims, change)
 	token, err := jwt.Signed(sign).Claims(claims).Serialize()
