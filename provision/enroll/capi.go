@@ -28,7 +28,7 @@ type ClusterAPI struct {
 // Bounds of a management cluster's answers.
 const (
 	maxClusters    = 64 << 20 // bytes of a page
-	clustersAtOnce = 100
+	clustersAtOnce = 20       // to a page: etcd takes about 1.5 MB of an object, so that no tenant makes a page too large
 	managementTime = 30 * time.Second
 )
 
@@ -40,8 +40,9 @@ type clusterList struct {
 	} `json:"metadata"`
 	Items []struct {
 		Metadata struct {
-			Name      string `json:"name"`
-			Namespace string `json:"namespace"`
+			Name      string    `json:"name"`
+			Namespace string    `json:"namespace"`
+			Created   time.Time `json:"creationTimestamp"`
 		} `json:"metadata"`
 		Spec struct {
 			ControlPlane struct {
@@ -90,6 +91,7 @@ func (s ClusterAPI) List(ctx context.Context) ([]Cluster, error) {
 			if err != nil {
 				return nil, err
 			}
+			c.Object, c.Since = item.Metadata.Namespace+"/"+item.Metadata.Name, item.Metadata.Created
 			if item.Spec.ControlPlane.Kind == "KubeadmControlPlane" && item.Spec.Topology.Version == "" {
 				c.ControlPlane = ControlPlane{item.Metadata.Namespace, item.Spec.ControlPlane.Name}
 			}

@@ -1,15 +1,20 @@
 package enroll_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/client-go/rest"
 
+	"github.com/keypost/keypost/internal/kubeapi"
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/storetest"
 	"github.com/keypost/keypost/provision/enroll"
 )
 
@@ -35,7 +40,7 @@ func management(t *testing.T, clusters []string, secrets map[string][]byte) *res
 			}
 			namespace, name, _ := strings.Cut(c, "/")
 			if want := r.PathValue("namespace"); want == "" || want == namespace {
-				items = append(items, m{"metadata": m{"namespace": namespace, "name": name}, "spec": m{"controlPlaneRef": m{"kind": "KubeadmControlPlane", "name": "cp"}}})
+				items = append(items, m{"metadata": m{"namespace": namespace, "name": name, "creationTimestamp": "2026-01-02T03:04:05Z"}, "spec": m{"controlPlaneRef": m{"kind": "KubeadmControlPlane", "name": "cp"}}})
 			}
 		}
 		_ = json.NewEncoder(w).Encode(m{"metadata": m{"continue": more}, "items": items})
@@ -79,6 +84,9 @@ func TestClusterAPI(t *testing.T) {
 				if c.Err == nil && c.ControlPlane.Name != "cp" {
 					t.Errorf("%s has the control plane %v", c.Name, c.ControlPlane)
 				}
+				if !strings.HasSuffix(c.Object, "/one") && c.Name == "a-one" || c.Since.IsZero() {
+					t.Errorf("%s is the object %q of %v", c.Name, c.Object, c.Since)
+				}
 				if c.Err != nil {
 					if what = "refused"; strings.HasPrefix(c.Err.Error(), "its Secret") {
 						what, _, _ = strings.Cut(c.Err.Error(), ": ")
@@ -103,3 +111,89 @@ func TestClusterAPI(t *testing.T) {
 		t.Errorf("without Cluster API: %v", err)
 	}
 }
+
+// A tenant that fills its Cluster objects makes no page too large. An object of etcd's largest size is 1.5 MiB.
+func TestLargeClusters(t *testing.T) {
+	const clusters, size = 45, 3 << 19
+	filler := strings.Repeat("x", size-200)
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /apis/cluster.x-k8s.io", func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, `{"preferredVersion": {"version": "v1beta2"}}`)
+	})
+	mux.HandleFunc("GET /apis/cluster.x-k8s.io/v1beta2/clusters", func(w http.ResponseWriter, r *http.Request) {
+		from, limit, comma := 0, clusters, ""
+		_, _ = fmt.Sscan(r.FormValue("continue"), &from)
+		_, _ = fmt.Sscan(r.FormValue("limit"), &limit)
+		end := min(from+limit, clusters)
+		fmt.Fprint(w, `{"items": [`)
+		for i := from; i < end; i++ {
+			fmt.Fprintf(w, `%s{"metadata": {"namespace": "a", "name": "c%d", "annotations": {"x": %q}}}`, comma, i, filler)
+			comma = ","
+		}
+		more := fmt.Sprint(end)
+		if end == clusters {
+			more = ""
+		}
+		fmt.Fprintf(w, `], "metadata": {"continue": %q}}`, more)
+	})
+	sv := httptest.NewServer(mux)
+	defer sv.Close()
+	all, err := enroll.ClusterAPI{Access: &rest.Config{Host: sv.URL}, Template: "{name}"}.List(t.Context())
+	if err != nil || len(all) != clusters {
+		t.Errorf("%d clusters, %v", len(all), err)
+	}
+}
+
+// Of two Cluster objects with one name the one that was made first keeps it, in every pass, and only the other one is refused. Of two files
+// none has it.
+func TestOneName(t *testing.T) {
+	old, late := time.Unix(1e9, 0), time.Unix(2e9, 0)
+	for name, tt := range map[string]struct {
+		since        [2]time.Time
+		objects      [2]string
+		keeps, other keystore.Name // other: who is refused
+		first        int           // whose key is enrolled; -1 for none
+	}{
+		"the first is older":  {[2]time.Time{old, late}, [2]string{"team-a/prod", "team/a-prod"}, "team-a-prod", "team/a-prod", 0},
+		"the second is older": {[2]time.Time{late, old}, [2]string{"team-a/prod", "team/a-prod"}, "team-a-prod", "team-a/prod", 1},
+		"a tie":               {[2]time.Time{old, old}, [2]string{"team/a-prod", "team-a/prod"}, "team-a-prod", "team/a-prod", 1},
+		"two files":           {[2]time.Time{}, [2]string{}, "", "team-a-prod", -1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var source list
+			keys := someKeys(t, 2)
+			for i := range 2 {
+				access, err := kubeapi.Inline(newPlane(t, fmt.Sprint("uid-", i), keys[i]).config())
+				if err != nil {
+					t.Fatal(err)
+				}
+				source = append(source, enroll.Cluster{Name: "team-a-prod", Access: access, Object: tt.objects[i], Since: tt.since[i]})
+			}
+			st := storetest.NewMemStore(t)
+			e := newEnroller(t, st.Store, source)
+			for _, want := range []enroll.State{enroll.Enrolled, enroll.InStep} {
+				all := passOf(t, e)
+				if r := all[tt.other]; r.State != enroll.Refused || tt.keeps != "" && !strings.Contains(r.Why, "made first") {
+					t.Errorf("the other is %s (%s)", r.State, r.Why)
+				}
+				if tt.keeps == "" {
+					if st.Writes() > 0 || len(all) != 1 {
+						t.Errorf("%d writes, and %v", st.Writes(), all)
+					}
+					continue
+				}
+				if r := all[tt.keeps]; r.State != want || len(all) != 2 {
+					t.Errorf("the first is %s (%s), want %s", r.State, r.Why, want)
+				}
+				if got := states(t, st, tt.keeps); len(got) != 1 || got[keys[tt.first].ID()] != active {
+					t.Errorf("keys %v", got)
+				}
+			}
+		})
+	}
+}
+
+// list is a source of these clusters.
+type list []enroll.Cluster
+
+func (l list) List(context.Context) ([]enroll.Cluster, error) { return l, nil }

@@ -7,6 +7,7 @@
 package enroll
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,6 +26,8 @@ type Cluster struct {
 	Name   keystore.Name
 	Access *rest.Config // nil if Err is set
 	Err    error        // why it is refused before it is asked
+	Object string       // NAMESPACE/NAME of the Cluster object; empty without one
+	Since  time.Time    // when that was made, by the clock of its API server
 
 	ControlPlane ControlPlane
 }
@@ -154,20 +157,27 @@ func (e *Enroller) Run(ctx context.Context, every time.Duration, told func(r Rep
 	}
 }
 
-// distinct refuses every one of several clusters with one name: nobody could say whose the key set is.
+// distinct leaves one cluster of each name. Of several Cluster objects the one that was made first keeps the name, and each other one is
+// refused under the name of its object, which is no key set's. Of several files none keeps it: nobody could say whose the key set is.
 func distinct(all []Cluster) []Cluster {
-	times := map[keystore.Name]int{}
+	all = slices.Clone(all)
+	slices.SortStableFunc(all, func(a, b Cluster) int { return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Object, b.Object)) })
+	times, first := map[keystore.Name]int{}, map[keystore.Name]string{}
 	for _, c := range all {
 		times[c.Name]++
 	}
 	var once []Cluster
 	for _, c := range all {
-		switch n := times[c.Name]; {
-		case n == 0: // the one before said it
+		object, again := first[c.Name]
+		switch {
+		case c.Object == "" && again: // the one before said it
 			continue
-		case n > 1:
-			c = Cluster{Name: c.Name, Err: fmt.Errorf("%d clusters of the source have this name", n)}
-			times[c.Name] = 0
+		case c.Object == "" && times[c.Name] > 1:
+			first[c.Name], c = "", Cluster{Name: c.Name, Err: fmt.Errorf("%d clusters of the source have this name", times[c.Name])}
+		case again:
+			c = Cluster{Name: keystore.Name(c.Object), Err: fmt.Errorf("the name %s belongs to the Cluster %s, which was made first", c.Name, object)}
+		default:
+			first[c.Name] = c.Object
 		}
 		once = append(once, c)
 	}

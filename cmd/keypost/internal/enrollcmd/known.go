@@ -81,7 +81,8 @@ func (k *known) ready() error {
 // Describe implements prometheus.Collector.
 func (k *known) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCollect(k, ch) }
 
-// Collect implements prometheus.Collector. The names of clusters are those of key sets.
+// Collect implements prometheus.Collector. The names of clusters are those of key sets: one that cannot be, which a tenant may have
+// chosen, has a line in the log only.
 func (k *known) Collect(ch chan<- prometheus.Metric) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -100,6 +101,9 @@ func (k *known) Collect(ch chan<- prometheus.Metric) {
 	cluster := prometheus.NewDesc("keypost_enroll_cluster", "1 for the state of a cluster: enrolled, in step, new key, unreachable, refused or absent. The log says why.", []string{"cluster", "state"}, nil)
 	since := prometheus.NewDesc("keypost_enroll_cluster_since_timestamp_seconds", "Since when a cluster is in its state, as far as this process knows.", []string{"cluster"}, nil)
 	for n, r := range k.reports {
+		if n.Check() != nil {
+			continue
+		}
 		ch <- prometheus.MustNewConstMetric(cluster, prometheus.GaugeValue, 1, string(n), string(r.State))
 		ch <- prometheus.MustNewConstMetric(since, prometheus.GaugeValue, float64(r.Since.Unix()), string(n))
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/zap"
 
+	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/provision/enroll"
 )
 
@@ -33,6 +34,13 @@ func TestKnown(t *testing.T) {
 	k.passed(nil)
 	shows("two clusters", 2)
 	k.tell(enroll.Report{Name: "a", State: enroll.InStep}, false)
+	for _, n := range []keystore.Name{"bad\xff", "team/a-prod", "Bad_name"} { // no label would hold the first, and then no metric is served
+		k.tell(enroll.Report{Name: n, State: enroll.Refused}, true)
+	}
+	k.tell(enroll.Report{Name: "a", State: enroll.InStep}, false)
+	k.tell(enroll.Report{Name: "b", State: enroll.InStep}, false)
+	k.passed(nil)
+	shows("names of no key set", 2)
 	k.passed(errors.New("the store is away"))
 	shows("a pass that failed", 2)
 	k.tell(enroll.Report{Name: "a", State: enroll.InStep}, false)
