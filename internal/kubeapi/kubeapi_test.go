@@ -18,7 +18,7 @@ func serve(t *testing.T, h http.HandlerFunc) Client {
 	t.Helper()
 	sv := httptest.NewServer(h)
 	t.Cleanup(sv.Close)
-	c, err := New(&rest.Config{Host: sv.URL + "/root/"})
+	c, err := New(&rest.Config{Host: sv.URL + "/root/", BearerToken: "SECRET"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +64,10 @@ func TestStatusError(t *testing.T) {
 		`{"kind": "Status", "reason": "NotFound", "message": "no\nsuch", "details": {"group": "g", "kind": "k", "name": "n"}}`: {
 			Code: 404, Status: true, Reason: "NotFound", Message: "no such", Group: "g", Kind: "k", Name: "n", After: 3 * time.Second,
 		},
-		"<html>\x1b[31m": {Code: 404, Message: "<html>?[31m", After: 3 * time.Second},
+		`{"kind": "Status", "message": "User \"SECRET\" cannot"}`: {
+			Code: 404, Status: true, Message: "(a text that repeats the token, and is not shown)", After: 3 * time.Second,
+		},
+		"<html>Authorization: Bearer SECRET": {Code: 404, After: 3 * time.Second},
 	} {
 		c := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Retry-After", "3")
@@ -72,6 +75,9 @@ func TestStatusError(t *testing.T) {
 			fmt.Fprint(w, body)
 		})
 		_, err := c.Call(t.Context(), Request{Method: http.MethodGet, Path: "/x"}, Limits{Time: time.Minute, Bytes: 10})
+		if strings.Contains(err.Error(), "SECRET") {
+			t.Errorf("it says %v", err)
+		}
 		if got, ok := errors.AsType[*StatusError](err); !ok || *got != want {
 			t.Errorf("%s: %+v, want %+v", body, err, want)
 		}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/keypost/keypost/internal/text"
@@ -17,7 +18,7 @@ type StatusError struct {
 	Code    int           // of HTTP
 	Status  bool          // the answer is a Kubernetes Status; something on the way may have answered otherwise
 	Reason  string        // of the Status
-	Message string        // of the Status, else the answer's body; one printable line
+	Message string        // of the Status, one printable line; empty without one: another body may have anything in it
 	Group   string        // of the resource that the Status is about, and below
 	Kind    string        // the resource itself, in the plural
 	Name    string        // of the object
@@ -25,6 +26,9 @@ type StatusError struct {
 }
 
 func (e *StatusError) Error() string {
+	if e.Message == "" {
+		return fmt.Sprintf("the API server answers %d", e.Code)
+	}
 	return fmt.Sprintf("the API server answers %d: %s", e.Code, e.Message)
 }
 
@@ -51,10 +55,32 @@ func newStatusError(resp *http.Response) *StatusError {
 		Details               struct{ Group, Kind, Name string }
 	}
 	if err := json.Unmarshal(body, &status); err != nil || status.Kind != "Status" {
-		e.Message = text.OneLine(string(body), maxMessage)
 		return e
 	}
-	e.Status, e.Reason, e.Message = true, status.Reason, text.OneLine(status.Message, maxMessage)
+	e.Status, e.Reason, e.Message = true, status.Reason, text.OneLine(hideSent(status.Message, resp.Request), maxMessage)
 	e.Group, e.Kind, e.Name = status.Details.Group, status.Details.Kind, status.Details.Name
 	return e
+}
+
+// hideSent hides the credentials of the request as client-go sent it.
+func hideSent(message string, sent *http.Request) string {
+	_, credential, _ := strings.Cut(sent.Header.Get("Authorization"), " ")
+	_, password, _ := sent.BasicAuth()
+	return Hide(Hide(message, credential), password)
+}
+
+// Hide returns a text that may be shown: one with the token, a part of it, or the beginning of one, is not. Whatever is in front of
+// an API server may send back what it was sent.
+func Hide(text, token string) string {
+	const hidden = "(a text that repeats the token, and is not shown)"
+	if token != "" && strings.Contains(text, token) {
+		return hidden
+	}
+	for part := range strings.SplitSeq(token, ".") {
+		const telling = 16 // characters; fewer may be a word of the text
+		if part = part[:min(len(part), telling)]; len(part) == telling && strings.Contains(text, part) {
+			return hidden
+		}
+	}
+	return text
 }

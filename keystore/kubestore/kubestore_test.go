@@ -179,7 +179,7 @@ func TestAbsenceIsSaidByTheAPI(t *testing.T) {
 			w.Header().Set("Location", "/apis/keypost.dev/v1/namespaces/keys/keysets/prod-b") // which exists
 			w.WriteHeader(http.StatusTemporaryRedirect)
 		}, false, "307"},
-		"control characters": {func(w http.ResponseWriter) { http.Error(w, "a\x1b[31m\nb", http.StatusTeapot) }, false, "418: a?[31m b"},
+		"control characters": {func(w http.ResponseWriter) { failure(418, "", "prod-a", "a\x1b[31m\nb").write(w) }, false, "418: a?[31m b"},
 		"an empty object":    {func(w http.ResponseWriter) { fmt.Fprint(w, `{"metadata": {}}`) }, false, "without name or resourceVersion"},
 		"too much":           {func(w http.ResponseWriter) { fmt.Fprint(w, `{"a": "`+strings.Repeat("x", objectLimit)+`"}`) }, false, "larger than"},
 	} {

@@ -33,23 +33,11 @@ func (a api) review(ctx context.Context, token string) (review, error) {
 	var reply struct{ Status review }
 	err = a.create(ctx, reviewPath, request, &reply)
 	r := reply.Status
-	r.Error, r.User.Username = hide(r.Error, token), hide(r.User.Username, token)
+	r.Error, r.User.Username = kubeapi.Hide(r.Error, token), kubeapi.Hide(r.User.Username, token)
 	if status, ok := errors.AsType[*kubeapi.StatusError](err); ok {
-		status.Message = hide(status.Message, token)
+		status.Message = kubeapi.Hide(status.Message, token)
 	}
 	return r, err
-}
-
-// hide returns a text that may be shown: one with a part of the token, or with the beginning of one, is not. Whatever is in front of
-// an API server may send back what it was sent.
-func hide(text, token string) string {
-	for part := range strings.SplitSeq(token, ".") {
-		const telling = 16 // characters; fewer may be a word of the text
-		if part = part[:min(len(part), telling)]; len(part) == telling && strings.Contains(text, part) {
-			return "(a text that repeats the token, and is not shown)"
-		}
-	}
-	return text
 }
 
 // reviewToken has each server review the token that is wanted.
