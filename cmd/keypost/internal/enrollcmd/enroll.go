@@ -55,7 +55,8 @@ func NewCmdEnroll(f *cli.Factory) *cobra.Command {
 		"untouched without --adopt. At most 8 keys are taken of a cluster.\n\n" +
 		"With --once, print a table; the exit code is 1 if a cluster is refused or does not answer. Else go on until SIGTERM, with a\n" +
 		"line in the log for each change, and metrics."
-	cmd.Example = "  keypost enroll --source dir:kubeconfigs --issuer-url 'https://oidc.example.com/{name}' --relying-party aws --once"
+	cmd.Example = "  keypost enroll --source dir:kubeconfigs --issuer-url 'https://oidc.example.com/{name}' --relying-party aws \\\n" +
+		"    --token-lifetime 1h --once"
 	fs := cmd.Flags()
 	fs.StringVar(&o.source, "source", "", "where the clusters come from: dir:DIR, capi[:NAMESPACE] or in-cluster")
 	fs.StringVar(&o.issuerURL, "issuer-url", "", "pattern of issuer URLs, as in keypostd's issuerURLs: a URL with {name}, or NAME=URL")
