@@ -265,6 +265,7 @@ func TestEveryCommandHonoursOutput(t *testing.T) {
 		"rotate step dev --observations file://" + filepath.Join(dir, "observations"),
 		"issuer observe dev --observations file://" + filepath.Join(dir, "observations"),
 		"verify --dev " + host + "dev --ca-file " + caFile,
+		"sync-keys --all --observations file://" + filepath.Join(dir, "observations"),
 		"export " + filepath.Join(dir, "out"), "store copy file://" + filepath.Join(dir, "store") + " file://" + filepath.Join(dir, "copy"),
 		"store restore prod-a --from " + backup + " --force --why x",
 		"mirror --once " + dir, "watch", "enroll --once --source dir:" + filepath.Dir(pub2) + "-none --issuer-url https://oidc.example.com/{name}",

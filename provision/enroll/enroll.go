@@ -158,7 +158,7 @@ func (e *Enroller) Run(ctx context.Context, every time.Duration, told func(r Rep
 }
 
 // distinct leaves one cluster of each name. Of several Cluster objects the one that was made first keeps the name, and each other one is
-// refused under the name of its object, which is no key set's. Of several files none keeps it: nobody could say whose the key set is.
+// refused under the name of its object, which no key set can have. Of several files none keeps it: nobody could say whose the key set is.
 func distinct(all []Cluster) []Cluster {
 	all = slices.Clone(all)
 	slices.SortStableFunc(all, func(a, b Cluster) int { return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Object, b.Object)) })
