@@ -13,7 +13,7 @@ func anthropic() Party {
 		Name: "anthropic", Title: "Anthropic", Called: []string{"claude"}, Keeps: 15 * time.Minute,
 		Given: []Fact{
 			{
-				Says: "discovery, a JWKS URL, or keys inline",
+				Says: "discovery, a JWKS URL, or keys inline: `keypost sync-keys`",
 				Page: "https://platform.claude.com/docs/en/api/http/organization/federation/issuers/create",
 				Quote: "takes one of three shapes selected by type: discovery (resolve keys through OIDC discovery), " +
 					"explicit_url (fetch keys from a fixed JWKS URL), or inline (provide a static key set).",

@@ -8,7 +8,7 @@ func databricks() Party {
 		Name: "databricks", Title: "Databricks", Keeps: unknown, Takes: []string{"RS256", "ES256"},
 		Given: []Fact{
 			{
-				Says: "discovery, `jwks_uri` or `jwks_json`",
+				Says: "discovery, `jwks_uri` or `jwks_json`: `keypost sync-keys`",
 				Page: databricksPage,
 				Quote: "If jwks_uri and jwks_json are both unspecified (recommended), automatically fetches the public keys " +
 					"from your issuer’s well known endpoint.",

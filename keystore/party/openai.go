@@ -13,7 +13,7 @@ func openai() Party {
 		Name: "openai", Title: "OpenAI", Keeps: 10 * time.Minute,
 		Given: []Fact{
 			{
-				Says:  "an uploaded JWKS; discovery only of the issuers that OpenAI documents",
+				Says:  "an uploaded JWKS (`keypost sync-keys`); discovery only of the issuers that OpenAI documents",
 				Page:  openaiPage1,
 				Quote: "Arbitrary OIDC issuer endpoints other than the providers documented in the setup guides aren't supported yet.",
 			},

@@ -16,7 +16,7 @@ func vault() Party {
 				Quote: "One (and only one) of oidc_discovery_url, jwks_url, and jwt_validation_pubkeys must be set.",
 			},
 			{
-				Says:  "uploaded keys are PEM",
+				Says:  "uploaded keys are PEM: `keypost sync-keys`",
 				Page:  vaultPage1,
 				Quote: "A list of PEM-encoded public keys to use to authenticate signatures locally.",
 			},

@@ -81,7 +81,7 @@ func NewCmdSync(f *cli.Factory, kinds ...Kind) *cobra.Command {
 			"last is refused: a revoked key does not come back. The exit code is 1 also after the upload, if the relying party takes no\n"+
 			"token at all, since it is disabled.\n", gate.ObservationFresh.Minutes())
 	for _, k := range kinds {
-		cmd.Long += fmt.Sprintf("\n%s-upload:PLACE is %s; PLACE: %s; needs %s.\n", k.Name, k.Title, k.Form, k.Needs)
+		cmd.Long += fmt.Sprintf("\n%s-upload:PLACE, %s\n  PLACE is %s\n  needs %s\n", k.Name, k.Title, k.Form, k.Needs)
 	}
 	const places = " --store file:///srv/keysets --observations file:///srv/observations"
 	line := "  keypost sync-keys prod-a"
