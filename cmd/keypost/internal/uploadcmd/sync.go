@@ -14,8 +14,10 @@ import (
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/cmd/keypost/internal/observe"
+	"github.com/keypost/keypost/cmd/keypost/internal/service"
 	"github.com/keypost/keypost/cmd/keypost/internal/terminal"
 	"github.com/keypost/keypost/internal/text"
+	"github.com/keypost/keypost/issuer"
 	"github.com/keypost/keypost/issuer/upload"
 	"github.com/keypost/keypost/issuer/upload/holder"
 	"github.com/keypost/keypost/keystore"
@@ -68,6 +70,10 @@ type syncOptions struct {
 	adopt bool
 	force bool
 	files string
+
+	issuerURLs []string
+	owners     map[string][]string // the key sets that have an issuer URL, of those that issuerURLs permits
+	permitted  issuer.Admission
 }
 
 // NewCmdSync returns the command sync-keys for some kinds of uploads.
@@ -89,6 +95,7 @@ func NewCmdSync(f *cli.Factory, kinds ...Kind) *cobra.Command {
 	cmd.Flags().BoolVar(&o.all, "all", false, "every key set of the store whose policy names such an upload")
 	cmd.Flags().BoolVar(&o.adopt, "adopt", false, "upload also where the relying party is marked as another installation's, or as nobody's; not with --all")
 	cmd.Flags().BoolVar(&o.force, "force", false, "upload also where the store has an older key set than the one that was uploaded last; not with --all")
+	cmd.Flags().StringArrayVar(&o.issuerURLs, "issuer-url", nil, "pattern as in keypostd's issuerURLs (repeatable): pass over what keypostd would refuse (default: nothing)")
 	if o.has("file") {
 		cmd.Flags().StringVar(&o.files, "files", "", "the directory of uploads to files (file-upload:NAME.json)")
 	}
@@ -142,11 +149,18 @@ func (o *syncOptions) run(ctx context.Context, args []string) error {
 	if err := cli.CheckChoice(args, o.all); err != nil {
 		return err
 	}
+	var err error
+	if o.permitted, err = service.Admission(o.issuerURLs, true); err != nil {
+		return err
+	}
 	st, err := o.OpenStore(ctx)
 	if err != nil {
 		return err
 	}
 	sets, unread, err := o.InUse(ctx, st, args, o.all)
+	if err == nil {
+		err = o.readOwners(ctx, st)
+	}
 	if err != nil {
 		return err
 	}
@@ -225,8 +239,42 @@ func (o *syncOptions) uploads() string {
 	return "upload"
 }
 
+// readOwners notes which key sets have which issuer URLs.
+func (o *syncOptions) readOwners(ctx context.Context, st keystore.Reader) error {
+	all, _, err := o.InUse(ctx, st, nil, true)
+	o.owners = map[string][]string{}
+	for _, s := range all {
+		if o.permitted.Admit(s) != nil {
+			continue
+		}
+		for _, u := range s.Issuers() {
+			o.owners[u.String()] = append(o.owners[u.String()], string(s.Name()))
+		}
+	}
+	return err
+}
+
+// mayUpload returns an error for a key set that has another one's issuer URL, or one outside of its pattern: whoever wrote it would have
+// its keys uploaded to the relying party of the other, which goes by the issuer URL.
+func (o *syncOptions) mayUpload(s keystore.KeySet) error {
+	if r := o.permitted.Admit(s); r != nil {
+		return errors.New("nothing is uploaded: " + r.Message)
+	}
+	for _, u := range s.Issuers() {
+		if own := o.owners[u.String()]; len(own) > 1 {
+			return cli.WithHint(fmt.Errorf("nothing is uploaded, since the key sets %s have the issuer URL %s", text.List(own, 3), u),
+				"take it out of all but one, or bind names to URLs: --issuer-url PATTERN")
+		}
+	}
+	return nil
+}
+
 func (o *syncOptions) sync(ctx context.Context, u upload.Uploader, w work) (synced, error) {
 	row := synced{KeySet: w.set.Name(), Upload: w.party}
+	if err := o.mayUpload(w.set); err != nil {
+		row.Error = err.Error()
+		return row, err
+	}
 	to := Target{Place: w.place, KeySet: w.set.Name(), Issuers: w.set.Issuers(), Policy: w.set.Policy(), Files: o.files, Adopt: o.adopt}
 	held, err := w.kind.Open(ctx, to)
 	if err != nil {
