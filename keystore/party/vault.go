@@ -65,39 +65,43 @@ func vault() Party {
 				Quote: "Clear pre-warmed caches on config change",
 			},
 		},
-		Refusals: []Fact{
-			{
-				Says:  "unknown key",
-				Page:  "https://github.com/coreos/go-oidc/blob/v3.21.0/oidc/verify.go",
-				Quote: "failed to verify id token signature",
-			},
-			{
-				Says:  "unknown key, where keys are uploaded",
-				Page:  "https://github.com/hashicorp/cap/blob/v0.12.0/jwt/keyset.go",
-				Quote: "no known key successfully validated the token signature",
-			},
-			{
-				Says:  "wrong audience",
-				Page:  vaultPage2,
-				Quote: "invalid audience (aud) claim: audience claim does not match any expected audience",
-			},
-			{
-				Says:  "wrong issuer",
-				Page:  vaultPage2,
-				Quote: "invalid issuer (iss) claim",
-			},
-			{
-				Says:  "expired",
-				Page:  vaultPage2,
-				Quote: "invalid expiration time (exp) claim: token is expired",
-			},
-		},
-		Tried: "test/parties/run -run TestVault",
+		Refusals: vaultRefusals(),
+		Tried:    "test/parties/run -run TestVault",
 		ends: []string{
 			"vault without end, " + onlyUnknown + " {until}, write the auth method's configuration again, which drops its copy, with what else stood there; then revoke what it gave out:",
 			"  vault read auth/NAME/config",
 			"  vault write auth/NAME/config oidc_discovery_url={issuer}",
 			"  vault token revoke -mode path auth/NAME",
+		},
+	}
+}
+
+func vaultRefusals() []Fact {
+	return []Fact{
+		{
+			Says:  "unknown key",
+			Page:  "https://github.com/coreos/go-oidc/blob/v3.21.0/oidc/verify.go",
+			Quote: "failed to verify id token signature",
+		},
+		{
+			Says:  "unknown key, where keys are uploaded",
+			Page:  "https://github.com/hashicorp/cap/blob/v0.12.0/jwt/keyset.go",
+			Quote: "no known key successfully validated the token signature",
+		},
+		{
+			Says:  "wrong audience",
+			Page:  vaultPage2,
+			Quote: "invalid audience (aud) claim: audience claim does not match any expected audience",
+		},
+		{
+			Says:  "wrong issuer",
+			Page:  vaultPage2,
+			Quote: "invalid issuer (iss) claim",
+		},
+		{
+			Says:  "expired",
+			Page:  vaultPage2,
+			Quote: "invalid expiration time (exp) claim: token is expired",
 		},
 	}
 }

@@ -254,8 +254,8 @@ func (o *syncOptions) readOwners(ctx context.Context, st keystore.Reader) error 
 	return err
 }
 
-// mayUpload returns an error for a key set that has another one's issuer URL, or one outside of its pattern: whoever wrote it would have
-// its keys uploaded to the relying party of the other, which goes by the issuer URL.
+// mayUpload returns an error for a key set that has another one's issuer URL, or one outside of its pattern. Its author could put keys into
+// the other's relying party, which goes by the issuer URL.
 func (o *syncOptions) mayUpload(s keystore.KeySet) error {
 	if r := o.permitted.Admit(s); r != nil {
 		return errors.New("nothing is uploaded: " + r.Message)
