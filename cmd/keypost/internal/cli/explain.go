@@ -180,7 +180,7 @@ func SyncCommands(s keystore.KeySet) Commands {
 }
 
 // SyncCommand returns the command that uploads the published keys of a key set.
-func SyncCommand(n keystore.Name) Command { return Command{syncKeys, string(n)} }
+func SyncCommand(n keystore.Name) Command { return Command{"sync-keys", string(n)} }
 
 // SayCopies prints, after a change of the published keys, how the copies that relying parties hold follow.
 func (f *Factory) SayCopies(s keystore.KeySet) {

@@ -84,7 +84,7 @@ func (f *migrateFlags) hinted(err error) error {
 				append(f.createAccounts(cmp.Or(f.from, f.Name), f.cloud.Path(".")), "--adopt"))
 		case rest.UnknownCopy: // there is no --adopt here
 			return cli.WithHint(err, "say where sync-keys records (--observations URL), and the store that has the newest keys (--store); if this is the newest: %s",
-				cli.Command{"gcp", "sync-keys", f.IssuerURL, "--adopt", "--force"})
+				cli.Command{"sync-keys", f.IssuerURL, "--adopt", "--force"})
 		case rest.OtherIssuer:
 			id := federation.ProviderID{Project: f.Project, Pool: cmp.Or(f.PoolID, f.Name), Provider: f.ProviderID}
 			return cli.WithHint(err, "name another one: --workload-identity-provider ID; or, once nothing needs the old issuer: %s",
