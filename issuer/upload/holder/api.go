@@ -98,7 +98,7 @@ func (a *api) do(ctx context.Context, q request) ([]byte, time.Time, error) {
 	if err != nil {
 		return nil, time.Time{}, err
 	}
-	defer res.Body.Close()
+	defer func() { _ = res.Body.Close() }()
 	got, err := io.ReadAll(io.LimitReader(res.Body, answerSize+1))
 	switch {
 	case err != nil:

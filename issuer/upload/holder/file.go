@@ -32,7 +32,7 @@ func (f jwksFile) Upload(_ context.Context, jwks []byte) error {
 	if err != nil {
 		return err
 	}
-	defer root.Close()
+	defer func() { _ = root.Close() }()
 	const everybody = 0o644 // it is public
 	return durable.Writer{FS: durable.Root{Root: root}, Owner: "keypost-upload", Mode: everybody}.Replace(f.name, jwks)
 }
@@ -43,7 +43,7 @@ func (f jwksFile) Read(context.Context) (upload.Held, error) {
 	if err != nil {
 		return upload.Held{}, err
 	}
-	defer root.Close()
+	defer func() { _ = root.Close() }()
 	b, err := root.ReadFile(f.name)
 	switch {
 	case errors.Is(err, os.ErrNotExist):

@@ -3,6 +3,7 @@ package holder_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -31,9 +32,8 @@ const secret = "s3cret-credential"
 type vendor struct {
 	path, header, credential string // what a request has to have
 	doc                      map[string]any
-	fields                   []string // where the JWKS is written
-	replaced                 bool     // a write replaces the object
-	status                   int      // of every answer, if it is not zero
+	replaced                 bool // a write replaces the object
+	status                   int  // of every answer, if it is not zero
 	said                     string
 }
 
@@ -216,7 +216,7 @@ func TestRefusalsShowNoCredential(t *testing.T) {
 				if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), secret) || strings.ContainsAny(err.Error(), "\n\x1b") {
 					t.Errorf("%q; want %q", err, want)
 				}
-				if _, gone := err.(*upload.RefusedError); gone != (status == 404) {
+				if _, gone := errors.AsType[*upload.RefusedError](err); gone != (status == 404) {
 					t.Errorf("%v: gone %t", err, gone)
 				}
 			})
