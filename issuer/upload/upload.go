@@ -64,9 +64,10 @@ func (e *OlderError) Error() string {
 type Uploader struct {
 	Store   keystore.Reader
 	Records *observation.Store
-	By      string           // who it is, for the record
-	Now     func() time.Time // nil for the clock of this machine
-	Force   bool             // upload also what is older than what was uploaded before, and take it for the newest
+	By      string                      // who it is, for the record
+	Now     func() time.Time            // nil for the clock of this machine
+	Permit  func(keystore.KeySet) error // asked of each version that is read: an error if it may not be uploaded; nil for all
+	Force   bool                        // upload also what is older than what was uploaded before, and take it for the newest
 }
 
 // Result is what came of one upload.
@@ -109,7 +110,10 @@ func (u *run) sync(ctx context.Context, n keystore.Name) error {
 			return err
 		}
 		u.Set = s
-		failed := u.once(ctx, s)
+		failed := u.permit(s)
+		if failed == nil {
+			failed = u.once(ctx, s)
+		}
 		if why := errors.Join(failed, u.Refused); why != nil && ctx.Err() == nil {
 			failed = errors.Join(failed, u.Records.AddFailure(ctx, n, u.about, observation.Failed{At: u.now(), By: u.By, Why: text.OneLine(why.Error(), 300)}))
 		}
@@ -123,6 +127,13 @@ func (u *run) sync(ctx context.Context, n keystore.Name) error {
 		}
 	}
 	return fmt.Errorf("%s: key set %q was changed again and again while its keys were uploaded; try again", party, n)
+}
+
+func (u *run) permit(s keystore.KeySet) error {
+	if u.Permit == nil {
+		return nil
+	}
+	return u.Permit(s)
 }
 
 // uploadable returns an error unless the keys of s may be uploaded to a relying party.

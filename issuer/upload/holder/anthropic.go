@@ -22,7 +22,9 @@ func anthropic() Kind {
 			a.header.Set("anthropic-version", "2023-06-01")
 			at := a.base + "/v1/organizations/federation_issuers/" + from.Place
 			return &remote{api: a, url: at, parse: anthropicHeld, body: func(_, jwks []byte) (request, error) {
-				var set struct{ Keys json.RawMessage }
+				var set struct {
+					Keys json.RawMessage `json:"keys"`
+				}
 				err := json.Unmarshal(jwks, &set)
 				return request{"POST", at, map[string]any{"jwks": map[string]any{"type": "inline", "keys": set.Keys}}}, err
 			}}, nil
@@ -34,11 +36,11 @@ func anthropicHeld(doc []byte) (held upload.Held, err error) {
 		Issuer   string  `json:"issuer_url"`
 		Archived *string `json:"archived_at"`
 		JWKS     struct {
-			Type string
-			Keys json.RawMessage
-		}
+			Type string          `json:"type"`
+			Keys json.RawMessage `json:"keys"`
+		} `json:"jwks"`
 	}
-	if err := json.Unmarshal(doc, &p); err != nil {
+	if err := decode(doc, &p); err != nil {
 		return held, fmt.Errorf("the answer about the federation issuer: %w", err)
 	}
 	if p.JWKS.Type != "inline" {

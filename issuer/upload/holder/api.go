@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/keypost/keypost/internal/text"
+	kjson "sigs.k8s.io/json"
 )
 
 // Bounds of one call.
@@ -35,7 +36,7 @@ type api struct {
 func newAPI(base, header, credential string) (*api, error) {
 	u, err := url.Parse(base)
 	if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.Scheme != "https" && (u.Scheme != "http" || !local(u.Hostname())) {
-		return nil, fmt.Errorf("the address %q is not https://HOST", text.OneLine(base, 200))
+		return nil, errors.New("the address is not https://HOST") // it may have a password in it
 	}
 	secret := credential[strings.LastIndex(credential, " ")+1:] // without "Bearer"
 	if secret == "" || strings.ContainsFunc(credential, func(r rune) bool { return r < ' ' || r > '~' }) {
@@ -78,8 +79,26 @@ type statusError struct {
 
 func (e *statusError) Error() string { return e.text }
 
+// repeats reports whether a text has the credential, or the beginning of it. A server may send it back anywhere.
+func (a *api) repeats(text string) bool {
+	return strings.Contains(text, a.secret[:min(len(a.secret), 16)])
+}
+
+// hidden returns an error without the credential.
+func (a *api) hidden(err error) error {
+	if err == nil || !a.repeats(err.Error()) {
+		return err
+	}
+	return errors.New("the server sent the credential back; what it said is not shown")
+}
+
 // do returns the body of a successful answer, and when it was made by the server's clock; zero if it does not say.
 func (a *api) do(ctx context.Context, q request) ([]byte, time.Time, error) {
+	body, date, err := a.call(ctx, q)
+	return body, date, a.hidden(err)
+}
+
+func (a *api) call(ctx context.Context, q request) ([]byte, time.Time, error) {
 	var body io.Reader
 	if q.body != nil {
 		b, err := json.Marshal(q.body)
@@ -106,11 +125,17 @@ func (a *api) do(ctx context.Context, q request) ([]byte, time.Time, error) {
 	case len(got) > answerSize:
 		return nil, time.Time{}, fmt.Errorf("%s %s: the answer is over %d bytes", q.method, q.url, answerSize)
 	case res.StatusCode/100 != 2:
-		said := text.OneLine(strings.ReplaceAll(string(got), a.secret, "…"), 200)
+		said := text.OneLine(string(got), 200)
 		return nil, time.Time{}, &statusError{res.StatusCode, strings.TrimSuffix(fmt.Sprintf("%s %s: %s: %s", q.method, q.url, res.Status, said), ": ")}
 	}
 	date, _ := http.ParseTime(res.Header.Get("Date")) // zero without one
 	return got, date, nil
+}
+
+// decode decodes an answer. Names of members are case-sensitive and stand once: else two readers see two different objects in it.
+func decode(doc []byte, into any) error {
+	twice, err := kjson.UnmarshalStrict(doc, into, kjson.DisallowDuplicateFields)
+	return errors.Join(append(twice, err)...)
 }
 
 // bearer returns the API at the address in a variable, or a default one, with the credential in another variable.

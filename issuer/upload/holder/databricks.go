@@ -1,7 +1,6 @@
 package holder
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -34,12 +33,12 @@ func databricks() Kind {
 func databricksHeld(doc []byte) (held upload.Held, err error) {
 	var p struct {
 		OIDC struct {
-			Issuer string
+			Issuer string `json:"issuer"`
 			JWKS   string `json:"jwks_json"`
 			URI    string `json:"jwks_uri"`
 		} `json:"oidc_policy"`
 	}
-	if err := json.Unmarshal(doc, &p); err != nil {
+	if err := decode(doc, &p); err != nil {
 		return held, fmt.Errorf("the answer about the federation policy: %w", err)
 	}
 	switch {

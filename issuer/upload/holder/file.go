@@ -17,8 +17,11 @@ import (
 func file() Kind {
 	return Kind{Name: "file", Title: "a file", Needs: "--files DIR", Tried: "issuer/upload/holder.TestFile",
 		Open: func(from Source) (upload.Holder, error) {
-			if from.Files == "" {
+			switch {
+			case from.Files == "":
 				return nil, errors.New("say in which directory uploads to files are: --files DIR")
+			case from.Place != from.KeySet+".json": // nothing in a file says whose it is
+				return nil, fmt.Errorf("the file of key set %q is file-upload:%s.json, and no other", from.KeySet, from.KeySet)
 			}
 			return jwksFile{from.Files, from.Place, from.Issuer}, nil
 		}}

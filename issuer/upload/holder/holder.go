@@ -26,6 +26,7 @@ type Kind struct {
 // Source is what opens a holder.
 type Source struct {
 	Place  string
+	KeySet string              // its name
 	Issuer string              // the key set's first issuer URL
 	Getenv func(string) string // credentials, and which server they are for
 	Files  string              // the directory of files; empty for none
@@ -62,8 +63,11 @@ func (r *remote) Read(ctx context.Context) (upload.Held, error) {
 		return upload.Held{}, err
 	}
 	held, err := r.parse(doc)
+	if err == nil && r.repeats(held.Issuer) {
+		err = errors.New(held.Issuer)
+	}
 	if err != nil {
-		return upload.Held{}, err
+		return upload.Held{}, r.hidden(err)
 	}
 	held.Date, r.doc, r.was = date, doc, held.Issuer
 	return held, nil

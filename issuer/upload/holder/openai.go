@@ -27,14 +27,14 @@ func openai() Kind {
 
 func openaiHeld(doc []byte) (held upload.Held, err error) {
 	var p struct {
-		Issuer       string
-		Enabled      *bool
+		Issuer       string `json:"issuer"`
+		Enabled      *bool  `json:"enabled"`
 		Verification struct {
-			Type string
-			JWKS json.RawMessage
-		}
+			Type string          `json:"type"`
+			JWKS json.RawMessage `json:"jwks"`
+		} `json:"verification"`
 	}
-	if err := json.Unmarshal(doc, &p); err != nil {
+	if err := decode(doc, &p); err != nil {
 		return held, fmt.Errorf("the answer about the provider: %w", err)
 	}
 	if p.Verification.Type != "uploaded_jwks" {

@@ -74,12 +74,12 @@ type vaultConfig struct {
 		Discovery string   `json:"oidc_discovery_url"`
 		JWKS      string   `json:"jwks_url"`
 		Pairs     []any    `json:"jwks_pairs"`
-	}
+	} `json:"data"`
 }
 
 func vaultHeld(doc []byte) (held upload.Held, err error) {
 	var c vaultConfig
-	if err := json.Unmarshal(doc, &c); err != nil {
+	if err := decode(doc, &c); err != nil {
 		return held, fmt.Errorf("the answer about the auth method: %w", err)
 	}
 	switch {
@@ -102,9 +102,14 @@ func vaultHeld(doc []byte) (held upload.Held, err error) {
 //
 // Source: pathConfigWrite in https://github.com/hashicorp/vault-plugin-auth-jwt/blob/v0.26.1/path_config.go
 func vaultWith(doc, jwks []byte) (map[string]json.RawMessage, error) {
-	var c struct{ Data map[string]json.RawMessage }
-	if err := json.Unmarshal(doc, &c); err != nil {
+	var c struct {
+		Data map[string]json.RawMessage `json:"data"`
+	}
+	if err := decode(doc, &c); err != nil {
 		return nil, err
+	}
+	if c.Data == nil {
+		return nil, errors.New("the answer about the auth method has no data")
 	}
 	keys, err := pubkey.Parse("the key set", jwks)
 	if err != nil {

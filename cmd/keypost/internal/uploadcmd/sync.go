@@ -43,7 +43,7 @@ func Holders() (all []Kind) {
 			title += " (from documentation)"
 		}
 		all = append(all, Kind{Name: k.Name, Title: title, Form: party.UploadForm(k.Name), Needs: k.Needs, Open: func(_ context.Context, to Target) (upload.Holder, error) {
-			return k.Open(holder.Source{Place: to.Place, Issuer: to.Issuers[0].String(), Getenv: os.Getenv, Files: to.Files})
+			return k.Open(holder.Source{Place: to.Place, KeySet: string(to.KeySet), Issuer: to.Issuers[0].String(), Getenv: os.Getenv, Files: to.Files})
 		}})
 	}
 	return all
@@ -73,6 +73,7 @@ type syncOptions struct {
 
 	issuerURLs []string
 	owners     map[string][]string // the key sets that have an issuer URL, of those that issuerURLs permits
+	unread     []keystore.Name
 	permitted  issuer.Admission
 }
 
@@ -212,6 +213,10 @@ func (o *syncOptions) list(sets []keystore.KeySet) (all []work, err error) {
 		if len(all) == before && !o.all {
 			return nil, o.unnamed(s)
 		}
+		if more := len(all) - before - most; more > 0 {
+			o.Warn("key set %q names %d uploads; the last %d are passed over", s.Name(), most+more, more)
+			all = all[:before+most]
+		}
 	}
 	if len(all) == 0 {
 		o.Notice("no policy names an %s, so there is nothing to upload", o.uploads())
@@ -241,8 +246,8 @@ func (o *syncOptions) uploads() string {
 
 // readOwners notes which key sets have which issuer URLs.
 func (o *syncOptions) readOwners(ctx context.Context, st keystore.Reader) error {
-	all, _, err := o.InUse(ctx, st, nil, true)
-	o.owners = map[string][]string{}
+	all, unread, err := o.InUse(ctx, st, nil, true)
+	o.owners, o.unread = map[string][]string{}, unread
 	for _, s := range all {
 		if o.permitted.Admit(s) != nil {
 			continue
@@ -256,30 +261,44 @@ func (o *syncOptions) readOwners(ctx context.Context, st keystore.Reader) error 
 
 // mayUpload returns an error for a key set that has another one's issuer URL, or one outside of its pattern. Its author could put keys into
 // the other's relying party, which goes by the issuer URL.
-func (o *syncOptions) mayUpload(s keystore.KeySet) error {
+//
+// Google's objects are marked with the key set that they belong to. Nothing else is, so for every key set at once the patterns have to say it.
+func (o *syncOptions) mayUpload(s keystore.KeySet, kind Kind) error {
 	if r := o.permitted.Admit(s); r != nil {
 		return errors.New("nothing is uploaded: " + r.Message)
 	}
+	bound, marked := len(o.issuerURLs) > 0, kind.Name == "gcp"
+	switch {
+	case !bound && !marked && o.all:
+		return cli.WithHint(errors.New("nothing is uploaded: any key set could name another one's issuer URL"),
+			"with --all, bind names to URLs as keypostd does: --issuer-url 'https://HOST/{name}'")
+	case !bound && !marked && len(o.unread) > 0:
+		return fmt.Errorf("nothing is uploaded, since key set %q cannot be read, and may have the same issuer URL; repair it, or bind names to URLs: --issuer-url PATTERN", o.unread[0])
+	}
 	for _, u := range s.Issuers() {
-		if own := o.owners[u.String()]; len(own) > 1 {
-			return cli.WithHint(fmt.Errorf("nothing is uploaded, since the key sets %s have the issuer URL %s", text.List(own, 3), u),
+		own := slices.DeleteFunc(slices.Clone(o.owners[u.String()]), func(name string) bool { return name == string(s.Name()) })
+		if len(own) > 0 {
+			return cli.WithHint(fmt.Errorf("nothing is uploaded, since key set %s has the issuer URL %s, too", text.List(own, 3), u),
 				"take it out of all but one, or bind names to URLs: --issuer-url PATTERN")
 		}
 	}
 	return nil
 }
 
+// Bounds of one key set, which keeps none of the others from its turn: the time of one upload with what is read before and after it, and how
+// many uploads it may have.
+const patience, most = time.Minute, 16
+
 func (o *syncOptions) sync(ctx context.Context, u upload.Uploader, w work) (synced, error) {
 	row := synced{KeySet: w.set.Name(), Upload: w.party}
-	if err := o.mayUpload(w.set); err != nil {
-		row.Error = err.Error()
-		return row, err
-	}
 	to := Target{Place: w.place, KeySet: w.set.Name(), Issuers: w.set.Issuers(), Policy: w.set.Policy(), Files: o.files, Adopt: o.adopt}
 	held, err := w.kind.Open(ctx, to)
 	if err != nil {
 		held = unopened{err}
 	}
+	u.Permit = func(s keystore.KeySet) error { return o.mayUpload(s, w.kind) }
+	ctx, cancel := context.WithTimeout(ctx, patience) // one key set keeps none of the others from its turn
+	defer cancel()
 	r, err := u.Sync(ctx, w.set.Name(), w.party, held)
 	row.Uploaded, row.ReadAt = r.Uploaded, cli.NotBefore(r.Read)
 	if _, older := errors.AsType[*upload.OlderError](err); older {
