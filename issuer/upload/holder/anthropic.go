@@ -44,7 +44,7 @@ func anthropicHeld(doc []byte) (held upload.Held, err error) {
 		return held, fmt.Errorf("the answer about the federation issuer: %w", err)
 	}
 	if p.JWKS.Type != "inline" {
-		return held, fetches("jwks.type " + p.JWKS.Type)
+		return held, fetches("jwks.type is " + p.JWKS.Type)
 	}
 	held = upload.Held{JWKS: fmt.Appendf(nil, `{"keys":%s}`, p.JWKS.Keys), Issuer: p.Issuer}
 	if p.Archived != nil {

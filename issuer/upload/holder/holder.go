@@ -35,9 +35,9 @@ type Source struct {
 // Kinds returns all kinds except gcp, which provision/gcp has.
 func Kinds() []Kind { return []Kind{anthropic(), databricks(), file(), openai(), vault()} }
 
-// fetches is the error about a relying party that holds no upload.
-func fetches(what string) error {
-	return fmt.Errorf("%s is set, so it fetches the keys by itself, and no upload counts: name it without -upload in the policy, or give it keys first", what)
+// fetches is the error about a relying party that holds no upload. sign is what shows it.
+func fetches(sign string) error {
+	return fmt.Errorf("%s, so it fetches the keys by itself, and no upload counts: name it without -upload in the policy, or give it keys first", sign)
 }
 
 // remote is one object of a vendor's API.

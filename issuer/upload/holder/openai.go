@@ -38,7 +38,7 @@ func openaiHeld(doc []byte) (held upload.Held, err error) {
 		return held, fmt.Errorf("the answer about the provider: %w", err)
 	}
 	if p.Verification.Type != "uploaded_jwks" {
-		return held, fetches("verification.type " + p.Verification.Type)
+		return held, fetches("verification.type is " + p.Verification.Type)
 	}
 	held = upload.Held{JWKS: p.Verification.JWKS, Issuer: p.Issuer}
 	if p.Enabled != nil && !*p.Enabled {

@@ -84,9 +84,9 @@ func vaultHeld(doc []byte) (held upload.Held, err error) {
 	}
 	switch {
 	case c.Data.Discovery != "":
-		return held, fetches("oidc_discovery_url")
+		return held, fetches("oidc_discovery_url is set")
 	case c.Data.JWKS != "" || len(c.Data.Pairs) > 0:
-		return held, fetches("jwks_url or jwks_pairs")
+		return held, fetches("jwks_url or jwks_pairs is set")
 	case c.Data.Issuer == "":
 		return held, errors.New("bound_issuer is empty, so it does not check whose tokens it takes; set it to the issuer URL")
 	}

@@ -159,12 +159,16 @@ func (o *syncOptions) run(ctx context.Context, args []string) error {
 		return err
 	}
 	sets, unread, err := o.InUse(ctx, st, args, o.all)
-	if err == nil {
-		err = o.readOwners(ctx, st)
-	}
 	if err != nil {
 		return err
 	}
+	stored := sets // with --all they are all of the store
+	if o.unread = unread; !o.all {
+		if stored, o.unread, err = o.InUse(ctx, st, nil, true); err != nil {
+			return err
+		}
+	}
+	o.noteOwners(stored)
 	list, err := o.list(sets)
 	if err != nil {
 		return err
@@ -244,11 +248,10 @@ func (o *syncOptions) uploads() string {
 	return "upload"
 }
 
-// readOwners notes which key sets have which issuer URLs.
-func (o *syncOptions) readOwners(ctx context.Context, st keystore.Reader) error {
-	all, unread, err := o.InUse(ctx, st, nil, true)
-	o.owners, o.unread = map[string][]string{}, unread
-	for _, s := range all {
+// noteOwners notes which key sets of the store have which issuer URLs.
+func (o *syncOptions) noteOwners(stored []keystore.KeySet) {
+	o.owners = map[string][]string{}
+	for _, s := range stored {
 		if o.permitted.Admit(s) != nil {
 			continue
 		}
@@ -256,29 +259,31 @@ func (o *syncOptions) readOwners(ctx context.Context, st keystore.Reader) error 
 			o.owners[u.String()] = append(o.owners[u.String()], string(s.Name()))
 		}
 	}
-	return err
 }
 
 // mayUpload returns an error for a key set that has another one's issuer URL, or one outside of its pattern. Its author could put keys into
 // the other's relying party, which goes by the issuer URL.
 //
-// Google's objects are marked with the key set that they belong to. Nothing else is, so for every key set at once the patterns have to say it.
+// Google's objects are marked with the key set that they belong to, so that another one's claim holds none of their uploads up. Nothing else is
+// marked, so for every key set at once the patterns have to say it.
 func (o *syncOptions) mayUpload(s keystore.KeySet, kind Kind) error {
 	if r := o.permitted.Admit(s); r != nil {
 		return errors.New("nothing is uploaded: " + r.Message)
 	}
-	bound, marked := len(o.issuerURLs) > 0, kind.Name == "gcp"
+	bound := len(o.issuerURLs) > 0
 	switch {
-	case !bound && !marked && o.all:
+	case kind.Name == "gcp":
+		return nil
+	case !bound && o.all:
 		return cli.WithHint(errors.New("nothing is uploaded: any key set could name another one's issuer URL"),
 			"with --all, bind names to URLs as keypostd does: --issuer-url 'https://HOST/{name}'")
-	case !bound && !marked && len(o.unread) > 0:
+	case !bound && len(o.unread) > 0:
 		return fmt.Errorf("nothing is uploaded, since key set %q cannot be read, and may have the same issuer URL; repair it, or bind names to URLs: --issuer-url PATTERN", o.unread[0])
 	}
 	for _, u := range s.Issuers() {
-		own := slices.DeleteFunc(slices.Clone(o.owners[u.String()]), func(name string) bool { return name == string(s.Name()) })
-		if len(own) > 0 {
-			return cli.WithHint(fmt.Errorf("nothing is uploaded, since key set %s has the issuer URL %s, too", text.List(own, 3), u),
+		others := slices.DeleteFunc(slices.Clone(o.owners[u.String()]), func(name string) bool { return name == string(s.Name()) })
+		if len(others) > 0 {
+			return cli.WithHint(fmt.Errorf("nothing is uploaded, since key set %s has the issuer URL %s, too", text.List(others, 3), u),
 				"take it out of all but one, or bind names to URLs: --issuer-url PATTERN")
 		}
 	}
