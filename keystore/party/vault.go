@@ -52,6 +52,12 @@ func vault() Party {
 				Quote: "NewProviderConfig(ctx, b.cachedConfig, ProviderMap())",
 			},
 			{
+				Says: "a login while uploaded keys are written may leave the old ones in use, until the next write: " +
+					"`keypost sync-keys` writes twice, a second apart; do so by hand, too",
+				Page:  "https://github.com/hashicorp/vault-plugin-auth-jwt/blob/v0.26.1/path_login.go",
+				Quote: "validator, err := b.jwtValidator(config)",
+			},
+			{
 				Says:  "without `bound_issuer` nobody checks `iss`",
 				Page:  vaultPage2,
 				Quote: `expected.Issuer != "" && expected.Issuer != claims.Issuer`,

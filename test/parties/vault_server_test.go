@@ -2,6 +2,7 @@ package parties
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
@@ -27,13 +28,29 @@ type vault struct {
 	*httptest.Server
 	t       *testing.T
 	backend logical.Backend
-	storage logical.Storage
-	broken  atomic.Int64 // how many requests ended in a panic of Vault's
+	storage *roleStorage
+	wrote   chan struct{} // gets one after each write of the configuration, if it is empty
+	broken  atomic.Int64  // how many requests ended in a panic of Vault's
+}
+
+// roleStorage is Vault's storage. A login reads its role after its configuration, and before it builds what checks its token.
+type roleStorage struct {
+	logical.Storage
+	read atomic.Pointer[func()] // runs once in the next read of a role
+}
+
+func (s *roleStorage) Get(ctx context.Context, key string) (*logical.StorageEntry, error) {
+	if strings.HasPrefix(key, "role/") {
+		if once := s.read.Swap(nil); once != nil {
+			(*once)()
+		}
+	}
+	return s.Storage.Get(ctx, key)
 }
 
 func newVault(t *testing.T) *vault {
 	t.Helper()
-	v := &vault{t: t, storage: &logical.InmemStorage{}}
+	v := &vault{t: t, storage: &roleStorage{Storage: &logical.InmemStorage{}}, wrote: make(chan struct{}, 1)}
 	var err error
 	v.backend, err = jwtauth.Factory(t.Context(), &logical.BackendConfig{StorageView: v.storage, System: logical.TestSystemView()})
 	check(t, err)
@@ -74,6 +91,12 @@ func (v *vault) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}()
 	res, err := v.backend.HandleRequest(r.Context(), q)
+	if path == "config" && r.Method == http.MethodPost {
+		select {
+		case v.wrote <- struct{}{}:
+		default:
+		}
+	}
 	status, err := logical.RespondErrorCommon(q, res, err)
 	switch {
 	case status != 0 || err != nil:

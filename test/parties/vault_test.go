@@ -83,6 +83,48 @@ func TestVaultUpload(t *testing.T) {
 	show(t, rows)
 }
 
+// A login that has read the configuration before it is written leaves the old keys in use for good, a revoked one too. A second
+// write ends that, so an upload writes twice.
+func TestVaultLoginKeepsOldKeys(t *testing.T) {
+	old, next := newSigner(t, "ES256"), newSigner(t, "ES256")
+	u := newUploading(t, old)
+	// during writes while a login has read the configuration; it goes on after the first write.
+	during := func(write func()) {
+		select {
+		case <-u.wrote:
+		default:
+		}
+		reached, done := make(chan struct{}), make(chan struct{})
+		hold := func() { close(reached); <-u.wrote }
+		u.storage.read.Store(&hold)
+		go func() { defer close(done); u.login(u.token(old)) }()
+		<-reached
+		write()
+		<-done
+	}
+	by := func(k signer) func() {
+		return func() {
+			u.write("config", object{"jwt_validation_pubkeys": []string{k.PEM()}, "bound_issuer": u.issuer})
+		}
+	}
+	during(by(next))
+	accepted(t, u.vault, u.token(old)) // although the configuration does not have it
+	refused(t, u.vault, u.token(next))
+	by(next)()
+	accepted(t, u.vault, u.token(next))
+	refused(t, u.vault, u.token(old))
+
+	by(old)()
+	u.add(next)
+	u.promote(next)
+	during(func() { u.sync(true) })
+	accepted(t, u.vault, u.token(next))
+	u.revoke(old)
+	during(func() { u.sync(true) })
+	refused(t, u.vault, u.token(old))
+	accepted(t, u.vault, u.token(next))
+}
+
 // fetching is an issuer that a Vault fetches keys of.
 type fetching struct {
 	*world

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/keypost/keypost/issuer/upload"
 )
@@ -48,6 +49,8 @@ type remote struct {
 	parse func(doc []byte) (upload.Held, error)
 	// body returns a request that gives the object the keys of a JWKS. doc is the answer that was read last.
 	body func(doc, jwks []byte) (request, error)
+	// again is how long after a write the same is written once more; zero for never.
+	again time.Duration
 
 	doc []byte
 	was string // the issuer that was read last
@@ -75,6 +78,19 @@ func (r *remote) Read(ctx context.Context) (upload.Held, error) {
 
 // Upload implements [upload.Holder].
 func (r *remote) Upload(ctx context.Context, jwks []byte) error {
+	err := r.write(ctx, jwks)
+	if err != nil || r.again == 0 {
+		return err
+	}
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(r.again):
+		return r.write(ctx, jwks)
+	}
+}
+
+func (r *remote) write(ctx context.Context, jwks []byte) error {
 	was := r.was
 	held, err := r.Read(ctx) // somebody may have changed it since: what is written comes from the latest answer
 	if err == nil && held.Issuer != was {

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/keypost/keypost/issuer/upload"
 	"github.com/keypost/keypost/keystore/pubkey"
@@ -31,12 +32,18 @@ func vault() Kind {
 				return nil, fmt.Errorf("$VAULT_ADDR is %s, and the upload is at %s", a.host(), host)
 			}
 			at := a.base + "/v1/" + path + "/config"
-			return &remote{api: a, url: at, parse: vaultHeld, body: func(doc, jwks []byte) (request, error) {
+			return &remote{api: a, url: at, again: vaultLogin, parse: vaultHeld, body: func(doc, jwks []byte) (request, error) {
 				config, err := vaultWith(doc, jwks)
 				return request{"POST", at, config}, err
 			}}, nil
 		}}
 }
+
+// vaultLogin is longer than a login takes. One that has read the configuration before a write and checks its token after it leaves the
+// old keys in use until the next write, revoked ones too.
+//
+// Source: pathLogin and jwtValidator in https://github.com/hashicorp/vault-plugin-auth-jwt/blob/v0.26.1/path_login.go
+const vaultLogin = time.Second
 
 func vaultAPI(from Source) (*api, error) {
 	address, token := from.Getenv("VAULT_ADDR"), from.Getenv("VAULT_TOKEN")
