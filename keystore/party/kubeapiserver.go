@@ -46,6 +46,11 @@ func kubeAPIServer() Party {
 				Page:  kubeAPIServerPage1,
 				Quote: "url must not conflict with issuer configured in --service-account-issuer.",
 			},
+			{
+				Says:  "a token that was taken is taken for 10 s more, whatever became of its key",
+				Page:  "https://github.com/kubernetes/kubernetes/blob/v1.34.4/pkg/kubeapiserver/options/authentication.go",
+				Quote: "TokenSuccessCacheTTL: 10 * time.Second,",
+			},
 		},
 		Fetch: Fact{
 			Says: "`apiserver_authentication_jwt_authenticator_jwks_fetch_last_timestamp_seconds`, from 1.36",
@@ -63,6 +68,11 @@ func kubeAPIServer() Party {
 		Refusals: []Fact{
 			{
 				Says:  "wrong audience",
+				Page:  "https://github.com/coreos/go-oidc/blob/v2.5.0/verify.go",
+				Quote: "oidc: expected audience %q got %q",
+			},
+			{
+				Says:  "wrong audience, where several are configured",
 				Page:  kubeAPIServerPage3,
 				Quote: "oidc: expected audience in %q got %q",
 			},
@@ -77,7 +87,7 @@ func kubeAPIServer() Party {
 				Quote: "oidc: authenticator not initialized",
 			},
 		},
-		Tried: "test/e2e/run -run TestRotationRefusesNoToken",
+		Tried: "test/parties/run -run TestAPIServer",
 		ends: []string{
 			"kube-apiserver (of a cluster that trusts this issuer) without end, " + onlyUnknown + " {until}, restart it, or show it a token of a new signing key",
 		},

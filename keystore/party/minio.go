@@ -50,7 +50,7 @@ func minio() Party {
 				Quote: "Token is expired",
 			},
 		},
-		Tried: "test/e2e/run -run TestAWSTokenAssumesTheRole",
+		Tried: "test/parties/run -run TestMinIO",
 		ends: []string{
 			"minio without end: restart it, once no cache has the key any more (--wait), or after {until}",
 		},

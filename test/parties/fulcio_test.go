@@ -12,18 +12,12 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"slices"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/keypost/keypost/keystore/party"
 	"github.com/keypost/keypost/test/keys"
 )
 
@@ -31,54 +25,21 @@ const fulcioAudience = "sigstore"
 
 // fulcio is the server's own program, with a CA that it makes at its start and without a log of certificates.
 type fulcio struct {
-	t    *testing.T
-	url  string
-	mu   sync.Mutex
-	logs bytes.Buffer
+	*program
+	url string
 }
 
-func (f *fulcio) Write(b []byte) (int, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.logs.Write(b)
-}
-
-func (f *fulcio) said() string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.logs.String()
-}
-
-func newFulcio(t *testing.T, program string, of *fetching) *fulcio {
+func newFulcio(t *testing.T, name string, of *fetching) *fulcio {
 	t.Helper()
-	dir := t.TempDir()
+	dir, ports := t.TempDir(), freePorts(t, 3)
 	config := fmt.Sprintf("oidc-issuers:\n  %[1]s:\n    issuer-url: %[1]s\n    client-id: %s\n    type: kubernetes\n    ca-cert: %q\n",
 		of.issuer, fulcioAudience, of.ca)
 	check(t, os.WriteFile(filepath.Join(dir, "config.yaml"), []byte(config), 0o600))
-	var ports []string
-	for range 3 {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		check(t, err)
-		_, port, _ := net.SplitHostPort(l.Addr().String())
-		ports = append(ports, port)
-		check(t, l.Close())
-	}
-	f := &fulcio{t: t, url: "http://127.0.0.1:" + ports[0]}
-	c := exec.Command(program, "serve", "--ca=ephemeralca", "--ct-log-url=", "--host=127.0.0.1", "--grpc-host=127.0.0.1", "--port="+ports[0],
-		"--grpc-port="+ports[1], "--metrics-port="+ports[2], "--config-path="+filepath.Join(dir, "config.yaml"),
-		"--legacy-unix-domain-socket="+filepath.Join(dir, "socket"))
-	c.Stdout, c.Stderr = f, f
-	check(t, c.Start())
-	t.Cleanup(func() { _ = c.Process.Kill(); _ = c.Wait() })
-	for range 300 {
-		if res, err := http.Get(f.url + "/healthz"); err == nil {
-			_ = res.Body.Close()
-			return f
-		}
-		time.Sleep(100 * time.Millisecond)
-	}
-	t.Fatalf("it does not start: %s", f.said())
-	return nil
+	f := &fulcio{url: "http://127.0.0.1:" + ports[0]}
+	f.program = startProgram(t, answers(http.DefaultClient, f.url+"/healthz"), name, "serve", "--ca=ephemeralca", "--ct-log-url=",
+		"--host=127.0.0.1", "--grpc-host=127.0.0.1", "--port="+ports[0], "--grpc-port="+ports[1], "--metrics-port="+ports[2],
+		"--config-path="+filepath.Join(dir, "config.yaml"), "--legacy-unix-domain-socket="+filepath.Join(dir, "socket"))
+	return f
 }
 
 // certify returns the URIs of the certificate that a token gives, or why it gives none.
@@ -115,15 +76,12 @@ func (f *fulcio) certify(token string) (uris, said string) {
 // A token gives a certificate for its service account, through a rotation too. A revoked key is trusted until a token comes that no kept
 // key verifies.
 func TestFulcio(t *testing.T) {
-	program := os.Getenv("KEYPOST_FULCIO")
-	if program == "" {
-		t.Skip("KEYPOST_FULCIO does not name the program: test/parties/run")
-	}
+	name := named(t, "KEYPOST_FULCIO")
 	var rows []row
 	for _, alg := range algorithms {
 		old, next, stranger := newSigner(t, alg), newSigner(t, alg), newSigner(t, alg)
-		f := newFetching(t, old)
-		server := newFulcio(t, program, f)
+		f := newFetching(t, old, usual)
+		server := newFulcio(t, name, f)
 		token := func(s signer, change object) string {
 			claims := object{"kubernetes.io": object{"namespace": "default", "pod": object{"name": "app-0", "uid": "1"},
 				"serviceaccount": object{"name": "app", "uid": "2"}}}
@@ -132,10 +90,7 @@ func TestFulcio(t *testing.T) {
 		}
 		refused := func(s signer, change object) string {
 			_, said := server.certify(token(s, change))
-			if !strings.Contains(said, refusalOfFulcio(t)) {
-				t.Errorf("%v: %q, and keystore/party has %q", change, said, refusalOfFulcio(t))
-			}
-			return said
+			return refusedWith(t, said, refusalOf(t, "fulcio", "whatever the cause; Fulcio's log has more"))
 		}
 		uris, said := server.certify(token(old, nil))
 		if uris != "[https://kubernetes.io/namespaces/default/serviceaccounts/app]" {
@@ -159,11 +114,4 @@ func TestFulcio(t *testing.T) {
 		rows = append(rows, r)
 	}
 	show(t, rows)
-}
-
-// refusalOfFulcio is the text that keystore/party has.
-func refusalOfFulcio(t *testing.T) string {
-	t.Helper()
-	i := slices.IndexFunc(party.All(), func(p party.Party) bool { return p.Name == "fulcio" })
-	return party.All()[i].Refusals[0].Quote
 }

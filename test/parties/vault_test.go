@@ -16,6 +16,7 @@ import (
 	"github.com/keypost/keypost/issuer"
 	"github.com/keypost/keypost/issuer/upload"
 	"github.com/keypost/keypost/issuer/upload/holder"
+	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/filestore"
 	"github.com/keypost/keypost/keystore/observation"
 	"github.com/keypost/keypost/keystore/party"
@@ -36,7 +37,7 @@ func newUploading(t *testing.T, first signer) *uploading {
 	place := strings.TrimPrefix(v.URL, "http://") + "/auth/jwt"
 	u := &uploading{vault: v, party: "vault-upload:" + place}
 	check(t, party.Check(u.party))
-	u.world = newWorld(t, "https://oidc.example.com/prod-a", false, first, u.party)
+	u.world = newWorld(t, "https://oidc.example.com/prod-a", false, first, keystore.Policy{RelyingParties: []string{u.party}})
 	records, err := filestore.Open(t.TempDir())
 	check(t, err)
 	u.Uploader = upload.Uploader{Store: u.store, Records: observation.NewStore(records), By: "tester"}
@@ -133,7 +134,8 @@ type fetching struct {
 	fetched atomic.Int64 // how often the JWKS was
 }
 
-func newFetching(t *testing.T, first signer) *fetching {
+// newFetching returns one whose copies are fresh for maxAge.
+func newFetching(t *testing.T, first signer, maxAge keystore.Duration) *fetching {
 	t.Helper()
 	f := &fetching{}
 	var h http.Handler
@@ -145,7 +147,7 @@ func newFetching(t *testing.T, first signer) *fetching {
 	}))
 	t.Cleanup(server.Close)
 	f.ca = string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
-	f.world = newWorld(t, server.URL+"/"+string(name), true, first, "vault")
+	f.world = newWorld(t, server.URL+"/"+string(name), true, first, keystore.Policy{MaxAge: &maxAge, RelyingParties: []string{"vault"}})
 	pattern, err := issuer.ParsePattern(server.URL+"/{name}", true)
 	check(t, err)
 	f.Publisher = issuer.NewPublisher(issuer.Config{Source: f.store, Patterns: []issuer.Pattern{pattern}, Dev: true, Log: zap.NewNop()})
@@ -153,6 +155,9 @@ func newFetching(t *testing.T, first signer) *fetching {
 	f.publish()
 	return f
 }
+
+// usual is how long copies are fresh where nothing else is said.
+const usual = keystore.Duration(5 * time.Minute)
 
 func (f *fetching) publish() {
 	f.t.Helper()
@@ -172,7 +177,7 @@ func TestVaultDiscovery(t *testing.T) {
 	var rows []row
 	for _, alg := range algorithms {
 		old, next, stranger := newSigner(t, alg), newSigner(t, alg), newSigner(t, alg)
-		f := newFetching(t, old)
+		f := newFetching(t, old, usual)
 		v, rewritten := newVault(t), newVault(t)
 		f.configure(v)
 		f.configure(rewritten)
@@ -229,7 +234,7 @@ func TestVaultRefusals(t *testing.T) {
 	var rows []row
 	for _, alg := range algorithms {
 		key, stranger := newSigner(t, alg), newSigner(t, alg)
-		u, f := newUploading(t, key), newFetching(t, key)
+		u, f := newUploading(t, key), newFetching(t, key, usual)
 		discovery := newVault(t)
 		f.configure(discovery)
 		for _, c := range []struct {
@@ -275,7 +280,7 @@ func ended(ago time.Duration) object {
 // Without bound_issuer nobody checks iss. Such a Vault gets no upload.
 func TestVaultWithoutBoundIssuer(t *testing.T) {
 	key := newSigner(t, "ES256")
-	u, f := newUploading(t, key), newFetching(t, key)
+	u, f := newUploading(t, key), newFetching(t, key, usual)
 	u.write("config", object{"jwt_validation_pubkeys": []string{key.PEM()}})
 	accepted(t, u.vault, key.token(t, "https://elsewhere.example.com", vaultAudience, nil))
 	const want = "bound_issuer is empty"

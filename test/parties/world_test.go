@@ -83,12 +83,12 @@ type world struct {
 }
 
 // newWorld stores a key set with one active key.
-func newWorld(t *testing.T, issuer string, dev bool, first signer, parties ...string) *world {
+func newWorld(t *testing.T, issuer string, dev bool, first signer, policy keystore.Policy) *world {
 	t.Helper()
 	u, err := keystore.ParseIssuerURL(issuer, dev)
 	check(t, err)
 	s, err := keystore.New(storetest.Change(0), keystore.Spec{Name: name, Issuers: []keystore.IssuerURL{u}, Dev: dev,
-		Keys: []keystore.VerificationKey{first.VerificationKey}, Policy: keystore.Policy{RelyingParties: parties}})
+		Keys: []keystore.VerificationKey{first.VerificationKey}, Policy: policy})
 	check(t, err)
 	w := &world{t: t, store: storetest.NewMemStore(t).Store, issuer: issuer}
 	check(t, keystore.Create(t.Context(), w.store, s))
