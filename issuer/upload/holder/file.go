@@ -6,9 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 
 	"github.com/keypost/keypost/internal/durable"
+	"github.com/keypost/keypost/internal/regular"
 	"github.com/keypost/keypost/issuer/upload"
 )
 
@@ -47,14 +47,9 @@ func (f jwksFile) Read(context.Context) (upload.Held, error) {
 		return upload.Held{}, err
 	}
 	defer func() { _ = root.Close() }()
-	b, err := root.ReadFile(f.name)
-	switch {
-	case errors.Is(err, os.ErrNotExist):
-		b = []byte(`{"keys":[]}`)
-	case err != nil:
+	b, err := regular.ReadIn(root, f.name, answerSize)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return upload.Held{}, err
-	case len(b) > answerSize:
-		return upload.Held{}, fmt.Errorf("%s is over %d bytes", filepath.Join(f.dir, f.name), answerSize)
 	}
 	return upload.Held{JWKS: bytes.TrimSpace(b), Issuer: f.issuer}, nil
 }

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -315,6 +316,13 @@ func TestFile(t *testing.T) {
 	}
 	if _, err := os.Lstat(outside); err == nil {
 		t.Error("a link led out of the directory")
+	}
+	if err := syscall.Mkfifo(filepath.Join(dir, "pipe.json"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h, _ = kindOf(t, "file").Open(holder.Source{Place: "pipe.json", KeySet: "pipe", Issuer: issuerURL, Files: dir})
+	if _, err := h.Read(t.Context()); err == nil || err.Error() != "pipe.json is not a regular file" {
+		t.Error(err)
 	}
 }
 
