@@ -97,10 +97,14 @@ func (f *Flags) Cluster(ctx context.Context, factory *cli.Factory) (keystore.Clu
 	return id, err
 }
 
-// warnOf names the keys that no key set can have.
+// warnOf names the keys that no key set can have, and counts those beyond a few.
 func warnOf(factory *cli.Factory, left []pubkey.Left) {
-	for _, l := range left {
+	const named = 3
+	for _, l := range left[:min(len(left), named)] {
 		factory.Warn("%s", l)
+	}
+	if more := len(left) - named; more > 0 {
+		factory.Warn("%s left out, too", text.Count(more, "more key of such a type was", "more keys of such types were"))
 	}
 }
 
