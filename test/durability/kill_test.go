@@ -20,10 +20,7 @@ import (
 // Writers are killed at any moment. What is stored is whole, and never older than what one of them reported.
 func TestKilledWriters(t *testing.T) {
 	st, path := prepared(t), buildWriter(t)
-	kills := count(t, "KEYPOST_KILLS", 300)
-	if testing.Short() {
-		kills = 20
-	}
+	kills := count(t, "KEYPOST_KILLS", 60)
 	var reported int64
 	halfway, start := 0, time.Now()
 	for done := 0; done < kills; {

@@ -14,7 +14,7 @@ import (
 // Several processes update one key set at once: every update is there in the end.
 func TestWritersInManyProcesses(t *testing.T) {
 	const processes = 4
-	updates := count(t, "KEYPOST_UPDATES", 50)
+	updates := count(t, "KEYPOST_UPDATES", 25)
 	st, path := prepared(t), buildWriter(t)
 	var running []*exec.Cmd
 	for p := range processes {

@@ -22,17 +22,18 @@ func TestInstallPage(t *testing.T) {
 			t.Errorf(".goreleaser.yaml no longer has %q: say here what it puts where", want)
 		}
 	}
-	dir, place, man := t.TempDir(), t.TempDir(), t.TempDir()
-	for program, pages := range map[string]string{"keypost": "keypost*.1", "keypostd": "keypostd.8"} {
+	dir, place := t.TempDir(), t.TempDir()
+	for program, pages := range map[string][]string{"keypost": {"man1/keypost.1", "man1/keypost-issuer-add.1"}, "keypostd": {"man8/keypostd.8"}} {
 		content := filepath.Join(t.TempDir(), program)
-		run(t, root, nil, "go", "build", "-buildvcs=false", "-o", content+"/", "./cmd/"+program)
-		run(t, root, []string{"KEYPOST_MAN=" + man}, "go", "test", "-count=1", "-run", "^TestManPages$", "./cmd/"+program)
-		section := "man" + pages[len(pages)-1:]
-		to := filepath.Join(content, "man", section)
-		if err := os.MkdirAll(to, 0o755); err != nil {
-			t.Fatal(err)
+		for _, page := range pages { // make man writes them
+			if err := os.MkdirAll(filepath.Join(content, "man", filepath.Dir(page)), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(content, "man", page), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
 		}
-		run(t, filepath.Join(man, section), nil, "sh", "-c", "cp "+pages+" "+to)
+		run(t, content, nil, "cp", filepath.Join(programs(t), program), ".")
 		run(t, content, nil, "tar", "-czf", filepath.Join(dir, program+"_VERSION_linux_amd64.tar.gz"), ".")
 	}
 	run(t, dir, nil, "sh", "-c", "sha256sum *.tar.gz > checksums.txt && echo '0123456789012345678901234567890123456789012345678901234567890123  another.tar.gz' >> checksums.txt")
@@ -43,7 +44,7 @@ func TestInstallPage(t *testing.T) {
 			t.Errorf("the block prints no %q:\n%s", want, out)
 		}
 	}
-	if n := count(t, place); n < 30 {
+	if n := count(t, place); n < 5 {
 		t.Errorf("%d files were installed", n)
 	}
 	run(t, dir, env, "bash", "-euo", "pipefail", "-c", strings.ReplaceAll(found[1][1], "/usr/local", place))

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -56,8 +57,7 @@ func TestMakeRun(t *testing.T) {
 // TestGuide runs the blocks marked sh, one after the other in one shell, with the ports replaced by free ones and a
 // certificate in place, and then asks the server that they started whether it serves the key set that they made.
 func TestGuide(t *testing.T) {
-	dir, bin := t.TempDir(), t.TempDir()
-	run(t, root, nil, "go", "build", "-o", bin, "./cmd/keypost", "./cmd/keypostd")
+	dir, bin := t.TempDir(), programs(t)
 	authority.New(t).Issue(t, dir, "oidc.example.com")
 	admin := process.FreeAddress(t)
 	script := "set -euo pipefail\ntrap 'kill -KILL $(jobs -p); wait' EXIT\n" + strings.Join(blocks(t)[1:], "") +
@@ -67,6 +67,28 @@ func TestGuide(t *testing.T) {
 	if !strings.Contains(out, "https://oidc.example.com/prod-a") {
 		t.Errorf("the guide does not end with a served issuer:\n%s", out)
 	}
+}
+
+var bin string // what programs built
+
+func TestMain(m *testing.M) {
+	os.Exit(process.Main(m, func(dir string) error {
+		bin = dir
+		return nil
+	}))
+}
+
+var build = sync.OnceValue(func() error {
+	return process.Build(root, bin, "-buildvcs=false", "./cmd/keypost", "./cmd/keypostd")
+})
+
+// programs returns a directory with keypost and keypostd.
+func programs(t *testing.T) string {
+	t.Helper()
+	if err := build(); err != nil {
+		t.Fatal(err)
+	}
+	return bin
 }
 
 func run(t *testing.T, dir string, env []string, name string, args ...string) string {

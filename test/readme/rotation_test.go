@@ -24,8 +24,7 @@ func TestTryARotation(t *testing.T) {
 	if block == nil || !strings.Contains(block[1], "key retire try KID") {
 		t.Fatal("the section does not say what to type")
 	}
-	dir, bin := t.TempDir(), t.TempDir()
-	run(t, root, nil, "go", "build", "-o", bin, "./cmd/keypost", "./cmd/keypostd")
+	dir, bin := t.TempDir(), programs(t)
 	address := process.FreeAddress(t)
 	server := exec.CommandContext(t.Context(), filepath.Join(bin, "keypostd"), "--dev", dir, "--address", address, "--admin-address", process.FreeAddress(t))
 	if err := server.Start(); err != nil {
