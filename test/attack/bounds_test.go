@@ -10,8 +10,8 @@ import (
 
 // A server whose slots are all taken by strangers answers all the same.
 func TestHonestWhileAllSlotsAreTaken(t *testing.T) {
-	// Those that hold a connection without work for the server; nothing else tells them apart from honest clients.
-	modes := []string{"tcp-idle", "h1-busy", "h1-idle", "h1-slow-header", "h1-large-header", "h1-stall", "h1-drip", "h1-slow-body"}
+	// Those that hold a connection without work for the server; nothing else tells them apart from honest clients. TestTable has more.
+	modes := []string{"tcp-idle", "h1-idle", "h1-slow-header", "h1-stall"}
 	for _, mode := range modes {
 		t.Run(mode, func(t *testing.T) {
 			// An honest connection that says nothing yet, since this machine is busy, looks like a stranger's. That passes; a server that
@@ -50,7 +50,7 @@ func relyWhileTaken(t *testing.T, mode string) *party {
 // What is live stays within the memory limit under each attack, at a limit that a few connections used to exceed.
 func TestMemoryIsBounded(t *testing.T) {
 	const limit = 64 << 20
-	for _, mode := range []string{"h1-header-bomb", "h1-small-bomb", "h1-large-header", "h1-pipeline", "h1-stall", "h2-offers"} {
+	for _, mode := range []string{"h1-header-bomb", "h1-large-header", "h1-pipeline", "h1-stall"} {
 		t.Run(mode, func(t *testing.T) {
 			v := start(t, setup{env: []string{"GOMEMLIMIT=64MiB"}})
 			end := startAttack(t, mode, v.address, 100, time.Minute)

@@ -1,12 +1,10 @@
+//go:build e2e_full
+
 package attack
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"net"
-	"testing"
-	"time"
 )
 
 // mostOverIdle is how much an attack may make resident, in MiB.
@@ -75,30 +73,4 @@ func (o outcome) failures(s surroundings, nginx outcome) error {
 		return nil
 	}
 	return fmt.Errorf("%d of %d honest requests failed, want %d at most (with nginx %d of %d): %w", failed, o.party.asked, most, nginx.party.failed, nginx.party.asked, o.party.first)
-}
-
-// A connection that nobody has accepted is not an attack: an address without a server would withstand everything.
-func TestRefusedConnectionsAreNoAttack(t *testing.T) {
-	for _, mode := range []string{"tcp-idle", "tls-handshakes"} { // the second fails in each handshake, of a connection that was taken
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		must(t, err)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		go func() {
-			defer cancel()
-			for range 5 { // of two attackers: at least three have ended
-				if c, err := l.Accept(); err == nil {
-					_ = c.Close()
-				}
-			}
-		}()
-		if n := attack(ctx, mode, l.Addr().String(), 2); n == 0 {
-			t.Errorf("%s: none of the connections that were accepted count", mode)
-		}
-		must(t, l.Close())
-		ctx, cancel = context.WithTimeout(t.Context(), 200*time.Millisecond)
-		if n := attack(ctx, mode, l.Addr().String(), 2); n > 0 {
-			t.Errorf("%s: %d connections that were refused count", mode, n)
-		}
-		cancel()
-	}
 }

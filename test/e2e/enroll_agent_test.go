@@ -8,19 +8,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/keypost/keypost/keystore"
-	"github.com/keypost/keypost/keystore/filestore"
-	"github.com/keypost/keypost/keystore/storetest"
-	programs "github.com/keypost/keypost/test/process"
 )
 
 // agent is a process in a pod of a private cluster, which nobody can reach from outside: it has the pod's service account there, and
@@ -185,102 +180,4 @@ func (a *agent) hostile(t *testing.T) {
 	}
 	a.verifies(t, a.victim)
 	a.verifies(t, a.member) // its last good version
-}
-
-// killed has two processes write many key sets at once, and kills one with SIGKILL somewhere in the middle. The other one, and a third that
-// comes after, leave exactly what the clusters show: each key set made once, and each key added once.
-func (s *enrolScene) killed(t *testing.T) {
-	const sets = 24
-	rounds := 6
-	if os.Getenv("KEYPOST_E2E_FULL") == "1" {
-		rounds = 60
-	}
-	m, dir := s.all[0], t.TempDir()
-	m.serve(s.t, newRSAKey(t, 2048))
-	m.ready(t)
-	keys := m.shown(t)
-	for i := range sets {
-		must(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("c%02d.yaml", i)), m.access(t), 0o600))
-	}
-	for round := range rounds {
-		var b keystore.Backend
-		url := ""
-		if round%3 == 2 {
-			ns := s.kube.space(t)
-			b, url = s.kube.store(t, ns), "kubernetes://"+ns+"?kubeconfig="+s.kube.admin
-		} else {
-			at := t.TempDir()
-			files, err := filestore.Create(at)
-			must(t, err)
-			b, url = files, "file://"+at
-		}
-		st := keystore.NewStore(b)
-		if update := round%2 == 1; update { // key sets that have the first key, so that the second one is to come
-			for i := range sets {
-				n := fmt.Sprintf("c%02d", i)
-				set, err := keystore.New(keystore.Change{At: time.Now(), By: "e2e"}, keystore.Spec{
-					Name: keystore.Name(n), Issuers: storetest.URLs(t, "https://oidc.keypost.test/"+n),
-					Keys: keys[:1], Cluster: keystore.ClusterID(m.uid),
-				})
-				must(t, err)
-				must(t, keystore.Create(t.Context(), st, set))
-			}
-		}
-		args := []string{"enroll", "--source", "dir:" + dir, "--issuer-url", enrolPattern, "--once", "-o", "json", "--store", url}
-		s.killedOnce(t, b, args, rand.IntN(sets))
-		reported(t, command(t, nil, "", binary("keypost"), args...), 0)
-		s.whole(t, b, m, keys, sets, round%2 == 1)
-	}
-}
-
-// killedOnce runs two processes, and kills one when a number of writes is done, and a moment more.
-func (s *enrolScene) killedOnce(t *testing.T, b keystore.Backend, args []string, writes int) {
-	t.Helper()
-	before, err := b.List(t.Context())
-	must(t, err)
-	done := func() (n int) {
-		now, err := b.List(t.Context())
-		must(t, err)
-		for name, rev := range now {
-			if before[name] != rev {
-				n++
-			}
-		}
-		return n
-	}
-	other := programs.Start(t, exec.Command(binary("keypost"), args...))
-	victim := programs.Start(t, exec.Command(binary("keypost"), args...))
-	for done() < writes && !victim.Ended() {
-		time.Sleep(time.Millisecond)
-	}
-	time.Sleep(time.Duration(rand.IntN(5000)) * time.Microsecond)
-	at, ended := done(), victim.Ended()
-	victim.Kill()
-	code, inTime := other.Wait(patience)
-	t.Logf("killed after %d writes (had ended by itself: %t); the other one ended with %d", at, ended, code)
-	if code != 0 || !inTime {
-		t.Errorf("the process beside the one that was killed ended with %d in time: %t", code, inTime)
-	}
-}
-
-// whole wants every key set to be what one undisturbed pass makes of it.
-func (s *enrolScene) whole(t *testing.T, b keystore.Backend, m *member, keys []keystore.VerificationKey, sets int, updated bool) {
-	t.Helper()
-	want, generation := map[keystore.KeyID]keystore.State{}, int64(1)
-	for i, k := range keys {
-		if want[k.ID()] = keystore.Active; updated && i > 0 {
-			want[k.ID()], generation = keystore.Next, 2
-		}
-	}
-	names, err := b.List(t.Context())
-	must(t, err)
-	for n := range names {
-		set := holds(t, keystore.NewStore(b), string(n), m, want)
-		if set.Generation() != generation || len(set.Gone()) > 0 {
-			t.Errorf("key set %s: generation %d, want %d; gone %v", n, set.Generation(), generation, set.Gone())
-		}
-	}
-	if len(names) != sets {
-		t.Errorf("there are %d key sets, want %d", len(names), sets)
-	}
 }

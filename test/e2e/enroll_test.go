@@ -20,7 +20,6 @@ import (
 	"time"
 
 	"github.com/keypost/keypost/keystore"
-	"github.com/keypost/keypost/keystore/pubkey"
 	certs "github.com/keypost/keypost/test/authority"
 )
 
@@ -31,11 +30,7 @@ func TestEnroll(t *testing.T) {
 	s := newEnrolScene(t)
 	t.Run("three clusters are enrolled", s.enrolled)
 	t.Run("one rotates its key by its own means", s.rotates)
-	t.Run("one is away", s.away)
-	t.Run("another cluster stands in the place of one", s.swapped)
-	t.Run("one is deleted", s.deleted)
 	t.Run("an agent in a private cluster", s.agent)
-	t.Run("killed over writes", s.killed)
 }
 
 // fleet is the namespace of the Cluster objects.
@@ -344,68 +339,4 @@ func (s *enrolScene) rotates(t *testing.T) {
 	holds(t, s.store, m.name, m, both)
 	s.verifies(t, m)
 	s.unchanged(t, before, keystore.Name(m.name))
-}
-
-func (s *enrolScene) away(t *testing.T) {
-	m, before := s.all[1], s.documents(t)
-	m.running.Kill()
-	all := s.once(t, 1)
-	s.want(t, all, "new key", "unreachable", "in step")
-	if why := all[m.name].Why; !strings.Contains(why, "refused") {
-		t.Errorf("why: %s", why)
-	}
-	line := s.told(t, m.name, "unreachable")
-	since, err := time.Parse(time.RFC3339, fmt.Sprint(line["since"]))
-	if err != nil || time.Since(since) > patience || line["level"] != "warn" {
-		t.Errorf("the log says %v: %v", line, err)
-	}
-	text := string(get(t, http.DefaultClient, "http://127.0.0.1:9096/metrics"))
-	if !strings.Contains(text, fmt.Sprintf("keypost_enroll_cluster{cluster=%q,state=\"unreachable\"} 1", m.name)) {
-		t.Errorf("metrics: %s", text)
-	}
-	m.serve(s.t)
-	m.ready(t)
-	s.want(t, s.once(t, 0), "new key", "in step", "in step")
-	s.told(t, m.name, "in step")
-	s.unchanged(t, before)
-}
-
-// swapped: the kubeconfig of a Cluster object leads to another cluster.
-func (s *enrolScene) swapped(t *testing.T) {
-	was, is, before := s.all[1], s.all[0], s.documents(t)
-	s.reach(t, was.name, is)
-	all := s.once(t, 1)
-	s.want(t, all, "new key", "refused", "in step")
-	for _, part := range []string{was.uid, is.uid, "keypost rotate start " + was.name + " --kubeconfig"} {
-		if !strings.Contains(all[was.name].Why, part) {
-			t.Errorf("why: %q has not %q", all[was.name].Why, part)
-		}
-	}
-	s.told(t, was.name, "refused")
-	s.reach(t, was.name, was)
-	s.want(t, s.once(t, 0), "new key", "in step", "in step")
-	s.unchanged(t, before)
-	s.verifies(t, was)
-}
-
-func (s *enrolScene) deleted(t *testing.T) {
-	m, before := s.all[2], s.documents(t)
-	for _, object := range []string{"cluster.cluster.x-k8s.io/" + m.name, "secret/" + m.name + "-kubeconfig"} {
-		s.kube.try(t, "", "delete", object, "-n", fleet).ok(t)
-	}
-	s.want(t, s.once(t, 0), "new key", "in step", "absent")
-	if line := s.told(t, m.name, "absent"); line["level"] != "warn" || !strings.Contains(fmt.Sprint(line["about"]), "keypost issuer remove "+m.name) {
-		t.Errorf("the log says %v", line)
-	}
-	s.unchanged(t, before)
-	s.verifies(t, m)
-	m.running.stop(t, 20*time.Second)
-}
-
-// shown returns the keys that a cluster shows.
-func (m *member) shown(t *testing.T) []keystore.VerificationKey {
-	t.Helper()
-	keys, err := pubkey.Parse("jwks", []byte(m.kubectl(t, "get", "--raw", "/openid/v1/jwks")))
-	must(t, err)
-	return keys
 }

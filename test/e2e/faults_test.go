@@ -33,12 +33,11 @@ type faultScene struct {
 	store string // directory
 	key   signingKey
 	token string
-	long  bool // make e2e-full
 }
 
 func newFaultScene(t *testing.T) *faultScene {
 	t.Helper()
-	s := &faultScene{ca: newAuthority(t), store: t.TempDir(), key: generateSigningKey(t, "p256"), long: os.Getenv("KEYPOST_E2E_FULL") == "1"}
+	s := &faultScene{ca: newAuthority(t), store: t.TempDir(), key: generateSigningKey(t, "p256")}
 	s.keypost(t, "issuer", "add", "prod-a", "--url", faultsURL, "--public-key-file", s.key.public).ok(t)
 	var err error
 	s.token, err = mintWith(s.key, faultsURL)
@@ -53,7 +52,7 @@ func (s *faultScene) keypost(t *testing.T, args ...string) result {
 
 // times returns how often something happens: more often in make e2e-full.
 func (s *faultScene) times(short, long int) int {
-	if s.long {
+	if full {
 		return long
 	}
 	return short
@@ -275,33 +274,6 @@ func TestFaultSIGKILL(t *testing.T) {
 	})
 }
 
-// A certificate is replaced under load, again and again.
-func TestFaultCertificateSwapped(t *testing.T) {
-	s := newFaultScene(t)
-	cert, key := s.ca.issue(t, "swapped", faultsHost)
-	s.replica(t, faultServer{address: "127.0.0.1:443", cert: cert, key: key})
-	v := s.verify(t)
-	swaps := s.times(5, 50)
-	for range swaps {
-		s.ca.issue(t, "swapped", faultsHost) // into the same files, one after the other
-		want, err := tls.LoadX509KeyPair(cert, key)
-		must(t, err)
-		await(t, "the new certificate", func(context.Context) error {
-			conn, err := tls.Dial("tcp", "127.0.0.1:443", &tls.Config{ServerName: faultsHost, InsecureSkipVerify: true})
-			if err != nil {
-				return err
-			}
-			defer conn.Close()
-			if served := conn.ConnectionState().PeerCertificates[0]; string(served.Raw) != string(want.Certificate[0]) {
-				return fmt.Errorf("it has serial %v", served.SerialNumber)
-			}
-			return nil
-		})
-	}
-	v.row(t, fmt.Sprintf("certificate files written anew, %d times", swaps), "each certificate was taken")
-	v.none(t)
-}
-
 // smallDisk is a file system of its own for a directory.
 func smallDisk(t *testing.T, dir string) {
 	t.Helper()
@@ -380,53 +352,4 @@ func TestFaultDiskFull(t *testing.T) {
 	})
 	v.row(t, "disk of the mirror's directory full", fmt.Sprintf("the change that waited was served %d ms after there was space", time.Since(freed).Milliseconds()))
 	v.none(t)
-}
-
-// File descriptors run out, which takes a limit of connections beyond what the process may open. What is connected stays served;
-// afterwards all are.
-func TestFaultFileDescriptors(t *testing.T) {
-	s := newFaultScene(t)
-	r := s.replica(t, faultServer{address: "127.0.0.1:443", listen: "  maxConnections: 1000", within: []string{"sh", "-c", `ulimit -n 100 && exec "$@"`, "sh"}})
-	during := s.verify(t)
-	ctx, release := context.WithCancel(t.Context())
-	for range 200 {
-		go func() { // says nothing, and comes back when it is closed
-			for ctx.Err() == nil {
-				c, err := (&net.Dialer{}).DialContext(ctx, "tcp", "127.0.0.1:443")
-				if err != nil {
-					return
-				}
-				stop := context.AfterFunc(ctx, func() { _ = c.Close() })
-				_, _ = c.Read(make([]byte, 1))
-				stop()
-				_ = c.Close()
-			}
-		}()
-	}
-	await(t, "want of file descriptors", func(ctx context.Context) error {
-		if text, err := os.ReadFile(r.log); err != nil || !strings.Contains(string(text), "cannot be accepted") {
-			return fmt.Errorf("it says nothing: %w", err)
-		}
-		return nil
-	})
-	time.Sleep(time.Duration(s.times(1, 10)) * time.Second)
-	released := time.Now()
-	release()
-	await(t, "everybody answered", func(context.Context) error {
-		during.mu.Lock()
-		defer during.mu.Unlock()
-		if time.Since(released) < time.Second || time.Since(during.lastFailed) < time.Second {
-			return fmt.Errorf("%d failed", during.failed)
-		}
-		return nil
-	})
-	during.row(t, "file descriptors exhausted (a limit of 100; 200 silent connections that come back)",
-		fmt.Sprintf("the last failed %d ms after the release", max(0, during.lastFailed.Sub(released).Milliseconds())))
-	after := s.verify(t)
-	time.Sleep(time.Second)
-	after.row(t, "after the release", "")
-	after.none(t)
-	if err := r.ready(t.Context()); err != nil || r.Ended() {
-		t.Errorf("after the release: %v", err)
-	}
 }

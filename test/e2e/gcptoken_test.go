@@ -217,15 +217,9 @@ func (s *federation) answers(t *testing.T, c googleClient) {
 	expectAnswers(t, tokens, map[string]string{
 		"the right service account":                         "",
 		"another namespace":                                 deniedByAccount,
-		"another service account":                           deniedByAccount,
 		"a service account with a long name":                "exceeds the 127 bytes limit.",
 		"another audience":                                  "The audience in ID Token [vault] does not match the expected audience",
-		"the audience in other letter case":                 "The audience in ID Token [OpenShift] does not match the expected audience",
 		"another cluster":                                   foreign(s.b.issuer),
-		"the issuer with a slash more":                      foreign(s.a.issuer + "/"),
-		"the issuer in other letter case":                   foreign(strings.Replace(s.a.issuer, "prod-a", "Prod-A", 1)),
-		"the issuer with its host in other letter case":     foreign(strings.Replace(s.a.issuer, "oidc", "OIDC", 1)),
-		"what the cluster signs anew":                       "",
 		"signed by an unpublished key":                      issuerOutOfReach,
 		"signed by an unpublished key with a published kid": "Unable to verify the ID Token signature.",
 	}, func(t *testing.T, token string) error { return s.with(t, c, s.a, token) })

@@ -16,6 +16,9 @@ import (
 	programs "github.com/keypost/keypost/test/process"
 )
 
+// full adds what is long and rarely fails: make e2e-full.
+var full = os.Getenv("KEYPOST_E2E_FULL") == "1"
+
 // patience is how long anything may take on a busy machine before the test calls it broken.
 const patience = 90 * time.Second
 
@@ -72,7 +75,7 @@ func await(t *testing.T, what string, check func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	ticker := time.NewTicker(100 * time.Millisecond)
+	ticker := time.NewTicker(50 * time.Millisecond)
 	defer ticker.Stop()
 	for {
 		err := check(ctx)

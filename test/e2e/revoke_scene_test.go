@@ -16,29 +16,25 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/keypost/keypost/keystore"
 	programs "github.com/keypost/keypost/test/process"
 )
 
 // revokeSide is a store with its mirror and keypostd.
 type revokeSide struct {
-	url       string // of the store
-	store     string // its directory, of a store in one
-	namespace string // of a store in Kubernetes
-	dir       string // of keypostd in development
-	copies    string // what the mirror writes and keypostd reads
-	host      string // of the issuers
-	address   string // of keypostd
+	url     string // of the store
+	store   string // its directory
+	dir     string // of keypostd in development
+	copies  string // what the mirror writes and keypostd reads
+	host    string // of the issuers
+	address string // of keypostd
 
 	mirror, keypostd *process
 }
 
-// revokeScene has two of them, the first behind a cache, and the relying parties.
+// revokeScene has one behind a cache, and the relying parties.
 type revokeScene struct {
 	t        *testing.T
 	ca       *authority
@@ -46,21 +42,15 @@ type revokeScene struct {
 	client   *http.Client
 	node     *nodeJose
 	files    *revokeSide
-	kube     *revokeSide
-	api      *kubeScene
 	relies   *cluster
-	applied  atomic.Int64
 }
 
 func newRevokeScene(t *testing.T) *revokeScene {
 	t.Helper()
-	s := &revokeScene{t: t, api: newKubeScene(t)}
-	s.ca = s.api.ca
+	startEtcd(t)
+	s := &revokeScene{t: t, ca: newAuthority(t)}
 	s.files = &revokeSide{store: t.TempDir(), dir: t.TempDir()}
 	s.files.url = "file://" + s.files.store
-	s.kube = &revokeSide{dir: t.TempDir(), namespace: s.api.space(t), address: programs.FreeAddress(t)}
-	s.kube.url = "kubernetes://" + s.kube.namespace + "?kubeconfig=" + s.api.admin
-	s.kube.host = strings.Replace(s.kube.address, "127.0.0.1", "localhost", 1)
 	return s
 }
 
@@ -70,10 +60,6 @@ func (s *revokeScene) publish(t *testing.T, all []*stolen) {
 	var locations []string
 	for i, v := range all {
 		v.revokeScene, v.id, v.side, v.last = s, fmt.Sprintf("issuer-%02d", i), s.files, map[string]time.Time{}
-		if v.gitOps {
-			v.side = s.kube
-			continue
-		}
 		v.link = newLink(t, "")
 		locations = append(locations, fmt.Sprintf("location /%s/ { proxy_pass https://%s; }", v.id, v.link.address))
 	}
@@ -82,47 +68,28 @@ func (s *revokeScene) publish(t *testing.T, all []*stolen) {
 	must(t, err)
 	s.files.address = "127.0.0.2:" + port // the cache has the port at the address that the issuers' name leads to
 	for _, v := range all {
-		if v.link != nil {
-			v.link.lead(s.files.address)
-		}
+		v.link.lead(s.files.address)
 		v.url = "https://" + v.side.host + "/" + v.id
 		v.key, v.other, v.stranger = generateSigningKey(t, "p256"), generateSigningKey(t, "p256"), generateSigningKey(t, "p256")
 		args := append([]string{"issuer", "add", v.id, "--dev", "--url", v.url, "--public-key-file", v.key.public, "--store", v.side.url}, revokePolicy...)
 		if !v.sole {
 			args = append(args, "--public-key-file", v.other.public)
 		}
-		if v.link != nil {
-			args = append(args, "--origin", s.files.address)
-		}
+		args = append(args, "--origin", s.files.address)
 		if r := s.keypost(args...); r.code != 0 {
 			t.Fatal(r.stderr)
 		}
-		v.backup = s.documentOf(t, v)
+		v.backup = read(t, v.document())
 	}
-	for _, side := range []*revokeSide{s.files, s.kube} {
-		must(t, os.MkdirAll(filepath.Join(side.dir, "keysets"), 0o755))
-		side.copies = filepath.Join(side.dir, "keysets")
-		s.startMirror(side)
-		s.startKeypostd(side)
-	}
+	s.files.copies = filepath.Join(s.files.dir, "keysets")
+	must(t, os.MkdirAll(s.files.copies, 0o755))
+	s.startMirror(s.files)
+	s.startKeypostd(s.files)
 	s.trust(t)
 	for _, v := range all {
 		await(t, v.url+" is served", func(ctx context.Context) error { return expect(ctx, s.client, v.url+"/keys.json", "") })
 	}
 	s.startParties(t, all)
-}
-
-// documentOf returns the stored document, as anyone who keeps it in Git or a backup has it.
-func (s *revokeScene) documentOf(t *testing.T, v *stolen) []byte {
-	t.Helper()
-	if v.side.store != "" {
-		doc, err := os.ReadFile(v.document())
-		must(t, err)
-		return doc
-	}
-	doc, _, err := s.api.store(t, v.side.namespace).Get(t.Context(), keystore.Name(v.id))
-	must(t, err)
-	return doc
 }
 
 func (s *revokeScene) startMirror(side *revokeSide) {
@@ -139,7 +106,7 @@ func (s *revokeScene) startKeypostd(side *revokeSide) {
 func (s *revokeScene) trust(t *testing.T) {
 	t.Helper()
 	var all []byte
-	for _, file := range []string{s.ca.file, filepath.Join(s.files.dir, "ca.pem"), filepath.Join(s.kube.dir, "ca.pem")} {
+	for _, file := range []string{s.ca.file, filepath.Join(s.files.dir, "ca.pem")} {
 		pem, err := os.ReadFile(file)
 		must(t, err)
 		all = append(all, pem...)
@@ -209,21 +176,12 @@ func (s *revokeScene) keypost(args ...string) ran {
 	return ran{stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}
 }
 
-// kubectl does what it can, as something that runs each second does.
-func (s *revokeScene) kubectl(ctx context.Context, stdin []byte, args ...string) {
-	cmd := exec.CommandContext(ctx, kubeBinary("kubectl"), append([]string{"--kubeconfig", s.api.admin}, args...)...)
-	cmd.Stdin = bytes.NewReader(stdin)
-	_ = cmd.Run() // the API server may refuse it
-}
-
 // restarted takes the memory of every mirror and keypostd: what they serve then is what the directories hold.
 func (s *revokeScene) restarted(t *testing.T, all []*stolen) {
-	for _, side := range []*revokeSide{s.files, s.kube} {
-		side.keypostd.Kill()
-		side.mirror.Kill()
-		s.startKeypostd(side)
-		s.startMirror(side)
-	}
+	s.files.keypostd.Kill()
+	s.files.mirror.Kill()
+	s.startKeypostd(s.files)
+	s.startMirror(s.files)
 	for until := time.Now().Add(5 * time.Second); time.Now().Before(until); time.Sleep(300 * time.Millisecond) {
 		for _, v := range all {
 			if v.try(t.Context(), byNewGo, v.key) || v.try(t.Context(), byJose, v.key) {
@@ -236,5 +194,4 @@ func (s *revokeScene) restarted(t *testing.T, all []*stolen) {
 			t.Errorf("%s: the other key is not served", v.name)
 		}
 	}
-	t.Logf("the old manifest was applied %d times", s.applied.Load())
 }

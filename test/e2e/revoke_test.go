@@ -26,11 +26,8 @@ func TestRevoke(t *testing.T) {
 	all := []*stolen{
 		{name: "one of two, cut off", cut: true, how: (*stolen).plainly},
 		{name: "sole key, replaced", sole: true, how: (*stolen).replaced},
-		{name: "sole key, none left, cut off", sole: true, cut: true, how: (*stolen).leftEmpty},
 		{name: "broken document", breaks: (*stolen).breakDocument, restores: true, how: (*stolen).plainly},
-		{name: "lost document, cut off", cut: true, breaks: (*stolen).loseDocument, restores: true, how: (*stolen).plainly},
 		{name: "backup restored", how: (*stolen).plainly, after: (*stolen).restoreBackup},
-		{name: "old manifest applied again and again", gitOps: true, how: (*stolen).plainly, breaks: (*stolen).applyOld},
 	}
 	s.publish(t, all)
 	var running sync.WaitGroup
@@ -76,14 +73,13 @@ type stolen struct {
 	name      string
 	sole, cut bool
 	restores  bool                                 // the last good version is put back before the revocation, from the mirror's directory
-	gitOps    bool                                 // in the Kubernetes store, and not behind the cache
-	breaks    func(*stolen, context.Context) error // before the revocation; may be nil
+	breaks    func(*stolen) error                  // before the revocation; may be nil
 	how       func(*stolen) []string               // the flags of the revocation
 	after     func(*stolen, context.Context) error // may be nil
 
 	id, url    string
 	side       *revokeSide
-	link       *link // of the cache; nil without one
+	link       *link // of the cache
 	key, other signingKey
 	stranger   signingKey // published nowhere
 	parties    map[string]func(context.Context, string) error
@@ -92,22 +88,17 @@ type stolen struct {
 	at, bound time.Time            // of the revocation; what it printed
 	last      map[string]time.Time // by party, when it took a token of the stolen key last
 	evicted   time.Duration        // how long that took after a token with an unknown kid
-	done      func()               // ends what was begun; may be nil
 	err       error
 }
 
-func (v *stolen) plainly() []string   { return nil }
-func (v *stolen) replaced() []string  { return []string{"--replacement", v.other.public} }
-func (v *stolen) leftEmpty() []string { return []string{"--leave-empty"} }
-
-func (v *stolen) document() string { return filepath.Join(v.side.store, v.id+".yaml") }
+func (v *stolen) plainly() []string  { return nil }
+func (v *stolen) replaced() []string { return []string{"--replacement", v.other.public} }
+func (v *stolen) document() string   { return filepath.Join(v.side.store, v.id+".yaml") }
 
 // breakDocument leaves what a merge of two versions leaves.
-func (v *stolen) breakDocument(context.Context) error {
+func (v *stolen) breakDocument() error {
 	return os.WriteFile(v.document(), fmt.Appendf(nil, "<<<<<<< HEAD\n%s=======\n%s>>>>>>> theirs\n", v.backup, v.backup), 0o600)
 }
-
-func (v *stolen) loseDocument(context.Context) error { return os.Remove(v.document()) }
 
 // restoreBackup puts the store back to before the revocation. A revocation that is run again finds that out.
 func (v *stolen) restoreBackup(ctx context.Context) error {
@@ -122,42 +113,15 @@ func (v *stolen) restoreBackup(ctx context.Context) error {
 	return nil
 }
 
-// applyOld is a continuous deployment that knows the key set from before: it prunes and applies that again and again, so that no rule
-// of the API server can refuse it. The mirror, which polls each second, sees the revocation in between. What --wait says of an old
-// version depends on when its look ends: cmd/keypost's script key_revoke_reverted has that.
-func (v *stolen) applyOld(ctx context.Context) error {
-	ctx, stop := context.WithCancel(ctx)
-	var loop sync.WaitGroup
-	loop.Go(func() {
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-time.After(4 * time.Second):
-			}
-			v.kubectl(ctx, nil, "delete", "keyset", v.id, "-n", v.side.namespace, "--ignore-not-found")
-			v.kubectl(ctx, v.backup, "apply", "-n", v.side.namespace, "-f", "-")
-			v.applied.Add(1)
-		}
-	})
-	v.done = func() { stop(); loop.Wait() }
-	return nil
-}
-
 var boundForm = regexp.MustCompile(`may go on trusting it until (\S+)\n`)
 
 // run revokes the key, and presents its tokens to everybody until some time after the bound. It waits for what --wait promises.
 func (v *stolen) run(ctx context.Context) error {
-	defer func() {
-		if v.done != nil {
-			v.done()
-		}
-	}()
 	if err := v.everybodyTakes(ctx, v.key); err != nil {
 		return err
 	}
 	if v.breaks != nil {
-		if err := v.breaks(v, ctx); err != nil {
+		if err := v.breaks(v); err != nil {
 			return err
 		}
 		time.Sleep(2 * time.Second) // the mirror sees it
@@ -201,10 +165,6 @@ func (v *stolen) run(ctx context.Context) error {
 	}
 	if v.cut {
 		v.link.set(false)
-	}
-	if v.done != nil {
-		v.done()
-		v.done = nil
 	}
 	if err := v.evict(ctx); err != nil {
 		return err

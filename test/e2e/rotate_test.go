@@ -21,9 +21,13 @@ func TestRotate(t *testing.T) {
 	t.Run("start publishes the next key", s.start)
 	t.Run("the gate is closed until no cache hides it", s.promote)
 	t.Run("one server that signs with the old key keeps it", s.handOver)
-	t.Run("one that comes back with the old key keeps it", s.comesBack)
+	if full {
+		t.Run("one that comes back with the old key keeps it", s.comesBack)
+	}
 	t.Run("the old key leaves with its last token", s.remove)
-	t.Run("an OpenShift cluster makes its next key itself", s.openShift)
+	if full {
+		t.Run("an OpenShift cluster makes its next key itself", s.openShift)
+	}
 }
 
 type rotateScene struct {

@@ -53,23 +53,22 @@ const (
 	lastMoment = 700 * time.Millisecond // before its exp a token is verified for the last time
 )
 
-// TestRotationRefusesNoToken rotates the keys of six issuers side by side with the real keypost, while tokens are minted all the
-// time and each is verified until it expires, by relying parties of three kinds, directly and through two real caches; two of the
-// issuers have terms that kube-apiserver keeps copies by, and it verifies their tokens too. One of the caches is primed just
-// before the publication and then cut off from keypostd for as long as it may hand out its copy. Some rotations are driven by
-// two operators at once, who are killed at random moments and begin again. A seventh is rolled back. make e2e-full rotates twelve:
-// two processors of a machine that is shared cannot verify so many in time.
+// TestRotationRefusesNoToken rotates the keys of three issuers side by side with the real keypost, while tokens are minted all the
+// time and each is verified until it expires, by relying parties of three kinds, directly and through two real caches. One of the
+// caches is primed just before the publication and then cut off from keypostd for as long as it may hand out its copy. Some rotations
+// are driven by two operators at once, who are killed at random moments and begin again. A fourth is rolled back. make e2e-full rotates
+// twelve; two of them have terms that kube-apiserver keeps copies by, and it verifies their tokens too.
 //
 // Not one token may be refused. That proves something only because the same relying parties do refuse tokens where a rotation is
 // done wrong, in each of the ways that are tried beside it.
 func TestRotationRefusesNoToken(t *testing.T) {
-	all := mistakes(withKubernetes(), true) // the longest first
-	for i := range 2 {
-		all = append(all, &rotating{name: "by the gates", how: (*rotating).byTheGates, operators: 1 + i, kill: i > 0, terms: withKubernetes(), kubernetes: true})
-	}
-	short := 4
-	if os.Getenv("KEYPOST_E2E_FULL") == "1" {
-		short = 10
+	var all []*rotating
+	short := 3
+	if full {
+		short, all = 10, mistakes(withKubernetes(), true) // the longest first
+		for i := range 2 {
+			all = append(all, &rotating{name: "by the gates", how: (*rotating).byTheGates, operators: 1 + i, kill: i > 0, terms: withKubernetes(), kubernetes: true})
+		}
 	}
 	for i := range short {
 		all = append(all, &rotating{name: "by the gates", how: (*rotating).byTheGates, operators: 1 + i%2, kill: i%4 >= 2, terms: inSeconds()})
@@ -81,13 +80,15 @@ func TestRotationRefusesNoToken(t *testing.T) {
 		p.publish(t, r, i)
 		r.signers = []signer{newTestSigner(r.old), newTestSigner(r.old)}
 	}
-	startEtcd(t)
-	p.startKubernetes(t, all)
+	if full {
+		startEtcd(t)
+		p.startKubernetes(t, all)
+	}
 	var done sync.WaitGroup
 	for i, r := range all {
 		done.Go(func() {
 			time.Sleep(time.Duration(i) * 300 * time.Millisecond) // each in another phase of its copies
-			if !r.kubernetes && i%2 > 0 {
+			if full && !r.kubernetes && i%2 > 0 {
 				time.Sleep(withKubernetes().gates() / 2) // there is time, and less to do at once
 			}
 			r.run(t)
@@ -106,7 +107,10 @@ func mistakes(is terms, kubernetes bool) []*rotating {
 		{name: "swapped at once", how: (*rotating).swappedAtOnce},
 	}
 	if !kubernetes {
-		all = append(all, &rotating{name: "stale-if-error forgotten", how: (*rotating).staleIfErrorForgotten}, &rotating{name: "removed at once", how: (*rotating).removedAtOnce})
+		all = append(all, &rotating{name: "removed at once", how: (*rotating).removedAtOnce})
+		if full { // on a busy machine all of its steps take longer than a copy is kept
+			all = append(all, &rotating{name: "stale-if-error forgotten", how: (*rotating).staleIfErrorForgotten})
+		}
 	}
 	for _, r := range all {
 		r.terms, r.kubernetes, r.wrong, r.operators = is, kubernetes, true, 1

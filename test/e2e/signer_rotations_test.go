@@ -26,7 +26,7 @@ import (
 // after they are retired. Rotations overlap, as the commands of `keypost key` permit. A token counts as expired after two seconds.
 func TestSignerRotations(t *testing.T) {
 	rotations, kills := 20, 20
-	if os.Getenv("KEYPOST_E2E_FULL") == "1" { // an hour or more
+	if full { // an hour or more
 		rotations, kills = 1000, 200
 	}
 	s := newSignerRotations(t)

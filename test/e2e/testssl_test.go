@@ -37,7 +37,7 @@ func TestTLSOfThePublicListener(t *testing.T) {
 	private, err := rsa.GenerateKey(rand.Reader, 2048)
 	must(t, err)
 	keys := map[string]crypto.Signer{"rsa": private}
-	if os.Getenv("KEYPOST_E2E_FULL") == "1" {
+	if full {
 		keys["ecdsa"] = newECKey(t)
 	}
 	for name, key := range keys {

@@ -17,28 +17,6 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// predicted: what keypost verify says that AWS answers is what an STS answers to the same token, and what it lets in is let in.
-// Left out is another key under a published kid: AWS's sentence for it is not known.
-func (s *tokenScene) predicted(t *testing.T) {
-	for name, token := range s.attempts(t) {
-		t.Run(name, func(t *testing.T) {
-			w := newWorkload(t, s.account.URL, s.role)
-			arn, err := w.with(t, token)
-			found := s.verify(t, token)
-			if !fails(found) {
-				if err != nil {
-					t.Errorf("nothing is found, and STS answers %v", err)
-				}
-				return
-			}
-			answer := answerOf(found[0])
-			if answer == "" || err == nil || !strings.Contains(err.Error(), answer) {
-				t.Errorf("%s predicts %q, and STS answers %v (became %q)", found[0].Code, answer, err, arn)
-			}
-		})
-	}
-}
-
 // predictedOfMinIO is predicted for an STS that others wrote. It has no trust policies, one client ID, and sentences of its own.
 func (s *tokenScene) predictedOfMinIO(t *testing.T, w *workload) {
 	attempts := s.attempts(t)
@@ -146,15 +124,6 @@ type prediction struct {
 }
 
 func fails(found []prediction) bool { return len(found) > 0 && found[0].Severity == "fail" }
-
-func answerOf(f prediction) string {
-	for _, a := range f.Answers {
-		if a.Party == "aws" {
-			return a.Text
-		}
-	}
-	return ""
-}
 
 // verify is what keypost verify finds about a token, the role and its provider.
 func (s *tokenScene) verify(t *testing.T, token string) []prediction {

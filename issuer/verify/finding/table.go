@@ -13,7 +13,7 @@ const (
 	cloudFront  = "https://docs.aws.amazon.com/AmazonCloudFront/latest/DeveloperGuide/HTTPStatusCodes.html"
 	kubeIssuers = "https://kubernetes.io/docs/tasks/configure-pod-container/configure-service-account/#service-account-issuer-discovery"
 
-	testImpostor  = "test/e2e TestImpostor"
+	testImpostor  = "issuer/verify TestImpostor"
 	testCaches    = "test/e2e TestBehindCaches"
 	testCluster   = "test/e2e TestVerifyCluster"
 	testAnswers   = "test/e2e TestKubeAPIServerAnswers"
