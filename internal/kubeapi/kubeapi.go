@@ -59,7 +59,6 @@ type Request struct {
 	Query  url.Values
 	Accept string // empty: application/json
 	Body   []byte // JSON; nil for none
-	Patch  bool   // Body is a merge patch (RFC 7396)
 }
 
 // Limits bound one call.
@@ -119,9 +118,6 @@ func (c Client) Send(ctx context.Context, r Request) (*http.Response, error) {
 	}
 	if r.Body != nil {
 		req.Header.Set("Content-Type", "application/json")
-	}
-	if r.Patch {
-		req.Header.Set("Content-Type", "application/merge-patch+json")
 	}
 	resp, err := c.client.Do(req)
 	if err != nil {

@@ -12,9 +12,6 @@
 // writer get and update, best with resourceNames, so that it writes its own key sets only; anyone who adds key sets needs
 // create. Nobody needs delete or patch. Anyone who may update a key set can make relying parties trust their keys.
 //
-// Who writes what was seen into the status of objects (SetStatus) needs get, and patch on keysets/status: the API server
-// takes nothing but the status from such a write.
-//
 // Observations (observations.keypost.dev) are kept in the same way, under rights of their own: get, list, create and update.
 package kubestore
 

@@ -112,9 +112,6 @@ func (o object) with(next object) ([]byte, error) {
 		return nil, err
 	}
 	delete(members, "status")
-	if status, ok := o.members["status"]; ok {
-		members["status"] = status
-	}
 	return marshal(members)
 }
 

@@ -164,3 +164,32 @@ func freePorts(t *testing.T, n int) []int {
 	}
 	return ports
 }
+
+// apply creates or changes one object in the release's namespace.
+func (s *apiServer) apply(t *testing.T, o object) {
+	t.Helper()
+	text, err := yaml.Marshal(o)
+	must(t, err)
+	s.kubectl(t, string(text), "-n", namespace, "apply", "--server-side", "-f", "-")
+}
+
+// out is what kubectl prints.
+func (s *apiServer) out(t *testing.T, args ...string) string {
+	t.Helper()
+	return output(t, nil, s.bin+"/kubectl", append([]string{"--server", s.url, "--token", "chart", "--certificate-authority", s.ca, "--kubeconfig=/dev/null"}, args...)...)
+}
+
+// get is what a path leads to in an object of the release's namespace.
+func (s *apiServer) get(t *testing.T, name, path string) string {
+	t.Helper()
+	return s.out(t, "-n", namespace, "get", name, "-o", "jsonpath="+path)
+}
+
+// kubeconfig is a file of the administrator, or of whom he stands for.
+func (s *apiServer) kubeconfig(t *testing.T, dir, as string) string {
+	t.Helper()
+	file := filepath.Join(dir, "kubeconfig"+strings.ReplaceAll(as, ":", "-"))
+	must(t, os.WriteFile(file, fmt.Appendf(nil, `{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c, user: u}}],
+clusters: [{name: c, cluster: {server: %q, certificate-authority: %q}}], users: [{name: u, user: {token: chart, as: %q}}]}`, s.url, s.ca, as), 0o600))
+	return file
+}

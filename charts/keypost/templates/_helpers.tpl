@@ -86,7 +86,7 @@ fsGroupChangePolicy: OnRootMismatch
 {{- end }}
 
 {{- /* keypost.watchWrites: the watch writes objects of the cluster, and so has an account of its own. */ -}}
-{{- define "keypost.watchWrites" -}}{{ if or (eq .Values.watch.observations "kubernetes") .Values.watch.status }}true{{ end }}{{- end }}
+{{- define "keypost.watchWrites" -}}{{ if eq .Values.watch.observations "kubernetes" }}true{{ end }}{{- end }}
 
 {{- define "keypost.watchAccount" -}}
 {{- if include "keypost.watchWrites" . }}{{ include "keypost.fullname" . }}-watch{{ else }}{{ include "keypost.serviceAccount" . }}{{ end }}
@@ -259,7 +259,7 @@ names pass so that this says where to look. */ -}}
 {{- range $from, $to := $v.hostAliases }}
 {{- if hasKey $v.hostAliases $to }}{{ fail (printf "hostAliases: %s leads to %s, which is an alias itself: name the host of the issuer URLs" $from $to) }}{{ end }}
 {{- end }}
-{{- if and (or $v.watch.observations $v.watch.status) (not $v.watch.enabled) }}{{ fail "watch.observations and watch.status need watch.enabled: nobody looks without it" }}{{ end }}
+{{- if and $v.watch.observations (not $v.watch.enabled) }}{{ fail "watch.observations needs watch.enabled: nobody looks without it" }}{{ end }}
 {{- if lt (include "keypost.seconds" $v.watch.every | float64) 5.0 }}{{ fail (printf "watch.every is %s; it must be at least 5s" $v.watch.every) }}{{ end }}
 {{- if lt (include "keypost.seconds" $v.enroll.interval | float64) 5.0 }}{{ fail (printf "enroll.interval is %s; it must be at least 5s" $v.enroll.interval) }}{{ end }}
 {{- with $v.monitoring.rules }}

@@ -35,8 +35,6 @@ type Status struct {
 	Complete   time.Time            // the end of the latest complete look, which was recorded where looks are; zero for none
 	NotAfter   time.Time            // when the first certificate expires of those seen in the latest look with one
 	Conditions map[Condition]Detail // that hold
-	Generation int64                // of the stored version that the latest look was, or would have been, compared with
-	Verdict    Verdict              // of the latest look
 }
 
 // Detail is why a condition holds.
@@ -52,13 +50,12 @@ type outcome struct {
 	notRecorded error
 	complete    time.Time // the latest complete look of the record; zero without records
 	at          time.Time // the end
-	generation  int64     // of the stored version that the look was, or would have been, compared with
 }
 
 // after returns the status after another look.
 func (s Status) after(o outcome) Status {
 	was := s.Conditions
-	s.Conditions, s.Looked, s.Generation, s.Verdict = map[Condition]Detail{}, o.at, o.generation, o.verdict()
+	s.Conditions, s.Looked = map[Condition]Detail{}, o.at
 	set := func(c Condition, d Detail) {
 		if len(d.Evidence) > 0 {
 			s.Conditions[c] = d

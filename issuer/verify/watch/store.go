@@ -73,7 +73,7 @@ func (w *Watcher) refresh(ctx context.Context) error {
 	var changed []*keySet
 	for n := range list {
 		if w.sets[n] == nil {
-			w.sets[n] = &keySet{Stored: Stored{KeySet: n}}
+			w.sets[n] = &keySet{name: n}
 		}
 	}
 	for n, k := range w.sets {
@@ -94,18 +94,18 @@ func (w *Watcher) refresh(ctx context.Context) error {
 func (w *Watcher) load(ctx context.Context, k *keySet) error {
 	ctx, cancel := context.WithTimeout(ctx, readTime)
 	defer cancel()
-	s, revision, err := w.c.Store.Load(ctx, k.KeySet)
+	s, revision, err := w.c.Store.Load(ctx, k.name)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
 	case err == nil && (w.c.Admits == nil || w.c.Admits(s)):
-		k.revision, k.set, k.Stored = revision, s, Stored{s.Name(), s.Generation(), s.Withdrawn()}
+		k.revision, k.set = revision, s
 		k.aim(s, time.Now(), min(soonest, w.c.Every))
 		w.setUnread(k, false)
 	case err == nil, keystore.OfDocument(err), errors.Is(err, keystore.ErrNotFound):
 		w.setUnread(k, true)
 	default:
-		return fmt.Errorf("load key set %q: %w", k.KeySet, err)
+		return fmt.Errorf("load key set %q: %w", k.name, err)
 	}
 	return nil
 }
@@ -114,9 +114,9 @@ func (w *Watcher) load(ctx context.Context, k *keySet) error {
 func (w *Watcher) setUnread(k *keySet, unread bool) {
 	switch {
 	case unread && !k.unread:
-		w.c.Log.Warn("a key set is missing, cannot be read, or is outside --issuer-url; its issuers are watched as they were", zap.String("key_set", string(k.KeySet)))
+		w.c.Log.Warn("a key set is missing, cannot be read, or is outside --issuer-url; its issuers are watched as they were", zap.String("key_set", string(k.name)))
 	case !unread && k.unread:
-		w.c.Log.Info("a key set can be read again", zap.String("key_set", string(k.KeySet)))
+		w.c.Log.Info("a key set can be read again", zap.String("key_set", string(k.name)))
 	}
 	k.unread = unread
 }

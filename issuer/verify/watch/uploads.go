@@ -19,7 +19,6 @@ type Upload struct {
 	observation.UploadStatus
 	NotCompared string    // why what was read back could not be read here; empty if it could
 	Compared    time.Time // when that was tried
-	Generation  int64     // of the stored version that it was compared with
 }
 
 // UploadTrouble is why an upload is not known to have the published keys and no other.
@@ -53,19 +52,6 @@ func (u Upload) Trouble() (t UploadTrouble, why string) {
 		return UploadStale, "it was read back last at " + u.ReadAt.UTC().Format(time.RFC3339) + ", and nobody has looked since"
 	}
 	return "", ""
-}
-
-// verdict returns what is known of an upload, in the terms of looks. One that has everything that signs is only late.
-func (u Upload) verdict() Verdict {
-	switch t, _ := u.Trouble(); {
-	case t == "":
-		return Everywhere
-	case t != UploadBehind || u.Failed != nil || u.Stale(u.Compared):
-		return NotSeen
-	case u.Broken:
-		return Different
-	}
-	return NotYet
 }
 
 // Uploads returns what is known of each upload, in order.
@@ -117,7 +103,7 @@ func (w *Watcher) uploadsOf(ctx context.Context, s keystore.KeySet) (all []Uploa
 		}
 	}
 	for _, u := range observation.UploadsOf(s, records) {
-		all = append(all, Upload{KeySet: s.Name(), UploadStatus: u, NotCompared: failed[u.Upload], Compared: time.Now(), Generation: s.Generation()})
+		all = append(all, Upload{KeySet: s.Name(), UploadStatus: u, NotCompared: failed[u.Upload], Compared: time.Now()})
 	}
 	return all
 }

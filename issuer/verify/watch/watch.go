@@ -66,7 +66,7 @@ type Watcher struct {
 // keySet is what is known of a key set. What vanishes from the store, or cannot be read, stays as it was: only a tombstone ends an issuer.
 // Only reading the store changes it, but for the issuers.
 type keySet struct {
-	Stored
+	name     keystore.Name
 	revision keystore.Revision
 	unread   bool // what is stored now could not be read or is not admitted, or nothing is stored
 	issuers  []*issuer
@@ -228,15 +228,15 @@ func (w *Watcher) lookAt(ctx context.Context, i *issuer) {
 	defer w.changed()
 	w.mu.Lock()
 	k, target := w.sets[i.KeySet], i.target
-	o := outcome{generation: k.Generation}
 	w.mu.Unlock()
+	var o outcome
 	ended := false
 	o.sight, o.err = w.look(ctx, target, func(ctx context.Context) (keystore.KeySet, error) {
 		ctx, cancel := context.WithTimeout(ctx, readTime)
 		defer cancel()
 		s, _, err := w.c.Store.Load(ctx, i.KeySet)
 		if err == nil {
-			ended, o.generation = s.Withdrawn(), s.Generation()
+			ended = s.Withdrawn()
 		}
 		return s, err
 	})

@@ -14,7 +14,6 @@ import (
 type collector struct {
 	w     *watch.Watcher
 	every time.Duration
-	st    *statuses
 }
 
 // Describe implements prometheus.Collector.
@@ -31,7 +30,6 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	gauge("keypost_watch_store_failing", "1 while the store cannot be read; the issuers known so far are looked at.", truth(store.Failing))
 	gauge("keypost_watch_store_last_read_timestamp_seconds", "When the store was last read, whole; 0 for never.", stamp(store.Read))
 	gauge("keypost_watch_key_sets_unread", "Key sets that are missing, cannot be read, or are outside --issuer-url; their issuers are looked at as they were.", float64(store.Unread))
-	gauge("keypost_watch_status_failing", "1 while the status of KeySet objects cannot be written; 0 also without --status.", truth(c.st.failing.Load()))
 	d := describe()
 	for _, s := range issuers {
 		d.collect(ch, s)

@@ -29,7 +29,6 @@ type options struct {
 	every      time.Duration
 	listen     string
 	issuerURLs []string
-	status     bool
 }
 
 // NewCmdWatch returns watch.
@@ -45,9 +44,6 @@ func NewCmdWatch(f *cli.Factory) *cobra.Command {
 		"Of an upload that a relying party holds (issuer set --relying-party gcp-upload:PROVIDER) it knows what was read back\n" +
 		"last, in --observations: keypost_watch_upload_failing is 1 for one that is not known to have the published keys, as it\n" +
 		"is after each change of the keys until keypost sync-keys has run.\n\n" +
-		"With --status, in a Kubernetes store, the status of each KeySet object says whether that version was seen everywhere:\n" +
-		"the conditions Published and Ready, for kubectl wait, Argo CD and Flux. A changed key set is looked at within a minute.\n" +
-		"That needs the right to patch keysets/status, which changes no key set; one watch of a store does it.\n\n" +
 		"Run it outside the network of the servers, where the issuers' names lead to public addresses: a look at others is not\n" +
 		"complete, unless the key set is private (--reach). --store has to be the store that is published, and not a copy that may be\n" +
 		"older: a key that the copy does not have would be rogue. It dials whatever hosts a store's writers put into issuer URLs and origins:\n" +
@@ -60,7 +56,6 @@ func NewCmdWatch(f *cli.Factory) *cobra.Command {
 	fs.StringVar(&o.listen, "listen", "127.0.0.1:9094", "serve /metrics, /livez and /readyz there")
 	fs.StringArrayVar(&o.issuerURLs, "issuer-url", nil,
 		"pattern as in keypostd's issuerURLs (repeatable): look at no key set with another issuer URL (default: at every one)")
-	fs.BoolVar(&o.status, "status", false, "write into the status of KeySet objects whether they are published (stores kubernetes://NAMESPACE)")
 	return cmd
 }
 
@@ -76,20 +71,15 @@ func (o *options) run(ctx context.Context, _ []string) error {
 	if err != nil {
 		return err
 	}
-	st, err := o.statuses(ctx)
-	if err != nil {
-		return err
-	}
 	signal.Ignore(syscall.SIGPIPE) // the reader of the log may end before this process does
 	g, ctx := errgroup.WithContext(ctx)
-	s, err := service.Admin{Address: o.listen, Metrics: collector{w, o.every, st}, Ready: w.Ready, Log: w.Log()}.Listen(ctx)
+	s, err := service.Admin{Address: o.listen, Metrics: collector{w, o.every}, Ready: w.Ready, Log: w.Log()}.Listen(ctx)
 	if err != nil {
 		return err
 	}
 	w.Log().Info("watching", zap.String("store", o.Store), zap.String("observations", o.Observations), zap.Duration("every", o.every), zap.String("version", cli.Version()))
 	g.Go(func() error { return s.Serve(ctx) })
 	g.Go(func() error { return service.Until(ctx, func() { w.Run(ctx) }) })
-	g.Go(func() error { return service.Until(ctx, func() { st.run(ctx, w) }) })
 	if err := g.Wait(); err != nil {
 		return err
 	}
