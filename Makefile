@@ -1,7 +1,7 @@
 # keypost's chores. Tools are pinned by test/tools and cached outside the tree ($KEYPOST_CACHE, default ~/.cache/keypost).
 GO ?= go
 
-.PHONY: help run build man references test test-race lint vuln fuzz e2e chart e2e-full bench durability-full attack tools stats clean
+.PHONY: help run build references test test-race lint vuln fuzz e2e chart e2e-full bench durability-full attack tools stats clean
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
@@ -13,9 +13,6 @@ run: build ## Try it: a development issuer on loopback, published and verified; 
 # quarter of keypost-signer, which each control plane node has in memory.
 build: ## Build keypost, keypostd and keypost-signer into bin/
 	CGO_ENABLED=0 $(GO) build -trimpath -tags grpcnotrace -o bin/ ./cmd/keypost ./cmd/keypostd ./cmd/keypost-signer
-
-man: ## Write manual pages into man/: MANPATH=$$PWD/man man keypost-audit
-	KEYPOST_MAN=$(CURDIR)/man $(GO) test -count=1 -run '^TestManPages$$' ./cmd/keypost ./cmd/keypostd
 
 references: ## Write anew what docs/ says of the programs, from the programs
 	KEYPOST_UPDATE=1 $(GO) test -count=1 -run 'Reference$$|^TestREADME$$|^TestTroubleshooting$$|^TestPage$$' ./cmd/keypost ./cmd/keypostd ./test/reference ./issuer/verify ./keystore/party

@@ -75,7 +75,6 @@ func TestScripts(t *testing.T) {
 			"repair":    repair,
 			"hint":      hint,
 			"json":      jsonObject,
-			"edge":      startCloudFront,
 			"fakeazure": accounts{t}.startAzure,
 			"azcalls":   azureCalls,
 			"azure":     printAzure,

@@ -10,13 +10,11 @@ import (
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/test/golden"
-	"github.com/keypost/keypost/test/manual"
 )
 
 const commandsPreface = `# Commands of keypost
 
-Made from the commands' own help by ` + "`KEYPOST_UPDATE=1 go test ./cmd/keypost -run TestCommandReference`" + `: edit that. ` +
-	"`make man`" + ` makes manual pages of the same.
+Made from the commands' own help by ` + "`KEYPOST_UPDATE=1 go test ./cmd/keypost -run TestCommandReference`" + `: edit that.
 
 `
 
@@ -132,66 +130,3 @@ func flagHelp(f *pflag.Flag) (form, what string) {
 }
 
 func cell(s string) string { return strings.NewReplacer("|", "\\|", "<", "\\<", "*", "\\*").Replace(s) }
-
-// TestManPages: make man writes a page for every command.
-func TestManPages(t *testing.T) {
-	root := newRoot(&cli.Factory{})
-	for _, c := range append([]*cobra.Command{root}, documentedCommands()...) {
-		page := manPage(c)
-		manual.Write(t, strings.ReplaceAll(c.CommandPath(), " ", "-")+".1", page)
-		for _, want := range []string{".TH KEYPOST", ".SH NAME\nkeypost", ".SH SYNOPSIS\n.B keypost", "\n.B \\-\\-store string\n"} {
-			if !strings.Contains(page, want) {
-				t.Errorf("the page of %s has no %q:\n%s", c.CommandPath(), want, page)
-			}
-		}
-	}
-}
-
-// manPage is the help of a command as roff, after man(7).
-func manPage(c *cobra.Command) string {
-	var b strings.Builder
-	name := strings.ReplaceAll(c.CommandPath(), " ", "-")
-	fmt.Fprintf(&b, ".TH %s 1\n.SH NAME\n%s \\- %s\n.SH SYNOPSIS\n.B %s\n", strings.ToUpper(name), name, manual.Escape(c.Short), manual.Escape(c.UseLine()))
-	if long := c.Long; long != "" && long != c.Short {
-		b.WriteString(".SH DESCRIPTION\n")
-		for p := range strings.SplitSeq(long, "\n\n") {
-			b.WriteString(manual.Escape(strings.Join(strings.Fields(p), " ")) + "\n.PP\n")
-		}
-	}
-	manFlags(&b, "OPTIONS", c.NonInheritedFlags())
-	manFlags(&b, "OPTIONS OF EVERY COMMAND", c.InheritedFlags())
-	if c.Example != "" {
-		b.WriteString(".SH EXAMPLES\n.nf\n")
-		for line := range strings.SplitSeq(strings.Trim(c.Example, "\n"), "\n") {
-			b.WriteString(manual.Escape(strings.TrimPrefix(line, "  ")) + "\n")
-		}
-		b.WriteString(".fi\n")
-	}
-	var also []string
-	for _, other := range c.Commands() {
-		if other.IsAvailableCommand() && other.Name() != "help" {
-			also = append(also, name+"-"+other.Name())
-		}
-	}
-	if c.HasParent() {
-		also = append(also, strings.ReplaceAll(c.Parent().CommandPath(), " ", "-"))
-	}
-	for i, page := range also {
-		also[i] = "\\fB" + manual.Escape(page) + "\\fR(1)"
-	}
-	fmt.Fprintf(&b, ".SH SEE ALSO\n%s\n", strings.Join(append(also, "\\fBkeypostd\\fR(8)"), ", "))
-	return b.String()
-}
-
-func manFlags(b *strings.Builder, title string, flags *pflag.FlagSet) {
-	if !flags.HasAvailableFlags() {
-		return
-	}
-	fmt.Fprintf(b, ".SH %s\n", title)
-	flags.VisitAll(func(f *pflag.Flag) {
-		if !f.Hidden {
-			form, what := flagHelp(f)
-			fmt.Fprintf(b, ".TP\n.B %s\n%s\n", manual.Escape(form), manual.Escape(what))
-		}
-	})
-}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"flag"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -19,7 +18,6 @@ import (
 
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/test/golden"
-	"github.com/keypost/keypost/test/manual"
 )
 
 const configurationPreface = `# Configuration of keypostd
@@ -214,25 +212,6 @@ func comments(t *testing.T, name string) map[string]structComments {
 
 func prose(c *ast.CommentGroup) string {
 	return strings.Join(strings.Fields(c.Text()), " ")
-}
-
-// TestManPages: make man writes the page of the program, with its configuration.
-func TestManPages(t *testing.T) {
-	var b strings.Builder
-	b.WriteString(".TH KEYPOSTD 8\n.SH NAME\nkeypostd \\- serve the discovery documents and JWKS of key sets over HTTPS\n.SH SYNOPSIS\n" +
-		".B keypostd \\-\\-config FILE [\\-\\-check]\n.br\n.B keypostd \\-\\-dev DIR [\\-\\-address ADDRESS] [\\-\\-admin\\-address ADDRESS]\n.SH OPTIONS\n")
-	new(options).flags().VisitAll(func(f *flag.Flag) {
-		value, what := flag.UnquoteUsage(f)
-		fmt.Fprintf(&b, ".TP\n.B %s\n%s\n", manual.Escape(strings.TrimSpace("--"+f.Name+" "+value)), manual.Escape(what))
-	})
-	r := reference{t: t, comments: comments(t, "config.go")}
-	fmt.Fprintf(&b, ".SH CONFIGURATION\n%s\n", manual.Escape("The file is "+r.comments["config"].own))
-	r.settings("", reflect.ValueOf(defaultConfig()), 2)
-	for _, s := range r.all {
-		fmt.Fprintf(&b, ".TP\n.B %s\n%s\n", manual.Escape(s.path), manual.Escape(s.text))
-	}
-	b.WriteString(".SH SEE ALSO\n\\fBkeypost\\fR(1)\n")
-	manual.Write(t, "keypostd.8", b.String())
 }
 
 // TestConfigurationsInDocs: whole configurations on the pages of docs/ are taken by the program.

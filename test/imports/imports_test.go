@@ -57,13 +57,12 @@ var never = map[string][]string{
 
 // users are the only packages that import a cloud's SDK.
 var users = map[string]string{
-	"github.com/aws/aws-sdk-go-v2/service/iam":        "provision/awsiam",
-	"github.com/aws/aws-sdk-go-v2/service/cloudfront": "provision/cloudfront",
-	"github.com/aws/aws-sdk-go-v2/service/s3":         "keystore/s3store",
-	"github.com/aws/aws-sdk-go-v2/service/kms":        "issuer/signer/awskms",
-	"google.golang.org/api":                           "provision/gcp/rest",
-	"golang.org/x/oauth2":                             "provision/gcp",
-	"github.com/Azure":                                "provision/azure",
+	"github.com/aws/aws-sdk-go-v2/service/iam": "provision/awsiam",
+	"github.com/aws/aws-sdk-go-v2/service/s3":  "keystore/s3store",
+	"github.com/aws/aws-sdk-go-v2/service/kms": "issuer/signer/awskms",
+	"google.golang.org/api":                    "provision/gcp/rest",
+	"golang.org/x/oauth2":                      "provision/gcp",
+	"github.com/Azure":                         "provision/azure",
 }
 
 type listed struct {

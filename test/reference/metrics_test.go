@@ -37,7 +37,6 @@ var exporters = []struct {
 	{"keypostd", "At `/metrics` of `admin.address`, by default 127.0.0.1:9090.", []string{"cmd/keypostd", "issuer", "issuer/listen", "issuer/listen/shield"}},
 	{"keypost mirror", "At `/metrics` of `--admin-address`.", []string{"cmd/keypost/internal/mirrorcmd"}},
 	{"keypost watch", "At `/metrics` of `--listen`, by default 127.0.0.1:9094.", []string{"cmd/keypost/internal/watchcmd"}},
-	{"keypost verify --metrics-file", "In a file for node_exporter's textfile collector.", []string{"cmd/keypost/internal/verifycmd"}},
 	{"keypost-signer", "At `/metrics` of `admin.address`, by default 127.0.0.1:9095.", []string{"issuer/signer"}},
 	{"keypost enroll", "At `/metrics` of `--listen`, by default 127.0.0.1:9096.", []string{"cmd/keypost/internal/enrollcmd"}},
 }

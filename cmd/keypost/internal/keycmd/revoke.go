@@ -18,7 +18,6 @@ import (
 type revokeOptions struct {
 	*cli.Factory
 	why, replacement   string
-	distribution       string // of CloudFront
 	empty, force, wait bool
 }
 
@@ -29,23 +28,19 @@ func newRevoke(f *cli.Factory) *cobra.Command {
 		"and no origin publishes it any more, and until each copy that the policy names was uploaded without it and read back\n" +
 		"(keypost sync-keys). What puts an older version of the key set back meanwhile is named, and undone."
 	cmd.Example = "  keypost key revoke prod-a 4f5cJkq9 --why 'laptop stolen' --wait\n" +
-		"  keypost key revoke prod-a 4f5cJkq9 --why 'laptop stolen' --replacement next/sa.pub --wait --cloudfront-distribution E2EXAMPLE1ABCD"
+		"  keypost key revoke prod-a 4f5cJkq9 --why 'laptop stolen' --replacement next/sa.pub --wait"
 	fs := cmd.Flags()
 	fs.StringVar(&o.why, "why", "", "the reason; it is recorded")
 	fs.StringVar(&o.replacement, "replacement", "", "`FILE` with the public key that is active at once in its place")
 	fs.BoolVar(&o.force, "force", false, "revoke although this machine's clock is behind a recorded time, and take a replacement that another key set has revoked")
 	fs.BoolVar(&o.empty, "leave-empty", false, "publish an empty JWKS if it was the last key")
 	fs.BoolVar(&o.wait, "wait", false, "then look, at every address and origin, until none publishes the key any more; may be run again for a key that is revoked")
-	fs.StringVar(&o.distribution, "cloudfront-distribution", "", "with --wait: `ID` of a CloudFront distribution that is to forget the documents, once the origins serve the new ones")
 	return cmd
 }
 
 func (o *revokeOptions) run(ctx context.Context, args []string) error {
 	if o.why == "" {
 		return cli.Usagef("key revoke needs --why REASON; it is recorded")
-	}
-	if o.distribution != "" && !o.wait {
-		return cli.Usagef("--cloudfront-distribution goes with --wait: an edge that forgets too early fetches the key again")
 	}
 	shield, err := observe.ReadShield()
 	if err != nil {

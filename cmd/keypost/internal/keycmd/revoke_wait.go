@@ -41,7 +41,6 @@ func (o *revokeOptions) awaitGone(ctx context.Context, s keystore.KeySet, networ
 	if uploads && len(s.Keys()) == 0 {
 		return fmt.Errorf("the key is revoked; key set %q publishes none now, and nobody takes an upload without one: disable or delete each provider that holds a copy (%s)", s.Name(), text.List(s.Policy().Uploads(), 3))
 	}
-	edges := edges{Factory: o.Factory, distribution: o.distribution}
 	hinted := false
 	var unknownCA atomic.Bool
 	for said := ""; ; {
@@ -58,10 +57,7 @@ func (o *revokeOptions) awaitGone(ctx context.Context, s keystore.KeySet, networ
 				return context.Cause(ctx)
 			}
 			left = append(left, unfinished(t, sight, err)...)
-			behind = behind || err != nil || originsBehind(s, sight)
-		}
-		if err := edges.purge(ctx, s, behind); err != nil {
-			left = append(left, err.Error())
+			behind = behind || originsBehind(sight)
 		}
 		left = append(left, o.uploaded(ctx, s)...)
 		kept, undone := o.keep(ctx, st, s) // last, so that the end says what is so at the end
@@ -122,6 +118,22 @@ func (o *revokeOptions) uploaded(ctx context.Context, s keystore.KeySet) (left [
 		left = append(left, why)
 	}
 	return left
+}
+
+func lastGone(s keystore.KeySet) (at time.Time) {
+	for _, g := range s.Gone() {
+		if g.At.After(at) {
+			at = g.At
+		}
+	}
+	return at
+}
+
+// originsBehind reports whether an origin was seen with a key that is gone. Where none is named, any address may be one.
+func originsBehind(s verify.Sight) bool {
+	return slices.ContainsFunc(s.Findings, func(f finding.Finding) bool {
+		return len(s.Look.Origins) == 0 || slices.ContainsFunc(f.At, func(at string) bool { return slices.Contains(s.Look.Origins, at) })
+	})
 }
 
 // readBy returns until when every keypostd has had the time to read what was revoked.

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -36,11 +35,10 @@ type verifyOptions struct {
 	tokenFile, caFile, connect string
 	dev, all                   bool
 
-	cluster     cluster.Access // whose tokens are for the issuer; no Kubeconfig: none is looked at
-	roleARN     string         // of the role that they are to assume; empty: none
-	assume      bool
-	explain     string // the code of a cause to print; empty: none
-	metricsFile string
+	cluster cluster.Access // whose tokens are for the issuer; no Kubeconfig: none is looked at
+	roleARN string         // of the role that they are to assume; empty: none
+	assume  bool
+	explain string // the code of a cause to print; empty: none
 }
 
 // NewCmdVerify returns verify.
@@ -76,7 +74,6 @@ func NewCmdVerify(f *cli.Factory) *cobra.Command {
 	fs.StringVar(&o.roleARN, "role-arn", "", "ARN of an IAM role that the cluster's pods assume: look at its trust policy and the account's provider too")
 	fs.BoolVar(&o.assume, "assume", false, "assume the role with the token of --token-file, as a pod does; the credentials are thrown away")
 	fs.StringVar(&o.explain, "explain", "", "print one `CAUSE`: what relying parties answer, and what repairs it; nothing is looked at")
-	fs.StringVar(&o.metricsFile, "metrics-file", "", "`FILE` for node_exporter's textfile collector, in which the result is left: DIR/NAME.prom")
 	return cmd
 }
 
@@ -133,11 +130,6 @@ func (opts *verifyOptions) run(ctx context.Context, args []string) error {
 	results, failed, err := opts.look(ctx, targets)
 	if err != nil {
 		return err
-	}
-	if opts.metricsFile != "" {
-		if err := writeMetrics(opts.metricsFile, results, len(unread), time.Now()); err != nil {
-			return err
-		}
 	}
 	if err := f.Print(map[string]any{"issuers": results}, func(w *terminal.Table) { findingsTable(w, results) }); err != nil {
 		return err
