@@ -5,12 +5,10 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"os/signal"
 	"runtime"
 	"syscall"
-	"time"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 )
@@ -25,29 +23,11 @@ func begin(connect string) {
 	if cli.Completing(os.Args[1:]) {
 		cli.Quiet()
 	}
-	ctx, code := interruptible(), make(chan int)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the process, whatever hangs
+	code := make(chan int)
 	go func() {
 		code <- run(ctx, os.Args[1:], streams{in: os.Stdin, out: os.Stdout, err: os.Stderr, connect: connect})
 	}()
 	os.Exit(<-code)
-}
-
-// interruptible returns a context that ends with the first SIGINT or SIGTERM. The second ends the process, whatever hangs, such as a
-// read from a file server that is gone: nothing that is left to do is waited for.
-func interruptible() context.Context {
-	ctx, cancel := context.WithCancelCause(context.Background())
-	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	go func() {
-		first := cli.Interruption{Signal: <-signals}
-		cancel(first)
-		select {
-		case <-signals:
-		case <-time.After(time.Second):
-			_, _ = fmt.Fprintln(os.Stderr, "keypost: stopping; interrupt it once more to end it at once")
-			<-signals
-		}
-		os.Exit(first.Code())
-	}()
-	return ctx
 }

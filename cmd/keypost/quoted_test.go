@@ -40,6 +40,12 @@ func after(t *testing.T, said, before string) []string {
 	return words
 }
 
+// hostileKids are words of a shell, or flags, that a foreign JWKS or a document calls its keys.
+var hostileKids = []string{
+	"`touch${IFS}pwned`1", "`touch${IFS}pwned`2", "$(touch${IFS}pwned)1", "$(touch${IFS}pwned)2", "a;touch${IFS}pwned;1", "a;touch${IFS}pwned;2",
+	"a&b", "a|b", "a<b", "a>b", "a'b", `a"b`, `a\b`, "a*b", "a[b]", "a{b,c}", "a!b", "a#b", "#a", "~root", "a(b)", "a^b", "=ls", "--force", "-x",
+}
+
 // What is to be pasted is what was meant, whatever others call their keys, in a path with a space too.
 func TestHintsQuoteHostileKids(t *testing.T) {
 	base := t.TempDir()

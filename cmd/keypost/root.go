@@ -10,7 +10,6 @@ import (
 	"github.com/keypost/keypost/cmd/keypost/internal/awscmd"
 	"github.com/keypost/keypost/cmd/keypost/internal/azurecmd"
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
-	"github.com/keypost/keypost/cmd/keypost/internal/completion"
 	"github.com/keypost/keypost/cmd/keypost/internal/enrollcmd"
 	"github.com/keypost/keypost/cmd/keypost/internal/gcpcmd"
 	"github.com/keypost/keypost/cmd/keypost/internal/issuercmd"
@@ -51,12 +50,10 @@ Exit codes: 0 done · 1 failed, or a check failed · 2 wrong usage · 3 --diff f
 a difference · 75 not yet: a gate is closed, and the message says when or by what
 it opens · 130 interrupted with Ctrl-C (143: by SIGTERM); a second one ends the
 program at once, whatever it waits for`,
-		Args: cobra.ArbitraryArgs, // Factory.Run reports a command that does not exist
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	f.Root(root, issuercmd.NewCmdIssuer(f), keycmd.NewCmdKey(f), rotatecmd.NewCmdRotate(f), verifycmd.NewCmdVerify(f), storecmd.NewCmdExport(f), storecmd.NewCmdStore(f),
 		uploadcmd.NewCmdSync(f, append(uploadcmd.Holders(), gcpcmd.Uploads(f))...), mirrorcmd.NewCmdMirror(f), auditcmd.NewCmdAudit(f), watchcmd.NewCmdWatch(f), enrollcmd.NewCmdEnroll(f), awscmd.NewCmdAWS(f), azurecmd.NewCmdAzure(f), gcpcmd.NewCmdGCP(f), newVersion(f))
-	completion.Complete(f, root)
 	return root
 }
 

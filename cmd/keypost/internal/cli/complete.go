@@ -1,8 +1,12 @@
 package cli
 
 import (
+	"context"
+	"maps"
 	"os"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -21,52 +25,54 @@ func Quiet() {
 	}
 }
 
-// plainDescriptions takes the back-ticks out of what flags are for: they tell the help what a value is called, and cobra hands them
-// to shells as they stand.
-func plainDescriptions(cmd *cobra.Command) {
-	plain := func(flag *pflag.Flag) { flag.Usage = strings.ReplaceAll(flag.Usage, "`", "") }
-	cmd.Flags().VisitAll(plain)
-	cmd.PersistentFlags().VisitAll(plain)
-	for _, c := range cmd.Commands() {
-		plainDescriptions(c)
-	}
-}
-
-// Completion is what completes the value of a flag: an annotation beside its definition.
-type Completion string
-
-// The completions. A flag without one completes to nothing, or to the files that its usage names.
-const (
-	OneOf      Completion = "one of" // Choices
-	IssuerURLs Completion = "issuer URLs"
-	KIDs       Completion = "kids" // of the key set that the first argument names
-)
-
-// completes is the annotation of a flag with its completion, and with its choices.
-const completes = "keypost.dev/completes"
-
-// Of marks the flags that are completed so.
-func (c Completion) Of(fs *pflag.FlagSet, flags ...string) {
-	for _, flag := range flags {
-		_ = fs.SetAnnotation(flag, completes, []string{string(c)}) // it fails only for a flag that is not defined, which a test would find
-	}
-}
+// choices is the annotation of a flag with its values.
+const choices = "keypost.dev/choices"
 
 // Choices says which values a flag has, or what its usual ones are, for shells to offer.
 func Choices(fs *pflag.FlagSet, flag string, values ...string) {
-	_ = fs.SetAnnotation(flag, completes, append([]string{string(OneOf)}, values...)) // likewise
+	_ = fs.SetAnnotation(flag, choices, values) // it fails only for a flag that is not defined
 }
 
-// CompletionOf returns what completes a flag; empty for one without.
-func CompletionOf(flag *pflag.Flag) Completion {
-	if c := flag.Annotations[completes]; len(c) > 0 {
-		return Completion(c[0])
+// Complete has shells offer the names of key sets, and the values of flags that have [Choices], for a command and those below it.
+func (f *Factory) Complete(cmd *cobra.Command) {
+	if cmd.ValidArgsFunction == nil {
+		cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			switch kind := Argument(cmd.Use, len(args)); {
+			case kind == "ISSUER", kind == "NAME" && cmd.Name() != "add":
+				return f.names(cmd.Context()), cobra.ShellCompDirectiveNoFileComp
+			case kind == "DIR":
+				return nil, cobra.ShellCompDirectiveFilterDirs
+			}
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
 	}
-	return ""
+	each := func(flag *pflag.Flag) {
+		if values := flag.Annotations[choices]; values != nil {
+			_ = cmd.RegisterFlagCompletionFunc(flag.Name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+		}
+	}
+	cmd.Flags().VisitAll(each)
+	cmd.PersistentFlags().VisitAll(each)
+	for _, c := range cmd.Commands() {
+		f.Complete(c)
+	}
 }
 
-// ChoicesOf returns the values of a flag whose completion is [OneOf].
-func ChoicesOf(flag *pflag.Flag) []string { return flag.Annotations[completes][1:] }
+// names returns the names of the store's key sets; none where it does not answer in two seconds. Shells evaluate what they are given, so
+// that nothing else is offered: bash would run a file that is called $(…).
+func (f *Factory) names(ctx context.Context) (names []string) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	if st, err := f.OpenStore(ctx); err == nil {
+		listed, _ := st.List(ctx) // without an answer nothing is offered
+		for _, n := range slices.Sorted(maps.Keys(listed)) {
+			if n.Check() == nil {
+				names = append(names, string(n))
+			}
+		}
+	}
+	return names
+}
 
 // Argument returns what the nth argument of a command is, such as ISSUER: the words of its form that no flag goes before. The
 // last one with "…" goes on for ever. It is empty for an argument that the command does not take.

@@ -2,13 +2,13 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"io"
 	"os"
 	"os/user"
 	"runtime/debug"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -37,7 +37,6 @@ type Factory struct {
 	as      string         // whom the store takes the author of changes for; empty until it is opened to write, and if it does not say
 	ran     *cobra.Command // the command of this run; the root before it is known, nil without a command line
 	started bool           // a command's own work began, so what fails now is not an error of usage
-	writes  writes
 
 	mu       sync.Mutex
 	live     *terminal.Line
@@ -51,13 +50,13 @@ func (f *Factory) Root(root *cobra.Command, commands ...*cobra.Command) {
 	root.Annotations = noResult
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return f.checkGlobals(cmd) }
 	f.flags(root.PersistentFlags())
-	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(commands...)
 	root.SetHelpCommand(helpCommand())
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
 	completion, _, _ := root.Find([]string{"completion"}) // which cobra has just made
 	completion.RunE = Group(completion.Use, completion.Short).RunE
+	f.Complete(root)
 	WithoutResult(completion.Commands()...)
 	f.ran = root
 }
@@ -76,11 +75,10 @@ func (f *Factory) flags(fs *pflag.FlagSet) {
 
 // Run parses args, runs the command that they name, prints its error, and returns the exit code.
 func (f *Factory) Run(ctx context.Context, root *cobra.Command, args []string) int {
-	f.In = interruptible{ctx, f.In}
+	f.In = endingWith{ctx, f.In}
 	defer func() { f.Live().Clear() }()
 	if Completing(args) {
 		f.Err = io.Discard
-		plainDescriptions(root)
 	}
 	root.SetArgs(DashedKIDs(root, args))
 	root.SetIn(f.In)
@@ -89,16 +87,20 @@ func (f *Factory) Run(ctx context.Context, root *cobra.Command, args []string) i
 	if width := f.screen(f.Out).Width; width > 0 {
 		fit(root, width)
 	}
-	cmd, err := CheckArgs(root, args)
-	f.ran = cmd
-	if err == nil {
-		cmd, err = root.ExecuteContextC(ctx)
+	if cmd, _, err := root.Find(args); err == nil {
+		f.ran = cmd
 	}
-	if err != nil && !f.started {
+	cmd, err := root.ExecuteContextC(ctx)
+	switch {
+	case err == nil:
+	case ctx.Err() != nil:
+		f.Notice("keypost: interrupted; what is done so far stays, and the same command goes on from there")
+		if strings.HasPrefix(context.Cause(ctx).Error(), syscall.SIGTERM.String()) {
+			return ExitTerminated
+		}
+		return ExitInterrupted
+	case !f.started:
 		err = usage(cmd, err)
-	}
-	if i, is := errors.AsType[Interruption](context.Cause(ctx)); is && err != nil {
-		err = f.stopped(cmd, i)
 	}
 	return f.report(cmd, err)
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -38,6 +39,29 @@ func bounded(r io.Reader, file string, limit int64) ([]byte, error) {
 		return nil, fmt.Errorf("read %s: it is larger than %d bytes", file, limit)
 	}
 	return data, nil
+}
+
+// endingWith is an input whose reader does not wait for somebody who types nothing more once ctx is done.
+type endingWith struct {
+	ctx context.Context //nolint:containedctx // io.Reader has no place for it, and both live as long as the run
+	r   io.Reader
+}
+
+// Read implements io.Reader.
+func (e endingWith) Read(p []byte) (int, error) {
+	var n int
+	var err error
+	buffer, done := make([]byte, len(p)), make(chan struct{})
+	go func() {
+		defer close(done)
+		n, err = e.r.Read(buffer)
+	}()
+	select {
+	case <-e.ctx.Done():
+		return 0, e.ctx.Err()
+	case <-done:
+		return copy(p, buffer[:n]), err
+	}
 }
 
 // Reason returns the system's own error, without the name of its call and of the file, which the message has.

@@ -132,7 +132,7 @@ func fit(root *cobra.Command, width int) {
 
 // Group returns a command that only holds others; cobra by itself takes one without an argument for a request for help.
 func Group(use, short string, commands ...*cobra.Command) *cobra.Command {
-	g := &cobra.Command{Use: use, Short: short, Args: cobra.ArbitraryArgs, Annotations: noResult, RunE: func(cmd *cobra.Command, _ []string) error {
+	g := &cobra.Command{Use: use, Short: short, Args: cobra.NoArgs, Annotations: noResult, RunE: func(cmd *cobra.Command, _ []string) error {
 		var verbs []string
 		for _, c := range cmd.Commands() {
 			verbs = append(verbs, c.Name())

@@ -46,9 +46,8 @@ func (f *Factory) report(cmd *cobra.Command, err error) int {
 	if err == nil {
 		return ExitDone
 	}
-	i, interrupted := errors.AsType[Interruption](err)
 	for _, message := range told(messages(err)) {
-		f.Notice("keypost: %s", redacted(strings.TrimSuffix(message, ": "+Interruption{}.Error())))
+		f.Notice("keypost: %s", redacted(message))
 	}
 	typed := Misused(err)
 	hints := f.hints(explained(err))
@@ -57,9 +56,6 @@ func (f *Factory) report(cmd *cobra.Command, err error) int {
 	}
 	for _, hint := range hints {
 		f.Notice("hint: %s", redacted(hint))
-	}
-	if interrupted {
-		return i.Code()
 	}
 	if _, ok := errors.AsType[*keystore.NotYetError](err); ok {
 		return ExitNotYet

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"syscall"
 
+	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/catalog"
 	"github.com/keypost/keypost/keystore/open"
@@ -50,7 +51,7 @@ func (f *Factory) WarnOthers(unread []keystore.Name, doubts []catalog.Shared, sh
 	}
 }
 
-// OpenToWrite is OpenStore for a command that changes key sets; an interrupted run reports which.
+// OpenToWrite is OpenStore for a command that changes key sets.
 func (f *Factory) OpenToWrite(ctx context.Context) (*keystore.Store, error) {
 	return f.openToWrite(ctx, func(u open.URL) (keystore.Backend, error) { return u.Backend(ctx) })
 }
@@ -64,7 +65,10 @@ func (f *Factory) openToWrite(ctx context.Context, opened func(open.URL) (keysto
 		return nil, err
 	}
 	st, err := Opened(opened(u))
-	return f.noted(ctx, st, err)
+	if err == nil {
+		f.as = text.OneLine(open.Identity(ctx, st.Backend()), maxAs)
+	}
+	return st, err
 }
 
 // CheckWritable returns an error for the directory of a mirror: a version that was written there would keep the store's own out.

@@ -45,7 +45,6 @@ func (f *Flags) Define(all *pflag.FlagSet, files string) {
 	all.BoolVar(&f.Diff, "diff", false,
 		"print what would be changed, and what is there beyond what is wanted; change nothing, and exit 3 if there is any")
 	all.StringVar(&f.To.IssuerURL, "issuer-url", "", "the issuer URL, as in the tokens' iss")
-	cli.IssuerURLs.Of(all, "issuer-url")
 	all.StringVar(&f.PublicKeyFile, "public-key-file", "", "`FILE` with the cluster's public key (default OUTPUT-DIR/"+ccoctl.PublicKeyName+")")
 }
 

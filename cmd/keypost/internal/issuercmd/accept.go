@@ -39,14 +39,12 @@ func newAccept(f *cli.Factory) *cobra.Command {
 	fs := cmd.Flags()
 	fs.StringVar(&o.why, "why", "", "the reason; it is recorded")
 	fs.StringVar(&o.fromURL, "from-url", "", "https URL of the issuer or JWKS that is served (default the key set's issuer URL)")
-	cli.IssuerURLs.Of(fs, "from-url")
 	fs.Int64Var(&o.served, "served-generation", 0, "the generation that keypostd serves")
 	fs.StringVar(&o.admin, "admin", "", "admin listener of the running keypostd, to ask for that generation")
 	cli.Choices(fs, "admin", "http://127.0.0.1:9090")
 	fs.StringArrayVar(&o.verdict.Keep, "keep", nil, "key to publish (repeatable)")
 	fs.StringArrayVar(&o.verdict.Gone, "gone", nil, "key that is gone for good (repeatable)")
 	fs.StringArrayVar(&o.verdict.Revoked, "revoked", nil, "key that is gone for good, and that no other key set may have: somebody else may hold its private half (repeatable)")
-	cli.KIDs.Of(fs, "keep", "gone", "revoked")
 	return cmd
 }
 

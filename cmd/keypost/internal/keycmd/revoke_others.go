@@ -71,7 +71,7 @@ func (o *revokeOptions) notRevoked(args []string, c keyChange, err error) error 
 	kind := catalog.KindOf(err)
 	noKey := kind == catalog.NoKey || kind == catalog.KeyGone || kind == catalog.BadPrefix
 	_, high := errors.AsType[*keystore.GenerationError](err)
-	if refused || noKey || kind == catalog.Ambiguous || high || cli.Misused(err) || errors.Is(err, context.Canceled) {
+	if refused || noKey || kind == catalog.Ambiguous || high || cli.Misused(err) {
 		return err
 	}
 	_, broken := errors.AsType[*keystore.BrokenError](err)

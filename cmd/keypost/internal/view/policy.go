@@ -124,30 +124,10 @@ func Warn(f *cli.Factory, p keystore.Policy) {
 		f.Warn("no token lifetime is declared, so a retired key cannot be removed; declare it with --token-lifetime")
 	}
 	for _, name := range p.RelyingParties {
-		meant, known := relyingParty(name)
-		if known || party.IsUpload(name) {
-			continue
-		}
-		f.Warn("relying party %q is not known here, so that it counts as one that keeps keys for 24h%s", name, cli.DidYouMean("", meant))
-	}
-}
-
-// relyingParty reports whether a relying party is known, and which one may be meant.
-func relyingParty(name string) (meant string, known bool) {
-	var spellings []string
-	for _, p := range party.All() {
-		if p.Name == name {
-			return name, true
-		}
-		spellings = append(append(spellings, p.Name), p.Called...)
-	}
-	near := cli.Nearest(name, spellings)
-	for _, p := range party.All() {
-		if near == p.Name || slices.Contains(p.Called, near) {
-			return p.Name, false
+		if !party.IsUpload(name) && !slices.Contains(party.Known(), name) {
+			f.Warn("relying party %q is not known here, so that it counts as one that keeps keys for 24h; known are %s", name, strings.Join(party.Known(), ", "))
 		}
 	}
-	return "", false
 }
 
 // NewPolicy returns the policy of a new key set. The cache lifetimes are written down, so that a change of a server's

@@ -19,14 +19,3 @@ func TestKnownParties(t *testing.T) {
 		}
 	}
 }
-
-func TestRelyingParty(t *testing.T) {
-	for name, want := range map[string]string{
-		"aws": "aws", "amazn": "aws", "amazon": "aws", "awss": "aws", "google": "gcp", "azure": "entra", "kubernetes": "kube-apiserver", "snowflake": "snowflake", "oracle": "oci", "x": "",
-	} {
-		got, known := relyingParty(name)
-		if got != want || known != (name == want) {
-			t.Errorf("relyingParty(%q) = %q, %v", name, got, known)
-		}
-	}
-}
