@@ -30,6 +30,7 @@ func rules(t *testing.T) (alerts []object, file string) {
 
 // testdata/alerts*.yaml have, for each alert, the metrics under which it fires and those under which it does not.
 func TestAlerts(t *testing.T) {
+	t.Parallel()
 	alerts, file := rules(t)
 	output(t, nil, tool(t, "promtool"), "check", "rules", file)
 	shown(t, alerts, filepath.Dir(file), "alerts.yaml", "alerts-days.yaml", "alerts-enroll.yaml")
@@ -96,6 +97,7 @@ type alertCase struct {
 }
 
 func TestEveryAlertHasARunbook(t *testing.T) {
+	t.Parallel()
 	alerts, _ := rules(t)
 	text, err := os.ReadFile(chartDir + "/README.md")
 	must(t, err)
@@ -123,6 +125,7 @@ func TestEveryAlertHasARunbook(t *testing.T) {
 
 // What names no key set sends anyone who is paged to search ten thousand.
 func TestAlertsOfKeySetsNameThem(t *testing.T) {
+	t.Parallel()
 	alerts, _ := rules(t)
 	named := 0
 	for _, a := range alerts {
@@ -141,6 +144,7 @@ func TestAlertsOfKeySetsNameThem(t *testing.T) {
 
 // Every planned rotation would set it off: it is for those who have a rota that looks.
 func TestNoticeOfChangesIsOffByDefault(t *testing.T) {
+	t.Parallel()
 	for set, want := range map[string]bool{"monitoring.rules.keyChanges=true": true, "monitoring.rules.enabled=true": false} {
 		if got := strings.Contains(preset("central").text(t, set), "alert: KeypostKeysChanged"); got != want {
 			t.Errorf("with %s: %v", set, got)
@@ -173,6 +177,7 @@ func made(t *testing.T) []string {
 }
 
 func TestAlertsAndDashboardNameExistingMetrics(t *testing.T) {
+	t.Parallel()
 	all := made(t)
 	dashboard, err := os.ReadFile(chartDir + "/files/dashboard.json")
 	must(t, err)
@@ -191,6 +196,7 @@ func TestAlertsAndDashboardNameExistingMetrics(t *testing.T) {
 }
 
 func TestDashboardIsShippedWhole(t *testing.T) {
+	t.Parallel()
 	want, err := os.ReadFile(chartDir + "/files/dashboard.json")
 	must(t, err)
 	for _, c := range find(preset("central").objects(t), "ConfigMap") {
@@ -222,6 +228,7 @@ type dashboardPanel struct {
 // What a panel asks for is a query that Prometheus understands, of one thing at a time: a count of keypostd's added to
 // one of the mirror's is neither's.
 func TestDashboardExpressions(t *testing.T) {
+	t.Parallel()
 	text, err := os.ReadFile(chartDir + "/files/dashboard.json")
 	must(t, err)
 	var dashboard struct{ Panels []dashboardPanel }

@@ -15,14 +15,25 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// The API server itself judges every preset with every optional part, strictly, in a namespace that enforces the Pod
-// Security Standard restricted. Nothing is created.
-func TestAPIServerAcceptsEveryPreset(t *testing.T) {
+// TestAPIServer gives one API server what the chart makes and what the documentation shows.
+func TestAPIServer(t *testing.T) {
+	t.Parallel()
 	api := startAPIServer(t)
-	kubectl := api.kubectl
 	api.prepare(t)
-	t.Run("notes", func(t *testing.T) { each(t, func(t *testing.T, p preset) { checkNotes(t, p, api) }) })
-	api.namespace(t, "keypost-keysets") // which helm makes before it needs it, and kubectl's dry run does not
+	for _, n := range []string{"keypost-keysets", "clusters"} { // helm makes the first before it needs it, and kubectl's dry run does not
+		api.namespace(t, n)
+	}
+	t.Run("presets", api.acceptsEveryPreset)
+	t.Run("GitOps", api.takesGitOps)
+	t.Run("CronJob", api.takesCronJob)
+	t.Run("enrolment", api.runsEnrollment)
+	t.Run("ClusterClass", api.takesClusterClass)
+}
+
+// acceptsEveryPreset: the API server itself judges every preset with every optional part, strictly, in a namespace that enforces the Pod
+// Security Standard restricted. Nothing is created.
+func (s *apiServer) acceptsEveryPreset(t *testing.T) {
+	kubectl := s.kubectl
 	for name, v := range map[string]struct {
 		preset preset
 		set    []string
@@ -33,6 +44,7 @@ func TestAPIServerAcceptsEveryPreset(t *testing.T) {
 		"route, wildcard":   {"openshift", []string{"issuerURLs[0]=https://{name}.apps.example.com"}},
 		"watch": {"kubernetes", []string{"watch.enabled=true", "watch.observations=kubernetes", "watch.caConfigMap=ca", "watch.env[0].name=A", "watch.env[0].value=b",
 			"watch.egress[0].ports[0].port=8443", "monitoring.serviceMonitor.enabled=true"}},
+		"enrolment":          {"kubernetes", enrolls},
 		"static credentials": {"s3", []string{"store.s3.webIdentity.roleARN=", "store.s3.credentialsSecret=aws", "mirror.env[0].name=AWS_CA_BUNDLE", "mirror.env[0].value=/x"}},
 		"placement": {"statefulset", []string{"nodeSelector.a=b", "tolerations[0].operator=Exists", "priorityClassName=system-cluster-critical",
 			"volume.storageClassName=fast", "imagePullSecrets[0].name=x", "podLabels.a=b", "commonLabels.c=d", "service.nodePort=30443"}},
@@ -42,13 +54,12 @@ func TestAPIServerAcceptsEveryPreset(t *testing.T) {
 		})
 	}
 	each(t, func(t *testing.T, p preset) {
-		kubectl(t, p.text(t, everything...), "apply", "--dry-run=server", "--validate=strict", "-f", "-")
-		pod := object{"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": "x"}}
+		pod := object{"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": "x", "namespace": namespace}}
 		pod["spec"] = workload(t, p.objects(t)).at("spec", "template", "spec")
 		withoutClaims(pod)
 		text, err := yaml.Marshal(pod)
 		must(t, err)
-		kubectl(t, string(text), "apply", "--dry-run=server", "--validate=strict", "-n", namespace, "-f", "-")
+		kubectl(t, p.text(t, everything...)+"\n---\n"+string(text), "apply", "--dry-run=server", "--validate=strict", "-f", "-")
 	})
 }
 
@@ -74,17 +85,6 @@ func (s *apiServer) prepareKinds(t *testing.T) {
 	}
 	s.kubectl(t, "", args...)
 	awaitReady(t, func() error { return s.try("", "wait", "--for=condition=Established", "crd", "--all", "--timeout=60s") }) // fails while one has no status
-}
-
-// checkNotes shows that anyone who installs reads what to type next.
-func checkNotes(t *testing.T, p preset, api *apiServer) {
-	args := append([]string{"install", release, chartDir, "--namespace", namespace, "--dry-run=server",
-		"--kubeconfig=/dev/null", "--kube-apiserver", api.url, "--kube-token", "chart", "--kube-ca-file", api.ca}, p.values(t)...)
-	out := output(t, nil, tool(t, "helm"), args...)
-	_, notes, _ := strings.Cut(out, "NOTES:")
-	if !strings.Contains(notes, "issuer add NAME") || !strings.Contains(notes, "keypost verify NAME --store ") {
-		t.Errorf("notes: %s", notes)
-	}
 }
 
 // withoutClaims stands in for the StatefulSet controller, which adds the volumes of claims.

@@ -5,6 +5,7 @@ package chart
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"reflect"
 	"regexp"
@@ -52,18 +53,20 @@ func values(t *testing.T) object {
 
 // Anyone who writes a name that other charts have is told ours, and what is named exists.
 func TestOtherNamesAreExplained(t *testing.T) {
-	all, ours := elsewhere(t), values(t)
-	if len(all) < 80 {
-		t.Fatalf("%d names", len(all))
+	t.Parallel()
+	ours := values(t)
+	text, err := os.ReadFile(chartDir + "/templates/_helpers.tpl")
+	must(t, err)
+	_, table, _ := strings.Cut(string(text), `{{- define "keypost.elsewhere" -}}`)
+	table, _, _ = strings.Cut(table, "{{- end }}")
+	told := map[string]string{}
+	for _, m := range regexp.MustCompile(`(?m)^  "([^"]+)" "([^"]+)"`).FindAllStringSubmatch(table, -1) {
+		told[m[1]] = m[2]
 	}
-	for _, path := range all {
-		args := append([]string{"template", release, chartDir, "--kube-version", kubeVersion, "--set-string", path + "=x"}, preset("kubernetes").values(t)...)
-		_, errs, err := try(nil, tool(t, "helm"), args...)
-		_, say, found := strings.Cut(errs, "there is no "+path+" here: ")
-		if err == nil || !found {
-			t.Errorf("%s: %v: %s", path, err, errs)
-			continue
-		}
+	if all := elsewhere(t); len(all) < 80 || !slices.Equal(slices.Sorted(maps.Keys(told)), all) {
+		t.Errorf("the schema lets %q pass, and the chart explains %q", all, slices.Sorted(maps.Keys(told)))
+	}
+	for path, say := range told {
 		for _, use := range regexp.MustCompile(`(?:use|see|set|and|or|,) ([a-z][A-Za-z0-9]*(?:\.[A-Za-z0-9]+)*)`).FindAllStringSubmatch(say, -1) {
 			if strings.ContainsAny(use[1], ".") || slices.ContainsFunc([]string{"use ", "see "}, func(w string) bool { return strings.HasPrefix(use[0], w) }) {
 				if parts := strings.Split(use[1], "."); use[1] != "podAnnotations" && use[1] != "a" && ours.at(parts...) == nil {
@@ -72,32 +75,27 @@ func TestOtherNamesAreExplained(t *testing.T) {
 			}
 		}
 	}
+	for _, path := range []string{"replicaCount", "image.tag"} {
+		refused(t, "kubernetes", "there is no "+path+" here: "+told[path], path+"=x")
+	}
 }
 
 // The schema refuses what no template would notice, before anything is replaced.
 func TestWrongValuesAreRefused(t *testing.T) {
+	t.Parallel()
 	for _, set := range []string{
-		"drainDelaySeconds=100000", "podDisruptionBudget.maxUnavailable=lots", "podDisruptionBudget.maxUnavailable=0", "resources.limit.memory=1Gi", "resources.limits.memory=lots",
-		"resources.limits.memory=512", "mirror.resources.limits.cpu=lots", "tolerations[0].efect=NoSchedule", "tolerations[0].effect=NoSchedul", "extraEnv[0].nam=x", "mirror.env[0].name=A-B",
-		"imagePullSecrets[0].nme=x", "hosts[0]=https://oidc.example.com", "hosts[0]=Bad_Host", "nameOverride=Bad_Name", "fullnameOverride=1x", "commonLabels.a=b c",
-		`podLabels.app\.kubernetes\.io/name=x`, "priorityClassName=Bad_Name", "topologyKeys[0]=bad key", "topologySpreadConstraints[0].maxSkew=1", "affinity.nodeAfinity.x=y",
-		"service.loadBalancerSourceRanges[0]=10.0.0.0", "monitoring.serviceMonitor.interval=often", "monitoring.rules.runbookURL=nothing", "watch.every=1s", "test.issuers[0]=prod-a",
-		"test.caConfigMap=Bad_Name", "image.keypostd.repository=Bad Repo", "image.keypostd.tag=bad tag",
+		"drainDelaySeconds=100000", "podDisruptionBudget.maxUnavailable=0", "resources.limit.memory=1Gi", "resources.limits.memory=lots", "tolerations[0].effect=NoSchedul", "extraEnv[0].nam=x",
+		"hosts[0]=https://oidc.example.com", "nameOverride=Bad_Name", "commonLabels.a=b c", `podLabels.app\.kubernetes\.io/name=x`, "affinity.nodeAfinity.x=y",
+		"service.loadBalancerSourceRanges[0]=10.0.0.0", "monitoring.serviceMonitor.interval=often", "watch.every=1s", "test.issuers[0]=prod-a", "image.keypostd.tag=bad tag",
 		"writers[0].name=a,writers[0].keySets[0]=Bad_Set,writers[0].subjects[0].kind=Group,writers[0].subjects[0].name=x",
-		"writers[0].name=a,writers[0].keySets[0]=a,writers[0].subjects[0].kind=Grup,writers[0].subjects[0].name=x",
 		"writers[0].name=a,writers[0].keySets[0]=a,writers[0].subjects[0].kind=ServiceAccount,writers[0].subjects[0].name=x",
 		"writers[0].name=mirror,writers[0].keySets[0]=a,writers[0].subjects[0].kind=Group,writers[0].subjects[0].name=x",
-		"issuerURLs[0]=https://OIDC.example.com/{name}", "issuerURLs[0]=https://oidc.example.com:8443/{name}", "issuerURLs[0]=https://oidc.example.com/{name}/.well-known",
-		`hostAliases.oidc\.example\.com=oidc.example.com`, `hostAliases.a\.example\.com=b.example.com,hostAliases.b\.example\.com=oidc.example.com`,
-		"shield.header=X-Secret,shield.secretName=s,shield.keys={a,a}", "certificate.enabled=true,certificate.issuerRef.name=x,certificate.issuerRef.kynd=y",
-		"certificate.enabled=true,certificate.issuerRef.name=x,certificate.privateKey.algorithm=RSB", "networkPolicy.egress[0].port=443", "networkPolicy.metricsFrom[0].namespace=x",
-		"mirror.extraArgs[0]=--poll=soon", "store.s3.url=s3://b/p?region=eu-central-1", "store.configMap.name=x",
+		"issuerURLs[0]=https://OIDC.example.com/{name}", "issuerURLs[0]=https://oidc.example.com/{name}/.well-known",
+		`hostAliases.oidc\.example\.com=oidc.example.com`, "shield.header=X-Secret,shield.secretName=s,shield.keys={a,a}", "mirror.extraArgs[0]=--poll=soon", "store.configMap.name=x",
 		"store.type=s3,store.s3.url=s3://b/p?region=x-1,store.s3.credentialsSecret=x,store.s3.webIdentity.roleARN=arn:aws:iam::123456789012:role/x",
-		"gateway.tlsRoute.enabled=true,gateway.tlsRoute.parentRefs[0].nme=x", "watch.observations=kubernetes",
-		"monitoring.rules.staleSeconds=7200", "monitoring.rules.keyAgeWarningDays=400",
-		"service.type=ClusterIP,service.nodePort=30443", "service.type=ClusterIP,service.externalTrafficPolicy=Local", "service.type=NodePort,service.loadBalancerSourceRanges[0]=10.0.0.0/8",
-		"volume.size=0", "volume.size=1", "strategy.type=OnDelete", "volume.type=claim,strategy.type=Recreate", "readinessProbe.httpGet.path=/", "readinessProbe.periodSeconds=0",
-		"extraVolumes[0].name=keysets", "mirror.extraVolumeMounts[0].name=x", "store.kubernetes.createNamespace=true", "podDisruptionBudget.minAvailable=1,podDisruptionBudget.maxUnavailable=2",
+		"watch.observations=kubernetes",
+		"service.type=ClusterIP,service.nodePort=30443", "volume.type=claim,strategy.type=Recreate", "extraVolumes[0].name=keysets",
+		"podDisruptionBudget.minAvailable=1,podDisruptionBudget.maxUnavailable=2",
 	} {
 		args := append([]string{"template", release, chartDir, "--kube-version", kubeVersion}, preset("kubernetes").values(t)...)
 		_, errs, err := try(nil, tool(t, "helm"), append(args, "--set", set)...)
@@ -110,6 +108,7 @@ func TestWrongValuesAreRefused(t *testing.T) {
 
 // What users of charts expect to set reaches the pod.
 func TestConventionalValuesReachThePod(t *testing.T) {
+	t.Parallel()
 	all := preset("kubernetes").objects(t, "strategy.type=Recreate", "startupProbe.failureThreshold=120", "livenessProbe.timeoutSeconds=9", "dnsPolicy=None", "dnsConfig.nameservers={10.0.0.10}",
 		"runtimeClassName=gvisor", "extraVolumes[0].name=ca", "extraVolumes[0].configMap.name=ca", "mirror.extraVolumeMounts[0].name=ca", "mirror.extraVolumeMounts[0].mountPath=/ca",
 		"podAnnotations.a=b", "podLabels.c=d", "nodeSelector.e=f", "tolerations[0].operator=Exists", "affinity.nodeAffinity.x=y", "resources.limits.memory=1Gi", "imagePullSecrets[0].name=regcred",
@@ -153,28 +152,36 @@ func TestConventionalValuesReachThePod(t *testing.T) {
 	}
 }
 
-// Anyone who takes the preset central needs no command before: the namespace of the key sets is the chart's, and stays.
-func TestCentralInstalls(t *testing.T) {
+// TestInstallations has helm install the chart on an API server.
+func TestInstallations(t *testing.T) {
+	t.Parallel()
 	api := startAPIServer(t)
 	api.prepareKinds(t)
 	api.kubectl(t, "", "create", "namespace", namespace)
+	t.Run("central", api.installsCentral)
+	t.Run("change of workload", api.refusesChangeOfWorkload)
+}
+
+// Anyone who takes the preset central needs no command before: the namespace of the key sets is the chart's, and stays.
+func (s *apiServer) installsCentral(t *testing.T) {
 	helm := func(args ...string) {
 		t.Helper()
-		out, err := runIn(".", tool(t, "helm"), append(args, "-n", namespace, "--kubeconfig=/dev/null", "--kube-apiserver", api.url, "--kube-token", "chart", "--kube-ca-file", api.ca)...)
+		out, err := runIn(".", tool(t, "helm"), append(args, "-n", namespace, "--kubeconfig=/dev/null", "--kube-apiserver", s.url, "--kube-token", "chart", "--kube-ca-file", s.ca)...)
 		if err != nil {
 			t.Fatal(out)
 		}
 	}
 	helm(append([]string{"install", release, chartDir}, preset("central").values(t)...)...)
-	api.kubectl(t, "", "-n", "keypost-keysets", "get", "role", release+"-keypost-mirror")
+	s.kubectl(t, "", "-n", "keypost-keysets", "get", "role", release+"-keypost-mirror")
 	helm("uninstall", release)
-	if phase := api.out(t, "get", "namespace", "keypost-keysets", "-o", "jsonpath={.status.phase}"); phase != "Active" {
+	if phase := s.out(t, "get", "namespace", "keypost-keysets", "-o", "jsonpath={.status.phase}"); phase != "Active" {
 		t.Errorf("after uninstall the namespace with all key sets is %s", phase)
 	}
 }
 
 // Artifact Hub reads these, and so do people who look for a chart.
 func TestChartMetadata(t *testing.T) {
+	t.Parallel()
 	text, err := os.ReadFile(chartDir + "/Chart.yaml")
 	must(t, err)
 	var chart object

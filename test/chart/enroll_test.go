@@ -68,10 +68,6 @@ func TestEnroll(t *testing.T) {
 				t.Errorf("the ServiceMonitor does not find the Service by %s=%v", k, v)
 			}
 		}
-		if p == "kubernetes" {
-			output(t, strings.NewReader(p.text(t, enrolls...)), tool(t, "kubeconform"), "-strict", "-schema-location", writeSchemas(t)+"/{{.ResourceKind}}{{.KindSuffix}}.json",
-				"-skip", "CustomResourceDefinition")
-		}
 	})
 }
 
@@ -165,18 +161,14 @@ func TestEnrollArguments(t *testing.T) {
 	}
 }
 
-// TestEnrollRuns: with the chart's own arguments and its own roles on a real API server, keypost enroll adds the key set of a cluster, and
+// runsEnrollment: with the chart's own arguments and its own roles on a real API server, keypost enroll adds the key set of a cluster, and
 // its account can neither delete nor read anything else.
-func TestEnrollRuns(t *testing.T) {
-	api := startAPIServer(t)
-	api.prepare(t)
-	for _, namespace := range []string{"clusters", "elsewhere"} {
-		api.namespace(t, namespace)
-	}
-	api.kubectl(t, "", "apply", "--server-side", "-f", tool(t, "crds")+"/cluster.x-k8s.io_clusters.yaml",
+func (s *apiServer) runsEnrollment(t *testing.T) {
+	s.namespace(t, "elsewhere")
+	s.kubectl(t, "", "apply", "--server-side", "-f", tool(t, "crds")+"/cluster.x-k8s.io_clusters.yaml",
 		"-f", tool(t, "crds")+"/controlplane.cluster.x-k8s.io_kubeadmcontrolplanes.yaml")
 	awaitReady(t, func() error {
-		return api.try("", "wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
+		return s.try("", "wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
 	})
 	for _, o := range preset("kubernetes").objects(t, enrolls...) {
 		switch o.str("kind") {
@@ -187,15 +179,15 @@ func TestEnrollRuns(t *testing.T) {
 			if other := o.str("metadata", "namespace"); other != "" {
 				inNamespace = nil
 			}
-			api.kubectl(t, string(text), append(inNamespace, "apply", "--server-side", "-f", "-")...)
+			s.kubectl(t, string(text), append(inNamespace, "apply", "--server-side", "-f", "-")...)
 		}
 	}
 	dir := t.TempDir()
-	api.cluster(t, "prod-a")
-	api.kubectl(t, "", "-n", "elsewhere", "create", "secret", "generic", "prod-a-kubeconfig")
+	s.cluster(t, "prod-a")
+	s.kubectl(t, "", "-n", "elsewhere", "create", "secret", "generic", "prod-a-kubeconfig")
 
 	account := "system:serviceaccount:" + namespace + ":" + enrolling
-	file := api.kubeconfig(t, dir, account)
+	file := s.kubeconfig(t, dir, account)
 	args := append(arguments(t, append(enrolls, "enroll.extraArgs={--relying-party=aws,--token-lifetime=1h}")...), "--once")
 	for i, a := range args {
 		switch a {
@@ -205,7 +197,7 @@ func TestEnrollRuns(t *testing.T) {
 			args[i] += "?kubeconfig=" + file
 		}
 	}
-	awaitReady(t, func() error { return api.try("", "-n", "clusters", "get", "cluster", "prod-a") })
+	awaitReady(t, func() error { return s.try("", "-n", "clusters", "get", "cluster", "prod-a") })
 	for range 2 {
 		out := output(t, nil, tool(t, "bin")+"/keypost", args...)
 		t.Log(out)
@@ -213,17 +205,17 @@ func TestEnrollRuns(t *testing.T) {
 			t.Fatal("the cluster is not enrolled")
 		}
 	}
-	if got := api.get(t, "keyset/prod-a", "{.spec.issuers[0]} {.spec.generation} {.spec.policy.relyingParties[0]}"); got != "https://oidc.example.com/prod-a 1 aws" {
+	if got := s.get(t, "keyset/prod-a", "{.spec.issuers[0]} {.spec.generation} {.spec.policy.relyingParties[0]}"); got != "https://oidc.example.com/prod-a 1 aws" {
 		t.Errorf("the key set is %s", got)
 	}
-	api.checkRounds(t, append(args, "--patches", dir))
+	s.checkRounds(t, append(args, "--patches", dir))
 	for _, args := range [][]string{
 		{"-n", namespace, "delete", "keyset/prod-a"}, {"-n", namespace, "get", "secrets"}, {"-n", "clusters", "get", "secrets"},
 		{"-n", "clusters", "delete", "cluster/prod-a"}, {"-n", "clusters", "delete", "secret/prod-a-kubeconfig"},
 		{"-n", "elsewhere", "get", "secret/prod-a-kubeconfig"}, {"-n", "elsewhere", "get", "clusters.cluster.x-k8s.io"}, {"-n", namespace, "get", "observations"},
 		{"-n", namespace, "patch", "keyset/prod-a", "--type=merge", "-p", `{"metadata":{"annotations":{"a":"b"}}}`},
 	} {
-		if err := api.try("", append([]string{"--as", account}, args...)...); err == nil || !strings.Contains(strings.ToLower(err.Error()), "forbidden") {
+		if err := s.try("", append([]string{"--as", account}, args...)...); err == nil || !strings.Contains(strings.ToLower(err.Error()), "forbidden") {
 			t.Errorf("its account may %v: %v", args, err)
 		}
 	}
@@ -252,11 +244,10 @@ machineTemplate: {spec: {infrastructureRef: {apiGroup: infrastructure.cluster.x-
 }
 
 // The ClusterClass of docs/enroll.md is one that Cluster API's definition takes, for every cluster and without a variable.
-func TestDocumentedClusterClass(t *testing.T) {
-	api := startAPIServer(t)
-	api.kubectl(t, "", "apply", "--server-side", "-f", tool(t, "crds")+"/cluster.x-k8s.io_clusterclasses.yaml")
+func (s *apiServer) takesClusterClass(t *testing.T) {
+	s.kubectl(t, "", "apply", "--server-side", "-f", tool(t, "crds")+"/cluster.x-k8s.io_clusterclasses.yaml")
 	awaitReady(t, func() error {
-		return api.try("", "wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
+		return s.try("", "wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
 	})
 	page, err := os.ReadFile("../../docs/enroll.md")
 	must(t, err)
@@ -273,7 +264,7 @@ func TestDocumentedClusterClass(t *testing.T) {
 	spec["infrastructure"], spec["controlPlane"] = ref("infrastructure", "DockerClusterTemplate"), ref("controlplane", "KubeadmControlPlaneTemplate")
 	text, err := yaml.Marshal(class)
 	must(t, err)
-	api.kubectl(t, string(text), "create", "--validate=strict", "-f", "-")
+	s.kubectl(t, string(text), "create", "--validate=strict", "-f", "-")
 }
 
 // cluster makes this API server a cluster of Cluster API's, with its own kubeconfig.

@@ -3,9 +3,7 @@
 package chart
 
 import (
-	"bytes"
 	"crypto/x509"
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -28,26 +26,15 @@ func selfSigned(t *testing.T, dir string, hosts []string) (cert, key string) {
 	return cert, key
 }
 
-// kubeconform knows Kubernetes' own kinds from the OpenAPI document in Kubernetes' source; the API server (presets on a
-// real one) knows the others.
-func TestKubeconform(t *testing.T) {
-	schemas := writeSchemas(t)
-	each(t, func(t *testing.T, p preset) {
-		output(t, strings.NewReader(p.text(t, everything...)), tool(t, "kubeconform"), "-strict", "-summary",
-			"-schema-location", schemas+"/{{.ResourceKind}}{{.KindSuffix}}.json",
-			"-skip", "CustomResourceDefinition,ServiceMonitor,PrometheusRule,Certificate,TLSRoute,HTTPRoute,Route")
-	})
-}
-
 // The CronJob of provision/gcp belongs to Kubernetes, runs a command that keypost has, and names the chart's watch.
-func TestDocumentedCronJob(t *testing.T) {
+func (s *apiServer) takesCronJob(t *testing.T) {
 	text, err := os.ReadFile("../../provision/gcp/README.md")
 	must(t, err)
 	block := regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$").FindSubmatch(text)
 	if block == nil {
 		t.Fatal("no manifest was found")
 	}
-	output(t, bytes.NewReader(block[1]), tool(t, "kubeconform"), "-strict", "-schema-location", writeSchemas(t)+"/{{.ResourceKind}}{{.KindSuffix}}.json")
+	s.kubectl(t, string(block[1]), "-n", namespace, "apply", "--dry-run=server", "--validate=strict", "-f", "-")
 	var job object
 	must(t, yaml.UnmarshalStrict(block[1], &job))
 	pod := []string{"spec", "jobTemplate", "spec", "template", "spec"}
@@ -67,50 +54,8 @@ func TestDocumentedCronJob(t *testing.T) {
 	}
 }
 
-// writeSchemas turns the OpenAPI document into JSON schemas, one per kind, that allow no unknown member.
-func writeSchemas(t *testing.T) string {
-	t.Helper()
-	text, err := os.ReadFile(tool(t, "openapi"))
-	must(t, err)
-	text = []byte(strings.ReplaceAll(string(text), `"#/definitions/`, `"_definitions.json#/definitions/`))
-	var doc struct {
-		Definitions map[string]map[string]any `json:"definitions"`
-	}
-	must(t, json.Unmarshal(text, &doc))
-	dir := t.TempDir()
-	for name, d := range doc.Definitions {
-		if _, open := d["additionalProperties"]; d["properties"] != nil && !open {
-			d["additionalProperties"] = false
-		}
-		switch {
-		case strings.HasSuffix(name, "util.intstr.IntOrString"):
-			doc.Definitions[name] = map[string]any{"type": []string{"string", "integer"}}
-		case strings.HasSuffix(name, "api.resource.Quantity"):
-			doc.Definitions[name] = map[string]any{"type": []string{"string", "number"}}
-		}
-		kinds, _ := d["x-kubernetes-group-version-kind"].([]any)
-		for _, k := range kinds {
-			gvk := k.(map[string]any)
-			parts := []string{gvk["kind"].(string)}
-			if group, _, _ := strings.Cut(gvk["group"].(string), "."); group != "" {
-				parts = append(parts, group)
-			}
-			file := strings.ToLower(strings.Join(append(parts, gvk["version"].(string)), "-")) + ".json"
-			writeJSON(t, filepath.Join(dir, file), map[string]string{"$ref": "_definitions.json#/definitions/" + name})
-		}
-	}
-	writeJSON(t, filepath.Join(dir, "_definitions.json"), map[string]any{"definitions": doc.Definitions})
-	return dir
-}
-
-func writeJSON(t *testing.T, file string, v any) {
-	t.Helper()
-	text, err := json.Marshal(v)
-	must(t, err)
-	must(t, os.WriteFile(file, text, 0o600))
-}
-
 func TestWorkflows(t *testing.T) {
+	t.Parallel()
 	files, err := filepath.Glob("../../.github/workflows/*.yml")
 	must(t, err)
 	output(t, nil, tool(t, "actionlint"), files...)
@@ -120,6 +65,7 @@ func TestWorkflows(t *testing.T) {
 // Units are held to a score of systemd's own, 0 (best) to 100, also with the lines that they offer in comments. A timer is held with
 // the unit that it runs.
 func TestUnits(t *testing.T) {
+	t.Parallel()
 	files, err := filepath.Glob("../../cmd/*/systemd/*.service")
 	must(t, err)
 	if len(files) != 6 {

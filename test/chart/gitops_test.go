@@ -11,30 +11,27 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestGitOps: an API server with the definitions of Argo CD and Flux accepts the files of docs/gitops strictly, with the chart's own
+// takesGitOps: an API server with the definitions of Argo CD and Flux accepts the files of docs/gitops strictly, with the chart's own
 // definition of key sets beside them, and the chart accepts the values that they hold. Nothing is created.
-func TestGitOps(t *testing.T) {
-	api := startAPIServer(t)
+func (s *apiServer) takesGitOps(t *testing.T) {
 	args := []string{"apply", "--server-side"}
 	for _, crd := range []string{"application-crd.yaml", "source.toolkit.fluxcd.io_gitrepositories.yaml", "source.toolkit.fluxcd.io_ocirepositories.yaml",
 		"helm.toolkit.fluxcd.io_helmreleases.yaml", "kustomize.toolkit.fluxcd.io_kustomizations.yaml"} {
 		args = append(args, "-f", tool(t, "crds")+"/"+crd)
 	}
-	api.kubectl(t, "", args...)
+	s.kubectl(t, "", args...)
 	awaitReady(t, func() error {
-		return api.try("", "wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
+		return s.try("", "wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
 	}) // fails while one has no status
-	for _, n := range []string{"argocd", "oidc"} {
-		api.kubectl(t, "", "create", "namespace", n)
-	}
+	s.kubectl(t, "", "create", "namespace", "argocd")
 	for file, at := range map[string][]string{"argocd.yaml": {"spec", "source", "helm", "valuesObject"}, "flux.yaml": {"spec", "values"}} {
 		t.Run(file, func(t *testing.T) {
 			data, err := os.ReadFile("../../docs/gitops/" + file)
 			must(t, err)
 			text := string(data)
-			api.kubectl(t, text, "apply", "--dry-run=server", "--validate=strict", "-f", "-")
+			s.kubectl(t, text, "apply", "--dry-run=server", "--validate=strict", "-f", "-")
 			for _, wrong := range []string{"\nspec:\n  nonsense: true\n", "\nspec:\n  interval: often\n  source: nowhere\n"} {
-				if err := api.try(strings.ReplaceAll(text, "\nspec:\n", wrong), "apply", "--dry-run=server", "--validate=strict", "-f", "-"); err == nil {
+				if err := s.try(strings.ReplaceAll(text, "\nspec:\n", wrong), "apply", "--dry-run=server", "--validate=strict", "-f", "-"); err == nil {
 					t.Errorf("%q is accepted as well", wrong)
 				}
 			}
@@ -62,6 +59,7 @@ func TestGitOps(t *testing.T) {
 
 // TestTerraformValues: the chart takes the values of docs/gitops/terraform, with what main.tf adds to them.
 func TestTerraformValues(t *testing.T) {
+	t.Parallel()
 	hosts := filepath.Join(t.TempDir(), "hosts.yaml")
 	must(t, os.WriteFile(hosts, []byte("issuerURLs: ['https://oidc.example.com/{name}']\nhostAliases: {origin.example.com: oidc.example.com}\n"), 0o600))
 	args := []string{"template", release, chartDir, "--kube-version", "1.34", "--namespace", "oidc", "-f", "../../docs/gitops/terraform/values.yaml", "-f", hosts}

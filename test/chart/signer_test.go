@@ -14,6 +14,7 @@ import (
 // TestSignerAlerts: promtool takes keypost-signer's alerts, testdata/alerts-signer.yaml shows each firing and silent, and docs/signer.md has a
 // runbook for each.
 func TestSignerAlerts(t *testing.T) {
+	t.Parallel()
 	const shipped = "../../cmd/keypost-signer/prometheus/alerts.yaml"
 	output(t, nil, tool(t, "promtool"), "check", "rules", shipped)
 	text, err := os.ReadFile(shipped)
