@@ -92,38 +92,3 @@ func TestHintsQuoteHostileKids(t *testing.T) {
 		})
 	}
 }
-
-func TestAcceptQuotesHostileKids(t *testing.T) {
-	dir := t.TempDir()
-	c := checked{t}
-	server, admin, _ := startIssuer(trusting{t}, c, filepath.Join(dir, "served"))
-	defer server.Close()
-	defer admin.Close()
-	url := "https://localhost:" + portOf(server) + "/prod-a"
-	put := func(at string, keys ...keystore.VerificationKey) {
-		spec := testSpec(t, "prod-a", url)
-		spec.Keys, spec.Dev = keys, true
-		st, err := filestore.Create(filepath.Join(dir, at))
-		c.Check(err)
-		s, err := keystore.New(keystore.Change{At: time.Now().Add(-time.Hour)}, spec)
-		c.Check(err)
-		c.Check(keystore.Create(t.Context(), keystore.NewStore(st), s))
-	}
-	var served []keystore.VerificationKey
-	var want []string
-	for _, kid := range slices.Sorted(slices.Values(hostileKids[:8])) {
-		k, err := testSpec(t, "x", "https://x.example.com").Keys[0].WithID(keystore.KeyID(kid), "ES256")
-		c.Check(err)
-		served = append(served, k)
-		want = append(want, "--keep", kid)
-	}
-	common := testSpec(t, "x", "https://x.example.com").Keys[0]
-	put("served", append(served, common)...)
-	put("stored", common)
-	said := printedBy(t, "issuer", "accept", "prod-a", "--why", "x", "--store", "file://"+filepath.Join(dir, "stored"), "--from-url", url)
-	_, said, _ = strings.Cut(said, "may sign with it: ")
-	said, _, _ = strings.Cut(said, "\n")
-	if got := after(t, "("+said, "("); !slices.Equal(got, want) {
-		t.Errorf("%q, want %q", got, want)
-	}
-}

@@ -32,14 +32,3 @@ func TestDashedKids(t *testing.T) {
 		}
 	}
 }
-
-// Every command says what it does, and every one that does work takes a fixed form of arguments.
-func TestCommandsAreDescribed(t *testing.T) {
-	for _, group := range newRoot(&cli.Factory{}).Commands() {
-		for _, c := range append(group.Commands(), group) {
-			if c.Short == "" || strings.HasSuffix(c.Short, ".") || c.Use == "" {
-				t.Errorf("%s: Short is %q", c.CommandPath(), c.Short)
-			}
-		}
-	}
-}

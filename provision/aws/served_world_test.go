@@ -152,32 +152,3 @@ func TestCreateWithAnOlderProvider(t *testing.T) {
 	must(t, err)
 	scene.Held(t, w.Reported(), "Key set prod-a stored", waits, "Made for prod-a")
 }
-
-// Whose CA nobody trusts here may wait for many minutes without success: it is told of at once, and once.
-func TestCreateTellsOfAnUntrustedCA(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.WriteKeys(t)
-	w.spread(t, map[string]http.HandlerFunc{"127.0.0.1": nil})
-	o := w.create(t, "a")
-	o.Dev, o.Policy.MaxAge = false, keystore.DurationPtr(5*time.Minute) // of a development server no time cures it
-	o.Site = w.Site
-	o.Site.RootCAs = nil
-	looks := 0
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
-	o.Report = func(e install.Event) {
-		w.Report(e)
-		if e.Kind == install.Wait {
-			if looks++; looks == 2 {
-				stop()
-			}
-		}
-	}
-	_, err := aws.Create(ctx, o)
-	if text := w.Reported(); !errors.Is(err, context.Canceled) || strings.Count(text, string(install.UntrustedCA)+" ") != 1 {
-		t.Errorf("%v; want one line about the CA:\n%s", err, text)
-	} else {
-		scene.Held(t, text, "Key set prod-a stored", string(install.UntrustedCA)+" the certificate of "+issuerURL+" comes from a CA that is not trusted here", "unknown authority", "; it is asked again for ", " at most", "wait waiting until ")
-	}
-}

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/iam"
 	"github.com/aws/aws-sdk-go-v2/service/iam/types"
 
@@ -325,20 +324,6 @@ func TestDeleteTakesWhatBearsTheNameAndNothingElse(t *testing.T) {
 	})
 }
 
-func TestADeletionMakesFewCalls(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, fakeaws.Options{})
-		w.mustRun(t, w.cluster(20))
-		w.ResetCalls()
-		p, err := w.client.PlanDelete(t.Context(), w.account, awsiam.Deletion{Name: "c1"})
-		apply(t, p, err)
-		if n := len(w.Calls()); n > 110 || len(w.State().Roles) > 0 {
-			t.Errorf("%d calls for 20 roles: %v", n, counts(w.Calls()))
-		}
-	})
-}
-
 func TestDeletingAnIssuerTakesOnlyItsProviderAndStatements(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -529,41 +514,6 @@ func TestWhatARoleHasBeyondIsFound(t *testing.T) {
 	})
 }
 
-// Nobody asked for other audiences than the usual ones: then those that a role asks for already are not taken away.
-func TestAudiencesOfARoleStayUnlessOthersAreAskedFor(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, fakeaws.Options{})
-		d := w.cluster(1)
-		d.trust.Audiences = []string{"custom"}
-		w.mustRun(t, d)
-		usual := w.cluster(1)
-		usual.trust.Usual = true
-		p, err := w.plan(t.Context(), usual)
-		if err != nil || len(p.Stages) > 0 && strings.Contains(shown(p), "aud") || !strings.Contains(strings.Join(p.Notes, "\n"), "the audience custom; that stays") {
-			t.Errorf("%v\n%s", err, shown(p))
-		}
-		asked := w.cluster(1)
-		p, err = w.plan(t.Context(), asked)
-		if len(p.Extra) != 1 || !strings.Contains(p.Extra[0], "takes tokens for the audience custom too") {
-			t.Errorf("extra %q", p.Extra)
-		}
-		apply(t, p, err)
-		if got := w.role(t, asked.roles[0].Name).Trust; !strings.Contains(got, "custom") || !strings.Contains(got, "sts.amazonaws.com") {
-			t.Errorf("trust %s", got)
-		}
-		asked.roles[0].Prune = true
-		p, err = w.plan(t.Context(), asked)
-		if !strings.Contains(strings.Join(p.Warnings, "\n"), "takes no tokens for the audience custom any more") {
-			t.Errorf("warnings %q", p.Warnings)
-		}
-		apply(t, p, err)
-		if got := w.role(t, asked.roles[0].Name).Trust; strings.Contains(got, "custom") {
-			t.Errorf("trust %s", got)
-		}
-	})
-}
-
 // Without Prune a run only adds, permissions and trust; what is there beyond is named.
 func TestNothingGoesWithoutPrune(t *testing.T) {
 	t.Parallel()
@@ -649,42 +599,6 @@ func TestWhatCcoctlMadeIsReconciledAndDeleted(t *testing.T) {
 		apply(t, p, err)
 		if w.picture() != "" {
 			t.Errorf("left\n%s", w.picture())
-		}
-	})
-}
-
-func TestNoRegionIsNeeded(t *testing.T) {
-	s := fakeaws.Start(t, fakeaws.Options{})
-	t.Setenv("AWS_REGION", "")
-	t.Setenv("AWS_DEFAULT_REGION", "")
-	without := append(s.Config(), config.WithRegion(""))
-	for _, fault := range []fakeaws.Fault{{}, fakeaws.Fail(http.StatusForbidden, "InvalidClientTokenId", "The security token is invalid.")} {
-		s.Fault(func(fakeaws.Call) fakeaws.Fault { return fault })
-		c, err := awsiam.Open(t.Context(), awsiam.Options{Config: without})
-		if err != nil {
-			t.Fatal(err)
-		}
-		a, err := c.Account(t.Context())
-		if fault == (fakeaws.Fault{}) && (err != nil || a.ID != "123456789012" || a.Partition != "aws") ||
-			fault != (fakeaws.Fault{}) && !is(err, awsiam.NoRegion) {
-			t.Errorf("got %+v, %v", a, err)
-		}
-	}
-}
-
-func TestTrustReadsTheProvider(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, fakeaws.Options{})
-		d := w.cluster(0)
-		if _, err := w.client.Trust(t.Context(), d.trust.ProviderARN); err == nil || !strings.HasPrefix(err.Error(),
-			"failed to get IAM Identity Provider: ") {
-			t.Errorf("a provider that is not there: %v", err)
-		}
-		w.mustRun(t, d)
-		got, err := w.client.Trust(t.Context(), d.trust.ProviderARN)
-		if err != nil || got.Issuer != issuer || got.ProviderARN != d.trust.ProviderARN || !slices.Equal(got.Audiences, d.trust.Audiences) {
-			t.Errorf("got %+v, %v", got, err)
 		}
 	})
 }

@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 
@@ -121,147 +120,6 @@ func works(w *world, d desired, r *rand.Rand) map[string]planner {
 	}
 }
 
-// A plan says exactly what comes of it: the things that it names are those that change, each in the way that it says,
-// and every call that writes is a line. Where there is no plan nothing changes.
-func TestAPlanIsWhatHappens(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		applied, refused := map[string]int{}, map[string]int{}
-		for seed := range uint64(8) {
-			for name := range works(&world{}, desired{}, rand.New(rand.NewPCG(0, 0))) {
-				r := rand.New(rand.NewPCG(seed, 7))
-				w, d := messyWorld(t, r)
-				if strings.HasSuffix(name, "move") && seed > 1 {
-					w.disown(t, awsiam.OwnedBy("c2"))
-				}
-				if name == "end a move" {
-					w.beginMove(t, d)
-				}
-				if checkEffect(t, fmt.Sprintf("%s, seed %d", name, seed), w, works(w, d, r)[name]) {
-					applied[name]++
-				} else {
-					refused[name]++
-				}
-			}
-		}
-		t.Logf("applied %v, refused %v", applied, refused)
-		for name := range works(&world{}, desired{}, rand.New(rand.NewPCG(0, 0))) {
-			if applied[name] < 2 {
-				t.Errorf("%s was made only %d times: the test shows little", name, applied[name])
-			}
-		}
-	})
-}
-
-// disown takes an owner's tag off all that bears it.
-func (w *world) disown(t *testing.T, o awsiam.Owner) {
-	t.Helper()
-	key := []string{*tagsOf(o)[0].Key}
-	for _, p := range w.State().Providers {
-		must(t, second(w.hand.UntagOpenIDConnectProvider(t.Context(), &iam.UntagOpenIDConnectProviderInput{OpenIDConnectProviderArn: aws.String(p.ARN), TagKeys: key})))
-	}
-	for _, r := range w.State().Roles {
-		must(t, second(w.hand.UntagRole(t.Context(), &iam.UntagRoleInput{RoleName: aws.String(r.Name), TagKeys: key})))
-	}
-}
-
-// beginMove is what has to come before the end of a move, as far as it goes.
-func (w *world) beginMove(t *testing.T, d desired) {
-	t.Helper()
-	second := d.provider
-	second.URL, second.Adopt = newIssuer, true
-	p, err := w.client.PlanProvider(t.Context(), w.account, second)
-	if err != nil { // it is another's
-		return
-	}
-	apply(t, p, nil)
-	p, err = w.client.PlanMove(t.Context(), awsiam.Move{Name: "c1", From: d.trust, Adopt: true,
-		To: awsiam.Trust{ProviderARN: w.account.ProviderARN(newIssuer), Issuer: newIssuer, Audiences: d.trust.Audiences}})
-	if err == nil {
-		apply(t, p, nil)
-	}
-}
-
-func checkEffect(t *testing.T, name string, w *world, p planner) (applied bool) {
-	t.Helper()
-	before := w.State()
-	made, err := p(t.Context())
-	if err != nil {
-		if w.picture(); len(changes(before, w.State())) > 0 {
-			t.Errorf("%s: no plan (%v), and yet something changed", name, err)
-		}
-		return false
-	}
-	text := shown(made)
-	var planned, lines []string
-	for _, s := range made.Stages {
-		for _, a := range s {
-			planned = append(planned, fmt.Sprintf("%s %s", a.Verb, a.Name))
-		}
-	}
-	w.ResetCalls()
-	must(t, made.Apply(t.Context(), awsiam.Parallel, func(a plan.Action, said []string, _ error) {
-		if !slices.Equal(said, a.Lines) {
-			t.Errorf("%s: %s was to say\n%q and said\n%q", name, a, a.Lines, said)
-		}
-		for _, line := range said {
-			if !strings.Contains(line, a.Name) {
-				t.Errorf("%s: %q does not say what it is about, %s", name, line, a.Name)
-			}
-		}
-		lines = append(lines, said...)
-	}))
-	var writes []string
-	for _, c := range w.Calls() {
-		if c.Write {
-			writes = append(writes, c.Action)
-		}
-	}
-	if len(writes) != len(lines) {
-		t.Errorf("%s: %d calls that write, %q, and %d lines:\n%s", name, len(writes), writes, len(lines), strings.Join(lines, "\n"))
-	}
-	slices.Sort(planned)
-	planned = slices.DeleteFunc(slices.Compact(planned), func(s string) bool { // what is made is completed in a later stage
-		thing, is := strings.CutPrefix(s, "update ")
-		return is && slices.Contains(planned, "create "+thing)
-	})
-	if got := changes(before, w.State()); !slices.Equal(got, planned) {
-		t.Errorf("%s: the plan\n%snames %q; what changed is %q", name, text, planned, got)
-	}
-	return true
-}
-
-// changes compares two states of an account: "create NAME", "update NAME", "delete NAME", sorted.
-func changes(before, after fakeaws.State) []string {
-	things := func(s fakeaws.State) map[string]string {
-		out := map[string]string{}
-		for _, p := range s.Providers {
-			out[p.ARN] = fmt.Sprintf("%+v", p)
-		}
-		for _, r := range s.Roles {
-			out[r.Name] = fmt.Sprintf("%+v", r)
-		}
-		return out
-	}
-	was, is := things(before), things(after)
-	var list []string
-	for name, text := range is {
-		switch old, there := was[name]; {
-		case !there:
-			list = append(list, "create "+name)
-		case old != text:
-			list = append(list, "update "+name)
-		}
-	}
-	for name := range was {
-		if _, there := is[name]; !there {
-			list = append(list, "delete "+name)
-		}
-	}
-	slices.Sort(list)
-	return list
-}
-
 // Only what bears the installation's own tag is ever deleted, whatever else happens to it.
 func TestOnlyOwnedRolesAreDeleted(t *testing.T) {
 	t.Parallel()
@@ -303,37 +161,6 @@ func TestOnlyOwnedRolesAreDeleted(t *testing.T) {
 		}
 		if both < 3 || shared < 3 || deleted < 3 {
 			t.Errorf("%d roles have both tags, %d are shared, %d were deleted: the test shows little", both, shared, deleted)
-		}
-	})
-}
-
-// Whatever takes long is told, with the reason; where nobody listens that is known within seconds.
-func TestWaitsAreTold(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var mu sync.Mutex
-		var told []string
-		w := newWorld(t, fakeaws.Options{})
-		client, err := awsiam.Open(t.Context(), awsiam.Options{Config: w.Config(), OnWait: func(wait awsiam.Wait) {
-			mu.Lock()
-			defer mu.Unlock()
-			told = append(told, wait.String())
-		}})
-		must(t, err)
-		ctx, cancel := context.WithCancel(t.Context())
-		w.Fault(func(fakeaws.Call) fakeaws.Fault {
-			mu.Lock()
-			defer mu.Unlock()
-			if len(told) > 0 {
-				cancel()
-			}
-			return fakeaws.Unavailable() // where no time passes, the SDK waits for ever after a throttle
-		})
-		_, err = client.PlanDelete(ctx, w.account, awsiam.Deletion{Name: "c1"})
-		mu.Lock()
-		defer mu.Unlock()
-		if err == nil || len(told) == 0 || !strings.HasPrefix(told[0], "iam:ListRoles (2s so far): ") {
-			t.Errorf("told %q, then %v", told, err)
 		}
 	})
 }

@@ -27,8 +27,6 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/config"
-	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/iam"
 	"github.com/go-jose/go-jose/v4"
 
@@ -37,8 +35,6 @@ import (
 	"github.com/keypost/keypost/issuer/verify/finding"
 	webtoken "github.com/keypost/keypost/issuer/verify/token"
 	"github.com/keypost/keypost/keystore"
-	"github.com/keypost/keypost/provision/awsiam"
-	"github.com/keypost/keypost/provision/awsiam/api"
 	"github.com/keypost/keypost/provision/iampolicy"
 	"github.com/keypost/keypost/provision/webidentity"
 	"github.com/keypost/keypost/test/authority"
@@ -489,27 +485,6 @@ func TestRefusedForWhatIsUnclear(t *testing.T) {
 	}
 }
 
-// Every finding of a chain of faults goes by its repair, one after the other.
-func TestRepairsLeadToTheEnd(t *testing.T) {
-	t.Parallel()
-	s := newStage(t, func(o *fakeaws.Options, _ *stage) { o.Roots = nil })
-	s.makeProvider(t, "https://old.example.com", "vault")
-	s.makeRole(t, "", strings.ReplaceAll(strings.Replace(statement("Allow", rightTrust), "ns:app", "ns:*", 1), provider, provider+"-old"))
-	s.claims["exp"] = time.Now().Add(-time.Hour).Unix()
-	token, seen := s.token(t), []string{}
-	for range 10 {
-		first := s.look(t, token)[0]
-		if first.Severity != finding.Fail {
-			break
-		}
-		seen = append(seen, first.Code)
-		token = s.do(t, first.Repair, token)
-	}
-	if got := webidentity.Assume(t.Context(), s.client, s.role, token); got.Severity != finding.OK || len(seen) < 3 {
-		t.Errorf("after %q: %s", seen, got.Evidence)
-	}
-}
-
 func TestHealthyAccounts(t *testing.T) {
 	t.Parallel()
 	for name, set := range map[string]func(*testing.T, *stage){
@@ -601,39 +576,6 @@ func TestVerifyWithoutPermission(t *testing.T) {
 				t.Errorf("with %s: %s", policy, f.Evidence)
 			}
 		}
-	}
-}
-
-func TestVerifyOfAnotherAccount(t *testing.T) {
-	t.Parallel()
-	s := newStage(t, nil)
-	s.role = "arn:aws:iam::210987654321:role/app"
-	got := s.look(t, s.token(t))
-	if got[0].Code != "aws-unread" || !strings.Contains(got[0].Evidence, "210987654321") || !strings.Contains(got[0].Evidence, "123456789012") {
-		t.Errorf("first: %s: %s", got[0].Code, got[0].Evidence)
-	}
-	for _, arn := range []string{"", "app", "arn:aws:sts::123456789012:assumed-role/app/x", "arn:aws:iam::1:role/app", "arn:aws:iam::123456789012:role/"} {
-		if _, _, err := api.ParseRoleARN(arn); err == nil {
-			t.Errorf("ParseRoleARN(%q) = nil", arn)
-		}
-	}
-}
-
-func TestVerifyOfAnAccountThatCannotBeAsked(t *testing.T) {
-	t.Parallel()
-	s := newStage(t, nil)
-	s.OnCall(func(int, fakeaws.Call) {})
-	wrong := config.WithCredentialsProvider(credentials.NewStaticCredentialsProvider(fakeaws.AccessKeyID, "wrong", ""))
-	c, err := awsiam.Open(t.Context(), awsiam.Options{Config: append(s.Config(), wrong)})
-	check(t, err)
-	got, err := webidentity.Verify(t.Context(), c, roleARN, webidentity.Attempt{Issuer: issuer})
-	if err != nil || len(got) != 1 || got[0].Code != "aws-unread" || got[0].Severity != finding.Fail || !strings.Contains(got[0].Evidence, "SignatureDoesNotMatch") {
-		t.Errorf("Verify = %+v, %v", got, err)
-	}
-	stopped, cancel := context.WithCancel(t.Context())
-	cancel()
-	if got, err := webidentity.Verify(stopped, s.client, roleARN, webidentity.Attempt{Issuer: issuer}); err == nil || got != nil {
-		t.Errorf("stopped: %v, %v", got, err)
 	}
 }
 

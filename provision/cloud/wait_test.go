@@ -2,10 +2,8 @@ package cloud_test
 
 import (
 	"errors"
-	"net"
 	"slices"
 	"sync"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -43,41 +41,6 @@ func TestAwait(t *testing.T) {
 		defer mu.Unlock()
 		if !slices.Equal(told, want) {
 			t.Errorf("told %q, want %q", told, want)
-		}
-	})
-}
-
-// A service's own hint is obeyed; where nothing listens, that is known within seconds.
-func TestDelay(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := api(nil).Await("x")
-		defer p.Stop()
-		if p.Again() {
-			t.Error("it was made again before it failed")
-		}
-		if d, err := p.Delay(20*time.Second, errBusy); d != 20*time.Second || err != nil {
-			t.Errorf("after an answer: %v, %v", d, err)
-		}
-		if !p.Again() {
-			t.Error("it was not made again")
-		}
-		for _, refused := range []error{&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}, &net.DNSError{IsNotFound: true}} {
-			p := api(nil).Await("x")
-			tries := 0
-			for start := time.Now(); ; tries++ {
-				d, err := p.Delay(20*time.Second, refused)
-				if err != nil {
-					if !errors.Is(err, refused) || time.Since(start) > 7*time.Second {
-						t.Errorf("given up after %v: %v", time.Since(start), err)
-					}
-					break
-				}
-				time.Sleep(d)
-			}
-			if tries < 3 {
-				t.Errorf("only %d tries", tries)
-			}
-			p.Stop()
 		}
 	})
 }

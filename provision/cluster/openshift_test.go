@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -185,29 +184,6 @@ func TestOpenShiftRefusals(t *testing.T) {
 		if strings.Contains(err.Error(), "PRIVATE") || strings.Contains(err.Error(), "LS0t") {
 			t.Error("an error quotes a key")
 		}
-	}
-}
-
-// The operator's pair is kept although its public half has two keys, as kube-apiserver's flag may.
-func TestOpenShiftKeepsWhatItCannotRead(t *testing.T) {
-	o, s := newOpenShift(t)
-	s.operatorHas(t)
-	raw, err := json.Marshal(s.objects[operatorPair]["data"])
-	check(t, err)
-	var data map[string][]byte
-	check(t, json.Unmarshal(raw, &data))
-	data[signingkey.SecretPublic] = append(data[signingkey.SecretPublic], data[signingkey.SecretPublic]...)
-	data[signingkey.SecretPublic] = append(data[signingkey.SecretPublic], "-----BEGIN PUBLIC KEY-----\n-----END PUBLIC KEY-----\n"...)
-	s.objects[operatorPair]["data"] = data
-	k, err := o.NextKey(t.Context(), func(keystore.VerificationKey) bool { return true })
-	check(t, err)
-	check(t, o.Stage(t.Context(), keystore.Key{VerificationKey: k, State: keystore.Active}))
-	raw, err = json.Marshal(s.objects[previousPair])
-	check(t, err)
-	var kept struct{ Data map[string][]byte }
-	check(t, json.Unmarshal(raw, &kept))
-	if !bytes.Equal(kept.Data[signingkey.SecretPrivate], data[signingkey.SecretPrivate]) || s.has(operatorPair) != k.ID() {
-		t.Error("the private key that the cluster signs with is not kept")
 	}
 }
 

@@ -1,12 +1,10 @@
 package cluster
 
 import (
-	"context"
 	"crypto/tls"
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
-	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -23,9 +21,7 @@ import (
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
-	"k8s.io/client-go/rest"
 
-	"github.com/keypost/keypost/internal/signingkey"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/storetest"
 )
@@ -238,42 +234,6 @@ func TestSignersRefuses(t *testing.T) {
 				t.Errorf("error with a token or a line break: %q", err)
 			}
 		})
-	}
-}
-
-func TestSignersStops(t *testing.T) {
-	p := newPlane(t, []string{"https://a.example.com"}, nil)
-	stopped, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := Signers(stopped, p.access, "openshift"); !errors.Is(err, context.Canceled) {
-		t.Errorf("stopped: %v", err)
-	}
-	if _, err := Signers(t.Context(), Access{Kubeconfig: filepath.Join(t.TempDir(), "missing")}, "openshift"); err == nil || !strings.Contains(err.Error(), "no such file") {
-		t.Errorf("missing kubeconfig: %v", err)
-	}
-}
-
-// The server name is the kubeconfig's, given or that of its URL, at whatever address.
-func TestAtAnAddress(t *testing.T) {
-	for _, tt := range []struct{ host, name, want string }{
-		{"https://api.example.com:6443", "", "api.example.com"},
-		{"https://api.example.com:6443", "kubernetes", "kubernetes"},
-		{"://", "", ""},
-	} {
-		was := &rest.Config{Host: tt.host, TLSClientConfig: rest.TLSClientConfig{ServerName: tt.name}}
-		if got := at(was, "192.0.2.1:6443"); got.Host != "https://192.0.2.1:6443" || got.ServerName != tt.want || was.Host != tt.host || was.ServerName != tt.name {
-			t.Errorf("%s, %q: %s, %q", tt.host, tt.name, got.Host, got.ServerName)
-		}
-	}
-}
-
-func TestSignedByNothingThatIsNoToken(t *testing.T) {
-	pair, err := signingkey.Generate(signingkey.P256)
-	check(t, err)
-	for _, token := range []string{"", "x", fakeToken(`{"alg":"ES256"}`, `{}`)} {
-		if (minted{token: token}).signedBy(pair.Public()) {
-			t.Errorf("%q", token)
-		}
 	}
 }
 

@@ -449,50 +449,9 @@ func (s *standIn) retired(until time.Time) {
 	s.want.Retired = func(k keystore.VerificationKey) (time.Time, bool) { return until, k.ID() == id }
 }
 
-// While the cluster signs with a key that is not published, and where a key is the only one that may sign, nobody is told to retire it.
-func TestTheOnlyKeyIsNotRetired(t *testing.T) {
-	for name, change := range map[string]func(*standIn){
-		"the only one": func(s *standIn) {
-			s.want.Published = []keystore.VerificationKey{s.stranger(t)}
-			s.signs[0].kid = string(s.want.Published[0].ID())
-		},
-		"the replacement of a revoked one": func(s *standIn) {
-			s.revoked()
-			s.want.Published = []keystore.VerificationKey{s.stranger(t)}
-		},
-		"another beside one that the cluster does not sign with": func(s *standIn) {
-			s.want.Published = append(s.want.Published, s.stranger(t))
-			s.signs[0].key, _ = newSigningKey(t)
-		},
-	} {
-		s := newStandIn(t, 1)
-		change(s)
-		got, err := Verify(t.Context(), s.start(t), s.want)
-		check(t, err)
-		i := slices.IndexFunc(got, func(f finding.Finding) bool { return f.Code == "cluster-key-stranger" })
-		if i < 0 || strings.Contains(got[i].Repair, "retire") || !strings.Contains(got[i].Repair, "--service-account-signing-key-file") {
-			t.Errorf("%s: %+v", name, got)
-		}
-		if name == "the replacement of a revoked one" && slices.ContainsFunc(got, func(f finding.Finding) bool { return strings.Contains(f.Repair, "key add") }) {
-			t.Errorf("%s: offers to add a key that is gone: %+v", name, got)
-		}
-	}
-}
-
 func (s *standIn) stranger(t *testing.T) keystore.VerificationKey {
 	_, public := newSigningKey(t)
 	return public
-}
-
-// The addresses of servers that differ from the others are named.
-func TestVerifyNamesServers(t *testing.T) {
-	s := newStandIn(t, 3)
-	s.signs[1].issuer = "https://old.example.com"
-	got, err := Verify(t.Context(), s.start(t), s.want)
-	check(t, err)
-	if want := []string{strings.TrimPrefix(s.servers[1].URL, "https://")}; !slices.Equal(got[0].At, want) {
-		t.Errorf("At = %q, want %q", got[0].At, want)
-	}
 }
 
 // So are those of servers that refuse a token; none are where all of them do.
@@ -582,32 +541,5 @@ func TestVerifyEnds(t *testing.T) {
 	}
 	if _, err := Verify(t.Context(), Access{Kubeconfig: a.Kubeconfig, ServiceAccount: "x"}, s.want); err == nil || !strings.Contains(err.Error(), "NAMESPACE/NAME") {
 		t.Errorf("account mistyped: %v", err)
-	}
-}
-
-// A key of a type that no key set can have is left out and named. The cluster knows it, also where a server signs with it.
-func TestVerifyWithAKeyOfAnotherType(t *testing.T) {
-	s := newStandIn(t, 2)
-	published := s.want.Published[0]
-	listed := jose.JSONWebKey{Key: published.Key(), KeyID: string(published.ID()), Algorithm: published.Alg(), Use: "sig"}
-	s.replace[jwksPath] = func(w http.ResponseWriter, _ *http.Request) {
-		writeJSON(w, map[string]any{"keys": []any{listed, map[string]string{"kty": "AKP", "kid": "pq", "alg": "ML-DSA-65", "pub": "AAAA"}}})
-	}
-	access := s.start(t)
-	of := func() (codes string, says string) {
-		got, err := Verify(t.Context(), access, s.want)
-		check(t, err)
-		for _, f := range got {
-			codes, says = codes+" "+f.Code, says+f.Evidence+"\n"
-		}
-		return codes, says
-	}
-	const named = "of the keys that the cluster lists, key 2, kid pq, is for ML-DSA-65 (kty AKP): it was left out"
-	if codes, says := of(); strings.Count(says, named) != 1 || strings.Contains(codes, "unasked") || strings.Contains(codes, "stranger") {
-		t.Errorf("%s:\n%s", codes, says)
-	}
-	s.signs[1].kid = "pq"
-	if codes, says := of(); !strings.Contains(codes, "cluster-key-unpublished") || strings.Contains(codes, "lacking") {
-		t.Errorf("%s:\n%s", codes, says)
 	}
 }

@@ -60,33 +60,6 @@ func TestTheCopyIsNamedWhereThereIsOne(t *testing.T) {
 	}
 }
 
-// Whether the keys may be uploaded is asked once, of what was stored before the run changed anything, and of nobody where Google fetches
-// them.
-func TestAnUploadIsCheckedOnce(t *testing.T) {
-	t.Parallel()
-	for _, upload := range []bool{false, true} {
-		s := newSite(t)
-		s.WriteKeys(t)
-		var asked []string
-		ask := func(o *gcp.CreateOptions) {
-			o.Upload = upload
-			o.CheckUpload = func(_ context.Context, stored keystore.KeySet, party string) (bool, error) {
-				asked = append(asked, string(stored.Name())+" for "+party)
-				return false, nil
-			}
-		}
-		s.install(t, ask)
-		s.install(t, ask)
-		var want []string
-		if upload {
-			want = []string{" for " + copyOfSite, "prod-a for " + copyOfSite}
-		}
-		if !slices.Equal(asked, want) {
-			t.Errorf("upload %t: asked about %q", upload, asked)
-		}
-	}
-}
-
 // Of a copy with other keys a run replaces what the check lets it, and one that may not goes no further; one whose check says no does not
 // either.
 func TestACopyIsReplacedAsTheCheckSays(t *testing.T) {

@@ -132,39 +132,6 @@ func TestMigrate(t *testing.T) {
 
 const issuerOfSite = scene.IssuerURL
 
-// A provider without audiences takes tokens for its own name, in two forms; the second one goes on taking those.
-func TestMigrateKeepsTheProvidersOwnName(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	o := s.move(t, s.WriteKeys(t))
-	s.provider(t, "oidc.allowedAudiences", []string{})
-	o.Mode = install.Preview
-	shown, err := gcp.Migrate(t.Context(), o)
-	check(t, err)
-	var b strings.Builder
-	check(t, shown.Preview.Write(&b))
-	scene.Held(t, b.String(), "+ create key set prod-a ("+issuerOfSite+")", "+ audience "+broughtProvider, "+ audience https:"+broughtProvider)
-	if n := s.Writes(); n > 1 {
-		t.Errorf("a preview wrote %d times", n-1)
-	}
-}
-
-// The new provider has the same name in every run, and in every version: with another one there would be a third provider. A name of any
-// length that an installation may have leads to one that Google takes.
-func TestMigrateNamesTheNewProvider(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	for name, id := range map[string]string{"prod-a": "prod-a-7prly", "prod-" + strings.Repeat("a", 27): "prod-" + strings.Repeat("a", 21) + "-7prly"} {
-		o := gcp.MigrateOptions{Options: s.options(), Accounts: s.requests(t, usual()...), Move: install.Move{Old: bucket}, From: id}
-		o.Name = name
-		o.Store.Check = func() error { return errors.New("nobody is to be called") }
-		_, err := gcp.Migrate(t.Context(), o)
-		if want := "the old provider and the new one are both " + id + ": a provider takes one issuer\nnobody is to be called"; err == nil || err.Error() != want {
-			t.Errorf("%s: error %v, want %s", name, err, want)
-		}
-	}
-}
-
 // What moves nothing, or would move what then works no more, is refused before anything is published or written.
 func TestMigrateRefuses(t *testing.T) {
 	t.Parallel()

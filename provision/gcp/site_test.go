@@ -219,35 +219,6 @@ func TestStoredKeysAreChecked(t *testing.T) {
 	}
 }
 
-// The scripts of a dry run name accounts as Google does, also in a project of the older sort, whose ID is DOMAIN:NAME.
-func TestScriptsNameAccountsAsGoogleDoes(t *testing.T) {
-	t.Parallel()
-	for project, place := range map[string]string{"my-project": "my-project", "example.com:my-project": "my-project.example.com"} {
-		s := newSite(t)
-		s.WriteKeys(t)
-		s.install(t, func(o *gcp.CreateOptions) { o.Project, o.Mode = project, install.DryRun })
-		var all strings.Builder
-		files, err := filepath.Glob(filepath.Join(s.Out(), "0*-binding-*.sh"))
-		check(t, err)
-		more, err := filepath.Glob(filepath.Join(s.Out(), "09-*.sh"))
-		check(t, err)
-		for _, file := range append(files, more...) {
-			data, err := os.ReadFile(file)
-			check(t, err)
-			all.Write(data)
-		}
-		emails := regexp.MustCompile(`[^\s=:"]+@\S+`).FindAllString(all.String(), -1)
-		for _, email := range emails {
-			if !regexp.MustCompile(`^prod-a-[a-z0-9-]+@` + regexp.QuoteMeta(place) + `\.iam\.gserviceaccount\.com$`).MatchString(email) {
-				t.Errorf("%s: a script has %s", project, email)
-			}
-		}
-		if len(emails) < 9 {
-			t.Errorf("%s: the scripts have %q", project, emails)
-		}
-	}
-}
-
 func check(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {

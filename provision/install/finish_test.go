@@ -2,13 +2,11 @@ package install
 
 import (
 	"errors"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/gate"
-	"github.com/keypost/keypost/provision/cluster"
 )
 
 // TestFinishGate: what the old trust waits for, to the second.
@@ -38,16 +36,5 @@ func TestFinishGate(t *testing.T) {
 				t.Errorf("opens at %v", refused.Opens)
 			}
 		})
-	}
-}
-
-func TestStillSigning(t *testing.T) {
-	signers := []cluster.Signer{{Address: "a:1", Issuer: "https://new"}, {Address: "b:1", Issuer: "https://old"}, {Address: "c:1", Issuer: "https://new/"}}
-	got := strings.Join(stillSigning(signers, "https://new"), "\n")
-	if want := "the kube-apiserver at b:1 still signs as https://old\nthe kube-apiserver at c:1 still signs as https://new/"; got != want {
-		t.Errorf("stillSigning = %q, want %q", got, want)
-	}
-	if got := stillSigning(signers[:1], "https://new"); got != nil {
-		t.Errorf("stillSigning = %q, want nothing", got)
 	}
 }

@@ -235,29 +235,6 @@ note: n2
 	}
 }
 
-// What is appended to the one plan never shows up in the other.
-func TestThenCopies(t *testing.T) {
-	p := plan.Plan{Stages: make([]plan.Stage, 0, 8), Notes: make([]string, 0, 8)}
-	a := p.Then(plan.Plan{Stages: []plan.Stage{{}}, Notes: []string{"a"}})
-	_ = p.Then(plan.Plan{Stages: []plan.Stage{{{}}}, Notes: []string{"b"}})
-	if len(a.Stages) != 1 || !a.Empty() || a.Notes[0] != "a" {
-		t.Errorf("a became %+v", a)
-	}
-}
-
-// Changes that only a preview has come before those of the plan, and count as a difference.
-func TestPreviewAfter(t *testing.T) {
-	pair := plan.Change{Verb: plan.Create, Thing: "key pair", Name: "k"}
-	p := plan.Plan{Stages: []plan.Stage{{action("a", 0, nil)}}, Notes: []string{"n"}}
-	var b bytes.Buffer
-	if err := p.Preview().After(pair).Write(&b); err != nil || b.String() != "+ create key pair k\n+ create role a\nnote: n\n" {
-		t.Errorf("%v, got\n%s", err, b.String())
-	}
-	if v := (plan.Plan{}).Preview(); !v.Empty() || v.After(pair).Empty() || !v.Empty() {
-		t.Error("a preview is empty without changes, and not with one")
-	}
-}
-
 // What took effect is reported, also of an action that failed half-way.
 func TestApplyReportsWhatTookEffect(t *testing.T) {
 	half := plan.Action{Change: plan.Change{Verb: plan.Create, Thing: "role", Name: "a"}, Do: func(context.Context) ([]string, error) {
@@ -273,26 +250,5 @@ func TestApplyReportsWhatTookEffect(t *testing.T) {
 	}
 	if !errors.Is(err, errRefused) {
 		t.Errorf("error %v", err)
-	}
-}
-
-// A thing that changes in two stages is one difference; what becomes of two things, or of one twice, is not.
-func TestPreviewShowsAThingOnce(t *testing.T) {
-	act := func(v plan.Verb, name, diff string) plan.Action {
-		return plan.Action{Change: plan.Change{Verb: v, Thing: "role", Name: name, Diff: []string{diff}}}
-	}
-	p := plan.Plan{Warnings: []string{"b loses more"}, Stages: []plan.Stage{
-		{act(plan.Update, "a", "+ 1"), act(plan.Update, "b", "+ 2")},
-		{act(plan.Update, "a", "- 3"), act(plan.Delete, "b", "- 4")},
-	}}
-	for range 2 { // the plan stays as it is
-		var b bytes.Buffer
-		want := "~ update role a\n    + 1\n    - 3\n~ update role b\n    + 2\n- delete role b\n    - 4\nwarning: b loses more\n"
-		if err := p.Preview().Write(&b); err != nil || b.String() != want {
-			t.Errorf("%v, got\n%s\nwant\n%s", err, b.String(), want)
-		}
-	}
-	if q := p.Then(p); len(q.Warnings) != 2 {
-		t.Errorf("warnings %q", q.Warnings)
 	}
 }

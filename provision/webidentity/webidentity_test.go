@@ -4,7 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/keypost/keypost/provision/awsiam"
 	"github.com/keypost/keypost/provision/iampolicy"
 )
 
@@ -37,67 +36,6 @@ func TestNoProvider(t *testing.T) {
 		f := attempt().NoProvider(tt.urls, tt.trust)
 		if f.Code != tt.code || !strings.Contains(f.Evidence, tt.says) || !strings.Contains(f.Repair, "--url https://oidc.example.com/a --client-id-list sts.amazonaws.com") {
 			t.Errorf("%s: %s: %s (%s)", tt.name, f.Code, f.Evidence, f.Repair)
-		}
-	}
-}
-
-// No repair has AWS trust an audience that every pod has a token for.
-func TestNoRepairTrustsTheCluster(t *testing.T) {
-	a := attempt()
-	policy := func(sub, aud string) iampolicy.Document {
-		d, err := iampolicy.Parse(`{"Statement":[{"Effect":"Allow","Principal":{"Federated":"` + a.ProviderARN + `"},"Action":"sts:AssumeRoleWithWebIdentity","Condition":{"StringEquals":{` +
-			`"oidc.example.com/a:sub":"system:serviceaccount:ns:` + sub + `","oidc.example.com/a:aud":` + aud + `}}}]}`)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return d
-	}
-	for _, own := range []string{a.Issuer, "https://old.example.com/bucket", "https://kubernetes.default.svc.cluster.local"} {
-		for _, clients := range [][]string{{"sts.amazonaws.com"}, {"openshift"}, {"vault"}, {own}} {
-			for _, asked := range []string{`"sts.amazonaws.com"`, `"` + own + `"`, `["sts.amazonaws.com","vault"]`} {
-				for _, tokens := range []string{own, ""} {
-					b := a
-					if b.Audience = tokens; tokens != "" {
-						b.Subject = "system:serviceaccount:ns:app"
-					}
-					b.ClientIDs = clients
-					d := policy("other", asked)
-					for _, f := range append(append(b.CheckProvider(awsiam.ProviderState{ClientIDs: clients}, &d), b.CheckTrust(d)...), b.NoProvider(nil, &d)) {
-						opens := strings.Contains(f.Repair, "--client-id "+own) || strings.Contains(f.Repair, "--client-id-list "+own) ||
-							strings.Count(f.Repair, own+`"`) > strings.Count(asked, own+`"`) || strings.Contains(f.Repair, "--audience "+own)
-						if opens {
-							t.Errorf("token %q, role %s, provider %s: %s: %s", tokens, asked, clients, f.Code, f.Repair)
-						}
-					}
-				}
-			}
-		}
-	}
-}
-
-// A policy that is too long to be printed, or that says what cannot be judged, still has a repair.
-func TestCheckTrustOfOddPolicies(t *testing.T) {
-	a := attempt()
-	a.Subject, a.Audience = "system:serviceaccount:ns:app", "sts.amazonaws.com"
-	allow := func(condition string) string {
-		return `{"Statement":[{"Effect":"Allow","Principal":{"Federated":"` + a.ProviderARN + `"},"Action":"sts:AssumeRoleWithWebIdentity","Condition":{` + condition + `}}]}`
-	}
-	const subject = `"oidc.example.com/a:sub":"system:serviceaccount:ns:app"`
-	for _, tt := range []struct{ name, policy, code, repair string }{
-		{"too long", allow(`"StringEquals":{"oidc.example.com/a:sub":"` + strings.Repeat("x", 2000) + `"}`), "aws-trust-subject", "aws iam get-role --role-name app"},
-		{"an address", allow(`"StringEquals":{` + subject + `},"IpAddress":{"aws:SourceIp":"192.0.2.0/24"}`), "aws-trust-unclear", "--assume"},
-		{"a key in capitals", allow(`"StringEquals":{"OIDC.example.com/a:sub":"system:serviceaccount:ns:app"}`), "aws-trust-unclear", "--assume"},
-		{"no provider at all", `{"Statement":[{"Effect":"Allow","Principal":{"Service":"ec2.amazonaws.com"},"Action":"sts:AssumeRole"}]}`, "aws-trust-provider", "if system:serviceaccount:ns:app is meant to have the role: aws iam update-assume-role-policy"},
-		{"an address denies", `{"Statement":[{"Effect":"Deny","Principal":"*","Action":"sts:*","Condition":{"IpAddress":{"aws:SourceIp":"192.0.2.0/24"}}}]}`, "aws-trust-unclear", "--assume"},
-		{"everything is denied", `{"Statement":[{"Effect":"Deny","Principal":"*","Action":"sts:*"}]}`, "aws-trust-provider", "update-assume-role-policy"},
-	} {
-		d, err := iampolicy.Parse(tt.policy)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got := a.CheckTrust(d)
-		if len(got) == 0 || got[0].Code != tt.code || !strings.Contains(got[0].Repair, tt.repair) {
-			t.Errorf("%s: %+v", tt.name, got)
 		}
 	}
 }

@@ -20,7 +20,6 @@ const (
 		`"Principal":{"Federated":"arn:aws:iam::123456789012:oidc-provider/oidc.example.com/prod-a"},` +
 		`"Action":"sts:AssumeRoleWithWebIdentity","Condition":{"StringEquals":{` +
 		`"oidc.example.com/prod-a:aud":"openshift","oidc.example.com/prod-a:sub":"system:serviceaccount:ns:sa"}}}]}`
-	permissions = `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":["s3:Get*"],"Resource":"*"}]}`
 )
 
 // The longest of the SDK's names, in short.

@@ -94,49 +94,10 @@ func TestATokenBecomesTheRole(t *testing.T) {
 	refused(t, err, "AccessDenied", "User: arn:aws:sts::123456789012:assumed-role/r/app is not authorized to perform: iam:GetRole")
 }
 
-func TestASessionEnds(t *testing.T) {
-	t.Parallel()
-	p := stage(t, nil)
-	out := must(stsOf(p.Server).AssumeRoleWithWebIdentity(t.Context(), &takeRole{
-		RoleArn: aws.String(roleARN), RoleSessionName: aws.String("app"), DurationSeconds: aws.Int32(900),
-		WebIdentityToken: aws.String(p.key.Sign(t, cluster.Workload(p.clock.Now())))}))(t)
-	if *out.SubjectFromWebIdentityToken != "system:serviceaccount:ns:sa" || *out.Audience != "openshift" ||
-		*out.Provider != "arn:aws:iam::123456789012:oidc-provider/oidc.example.com/prod-a" {
-		t.Errorf("%+v", out)
-	}
-	config := configuration(p.Server)
-	config.Credentials = aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
-		return aws.Credentials{AccessKeyID: *out.Credentials.AccessKeyId, SecretAccessKey: *out.Credentials.SecretAccessKey,
-			SessionToken: *out.Credentials.SessionToken}, nil
-	})
-	c := sts.NewFromConfig(config)
-	must(c.GetCallerIdentity(t.Context(), nil))(t)
-	p.clock.Pass(15 * time.Minute)
-	_, err := c.GetCallerIdentity(t.Context(), nil)
-	refused(t, err, "ExpiredToken", "expired")
-}
-
-func TestEveryAlgorithmOfAWSVerifies(t *testing.T) {
-	t.Parallel()
-	p := stage(t, nil)
-	for _, alg := range []jose.SignatureAlgorithm{jose.RS256, jose.RS384, jose.RS512, jose.ES256, jose.ES384, jose.ES512} {
-		key := newSigner(t, "kid-"+string(alg), alg)
-		p.issuer.Change(func(i *cluster.Issuer) { i.Keys = []jose.JSONWebKey{key.Public()} })
-		if err := p.assume(t.Context(), key.Sign(t, cluster.Workload(p.clock.Now()))); err != nil {
-			t.Errorf("%s: %v", alg, err)
-		}
-		p.clock.Pass(6 * time.Minute)
-	}
-	key := newSigner(t, "kid-pss", jose.PS256)
-	p.issuer.Change(func(i *cluster.Issuer) { i.Keys = []jose.JSONWebKey{key.Public()} })
-	refused(t, p.assume(t.Context(), key.Sign(t, cluster.Workload(p.clock.Now()))), "InvalidIdentityToken", "not a valid JWT")
-}
-
 const (
 	noKey     = "Couldn't retrieve verification key from your identity provider"
 	noRight   = "Not authorized to perform sts:AssumeRoleWithWebIdentity"
 	notJWT    = "The ID Token provided is not a valid JWT"
-	noCert    = "OpenIDConnect provider's HTTPS certificate doesn't match configured thumbprint"
 	noClient  = "Incorrect token audience"
 	badTokens = "InvalidIdentityToken"
 )
@@ -213,73 +174,6 @@ func TestAnIssuerThatIsNotAsAWSAsksHasNoKeys(t *testing.T) {
 	}
 }
 
-func TestAPrivateChainNeedsItsThumbprint(t *testing.T) {
-	t.Parallel()
-	p := stage(t, func(o *Options) { o.Roots = nil })
-	token := p.key.Sign(t, cluster.Workload(p.clock.Now()))
-	if err := p.assume(t.Context(), token); err != nil {
-		t.Fatal("with the thumbprint that was fetched when the provider was made:", err)
-	}
-	if got, want := p.State().Providers[0].Thumbprints[0], thumbprintOf(p.issuer.CA.Cert); got != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
-	must(iamOf(p.Server).UpdateOpenIDConnectProviderThumbprint(t.Context(), &iam.UpdateOpenIDConnectProviderThumbprintInput{
-		OpenIDConnectProviderArn: aws.String(p.State().Providers[0].ARN), ThumbprintList: []string{strings.Repeat("00", 20)}}))(t)
-	refused(t, p.assume(t.Context(), token), badTokens, noCert)
-}
-
-func TestAPublicChainNeedsNoThumbprint(t *testing.T) {
-	t.Parallel()
-	p := stage(t, nil)
-	must(iamOf(p.Server).UpdateOpenIDConnectProviderThumbprint(t.Context(), &iam.UpdateOpenIDConnectProviderThumbprintInput{
-		OpenIDConnectProviderArn: aws.String(p.State().Providers[0].ARN), ThumbprintList: []string{strings.Repeat("00", 20)}}))(t)
-	if err := p.assume(t.Context(), p.key.Sign(t, cluster.Workload(p.clock.Now()))); err != nil {
-		t.Error(err)
-	}
-}
-
-func TestKeysAreKeptUntilTheirCopyLapses(t *testing.T) {
-	t.Parallel()
-	p := stage(t, nil)
-	next := newSigner(t, "kid-next", jose.ES256)
-	before := p.issuer.Hits("/keys.json")
-	token := func(s cluster.Signer) string { return s.Sign(t, cluster.Workload(p.clock.Now())) }
-	if err := p.assume(t.Context(), token(p.key)); err != nil {
-		t.Fatal(err)
-	}
-	p.issuer.Change(func(i *cluster.Issuer) { i.Keys = []jose.JSONWebKey{next.Public()} })
-	p.clock.Pass(299 * time.Second)
-	refused(t, p.assume(t.Context(), token(next)), badTokens, noKey)
-	if err := p.assume(t.Context(), token(p.key)); err != nil {
-		t.Error("a key that is withdrawn still counts in the copy:", err)
-	}
-	if n := p.issuer.Hits("/keys.json") - before; n != 1 {
-		t.Errorf("the keys were fetched %d times for an unknown kid", n)
-	}
-	p.clock.Pass(time.Second)
-	if err := p.assume(t.Context(), token(next)); err != nil {
-		t.Error(err)
-	}
-	refused(t, p.assume(t.Context(), token(p.key)), badTokens, noKey)
-}
-
-func TestDeletingAProviderDropsItsKeys(t *testing.T) {
-	t.Parallel()
-	p := stage(t, nil)
-	if err := p.assume(t.Context(), p.key.Sign(t, cluster.Workload(p.clock.Now()))); err != nil {
-		t.Fatal(err)
-	}
-	next := newSigner(t, "kid-next", jose.ES256)
-	p.issuer.Change(func(i *cluster.Issuer) { i.Keys = []jose.JSONWebKey{next.Public()} })
-	c, arn := iamOf(p.Server), p.State().Providers[0].ARN
-	must(c.DeleteOpenIDConnectProvider(t.Context(), &iam.DeleteOpenIDConnectProviderInput{OpenIDConnectProviderArn: &arn}))(t)
-	must(c.CreateOpenIDConnectProvider(t.Context(), &makeProvider{
-		Url: aws.String(issuerURL), ClientIDList: []string{"openshift"}}))(t)
-	if err := p.assume(t.Context(), next.Sign(t, cluster.Workload(p.clock.Now()))); err != nil {
-		t.Error(err)
-	}
-}
-
 func TestWhatATrustPolicyLetsIn(t *testing.T) {
 	t.Parallel()
 	p := stage(t, nil)
@@ -328,64 +222,4 @@ func TestWhatATrustPolicyLetsIn(t *testing.T) {
 			t.Run(statements, func(t *testing.T) { refused(t, err, "AccessDenied", noRight) })
 		}
 	}
-}
-
-func TestARoleIsAssumedOnlyAsItIs(t *testing.T) {
-	t.Parallel()
-	p := stage(t, nil)
-	token := p.key.Sign(t, cluster.Workload(p.clock.Now()))
-	for name, c := range map[string]struct {
-		in         takeRole
-		code, says string
-	}{
-		"no such role": {takeRole{RoleArn: aws.String(roleARN + "x")}, "AccessDenied", noRight},
-		"another path": {takeRole{RoleArn: aws.String("arn:aws:iam::123456789012:role/p/r")}, "AccessDenied", noRight},
-		"another account": {takeRole{RoleArn: aws.String("arn:aws:iam::210987654321:role/r")},
-			badTokens, "No OpenIDConnect provider found in your account"},
-		"another partition": {takeRole{RoleArn: aws.String("arn:aws-cn:iam::123456789012:role/r")}, "AccessDenied", noRight},
-		"no ARN":            {takeRole{RoleArn: aws.String("arn:aws:iam::123456789012:user/r")}, "ValidationError", "ARN is invalid"},
-		"too short":         {takeRole{DurationSeconds: aws.Int32(899)}, "ValidationError", "greater than or equal to 900"},
-		"too long":          {takeRole{DurationSeconds: aws.Int32(43201)}, "ValidationError", "less than or equal to 43200"},
-		"longer than the role allows": {takeRole{DurationSeconds: aws.Int32(3601)}, "ValidationError",
-			"The requested DurationSeconds exceeds the MaxSessionDuration set for this role."},
-		"a session name of one letter": {takeRole{RoleSessionName: aws.String("a")}, "ValidationError", "roleSessionName"},
-		"a broken session policy":      {takeRole{Policy: aws.String("{")}, "MalformedPolicyDocument", "Json"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			in := c.in
-			in.WebIdentityToken = &token
-			if in.RoleArn == nil {
-				in.RoleArn = aws.String(roleARN)
-			}
-			if in.RoleSessionName == nil {
-				in.RoleSessionName = aws.String("app")
-			}
-			_, err := stsOf(p.Server).AssumeRoleWithWebIdentity(t.Context(), &in)
-			refused(t, err, c.code, c.says)
-		})
-	}
-}
-
-func TestSTSSeesAChangeLateAsReadsDo(t *testing.T) {
-	t.Parallel()
-	p := stage(t, func(o *Options) { o.ConsistencyDelay = 10 * time.Second })
-	token := p.key.Sign(t, cluster.Workload(p.clock.Now()))
-	refused(t, p.assume(t.Context(), token), badTokens, "No OpenIDConnect provider found")
-	p.clock.Pass(10 * time.Second)
-	if err := p.assume(t.Context(), token); err != nil {
-		t.Error(err)
-	}
-}
-
-func TestMakingAProviderWithoutAThumbprintReachesTheIssuer(t *testing.T) {
-	t.Parallel()
-	i := cluster.Start(t)
-	i.Keys = []jose.JSONWebKey{newSigner(t, "kid-a", jose.ES256).Public()}
-	i.Moved = true
-	s := Start(t, Options{Dial: i.Dial})
-	in := &makeProvider{Url: aws.String(issuerURL)}
-	_, err := iamOf(s).CreateOpenIDConnectProvider(t.Context(), in)
-	refused(t, err, "OpenIdIdpCommunicationError", issuerURL)
-	in.ThumbprintList = []string{strings.Repeat("a0", 20)}
-	must(iamOf(s).CreateOpenIDConnectProvider(t.Context(), in))(t)
 }

@@ -3,11 +3,8 @@ package fakegcp
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -15,8 +12,6 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"golang.org/x/oauth2"
 	"golang.org/x/oauth2/google/externalaccount"
-	"google.golang.org/api/cloudresourcemanager/v1"
-	"google.golang.org/api/googleapi"
 	"google.golang.org/api/iam/v1"
 	"google.golang.org/api/option"
 
@@ -29,7 +24,6 @@ const (
 	parent    = "projects/my-project"
 	locations = parent + "/locations/global"
 	poolPath  = locations + "/workloadIdentityPools/prod-a"
-	provPath  = poolPath + "/providers/prod-a"
 	numbered  = "projects/123456789012/locations/global/workloadIdentityPools/prod-a"
 	subject   = cluster.Subject
 )
@@ -61,26 +55,9 @@ func must[T any](v T, err error) func(testing.TB) T {
 	}
 }
 
-// refused fails the test unless err is Google's error of that status, and its sentence contains says. It gives the details.
-func refused(t testing.TB, err error, status int, says string) string {
-	t.Helper()
-	var api *googleapi.Error
-	if !errors.As(err, &api) {
-		t.Fatalf("got %v, want %d %s", err, status, says)
-	}
-	if api.Code != status || !strings.Contains(err.Error(), says) {
-		t.Errorf("got %v\nwant %d …%s…", err, status, says)
-	}
-	return fmt.Sprint(api.Details)
-}
-
 // iamOf is Google's own client of IAM, which finds the server under Google's own URLs.
 func iamOf(t testing.TB, s *Server) *iam.Service {
 	return must(iam.NewService(t.Context(), option.WithHTTPClient(s.CallerClient())))(t)
-}
-
-func projectsOf(t testing.TB, s *Server) *cloudresourcemanager.ProjectsService {
-	return must(cloudresourcemanager.NewService(t.Context(), option.WithHTTPClient(s.CallerClient())))(t).Projects
 }
 
 func poolsOf(t testing.TB, s *Server) *iam.ProjectsLocationsWorkloadIdentityPoolsService {
@@ -168,26 +145,6 @@ func newStage(t testing.TB, o Options, change func(*iam.WorkloadIdentityPoolProv
 	st.email = makeAccount(t, st.Server, "workload")
 	bind(t, st.Server, st.email, "principal://iam.googleapis.com/"+numbered+"/subject/"+subject)
 	return st
-}
-
-// try exchanges a token of these claims, and gives the error.
-func (st *stage) try(t testing.TB, changes ...any) error {
-	t.Helper()
-	return st.tryToken(t, st.key.Sign(t, cluster.Workload(st.clock.Now(), changes...)))
-}
-
-func (st *stage) tryToken(t testing.TB, token string) error {
-	t.Helper()
-	_, err := must(credentials(t, st.Server, token, st.email))(t).Token()
-	return err
-}
-
-// says fails the test unless err holds a text.
-func says(t testing.TB, err error, text string) {
-	t.Helper()
-	if err == nil || !strings.Contains(err.Error(), text) {
-		t.Errorf("got %v\nwant …%s…", err, text)
-	}
 }
 
 func TestTheNewerClientTakesTheSecretAsItIsWritten(t *testing.T) {

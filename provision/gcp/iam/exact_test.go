@@ -61,50 +61,6 @@ func TestRolesAreChangedByTheirEtag(t *testing.T) {
 	}
 }
 
-// Whatever a run makes, a deletion finds as ours, whatever the names are; and nothing of a stranger goes, or of an installation whose
-// name begins with this one's.
-func TestWhatARunMakesADeletionFinds(t *testing.T) {
-	t.Parallel()
-	there := func(w *world) string {
-		lines := slices.DeleteFunc(strings.Split(state(w), "\n"), func(l string) bool {
-			return strings.Contains(l, " DELETED ") || strings.HasSuffix(l, "deleted=true")
-		})
-		return strings.Join(lines, "\n")
-	}
-	named := func(name string, requests ...string) iam.Wanted {
-		w := installation(name)
-		for i, q := range requests {
-			w.Accounts.List[i].Request = q
-		}
-		return w
-	}
-	for _, name := range []string{"demo", "d-mo", "abcd", "a--b", "demo-" + strings.Repeat("x", 22), "a" + strings.Repeat("-0", 10)} {
-		for _, requests := range [][]string{{"a", "b", "c"}, {strings.Repeat("r", 60), "r-1", "1-r"}, {"openshift-image-registry-gcs", "r", name}} {
-			inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
-				w.project(t, func(p *fakegcp.Policy) {
-					p.Bindings = append(p.Bindings, fakegcp.Binding{Role: "roles/viewer", Members: []string{"user:a@example.com"}})
-				})
-				w.Do(t, "POST", "my-project/serviceAccounts", map[string]any{"accountId": "stranger", "serviceAccount": map[string]string{"displayName": name + "-" + requests[0], "description": "x"}})
-				w.Do(t, "POST", "my-project/roles", map[string]any{"roleId": "theirs", "role": map[string]any{"title": "theirs", "includedPermissions": []string{"dns.changes.get"}}})
-				longer := named(name+"-x", "other-1", "other-2", "other-3")
-				mustApply(t, w, longer)
-				before := there(w)
-				want := named(name, requests...)
-				mustApply(t, w, want)
-				finished(t, w, want)
-				p, _, err := w.client().PlanDelete(t.Context(), iam.Deletion{Name: name, CustomRoles: true})
-				check(t, err)
-				_, err = carryOut(t.Context(), p)
-				check(t, err)
-				if after := there(w); after != before {
-					t.Errorf("%s with %q: there is\n%s\nwant\n%s", name, requests, after, before)
-				}
-				finished(t, w, longer)
-			})
-		}
-	}
-}
-
 // A policy without an etag is not changed: the write would replace it, with what others have granted.
 func TestAPolicyWithoutAnEtagIsNotWritten(t *testing.T) {
 	t.Parallel()

@@ -3,12 +3,9 @@ package iam_test
 import (
 	"context"
 	"fmt"
-	"maps"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -40,24 +37,6 @@ func TestInstallation(t *testing.T) {
 		contains(t, preview(t, w, want), "nothing to change", "note: Workload identity pool demo already exists",
 			"note: Workload identity provider demo already exists in pool demo", "note: Existing IAM service account demo-openshift-gcp-ccm found",
 			"note: Existing IAM custom role my-project-openshift-gcp-ccm found")
-	})
-}
-
-// The project's policy is written once, and everything else once too.
-func TestFewWrites(t *testing.T) {
-	t.Parallel()
-	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
-		mustApply(t, w, installation("demo"))
-		count := map[string]int{}
-		for _, c := range w.Calls() {
-			count[c.Action]++
-		}
-		want := map[string]int{"GetProject": 1, "GetWorkloadIdentityPool": 2, "CreateWorkloadIdentityPool": 1, "GetWorkloadIdentityPoolProvider": 2,
-			"CreateWorkloadIdentityPoolProvider": 1, "ListServiceAccounts": 1, "ListRoles": 1, "CreateServiceAccount": 3,
-			"GetServiceAccountIamPolicy": 3, "SetServiceAccountIamPolicy": 3, "CreateRole": 2, "GetProjectIamPolicy": 3, "SetProjectIamPolicy": 1}
-		if !maps.Equal(count, want) {
-			t.Errorf("calls %v, want %v", count, want)
-		}
 	})
 }
 
@@ -334,69 +313,6 @@ func TestLostAnswers(t *testing.T) {
 	}
 }
 
-// Throttled, unavailable, slow to show: it takes longer, and says so.
-func TestSlowCloud(t *testing.T) {
-	t.Parallel()
-	inWorld(t, fakegcp.Options{ConsistencyDelay: time.Minute, AccountDelay: 90 * time.Second, PoolDelay: 2 * time.Minute, OperationDelay: 30 * time.Second, OperationPolls: 3,
-		WritesPerSecond: 0.5, FederationWritesPerMinute: 2, PageSize: 1}, func(t *testing.T, w *world) {
-		var calls atomic.Int32
-		w.Fault(func(fakegcp.Call) fakegcp.Fault {
-			if calls.Add(1)%11 == 0 { // with 5 and 7 one call may be out of step with the writes that are let through ten times
-				return fakegcp.Unavailable()
-			}
-			return fakegcp.Fault{}
-		})
-		var told []string
-		c := iam.OpenWith(fakegcp.AccessToken, rest.Access{Project: "my-project", Transport: w, OnWait: waits(&told)})
-		_, err := apply(t.Context(), c, installation("demo"))
-		check(t, err)
-		w.Fault(nil)
-		settle(w)
-		finished(t, w, installation("demo"))
-		if len(told) == 0 {
-			t.Error("minutes have passed without a word")
-		}
-		for _, line := range told {
-			if !strings.Contains(line, " so far): ") {
-				t.Errorf("told %q", line)
-			}
-		}
-	})
-}
-
-// Of an account that was just made, Google may say that a permission is missing.
-func TestNewAccountIsDenied(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct {
-		action string
-		lasts  time.Duration
-		denied bool
-	}{
-		{"GetServiceAccountIamPolicy", 40 * time.Second, false},
-		{"SetServiceAccountIamPolicy", 40 * time.Second, false},
-		{"GetServiceAccountIamPolicy", time.Hour, true},
-		{"SetServiceAccountIamPolicy", time.Hour, true},
-		{"CreateServiceAccount", time.Second, true},
-	} {
-		inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
-			start := time.Now()
-			w.Fault(func(c fakegcp.Call) fakegcp.Fault {
-				if strings.HasSuffix(c.Action, tt.action) && time.Since(start) < tt.lasts {
-					return fakegcp.Fail(http.StatusForbidden, "PERMISSION_DENIED", "Permission 'x' denied on resource (or it may not exist).")
-				}
-				return fakegcp.Fault{}
-			})
-			_, err := apply(t.Context(), w.client(), installation("demo"))
-			if (err != nil) != tt.denied || tt.denied && problemOf(err) != rest.Denied || time.Since(start) > 2*time.Minute {
-				t.Errorf("%s denied for %s: %v after %s", tt.action, tt.lasts, err, time.Since(start))
-			}
-			w.Fault(nil)
-			mustApply(t, w, installation("demo"))
-			finished(t, w, installation("demo"))
-		})
-	}
-}
-
 // Two clusters of one project share custom roles and nothing else.
 func TestTwoClusters(t *testing.T) {
 	t.Parallel()
@@ -465,50 +381,4 @@ func TestTwoClustersInOnePool(t *testing.T) {
 			t.Errorf("there is\n%s", rest)
 		}
 	})
-}
-
-// A stop at any call of a deletion, and then another: the same end.
-func TestDeletionKilledAtEveryCall(t *testing.T) {
-	t.Parallel()
-	remove := func(ctx context.Context, w *world) error {
-		p, _, err := w.client().PlanDelete(ctx, iam.Deletion{Name: "demo", CustomRoles: true})
-		if err != nil {
-			return err
-		}
-		_, err = carryOut(ctx, p)
-		return err
-	}
-	reference, calls := "", 0
-	for n := 0; n <= calls; n++ {
-		inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
-			w.project(t, func(p *fakegcp.Policy) {
-				p.Bindings = append(p.Bindings, fakegcp.Binding{Role: "roles/owner", Members: []string{"user:a@example.com"}})
-			})
-			mustApply(t, w, installation("demo"))
-			w.ResetCalls()
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
-			w.OnCall(func(at int, _ fakegcp.Call) {
-				if at == n {
-					w.Cut()
-					cancel()
-				}
-			})
-			err := remove(ctx, w)
-			if n == 0 {
-				check(t, err)
-				reference, calls = state(w), len(w.Calls())
-				return
-			}
-			w.OnCall(nil)
-			w.Mend()
-			check(t, remove(t.Context(), w))
-			if after := state(w); after != reference {
-				t.Errorf("killed at call %d, there is\n%s\nwant\n%s", n, after, reference)
-			}
-		})
-	}
-	if calls < 12 {
-		t.Errorf("only %d calls", calls)
-	}
 }

@@ -213,20 +213,6 @@ func TestUnusableProvider(t *testing.T) {
 	})
 }
 
-func TestProviderID(t *testing.T) {
-	t.Parallel()
-	const name = "projects/123456789012/locations/global/workloadIdentityPools/pool/providers/prov"
-	id, err := federation.ParseProvider(name)
-	if err != nil || id != (federation.ProviderID{Project: "123456789012", Pool: "pool", Provider: "prov"}) || id.String() != name {
-		t.Errorf("%+v, %v", id, err)
-	}
-	for _, bad := range []string{"", "//iam.googleapis.com/" + name, name + "/x", strings.Replace(name, "global", "eu", 1), strings.Replace(name, "pool/", "p/", 1)} {
-		if _, err := federation.ParseProvider(bad); err == nil {
-			t.Errorf("%q is read", bad)
-		}
-	}
-}
-
 // A pool that is disabled or deleted is told with what its provider holds; anyone who may not read pools is told nothing of it.
 func TestUploadedKeysOfAPoolThatTakesNoToken(t *testing.T) {
 	t.Parallel()

@@ -227,47 +227,6 @@ func TestWorkload(t *testing.T) {
 	})
 }
 
-// A workload whose ID is the display name of an account that ccoctl made for a component of a cluster gets one of its own: with the
-// component's, it would have the component's roles, and the component would have none.
-func TestWorkloadNamedAsAComponentOfCcoctls(t *testing.T) {
-	t.Parallel()
-	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
-		ccoctlAccount(t, w, "demo-openshift-i-x5b68", "demo-registry", "demo", subject)
-		before := strings.Split(state(w), "\n")
-		workload := func(id string) iam.Wanted {
-			return iam.Wanted{Accounts: &iam.Accounts{Owner: federation.OwnedByKeypost(), Pool: "demo", List: []iam.Account{
-				{ID: id, DisplayName: id, Roles: []string{"roles/viewer"}, Subjects: []string{"system:serviceaccount:ns-z:x"}}}}}
-		}
-		mustApply(t, w, workload("demo-registry"))
-		contains(t, state(w), append(before, "account demo-registry@")...)
-		finished(t, w, workload("demo-registry"))
-		if _, err := w.client().Plan(t.Context(), workload("demo-openshift-i-x5b68")); problemOf(err) != rest.NotOwned ||
-			!strings.Contains(err.Error(), `its description is "Created By OpenShift ccoctl`) {
-			t.Errorf("the ID of the component's account: %v", err)
-		}
-	})
-}
-
-// Two requests whose names begin with the same 49 letters have one display name. Each keeps an account of its own, whichever comes later:
-// in one account the first would lose its subject and its role to the second.
-func TestRequestsOfOneDisplayName(t *testing.T) {
-	t.Parallel()
-	long := strings.Repeat("openshift-", 5)[:49]
-	want := func(name, role, sub string) iam.Wanted {
-		return iam.Wanted{Accounts: &iam.Accounts{Owner: federation.OwnedBy("demo"), Pool: "demo", List: []iam.Account{{Request: long + name, Roles: []string{role}, Subjects: []string{sub}}}}}
-	}
-	one, two := want("-one", "roles/storage.admin", subject), want("-two", "roles/viewer", "system:serviceaccount:ns-b:two")
-	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
-		w.pool(t, "demo")
-		mustApply(t, w, one)
-		before := strings.Split(state(w), "\n")
-		mustApply(t, w, two)
-		contains(t, state(w), append(before, "ns-b:two")...)
-		finished(t, w, one)
-		finished(t, w, two)
-	})
-}
-
 // A pool in which others have a provider does not go.
 func TestPoolOfOthers(t *testing.T) {
 	t.Parallel()
@@ -288,25 +247,6 @@ func TestPoolOfOthers(t *testing.T) {
 		check(t, err)
 		if text := shown(t, d); strings.Contains(text, "- delete workload identity pool") || !strings.Contains(text, "note: workload identity pool demo is somebody else's") {
 			t.Errorf("plan\n%s", text)
-		}
-	})
-}
-
-// What was deleted is brought back, and is not said to be there already.
-func TestWhatWasDeletedIsNotThereAlready(t *testing.T) {
-	t.Parallel()
-	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
-		mustApply(t, w, installation("demo"))
-		for _, tt := range []struct{ gone, stays, note string }{
-			{poolPath + "/providers/demo", "note: Workload identity pool demo already exists", "note: Workload identity provider demo already exists"},
-			{poolPath, "note: Existing IAM service account", "note: Workload identity pool demo already exists"},
-		} {
-			w.Do(t, "DELETE", tt.gone, nil)
-			text := preview(t, w, installation("demo"))
-			contains(t, text, tt.stays, "+ brought back: it was deleted")
-			if strings.Contains(text, tt.note) {
-				t.Errorf("%s was deleted:\n%s", tt.gone, text)
-			}
 		}
 	})
 }
@@ -344,45 +284,6 @@ func TestAudiencesThatStay(t *testing.T) {
 		want.Provider.KeepAudiences = false
 		mustApply(t, w, want)
 		contains(t, state(w), "Audiences:[a b c d e f g h i j]")
-	})
-}
-
-// A provider without a list of audiences takes its own name, in two forms. It takes that beside what is added, and loses it by name.
-func TestOwnNameAsAudience(t *testing.T) {
-	t.Parallel()
-	const own = "//iam.googleapis.com/projects/123456789012/locations/global/workloadIdentityPools/demo/providers/demo"
-	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
-		want := installation("demo")
-		mustApply(t, w, want)
-		w.Do(t, "PATCH", poolPath+"/providers/demo?updateMask=oidc.allowedAudiences", map[string]any{"oidc": map[string]any{"allowedAudiences": []string{}}})
-		contains(t, preview(t, w, want), "- audience "+own, "- audience https:"+own, "+ audience openshift")
-		want.Provider.KeepAudiences = true
-		contains(t, preview(t, w, want), "+ audience openshift", "takes tokens for the audience "+own+", https:"+own+" too; that stays")
-		mustApply(t, w, want)
-		contains(t, state(w), "Audiences:["+own+" https:"+own+" openshift]")
-		finished(t, w, want)
-	})
-}
-
-// A provider finds the keys where the issuer has its discovery document, and nowhere else on that host.
-func TestDiscoveryElsewhere(t *testing.T) {
-	t.Parallel()
-	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
-		want := installation("demo")
-		mustApply(t, w, want)
-		before := state(w)
-		leads := func(to string) {
-			w.Do(t, "PATCH", poolPath+"/providers/demo?updateMask=oidc.discoveryUri", map[string]any{"oidc": map[string]any{"discoveryUri": to}})
-		}
-		leads("https://oidc.example.com/.well-known/stranger/demo")
-		contains(t, preview(t, w, want), "- discovery document https://oidc.example.com/.well-known/stranger/demo", "+ discovery document "+issuerURL+"/.well-known/openid-configuration")
-		mustApply(t, w, want)
-		if after := state(w); after != before {
-			t.Errorf("there is\n%s\nwant\n%s", after, before)
-		}
-		finished(t, w, want)
-		leads(issuerURL + "/.well-known/openid-configuration")
-		finished(t, w, want)
 	})
 }
 

@@ -11,7 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/keypost/keypost/provision/gcp/federation"
 	"github.com/keypost/keypost/provision/gcp/iam"
 	"github.com/keypost/keypost/provision/gcp/rest"
 	"github.com/keypost/keypost/test/fakegcp"
@@ -82,53 +81,9 @@ func of(action string, f fakegcp.Fault) func(fakegcp.Call) fakegcp.Fault {
 	}
 }
 
-// A project may be meant by its ID or by its number.
-func TestProject(t *testing.T) {
-	t.Parallel()
-	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
-		for _, name := range []string{"my-project", "123456789012"} {
-			p, err := iam.OpenWith(fakegcp.AccessToken, rest.Access{Project: name, Transport: w}).Project(t.Context())
-			if err != nil || p.ID != "my-project" || p.Number != "123456789012" {
-				t.Errorf("%s: %+v, %v", name, p, err)
-			}
-		}
-		if _, err := iam.OpenWith(fakegcp.AccessToken, rest.Access{Project: "other", Transport: w}).Project(t.Context()); problemOf(err) != rest.WrongProject {
-			t.Errorf("another project: %v", err)
-		}
-		p := federation.Project{ID: "example.com:p"}
-		if got := p.Email("a-b"); got != "a-b@p.example.com.iam.gserviceaccount.com" {
-			t.Errorf("email %s", got)
-		}
-	})
-}
-
 type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
-
-// Google's own hint is obeyed, but not that of a day.
-func TestHints(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct {
-		after   time.Duration
-		problem rest.Problem
-	}{{20 * time.Second, 0}, {86401 * time.Second, rest.QuotaUsed}} {
-		inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
-			start, n := time.Now(), 0
-			w.Fault(func(c fakegcp.Call) fakegcp.Fault {
-				if n++; n == 1 {
-					return fakegcp.Throttle(tt.after)
-				}
-				return fakegcp.Fault{}
-			})
-			_, err := w.client().Project(t.Context())
-			took := time.Since(start)
-			if problemOf(err) != tt.problem || (err == nil) != (tt.problem == 0) || tt.problem == 0 && took < tt.after || took > time.Minute {
-				t.Errorf("hint %s: %v after %s", tt.after, err, took)
-			}
-		})
-	}
-}
 
 // Where nobody listens, that is known within seconds; what stays busy is given up.
 func TestUnreachable(t *testing.T) {

@@ -2,7 +2,6 @@ package terminal
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -34,39 +33,6 @@ func TestProgressWithoutAScreen(t *testing.T) {
 		want := "reading the store: 312 of 1000 key sets, 15s\nreading the store: 312 of 1000 key sets, 30s\nreading the store: 312 of 1000 key sets, 45s: waiting\nbeside it\n"
 		if out.String() != want {
 			t.Errorf("%q, want %q", out.String(), want)
-		}
-	})
-}
-
-// On a screen: after two seconds a line that changes each second, cut to its width, and away before anything else is printed.
-func TestProgressOnAScreen(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var out bytes.Buffer
-		l := onScreen(&out, 30)
-		p := l.Progress("reading the store", "key sets")
-		p.Of(7)
-		time.Sleep(3500 * time.Millisecond)
-		_, _ = fmt.Fprintln(l, "beside it")
-		time.Sleep(time.Second)
-		p.End()
-		_, _ = fmt.Fprintln(l, "after")
-		want := clearLine + "reading the store: 0 of 7 key" + clearLine + "reading the store: 0 of 7 key" + clearLine + "beside it\n" +
-			clearLine + "reading the store: 0 of 7 key" + clearLine + "after\n"
-		if out.String() != want {
-			t.Errorf("%q, want %q", out.String(), want)
-		}
-	})
-}
-
-// What is done in a moment shows nothing.
-func TestProgressOfAMoment(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var out bytes.Buffer
-		p := onScreen(&out, 80).Progress("copying", "")
-		time.Sleep(1900 * time.Millisecond)
-		p.End()
-		if out.Len() > 0 {
-			t.Errorf("%q", out.String())
 		}
 	})
 }
@@ -111,26 +77,6 @@ func TestCountdownWithoutAScreen(t *testing.T) {
 		}
 		if lines := strings.Split(strings.TrimSpace(out.String()), "\n"); len(lines) != 6 || !strings.HasPrefix(lines[0], "prod-a: promote: 50m left, until ") || strings.Contains(out.String(), "\x1b") {
 			t.Errorf("%q", lines)
-		}
-	})
-}
-
-func TestCountdownOnAScreen(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var out bytes.Buffer
-		began := time.Now()
-		c := onScreen(&out, 60).Countdown()
-		if err := c.Wait(t.Context(), 1500*time.Millisecond, Awaited{"prod-a: promote\x1b", began, began.Add(4 * time.Second)}); err != nil || time.Since(began) != 1500*time.Millisecond {
-			t.Errorf("%v after %v", err, time.Since(began))
-		}
-		drawn := strings.Split(out.String(), clearLine)
-		if len(drawn) != 4 || !strings.Contains(drawn[1], "  0% prod-a: promote?: 4s left") || !strings.Contains(drawn[2], " 25% ") || len(drawn[1]) != 59 || drawn[3] != "" {
-			t.Errorf("%q", drawn)
-		}
-		ctx, cancel := context.WithCancelCause(t.Context())
-		cancel(context.DeadlineExceeded)
-		if err := c.Wait(ctx, time.Hour, Awaited{}); err != context.DeadlineExceeded { //nolint:errorlint // the cause itself
-			t.Error(err)
 		}
 	})
 }

@@ -75,23 +75,3 @@ func TestHumanized(t *testing.T) {
 		t.Error("a key ID is cut with -o wide")
 	}
 }
-
-// Where there is no terminal nothing is changed but for the columns.
-func TestPlain(t *testing.T) {
-	t.Parallel()
-	var table Table
-	table.Row("KID", "AT")
-	table.Row("gwnEQfJWw5S3-Vzq8G4bC0OspTWLHgY_psYkCJ8JibQ", "2026-03-02T10:00:00Z")
-	table.Command("keypost key list")
-	var b strings.Builder
-	if err := table.Write(&b, Screen{}); err != nil {
-		t.Fatal(err)
-	}
-	const want = "KID                                          AT\ngwnEQfJWw5S3-Vzq8G4bC0OspTWLHgY_psYkCJ8JibQ  2026-03-02T10:00:00Z\n     keypost key list\n"
-	if b.String() != want {
-		t.Errorf("%q", b.String())
-	}
-	if got := (Screen{}).Notice("warning: x", nil); got != "warning: x\n" {
-		t.Errorf("%q", got)
-	}
-}
