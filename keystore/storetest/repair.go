@@ -48,30 +48,3 @@ func leadBack(x *suite) {
 		x.Errorf("then revoked at generation %d, %d keys are left", s.Generation(), len(s.Keys()))
 	}
 }
-
-// fullRepaired: a key set that takes no more keys can still lose and replace those that it has.
-func fullRepaired(x *suite) {
-	first, second, extra, replacement := Key(x), Key(x), Key(x), Key(x)
-	x.replace("", edited(x, KeySet(x, "prod-a", first, second), func(spec map[string]any) {
-		var gone []any
-		for i := range 3600 - 2 {
-			gone = append(gone, goneLine(i))
-		}
-		spec["gone"] = gone
-	}))
-	if _, err := keystore.Update(x.Context(), x.Store, "prod-a", func(s keystore.KeySet) (keystore.KeySet, error) { return s.Add(Change(time.Hour), extra) }); err == nil {
-		x.Error("a full key set took one more key")
-	}
-	x.update("prod-a", func(s keystore.KeySet) (keystore.KeySet, error) {
-		return s.Revoke(Change(time.Hour), first.ID(), keystore.RevokeOptions{Replacement: &replacement})
-	})
-	x.update("prod-a", func(s keystore.KeySet) (keystore.KeySet, error) {
-		return s.Remove(Change(time.Hour), second.ID(), keystore.Removal{})
-	})
-	s := x.update("prod-a", func(s keystore.KeySet) (keystore.KeySet, error) {
-		return s.Accept(Change(time.Hour), 0, []keystore.Decision{{Key: extra, Keep: true}, {Key: Key(x)}})
-	})
-	if len(s.Keys()) != 2 || len(s.Gone()) != 3601 {
-		x.Errorf("%d keys and %d lines in gone, want 2 and 3601", len(s.Keys()), len(s.Gone()))
-	}
-}

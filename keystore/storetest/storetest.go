@@ -39,7 +39,6 @@ func Run(t *testing.T, newBackend func(t *testing.T) keystore.Backend, except ..
 		{"a reader sees the old or the new key set and time never runs backwards", neverAMix},
 		{"a listing is complete while everything changes", listWhileChanging},
 		{"an accept leads back from a generation out of reach", leadBack},
-		{"a full key set can be repaired", fullRepaired},
 		{"a watch reports changes and ends with its context", watch},
 	} {
 		if !slices.Contains(except, c.name) {
