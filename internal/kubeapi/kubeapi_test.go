@@ -65,7 +65,7 @@ func TestStatusError(t *testing.T) {
 			Code: 404, Status: true, Reason: "NotFound", Message: "no such", Group: "g", Kind: "k", Name: "n", After: 3 * time.Second,
 		},
 		`{"kind": "Status", "message": "User \"SECRET\" cannot"}`: {
-			Code: 404, Status: true, Message: "(a text that repeats the token, and is not shown)", After: 3 * time.Second,
+			Code: 404, Status: true, Message: "(a text that repeats the credential, and is not shown)", After: 3 * time.Second,
 		},
 		"<html>Authorization: Bearer SECRET": {Code: 404, After: 3 * time.Second},
 	} {

@@ -62,25 +62,9 @@ func newStatusError(resp *http.Response) *StatusError {
 	return e
 }
 
-// hideSent hides the credentials of the request as client-go sent it.
+// hideSent hides the credentials of the request as client-go sent it: whatever is in front of an API server may send them back.
 func hideSent(message string, sent *http.Request) string {
 	_, credential, _ := strings.Cut(sent.Header.Get("Authorization"), " ")
 	_, password, _ := sent.BasicAuth()
-	return Hide(Hide(message, credential), password)
-}
-
-// Hide returns a text that may be shown: one with the token, a part of it, or the beginning of one, is not. Whatever is in front of
-// an API server may send back what it was sent.
-func Hide(text, token string) string {
-	const hidden = "(a text that repeats the token, and is not shown)"
-	if token != "" && strings.Contains(text, token) {
-		return hidden
-	}
-	for part := range strings.SplitSeq(token, ".") {
-		const telling = 16 // characters; fewer may be a word of the text
-		if part = part[:min(len(part), telling)]; len(part) == telling && strings.Contains(text, part) {
-			return hidden
-		}
-	}
-	return text
+	return text.Hide(text.Hide(message, credential), password)
 }

@@ -11,6 +11,7 @@ import (
 	"unicode"
 
 	"github.com/keypost/keypost/internal/text"
+	kjson "sigs.k8s.io/json"
 )
 
 // maxName bounds what an error quotes of a name.
@@ -38,6 +39,19 @@ func Check(data []byte, known []string) error {
 			return err
 		}
 	}
+}
+
+// Decode decodes JSON. Names of members are case-sensitive, and a duplicate is an error: else two readers of one text
+// may see two different keys in it (RFC 8725, section 2.4).
+func Decode(data []byte, into any) error {
+	again, err := kjson.UnmarshalStrict(data, into, kjson.DisallowDuplicateFields)
+	if err != nil {
+		return err
+	}
+	if len(again) > 0 {
+		return again[0]
+	}
+	return nil
 }
 
 // memberWalk reads a JSON text token by token.

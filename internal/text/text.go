@@ -71,6 +71,22 @@ func Sentence(s string, limit int) string {
 	return OneLine(strings.Join(strings.Fields(s), " "), limit)
 }
 
+// Hide returns s as it may be shown where a server may have sent back the credential that it was sent: not at all if it has that,
+// one of its parts between dots, or the beginning of either.
+func Hide(s, credential string) string {
+	const hidden = "(a text that repeats the credential, and is not shown)"
+	if credential != "" && strings.Contains(s, credential) {
+		return hidden
+	}
+	for _, part := range append(strings.Split(credential, "."), credential) {
+		const telling = 16 // characters; fewer may be a word of the text
+		if part = part[:min(len(part), telling)]; len(part) == telling && strings.Contains(s, part) {
+			return hidden
+		}
+	}
+	return s
+}
+
 // SameWidth returns s with a question mark in place of every character that is not printable. Spaces stay as they are,
 // also at the ends: one may be the difference that is shown.
 func SameWidth(s string) string {

@@ -188,3 +188,21 @@ func TestList(t *testing.T) {
 		}
 	}
 }
+
+// A text with a credential, a part of one, or the beginning of either is not shown.
+func TestHide(t *testing.T) {
+	const credential = "hvs.CAESIJabcdefghijklmnopqrstuv.0123456789abcdefXYZ"
+	for _, s := range []string{"it was " + credential, "hvs.CAESIJabcdef", "CAESIJabcdefghij", "0123456789abcdef"} {
+		if got := Hide("you sent "+s+"!", credential); strings.Contains(got, s) {
+			t.Error(got)
+		}
+	}
+	for s, credential := range map[string]string{"of 0123456789abcde": credential, "whatever": "", "hvs.": credential} {
+		if got := Hide(s, credential); got != s {
+			t.Errorf("%q is shown as %q", s, got)
+		}
+	}
+	if got := Hide("my s3cret", "s3cret"); strings.Contains(got, "s3cret") {
+		t.Error(got)
+	}
+}

@@ -10,21 +10,21 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/keypost/keypost/internal/privatekey"
+	"github.com/keypost/keypost/internal/strictjson"
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/keystore"
-	kjson "sigs.k8s.io/json"
 )
 
 func parseJSON(data []byte) ([]keystore.VerificationKey, []Left, error) {
 	var tree any
-	if err := decodeJSON(data, &tree); err != nil {
+	if err := strictjson.Decode(data, &tree); err != nil {
 		return nil, nil, fmt.Errorf("it looks like a JWK or JWKS but is not valid JSON: %s", firstLine(err))
 	}
 	var set struct {
 		Keys *[]json.RawMessage `json:"keys"`
 		Kty  string             `json:"kty"`
 	}
-	if err := decodeJSON(data, &set); err != nil {
+	if err := strictjson.Decode(data, &set); err != nil {
 		return nil, nil, errors.New(`it is not a JWKS: "keys" must be a list, and "kty" a text`)
 	}
 	if set.Keys == nil && set.Kty != "" {
@@ -61,7 +61,7 @@ func parseJSON(data []byte) ([]keystore.VerificationKey, []Left, error) {
 
 func parseJWK(raw json.RawMessage) (keystore.VerificationKey, error) {
 	var members map[string]json.RawMessage
-	if err := decodeJSON(raw, &members); err != nil {
+	if err := strictjson.Decode(raw, &members); err != nil {
 		return keystore.VerificationKey{}, errors.New("it is not a JSON object")
 	}
 	for _, m := range privatekey.Members() {
@@ -92,19 +92,6 @@ func parseJWK(raw json.RawMessage) (keystore.VerificationKey, error) {
 	// The algorithm is what the JWKS says, if the key can have it: nothing else reports whether its signer uses RS512, as an external one
 	// of a cluster may. Where a declared relying party does not take that, it is refused later.
 	return k.WithID(keystore.KeyID(jwk.KeyID), jwk.Algorithm)
-}
-
-// decodeJSON decodes JSON. Names of members are case-sensitive, and a duplicate is an error: else two readers of one text
-// may see two different keys in it (RFC 8725, section 2.4).
-func decodeJSON(data []byte, v any) error {
-	again, err := kjson.UnmarshalStrict(data, v, kjson.DisallowDuplicateFields)
-	if err != nil {
-		return err
-	}
-	if len(again) > 0 {
-		return again[0]
-	}
-	return nil
 }
 
 func firstLine(err error) string {

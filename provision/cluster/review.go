@@ -33,9 +33,9 @@ func (a api) review(ctx context.Context, token string) (review, error) {
 	var reply struct{ Status review }
 	err = a.create(ctx, reviewPath, request, &reply)
 	r := reply.Status
-	r.Error, r.User.Username = kubeapi.Hide(r.Error, token), kubeapi.Hide(r.User.Username, token)
+	r.Error, r.User.Username = text.Hide(r.Error, token), text.Hide(r.User.Username, token)
 	if status, ok := errors.AsType[*kubeapi.StatusError](err); ok {
-		status.Message = kubeapi.Hide(status.Message, token)
+		status.Message = text.Hide(status.Message, token)
 	}
 	return r, err
 }

@@ -67,7 +67,7 @@ func TestReviewsNeverShowTheToken(t *testing.T) {
 				t.Errorf("%s: %s", name, text)
 			}
 		}
-		if !strings.Contains(string(text), "repeats the token") && name != "a 403 with it" {
+		if !strings.Contains(string(text), "repeats the credential") && name != "a 403 with it" {
 			t.Errorf("%s: nothing says that a text is not shown: %s", name, text)
 		}
 	}

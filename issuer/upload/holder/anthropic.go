@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/keypost/keypost/internal/strictjson"
 	"github.com/keypost/keypost/issuer/upload"
 )
 
@@ -40,7 +41,7 @@ func anthropicHeld(doc []byte) (held upload.Held, err error) {
 			Keys json.RawMessage `json:"keys"`
 		} `json:"jwks"`
 	}
-	if err := decode(doc, &p); err != nil {
+	if err := strictjson.Decode(doc, &p); err != nil {
 		return held, fmt.Errorf("the answer about the federation issuer: %w", err)
 	}
 	if p.JWKS.Type != "inline" {

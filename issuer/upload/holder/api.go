@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/keypost/keypost/internal/text"
-	kjson "sigs.k8s.io/json"
 )
 
 // Bounds of one call.
@@ -79,17 +78,15 @@ type statusError struct {
 
 func (e *statusError) Error() string { return e.text }
 
-// repeats reports whether a text has the credential, or the beginning of it. A server may send it back anywhere.
-func (a *api) repeats(text string) bool {
-	return strings.Contains(text, a.secret[:min(len(a.secret), 16)])
-}
-
-// hidden returns an error without the credential.
+// hidden returns an error without the credential: a server may send it back anywhere.
 func (a *api) hidden(err error) error {
-	if err == nil || !a.repeats(err.Error()) {
-		return err
+	if err == nil {
+		return nil
 	}
-	return errors.New("the server sent the credential back; what it said is not shown")
+	if shown := text.Hide(err.Error(), a.secret); shown != err.Error() {
+		return errors.New(shown)
+	}
+	return err
 }
 
 // do returns the body of a successful answer, and when it was made by the server's clock; zero if it does not say.
@@ -125,17 +122,11 @@ func (a *api) call(ctx context.Context, q request) ([]byte, time.Time, error) {
 	case len(got) > answerSize:
 		return nil, time.Time{}, fmt.Errorf("%s %s: the answer is over %d bytes", q.method, q.url, answerSize)
 	case res.StatusCode/100 != 2:
-		said := text.OneLine(string(got), 200)
+		said := text.OneLine(text.Hide(string(got), a.secret), 200)
 		return nil, time.Time{}, &statusError{res.StatusCode, strings.TrimSuffix(fmt.Sprintf("%s %s: %s: %s", q.method, q.url, res.Status, said), ": ")}
 	}
 	date, _ := http.ParseTime(res.Header.Get("Date")) // zero without one
 	return got, date, nil
-}
-
-// decode decodes an answer. Names of members are case-sensitive and stand once: else two readers see two different objects in it.
-func decode(doc []byte, into any) error {
-	twice, err := kjson.UnmarshalStrict(doc, into, kjson.DisallowDuplicateFields)
-	return errors.Join(append(twice, err)...)
 }
 
 // bearer returns the API at the address in a variable, or a default one, with the credential in another variable.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/keypost/keypost/internal/strictjson"
 	"github.com/keypost/keypost/issuer/upload"
 )
 
@@ -37,7 +38,7 @@ func databricksHeld(doc []byte) (held upload.Held, err error) {
 			URI    string `json:"jwks_uri"`
 		} `json:"oidc_policy"`
 	}
-	if err := decode(doc, &p); err != nil {
+	if err := strictjson.Decode(doc, &p); err != nil {
 		return held, fmt.Errorf("the answer about the federation policy: %w", err)
 	}
 	switch {

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/issuer/upload"
 )
 
@@ -66,12 +67,10 @@ func (r *remote) Read(ctx context.Context) (upload.Held, error) {
 		return upload.Held{}, err
 	}
 	held, err := r.parse(doc)
-	if err == nil && r.repeats(held.Issuer) {
-		err = errors.New(held.Issuer)
-	}
 	if err != nil {
 		return upload.Held{}, r.hidden(err)
 	}
+	held.Issuer = text.Hide(held.Issuer, r.secret)
 	held.Date, r.doc, r.was = date, doc, held.Issuer
 	return held, nil
 }

@@ -204,7 +204,7 @@ func TestUploadIsReadBack(t *testing.T) {
 func TestRefusalsShowNoCredential(t *testing.T) {
 	t.Parallel()
 	for _, s := range scenes(storetest.Key(t).PEM()) {
-		for status, want := range map[int]string{403: "the server sent the credential back", 404: "the server sent the credential back", 302: "redirects are not followed", 500: "the server sent the credential back"} {
+		for status, want := range map[int]string{403: "a text that repeats the credential", 404: "a text that repeats the credential", 302: "redirects are not followed", 500: "a text that repeats the credential"} {
 			t.Run(fmt.Sprint(s.kind, status), func(t *testing.T) {
 				t.Parallel()
 				v := s.vendor

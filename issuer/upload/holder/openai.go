@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/keypost/keypost/internal/strictjson"
 	"github.com/keypost/keypost/issuer/upload"
 )
 
@@ -34,7 +35,7 @@ func openaiHeld(doc []byte) (held upload.Held, err error) {
 			JWKS json.RawMessage `json:"jwks"`
 		} `json:"verification"`
 	}
-	if err := decode(doc, &p); err != nil {
+	if err := strictjson.Decode(doc, &p); err != nil {
 		return held, fmt.Errorf("the answer about the provider: %w", err)
 	}
 	if p.Verification.Type != "uploaded_jwks" {

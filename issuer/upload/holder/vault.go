@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/keypost/keypost/internal/strictjson"
 	"github.com/keypost/keypost/issuer/upload"
 	"github.com/keypost/keypost/keystore/pubkey"
 )
@@ -86,7 +87,7 @@ type vaultConfig struct {
 
 func vaultHeld(doc []byte) (held upload.Held, err error) {
 	var c vaultConfig
-	if err := decode(doc, &c); err != nil {
+	if err := strictjson.Decode(doc, &c); err != nil {
 		return held, fmt.Errorf("the answer about the auth method: %w", err)
 	}
 	switch {
@@ -112,7 +113,7 @@ func vaultWith(doc, jwks []byte) (map[string]json.RawMessage, error) {
 	var c struct {
 		Data map[string]json.RawMessage `json:"data"`
 	}
-	if err := decode(doc, &c); err != nil {
+	if err := strictjson.Decode(doc, &c); err != nil {
 		return nil, err
 	}
 	if c.Data == nil {
