@@ -29,7 +29,8 @@ type Rotation struct {
 	Step     RotationStep `json:"step"`              // for who reads the document
 }
 
-// MaxRotating bounds the keys that a key set may list when a rotation is started: GCP takes no more in an upload.
+// MaxRotating bounds the keys that a key set may list when a rotation is started, those of an upload, and those of a cluster that is
+// enrolled: Google Cloud takes no more in an upload (google.iam.v1, Oidc.jwks_json).
 const MaxRotating = 8
 
 // RotationError reports that a rotation cannot be started, because one is under way.

@@ -24,9 +24,6 @@ const (
 	Absent      State = "absent"      // the source has no cluster for an enrolled key set; nothing changes
 )
 
-// MaxKeys bounds the keys that a cluster may list, and those that its key set may then publish: relying parties take no more.
-const MaxKeys = keystore.MaxRotating
-
 // Rules are what an operator has decided for every cluster.
 type Rules struct {
 	URL    func(keystore.Name) (keystore.IssuerURL, bool) // the issuer URL of a name, if the pattern has one
@@ -58,8 +55,8 @@ func (r Rules) Decide(n keystore.Name, seen cluster.Identity, stored *keystore.K
 	switch {
 	case !ok:
 		return refused("the pattern has no issuer URL for the name %q", n)
-	case len(seen.Keys)+len(seen.Left) > MaxKeys:
-		return refused("it lists %d keys, and at most %d are taken of a cluster", len(seen.Keys)+len(seen.Left), MaxKeys)
+	case len(seen.Keys)+len(seen.Left) > keystore.MaxRotating:
+		return refused("it lists %d keys, and at most %d are taken of a cluster", len(seen.Keys)+len(seen.Left), keystore.MaxRotating)
 	}
 	d := Decision{State: Enrolled, URL: u}
 	if stored == nil {
@@ -85,8 +82,8 @@ func (r Rules) Decide(n keystore.Name, seen cluster.Identity, stored *keystore.K
 
 // taken refuses keys whose tokens a relying party does not take, and more keys than one takes.
 func (r Rules) taken(d Decision, p keystore.Policy, have int) Decision {
-	if n := have + len(d.Add); n > MaxKeys && len(d.Add) > 0 {
-		return refused("the key set would publish %d keys, and at most %d are enrolled; remove old ones first", n, MaxKeys)
+	if n := have + len(d.Add); n > keystore.MaxRotating && len(d.Add) > 0 {
+		return refused("the key set would publish %d keys, and at most %d are enrolled; remove old ones first", n, keystore.MaxRotating)
 	}
 	for _, k := range d.Add {
 		if errs := party.Refusals(p.RelyingParties, string(k.ID()), k.Alg()); len(errs) > 0 {

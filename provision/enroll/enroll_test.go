@@ -206,7 +206,7 @@ func checkOnlyAdded(t *testing.T, was, is keystore.KeySet, seen cluster.Identity
 			t.Fatalf("key %s came in as %s; the cluster showed it: %v", k.ID(), k.State, shown)
 		}
 	}
-	if !reflect.DeepEqual(was.Gone(), is.Gone()) || !reflect.DeepEqual(was.Issuers(), is.Issuers()) || is.Withdrawn() || len(is.Keys()) > enroll.MaxKeys {
+	if !reflect.DeepEqual(was.Gone(), is.Gone()) || !reflect.DeepEqual(was.Issuers(), is.Issuers()) || is.Withdrawn() || len(is.Keys()) > keystore.MaxRotating {
 		t.Fatal("more than keys changed")
 	}
 }

@@ -16,17 +16,14 @@ import (
 	"github.com/keypost/keypost/provision/gcp/rest"
 )
 
-// uploadLimit is how many keys a provider takes (google.iam.v1, Oidc.jwks_json).
-const uploadLimit = keystore.MaxRotating
-
 // upload returns the keys of a JWKS to upload. The error is about keys that Google would refuse at the first exchange only.
 func upload(jwks []byte) ([]keystore.VerificationKey, error) {
 	keys, err := pubkey.Parse("the JWKS to upload", jwks)
 	if err != nil {
 		return nil, err
 	}
-	if len(keys) > uploadLimit {
-		return nil, fmt.Errorf("%d keys to upload: Google takes %d", len(keys), uploadLimit)
+	if len(keys) > keystore.MaxRotating {
+		return nil, fmt.Errorf("%d keys to upload: Google takes %d", len(keys), keystore.MaxRotating)
 	}
 	for _, k := range keys {
 		if !party.Takes("gcp", k.Alg()) {

@@ -168,33 +168,27 @@ func PromoteForced(s keystore.KeySet, id keystore.KeyID, why string) Command {
 	return Command{"key", "promote", string(s.Name()), string(id), "--force", "--why", why, "--confirm-kid", string(id)}
 }
 
-const syncKeys = "sync-keys"
-
-// SyncCommands returns the command that uploads the published keys to whom the policy names, and reads them back; none where this keypost
-// uploads to none of them.
-func SyncCommands(s keystore.KeySet) Commands {
-	if !slices.ContainsFunc(s.Policy().Uploads(), party.KnownUpload) {
-		return nil
-	}
-	return Commands{SyncCommand(s.Name())}
-}
-
-// SyncCommand returns the command that uploads the published keys of a key set.
+// SyncCommand returns the command that uploads the published keys of a key set to whom its policy names, and reads them back.
 func SyncCommand(n keystore.Name) Command { return Command{"sync-keys", string(n)} }
+
+// Syncs reports whether that command uploads to anyone: the policy may name only kinds that this keypost does not know.
+func Syncs(s keystore.KeySet) bool {
+	return slices.ContainsFunc(s.Policy().Uploads(), party.KnownUpload)
+}
 
 // SayCopies prints, after a change of the published keys, how the copies that relying parties hold follow.
 func (f *Factory) SayCopies(s keystore.KeySet) {
-	if c := SyncCommands(s); c != nil {
-		f.Notice("what relying parties hold (%s) is as before, until: %s", text.Count(len(s.Policy().Uploads()), "copy", "copies"), c)
+	if Syncs(s) {
+		f.Notice("what relying parties hold (%s) is as before, until: %s", text.Count(len(s.Policy().Uploads()), "copy", "copies"), SyncCommand(s.Name()))
 	}
 }
 
 // copiesHint adds to the error of a gate that an upload opens how to upload, and when.
 func (f *Factory) copiesHint(err error, s keystore.KeySet) error {
-	c := SyncCommands(s)
+	c := SyncCommand(s.Name())
 	e, _ := errors.AsType[*keystore.NotYetError](err)
 	switch {
-	case c == nil:
+	case !Syncs(s):
 		return err
 	case f.Observations == "":
 		return WithHint(err, "%s; then give this command the same --observations", c)

@@ -88,7 +88,7 @@ func (f *Factory) line(c Command) string {
 		}
 		words = append(words, flagWords(flag)...)
 	}
-	if next.Name() == syncKeys && f.Observations == "" && !slices.Contains(words, "--observations") { // without, it only says what is missing
+	if next.Name() == "sync-keys" && f.Observations == "" && !slices.Contains(words, "--observations") { // without, it only says what is missing
 		words = append(words, "--observations", UnknownPlace)
 	}
 	return Quoted(argumentsApart(words, next)...)

@@ -71,7 +71,7 @@ func (o *observeOptions) run(ctx context.Context, args []string) error {
 	}
 	for _, s := range sets {
 		if s.Policy().Reach == keystore.ReachCopies {
-			o.Notice("nobody reads the documents of %q (reach copies), so there is nothing to look at; what was uploaded is read back with: %s", s.Name(), cli.SyncCommands(s))
+			o.Notice("nobody reads the documents of %q (reach copies), so there is nothing to look at; what was uploaded is read back with: %s", s.Name(), cli.SyncCommand(s.Name()))
 		}
 	}
 	observer, err := o.flags.Open(ctx, o.Factory) // which makes a directory: not for an issuer that was mistyped

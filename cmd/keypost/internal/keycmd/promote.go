@@ -117,8 +117,8 @@ func (o *promoteOptions) awaitGate(ctx context.Context, args []string) error {
 			return o.AtGate(err, s)
 		case looked || e.Gate == gate.GateCaches || e.Gate == gate.GateCopies:
 			o.Notice("waiting: %v", e)
-			if c := cli.SyncCommands(s); c != nil && e.Gate == gate.GateCopies {
-				o.Notice("this waits until somebody has uploaded and read back: %s", o.Lines(c))
+			if e.Gate == gate.GateCopies && cli.Syncs(s) {
+				o.Notice("this waits until somebody has uploaded and read back: %s", cli.SyncCommand(s.Name()))
 			}
 			if err := cli.Pause(ctx, cli.PauseFor(e, lookSoon)); err != nil {
 				return err

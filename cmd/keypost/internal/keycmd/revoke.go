@@ -102,8 +102,8 @@ func (o *revokeOptions) run(ctx context.Context, args []string) error {
 // more, a next key is to: its gate keeps tokens from being refused that an active key could sign, and there is none.
 func (o *revokeOptions) steps(ctx context.Context, c keyChange, taken bool) (all []string) {
 	s := c.after
-	if sync := cli.SyncCommands(s); sync != nil && len(s.Keys()) > 0 { // nobody takes an upload without a key
-		all = append(all, "upload the keys that are left: "+o.Lines(sync))
+	if cli.Syncs(s) && len(s.Keys()) > 0 { // nobody takes an upload without a key
+		all = append(all, "upload the keys that are left: "+o.Line(cli.SyncCommand(s.Name())))
 	}
 	for _, k := range s.Keys() {
 		if !cli.NoneActive(s) || k.State != keystore.Next {

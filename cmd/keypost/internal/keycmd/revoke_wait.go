@@ -36,7 +36,7 @@ func (o *revokeOptions) awaitGone(ctx context.Context, s keystore.KeySet, networ
 	uploads := len(s.Policy().Uploads()) > 0
 	if uploads && o.Observations == "" {
 		return cli.WithHint(errors.New("the key is revoked, and whether relying parties that hold an upload still have it is not known: nothing names the place where readings are recorded"),
-			"run this again with --observations URL, the same as of: %s", cli.SyncCommands(s))
+			"run this again with --observations URL, the same as of: %s", cli.SyncCommand(s.Name()))
 	}
 	if uploads && len(s.Keys()) == 0 {
 		return fmt.Errorf("the key is revoked; key set %q publishes none now, and nobody takes an upload without one: disable or delete each provider that holds a copy (%s)", s.Name(), text.List(s.Policy().Uploads(), 3))

@@ -242,8 +242,8 @@ func (o *stepOptions) step(ctx context.Context, d rotation.Driver, r *running) {
 		o.Notice("%s: %s", r.set.Name(), r.Waiting)
 		o.sayByHand(r.set, out.ByHand)
 		r.said, r.began = line, time.Now()
-		if c := cli.SyncCommands(r.set); c != nil && r.Gate == gate.GateCopies {
-			o.Notice("hint: %s", o.Lines(c))
+		if r.Gate == gate.GateCopies && cli.Syncs(r.set) {
+			o.Notice("hint: %s", cli.SyncCommand(r.set.Name()))
 		}
 	}
 	if g := r.Gate; g == gate.GateSigning && d.Cluster == nil || g == gate.GateUndeclared || g == gate.GateEdge {

@@ -302,7 +302,7 @@ func (o *syncOptions) sync(ctx context.Context, u upload.Uploader, w work) (sync
 		held = unopened{err}
 	}
 	u.Permit = func(s keystore.KeySet) error { return o.mayUpload(s, w.kind) }
-	ctx, cancel := context.WithTimeout(ctx, patience) // one key set keeps none of the others from its turn
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	r, err := u.Sync(ctx, w.set.Name(), w.party, held)
 	row.Uploaded, row.ReadAt = r.Uploaded, cli.NotBefore(r.Read)
