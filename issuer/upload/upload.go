@@ -15,6 +15,7 @@ import (
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/issuer"
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/key"
 	"github.com/keypost/keypost/keystore/observation"
 	"github.com/keypost/keypost/keystore/pubkey"
 )
@@ -221,7 +222,11 @@ func (u *run) read(ctx context.Context, s keystore.KeySet, uploaded time.Time) (
 		return false, err
 	}
 	u.Read, u.ClockGap, u.Refused = at, look.ClockGap(), held.Refused
-	return sameKeys(s, keys), nil
+	var published []keystore.VerificationKey
+	for _, k := range s.Keys() {
+		published = append(published, k.VerificationKey)
+	}
+	return key.Same(published, keys), nil
 }
 
 // withIDs gives those of the keys that s publishes the key IDs that they have there.
@@ -233,14 +238,6 @@ func withIDs(s keystore.KeySet, keys []keystore.VerificationKey) {
 			}
 		}
 	}
-}
-
-// sameKeys compares by kid, material and algorithm.
-func sameKeys(s keystore.KeySet, held []keystore.VerificationKey) bool {
-	published := s.Keys()
-	return len(published) == len(held) && !slices.ContainsFunc(published, func(k keystore.Key) bool {
-		return !slices.ContainsFunc(held, k.Equal)
-	})
 }
 
 func (u Uploader) now() time.Time {

@@ -12,6 +12,7 @@ import (
 	"github.com/keypost/keypost/internal/privatekey"
 	"github.com/keypost/keypost/issuer/verify/fetch"
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/key"
 	"github.com/keypost/keypost/keystore/party"
 )
 
@@ -169,20 +170,12 @@ func (v *visit) checkAlias(first jwksDocument) (alias jwksDocument, differs bool
 	if v.stored != nil {
 		report = v.Warn
 	}
-	if sameKeys(alias.keys, first.keys) {
+	if key.Same(alias.keys, first.keys) {
 		v.OK("jwks-alias", "%s has the same keys", a.URL)
 	} else {
 		report("alias-differs", "%s has other keys than jwks_uri", a.URL)
 	}
 	return alias, true
-}
-
-// sameKeys reports whether both lists have the same keys under the same IDs, in whatever order.
-func sameKeys(a, b []keystore.VerificationKey) bool {
-	within := func(a, b []keystore.VerificationKey) bool {
-		return !slices.ContainsFunc(a, func(k keystore.VerificationKey) bool { return !slices.ContainsFunc(b, k.Equal) })
-	}
-	return len(a) == len(b) && within(a, b) && within(b, a)
 }
 
 // checkSameKeys compares the addresses with each other where there is no store to compare each of them with.
@@ -195,7 +188,7 @@ func (v *visitor) checkSameKeys(visits []*visit) {
 	same := true
 	for _, one := range visits {
 		have = append(have, one.look.Address+" has "+cmp.Or(kidList(one.published), "none"))
-		same = same && sameKeys(one.published, visits[0].published)
+		same = same && key.Same(one.published, visits[0].published)
 	}
 	if same {
 		v.OK("same-keys", "all addresses publish the same keys")

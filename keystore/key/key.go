@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -184,6 +185,14 @@ func (p VerificationKey) IsRSA() bool {
 // Equal reports whether p and q are the same key under the same ID and algorithm.
 func (p VerificationKey) Equal(q VerificationKey) bool {
 	return p.id == q.id && p.alg == q.alg && p.SameMaterial(q)
+}
+
+// Same reports whether both lists have the same keys, as [VerificationKey.Equal] has it, in whatever order.
+func Same(a, b []VerificationKey) bool {
+	within := func(a, b []VerificationKey) bool {
+		return !slices.ContainsFunc(a, func(k VerificationKey) bool { return !slices.ContainsFunc(b, k.Equal) })
+	}
+	return len(a) == len(b) && within(a, b) && within(b, a)
 }
 
 // SameMaterial reports whether p and q are the same key, whatever they are called.

@@ -5,11 +5,11 @@ import (
 	"context"
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/key"
 	"github.com/keypost/keypost/keystore/party"
 	"github.com/keypost/keypost/keystore/pubkey"
 	"github.com/keypost/keypost/provision/cloud"
@@ -49,20 +49,11 @@ func keyIDs(jwks []byte) []string {
 	return kids
 }
 
-// sameKeys reports whether a provider holds these keys. What it holds is read as strictly as gates read it: in a form that readers take
+// holdsKeys reports whether a provider holds these keys. What it holds is read as strictly as gates read it: in a form that readers take
 // differently it may have other keys for Google, and is to be replaced.
-func sameKeys(want []keystore.VerificationKey, held string) bool {
+func holdsKeys(want []keystore.VerificationKey, held string) bool {
 	have, err := pubkey.Parse("the upload", []byte(held))
-	return err == nil && slices.Equal(prints(want), prints(have))
-}
-
-func prints(keys []keystore.VerificationKey) []string {
-	var all []string
-	for _, k := range keys {
-		all = append(all, fmt.Sprintf("%q %s %s", k.ID(), k.Alg(), k.Fingerprint()))
-	}
-	slices.Sort(all)
-	return all
+	return err == nil && key.Same(want, have)
 }
 
 // ProviderID names a provider of any project.
@@ -149,7 +140,7 @@ func (c *Client) UploadKeys(ctx context.Context, w Provider) (changed bool, err 
 			return nil, rest.Problemf(rest.OtherIssuer, "%s %s trusts the issuer %s by now, and not %s, whose keys these are", providerThing, w.ID,
 				have.OIDC.Issuer, w.IssuerURL)
 		}
-		if sameKeys(want, have.OIDC.JWKS) {
+		if holdsKeys(want, have.OIDC.JWKS) {
 			return nil, nil
 		}
 		if !w.Adopt && !w.Owner.holds(w.ID, have.Description) {

@@ -274,7 +274,7 @@ func (d *decision) compareKeys(w Provider, have *providerState) (bool, error) {
 		return false, nil
 	}
 	want, err := upload(w.JWKS)
-	if err != nil || sameKeys(want, held) {
+	if err != nil || holdsKeys(want, held) {
 		return false, err
 	}
 	if err := w.checkHeld(held); err != nil {
