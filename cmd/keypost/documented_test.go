@@ -2,7 +2,14 @@ package main
 
 import (
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -130,4 +137,186 @@ func walk(c *cobra.Command, visit func(*cobra.Command)) {
 	for _, child := range c.Commands() {
 		walk(child, visit)
 	}
+}
+
+// Every command that a hint or a notice prints is one that exists, with flags that it has. Its arguments are known only
+// when it is printed.
+func TestPrintedCommandsExist(t *testing.T) {
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	below, err := filepath.Glob("internal/*/*.go")
+	if err != nil || len(below) == 0 {
+		t.Fatal(err)
+	}
+	files = append(files, below...)
+	printed := 0
+	for _, name := range files {
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			words := wordsOf(n)
+			if words == nil {
+				return true
+			}
+			printed++
+			if err := exists(words); err != nil {
+				t.Errorf("%s prints %q: %v", name, words, err)
+			}
+			return true
+		})
+	}
+	if printed < 20 {
+		t.Errorf("only %d commands were found", printed)
+	}
+	for _, words := range [][]string{{"issuer", "lst"}, {"issuer", "show", "--edge"}, {"issuer"}} {
+		if exists(words) == nil {
+			t.Errorf("%q passes for a command", words)
+		}
+	}
+}
+
+// runOtherwise names the scripts that run a printed command with what the stand-ins need besides, and not by the word hint.
+func runOtherwise() map[string]string {
+	return map[string]string{
+		"aws create-identity-provider": "aws_stored_keys.txtar",
+		"aws migrate":                  "awsmigrate/move.txtar",
+		"gcp create-service-account":   "gcp_migrate.txtar",
+		"gcp migrate":                  "gcp_migrate.txtar",
+		"key remove":                   "rotate.txtar",
+		"rotate rollback":              "rotate.txtar",
+	}
+}
+
+// Each command that the program prints is run in a script: as it is printed, by the word hint, or as runOtherwise says.
+func TestEachPrintedCommandIsRun(t *testing.T) {
+	var scripts strings.Builder
+	for _, pattern := range []string{"testdata/*.txtar", "testdata/*/*.txtar"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil || len(files) == 0 {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			scripts.Write(text)
+		}
+	}
+	runs := func(command, script, form string) bool {
+		return regexp.MustCompile(`(?m)^` + form + `keypost ` + regexp.QuoteMeta(command) + `($|[ '])`).MatchString(script)
+	}
+	files, err := filepath.Glob("internal/*/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	printed := map[string]bool{}
+	for _, name := range files {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			if words := wordsOf(n); len(words) > 1 && !strings.HasPrefix(words[1], "-") {
+				printed[words[0]+" "+words[1]] = true
+			}
+			return true
+		})
+	}
+	if len(printed) < 20 {
+		t.Errorf("only %d commands were found", len(printed))
+	}
+	for command := range printed {
+		verb, _, _ := strings.Cut(command, " ")
+		known := exists([]string{verb}) == nil // verify, watch: the second word is an argument
+		if known {
+			command = verb
+		}
+		if runs(command, scripts.String(), `hint \d+ '`) {
+			continue
+		}
+		script, listed := runOtherwise()[command]
+		text, err := os.ReadFile(filepath.Join("testdata", script))
+		if !listed || err != nil || !runs(command, string(text), `(?:exec|exits \d+) `) {
+			t.Errorf("keypost %s is printed, and no script runs it as it is printed: hint CODE 'keypost %s'", command, command)
+		}
+	}
+}
+
+// wordsOf returns the words of a cli.Command{…} literal, or of a hint that begins with a command in its text; nil for
+// everything else. A word that is not a constant is "X".
+func wordsOf(n ast.Node) []string {
+	switch n := n.(type) {
+	case *ast.CompositeLit:
+		if name := nameOf(n.Type); name != "command" && name != "Command" {
+			return nil
+		}
+		var words []string
+		for _, e := range n.Elts {
+			words = append(words, constant(e, "X"))
+		}
+		return words
+	case *ast.CallExpr:
+		if name := nameOf(n.Fun); name != "withHint" && name != "WithHint" || len(n.Args) < 2 {
+			return nil
+		}
+		words := strings.Fields(strings.NewReplacer(",", " ", ";", " ").Replace(constant(n.Args[1], "")))
+		if len(words) < 2 || words[0] != "keypost" {
+			return nil
+		}
+		return words[1:]
+	}
+	return nil
+}
+
+// nameOf returns the last name of an expression: of cli.Command, Command; empty where it has none, or is cobra's.
+func nameOf(e ast.Expr) string {
+	switch e := e.(type) {
+	case *ast.Ident:
+		return e.Name
+	case *ast.SelectorExpr:
+		if of, ok := e.X.(*ast.Ident); ok && of.Name == "cli" {
+			return e.Sel.Name
+		}
+	}
+	return ""
+}
+
+func constant(e ast.Expr, otherwise string) string {
+	if lit, ok := e.(*ast.BasicLit); ok {
+		if text, err := strconv.Unquote(lit.Value); err == nil {
+			return text
+		}
+	}
+	return otherwise
+}
+
+func exists(words []string) error {
+	root := newRoot(&cli.Factory{})
+	cmd, _, err := root.Find(words)
+	cmd.InitDefaultHelpFlag()
+	switch {
+	case err != nil:
+		return fmt.Errorf("%q is not a command: %w", words, err)
+	case slices.Contains(words, "--help"):
+		return nil
+	case cmd.HasSubCommands():
+		return fmt.Errorf("%q is a group of commands", words)
+	}
+	for _, w := range words {
+		if name, isFlag := strings.CutPrefix(w, "--"); isFlag && cmd.Flag(strings.SplitN(name, "=", 2)[0]) == nil {
+			return fmt.Errorf("%s has no flag --%s", cmd.CommandPath(), name)
+		}
+	}
+	return nil
 }

@@ -35,6 +35,7 @@ import (
 	"github.com/keypost/keypost/issuer/verify/finding"
 	webtoken "github.com/keypost/keypost/issuer/verify/token"
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/provision/awsiam/api"
 	"github.com/keypost/keypost/provision/iampolicy"
 	"github.com/keypost/keypost/provision/webidentity"
 	"github.com/keypost/keypost/test/authority"
@@ -624,5 +625,20 @@ func TestJudgeIsSTS(t *testing.T) {
 	}
 	if outcomes[iampolicy.Yes] < 50 || outcomes[iampolicy.No] < 50 {
 		t.Errorf("too few of a kind: %v", outcomes)
+	}
+}
+
+func TestVerifyOfAnotherAccount(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, nil)
+	s.role = "arn:aws:iam::210987654321:role/app"
+	got := s.look(t, s.token(t))
+	if got[0].Code != "aws-unread" || !strings.Contains(got[0].Evidence, "210987654321") || !strings.Contains(got[0].Evidence, "123456789012") {
+		t.Errorf("first: %s: %s", got[0].Code, got[0].Evidence)
+	}
+	for _, arn := range []string{"", "app", "arn:aws:sts::123456789012:assumed-role/app/x", "arn:aws:iam::1:role/app", "arn:aws:iam::123456789012:role/"} {
+		if _, _, err := api.ParseRoleARN(arn); err == nil {
+			t.Errorf("ParseRoleARN(%q) = nil", arn)
+		}
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/catalog"
 	"github.com/keypost/keypost/provision/azure"
@@ -216,6 +218,39 @@ spec:
 			if calls := len(w.Calls()); calls > 0 {
 				t.Errorf("%d calls", calls)
 			}
+		}
+	})
+}
+
+// Two runs at once do what one does. Of two deletions one may find that what it reads has just gone; then the next finds nothing left.
+func TestTwoRunsAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, fakeazure.Options{Latency: 100 * time.Millisecond, FederationRate: 1})
+		twice := func(run func() error) {
+			t.Helper()
+			var group errgroup.Group
+			group.Go(run)
+			group.Go(run)
+			must(t, group.Wait())
+		}
+		o := w.identities(t, usual()...)
+		twice(func() error {
+			_, err := azure.CreateIdentities(t.Context(), o)
+			return err
+		})
+		if s := w.State(); len(s.Identities) != 3 || len(s.Credentials) != 5 || len(s.Assignments) != 3 || len(s.Definitions) != 2 {
+			t.Errorf("there is %+v", s)
+		}
+		gone := azure.DeleteOptions{Options: w.options(), Group: true}
+		twice(func() error {
+			_, _ = azure.Delete(t.Context(), gone)
+			return nil
+		})
+		_, err := azure.Delete(t.Context(), gone)
+		must(t, err)
+		if s := w.State(); len(s.Groups) != 1 || len(s.Identities)+len(s.Definitions)+len(s.Assignments) > 0 {
+			t.Errorf("left: %+v", s)
 		}
 	})
 }

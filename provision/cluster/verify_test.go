@@ -543,3 +543,33 @@ func TestVerifyEnds(t *testing.T) {
 		t.Errorf("account mistyped: %v", err)
 	}
 }
+
+// While the cluster signs with a key that is not published, and where a key is the only one that may sign, nobody is told to retire it.
+func TestTheOnlyKeyIsNotRetired(t *testing.T) {
+	for name, change := range map[string]func(*standIn){
+		"the only one": func(s *standIn) {
+			s.want.Published = []keystore.VerificationKey{s.stranger(t)}
+			s.signs[0].kid = string(s.want.Published[0].ID())
+		},
+		"the replacement of a revoked one": func(s *standIn) {
+			s.revoked()
+			s.want.Published = []keystore.VerificationKey{s.stranger(t)}
+		},
+		"another beside one that the cluster does not sign with": func(s *standIn) {
+			s.want.Published = append(s.want.Published, s.stranger(t))
+			s.signs[0].key, _ = newSigningKey(t)
+		},
+	} {
+		s := newStandIn(t, 1)
+		change(s)
+		got, err := Verify(t.Context(), s.start(t), s.want)
+		check(t, err)
+		i := slices.IndexFunc(got, func(f finding.Finding) bool { return f.Code == "cluster-key-stranger" })
+		if i < 0 || strings.Contains(got[i].Repair, "retire") || !strings.Contains(got[i].Repair, "--service-account-signing-key-file") {
+			t.Errorf("%s: %+v", name, got)
+		}
+		if name == "the replacement of a revoked one" && slices.ContainsFunc(got, func(f finding.Finding) bool { return strings.Contains(f.Repair, "key add") }) {
+			t.Errorf("%s: offers to add a key that is gone: %+v", name, got)
+		}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/keypost/keypost/provision/awsiam"
 	"github.com/keypost/keypost/provision/iampolicy"
 )
 
@@ -62,6 +63,40 @@ func TestTheRoleThatAsksForAnotherAudience(t *testing.T) {
 		}
 		if f := a.CheckTrust(d)[0]; f.Code != "aws-trust-audience" || !strings.Contains(f.Repair, tt.repair) {
 			t.Errorf("%+v: %s: %s", tt, f.Code, f.Repair)
+		}
+	}
+}
+
+// No repair has AWS trust an audience that every pod has a token for.
+func TestNoRepairTrustsTheCluster(t *testing.T) {
+	a := attempt()
+	policy := func(sub, aud string) iampolicy.Document {
+		d, err := iampolicy.Parse(`{"Statement":[{"Effect":"Allow","Principal":{"Federated":"` + a.ProviderARN + `"},"Action":"sts:AssumeRoleWithWebIdentity","Condition":{"StringEquals":{` +
+			`"oidc.example.com/a:sub":"system:serviceaccount:ns:` + sub + `","oidc.example.com/a:aud":` + aud + `}}}]}`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	for _, own := range []string{a.Issuer, "https://old.example.com/bucket", "https://kubernetes.default.svc.cluster.local"} {
+		for _, clients := range [][]string{{"sts.amazonaws.com"}, {"openshift"}, {"vault"}, {own}} {
+			for _, asked := range []string{`"sts.amazonaws.com"`, `"` + own + `"`, `["sts.amazonaws.com","vault"]`} {
+				for _, tokens := range []string{own, ""} {
+					b := a
+					if b.Audience = tokens; tokens != "" {
+						b.Subject = "system:serviceaccount:ns:app"
+					}
+					b.ClientIDs = clients
+					d := policy("other", asked)
+					for _, f := range append(append(b.CheckProvider(awsiam.ProviderState{ClientIDs: clients}, &d), b.CheckTrust(d)...), b.NoProvider(nil, &d)) {
+						opens := strings.Contains(f.Repair, "--client-id "+own) || strings.Contains(f.Repair, "--client-id-list "+own) ||
+							strings.Count(f.Repair, own+`"`) > strings.Count(asked, own+`"`) || strings.Contains(f.Repair, "--audience "+own)
+						if opens {
+							t.Errorf("token %q, role %s, provider %s: %s: %s", tokens, asked, clients, f.Code, f.Repair)
+						}
+					}
+				}
+			}
 		}
 	}
 }

@@ -382,3 +382,49 @@ func TestTwoClustersInOnePool(t *testing.T) {
 		}
 	})
 }
+
+// A stop at any call of a deletion, and then another: the same end.
+func TestDeletionKilledAtEveryCall(t *testing.T) {
+	t.Parallel()
+	remove := func(ctx context.Context, w *world) error {
+		p, _, err := w.client().PlanDelete(ctx, iam.Deletion{Name: "demo", CustomRoles: true})
+		if err != nil {
+			return err
+		}
+		_, err = carryOut(ctx, p)
+		return err
+	}
+	reference, calls := "", 0
+	for n := 0; n <= calls; n++ {
+		inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
+			w.project(t, func(p *fakegcp.Policy) {
+				p.Bindings = append(p.Bindings, fakegcp.Binding{Role: "roles/owner", Members: []string{"user:a@example.com"}})
+			})
+			mustApply(t, w, installation("demo"))
+			w.ResetCalls()
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			w.OnCall(func(at int, _ fakegcp.Call) {
+				if at == n {
+					w.Cut()
+					cancel()
+				}
+			})
+			err := remove(ctx, w)
+			if n == 0 {
+				check(t, err)
+				reference, calls = state(w), len(w.Calls())
+				return
+			}
+			w.OnCall(nil)
+			w.Mend()
+			check(t, remove(t.Context(), w))
+			if after := state(w); after != reference {
+				t.Errorf("killed at call %d, there is\n%s\nwant\n%s", n, after, reference)
+			}
+		})
+	}
+	if calls < 12 {
+		t.Errorf("only %d calls", calls)
+	}
+}
