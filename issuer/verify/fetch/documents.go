@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/keypost/keypost/internal/caching"
-	"github.com/keypost/keypost/internal/strictjson"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/pubkey"
 )
@@ -24,18 +23,13 @@ type Discovery struct {
 	Claims        []string `json:"claims_supported"`
 }
 
-// discoveryMembers are the names that a reader looks for.
-func discoveryMembers() []string {
-	return []string{"issuer", "jwks_uri", "response_types_supported", "subject_types_supported", "id_token_signing_alg_values_supported", "claims_supported"}
-}
-
 // ParseDiscovery reads a discovery document that every reader reads alike.
 func ParseDiscovery(a Answer) (Discovery, error) {
 	var d Discovery
 	if err := json.Unmarshal(a.Body, &d); err != nil {
 		return Discovery{}, fmt.Errorf("%s is not a discovery document: it is not valid JSON of that form", a.URL)
 	}
-	if err := strictjson.Check(a.Body, discoveryMembers()); err != nil {
+	if err := checkUnique(a.Body); err != nil {
 		return Discovery{}, fmt.Errorf("%s is not a sound discovery document: %w", a.URL, err)
 	}
 	return d, nil
@@ -51,11 +45,6 @@ func (k JWK) Text(member string) string {
 		return ""
 	}
 	return s
-}
-
-// jwksMembers are the names that a reader looks for: those of RFC 7517 and RFC 7518 for public keys.
-func jwksMembers() []string {
-	return []string{"keys", "kty", "alg", "use", "kid", "n", "e", "crv", "x", "y"}
 }
 
 // MostKeys is how many keys of a JWKS are looked at. A key set has 200 at most, and 1 MiB may have 350,000.

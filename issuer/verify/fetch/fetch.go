@@ -16,7 +16,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/keypost/keypost/internal/strictjson"
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/pubkey"
@@ -249,7 +248,7 @@ func published(issuer string, a Answer) (Published, error) {
 
 // checkJWKS returns an error for a JWKS that two readers may read differently.
 func (a Answer) checkJWKS() error {
-	if err := strictjson.Check(a.Body, jwksMembers()); err != nil {
+	if err := checkUnique(a.Body); err != nil {
 		return fmt.Errorf("%s is not a sound JWKS: %w", a.URL, err)
 	}
 	return nil
