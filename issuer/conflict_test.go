@@ -118,30 +118,6 @@ func TestConflictWithAServedKeySet(t *testing.T) {
 	b.rejected("a", "")
 }
 
-// The tombstone and the newcomer may come in one batch, in either order of their names.
-func TestOwnerLeavesInTheSameBatch(t *testing.T) {
-	for _, names := range [][2]string{{"a", "b"}, {"b", "a"}} {
-		owner, newcomer := names[0], names[1]
-		b := newBench(t)
-		b.put(shared(t, owner, 1, 1))
-		b.poll()
-		tombstone := shared(t, owner, 2, 1)
-		tombstone.withdrawn = true
-		b.put(tombstone, shared(t, newcomer, 1, 2))
-		b.poll()
-		b.serves(urlShared, key(t, 2))
-		b.rejected(newcomer, "")
-
-		// The first one cannot come back now either.
-		again := shared(t, owner, 3, 3)
-		again.gone = append(again.gone, key(t, 1))
-		b.put(again)
-		b.poll()
-		b.serves(urlShared, key(t, 2))
-		b.rejected(owner, lastgood.ReasonURLConflict)
-	}
-}
-
 // A tombstone is not undone by hand: its keys stay away.
 func TestATombstoneIsNotUndone(t *testing.T) {
 	b := newBench(t)
@@ -153,71 +129,4 @@ func TestATombstoneIsNotUndone(t *testing.T) {
 	b.put(d)
 	b.poll()
 	b.rejected("b", lastgood.ReasonGoneReturned)
-}
-
-// A key set that reaches for a second URL loses nothing of the first when it does not get it.
-func TestConflictOverASecondURL(t *testing.T) {
-	b := newBench(t)
-	b.put(doc{name: "a", generation: 1})
-	b.poll()
-	wider := doc{name: "a", generation: 2, issuers: []string{urlA, urlShared}}
-	b.put(wider, shared(t, "b", 1, 2))
-	b.poll()
-	b.serves(urlA)
-	b.refuses(urlShared, http.StatusNotFound)
-	b.rejected("a", lastgood.ReasonURLConflict)
-	b.rejected("b", lastgood.ReasonURLConflict)
-
-	// The one that gives way clears the other's path, the same poll.
-	narrow := doc{name: "a", generation: 3}
-	b.put(narrow)
-	b.poll()
-	b.serves(urlA)
-	b.serves(urlShared, key(t, 2))
-}
-
-// A version that is rejected for another reason claims nothing.
-func TestRejectedVersionClaimsNoURL(t *testing.T) {
-	b := newBench(t)
-	dev := shared(t, "a", 1, 1)
-	dev.dev = true
-	b.put(dev, shared(t, "b", 1, 2))
-	b.poll()
-	b.serves(urlShared, key(t, 2))
-	b.rejected("a", lastgood.ReasonDev)
-}
-
-// As long as there is a conflict, a change of one key set is a question about all.
-func TestConflictsAreCounted(t *testing.T) {
-	b := newBench(t)
-	step := func(what string, want int) {
-		t.Helper()
-		b.poll()
-		n := 0
-		for _, s := range b.Report().Issuers {
-			if s.Rejected == lastgood.ReasonURLConflict {
-				n++
-			}
-		}
-		if n != want || b.needsAll() != (want > 0) {
-			t.Errorf("%s: %d conflicts; want %d", what, n, want)
-		}
-	}
-	b.put(doc{name: "d", generation: 1})
-	step("none", 0)
-	b.put(shared(t, "a", 1, 1), shared(t, "b", 1, 2))
-	step("two", 2)
-	b.put(shared(t, "a", 2, 1), shared(t, "b", 2, 2))
-	step("two others", 2)
-	b.put(shared(t, "c", 1, 3))
-	step("three", 3)
-	b.store.Set("c", []byte("junk"))
-	step("one of them broken", 2)
-	b.store.Delete("c")
-	b.store.Delete("a")
-	step("one left", 0)
-	b.put(shared(t, "a", 3, 1))
-	step("one newcomer", 1)
-	b.store.Delete("a")
-	step("which left", 0)
 }

@@ -19,76 +19,6 @@ const (
 	urlShared = "https://shared.example.com"
 )
 
-// Each case is an accident with key set a, which was served with keys 1 and 2 as generation 5. After it, whatever it
-// was, the last good version stays whole, the reason is told, one line is logged, polls with the same trouble log
-// nothing, and mending it makes the next version served.
-func TestLastGoodVersionStays(t *testing.T) {
-	good := doc{name: "a", generation: 5, keys: []keystore.VerificationKey{key(t, 1), key(t, 2)}, gone: []keystore.VerificationKey{key(t, 9)}}
-	changed := func(edit func(*doc)) func(*bench) {
-		d := good
-		d.generation = 6
-		edit(&d)
-		return func(b *bench) { b.put(d) }
-	}
-	raw := func(text string) func(*bench) { return func(b *bench) { b.store.Set("a", []byte(text)) } }
-	for name, tc := range map[string]struct {
-		accident func(*bench)
-		reason   keystore.Reason
-	}{
-		"missing": {func(b *bench) { b.store.Delete("a") }, lastgood.ReasonMissing},
-		"cannot be read": {func(b *bench) {
-			b.store.Inject(failing(storetest.OpGet, errors.New("input/output error")))
-			b.put(good)
-		}, lastgood.ReasonUnreadable},
-		"empty":                        {raw(""), "broken"},
-		"binary junk":                  {raw("\x7fELF\x00\x01\xff\xfe"), "broken"},
-		"not YAML":                     {raw("{"), "broken"},
-		"two documents":                {raw(string(good.text(t)) + "\n---\n" + string(good.text(t))), "broken"},
-		"another key set's document":   {func(b *bench) { b.store.Set("a", doc{name: "b", generation: 6}.text(b.t)) }, "broken"},
-		"newer schema":                 {raw("apiVersion: keypost.dev/v2\nkind: KeySet\n"), "newer_version"},
-		"older generation":             {changed(func(d *doc) { d.generation = 4 }), lastgood.ReasonOlderGeneration},
-		"same generation, other keys":  {changed(func(d *doc) { d.generation, d.keys = 5, append(d.keys, key(t, 3)) }), lastgood.ReasonSameGeneration},
-		"kid dropped":                  {changed(func(d *doc) { d.keys = d.keys[:1] }), lastgood.ReasonKidMissing},
-		"all kids dropped":             {changed(func(d *doc) { d.keys = nil }), lastgood.ReasonKidMissing},
-		"gone line vanished":           {changed(func(d *doc) { d.gone = nil }), lastgood.ReasonGoneReturned},
-		"gone key returns":             {changed(func(d *doc) { d.gone, d.keys = nil, append(d.keys, key(t, 9)) }), lastgood.ReasonGoneReturned},
-		"gone key published":           {changed(func(d *doc) { d.keys = append(d.keys, key(t, 9)) }), lastgood.ReasonGoneReturned},
-		"URL dropped":                  {changed(func(d *doc) { d.issuers = []string{"https://a.oidc.example.com"} }), lastgood.ReasonURLDropped},
-		"another name's URL":           {changed(func(d *doc) { d.issuers = []string{urlA, urlB} }), lastgood.ReasonURLNotPermitted},
-		"development key set":          {changed(func(d *doc) { d.dev = true }), lastgood.ReasonDev},
-		"private key in it":            {raw(strings.Replace(string(good.text(t)), "BEGIN PUBLIC KEY", "BEGIN EC PRIVATE KEY", 1)), "broken"},
-		"withdrawn by an older writer": {changed(func(d *doc) { d.generation, d.withdrawn = 4, true }), lastgood.ReasonOlderGeneration},
-	} {
-		t.Run(name, func(t *testing.T) {
-			b := newBench(t)
-			b.put(good)
-			b.poll()
-			b.serves(urlA, good.keys...)
-			b.said()
-
-			tc.accident(b)
-			b.poll()
-			b.serves(urlA, good.keys...)
-			b.rejected("a", tc.reason)
-			b.saidOnce("warn ")
-			for range 3 {
-				b.poll()
-			}
-			b.serves(urlA, good.keys...)
-			b.silent()
-
-			b.store.Inject(nil)
-			mended := good
-			mended.generation, mended.keys = 7, append(slices.Clone(good.keys), key(t, 4))
-			b.put(mended)
-			b.poll()
-			b.serves(urlA, mended.keys...)
-			b.rejected("a", "")
-			b.saidOnce("info key set published a")
-		})
-	}
-}
-
 // The version that is served, coming back after an accident, is news too.
 func TestReturnOfTheServedVersion(t *testing.T) {
 	good := doc{name: "a", generation: 5, keys: []keystore.VerificationKey{key(t, 1)}}
@@ -161,27 +91,6 @@ func TestCancelledRefreshConcludesNothing(t *testing.T) {
 		}
 		b.silent()
 		b.rejected("a", "")
-	}
-}
-
-func TestEmptiedStore(t *testing.T) {
-	b := newBench(t)
-	b.put(doc{name: "a", generation: 1, keys: []keystore.VerificationKey{key(t, 1)}}, doc{name: "b", generation: 1, keys: []keystore.VerificationKey{key(t, 2)}})
-	b.poll()
-	b.said()
-	b.store.Delete("a")
-	b.store.Delete("b")
-	b.poll()
-	b.serves(urlA, key(t, 1))
-	b.serves(urlB, key(t, 2))
-	if lines := b.said(); len(lines) != 2 {
-		t.Fatalf("logged %q, want a line for each", lines)
-	}
-	b.poll()
-	b.silent()
-	b.rejected("b", lastgood.ReasonMissing)
-	if err := b.Ready(); err != nil {
-		t.Fatalf("unready although everything is served: %v", err)
 	}
 }
 

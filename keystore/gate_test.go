@@ -482,53 +482,6 @@ func describe(p Policy) string {
 	return fmt.Sprintf("edge %v, client %v, tokens %v, held %+v", p.Edge(Cache{}), p.Client(Cache{}), p.Lifetime(), p.HeldUntil)
 }
 
-// TestNotYetSentences: these are read by people who wait, and printed by every command that exits with 75.
-func TestNotYetSentences(t *testing.T) {
-	ok := step(t)
-	id := "promote key " + string(subject.ID()) + ": not yet: "
-	next := published(t, awsPolicy(), false)
-	since := Observed{Since: t0, Fresh: t0, Cache: Cache{MaxAge: 5 * time.Minute}}
-	vault := cachePolicy(time.Minute, time.Minute)
-	atFloor := published(t, vault, false)
-	lowered := ok(next.SetPolicy(change(t0), vault))
-	retired := ok(next.Retire(change(t0), subject.ID(), Evidence{Statement: "x"}))
-	shorter := awsPolicy()
-	shorter.TokenLifetime = DurationPtr(10 * time.Minute)
-	retiredLowered := ok(retired.SetPolicy(change(t0), shorter))
-	cached := since
-	cached.SharedCache = "Via: 1.1 varnish"
-	soon := change(t0.Add(time.Minute))
-
-	promote := func(s KeySet, o Observed) error { _, err := s.Promote(soon, subject.ID(), o); return err }
-	remove := func(s KeySet, id KeyID) error { _, err := s.Remove(soon, id, Removal{}); return err }
-	retire := func(s KeySet, ev Evidence) error { _, err := s.Retire(soon, subject.ID(), ev); return err }
-	_, clock := next.Promote(change(t0.Add(-time.Hour)), subject.ID(), since)
-	_, withdraw := next.Withdraw(soon)
-	for _, tt := range []struct {
-		err  error
-		want string
-	}{
-		{promote(next, Observed{}), id + "the key has not been observed at the issuer's public addresses; not before 2026-03-02T13:14:15Z, and only after it was observed (convergence 1m15s + edge 24h10m + client 1h + clocks 2m)"},
-		{promote(next, since), id + "a cache may still hold a JWKS without the key; possible from 2026-03-02T13:13:15Z (convergence 1m15s + edge 24h10m + client 1h + clocks 2m)"},
-		{promote(next, Observed{Since: t0, Fresh: t0, Cache: Cache{StaleIfError: 48 * time.Hour}}), id + "a cache may still hold a JWKS without the key; possible from 2026-03-03T13:13:15Z (convergence 1m15s + edge (answers allow more than the policy) 48h10m + client 1h + clocks 2m)"},
-		{promote(atFloor, Observed{Since: t0, Fresh: t0}), id + "a cache may still hold a JWKS without the key; possible from 2026-03-01T13:00:00Z (floor 1h)"},
-		{promote(lowered, since), id + "a cache may still hold a JWKS without the key; possible from 2026-03-02T13:13:15Z (convergence 1m15s + edge (before the policy was lowered) 24h10m + client (before the policy was lowered) 1h + clocks 2m)"},
-		{promote(next, cached), id + "a shared cache was seen (Via: 1.1 varnish) and the policy does not say how long it holds copies"},
-		{clock, id + "the key set records the time 2026-03-01T12:00:00Z, which lies in the future by this machine's clock; check the clock; possible from 2026-03-01T11:59:00Z"},
-		{remove(retired, subject.ID()), "remove key " + string(subject.ID()) + ": not yet: tokens that it signed may still be valid; possible from 2026-03-01T13:06:00Z (retired at 2026-03-01T12:00:00Z, token lifetime 1h + skew 6m)"},
-		{remove(retiredLowered, subject.ID()), "remove key " + string(subject.ID()) + ": not yet: tokens that it signed may still be valid; possible from 2026-03-01T13:06:00Z (retired at 2026-03-01T12:00:00Z, token lifetime before it was lowered 1h + skew 6m)"},
-		{remove(next, subject.ID()), "remove key " + string(subject.ID()) + ": not yet: the key is next and may have signed by mistake; retire it first, or state that it has never signed"},
-		{remove(next, testKey(0).ID()), "remove key " + string(testKey(0).ID()) + ": not yet: the key is active; retire it first"},
-		{retire(next, Evidence{}), "retire key " + string(subject.ID()) + ": not yet: nothing shows that no kube-apiserver signs with it"},
-		{retire(next, Evidence{Minted: map[string]KeyID{"10.0.0.1:6443": subject.ID()}}), "retire key " + string(subject.ID()) + ": not yet: the kube-apiserver 10.0.0.1:6443 signs with it"},
-		{withdraw, "withdraw: not yet: key " + string(testKey(0).ID()) + " is active; retire it when the cluster signs with it no more"},
-	} {
-		if tt.err == nil || tt.err.Error() != tt.want {
-			t.Errorf("got  %v\nwant %s", tt.err, tt.want)
-		}
-	}
-}
-
 func TestNotYetTermsAddUp(t *testing.T) {
 	s := published(t, awsPolicy(), false)
 	_, err := s.Promote(change(t0.Add(time.Minute)), subject.ID(), seen(t0, t0))

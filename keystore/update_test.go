@@ -7,8 +7,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
-	"time"
 )
 
 // shelf is a backend of one document in memory whose Put can be made to fail.
@@ -83,20 +81,6 @@ func TestCreateMakesAKeySetOnce(t *testing.T) {
 	}
 }
 
-func TestCreateReadsBackAfterAWriteOfWhichNothingIsKnown(t *testing.T) {
-	for name, written := range map[string]bool{"the reply was lost": true, "the request was lost": false} {
-		st := &shelf{fail: func(_ int, write func()) error {
-			if written {
-				write()
-			}
-			return errors.New("connection reset")
-		}}
-		if err := Create(t.Context(), NewStore(st), newSet(t, Policy{})); (err == nil) != written {
-			t.Errorf("%s: error %v", name, err)
-		}
-	}
-}
-
 func TestUpdateCountsGenerationsAndReturnsWhatIsStored(t *testing.T) {
 	st := stocked(t)
 	for n := 1; n <= 3; n++ {
@@ -112,61 +96,6 @@ func TestUpdateCountsGenerationsAndReturnsWhatIsStored(t *testing.T) {
 	s, err = Update(t.Context(), NewStore(st), "prod-a", func(s KeySet) (KeySet, error) { return s.Accept(because(t0, "x"), 7, nil) })
 	if err != nil || s.Generation() != 42 {
 		t.Errorf("accepted past generation 7: generation %d, error %v", s.Generation(), err)
-	}
-}
-
-func TestUpdateOfManyWritersLosesNothing(t *testing.T) {
-	st := stocked(t)
-	const writers = 12
-	var wg sync.WaitGroup
-	for n := 1; n <= writers; n++ {
-		wg.Go(func() {
-			if _, err := Update(t.Context(), NewStore(st), "prod-a", addKey(n)); err != nil {
-				t.Errorf("writer %d: %v", n, err)
-			}
-		})
-	}
-	wg.Wait()
-	if s := st.load(t); len(s.Keys()) != writers+1 || s.Generation() != writers+1 {
-		t.Errorf("%d keys in generation %d", len(s.Keys()), s.Generation())
-	}
-}
-
-func TestUpdateAfterAFailedWrite(t *testing.T) {
-	for _, tt := range []struct {
-		name     string
-		fail     func(n int, write func()) error
-		stored   bool
-		is       error
-		replaces int
-	}{
-		{name: "the reply was lost", fail: func(_ int, write func()) error { write(); return errors.New("timeout") }, stored: true, replaces: 1},
-		{name: "the request was lost", fail: func(int, func()) error { return errors.New("timeout") }, replaces: 1},
-		{name: "read-only", fail: func(int, func()) error { return fmt.Errorf("x: %w", ErrReadOnly) }, is: ErrReadOnly, replaces: 1},
-		{name: "one conflict", fail: func(n int, _ func()) error {
-			if n <= 2 {
-				return ErrConflict
-			}
-			return nil
-		}, stored: true, replaces: 2},
-		{name: "nothing but conflicts", fail: func(int, func()) error { return fmt.Errorf("x: %w", ErrConflict) }, is: ErrConflict, replaces: updateTries},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { // Update waits between two tries
-				st := stocked(t)
-				st.fail = tt.fail
-				_, err := Update(t.Context(), NewStore(st), "prod-a", addKey(1))
-				if (err == nil) != tt.stored || tt.is != nil && !errors.Is(err, tt.is) || err != nil && !strings.HasPrefix(err.Error(), `replace key set "prod-a": `) {
-					t.Errorf("error %v", err)
-				}
-				if st.replaces-1 != tt.replaces {
-					t.Errorf("it wrote %d times; want %d", st.replaces-1, tt.replaces)
-				}
-				if _, there := st.load(t).Key(testKey(1).ID()); there != tt.stored {
-					t.Errorf("stored is %v", there)
-				}
-			})
-		})
 	}
 }
 
@@ -186,46 +115,5 @@ func TestUpdateAppliesNoChangeTwice(t *testing.T) {
 	}
 	if _, err := Update(t.Context(), NewStore(st), "prod-a", addKey(2)); err == nil || !strings.Contains(err.Error(), "is unknown") {
 		t.Errorf("Update: %v", err)
-	}
-}
-
-func TestUpdateTakesNoForeignWriteForItsOwn(t *testing.T) {
-	st := stocked(t)
-	st.fail = func(n int, _ func()) error {
-		other := must(must(Parse("prod-a", st.doc)).Add(change(t0), testKey(9)))
-		other.generation = 2
-		st.doc, st.rev = must(Encode(other)), st.rev+1
-		return errors.New("timeout")
-	}
-	if _, err := Update(t.Context(), NewStore(st), "prod-a", addKey(1)); err == nil {
-		t.Error("another writer's generation 2 passed for ours")
-	}
-}
-
-func TestUpdateStops(t *testing.T) {
-	if _, err := Update(t.Context(), NewStore(&shelf{}), "prod-a", addKey(1)); !errors.Is(err, ErrNotFound) || !strings.HasPrefix(err.Error(), `load key set "prod-a": `) {
-		t.Errorf("nothing stored: error %v", err)
-	}
-	st, no := stocked(t), errors.New("no")
-	if _, err := Update(t.Context(), NewStore(st), "prod-a", func(s KeySet) (KeySet, error) { return s, no }); !errors.Is(err, no) || st.replaces != 1 {
-		t.Errorf("the change refuses: error %v after %d writes", err, st.replaces)
-	}
-	if _, err := Update(t.Context(), NewStore(st), "prod-a", func(KeySet) (KeySet, error) { return KeySet{}, nil }); err == nil || st.replaces != 1 {
-		t.Errorf("the change returns nothing: error %v after %d writes", err, st.replaces)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	st.fail = func(int, func()) error { cancel(); return ErrConflict }
-	if _, err := Update(ctx, NewStore(st), "prod-a", addKey(1)); !errors.Is(err, context.Canceled) || st.replaces != 2 {
-		t.Errorf("a conflict after the caller has gone: error %v after %d writes", err, st.replaces)
-	}
-}
-
-// The caller's patience ends with the write; whether it happened has to be found out all the same.
-func TestUpdateReadsBackAfterTheCallerHasGone(t *testing.T) {
-	st := stocked(t)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-	st.fail = func(_ int, write func()) error { write(); cancel(); return context.Canceled }
-	if _, err := Update(ctx, NewStore(st), "prod-a", addKey(1)); err != nil {
-		t.Error(err)
 	}
 }

@@ -2,17 +2,12 @@ package listen
 
 import (
 	"errors"
-	"io"
 	"net"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"syscall"
 	"testing"
 	"time"
 	"unsafe"
-
-	"github.com/keypost/keypost/internal/bind"
 )
 
 // meminfo reads what the kernel holds for a socket: SO_MEMINFO of include/uapi/linux/sock_diag.h.
@@ -59,58 +54,5 @@ func TestKernelBuffersAreReckonedWith(t *testing.T) {
 	}
 	if held := received + queued + ahead + backlog; held > inKernel || mostReceived+mostQueued > inKernel {
 		t.Errorf("the kernel holds %d and permits %d, reckoned with %d", held, mostReceived+mostQueued, inKernel)
-	}
-}
-
-// A connection that nobody has accepted yet has the small buffers too.
-func TestKernelBuffersBeforeAccept(t *testing.T) {
-	l := testListener(t, 2)
-	client, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	time.Sleep(50 * time.Millisecond)
-	_ = client.SetWriteDeadline(time.Now().Add(300 * time.Millisecond))
-	_, _ = client.Write(make([]byte, 64<<20))
-	c, err := l.AcceptTCP()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	if received, most, _, _, _, _ := meminfo(t, c); received > inKernel || most > inKernel {
-		t.Errorf("%d bytes of %d were received before the connection was accepted, reckoned with %d", received, most, inKernel)
-	}
-}
-
-// BenchmarkSmallBuffers is how long a document of 100 KiB takes, with a handshake, through the small buffers of a listener and beside it through
-// those that the kernel gives by itself.
-func BenchmarkSmallBuffers(b *testing.B) {
-	document := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 100<<10)) })
-	serve := func(l net.Listener, err error) *httptest.Server {
-		if err != nil {
-			b.Fatal(err)
-		}
-		s := &httptest.Server{Listener: l, Config: &http.Server{Handler: document}}
-		s.StartTLS()
-		b.Cleanup(s.Close)
-		return s
-	}
-	small, err := bind.TCP(b.Context(), "127.0.0.1:0")
-	for name, s := range map[string]*httptest.Server{"small": serve(small, err), "usual": serve(net.Listen("tcp", "127.0.0.1:0"))} {
-		b.Run(name, func(b *testing.B) {
-			b.SetBytes(100 << 10)
-			for b.Loop() {
-				tr := &http.Transport{TLSClientConfig: s.Client().Transport.(*http.Transport).TLSClientConfig.Clone()}
-				resp, err := (&http.Client{Transport: tr}).Get(s.URL)
-				if err != nil {
-					b.Fatal(err)
-				}
-				if n, err := io.Copy(io.Discard, resp.Body); n != 100<<10 || err != nil || resp.Body.Close() != nil {
-					b.Fatal(n, err)
-				}
-				tr.CloseIdleConnections()
-			}
-		})
 	}
 }

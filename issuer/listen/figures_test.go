@@ -14,32 +14,6 @@ import (
 	"time"
 )
 
-// An honest client may take as long as it does on a slow line, and nobody much longer. The bounds between which a figure may lie are the
-// line's; the figures themselves were measured with test/attack: who changes one measures again.
-func TestHowLongAClientMayTake(t *testing.T) {
-	l := testListener(t, 10)
-	now := l.now()
-	for name, tc := range map[string]struct {
-		phase       phase
-		received    int64
-		stays, goes time.Duration
-	}{
-		"a handshake that loses a packet, which is sent again after a second (RFC 6298)": {fresh, 1, 1500 * time.Millisecond, 3 * time.Second},
-		"its first packet, half a round trip after the connection's last":                {fresh, 0, 200 * time.Millisecond, 500 * time.Millisecond},
-		"its next request, on its way":                                                   {idle, 1, 200 * time.Millisecond, 500 * time.Millisecond},
-		"to take an answer that loses a packet":                                          {active, 1, 1500 * time.Millisecond, 3 * time.Second},
-	} {
-		c, _ := pair(t, l)
-		c.received.Store(tc.received)
-		for waited, want := range map[time.Duration]bool{tc.stays: false, tc.goes: true} {
-			c.status.Store(status(tc.phase, now-waited))
-			if v, found := c.judge(now); (found && v.rank < 3) != want { // the last goes while there is nobody else
-				t.Errorf("%s: after %v it may have to make room: %v", name, waited, found)
-			}
-		}
-	}
-}
-
 // worstRequests are requests after which a connection holds most.
 func worstRequests() map[string]string {
 	const start = "GET / HTTP/1.1\r\nHost: oidc.example.com\r\n"

@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/zap"
 
 	"github.com/keypost/keypost/test/authority"
@@ -369,23 +368,6 @@ func gathered(t *testing.T, reg prometheus.Gatherer, name string) float64 {
 		}
 	}
 	return sum
-}
-
-func TestMetricsFollowConventions(t *testing.T) {
-	s := startSite(t, Config{})
-	problems, err := testutil.GatherAndLint(s.metrics)
-	if err != nil || len(problems) > 0 {
-		t.Errorf("%v %v", problems, err)
-	}
-	for _, name := range []string{
-		"keypost_tls_handshake_errors_total", "keypost_connections_open", "keypost_connections_max",
-		"keypost_connections_evicted_total", "keypost_connections_failed_total",
-		"keypost_tls_certificate_not_after_timestamp_seconds", "keypost_tls_reload_failing",
-	} {
-		if n, err := testutil.GatherAndCount(s.metrics, name); err != nil || n == 0 {
-			t.Errorf("%s: %d samples, %v", name, n, err)
-		}
-	}
 }
 
 func TestServeRefuses(t *testing.T) {

@@ -428,32 +428,3 @@ func TestEndlessAnswer(t *testing.T) {
 		t.Errorf("%d bytes, %v", len(text), err)
 	}
 }
-
-func TestRetryAfter(t *testing.T) {
-	for failures, want := range map[int]time.Duration{1: 2, 2: 4, 3: 8, 4: 16, 5: 32, 6: 60, 100: 60} {
-		if got := retryAfter(failures, 0); got != want*time.Minute {
-			t.Errorf("after %d failures: %v", failures, got)
-		}
-	}
-	for asked, want := range map[time.Duration]time.Duration{-time.Hour: firstRetry, time.Second: firstRetry, 3 * time.Hour: 3 * time.Hour, 365 * day: longestWait} {
-		if got := retryAfter(1, asked); got != want {
-			t.Errorf("the CA asked for %v, and gets %v, want %v", asked, got, want)
-		}
-	}
-}
-
-func TestDue(t *testing.T) {
-	root, now := authority.Named(t, "root", nil), time.Now().Truncate(time.Second)
-	a := replica(t, filepath.Join(t.TempDir(), "cache"), nil)
-	h := a.hosts[0]
-	if !h.due().IsZero() {
-		t.Errorf("without a certificate: %v", h.due())
-	}
-	for life, want := range map[time.Duration]time.Duration{6 * day: 4 * day, 90 * day: 60 * day, 300 * day: 270 * day} {
-		h.inUse.Store(nil)
-		puts(t, a, root, 0, life)
-		if !a.take(h) || h.due().Sub(now).Round(time.Minute) != want {
-			t.Errorf("life %v: due after %v", life, h.due().Sub(now))
-		}
-	}
-}

@@ -311,3 +311,14 @@ func template(age, left time.Duration, names ...string) *x509.Certificate {
 func (w *world) send(chain ...*authority.Authority) {
 	w.tls.Certificates = []tls.Certificate{chain[0].Pair(chain[1:]...)}
 }
+
+// address serves the world at an address of its own.
+func (w *world) address(t *testing.T) string {
+	t.Helper()
+	server := httptest.NewUnstartedServer(http.HandlerFunc(w.serve))
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.TLS = w.tls
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	return server.Listener.Addr().String()
+}

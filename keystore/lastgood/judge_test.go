@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -228,161 +227,11 @@ func TestJudgeDoesNotWalk(t *testing.T) {
 	}
 }
 
-// witness remembers what was ever good and holds every later moment against it.
-type witness struct {
-	generation map[string]int64
-	gone       map[string]map[string]bool  // by key set: kids that were ever gone
-	left       map[string]map[string]bool  // by key set: kids that its tombstones held
-	owner      map[keystore.Route]string   // of what must be served
-	keys       map[keystore.Route][]string // kids there
-}
-
-// take checks a version that a Judge let take the place of the last good one.
-func (w *witness) take(n string, v keystore.KeySet) error {
-	if v.Generation() < w.generation[n] {
-		return fmt.Errorf("generation %d after %d", v.Generation(), w.generation[n])
-	}
-	w.generation[n] = v.Generation()
-	if w.gone[n] == nil {
-		w.gone[n], w.left[n] = map[string]bool{}, map[string]bool{}
-	}
-	for _, g := range v.Gone() {
-		w.gone[n][string(g.ID)] = true
-	}
-	kids := []string{}
-	for _, k := range v.Keys() {
-		if w.gone[n][string(k.ID())] || !v.Withdrawn() && w.left[n][string(k.ID())] {
-			return fmt.Errorf("key %s has come back", k.ID())
-		}
-		kids = append(kids, string(k.ID()))
-	}
-	if v.Withdrawn() {
-		for _, id := range kids {
-			w.left[n][id] = true
-		}
-		for r, owner := range w.owner {
-			if owner == n {
-				delete(w.owner, r)
-				delete(w.keys, r)
-			}
-		}
-		return nil
-	}
-	for _, u := range v.Issuers() {
-		r := issuerurl.RouteOf(u.String())
-		if owner, owned := w.owner[r]; owned && owner != n {
-			return fmt.Errorf("%s was taken from %s", u, owner)
-		}
-		for _, id := range w.keys[r] {
-			if !slices.Contains(kids, id) && !w.gone[n][id] {
-				return fmt.Errorf("key %s left %s without a line", id, u)
-			}
-		}
-		w.owner[r], w.keys[r] = n, kids
-	}
-	for r, owner := range w.owner {
-		if owner == n && !slices.ContainsFunc(v.Issuers(), func(u keystore.IssuerURL) bool { return issuerurl.RouteOf(u.String()) == r }) {
-			return fmt.Errorf("%v was dropped", r)
-		}
-	}
-	return nil
-}
-
-// Whatever is written, in whatever batches: what is good stays so until a tombstone, and what is gone never comes back.
-func TestRandomBatchesKeepThePromises(t *testing.T) {
-	taken, refused := 0, map[keystore.Reason]int{}
-	for seed := range many(60, 12) {
-		rng := rand.New(rand.NewPCG(seed, 7))
-		x, w := &Index{}, &witness{map[string]int64{}, map[string]map[string]bool{}, map[string]map[string]bool{}, map[keystore.Route]string{}, map[keystore.Route][]string{}}
-		now, old, trail := map[string]doc{}, []doc{}, []string{}
-		for range 80 {
-			sets := map[string]keystore.KeySet{}
-			var batch []*Candidate
-			for _, n := range []string{"a", "b", "c"}[:1+rng.IntN(3)] {
-				d := step(rng, n, now, &old)
-				s, err := parseTree(n, d.tree())
-				if err != nil { // broken: it is never judged
-					continue
-				}
-				v := SummaryOf(s)
-				sets[n] = s
-				batch = append(batch, newCandidate(keystore.Name(n), &v))
-				trail = append(trail, fmt.Sprintf("%s %d %v keys %v gone %v %v", n, d.generation, d.issuers, d.keys, d.gone, d.withdrawn))
-			}
-			Judge{State: x}.Decide(batch)
-			slices.SortStableFunc(batch, func(a, b *Candidate) int { return order(a) - order(b) }) // a URL passes on with its tombstone
-			for _, c := range batch {
-				if c.Rejected != nil {
-					refused[c.Rejected.Reason]++
-					continue
-				}
-				taken++
-				x.Put(c.Name, c.Version)
-				if err := w.take(string(c.Name), sets[string(c.Name)]); err != nil {
-					t.Fatalf("seed %d: %s: %v, after:\n%s", seed, c.Name, err, strings.Join(trail, "\n"))
-				}
-			}
-			for r, n := range w.owner {
-				if owner, owned := x.Owner(r); !owned || string(owner) != n {
-					t.Fatalf("seed %d: %v belongs to %q, want %q", seed, r, owner, n)
-				}
-			}
-		}
-	}
-	for _, r := range []keystore.Reason{ReasonURLConflict, ReasonGoneReturned, ReasonKidMissing, ReasonOlderGeneration, ReasonSameGeneration, ReasonURLDropped} {
-		if refused[r] < int(many(20, 2)) {
-			t.Errorf("the batches prove little: %d were refused as %s", refused[r], r)
-		}
-	}
-	if taken < int(many(500, 100)) {
-		t.Errorf("the batches prove little: %d versions were taken over", taken)
-	}
-}
-
 func order(c *Candidate) int {
 	if c.Version.Withdrawn() {
 		return 0
 	}
 	return 1
-}
-
-// step changes a document, mostly in ways that are forbidden.
-func step(rng *rand.Rand, name string, now map[string]doc, old *[]doc) doc {
-	d, ok := now[name]
-	if !ok {
-		d = doc{name: name, issuers: []string{"https://oidc.example.com/" + name}, keys: []int{rng.IntN(12)}}
-	}
-	d.generation++
-	switch rng.IntN(12) {
-	case 0, 1, 2:
-		d.keys = append(slices.Clone(d.keys), rng.IntN(12))
-	case 3, 4:
-		if len(d.keys) > 0 {
-			d.gone, d.keys = append(slices.Clone(d.gone), d.keys[0]), d.keys[1:]
-		}
-	case 5:
-		d.keys = nil
-	case 6:
-		d.gone = nil
-	case 7, 8:
-		d.issuers = append(slices.Clone(d.issuers), shared)
-	case 9:
-		d.issuers = d.issuers[:1]
-	case 10:
-		if d.withdrawn = !d.withdrawn; !d.withdrawn && rng.IntN(2) == 0 { // as Reopen does
-			d.gone, d.keys = append(slices.Clone(d.gone), d.keys...), []int{rng.IntN(12)}
-		}
-	default:
-		if len(*old) > 0 && rng.IntN(2) == 0 {
-			if back := (*old)[rng.IntN(len(*old))]; back.name == name {
-				d = back
-			}
-		}
-		d.generation += int64(rng.IntN(3)) - 1
-	}
-	now[name] = d
-	*old = append(*old, d)
-	return d
 }
 
 // Of several rivals the reason names the same one each time, in whatever order they come: else every poll would log it anew.

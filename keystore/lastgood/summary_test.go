@@ -8,27 +8,6 @@ import (
 	"github.com/keypost/keypost/keystore/issuerurl"
 )
 
-func TestSummary(t *testing.T) {
-	fp := func(n int) string { return string(testKey(n).Fingerprint()) }
-	stolen := line("stolen", fp(4))
-	stolen["why"] = keystore.Revoked
-	d := doc{name: "a", generation: 7, issuers: []string{"https://oidc.example.com/a", "https://b.example.com"}, keys: []int{1}, lines: []any{line("named", fp(2)), stolen}}
-	set, err := parseTree("a", d.tree())
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := SummaryOf(set)
-	if got := s.Gone(); len(got) != 2 || got[0].ID != "named" || got[1].Fingerprint != testKey(4).Fingerprint() || got[1].Why != keystore.Revoked {
-		t.Errorf("gone %+v", got)
-	}
-	if got := s.Issuers(); !slices.Equal(got, set.Issuers()) || s.Generation() != 7 || s.Digest() != set.Digest() || s.Withdrawn() {
-		t.Errorf("issuers %q, generation %d, withdrawn %v", got, s.Generation(), s.Withdrawn())
-	}
-	if !withdrawn(d).summary(t).Withdrawn() {
-		t.Error("a tombstone is none")
-	}
-}
-
 func TestIndex(t *testing.T) {
 	x := &Index{}
 	owns := func(url, want string) {
