@@ -53,7 +53,7 @@ chart: ## Hold the chart, its alerts and the release against the real helm, prom
 
 e2e-full: export KEYPOST_E2E_FULL = 1
 e2e-full: e2e chart durability-full ## All that is too long for CI, a node with containers and three replicas among it
-	test/tools/kube && test/tools/versitygw
+	test/tools/kube
 	KEYPOST_LONG=1 $(GO) test -count=1 ./keystore
 	$(GO) test -count=1 -v -timeout 25m -tags e2e_full ./test/replicas
 	test/chart/node

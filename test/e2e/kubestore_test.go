@@ -15,7 +15,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/kubestore"
@@ -174,9 +173,7 @@ func TestKubestore(t *testing.T) {
 	t.Run("a listing of many pages", func(t *testing.T) { p.manyPages(t) })
 	t.Run("an object is the document", func(t *testing.T) { p.objectIsDocument(t) })
 	t.Run("rules", func(t *testing.T) { p.rules(t) })
-	t.Run("life of a key set", func(t *testing.T) { p.life(t) })
 	t.Run("rights", func(t *testing.T) { p.rights(t) })
-	t.Run("what is missing is said", func(t *testing.T) { p.missing(t) })
 	t.Run("observations", func(t *testing.T) { p.observations(t) })
 }
 
@@ -305,11 +302,6 @@ func (p *kubeScene) rights(t *testing.T) {
 		}
 	}
 	wantRead("the reader", reader)
-	watchOnce(t, reader, func() {
-		_, err := keystore.Update(t.Context(), keystore.NewStore(admin), "prod-b", storetest.Mark("x"))
-		must(t, err)
-	}, "prod-b")
-
 	_, err := keystore.Update(t.Context(), keystore.NewStore(writer), "prod-a", storetest.Mark("by-the-writer"))
 	must(t, err)
 	must(t, keystore.Create(t.Context(), keystore.NewStore(creator), storetest.KeySet(t, "prod-c")))
@@ -346,32 +338,6 @@ func (p *kubeScene) rights(t *testing.T) {
 	}
 }
 
-// watchOnce waits until the watch reports what change does.
-func watchOnce(t *testing.T, w keystore.Watcher, change func(), n keystore.Name) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	reports := make(chan []keystore.Name, 100)
-	done := make(chan error, 1)
-	go func() { done <- w.Watch(ctx, func(names ...keystore.Name) { reports <- names }) }()
-	for stood := false; ; {
-		select {
-		case names := <-reports:
-			if stood && slices.Contains(names, n) {
-				return
-			}
-			if !stood {
-				stood = true
-				change()
-			}
-		case err := <-done:
-			t.Fatalf("Watch = %v", err)
-		case <-time.After(patience):
-			t.Fatalf("no change of %s was reported", n)
-		}
-	}
-}
-
 func errOf[T any](_ T, err error) error { return err }
 
 func isReadOnly(err error) bool { return errors.Is(err, keystore.ErrReadOnly) }
@@ -385,36 +351,4 @@ func nextOf(t *testing.T, s keystore.KeySet) keystore.KeySet {
 	next, err := keystore.Update(t.Context(), m.Store, s.Name(), storetest.Mark("next"))
 	must(t, err)
 	return next
-}
-
-// missing: a wrong namespace, no definition, no API server and no Kubernetes at all are told apart, and none of them
-// is "no such key set".
-func (p *kubeScene) missing(t *testing.T) {
-	st := p.store(t, "no-such-namespace")
-	err := keystore.Create(t.Context(), keystore.NewStore(st), storetest.KeySet(t, "prod-a"))
-	wantError(t, "Create in an absent namespace", err, `namespaces "no-such-namespace" not found`)
-
-	ns := p.space(t)
-	none := p.kubeconfig(t, adminToken, "https://"+p.c.address+"/prefix", p.ca.file)
-	for what, st := range map[string]*kubestore.Backend{
-		"an API server without the definition": openKube(t, ns, none),
-		"an address where nobody listens":      openKube(t, ns, p.kubeconfig(t, adminToken, "https://127.0.0.1:1", p.ca.file)),
-		"wrong credentials":                    openKube(t, ns, p.kubeconfig(t, "wrong", "https://"+p.c.address, p.ca.file)),
-	} {
-		if all, err := st.List(t.Context()); err == nil {
-			t.Errorf("%s: List = %v", what, all)
-		}
-		_, _, err := keystore.NewStore(st).Load(t.Context(), "prod-a")
-		if err == nil || errors.Is(err, keystore.ErrNotFound) {
-			t.Errorf("%s: Load = %v, want trouble", what, err)
-		}
-		t.Logf("%s: %v", what, err)
-	}
-}
-
-func wantError(t *testing.T, what string, err error, want string) {
-	t.Helper()
-	if err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("%s: %v, want an error with %q", what, err, want)
-	}
 }

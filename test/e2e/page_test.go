@@ -10,7 +10,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -92,7 +91,7 @@ func (s pageScene) awaitReport(t *testing.T, want string) {
 var pages = []string{"index.html", "keysets/prod-a.html", "keysets/prod-b.html", "keysets/prod-c.html", "keysets/prod-d.html", "keysets/prod-e.html", "keysets/broken.html"}
 
 // TestOperatorsPage shows the operator's page to Chromium, in both schemes and on a narrow screen: nothing on it runs
-// or is fetched, axe-core and the Nu HTML checker find nothing, and lynx can be read. Pictures are kept beside the logs;
+// or is fetched, axe-core and the Nu HTML checker find nothing. Pictures are kept beside the logs;
 // KEYPOST_UPDATE=1 makes docs/page.png anew.
 func TestOperatorsPage(t *testing.T) {
 	s := newPageScene(t)
@@ -133,7 +132,6 @@ func TestOperatorsPage(t *testing.T) {
 		}
 	})
 	t.Run("checker", func(t *testing.T) { s.check(t) })
-	t.Run("lynx", func(t *testing.T) { s.lynx(t) })
 }
 
 // look finds fault with the page that is open, and returns the colour of its paper.
@@ -204,23 +202,5 @@ func (s pageScene) check(t *testing.T) {
 	}
 	if out, code := vnu(t, files...); code != 0 || strings.Contains(out, "warning:") {
 		t.Errorf("the Nu HTML checker ends with %d:\n%s", code, out)
-	}
-}
-
-// lynx reads the page as a terminal does.
-func (s pageScene) lynx(t *testing.T) {
-	for page, want := range map[string][]string{
-		"index.html":          {"Needs attention", "prod-d: an older version is served: older_generation, its generation is 1", "many-000 served as stored 1 1 active none not enrolled https://oidc.keypost.test/many-000", "keypostkeysetsrejected"},
-		"keysets/prod-b.html": {"Trusted until", "retired, still trusted", "remove ", "(forced)", "Tokens live for at most"},
-		"keysets/prod-e.html": {"<script>"},
-	} {
-		out, err := exec.Command("lynx", "-dump", "-width=200", "-cfg=/dev/null", admin+"/"+page).CombinedOutput()
-		must(t, err)
-		text := strings.Join(strings.Fields(regexp.MustCompile(`\[\d+\]`).ReplaceAllString(string(out), "")), " ")
-		for _, w := range want {
-			if !strings.Contains(text, w) {
-				t.Errorf("lynx shows %s without %q:\n%s", page, w, out)
-			}
-		}
 	}
 }

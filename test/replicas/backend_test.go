@@ -20,58 +20,18 @@ import (
 
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/kubestore"
-	"github.com/keypost/keypost/keystore/open"
 	"github.com/keypost/keypost/test/authority"
 	"github.com/keypost/keypost/test/process"
 )
 
 // backend is a real store that can be taken away.
 type backend struct {
-	url     string   // for --store
-	env     []string // for keypost mirror
+	url     string // for --store
 	poll    time.Duration
 	within  time.Duration // of the end of an outage: how soon a change must be served everywhere
 	open    func() *keystore.Store
 	stop    func()
 	restart func() // returns once the store can be written
-}
-
-const pollS3 = 5 * time.Second
-
-// newS3 starts a versitygw with one bucket.
-func newS3(t *testing.T) *backend {
-	path, dir, address := tool(t, "versitygw"), t.TempDir(), process.FreeAddress(t)
-	must(t, os.MkdirAll(filepath.Join(dir, "keysets"), 0o755))
-	env := []string{
-		"AWS_ACCESS_KEY_ID=root-access-key", "AWS_SECRET_ACCESS_KEY=root-secret", "AWS_REGION=us-east-1", "AWS_PROFILE=", "AWS_SESSION_TOKEN=",
-		"AWS_CONFIG_FILE=/dev/null", "AWS_SHARED_CREDENTIALS_FILE=/dev/null", "AWS_EC2_METADATA_DISABLED=true", "AWS_WEB_IDENTITY_TOKEN_FILE=",
-	}
-	for _, e := range env {
-		name, value, _ := strings.Cut(e, "=")
-		t.Setenv(name, value)
-	}
-	b := &backend{url: "s3://keysets/clusters?endpoint=http://" + address, env: env, poll: pollS3, within: pollS3 + time.Second}
-	var p *process.Process
-	b.stop = func() { p.Kill() }
-	b.restart = func() {
-		p = start(t, nil, path, "--access", "root-access-key", "--secret", "root-secret", "--region", "us-east-1", "--port", address, "--quiet", "posix", dir)
-		process.Await(t, "versitygw", func() error {
-			resp, err := http.Get("http://" + address)
-			if err == nil {
-				err = resp.Body.Close()
-			}
-			return err
-		})
-	}
-	b.restart()
-	u, err := open.Parse(b.url)
-	must(t, err)
-	b.open = func() *keystore.Store {
-		st, err := u.Backend(t.Context())
-		must(t, err)
-		return keystore.NewStore(st)
-	}
-	return b
 }
 
 const (

@@ -62,7 +62,7 @@ admin: {address: %q}
 func (r *replica) start() {
 	r.t.Helper()
 	r.serving.Store(true) // what the mirror reads now is what keypostd will serve
-	r.mirror = start(r.t, r.b.env, filepath.Join(r.programs, "keypost"), "mirror", "--store", r.b.url, "--poll", r.b.poll.String(),
+	r.mirror = start(r.t, nil, filepath.Join(r.programs, "keypost"), "mirror", "--store", r.b.url, "--poll", r.b.poll.String(),
 		"--issuer-url", "https://"+host+"/{name}", "--admin-address", r.mirrorAt, r.volume)
 	process.Await(r.t, "the mirror is ready", func() error { return answers(http.DefaultClient, "http://"+r.mirrorAt+"/readyz", "") })
 	r.server = start(r.t, nil, filepath.Join(r.programs, "keypostd"), "--config", r.config)

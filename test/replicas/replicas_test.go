@@ -292,5 +292,3 @@ func (w *world) run() {
 }
 
 func TestReplicasOnKubernetes(t *testing.T) { newWorld(t, newKube(t)).run() }
-
-func TestReplicasOnS3(t *testing.T) { newWorld(t, newS3(t)).run() }
