@@ -21,6 +21,7 @@ import (
 	"github.com/keypost/keypost/cmd/keypost/internal/uploadcmd"
 	"github.com/keypost/keypost/cmd/keypost/internal/verifycmd"
 	"github.com/keypost/keypost/cmd/keypost/internal/watchcmd"
+	"github.com/keypost/keypost/issuer/upload/holder"
 )
 
 // streams are the process's own: results go to out, all else to err.
@@ -53,7 +54,7 @@ program at once, whatever it waits for`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	f.Root(root, issuercmd.NewCmdIssuer(f), keycmd.NewCmdKey(f), rotatecmd.NewCmdRotate(f), verifycmd.NewCmdVerify(f), storecmd.NewCmdExport(f), storecmd.NewCmdStore(f),
-		uploadcmd.NewCmdSync(f, append(uploadcmd.Holders(), gcpcmd.Uploads(f))...), mirrorcmd.NewCmdMirror(f), auditcmd.NewCmdAudit(f), watchcmd.NewCmdWatch(f), enrollcmd.NewCmdEnroll(f), awscmd.NewCmdAWS(f), azurecmd.NewCmdAzure(f), gcpcmd.NewCmdGCP(f), newVersion(f))
+		uploadcmd.NewCmdSync(f, append(holder.Kinds(), gcpcmd.Uploads(f))...), mirrorcmd.NewCmdMirror(f), auditcmd.NewCmdAudit(f), watchcmd.NewCmdWatch(f), enrollcmd.NewCmdEnroll(f), awscmd.NewCmdAWS(f), azurecmd.NewCmdAzure(f), gcpcmd.NewCmdGCP(f), newVersion(f))
 	return root
 }
 

@@ -39,8 +39,8 @@ var uploads = []struct {
 	{"databricks", "HOST/accounts/ID/[servicePrincipals/ID/]federationPolicies/ID",
 		regexp.MustCompile(`^[a-z0-9.-]+/accounts/[a-z0-9-]+/(servicePrincipals/[0-9]+/)?federationPolicies/[A-Za-z0-9][A-Za-z0-9_-]*$`).MatchString},
 	{"file", "NAME.json, with the name of the key set, in the directory of sync-keys --files", regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*\.json$`).MatchString},
-	{"gcp", "a provider of a workload identity pool; write it with the project's number, as " + Example[len("gcp"+infix):] +
-		", where POOL and PROVIDER are 4 to 32 of a-z, 0-9 and hyphens", isProvider},
+	{"gcp", "projects/NUMBER/locations/global/workloadIdentityPools/POOL/providers/PROVIDER; write it with the project's number, " +
+		"and POOL and PROVIDER are 4 to 32 of a-z, 0-9 and hyphens", isProvider},
 	{"openai", "the ID of a workload identity provider", regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]*$`).MatchString},
 	{"vault", "HOST[:PORT]/auth/PATH, a JWT auth method", regexp.MustCompile(`^[a-z0-9.-]+(:[0-9]+)?/auth/[A-Za-z0-9][A-Za-z0-9_-]*(/[A-Za-z0-9][A-Za-z0-9_-]*)*$`).MatchString},
 }

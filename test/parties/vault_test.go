@@ -44,7 +44,7 @@ func newUploading(t *testing.T, first signer) *uploading {
 	kinds := holder.Kinds()
 	i := slices.IndexFunc(kinds, func(k holder.Kind) bool { return k.Name == "vault" })
 	env := map[string]string{"VAULT_ADDR": v.URL, "VAULT_TOKEN": vaultToken}
-	u.Holder, err = kinds[i].Open(holder.Source{Place: place, Issuer: u.issuer, Getenv: func(name string) string { return env[name] }})
+	u.Holder, err = kinds[i].Open(t.Context(), holder.Target{Place: place, Getenv: func(name string) string { return env[name] }})
 	check(t, err)
 	v.write("config", object{"jwt_validation_pubkeys": []string{first.PEM()}, "bound_issuer": u.issuer})
 	return u

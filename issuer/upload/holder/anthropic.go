@@ -1,6 +1,7 @@
 package holder
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,15 +14,15 @@ import (
 //
 // Source: https://platform.claude.com/docs/en/api/http/organization/federation/issuers/update
 func anthropic() Kind {
-	return Kind{Name: "anthropic", Title: "Anthropic",
+	return Kind{Name: "anthropic", Title: "Anthropic", Untried: true,
 		Needs: "$ANTHROPIC_AUTH_TOKEN, an OAuth token with the scope org:admin",
-		Open: func(from Source) (upload.Holder, error) {
-			a, err := bearer(from, "ANTHROPIC_BASE_URL", "https://api.anthropic.com", "ANTHROPIC_AUTH_TOKEN")
+		Open: func(_ context.Context, to Target) (upload.Holder, error) {
+			a, err := bearer(to, "ANTHROPIC_BASE_URL", "https://api.anthropic.com", "ANTHROPIC_AUTH_TOKEN")
 			if err != nil {
 				return nil, err
 			}
 			a.header.Set("anthropic-version", "2023-06-01")
-			at := a.base + "/v1/organizations/federation_issuers/" + from.Place
+			at := a.base + "/v1/organizations/federation_issuers/" + to.Place
 			return &remote{api: a, url: at, parse: anthropicHeld, body: func(_, jwks []byte) (request, error) {
 				var set struct {
 					Keys json.RawMessage `json:"keys"`

@@ -130,8 +130,8 @@ func (a *api) call(ctx context.Context, q request) ([]byte, time.Time, error) {
 }
 
 // bearer returns the API at the address in a variable, or a default one, with the credential in another variable.
-func bearer(from Source, address, fallback, credential string) (*api, error) {
-	base, token := from.Getenv(address), from.Getenv(credential)
+func bearer(to Target, address, fallback, credential string) (*api, error) {
+	base, token := to.Getenv(address), to.Getenv(credential)
 	if base == "" {
 		base = fallback
 	}

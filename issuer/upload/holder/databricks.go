@@ -1,6 +1,7 @@
 package holder
 
 import (
+	"context"
 	"fmt"
 	"strings"
 
@@ -12,14 +13,14 @@ import (
 //
 // Source: https://docs.databricks.com/api/account/accountfederationpolicy/update
 func databricks() Kind {
-	return Kind{Name: "databricks", Title: "Databricks",
+	return Kind{Name: "databricks", Title: "Databricks", Untried: true,
 		Needs: "$DATABRICKS_HOST and $DATABRICKS_TOKEN, an OAuth token of an account admin",
-		Open: func(from Source) (upload.Holder, error) {
-			a, err := bearer(from, "DATABRICKS_HOST", "", "DATABRICKS_TOKEN")
+		Open: func(_ context.Context, to Target) (upload.Holder, error) {
+			a, err := bearer(to, "DATABRICKS_HOST", "", "DATABRICKS_TOKEN")
 			if err != nil {
 				return nil, err
 			}
-			host, path, _ := strings.Cut(from.Place, "/")
+			host, path, _ := strings.Cut(to.Place, "/")
 			if host != a.host() {
 				return nil, fmt.Errorf("$DATABRICKS_HOST is %s, and the upload is at %s", a.host(), host)
 			}

@@ -15,15 +15,15 @@ import (
 // file is a JWKS in a directory, for relying parties that some other program hands it to. That program has to be done before the time
 // that a gate counts from the upload is over: what is read back is only the file.
 func file() Kind {
-	return Kind{Name: "file", Title: "a file", Needs: "--files DIR", Tried: "issuer/upload/holder.TestFile",
-		Open: func(from Source) (upload.Holder, error) {
+	return Kind{Name: "file", Title: "a file", Needs: "--files DIR",
+		Open: func(_ context.Context, to Target) (upload.Holder, error) {
 			switch {
-			case from.Files == "":
+			case to.Files == "":
 				return nil, errors.New("say in which directory uploads to files are: --files DIR")
-			case from.Place != from.KeySet+".json": // nothing in a file says whose it is
-				return nil, fmt.Errorf("the file of key set %q is file-upload:%s.json, and no other", from.KeySet, from.KeySet)
+			case to.Place != string(to.Set.Name())+".json": // nothing in a file says whose it is
+				return nil, fmt.Errorf("the file of key set %q is file-upload:%s.json, and no other", to.Set.Name(), to.Set.Name())
 			}
-			return jwksFile{from.Files, from.Place, from.Issuer}, nil
+			return jwksFile{to.Files, to.Place, to.Set.Issuers()[0].String()}, nil
 		}}
 }
 

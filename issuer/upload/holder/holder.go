@@ -12,26 +12,25 @@ import (
 
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/issuer/upload"
+	"github.com/keypost/keypost/keystore"
 )
 
 // Kind is a kind of upload.
 type Kind struct {
-	Name  string // as a policy has it, before -upload:
-	Title string
-	Needs string // what a run has to be given, for people
-	// Tried is the test that uploads to the vendor's own code; empty: written from the vendor's documentation, and run only against a
-	// stand-in.
-	Tried string
-	Open  func(Source) (upload.Holder, error) // calls nobody
+	Name    string                                               // as a policy has it, before -upload:
+	Title   string                                               // for people
+	Needs   string                                               // what a run has to be given, for people
+	Untried bool                                                 // written from the vendor's documentation, and run only against a stand-in
+	Open    func(context.Context, Target) (upload.Holder, error) // calls nobody that a mistyped place would call
 }
 
-// Source is what opens a holder.
-type Source struct {
+// Target is an upload that a key set's policy names.
+type Target struct {
 	Place  string
-	KeySet string              // its name
-	Issuer string              // the key set's first issuer URL
+	Set    keystore.KeySet
 	Getenv func(string) string // credentials, and which server they are for
 	Files  string              // the directory of files; empty for none
+	Adopt  bool                // it is to hold the keys also where it is marked as another's, or as nobody's
 }
 
 // Kinds returns all kinds except gcp, which provision/gcp has.

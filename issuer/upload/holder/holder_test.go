@@ -111,6 +111,7 @@ type world struct {
 	t    *testing.T
 	u    upload.Uploader
 	st   *keystore.Store
+	set  keystore.KeySet
 	name string // of the upload
 }
 
@@ -134,6 +135,7 @@ func newWorld(t *testing.T, kind, place string) *world {
 	}
 	s, err := keystore.New(storetest.Change(0), keystore.Spec{Name: "prod-a", Issuers: []keystore.IssuerURL{u}, Keys: []keystore.VerificationKey{k},
 		Policy: keystore.Policy{RelyingParties: []string{w.name}}})
+	w.set = s
 	if err == nil {
 		err = keystore.Create(t.Context(), w.st, s)
 	}
@@ -146,7 +148,7 @@ func newWorld(t *testing.T, kind, place string) *world {
 
 func open(t *testing.T, kind, place, server string, env map[string]string) upload.Holder {
 	t.Helper()
-	h, err := kindOf(t, kind).Open(holder.Source{Place: place, Issuer: issuerURL, Getenv: func(name string) string {
+	h, err := kindOf(t, kind).Open(t.Context(), holder.Target{Place: place, Getenv: func(name string) string {
 		return strings.ReplaceAll(env[name], "%s", server)
 	}})
 	if err != nil {
@@ -244,7 +246,7 @@ func TestAmbiguousAnswers(t *testing.T) {
 func TestEachVersionIsPermitted(t *testing.T) {
 	t.Parallel()
 	dir, w := t.TempDir(), newWorld(t, "file", "prod-a.json")
-	h, err := kindOf(t, "file").Open(holder.Source{Place: "prod-a.json", KeySet: "prod-a", Issuer: issuerURL, Files: dir})
+	h, err := kindOf(t, "file").Open(t.Context(), holder.Target{Place: "prod-a.json", Set: w.set, Files: dir})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -282,7 +284,7 @@ func TestTheEnvironmentChoosesTheServer(t *testing.T) {
 		{"file", "a.json", nil, "--files DIR"},
 		{"vault", "vault.example.com/auth/jwt", map[string]string{"VAULT_ADDR": "https://me:" + secret + "@vault.example.com", "VAULT_TOKEN": secret}, "the address is not https://HOST"},
 	} {
-		_, err := kindOf(t, c.kind).Open(holder.Source{Place: c.place, KeySet: "a", Issuer: issuerURL, Getenv: func(name string) string { return c.env[name] }})
+		_, err := kindOf(t, c.kind).Open(t.Context(), holder.Target{Place: c.place, Getenv: func(name string) string { return c.env[name] }})
 		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), secret) {
 			t.Errorf("%s %s: %v; want %q", c.kind, c.place, err, c.want)
 		}
@@ -292,7 +294,7 @@ func TestTheEnvironmentChoosesTheServer(t *testing.T) {
 func TestFile(t *testing.T) {
 	t.Parallel()
 	dir, w := t.TempDir(), newWorld(t, "file", "prod-a.json")
-	h, err := kindOf(t, "file").Open(holder.Source{Place: "prod-a.json", KeySet: "prod-a", Issuer: issuerURL, Files: dir})
+	h, err := kindOf(t, "file").Open(t.Context(), holder.Target{Place: "prod-a.json", Set: w.set, Files: dir})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -310,7 +312,7 @@ func TestFile(t *testing.T) {
 	if err := os.Symlink(outside, filepath.Join(dir, "link.json")); err != nil {
 		t.Fatal(err)
 	}
-	h, _ = kindOf(t, "file").Open(holder.Source{Place: "link.json", KeySet: "link", Issuer: issuerURL, Files: dir})
+	h, _ = kindOf(t, "file").Open(t.Context(), holder.Target{Place: "link.json", Set: storetest.KeySet(t, "link"), Files: dir})
 	if err := h.Upload(t.Context(), b); err != nil {
 		t.Error(err) // the link is replaced, and what it leads to is not written
 	}
@@ -320,7 +322,7 @@ func TestFile(t *testing.T) {
 	if err := syscall.Mkfifo(filepath.Join(dir, "pipe.json"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	h, _ = kindOf(t, "file").Open(holder.Source{Place: "pipe.json", KeySet: "pipe", Issuer: issuerURL, Files: dir})
+	h, _ = kindOf(t, "file").Open(t.Context(), holder.Target{Place: "pipe.json", Set: storetest.KeySet(t, "pipe"), Files: dir})
 	if _, err := h.Read(t.Context()); err == nil || err.Error() != "pipe.json is not a regular file" {
 		t.Error(err)
 	}

@@ -1,6 +1,7 @@
 package holder
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,13 +14,13 @@ import (
 //
 // Source: https://developers.openai.com/api/reference/resources/admin/subresources/organization/subresources/workload_identity_providers
 func openai() Kind {
-	return Kind{Name: "openai", Title: "OpenAI", Needs: "$OPENAI_ADMIN_KEY",
-		Open: func(from Source) (upload.Holder, error) {
-			a, err := bearer(from, "OPENAI_BASE_URL", "https://api.openai.com/v1", "OPENAI_ADMIN_KEY")
+	return Kind{Name: "openai", Title: "OpenAI", Untried: true, Needs: "$OPENAI_ADMIN_KEY",
+		Open: func(_ context.Context, to Target) (upload.Holder, error) {
+			a, err := bearer(to, "OPENAI_BASE_URL", "https://api.openai.com/v1", "OPENAI_ADMIN_KEY")
 			if err != nil {
 				return nil, err
 			}
-			at := a.base + "/organization/workload_identity_providers/" + from.Place
+			at := a.base + "/organization/workload_identity_providers/" + to.Place
 			return &remote{api: a, url: at, parse: openaiHeld, body: func(_, jwks []byte) (request, error) {
 				return request{"POST", at, map[string]any{"verification": map[string]any{"type": "uploaded_jwks", "jwks": json.RawMessage(jwks)}}}, nil
 			}}, nil

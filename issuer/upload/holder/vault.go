@@ -2,6 +2,7 @@ package holder
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
@@ -21,14 +22,14 @@ import (
 //
 // Source: https://developer.hashicorp.com/vault/api-docs/auth/jwt
 func vault() Kind {
-	return Kind{Name: "vault", Title: "Vault and OpenBao", Tried: "test/parties/run -run TestVaultUpload",
+	return Kind{Name: "vault", Title: "Vault and OpenBao",
 		Needs: "$VAULT_ADDR and $VAULT_TOKEN; also $VAULT_NAMESPACE and $VAULT_CACERT (a file)",
-		Open: func(from Source) (upload.Holder, error) {
-			a, err := vaultAPI(from)
+		Open: func(_ context.Context, to Target) (upload.Holder, error) {
+			a, err := vaultAPI(to)
 			if err != nil {
 				return nil, err
 			}
-			host, path, _ := strings.Cut(from.Place, "/")
+			host, path, _ := strings.Cut(to.Place, "/")
 			if host != a.host() {
 				return nil, fmt.Errorf("$VAULT_ADDR is %s, and the upload is at %s", a.host(), host)
 			}
@@ -46,8 +47,8 @@ func vault() Kind {
 // Source: pathLogin and jwtValidator in https://github.com/hashicorp/vault-plugin-auth-jwt/blob/v0.26.1/path_login.go
 const vaultLogin = time.Second
 
-func vaultAPI(from Source) (*api, error) {
-	address, token := from.Getenv("VAULT_ADDR"), from.Getenv("VAULT_TOKEN")
+func vaultAPI(to Target) (*api, error) {
+	address, token := to.Getenv("VAULT_ADDR"), to.Getenv("VAULT_TOKEN")
 	if address == "" || token == "" {
 		return nil, errors.New("set VAULT_ADDR to the server's address and VAULT_TOKEN to a token that may read and write the auth method's config")
 	}
@@ -55,10 +56,10 @@ func vaultAPI(from Source) (*api, error) {
 	if err != nil {
 		return nil, fmt.Errorf("VAULT_ADDR and VAULT_TOKEN: %w", err)
 	}
-	if ns := from.Getenv("VAULT_NAMESPACE"); ns != "" {
+	if ns := to.Getenv("VAULT_NAMESPACE"); ns != "" {
 		a.header.Set("X-Vault-Namespace", ns)
 	}
-	if name := from.Getenv("VAULT_CACERT"); name != "" {
+	if name := to.Getenv("VAULT_CACERT"); name != "" {
 		cas, err := os.ReadFile(name)
 		pool := x509.NewCertPool()
 		if err == nil && !pool.AppendCertsFromPEM(cas) {

@@ -13,6 +13,7 @@ import (
 	"github.com/keypost/keypost/cmd/keypost/internal/cloudcmd"
 	"github.com/keypost/keypost/cmd/keypost/internal/uploadcmd"
 	"github.com/keypost/keypost/issuer/upload"
+	"github.com/keypost/keypost/issuer/upload/holder"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/party"
 	"github.com/keypost/keypost/provision/gcp"
@@ -149,7 +150,7 @@ func (r *run) record(ctx context.Context, set keystore.KeySet, party string) {
 	if r.Observations == "" || !slices.Contains(set.Policy().Uploads(), party) {
 		return
 	}
-	since, err := r.readBack(ctx, set.Name(), party)
+	since, err := r.readBack(ctx, set, party)
 	switch {
 	case err != nil:
 		r.Warn("Google has the keys, and that could not be recorded: %v", err)
@@ -161,7 +162,7 @@ func (r *run) record(ctx context.Context, set keystore.KeySet, party string) {
 	}
 }
 
-func (r *run) readBack(ctx context.Context, set keystore.Name, to string) (upload.Result, error) {
+func (r *run) readBack(ctx context.Context, set keystore.KeySet, to string) (upload.Result, error) {
 	store, err := r.OpenStore(ctx)
 	if err != nil {
 		return upload.Result{}, err
@@ -171,11 +172,11 @@ func (r *run) readBack(ctx context.Context, set keystore.Name, to string) (uploa
 		return upload.Result{}, err
 	}
 	_, place := party.Upload(to)
-	held, err := providers{r.Factory, map[string]*project{}}.open(ctx, uploadcmd.Target{Place: place, KeySet: set, Adopt: r.Adopt || string(set) != r.Name})
+	held, err := providers{r.Factory, map[string]*project{}}.open(ctx, holder.Target{Place: place, Set: set, Adopt: r.Adopt || string(set.Name()) != r.Name})
 	if err != nil {
 		return upload.Result{}, err
 	}
-	return upload.Uploader{Store: store, Records: records, By: r.By}.Sync(ctx, set, to, held)
+	return upload.Uploader{Store: store, Records: records, By: r.By}.Sync(ctx, set.Name(), to, held)
 }
 
 // newCopy returns what the policy of a key set that is still to be made calls the copy that this run is to give Google. Where the project's

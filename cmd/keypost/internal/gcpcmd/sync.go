@@ -12,6 +12,7 @@ import (
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/cmd/keypost/internal/uploadcmd"
 	"github.com/keypost/keypost/issuer/upload"
+	"github.com/keypost/keypost/issuer/upload/holder"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/party"
 	"github.com/keypost/keypost/provision/cloud"
@@ -20,8 +21,8 @@ import (
 )
 
 // Uploads returns who holds uploads on Google Cloud: providers that Google was given keys for.
-func Uploads(f *cli.Factory) uploadcmd.Kind {
-	return uploadcmd.Kind{Name: "gcp", Title: "Google Cloud", Form: federation.ProviderID{Project: "NUMBER", Pool: "POOL", Provider: "PROVIDER"}.String(),
+func Uploads(f *cli.Factory) holder.Kind {
+	return holder.Kind{Name: "gcp", Title: "Google Cloud",
 		Needs: "Google's default credentials", Open: providers{f, map[string]*project{}}.open}
 }
 
@@ -31,7 +32,7 @@ type providers struct {
 	projects map[string]*project // by ID or number
 }
 
-func (o providers) open(ctx context.Context, to uploadcmd.Target) (upload.Holder, error) {
+func (o providers) open(ctx context.Context, to holder.Target) (upload.Holder, error) {
 	id, err := federation.ParseProvider(to.Place)
 	if err != nil {
 		return nil, err
@@ -65,17 +66,14 @@ func makingPool(id federation.ProviderID) cli.Command {
 type provider struct {
 	project *project
 	id      federation.ProviderID
-	to      uploadcmd.Target
+	to      holder.Target
 	issuer  string // that it was for when it was read last: the uploader has seen that it belongs to the key set
 	of      string // the installation that its description named then; empty for none
 }
 
 // Revive returns the command that makes the provider anew, brings it back or enables it, with a copy of the keys.
 func (p *provider) Revive() cli.Commands {
-	if len(p.to.Issuers) == 0 {
-		return nil
-	}
-	return cli.Commands{p.making(p.to.Issuers[0].String())}
+	return cli.Commands{p.making(p.to.Set.Issuers()[0].String())}
 }
 
 // making is makingProvider for the provider's installation. Where its description names none, that is the one of the key set's name if the
@@ -85,7 +83,7 @@ func (p *provider) making(issuerURL string) cli.Command {
 	switch {
 	case p.of != "":
 		installation = p.of
-	case p.id.Provider == string(p.to.KeySet):
+	case p.id.Provider == string(p.to.Set.Name()):
 		installation = p.id.Provider
 	}
 	return makingProvider(installation, p.id, issuerURL, true)
@@ -93,11 +91,11 @@ func (p *provider) making(issuerURL string) cli.Command {
 
 func (p *provider) Upload(ctx context.Context, jwks []byte) error {
 	_, err := p.project.client.UploadKeys(ctx, federation.Provider{
-		Pool: p.id.Pool, ID: p.id.Provider, IssuerURL: p.issuer, JWKS: jwks, Owner: federation.OwnedBy(string(p.to.KeySet)), Adopt: p.to.Adopt,
+		Pool: p.id.Pool, ID: p.id.Provider, IssuerURL: p.issuer, JWKS: jwks, Owner: federation.OwnedBy(string(p.to.Set.Name())), Adopt: p.to.Adopt,
 	})
 	if e, is := errors.AsType[*rest.Error](err); is && e.Problem == rest.NotOwned {
 		return cli.WithHint(err, "if this provider is for the issuer of key set %q all the same, say so each time: %s; or once, so that its description says it: %s",
-			p.to.KeySet, append(cli.SyncCommand(p.to.KeySet), "--adopt"), p.making(p.issuer))
+			p.to.Set.Name(), append(cli.SyncCommand(p.to.Set.Name()), "--adopt"), p.making(p.issuer))
 	}
 	return err
 }
@@ -124,7 +122,7 @@ func (p *provider) Read(ctx context.Context) (upload.Held, error) {
 	}
 	if held.JWKS == "" {
 		return upload.Held{}, cli.WithHint(errNoKeys, "if that is as it should be, say so: %s; or, to give it a first upload: %s",
-			fetching(p.to.KeySet, p.to.Policy, p.to.Place), p.making(p.issuer))
+			fetching(p.to.Set.Name(), p.to.Set.Policy(), p.to.Place), p.making(p.issuer))
 	}
 	return upload.Held{JWKS: []byte(held.JWKS), Issuer: held.IssuerURL, Date: p.project.dates.now(), Refused: refused}, nil
 }

@@ -25,47 +25,13 @@ import (
 	"github.com/keypost/keypost/keystore/party"
 )
 
-// Kind is a kind of uploads.
-type Kind struct {
-	Name  string // as in NAME-upload:PLACE
-	Title string // for people
-	Form  string // of a place, for people
-	Needs string // what a run has to be given, for people
-	// Open returns who holds an upload. It calls nobody that a mistyped place would call.
-	Open func(ctx context.Context, to Target) (upload.Holder, error)
-}
-
-// Holders returns the kinds of issuer/upload/holder.
-func Holders() (all []Kind) {
-	for _, k := range holder.Kinds() {
-		title := k.Title
-		if k.Tried == "" {
-			title += " (from documentation)"
-		}
-		all = append(all, Kind{Name: k.Name, Title: title, Form: party.UploadForm(k.Name), Needs: k.Needs, Open: func(_ context.Context, to Target) (upload.Holder, error) {
-			return k.Open(holder.Source{Place: to.Place, KeySet: string(to.KeySet), Issuer: to.Issuers[0].String(), Getenv: os.Getenv, Files: to.Files})
-		}})
-	}
-	return all
-}
-
 // Reviver is an [upload.Holder] that knows the commands, one after another, after which it takes tokens of the key set again; none if there
 // are none.
 type Reviver interface{ Revive() cli.Commands }
 
-// Target is an upload that a key set's policy names.
-type Target struct {
-	Place   string
-	KeySet  keystore.Name
-	Issuers []keystore.IssuerURL // the key set's; without them no command is printed
-	Policy  keystore.Policy      // the key set's
-	Files   string               // the directory of uploads to files
-	Adopt   bool                 // it is to hold the keys also where it is marked as another's, or as nobody's
-}
-
 type syncOptions struct {
 	*cli.Factory
-	kinds []Kind
+	kinds []holder.Kind
 	all   bool
 	adopt bool
 	force bool
@@ -78,7 +44,7 @@ type syncOptions struct {
 }
 
 // NewCmdSync returns the command sync-keys for some kinds of uploads.
-func NewCmdSync(f *cli.Factory, kinds ...Kind) *cobra.Command {
+func NewCmdSync(f *cli.Factory, kinds ...holder.Kind) *cobra.Command {
 	o := &syncOptions{Factory: f, kinds: kinds}
 	cmd := f.Command("sync-keys ISSUER…|--all", "Upload the published keys to whom the policy names, and read them back", cobra.ArbitraryArgs, o.run)
 	cmd.Long = "A relying party that holds an upload of the keys goes by that, and fetches nothing. For each that the policy names\n" +
@@ -88,7 +54,8 @@ func NewCmdSync(f *cli.Factory, kinds ...Kind) *cobra.Command {
 			"last is refused: a revoked key does not come back. The exit code is 1 also after the upload, if the relying party takes no\n"+
 			"token at all, since it is disabled.\n", gate.ObservationFresh.Minutes())
 	for _, k := range kinds {
-		cmd.Long += fmt.Sprintf("\n%s-upload:PLACE, %s\n  PLACE is %s\n  needs %s\n", k.Name, k.Title, k.Form, k.Needs)
+		title := k.Title + map[bool]string{true: " (from documentation)"}[k.Untried]
+		cmd.Long += fmt.Sprintf("\n%s-upload:PLACE, %s\n  PLACE is %s\n  needs %s\n", k.Name, title, party.UploadForm(k.Name), k.Needs)
 	}
 	const places = " --store file:///srv/keysets --observations file:///srv/observations"
 	line := "  keypost sync-keys prod-a"
@@ -106,7 +73,7 @@ func NewCmdSync(f *cli.Factory, kinds ...Kind) *cobra.Command {
 }
 
 func (o *syncOptions) has(kind string) bool {
-	return slices.ContainsFunc(o.kinds, func(k Kind) bool { return k.Name == kind })
+	return slices.ContainsFunc(o.kinds, func(k holder.Kind) bool { return k.Name == kind })
 }
 
 // NewestHint goes with an [upload.OlderError], and a command.
@@ -142,7 +109,7 @@ type synced struct {
 type work struct {
 	set   keystore.KeySet
 	party string
-	kind  Kind
+	kind  holder.Kind
 	place string
 }
 
@@ -210,7 +177,7 @@ func (o *syncOptions) list(sets []keystore.KeySet) (all []work, err error) {
 		before := len(all)
 		for _, name := range s.Policy().Uploads() {
 			kind, place := party.Upload(name)
-			if i := slices.IndexFunc(o.kinds, func(k Kind) bool { return k.Name == kind }); i >= 0 {
+			if i := slices.IndexFunc(o.kinds, func(k holder.Kind) bool { return k.Name == kind }); i >= 0 {
 				all = append(all, work{s, name, o.kinds[i], place})
 			}
 		}
@@ -232,7 +199,7 @@ func (o *syncOptions) list(sets []keystore.KeySet) (all []work, err error) {
 func (o *syncOptions) unnamed(s keystore.KeySet) error {
 	kind, form := "KIND", "keypost sync-keys --help says what KIND and PLACE may be"
 	if len(o.kinds) == 1 {
-		kind, form = o.kinds[0].Name, "PLACE is "+o.kinds[0].Form
+		kind, form = o.kinds[0].Name, "PLACE is "+party.UploadForm(o.kinds[0].Name)
 	}
 	want := s.Policy()
 	want.RelyingParties = party.WithUpload(want.RelyingParties, kind+"-upload:PLACE")
@@ -266,7 +233,7 @@ func (o *syncOptions) noteOwners(stored []keystore.KeySet) {
 //
 // Google's objects are marked with the key set that they belong to, so that another one's claim holds none of their uploads up. Nothing else is
 // marked, so for every key set at once the patterns have to say it.
-func (o *syncOptions) mayUpload(s keystore.KeySet, kind Kind) error {
+func (o *syncOptions) mayUpload(s keystore.KeySet, kind holder.Kind) error {
 	if r := o.permitted.Admit(s); r != nil {
 		return errors.New("nothing is uploaded: " + r.Message)
 	}
@@ -296,7 +263,7 @@ const patience, most = time.Minute, 16
 
 func (o *syncOptions) sync(ctx context.Context, u upload.Uploader, w work) (synced, error) {
 	row := synced{KeySet: w.set.Name(), Upload: w.party}
-	to := Target{Place: w.place, KeySet: w.set.Name(), Issuers: w.set.Issuers(), Policy: w.set.Policy(), Files: o.files, Adopt: o.adopt}
+	to := holder.Target{Place: w.place, Set: w.set, Getenv: os.Getenv, Files: o.files, Adopt: o.adopt}
 	held, err := w.kind.Open(ctx, to)
 	if err != nil {
 		held = unopened{err}
@@ -332,7 +299,7 @@ func (o *syncOptions) sync(ctx context.Context, u upload.Uploader, w work) (sync
 }
 
 // revived adds to an error about a relying party that takes no token what changes that, unless it says so itself.
-func revived(err error, held upload.Holder, to Target) error {
+func revived(err error, held upload.Holder, to holder.Target) error {
 	r, knows := held.(Reviver)
 	if _, is := errors.AsType[*cli.HintedError](err); is || !knows {
 		return err
@@ -341,7 +308,7 @@ func revived(err error, held upload.Holder, to Target) error {
 	if len(c) == 0 {
 		return err
 	}
-	return cli.WithHint(err, "to have it take tokens of key set %q again: %s", to.KeySet, c)
+	return cli.WithHint(err, "to have it take tokens of key set %q again: %s", to.Set.Name(), c)
 }
 
 // unopened is a relying party that cannot be asked, which is recorded as of one that does not answer.
