@@ -88,9 +88,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // host returns the host that the request is for, or "" when it names none in a way that an issuer URL could. net/http
 // has already preferred the host of an absolute-form target over the Host field (RFC 9112, section 3.2.2).
 func (h *Handler) host(r *http.Request) string {
-	// The second covers opaque targets (https:a), the third a :path of HTTP/2 that is a URL (RFC 9113, section 8.3.1): it
-	// would name a second host.
-	if u := r.URL; u.User != nil || u.Scheme != "" && u.Host == "" || u.Scheme != "" && r.ProtoMajor >= 2 {
+	if u := r.URL; u.User != nil || u.Scheme != "" && u.Host == "" { // the second covers opaque targets (https:a)
 		return ""
 	}
 	host := r.Host

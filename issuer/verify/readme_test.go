@@ -28,15 +28,15 @@ func TestREADME(t *testing.T) {
 	var b strings.Builder
 	b.WriteString(preface)
 	fmt.Fprintf(&b, "There are %d causes.\n\n", len(finding.Causes()))
-	area := ""
+	last := ""
 	for _, c := range finding.Causes() {
-		heading := c.Area()
+		heading := area(c)
 		if c.Code == finding.NotCompared {
 			heading = "The comparison"
 		}
-		if heading != area {
-			area = heading
-			fmt.Fprintf(&b, "## %s\n\n", area)
+		if heading != last {
+			last = heading
+			fmt.Fprintf(&b, "## %s\n\n", heading)
 		}
 		writeCause(&b, c)
 	}
@@ -87,4 +87,17 @@ func commands(s string) string {
 		trimmed := strings.TrimRight(c, " ")
 		return "`" + trimmed + "`" + c[len(trimmed):]
 	})
+}
+
+// area returns what a cause is about: the issuer, the cluster, the token or AWS.
+func area(c finding.Cause) string {
+	switch prefix, _, _ := strings.Cut(c.Check, "-"); prefix {
+	case "cluster":
+		return "The cluster"
+	case "token":
+		return "The token"
+	case "aws":
+		return "AWS"
+	}
+	return "The issuer"
 }

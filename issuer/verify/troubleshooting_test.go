@@ -195,7 +195,7 @@ func title(c finding.Cause) string {
 func telling(causes []finding.Cause) string {
 	has := map[string]bool{}
 	for _, c := range causes {
-		has[c.Area()] = true
+		has[area(c)] = true
 	}
 	command := "keypost verify NAME --store STORE"
 	if has["The cluster"] {

@@ -2,7 +2,6 @@ package finding
 
 import (
 	"cmp"
-	"strings"
 	"sync"
 )
 
@@ -32,19 +31,6 @@ const (
 	Vault         = "vault"
 	KubeAPIServer = "kube-apiserver"
 )
-
-// Area returns what a cause is about: the issuer, the cluster, the token or AWS.
-func (c Cause) Area() string {
-	switch prefix, _, _ := strings.Cut(c.Check, "-"); prefix {
-	case "cluster":
-		return "The cluster"
-	case "token":
-		return "The token"
-	case "aws":
-		return "AWS"
-	}
-	return "The issuer"
-}
 
 // byCode has the place of each cause in the table: a hostile document leads to thousands of findings.
 var byCode = sync.OnceValue(func() map[string]int { //nolint:gochecknoglobals // built once, and never changed
