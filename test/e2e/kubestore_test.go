@@ -103,7 +103,10 @@ func (p *kubeScene) space(t *testing.T) string {
 	t.Helper()
 	p.spaces++
 	ns := fmt.Sprintf("keys-%d", p.spaces)
-	p.try(t, "", "create", "namespace", ns).ok(t)
+	code, answer := p.send(t, http.MethodPost, "https://"+p.c.address+"/api/v1/namespaces", "application/json", `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"`+ns+`"}}`)
+	if code != http.StatusCreated {
+		t.Fatalf("namespace %s: %d: %s", ns, code, answer)
+	}
 	return ns
 }
 
@@ -165,10 +168,11 @@ const (
 func TestKubestore(t *testing.T) {
 	p := newKubeScene(t)
 	t.Run("contract, with least rights", func(t *testing.T) {
-		storetest.Run(t, func(t *testing.T) keystore.Backend {
-			ns := p.space(t)
-			return openKube(t, ns, p.account(t, ns, "all", `[{apiGroups: [keypost.dev], resources: [keysets], verbs: [get, list, watch, create, update]}]`))
-		})
+		ns := p.space(t)
+		all := p.account(t, ns, "all", `[]`)
+		p.try(t, "", "create", "clusterrole", "all", "--verb=get,list,watch,create,update", "--resource=keysets.keypost.dev").ok(t)
+		p.try(t, "", "create", "clusterrolebinding", "all", "--clusterrole=all", "--serviceaccount="+ns+":all").ok(t)
+		storetest.Run(t, func(t *testing.T) keystore.Backend { return openKube(t, p.space(t), all) })
 	})
 	t.Run("a listing of many pages", func(t *testing.T) { p.manyPages(t) })
 	t.Run("an object is the document", func(t *testing.T) { p.objectIsDocument(t) })

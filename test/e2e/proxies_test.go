@@ -243,7 +243,7 @@ func pathsAt(all []misleading) int {
 	return -1
 }
 
-// shields wants keypostd to refuse whoever goes round the cache, and to be asked for few documents.
+// shields fails the test if keypostd answers those who go round the cache, or is asked for many documents.
 func (e edge) shields(t *testing.T, ca *authority, path string) {
 	for _, secret := range []string{"", "0123456789abcdef0123456789abcdee"} {
 		e.origin.refuses(t, ca, path, secret)
