@@ -52,7 +52,7 @@ func gcp() Party {
 			"gcp until {until}, and with an uploaded JWKS until another one is (--jwk-json-path FILE); to end it at once:",
 			"  gcloud iam workload-identity-pools providers update-oidc PROVIDER --workload-identity-pool POOL " +
 				"--location global --disabled",
-			"gcp access tokens that it has given out, for up to 1h: disable the service accounts to end them",
 		},
+		granted: []string{"gcp access tokens that it has given out, for up to 1h: disable the service accounts to end them"},
 	}
 }

@@ -48,7 +48,11 @@ func TestPage(t *testing.T) {
 	fmt.Fprintf(&b, preface, checked)
 	b.WriteString("| relying party | name | keeps keys for |\n|---|---|---|\n")
 	for _, p := range All() {
-		fmt.Fprintf(&b, "| [%s](#%s) | `%s` | %s |\n", p.Title, anchor(p.Title), p.Name, p.Keeps)
+		keeps := strings.TrimSuffix(strings.TrimSuffix(p.Keeps.String(), "0s"), "0m")
+		if p.Keeps == 0 {
+			keeps = "until it sees a new key ID; an old key perhaps without end"
+		}
+		fmt.Fprintf(&b, "| [%s](#%s) | `%s` | %s |\n", p.Title, anchor(p.Title), p.Name, keeps)
 	}
 	for _, p := range All() {
 		fmt.Fprintf(&b, "\n## %s\n\n", p.Title)

@@ -40,6 +40,8 @@ type Party struct {
 	// ends are the lines that `key revoke` prints: until when it may trust a key, and commands that end that. {until}, {issuer} and
 	// {provider} stand for a time, the issuer URL and that without https://.
 	ends []string
+	// granted are the lines about what it has given out for tokens of the key, however it gets its keys.
+	granted []string
 }
 
 // Fact is something known of a relying party, and where that is written.
@@ -97,19 +99,31 @@ const onlyUnknown = "as it fetches only for a kid that it does not know: once no
 func EndOfTrust(name, issuer, until string) []string {
 	p, known := find(name)
 	switch {
+	case p.ends == nil && len(p.Ends) > 0:
+		var sooner []string
+		for _, f := range p.Ends {
+			sooner = append(sooner, f.Says)
+		}
+		return []string{fmt.Sprintf("%s until %s, as far as is known; what ends it sooner: %s", name, until, strings.Join(sooner, "; "))}
 	case p.ends == nil && known:
-		return []string{fmt.Sprintf("%s until %s, as far as is known; what else is: docs/reference/relying-parties.md", name, until)}
+		return []string{fmt.Sprintf("%s until %s, as far as is known; nothing is documented that ends it sooner", name, until)}
 	case p.ends == nil:
 		return []string{fmt.Sprintf("%s until %s where it fetches by itself, and without end where it fetches only for a kid that it does "+
 			"not know, as Go services with go-oidc do: restart or reconfigure what holds a copy, once no cache has the key any more (--wait)",
 			name, until)}
 	}
 	fill := strings.NewReplacer("{until}", until, "{issuer}", issuer, "{provider}", strings.TrimPrefix(issuer, "https://"))
-	lines := slices.Clone(p.ends)
+	lines := slices.Concat(p.ends, p.granted)
 	for i, l := range lines {
 		lines[i] = fill.Replace(l)
 	}
 	return lines
+}
+
+// Granted returns lines for people: what ends that which a relying party has given out for tokens of a key, however it gets its keys.
+func Granted(name string) []string {
+	p, _ := find(name)
+	return p.granted
 }
 
 // Refusals returns an error for each of the relying parties of a policy that refuses the tokens of a key.

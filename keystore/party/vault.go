@@ -74,9 +74,11 @@ func vault() Party {
 		Refusals: vaultRefusals(),
 		Tried:    "test/parties/run -run TestVault",
 		ends: []string{
-			"vault without end, " + onlyUnknown + " {until}, write the auth method's configuration again, which drops its copy, with what else stood there; then revoke what it gave out:",
-			"  vault read auth/NAME/config",
-			"  vault write auth/NAME/config oidc_discovery_url={issuer}",
+			"vault without end, " + onlyUnknown + " {until}, write the auth method's configuration again as it is, which drops its copy:",
+			"  vault read -format=json auth/NAME/config | jq .data | vault write auth/NAME/config -",
+		},
+		granted: []string{
+			"vault tokens that it has given out, until they end; to end them at once:",
 			"  vault token revoke -mode path auth/NAME",
 		},
 	}

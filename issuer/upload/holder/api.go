@@ -35,7 +35,7 @@ type api struct {
 func newAPI(base, header, credential string) (*api, error) {
 	u, err := url.Parse(base)
 	if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.Scheme != "https" && (u.Scheme != "http" || !local(u.Hostname())) {
-		return nil, errors.New("the address is not https://HOST") // it may have a password in it
+		return nil, errors.New("the address is not https://HOST, or http:// of this machine") // it may have a password in it
 	}
 	secret := credential[strings.LastIndex(credential, " ")+1:] // without "Bearer"
 	if secret == "" || strings.ContainsFunc(credential, func(r rune) bool { return r < ' ' || r > '~' }) {

@@ -15,7 +15,7 @@ import (
 // file is a JWKS in a directory, for relying parties that some other program hands it to. That program has to be done before the time
 // that a gate counts from the upload is over: what is read back is only the file.
 func file() Kind {
-	return Kind{Name: "file", Title: "a file", Needs: "--files DIR",
+	return Kind{Name: "file", Title: "a file", Needs: "--files DIR; what hands the file on has to be done within 24h",
 		Open: func(_ context.Context, to Target) (upload.Holder, error) {
 			switch {
 			case to.Files == "":

@@ -1,7 +1,7 @@
 // Package holder has the relying parties that hold an upload, a file each, as [upload.Holder]. It promises that a credential comes from
 // the environment and goes only to the server that the environment names: a key set chooses an object there, never a server.
 //
-// A new one is one file, its line in Kinds, and the form of its place in keystore/party.
+// A new one is one file, its line in Kinds, its form in keystore/party, a scene in holder_test.go, and make references.
 package holder
 
 import (

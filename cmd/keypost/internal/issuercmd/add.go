@@ -172,7 +172,11 @@ func (o *addOptions) print(s keystore.KeySet) error {
 		ca = devCA(f.Store)
 	}
 	f.Notice("next:")
-	f.Notice("  1. once keypostd serves it, look: %s", cli.Verify(v.Name, v.Dev, ca))
+	look := fmt.Sprintf("once keypostd serves it, look: %s", f.Line(cli.Verify(v.Name, v.Dev, ca)))
+	if cli.Syncs(s) {
+		look = fmt.Sprintf("upload its keys: %s; %s", f.Line(cli.SyncCommand(v.Name)), look)
+	}
+	f.Notice("  1. %s", look)
 	f.Notice("  2. give each kube-apiserver these flags: %s", cli.Paste(fmt.Sprintf("kube-apiserver --service-account-issuer=%s --service-account-jwks-uri=%s%s", first, first, issuer.JWKSPath)))
 	f.Notice("     a cluster that runs already keeps its present issuer as a second --service-account-issuer; list both in --api-audiences, or leave that flag out. Otherwise each running pod gets 401")
 	return nil

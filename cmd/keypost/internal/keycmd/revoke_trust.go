@@ -23,9 +23,10 @@ func stillTrusting(s keystore.KeySet, at time.Time, seen keystore.Cache) []strin
 		if party.IsUpload(name) {
 			end := name + " without end: until the published keys, without it, are uploaded there"
 			if keeps := party.UploadKeeps(name); keeps > 0 {
-				end += fmt.Sprintf(", and perhaps for %v after that", keystore.Duration(keeps))
+				end += fmt.Sprintf("; then perhaps for %v more", keystore.Duration(keeps))
 			}
-			lines = append(lines, end)
+			kind, _ := party.Upload(name)
+			lines = append(append(lines, end), party.Granted(kind)...)
 			continue
 		}
 		lines = append(lines, party.EndOfTrust(name, s.Issuers()[0].String(), cli.Stamp(s.Gates().CopiesOf(name, at, seen)))...)

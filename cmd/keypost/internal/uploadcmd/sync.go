@@ -59,11 +59,11 @@ func NewCmdSync(f *cli.Factory, kinds ...holder.Kind) *cobra.Command {
 	}
 	const places = " --store file:///srv/keysets --observations file:///srv/observations"
 	line := "  keypost sync-keys prod-a"
-	cmd.Example = line + places + "\n" + strings.Replace(line, "prod-a", "--all", 1) + places
+	cmd.Example = line + places + "\n" + strings.Replace(line, "prod-a", "--all --issuer-url 'https://oidc.example.com/{name}'", 1) + places
 	cmd.Flags().BoolVar(&o.all, "all", false, "every key set of the store whose policy names such an upload")
 	cmd.Flags().BoolVar(&o.adopt, "adopt", false, "upload also where the relying party is marked as another installation's, or as nobody's; not with --all")
 	cmd.Flags().BoolVar(&o.force, "force", false, "upload also where the store has an older key set than the one that was uploaded last; not with --all")
-	cmd.Flags().StringArrayVar(&o.issuerURLs, "issuer-url", nil, "pattern as in keypostd's issuerURLs (repeatable): pass over what keypostd would refuse (default: nothing)")
+	cmd.Flags().StringArrayVar(&o.issuerURLs, "issuer-url", nil, "pattern as in keypostd's issuerURLs (repeatable): refuse what keypostd would refuse; --all needs it, but for gcp")
 	if o.has("file") {
 		cmd.Flags().StringVar(&o.files, "files", "", "the directory of uploads to files (file-upload:NAME.json)")
 	}
