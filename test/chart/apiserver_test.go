@@ -165,14 +165,6 @@ func freePorts(t *testing.T, n int) []int {
 	return ports
 }
 
-// apply creates or changes one object in the release's namespace.
-func (s *apiServer) apply(t *testing.T, o object) {
-	t.Helper()
-	text, err := yaml.Marshal(o)
-	must(t, err)
-	s.kubectl(t, string(text), "-n", namespace, "apply", "--server-side", "-f", "-")
-}
-
 // out is what kubectl prints.
 func (s *apiServer) out(t *testing.T, args ...string) string {
 	t.Helper()
