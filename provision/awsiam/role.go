@@ -62,9 +62,6 @@ func asJSON(v any) []byte {
 	return out
 }
 
-// roleNameLimit is IAM's, in characters.
-const roleNameLimit = 64
-
 // roleState is a role as IAM shows it.
 type roleState struct {
 	id, arn, boundary string
@@ -250,7 +247,7 @@ func (r Role) create(t Trust) (decision, error) {
 	a, _, _ := api.SplitARN(t.ProviderARN)
 	trust, err := t.policy().Document(r.Subjects).Fit(t.limit())
 	if err != nil {
-		return decision{}, fmt.Errorf("trust policy of role %s: %w", r.Name, err)
+		return decision{}, problem(TrustTooLong, "trust policy of role %s for %d service accounts %w: divide them among several roles", r.Name, len(r.Subjects), err)
 	}
 	in := &iam.CreateRoleInput{RoleName: aws.String(r.Name), AssumeRolePolicyDocument: aws.String(trust), Tags: r.Owner.tags(r.Tags)}
 	var diff []string

@@ -90,8 +90,8 @@ func (e *examination) checkAudiences() {
 		i := slices.IndexFunc(s.own.audiences, e.isAsked)
 		if !is && i < 0 {
 			older := ""
-			if len(e.seen.issuers) == 0 && e.want.Token == "" {
-				older = "; whether one of older tokens is missing was not looked at (--token-file with one of a pod)"
+			if len(e.seen.issuers) == 0 {
+				older = "; whether one of older tokens is missing is not seen from here: a pod with such a token gets 401"
 			}
 			e.OK("cluster-audiences", "no cloud's audience is among those of --api-audiences%s", older)
 			return
@@ -113,11 +113,6 @@ func (e *examination) checkAudiences() {
 // URL as issuers are, and the token is not the one that every pod has anyway.
 func (e *examination) isAsked(aud string) bool {
 	return !isURL(aud) && slices.Contains(e.want.Audiences, aud) && !slices.Equal(e.want.Audiences, e.ownAudiences())
-}
-
-// isOwn reports whether an audience is this cluster's and no cloud's.
-func (e *examination) isOwn(aud string) bool {
-	return !audience.IsClouds(aud) && (audience.IsClusters(aud, append(e.issuers(), e.want.Issuer)...) || slices.Contains(e.ownAudiences(), aud) && isURL(aud))
 }
 
 // flags are those of the kube-apiservers that concern tokens, where they can be seen: kubeadm's are pods.

@@ -29,8 +29,7 @@ import (
 //	               do not know
 //	ChosenIssuer   get authentications/cluster (config.openshift.io), on OpenShift only
 //	PublicKeys     the ClusterRole system:service-account-issuer-discovery
-//	Verify         what Signers and PublicKeys need, and with a token create tokenreviews (authentication.k8s.io); it also lists the
-//	               pods of kube-system where it may
+//	Verify         what Signers and PublicKeys need; it also lists the pods of kube-system where it may
 type Access struct {
 	Kubeconfig string // file, or InCluster; when empty, the files of $KUBECONFIG, else ~/.kube/config
 	Context    string // the current one when empty

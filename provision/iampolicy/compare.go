@@ -6,6 +6,10 @@ import (
 	"slices"
 )
 
+// rolePolicyLength is how many characters all inline policies of a role may have together. No quota raises it.
+// Source: https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_iam-quotas.html
+const rolePolicyLength = 10240
+
 // Change is a policy to put. It is unnecessary if Diff is empty.
 type Change struct {
 	Text string

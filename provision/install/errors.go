@@ -13,7 +13,6 @@ type Error struct {
 	File     string        // with HalfKeyPair: the public key. With OthersDir: the manifest with the other issuer URL. With OthersKey and Withdrawn: the source of the key. With KeyNotPublished: the source of the missing key
 	Free     keystore.Name // with Taken: a name for the issuer URL that no key set has, or had
 	Spent    bool          // with Withdrawn: the key of File was published there before, so that it can never be again; also with KeyNotPublished, of the missing key
-	Copies   bool          // with Withdrawn: nobody could read the documents of the key set that had the URL (reach copies)
 	Provider string        // its ARN or, in another cloud, its ID, with ProviderUnread, UnknownAudience and LostAudience
 	Audience string        // with UnknownAudience and LostAudience
 	Err      error

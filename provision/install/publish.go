@@ -127,7 +127,6 @@ func (p *Publication) withdrawn(c catalog.Contents, err error) *Error {
 		if !slices.ContainsFunc(s.Issuers(), func(u keystore.IssuerURL) bool { return u.String() == p.URL }) {
 			continue
 		}
-		e.Copies = e.Copies || s.Policy().Reach == keystore.ReachCopies
 		for _, k := range p.Keys {
 			if slices.ContainsFunc(s.Remains(), func(g keystore.Gone) bool { return g.Bars(k) }) {
 				e.Spent = true

@@ -272,10 +272,6 @@ func clusterCauses() []Cause {
 			append([]Answer{{KubeAPIServer, "is invalid for the target audiences"}}, unauthorized()...),
 		},
 		{
-			"cluster-review-failed", "cluster-review", "the API server refuses the token", "",
-			"make a new token (kubectl create token SERVICEACCOUNT); if that is refused too, see the log of the kube-apiserver", testCluster, unknownBearer(),
-		},
-		{
 			"cluster-audience-cloud", "cluster-audiences", "a cloud's audience is one of the cluster's own (--api-audiences)",
 			"the token that every pod has is good for the cloud, lives for up to a year, and its key cannot be removed before; tokens made for the cloud are good for the API server",
 			"restart every kube-apiserver without it in --api-audiences", testLifetimes, []Answer{{GCP, "invalid_grant: ID Token issued at"}},

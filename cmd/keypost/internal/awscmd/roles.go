@@ -50,7 +50,6 @@ type roleFlags struct {
 	flags
 	accounts, policyARNs []string
 	policyFile           string
-	manifest             bool
 }
 
 func newCmdCreateRole(factory *cli.Factory) *cobra.Command {
@@ -59,8 +58,8 @@ func newCmdCreateRole(factory *cli.Factory) *cobra.Command {
 		Use:   "create-role --role-name NAME --service-account NAMESPACE/NAME --issuer-url URL",
 		Short: "Make an IAM role for any workload's service account",
 		Long: "Make an IAM role that pods of these service accounts may assume, for plain Kubernetes with the AWS pod identity\n" +
-			"webhook, or for an operator of OLM. The issuer's IAM OIDC identity provider must be there. Prints the role's ARN and the\n" +
-			"annotation; with --subscription-manifest the variable that an operator takes from its Subscription (spec.config.env).",
+			"webhook, or for an operator of OLM. The issuer's IAM OIDC identity provider must be there. Prints the role's ARN, the\n" +
+			"annotation, and the variable that an operator takes from its Subscription (spec.config.env).",
 		Example: "  keypost aws create-role --role-name backup --service-account backup/agent \\\n" +
 			"    --policy-arn arn:aws:iam::aws:policy/AmazonS3ReadOnlyAccess --issuer-url https://oidc.example.com/prod-a",
 	}, func(ctx context.Context, r *run) error { return f.create(ctx, r) })
@@ -73,7 +72,6 @@ func newCmdCreateRole(factory *cli.Factory) *cobra.Command {
 	fs.StringArrayVar(&f.accounts, "service-account", nil, "NAMESPACE/NAME of a service account that may assume it (repeatable)")
 	fs.StringArrayVar(&f.policyARNs, "policy-arn", nil, "ARN of a managed policy to attach (repeatable)")
 	fs.StringVar(&f.policyFile, "policy-file", "", "JSON `FILE` with a permissions policy to put into the role, - for stdin")
-	fs.BoolVar(&f.manifest, cloudcmd.SubscriptionFlag, false, cloudcmd.SubscriptionUsage)
 	cloudcmd.Required(cmd, "role-name", "service-account", "issuer-url")
 	return cmd
 }
@@ -102,11 +100,8 @@ func (f *roleFlags) create(ctx context.Context, r *run) error {
 	if len(f.policyARNs) == 0 && f.policyFile == "" {
 		r.Notice("keypost gives role %s no permissions: that takes --policy-arn or --policy-file", f.Name)
 	}
-	if !f.manifest {
-		env = nil // only of operators, as their Subscription is
-		r.sayAnnotations(o.ServiceAccounts, made.ARN)
-	}
-	return r.PrintIdentity(v, env, f.manifest, v.ARN, v.Annotation)
+	r.sayAnnotations(o.ServiceAccounts, made.ARN)
+	return r.PrintIdentity(v, env, v.ARN, v.Annotation)
 }
 
 // sayAnnotations prints how pods get a role from the AWS pod identity webhook.

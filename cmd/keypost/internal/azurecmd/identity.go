@@ -16,7 +16,6 @@ type identityFlags struct {
 	flags
 	accounts []string
 	wanted   azure.WorkloadOptions
-	manifest bool
 }
 
 func newCmdCreateIdentity(factory *cli.Factory) *cobra.Command {
@@ -43,7 +42,6 @@ func newCmdCreateIdentity(factory *cli.Factory) *cobra.Command {
 	fs.StringArrayVar(&f.wanted.Actions, "permission", nil, "action of a custom role to be made for it (repeatable)")
 	fs.StringArrayVar(&f.wanted.DataActions, "data-permission", nil, "data action of that custom role (repeatable)")
 	fs.StringArrayVar(&f.wanted.Scopes, "scope", nil, "ID of a subscription, a resource group or a resource at which roles are assigned (repeatable; default its resource group)")
-	fs.BoolVar(&f.manifest, cloudcmd.SubscriptionFlag, false, cloudcmd.SubscriptionUsage)
 	cloudcmd.Required(cmd, "name", "resource-group", "region", "subscription-id", "service-account", "issuer-url")
 	return cmd
 }
@@ -72,5 +70,5 @@ func (f *identityFlags) create(ctx context.Context, r *run) error {
 		Audience string            `json:"audience"`
 		Env      []cloudcmd.EnvVar `json:"env"`
 	}{made.ID, made.Audience, env}
-	return r.PrintIdentity(v, env, f.manifest, made.ID)
+	return r.PrintIdentity(v, env, made.ID)
 }

@@ -33,8 +33,7 @@ type Flags struct {
 	DryRun, Diff  bool
 	PublicKeyFile string
 
-	common []*pflag.Flag                       // those that the cloud's group has for all of its commands
-	again  func(without ...string) cli.Command // the command of this run; set by Begin
+	common []*pflag.Flag // those that the cloud's group has for all of its commands
 }
 
 // Define registers all of the flags, for a command to take over those that it has. files are

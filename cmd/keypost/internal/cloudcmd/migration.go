@@ -94,12 +94,15 @@ func (m *Migration) oldKeys() (before string, words []string) {
 	return "", []string{"--jwks", cmp.Or(m.jwks, m.Old)}
 }
 
-// publication returns the command that publishes the keys of Old under a name, with more flags, and what is to be typed before it.
-func (m *Migration) publication(f *Flags, name string, copies bool, more ...string) (before string, c cli.Command) {
+// publication returns the command that publishes the keys of Old under a name, with more flags, and what is to be typed before it. Where
+// nobody reads Old from here, nobody reads the new documents either.
+func (m *Migration) publication(f *Flags, name string, more ...string) (before string, c cli.Command) {
 	before, words := m.oldKeys()
-	c = append(append(cli.Command{"issuer", "add", name, "--url", f.To.IssuerURL}, words...), f.relyingParty(m.unread || copies)...)
-	c = append(c, more...)
-	return before, append(c, f.newPolicy()...)
+	c = f.publication(name, words...)
+	if m.unread && f.Copy != nil {
+		c = append(c, "--reach", "copies")
+	}
+	return before, append(c, more...)
 }
 
 // Hinted adds to an error of a move what to do about it. Any other is returned as it is. f are the flags of the run.
@@ -113,14 +116,14 @@ func (m *Migration) Hinted(f *Flags, err error) error {
 		case install.OldKeysUnread:
 			return cli.WithHint(err, "where it cannot be reached from here, give a copy of its JWKS: --jwks FILE")
 		case install.Taken: // --name is the cluster's: with another, there is nothing to move
-			before, add := m.publication(f, string(e.Free), false)
+			before, add := m.publication(f, string(e.Free))
 			return cli.WithHint(err, "publish the keys under another name, and run this again, which finds them by the URL: %s%s", before, add)
 		case install.Withdrawn:
 			if e.Spent {
 				return cli.WithHint(err, "choose another --issuer-url")
 			}
-			before, add := m.publication(f, f.To.Name, e.Copies, "--reuse-url", "--why", "REASON")
-			return cli.WithHint(err, "to give it out again: %s%s && %s; or choose another --issuer-url", before, add, f.again())
+			before, add := m.publication(f, f.To.Name, "--reuse-url", "--why", "REASON")
+			return cli.WithHint(err, "to give it out again: %s%s, and run this again; or choose another --issuer-url", before, add)
 		case install.KeyNotPublished:
 			if e.Spent {
 				return cli.WithHint(err, "if the cluster signs with it no more, give the old issuer's keys without it: --jwks FILE; if it does, choose another --issuer-url")

@@ -36,7 +36,6 @@ func (f *Flags) Begin(factory *cli.Factory, cmd *cobra.Command, check func() err
 		return nil, err
 	}
 	factory.Begin()
-	f.again = factory.Again
 	if err := f.checkOutputDir(); err != nil {
 		return nil, err
 	}

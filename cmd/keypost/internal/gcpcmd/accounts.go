@@ -39,7 +39,6 @@ func (r *run) createAccounts(ctx context.Context) error {
 type accountFlags struct {
 	flags
 	accounts, roles []string
-	manifest        bool
 }
 
 func newCmdCreateAccount(factory *cli.Factory) *cobra.Command {
@@ -60,7 +59,6 @@ func newCmdCreateAccount(factory *cli.Factory) *cobra.Command {
 	fs.StringVar(&f.Name, "account-id", "", "ID of the Google service account, before the @")
 	fs.StringArrayVar(&f.accounts, "service-account", nil, "NAMESPACE/NAME of a Kubernetes service account that may impersonate it (repeatable)")
 	fs.StringArrayVar(&f.roles, "role", nil, "role that it gets in the project, as roles/NAME (repeatable)")
-	fs.BoolVar(&f.manifest, cloudcmd.SubscriptionFlag, false, cloudcmd.SubscriptionUsage)
 	cloudcmd.Required(cmd, "account-id", "service-account", "project", "workload-identity-pool", "workload-identity-provider")
 	return cmd
 }
@@ -85,5 +83,5 @@ func (f *accountFlags) create(ctx context.Context, r *run) error {
 		Audience string            `json:"audience"`
 		Env      []cloudcmd.EnvVar `json:"env"`
 	}{made.Email, made.Audience, env}
-	return r.PrintIdentity(v, env, f.manifest, made.Email)
+	return r.PrintIdentity(v, env, made.Email)
 }

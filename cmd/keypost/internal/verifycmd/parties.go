@@ -44,7 +44,7 @@ func (opts *verifyOptions) examine(ctx context.Context, t target) ([]finding.Fin
 
 // wanted returns what the cluster is compared with.
 func wanted(t target, seen verify.Examination) cluster.Wanted {
-	w := cluster.Wanted{Issuer: t.URL, Token: t.Token, Audiences: token.Read(t.Token).Audiences, Published: seen.Keys}
+	w := cluster.Wanted{Issuer: t.URL, Audiences: token.Read(t.Token).Audiences, Published: seen.Keys}
 	if len(w.Audiences) == 0 {
 		w.Audiences = audience.ToTry(t.declared())
 	}
