@@ -63,47 +63,6 @@ func TestMigrate(t *testing.T) {
 	})
 }
 
-// What is recorded of a switch is this move's own, and is forgotten: by a run of --finish that finds nothing left to take away,
-// since the one before was killed, and by a move that begins anew. Another cluster's record in the same group stays.
-func TestSwitchIsForgotten(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		const (
-			old   = "https://prod-a.blob.core.windows.net/prod-a"
-			group = "/subscriptions/" + subscription + "/resourceGroups/prod-a-oidc"
-			since = "2020-01-01T00:00:00Z"
-		)
-		w := newWorld(t, fakeazure.Options{VaryCase: true})
-		o := w.moved(t, old)
-		others := iam.MovedAtTag("prod-b", old)
-		record := func() {
-			w.arm(t, "PATCH", group, "2021-04-01", fmt.Sprintf(`{"tags":{"openshift.io_cloud-credential-operator_prod-a":"owned",%q:%q,%q:%q}}`,
-				iam.MovedAtTag("Prod-A", old), since, others, since))
-		}
-		forgotten := func(when string) {
-			t.Helper()
-			for _, g := range w.State().Groups {
-				if strings.EqualFold(g.ID, group) && (len(g.Tags) != 2 || g.Tags[others] != since) {
-					t.Errorf("%s: tags %v", when, g.Tags)
-				}
-			}
-		}
-		record()
-		_, err := azure.Migrate(t.Context(), o)
-		must(t, err)
-		forgotten("a move that begins anew")
-		for _, c := range w.State().Credentials {
-			if c.Issuer == old {
-				w.arm(t, "DELETE", c.ID, "2024-11-30", "")
-			}
-		}
-		record()
-		_, err = azure.FinishMigration(t.Context(), o)
-		must(t, err)
-		forgotten("a killed run")
-	})
-}
-
 // The record of a switch is not an exception to whose a resource group is: another installation's is not written to.
 func TestTheRecordOfASwitchAsksWhoseTheGroupIs(t *testing.T) {
 	t.Parallel()

@@ -2,14 +2,11 @@ package credrequest_test
 
 import (
 	"encoding/json"
-	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/keypost/keypost/provision/credrequest"
@@ -276,61 +273,5 @@ func TestReadDirRefusesTheLot(t *testing.T) {
 				t.Errorf("error\n%v\nwant\n%s", err, strings.Join(tt.want, "\n"))
 			}
 		})
-	}
-}
-
-func TestReadDirTakesFilesOnly(t *testing.T) {
-	dir := t.TempDir()
-	requests, skipped, err := credrequest.ReadDir(credrequest.AWS, dir, false)
-	if err != nil || len(requests)+len(skipped) > 0 {
-		t.Errorf("an empty directory: %v, %v: %v", requests, skipped, err)
-	}
-	check(t, os.Mkdir(dir+"/sub.yaml", 0o700))
-	check(t, os.Mkdir(dir+"/..data", 0o700)) // a ConfigMap, as kubelet mounts it
-	check(t, os.WriteFile(dir+"/..data/a.yaml", []byte(valid), 0o600))
-	check(t, os.Symlink("..data/a.yaml", dir+"/a.yaml"))
-	for name, text := range map[string]string{"b.yaml": "", "c.yaml": "# a comment\n", "d.json": "{}", "e.YAML": "{}", ".f": "", "g.yaml": "---\n---\n"} {
-		check(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
-	}
-	requests, skipped, err = credrequest.ReadDir(credrequest.AWS, dir, false)
-	check(t, err)
-	want := []string{
-		"Ignoring b.yaml: it is empty or holds only comments",
-		"Ignoring c.yaml: it is empty or holds only comments",
-		"Ignoring d.json: only files whose names end in .yaml or .yml are read",
-		"Ignoring e.YAML: only files whose names end in .yaml or .yml are read",
-		"Ignoring g.yaml: it is empty or holds only comments",
-		"Ignoring sub.yaml: subdirectories are not read",
-	}
-	if len(requests) != 1 || !slices.Equal(skipped, want) {
-		t.Errorf("read %v, skipped\n%s\nwant\n%s", requests, strings.Join(skipped, "\n"), strings.Join(want, "\n"))
-	}
-	check(t, syscall.Mkfifo(dir+"/h.yaml", 0o600))
-	if _, _, err := credrequest.ReadDir(credrequest.AWS, dir, false); err == nil || !strings.HasSuffix(err.Error(), "h.yaml is not a regular file") {
-		t.Errorf("a pipe: %v", err)
-	}
-	if _, _, err := credrequest.ReadDir(credrequest.AWS, dir+"/missing", false); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("a missing directory: %v", err)
-	}
-}
-
-// JSON values may follow each other without anything between them, in a file of either name.
-func TestJSONStream(t *testing.T) {
-	one := func(name string) string {
-		return `{"apiVersion":"cloudcredential.openshift.io/v1","kind":"CredentialsRequest","metadata":{"name":"` + name + `","namespace":"own"},
-			"spec":{"providerSpec":{"kind":"AWSProviderSpec","statementEntries":[{"effect":"Allow","action":["s3:Get*"],"resource":"*"}]},
-			"secretRef":{"name":"` + name + `","namespace":"ns"},"serviceAccountNames":["sa"]}}`
-	}
-	for name, data := range map[string]string{
-		"side by side": one("a") + one("b"), "in lines": one("a") + "\n" + one("b") + "\n", "as documents": one("a") + "\n---\n" + one("b"),
-	} {
-		requests, skipped, err := credrequest.Read(credrequest.AWS, "a.yaml", []byte(data), false)
-		if err != nil || len(skipped) > 0 || len(requests) != 2 || requests[0].Name != "a" || requests[1].SecretName != "b" {
-			t.Errorf("%s: %+v, %q, %v", name, requests, skipped, err)
-		}
-	}
-	_, _, err := credrequest.Read(credrequest.AWS, "a.yaml", []byte(one("a")+strings.Replace(one("b"), `"kind"`, `"kind":"x","kind"`, 1)), false)
-	if err == nil || !strings.Contains(err.Error(), `key "kind" already set in map`) {
-		t.Errorf("one key twice: %v", err)
 	}
 }

@@ -122,17 +122,3 @@ func permissionLines(d Document) []string {
 	}
 	return c.Diff
 }
-
-// A line that is read without its neighbours must not seem to grant more than the policy does.
-func TestEachLineOfATrustPolicyIsAWholeStatement(t *testing.T) {
-	t.Parallel()
-	const a, b = `{"Effect":"Allow","Principal":{"Federated":"` + oldARN + `"},"Action":"sts:AssumeRoleWithWebIdentity","Condition":{"StringEquals":{"old.example.com:aud":"%s","old.example.com:sub":"%s"}}}`,
-		"trust " + oldARN + " when aud is %s, and sub is %s"
-	for _, tt := range [][2][2]string{{{"a", "x"}, {"b", "y"}}, {{"a", "y"}, {"b", "x"}}} {
-		d := parsed(t, policyOf(fmt.Sprintf(a, tt[0][0], tt[0][1]), fmt.Sprintf(a, tt[1][0], tt[1][1])))
-		_, diff := d.Without(oldARN)
-		if want := []string{"- " + fmt.Sprintf(b, tt[0][0], tt[0][1]), "- " + fmt.Sprintf(b, tt[1][0], tt[1][1])}; !slices.Equal(diff, want) {
-			t.Errorf("%q, want %q", diff, want)
-		}
-	}
-}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -271,42 +270,6 @@ func TestKilledAtEveryCall(t *testing.T) {
 			mustApply(t, w, installation("demo"))
 			if after := state(w); after != reference {
 				t.Errorf("killed at call %d, there is\n%s\nwant\n%s", n, after, reference)
-			}
-			finished(t, w, installation("demo"))
-		})
-	}
-}
-
-// The answer to each write is lost once: the same end, and nothing twice.
-func TestLostAnswers(t *testing.T) {
-	t.Parallel()
-	reference := ""
-	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
-		mustApply(t, w, installation("demo"))
-		reference = state(w)
-	})
-	for _, delay := range []time.Duration{0, 30 * time.Second} {
-		inWorld(t, fakegcp.Options{ConsistencyDelay: delay, AccountDelay: delay, OperationDelay: delay / 10}, func(t *testing.T, w *world) {
-			var mu sync.Mutex
-			lost := map[string]bool{}
-			w.Fault(func(c fakegcp.Call) fakegcp.Fault {
-				mu.Lock()
-				defer mu.Unlock()
-				key := c.Path + c.Body
-				if !c.Write || lost[key] {
-					return fakegcp.Fault{}
-				}
-				lost[key] = true
-				return fakegcp.Fault{Lost: true}
-			})
-			lines := mustApply(t, w, installation("demo"))
-			if len(lost) != 11 || len(lines) != 11 {
-				t.Errorf("%d answers were lost, lines %q", len(lost), lines)
-			}
-			w.Fault(nil)
-			settle(w)
-			if after := state(w); after != reference {
-				t.Errorf("there is\n%s\nwant\n%s", after, reference)
 			}
 			finished(t, w, installation("demo"))
 		})

@@ -81,44 +81,6 @@ func TestUpload(t *testing.T) {
 	})
 }
 
-// A provider has the keys of the installation that its description names, or, where ccoctl's names none, of the one whose name it bears;
-// another's only if that is said.
-func TestUploadGoesToItsOwnProvider(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct {
-		description string
-		owner       string
-		adopt       bool
-		want        string
-	}{
-		{"Created By OpenShift ccoctl; installation demo", "demo", false, ""},
-		{"Created By OpenShift ccoctl; installation other", "other", false, ""},
-		{"Created By OpenShift ccoctl", "demo", false, ""},
-		{"Created By OpenShift ccoctl", "other", false, "somebody else's: its description is \"Created By OpenShift ccoctl\""},
-		{"Created By OpenShift ccoctl", "other", true, ""},
-		{"Created By OpenShift ccoctl; installation other", "demo", false, "somebody else's: its description is \"Created By OpenShift ccoctl; installation other\""},
-		{"of another team", "demo", false, "somebody else's"},
-		{"", "demo", false, "somebody else's"},
-		{"of another team", "demo", true, ""},
-	} {
-		inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
-			want := installation("demo")
-			want.Accounts, want.Provider.JWKS = nil, jwks(keyOne, "k1")
-			mustApply(t, w, want)
-			w.Do(t, "PATCH", poolPath+"/providers/demo?updateMask=description", map[string]any{"description": tt.description})
-			before := state(w)
-			_, err := w.client().UploadKeys(t.Context(), federation.Provider{Pool: "demo", ID: "demo", IssuerURL: issuerURL, Owner: federation.OwnedBy(tt.owner), Adopt: tt.adopt, JWKS: jwks(keyOne, "k2")})
-			if tt.want == "" {
-				check(t, err)
-				return
-			}
-			if err == nil || !strings.Contains(err.Error(), tt.want) || problemOf(err) != rest.NotOwned || state(w) != before {
-				t.Errorf("%q: %v\n%s", tt.description, err, state(w))
-			}
-		})
-	}
-}
-
 // A provider that was given to another issuer since it was read keeps its keys: ours would count for that issuer's tokens.
 func TestUploadGoesToTheIssuerThatWasRead(t *testing.T) {
 	t.Parallel()
@@ -180,37 +142,6 @@ func TestAnUnknownCopyIsLeft(t *testing.T) {
 			}
 		})
 	}
-}
-
-// A provider that cannot be used is told by what is wrong with it.
-func TestUnusableProvider(t *testing.T) {
-	t.Parallel()
-	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
-		c, want := w.client(), installation("demo")
-		want.Accounts = nil
-		says := func(text string) {
-			t.Helper()
-			if _, err := c.Provider(t.Context(), "demo", "demo"); err == nil || !strings.Contains(err.Error(), text) {
-				t.Errorf("error %v, want %q", err, text)
-			}
-		}
-		says("there is no workload identity pool demo")
-		pool := want
-		pool.Provider = nil
-		mustApply(t, w, pool)
-		says("there is no workload identity provider demo")
-		mustApply(t, w, want)
-		w.Do(t, "PATCH", poolPath+"/providers/demo?updateMask=disabled", map[string]any{"disabled": true})
-		says("workload identity provider demo is disabled")
-		if have, err := c.UploadedKeys(t.Context(), "demo", "demo"); err != nil || have.Refused == nil {
-			t.Errorf("keys of a disabled provider: %+v, %v", have, err)
-		}
-		w.Do(t, "DELETE", poolPath, nil)
-		says("workload identity pool demo is deleted")
-		if _, err := c.UploadedKeys(t.Context(), "demo", "demo"); err == nil {
-			t.Error("keys of what is deleted")
-		}
-	})
 }
 
 // A pool that is disabled or deleted is told with what its provider holds; anyone who may not read pools is told nothing of it.

@@ -194,39 +194,6 @@ func TestPruneRoleThatSomebodyElseGot(t *testing.T) {
 	}
 }
 
-// An account for any workload outlives the cluster.
-func TestWorkload(t *testing.T) {
-	t.Parallel()
-	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
-		mustApply(t, w, installation("demo"))
-		want := iam.Wanted{Accounts: &iam.Accounts{Owner: federation.OwnedByKeypost(), Pool: "demo", List: []iam.Account{
-			{ID: "oadp-velero", Roles: []string{"roles/storage.objectAdmin"}, Permissions: []string{"compute.disks.get"}, Subjects: []string{"system:serviceaccount:openshift-adp:velero"}}}}}
-		mustApply(t, w, want)
-		finished(t, w, want)
-		finished(t, w, installation("demo")) // it is none of the cluster's
-		elsewhere, accounts := want, *want.Accounts
-		elsewhere.Accounts, accounts.Pool = &accounts, "other" // a second cluster's, which would get the roles of the first
-		if _, err := w.client().Plan(t.Context(), elsewhere); problemOf(err) != rest.NotOwned || !strings.Contains(err.Error(), "workloadIdentityPools/demo: give this workload an account of its own") {
-			t.Errorf("the same account for another cluster: %v", err)
-		}
-		accounts.Adopt = true
-		p, err := w.client().Plan(t.Context(), elsewhere)
-		check(t, err)
-		contains(t, shown(t, p.Plan), "workloadIdentityPools/other/subject/", "can be used from projects/123456789012/locations/global/workloadIdentityPools/demo too, which stays")
-		w.project(t, func(p *fakegcp.Policy) {
-			p.Bindings = append(p.Bindings, fakegcp.Binding{Role: "roles/viewer", Members: []string{"serviceAccount:oadp-velero@my-project.iam.gserviceaccount.com"}})
-		})
-		contains(t, preview(t, w, want), "? service account oadp-velero@my-project.iam.gserviceaccount.com has the role roles/viewer, which nobody asked for; if nothing needs it: "+
-			"gcloud projects remove-iam-policy-binding my-project --member serviceAccount:oadp-velero@my-project.iam.gserviceaccount.com --role roles/viewer --condition None")
-		d, _, err := w.client().PlanDelete(t.Context(), iam.Deletion{Name: "demo", CustomRoles: true})
-		check(t, err)
-		contains(t, shown(t, d), "note: service account oadp-velero@my-project.iam.gserviceaccount.com is for a workload: it stays")
-		_, err = carryOut(t.Context(), d)
-		check(t, err)
-		contains(t, state(w), "account oadp-velero@", "role projects/my-project/roles/myproject_oadpvelero")
-	})
-}
-
 // A pool in which others have a provider does not go.
 func TestPoolOfOthers(t *testing.T) {
 	t.Parallel()

@@ -15,7 +15,6 @@ import (
 	"github.com/keypost/keypost/internal/kubeapi"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/gate"
-	"github.com/keypost/keypost/keystore/policy"
 	"github.com/keypost/keypost/keystore/rotation"
 	"github.com/keypost/keypost/keystore/storetest"
 )
@@ -121,25 +120,6 @@ func TestAClusterThatNeverAnswers(t *testing.T) {
 	})
 }
 
-// Where a step went only by what the policy declares, because nobody could measure it, that is said.
-func TestWhatIsNotMeasuredIsSaid(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		sc := &scene{store: keystore.NewStore(storetest.NewMemory(t)), lifetime: rotation.Lifetime{Unknown: "may not list pods"}}
-		r := sc.begin(t, "prod-a", time.Hour)
-		sc.signers = map[string]keystore.KeyID{"10.0.0.1:6443": r.set.Rotation().Kid}
-		time.Sleep(48 * time.Hour)
-		sc.step(t, false, sc, r)
-		const want = "prod-a: how long tokens live is not known, so only what the policy declares counts: may not list pods\n"
-		if out := sc.out.String(); strings.Count(out, want) != 1 || !strings.Contains(out, "prod-a: retired key ") {
-			t.Errorf("printed %q", out)
-		}
-		sc.out.Reset()
-		if sc.step(t, false, sc, r); strings.Contains(sc.out.String(), want) {
-			t.Error("it is said again although nothing was done")
-		}
-	})
-}
-
 // With --wait no rotation waits for the gate of another one, and what fails stops nothing else.
 func TestWaitingForSeveral(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -189,19 +169,6 @@ func (b without) Get(ctx context.Context, n keystore.Name) ([]byte, keystore.Rev
 		return nil, "", keystore.ErrNotFound
 	}
 	return b.Backend.Get(ctx, n)
-}
-
-// What is waited for began when the key was seen, or retired, as far as the gate says.
-func TestAwaited(t *testing.T) {
-	t0 := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	r := &running{set: keystore.KeySet{}, began: t0.Add(time.Minute), waiting: &keystore.NotYetError{Step: "promote", Key: "k"}}
-	if a := r.awaited(); !a.Since.Equal(r.began) || !a.Till.IsZero() || a.What != ": promote key k" {
-		t.Errorf("%+v", a)
-	}
-	r.waiting.Opens, r.waiting.Terms = t0.Add(3*time.Hour), []policy.Term{{What: "edge", Duration: time.Hour}, {What: "client", Duration: 2 * time.Hour}}
-	if a := r.awaited(); !a.Since.Equal(t0) || !a.Till.Equal(t0.Add(3*time.Hour)) {
-		t.Errorf("%+v", a)
-	}
 }
 
 // restarted is a cluster with one server that is not listed at first, signs with the old key again when that was retired, and does

@@ -153,7 +153,7 @@ func (p *Progress) text(since time.Duration) string {
 	return shown
 }
 
-// Countdown shows how far something is that is waited for: on a screen by a bar that is drawn anew each second, elsewhere by a line now
+// Countdown shows how far something is that is waited for: on a screen by a line that is drawn anew each second, elsewhere by a line now
 // and then.
 type Countdown struct {
 	line *Line
@@ -174,7 +174,7 @@ func (c *Countdown) Wait(ctx context.Context, d time.Duration, a Awaited) error 
 	defer c.line.Clear()
 	end := time.Now().Add(d)
 	for now := time.Now(); now.Before(end); now = time.Now() {
-		if !c.line.Draw(a.bar(now)) && now.Sub(c.told) >= a.tellEvery(now) {
+		if !c.line.Draw(a.text(now)) && now.Sub(c.told) >= a.tellEvery(now) {
 			c.told = now
 			_, _ = fmt.Fprintln(c.line, text.OneLine(a.text(now), maxCell))
 		}
@@ -201,20 +201,6 @@ func (a Awaited) text(now time.Time) string {
 		return a.What + ": waiting for " + rounded(now.Sub(a.Since))
 	}
 	return fmt.Sprintf("%s: %s left, until %s", a.What, rounded(a.Till.Sub(now)), a.Till.UTC().Format(time.RFC3339))
-}
-
-// bar is text after a bar of the share that is over, if anybody can say.
-func (a Awaited) bar(now time.Time) string {
-	if a.Till.IsZero() {
-		return a.text(now)
-	}
-	const width = 20
-	over := 1.0
-	if whole := a.Till.Sub(a.Since); whole > 0 {
-		over = min(max(float64(now.Sub(a.Since))/float64(whole), 0), 1)
-	}
-	full := int(over * width)
-	return fmt.Sprintf("[%s%s] %3d%% %s", strings.Repeat("#", full), strings.Repeat("-", width-full), int(over*100), a.text(now))
 }
 
 // rounded returns a duration without the seconds where there are hours, and without units that are zero.

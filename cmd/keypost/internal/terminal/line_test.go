@@ -45,26 +45,22 @@ func TestAwaited(t *testing.T) {
 		a    Awaited
 		at   time.Duration
 		line string
-		bar  string
 	}{
-		{day, 0, "prod-a: promote: 24h left, until 2026-03-02T12:00:00Z", "[--------------------]   0% "},
-		{day, 6 * time.Hour, "prod-a: promote: 18h left, until 2026-03-02T12:00:00Z", "[#####---------------]  25% "},
-		{day, 24*time.Hour - 90*time.Second, "prod-a: promote: 1m30s left, until 2026-03-02T12:00:00Z", "[###################-]  99% "},
-		{day, 25 * time.Hour, "prod-a: promote: 0s left, until 2026-03-02T12:00:00Z", "[####################] 100% "},
-		{day, -time.Hour, "prod-a: promote: 25h left, until 2026-03-02T12:00:00Z", "[--------------------]   0% "},
-		{Awaited{"x", t0, t0}, 0, "x: 0s left, until 2026-03-01T12:00:00Z", "[####################] 100% "},
-		{Awaited{"prod-a: retire", t0, time.Time{}}, 90 * time.Minute, "prod-a: retire: waiting for 1h30m", ""},
+		{day, 0, "prod-a: promote: 24h left, until 2026-03-02T12:00:00Z"},
+		{day, 6 * time.Hour, "prod-a: promote: 18h left, until 2026-03-02T12:00:00Z"},
+		{day, 24*time.Hour - 90*time.Second, "prod-a: promote: 1m30s left, until 2026-03-02T12:00:00Z"},
+		{day, 25 * time.Hour, "prod-a: promote: 0s left, until 2026-03-02T12:00:00Z"},
+		{day, -time.Hour, "prod-a: promote: 25h left, until 2026-03-02T12:00:00Z"},
+		{Awaited{"x", t0, t0}, 0, "x: 0s left, until 2026-03-01T12:00:00Z"},
+		{Awaited{"prod-a: retire", t0, time.Time{}}, 90 * time.Minute, "prod-a: retire: waiting for 1h30m"},
 	} {
 		if got := tt.a.text(t0.Add(tt.at)); got != tt.line {
 			t.Errorf("after %v: %q, want %q", tt.at, got, tt.line)
 		}
-		if got := tt.a.bar(t0.Add(tt.at)); got != tt.bar+tt.line {
-			t.Errorf("after %v: %q, want %q", tt.at, got, tt.bar+tt.line)
-		}
 	}
 }
 
-// No file is given a bar; it gets a line now and then.
+// A file gets a line now and then.
 func TestCountdownWithoutAScreen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
