@@ -1,6 +1,7 @@
 package azure_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -166,4 +167,47 @@ func TestAnIssuerUnknownToTheStoreIsRefused(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A run for another workload locks the first one out only with --prune, also where both accounts have one name in two namespaces.
+func TestWorkloadsShareAnIdentity(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, fakeazure.Options{VaryCase: true})
+		run := func(prune bool, mode install.Mode, namespace, name string) *plan.Preview {
+			t.Helper()
+			o := azure.WorkloadOptions{Options: w.elsewhere(), For: "--name", ServiceAccounts: []install.ServiceAccount{{Namespace: namespace, Name: name}},
+				Roles: []string{"Reader"}}
+			o.Name, o.OIDCGroup, o.InstallGroup, o.Prune, o.Mode = "loki", "observability", "", prune, mode
+			made, err := azure.CreateIdentity(t.Context(), o)
+			must(t, err)
+			return made.Preview
+		}
+		subjects := func() []string {
+			var all []string
+			for _, c := range w.State().Credentials {
+				all = append(all, c.Subject)
+			}
+			slices.Sort(all)
+			return all
+		}
+		const first, same, other = "system:serviceaccount:logging:loki", "system:serviceaccount:staging:loki", "system:serviceaccount:logging:ruler"
+		run(false, install.Apply, "logging", "loki")
+		run(false, install.Apply, "staging", "loki")
+		run(false, install.Apply, "logging", "ruler")
+		if got, want := subjects(), []string{first, other, same}; !slices.Equal(got, want) {
+			t.Errorf("it takes tokens of %q, want %q", got, want)
+		}
+		const line = "identity loki takes tokens of " + first + " too, which nobody asked for; --prune takes it away"
+		if !strings.Contains(w.Reported(), line) {
+			t.Errorf("nobody says %q:\n%s", line, w.Reported())
+		}
+		if shown := run(false, install.Preview, "logging", "ruler"); len(shown.Changes) > 0 || !slices.Contains(shown.Extra, line) {
+			t.Errorf("shown %+v", shown)
+		}
+		run(true, install.Apply, "staging", "loki")
+		if got := subjects(); !slices.Equal(got, []string{same}) {
+			t.Errorf("after --prune it takes tokens of %q", got)
+		}
+	})
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -389,5 +391,71 @@ func TestDeletionKilledAtEveryCall(t *testing.T) {
 	}
 	if calls < 12 {
 		t.Errorf("only %d calls", calls)
+	}
+}
+
+// Throttled, unavailable, slow to show: it takes longer, and says so.
+func TestSlowCloud(t *testing.T) {
+	t.Parallel()
+	inWorld(t, fakegcp.Options{ConsistencyDelay: time.Minute, AccountDelay: 90 * time.Second, PoolDelay: 2 * time.Minute, OperationDelay: 30 * time.Second, OperationPolls: 3,
+		WritesPerSecond: 0.5, FederationWritesPerMinute: 2, PageSize: 1}, func(t *testing.T, w *world) {
+		var calls atomic.Int32
+		w.Fault(func(fakegcp.Call) fakegcp.Fault {
+			if calls.Add(1)%11 == 0 { // with 5 and 7 one call may be out of step with the writes that are let through ten times
+				return fakegcp.Unavailable()
+			}
+			return fakegcp.Fault{}
+		})
+		var told []string
+		c := iam.OpenWith(fakegcp.AccessToken, rest.Access{Project: "my-project", Transport: w, OnWait: waits(&told)})
+		_, err := apply(t.Context(), c, installation("demo"))
+		check(t, err)
+		w.Fault(nil)
+		settle(w)
+		finished(t, w, installation("demo"))
+		if len(told) == 0 {
+			t.Error("minutes have passed without a word")
+		}
+		for _, line := range told {
+			if !strings.Contains(line, " so far): ") {
+				t.Errorf("told %q", line)
+			}
+		}
+	})
+}
+
+// The answer to each write is lost once: the same end, and nothing twice.
+func TestLostAnswers(t *testing.T) {
+	t.Parallel()
+	reference := ""
+	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
+		mustApply(t, w, installation("demo"))
+		reference = state(w)
+	})
+	for _, delay := range []time.Duration{0, 30 * time.Second} {
+		inWorld(t, fakegcp.Options{ConsistencyDelay: delay, AccountDelay: delay, OperationDelay: delay / 10}, func(t *testing.T, w *world) {
+			var mu sync.Mutex
+			lost := map[string]bool{}
+			w.Fault(func(c fakegcp.Call) fakegcp.Fault {
+				mu.Lock()
+				defer mu.Unlock()
+				key := c.Path + c.Body
+				if !c.Write || lost[key] {
+					return fakegcp.Fault{}
+				}
+				lost[key] = true
+				return fakegcp.Fault{Lost: true}
+			})
+			lines := mustApply(t, w, installation("demo"))
+			if len(lost) != 11 || len(lines) != 11 {
+				t.Errorf("%d answers were lost, lines %q", len(lost), lines)
+			}
+			w.Fault(nil)
+			settle(w)
+			if after := state(w); after != reference {
+				t.Errorf("there is\n%s\nwant\n%s", after, reference)
+			}
+			finished(t, w, installation("demo"))
+		})
 	}
 }

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 
+	"github.com/keypost/keypost/provision/cloud"
 	"github.com/keypost/keypost/provision/gcp/federation"
 	"github.com/keypost/keypost/provision/gcp/iam"
 	"github.com/keypost/keypost/provision/gcp/rest"
@@ -172,4 +174,14 @@ func problemOf(err error) rest.Problem {
 		return e.Problem
 	}
 	return 0
+}
+
+// waits keeps what is told.
+func waits(told *[]string) func(cloud.Wait) {
+	var mu sync.Mutex
+	return func(w cloud.Wait) {
+		mu.Lock()
+		defer mu.Unlock()
+		*told = append(*told, w.String())
+	}
 }
