@@ -227,13 +227,6 @@ func TestJudgeDoesNotWalk(t *testing.T) {
 	}
 }
 
-func order(c *Candidate) int {
-	if c.Version.Withdrawn() {
-		return 0
-	}
-	return 1
-}
-
 // Of several rivals the reason names the same one each time, in whatever order they come: else every poll would log it anew.
 func TestJudgeNamesTheFirstRival(t *testing.T) {
 	broken := func() *Rejection {

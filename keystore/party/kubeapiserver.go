@@ -65,31 +65,35 @@ func kubeAPIServer() Party {
 				Quote: "The API server also automatically reloads the authenticators when the configuration file is modified.",
 			},
 		},
-		Refusals: []Fact{
-			{
-				Says:  "wrong audience",
-				Page:  "https://github.com/coreos/go-oidc/blob/v2.5.0/verify.go",
-				Quote: "oidc: expected audience %q got %q",
-			},
-			{
-				Says:  "wrong audience, where several are configured",
-				Page:  kubeAPIServerPage3,
-				Quote: "oidc: expected audience in %q got %q",
-			},
-			{
-				Says:  "expired",
-				Page:  kubeAPIServerPage3,
-				Quote: "oidc: verify token: oidc: token is expired",
-			},
-			{
-				Says:  "not ready",
-				Page:  kubeAPIServerPage3,
-				Quote: "oidc: authenticator not initialized",
-			},
-		},
-		Tried: "test/parties/run -run TestAPIServer",
+		Refusals: kubeAPIServerRefusals(),
+		Tried:    "test/parties/run -run TestAPIServer",
 		ends: []string{
 			"kube-apiserver (of a cluster that trusts this issuer) without end, " + onlyUnknown + " {until}, restart it, or show it a token of a new signing key",
+		},
+	}
+}
+
+func kubeAPIServerRefusals() []Fact {
+	return []Fact{
+		{
+			Says:  "wrong audience",
+			Page:  "https://github.com/coreos/go-oidc/blob/v2.5.0/verify.go",
+			Quote: "oidc: expected audience %q got %q",
+		},
+		{
+			Says:  "wrong audience, where several are configured",
+			Page:  kubeAPIServerPage3,
+			Quote: "oidc: expected audience in %q got %q",
+		},
+		{
+			Says:  "expired",
+			Page:  kubeAPIServerPage3,
+			Quote: "oidc: verify token: oidc: token is expired",
+		},
+		{
+			Says:  "not ready",
+			Page:  kubeAPIServerPage3,
+			Quote: "oidc: authenticator not initialized",
 		},
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -65,12 +64,6 @@ func atFirst(all ...trouble) func(*http.Request, int) trouble {
 		}
 		return all[n-1]
 	}
-}
-
-func (p *proxy) requests() []*http.Request {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return slices.Clone(p.seen)
 }
 
 func (p *proxy) verdict(r *http.Request) trouble {

@@ -2,7 +2,6 @@ package fakegcp
 
 import (
 	"context"
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"testing"
@@ -38,11 +37,6 @@ func signer(kid string) cluster.Signer {
 		key = secondKey
 	}
 	return cluster.Signer{KID: kid, Alg: jose.RS256, Key: key()}
-}
-
-// upload is the key set as it is uploaded to a provider.
-func upload(t testing.TB, keys ...jose.JSONWebKey) string {
-	return string(must(json.Marshal(jose.JSONWebKeySet{Keys: keys}))(t))
 }
 
 func must[T any](v T, err error) func(testing.TB) T {
