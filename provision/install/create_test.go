@@ -285,3 +285,27 @@ func (s *sky) files(t *testing.T) string {
 	}))
 	return strings.Join(names, " ")
 }
+
+// Where no manifest or signing key can be written, nobody is asked and no key is made: what it is for would be there without it.
+func TestCreateIntoLinks(t *testing.T) {
+	for _, name := range []string{"manifests", "tls"} {
+		for _, m := range []install.Mode{install.Apply, install.Preview, install.DryRun} {
+			t.Run(fmt.Sprint(name, m), func(t *testing.T) {
+				s := newSky(t, m)
+				must(t, os.MkdirAll(s.Dir, 0o700))
+				must(t, os.Symlink(t.TempDir(), filepath.Join(s.Dir, name)))
+				before := s.files(t)
+				_, err := s.Create(t.Context(), install.CreateOptions{Identities: true, Party: "Sky", Parallel: 1}, s)
+				if err == nil || !strings.Contains(err.Error(), name+" in it is not a directory; move it away") {
+					t.Errorf("error %v", err)
+				}
+				if len(s.calls) > 0 {
+					t.Errorf("calls %q, want none", s.calls)
+				}
+				if after := s.files(t); after != before {
+					t.Errorf("files %q, not %q", after, before)
+				}
+			})
+		}
+	}
+}

@@ -3,6 +3,7 @@ package iam_test
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -455,6 +456,39 @@ func TestLostAnswers(t *testing.T) {
 			if after := state(w); after != reference {
 				t.Errorf("there is\n%s\nwant\n%s", after, reference)
 			}
+			finished(t, w, installation("demo"))
+		})
+	}
+}
+
+// Of an account that was just made, Google may say that a permission is missing.
+func TestNewAccountIsDenied(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		action string
+		lasts  time.Duration
+		denied bool
+	}{
+		{"GetServiceAccountIamPolicy", 40 * time.Second, false},
+		{"SetServiceAccountIamPolicy", 40 * time.Second, false},
+		{"GetServiceAccountIamPolicy", time.Hour, true},
+		{"SetServiceAccountIamPolicy", time.Hour, true},
+		{"CreateServiceAccount", time.Second, true},
+	} {
+		inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
+			start := time.Now()
+			w.Fault(func(c fakegcp.Call) fakegcp.Fault {
+				if strings.HasSuffix(c.Action, tt.action) && time.Since(start) < tt.lasts {
+					return fakegcp.Fail(http.StatusForbidden, "PERMISSION_DENIED", "Permission 'x' denied on resource (or it may not exist).")
+				}
+				return fakegcp.Fault{}
+			})
+			_, err := apply(t.Context(), w.client(), installation("demo"))
+			if (err != nil) != tt.denied || tt.denied && problemOf(err) != rest.Denied || time.Since(start) > 2*time.Minute {
+				t.Errorf("%s denied for %s: %v after %s", tt.action, tt.lasts, err, time.Since(start))
+			}
+			w.Fault(nil)
+			mustApply(t, w, installation("demo"))
 			finished(t, w, installation("demo"))
 		})
 	}
