@@ -45,8 +45,9 @@ type entry struct {
 // stateOf returns the rotation of s and its timetable.
 func stateOf(ctx context.Context, f *cli.Factory, s keystore.KeySet) (state, error) {
 	st := state{KeySet: s.Name(), Rotation: s.Rotation()}
-	if st.Rotation == nil {
-		return st, nil
+	var err error
+	if st.Uploads, _, err = observe.UploadsOf(ctx, f, s); err != nil || st.Rotation == nil {
+		return st, err
 	}
 	for _, e := range s.History() { // rolled back twice, it goes on as before
 		switch {
@@ -57,15 +58,11 @@ func stateOf(ctx context.Context, f *cli.Factory, s keystore.KeySet) (state, err
 		}
 	}
 	var seen keystore.Observed
-	var err error
 	if st.Rotation.Step == keystore.StepPromote { // nothing else waits for what is seen
 		to, _ := s.Key(st.Rotation.Kid)
 		if seen, err = observe.Recorded(ctx, f, s, to); err != nil {
 			return st, err
 		}
-	}
-	if st.Uploads, _, err = observe.UploadsOf(ctx, f, s); err != nil {
-		return st, err
 	}
 	for _, e := range rotation.Timetable(f.Change("", false), s, seen) {
 		st.Plan = append(st.Plan, entry{e.Step, cli.NotBefore(e.Opens)})
@@ -91,30 +88,34 @@ func table(w *terminal.Table, states []state) {
 		if i > 0 {
 			w.Row()
 		}
-		if s.Rotation == nil {
-			w.Row(s.KeySet, "no rotation is under way")
-			continue
-		}
-		direction := "rotates to key "
-		if s.Back {
-			direction = "was rolled back: rotates back to key "
-		}
-		w.Row(s.KeySet, direction+string(s.Rotation.Kid)+", since "+s.Rotation.ID)
-		for i, e := range s.Plan {
-			when := "not known: declare how long tokens live"
-			switch {
-			case i > 0 && e.Step == keystore.StepRetire: // no clock opens it
-				when = "after that"
-			case !e.Opens.IsZero():
-				when = cli.Stamp(e.Opens)
-			}
-			w.Row("  "+string(e.Step), when, what(e.Step))
-		}
-		for _, c := range s.Uploads {
+		rotationRows(w, s)
+		for _, c := range s.Uploads { // without a rotation too: one that was forgotten has a removed key still
 			if problem := c.Problem(); problem != "" {
 				w.Row("  upload", "not ready", problem)
 			}
 		}
+	}
+}
+
+func rotationRows(w *terminal.Table, s state) {
+	if s.Rotation == nil {
+		w.Row(s.KeySet, "no rotation is under way")
+		return
+	}
+	direction := "rotates to key "
+	if s.Back {
+		direction = "was rolled back: rotates back to key "
+	}
+	w.Row(s.KeySet, direction+string(s.Rotation.Kid)+", since "+s.Rotation.ID)
+	for i, e := range s.Plan {
+		when := "not known: declare how long tokens live"
+		switch {
+		case i > 0 && e.Step == keystore.StepRetire: // no clock opens it
+			when = "after that"
+		case !e.Opens.IsZero():
+			when = cli.Stamp(e.Opens)
+		}
+		w.Row("  "+string(e.Step), when, what(e.Step))
 	}
 }
 
