@@ -179,3 +179,41 @@ func TestUploadedKeysOfAPoolThatTakesNoToken(t *testing.T) {
 		}
 	})
 }
+
+// A provider has the keys of the installation that its description names, or, where ccoctl's names none, of the one whose name it bears;
+// another's only if that is said.
+func TestUploadGoesToItsOwnProvider(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		description string
+		owner       string
+		adopt       bool
+		want        string
+	}{
+		{"Created By OpenShift ccoctl; installation demo", "demo", false, ""},
+		{"Created By OpenShift ccoctl; installation other", "other", false, ""},
+		{"Created By OpenShift ccoctl", "demo", false, ""},
+		{"Created By OpenShift ccoctl", "other", false, "somebody else's: its description is \"Created By OpenShift ccoctl\""},
+		{"Created By OpenShift ccoctl", "other", true, ""},
+		{"Created By OpenShift ccoctl; installation other", "demo", false, "somebody else's: its description is \"Created By OpenShift ccoctl; installation other\""},
+		{"of another team", "demo", false, "somebody else's"},
+		{"", "demo", false, "somebody else's"},
+		{"of another team", "demo", true, ""},
+	} {
+		inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
+			want := installation("demo")
+			want.Accounts, want.Provider.JWKS = nil, jwks(keyOne, "k1")
+			mustApply(t, w, want)
+			w.Do(t, "PATCH", poolPath+"/providers/demo?updateMask=description", map[string]any{"description": tt.description})
+			before := state(w)
+			_, err := w.client().UploadKeys(t.Context(), federation.Provider{Pool: "demo", ID: "demo", IssuerURL: issuerURL, Owner: federation.OwnedBy(tt.owner), Adopt: tt.adopt, JWKS: jwks(keyOne, "k2")})
+			if tt.want == "" {
+				check(t, err)
+				return
+			}
+			if err == nil || !strings.Contains(err.Error(), tt.want) || problemOf(err) != rest.NotOwned || state(w) != before {
+				t.Errorf("%q: %v\n%s", tt.description, err, state(w))
+			}
+		})
+	}
+}
