@@ -17,7 +17,7 @@ func aws() Party {
 			{Says: "discovery, from the URL of an IAM OIDC identity provider"},
 		},
 		Keeping: []Fact{
-			{Says: "1 h is an allowance: AWS documents nothing, and the field reports 5 to 30 minutes"},
+			{Says: "1 h is an allowance: AWS documents nothing"},
 		},
 		Signed: Fact{
 			Says:  "RS256, RS384, RS512, ES256, ES384, ES512",
@@ -52,7 +52,12 @@ func aws() Party {
 			Quote: "Because this issue fails on the client side, AWS CloudTrail event history doesn't log this error.",
 		},
 		Ends: []Fact{
-			{Says: "deleting the provider ends new sessions; sessions that were given out live for up to 12 h"},
+			{Says: "deleting the provider ends new sessions"},
+			{
+				Says:  "sessions that were given out live for up to 12 h",
+				Page:  "https://github.com/aws/aws-sdk-go-v2/blob/service/sts/v1.51.7/service/sts/api_op_AssumeRoleWithWebIdentity.go",
+				Quote: "This setting can have a value from 1 hour to 12 hours.",
+			},
 		},
 		Refusals: []Fact{
 			{

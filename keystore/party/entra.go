@@ -12,7 +12,7 @@ func entra() Party {
 			{Says: "discovery, from the issuer of the federated credential"},
 		},
 		Keeping: []Fact{
-			{Says: "24 h is an allowance: Microsoft documents nothing of other issuers' keys, and advises apps to keep Entra's own for 24 h"},
+			{Says: "24 h is an allowance: Microsoft documents nothing of other issuers' keys"},
 		},
 		Signed: Fact{
 			Says: "RS256",
@@ -47,7 +47,7 @@ func entra() Party {
 		},
 		Fetch: Fact{Says: "not shown"},
 		Ends: []Fact{
-			{Says: "deleting the federated credentials; access tokens that were given out live on for an hour and more"},
+			{Says: "deleting the federated credentials; access tokens that were given out live on until they end"},
 		},
 		Refusals: []Fact{
 			{

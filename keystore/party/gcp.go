@@ -21,7 +21,7 @@ func gcp() Party {
 			{Says: "a JWKS that is uploaded: `keypost sync-keys`"},
 		},
 		Keeping: []Fact{
-			{Says: "1 h is an allowance: Google documents nothing, and the field reports 5 to 30 minutes"},
+			{Says: "1 h is an allowance: Google documents nothing"},
 		},
 		Signed: Fact{
 			Says: "RS256 and ES256: P-384, P-521 and Ed25519 are refused at upload",
@@ -46,7 +46,12 @@ func gcp() Party {
 		},
 		Fetch: Fact{Says: "not shown; an upload can be read back"},
 		Ends: []Fact{
-			{Says: "disabling the provider; access tokens that were given out live for up to 1 h"},
+			{Says: "disabling the provider"},
+			{
+				Says:  "access tokens that were given out live for up to 1 h",
+				Page:  "https://docs.cloud.google.com/iam/docs/reference/credentials/rest/v1/projects.serviceAccounts/generateAccessToken",
+				Quote: "By default, the maximum allowed value is 1 hour.",
+			},
 		},
 		ends: []string{
 			"gcp until {until}, and with an uploaded JWKS until another one is (--jwk-json-path FILE); to end it at once:",

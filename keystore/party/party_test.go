@@ -18,9 +18,9 @@ func TestHowLongKeysAreKept(t *testing.T) {
 		keeps time.Duration
 		why   string
 	}{
-		"aws":            {time.Hour, "nothing is documented; the field reports 5 to 30 minutes"},
-		"gcp":            {time.Hour, "nothing is documented; the field reports 5 to 30 minutes"},
-		"entra":          {24 * time.Hour, "Microsoft advises relying parties to keep keys for a day"},
+		"aws":            {time.Hour, "nothing is documented"},
+		"gcp":            {time.Hour, "nothing is documented"},
+		"entra":          {24 * time.Hour, "nothing is documented"},
 		"vault":          {0, "go-oidc v3 fetches for a kid that it does not know"},
 		"kube-apiserver": {0, "go-oidc v2 keeps its copy for max-age, which the gate counts anyway"},
 		"snowflake":      {24 * time.Hour, "nothing is known of it"},
