@@ -29,6 +29,7 @@ func newCluster(t *testing.T, o fakeaws.Options) *awsCluster {
 // A reply that is lost after the call took effect, a refusal for being too fast, a server that is down for a moment:
 // one run gets past all of them.
 func TestCreateAllGetsPastFaults(t *testing.T) {
+	t.Parallel()
 	for name, fault := range map[string]func() fakeaws.Fault{
 		"throttled": fakeaws.Throttle, "unavailable": fakeaws.Unavailable, "reply lost": fakecloud.LoseReply,
 	} {

@@ -25,6 +25,7 @@ import (
 
 // TestMigrateScripts runs testdata/awsmigrate/*.txtar against the real program, a played account and a played cluster.
 func TestMigrateScripts(t *testing.T) {
+	t.Parallel()
 	testscript.Run(t, testscript.Params{
 		Dir:                 filepath.Join("testdata", "awsmigrate"),
 		RequireExplicitExec: true,

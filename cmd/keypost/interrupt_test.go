@@ -107,6 +107,7 @@ func TestInterrupted(t *testing.T) {
 
 // A second one ends it whatever hangs, here the reading of a pipe that nobody writes into.
 func TestInterruptedTwice(t *testing.T) {
+	t.Parallel()
 	pipe := filepath.Join(t.TempDir(), "pipe")
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
 		t.Fatal(err)
@@ -131,6 +132,7 @@ func TestInterruptedTwice(t *testing.T) {
 
 // SIGTERM ends a watch at once and as it should end, whatever origin is silent; it has no word of what was not changed.
 func TestWatchIsTerminated(t *testing.T) {
+	t.Parallel()
 	silent, err := net.Listen("tcp", "127.0.0.1:0") // takes connections and says nothing
 	if err != nil {
 		t.Fatal(err)
