@@ -3,6 +3,7 @@ package aws_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -284,4 +285,29 @@ func (w *world) makeProvider(t *testing.T, url, owner string) {
 	p, err := client.PlanProvider(t.Context(), account, awsiam.Provider{URL: url, ClientIDs: []string{"x"}, Owner: awsiam.OwnedBy(owner)})
 	must(t, err)
 	must(t, p.Apply(t.Context(), 1, nop))
+}
+
+// What was just made needs no second look, and what was planned before the publication no second plan. IAM throttles anyone who
+// calls too often, and each call takes a while.
+func TestCreateMakesFewCalls(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.WriteKeys(t)
+	const requests, slack = 20, 10 // the SDK sends a request again now and then; a second look would be 20 or more
+	var names []string
+	for i := range requests {
+		names = append(names, fmt.Sprintf("c%d", i))
+	}
+	o := w.create(t, names...)
+	_, err := aws.Create(t.Context(), o)
+	must(t, err)
+	if n, most := len(w.Calls()), 5+4*requests+slack; n > most { // the plan is made again after the wait
+		t.Errorf("%d calls to make all, want at most %d", n, most)
+	}
+	w.ResetCalls()
+	_, err = aws.Create(t.Context(), o)
+	must(t, err)
+	if n, most := len(w.Calls()), 3+4*requests+slack; n > most || w.writes() > 0 { // the provider is read before the wait and after it
+		t.Errorf("%d calls to find nothing to do, want at most %d, none of which writes", n, most)
+	}
 }

@@ -602,3 +602,17 @@ func TestWhatCcoctlMadeIsReconciledAndDeleted(t *testing.T) {
 		}
 	})
 }
+
+func TestADeletionMakesFewCalls(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, fakeaws.Options{})
+		w.mustRun(t, w.cluster(20))
+		w.ResetCalls()
+		p, err := w.client.PlanDelete(t.Context(), w.account, awsiam.Deletion{Name: "c1"})
+		apply(t, p, err)
+		if n := len(w.Calls()); n > 110 || len(w.State().Roles) > 0 {
+			t.Errorf("%d calls for 20 roles: %v", n, counts(w.Calls()))
+		}
+	})
+}
