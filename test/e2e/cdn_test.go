@@ -99,15 +99,17 @@ func newOriginAs(t *testing.T, ca *authority, store, name string) (o *originServ
 	secret, config := filepath.Join(t.TempDir(), "secret"), filepath.Join(t.TempDir(), "keypostd.yaml")
 	must(t, os.WriteFile(secret, []byte(cdnSecret), 0o600))
 	mode, aliases, withTLS := `{mode: "off"}`, "{}", name != ""
+	patterns := fmt.Sprintf(`"https://%[1]s/{name}", "https://{name}.%[1]s"`, cdnHost)
 	if withTLS {
 		cert, key := ca.issue(t, "origin-"+strings.ReplaceAll(address, ":", "-"), name, "*."+name)
 		mode = fmt.Sprintf("{mode: files, files: [{cert: %q, key: %q}]}", cert, key)
 	}
 	if withTLS && name != cdnHost {
 		aliases = fmt.Sprintf("{%s: %s}", name, cdnHost)
+		patterns = fmt.Sprintf("%q", "https://"+cdnHost+"/{name}") // an alias is no issuer's host
 	}
 	must(t, os.WriteFile(config, fmt.Appendf(nil, `dir: %[1]s
-issuerURLs: ["https://%[2]s/{name}", "https://{name}.%[2]s"]
+issuerURLs: [%[2]s]
 hostAliases: %[3]s
 listen:
   address: %[4]q
@@ -116,7 +118,7 @@ listen:
   shield: {header: X-Origin-Secret, secretFiles: [%[6]q]}
 policy: {maxAge: 60s}
 admin: {address: %[7]q}
-`, store, cdnHost, aliases, address, mode, secret, admin), 0o600))
+`, store, patterns, aliases, address, mode, secret, admin), 0o600))
 	o = &originServer{config: config, secret: secret, admin: "http://" + admin, url: map[bool]string{false: "http", true: "https"}[withTLS] + "://" + address}
 	o.up(t)
 	return o, address

@@ -51,21 +51,6 @@ func TestVerifyCluster(t *testing.T) {
 		s.gone(t, f)
 		s.admits(t, s.token(t), false)
 	})
-	t.Run("an old pod's token has an audience that is no more the cluster's", func(t *testing.T) {
-		s.restart(append(both, "--api-audiences="+issuer+","+own)...)
-		s.shown = strings.TrimSpace(s.kubectl(t, "create", "token", "sa1", "--audience", own))
-		defer func() { s.shown = "" }()
-		s.admits(t, s.shown, true)
-		s.restart(append(both, "--api-audiences="+issuer)...)
-		s.admits(t, s.shown, false)
-		f := s.first(t, "cluster-audience-lacking", "fail")
-		if !strings.Contains(f.Message, "is invalid for the target audiences") {
-			t.Errorf("evidence: %s", f.Message)
-		}
-		s.restart(append(both, s.flagsIn(t, f.Repair, "--api-audiences="+issuer+","+own)...)...)
-		s.gone(t, f)
-		s.admits(t, s.shown, true)
-	})
 	t.Run("the namespace of the service account is not there", func(t *testing.T) {
 		s.account = "absent/app"
 		defer func() { s.account = "" }()
@@ -95,7 +80,6 @@ type verifiedCluster struct {
 	server     *server
 	kubeconfig string
 	account    string // that tokens are minted for; empty for default/sa1
-	shown      string // the token that is verified; empty for a new one
 }
 
 func newVerifiedCluster(t *testing.T) *verifiedCluster {
@@ -142,7 +126,7 @@ type named struct{ Code, Severity, Message, Repair string }
 func (s *verifiedCluster) verify(t *testing.T) []named {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "token")
-	must(t, os.WriteFile(file, []byte(cmp.Or(s.shown, s.token(t))), 0o600))
+	must(t, os.WriteFile(file, []byte(s.token(t)), 0o600))
 	r := s.server.keypost(t, "verify", s.name, "--ca-file", s.ca.file, "--connect", "127.0.0.1:443", "--kubeconfig", s.kubeconfig,
 		"--service-account", cmp.Or(s.account, "default/sa1"), "--token-file", file, "-o", "json")
 	var results struct{ Issuers []struct{ Findings []named } }
@@ -250,7 +234,7 @@ func (s *verifiedCluster) withoutRights(t *testing.T) {
 			break
 		}
 	}
-	if err := s.notFound(t, "cluster-forbidden"); err != nil || granted != 3 {
+	if err := s.notFound(t, "cluster-forbidden"); err != nil || granted != 2 {
 		t.Errorf("after %d grants: %v", granted, err)
 	}
 	s.healthy(t)
