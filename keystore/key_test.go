@@ -92,28 +92,3 @@ func TestNames(t *testing.T) {
 		}
 	}
 }
-
-// A key whose exponent was changed on its way is not taken in. One that is stored goes on: a cluster may sign with it.
-func TestUnusualExponentIsNotTakenIn(t *testing.T) {
-	s, k := newSet(t, awsPolicy()), mustPublic(t, &rsa.PublicKey{N: rsaPublic(2048).N, E: 3})
-	for how, take := range map[string]func() (KeySet, error){
-		"new": func() (KeySet, error) {
-			return New(change(t0), Spec{Name: "prod-a", Issuers: urls("https://oidc.example.com"), Keys: []VerificationKey{k}})
-		},
-		"add": func() (KeySet, error) { return s.Add(change(t0), k) },
-		"replacement": func() (KeySet, error) {
-			return s.Revoke(because(t0, "lost"), testKey(0).ID(), RevokeOptions{Replacement: &k})
-		},
-	} {
-		if _, err := take(); err == nil || !strings.Contains(err.Error(), "its RSA exponent is 3; it has to be 65537") {
-			t.Errorf("%s: error %v", how, err)
-		}
-	}
-	d := tree(t, s)
-	specOf(d)["keys"] = append(specOf(d)["keys"].([]any), keyEntry(Key{VerificationKey: k, State: Active, PublishedAt: t0, PromotedAt: t0})) //nolint:forcetypeassert // the test wrote it
-	if stored, err := parseTree(d); err != nil {
-		t.Error(err)
-	} else if _, err := stored.Revoke(because(t0, "weak"), k.ID(), RevokeOptions{}); err != nil {
-		t.Error(err)
-	}
-}

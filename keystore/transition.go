@@ -51,7 +51,7 @@ func New(c Change, spec Spec) (KeySet, error) {
 	}
 	c.At = c.At.UTC().Truncate(time.Second)
 	for _, k := range spec.Keys {
-		if err := k.CheckExponent(); err != nil {
+		if err := k.CheckStrength(); err != nil {
 			return KeySet{}, fmt.Errorf("key set %q: key %s: %w", spec.Name, k.ID(), err)
 		}
 		s.keys = append(s.keys, Key{VerificationKey: k, State: Active, PublishedAt: c.At, PromotedAt: c.At})
@@ -192,12 +192,12 @@ func (s KeySet) Add(c Change, k VerificationKey) (KeySet, error) {
 	})
 }
 
-// mayEnter returns an error for a key that must not be published: it has left already, or has an exponent that no generator uses.
+// mayEnter returns an error for a key that must not be published: it has left already, or its private half can be computed.
 func (s KeySet) mayEnter(k VerificationKey) error {
 	if g, gone := s.GoneLine(k); gone {
 		return fmt.Errorf("it is gone (%s at %s) and never comes back; make a new key", g.Why, stamp(g.At))
 	}
-	return k.CheckExponent()
+	return k.CheckStrength()
 }
 
 // Promote makes a key active: a next key once no cache can hold a JWKS without it, by what was seen of it; a retired one

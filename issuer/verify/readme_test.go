@@ -30,7 +30,7 @@ func TestREADME(t *testing.T) {
 	fmt.Fprintf(&b, "There are %d causes.\n\n", len(finding.Causes()))
 	last := ""
 	for _, c := range finding.Causes() {
-		heading := area(c)
+		heading := c.Area()
 		if c.Code == finding.NotCompared {
 			heading = "The comparison"
 		}
@@ -87,17 +87,4 @@ func commands(s string) string {
 		trimmed := strings.TrimRight(c, " ")
 		return "`" + trimmed + "`" + c[len(trimmed):]
 	})
-}
-
-// area returns what a cause is about: the issuer, the cluster, the token or AWS.
-func area(c finding.Cause) string {
-	switch prefix, _, _ := strings.Cut(c.Check, "-"); prefix {
-	case "cluster":
-		return "The cluster"
-	case "token":
-		return "The token"
-	case "aws":
-		return "AWS"
-	}
-	return "The issuer"
 }

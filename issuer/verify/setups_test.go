@@ -59,7 +59,7 @@ func TestSetups(t *testing.T) {
 		return // only some were asked for, with -run
 	}
 	for _, c := range finding.Causes() {
-		if about := area(c); about == "The cluster" || about == "AWS" {
+		if about := c.Area(); about == "The cluster" || about == "AWS" {
 			continue // the tests of provision and of Compare lead to these
 		}
 		if !seen[c.Code] && !t.Failed() {

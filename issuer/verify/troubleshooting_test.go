@@ -1,7 +1,6 @@
 package verify
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,8 +15,14 @@ const troubleshootingPreface = `# Troubleshooting by error text
 Made from the table of causes by ` + "`KEYPOST_UPDATE=1 go test ./issuer/verify -run TestTroubleshooting`" + `: edit that.
 
 Look for what your program printed; only its beginning stands here, and SDKs write words of their own before it. Commands that have no
-` + "`--store`" + ` find the key sets by KEYPOST_STORE. The causes that people meet most stand first; ` + "`keypost verify ISSUER`" + ` finds out
-which of them it is. The links lead to each cause's repair and source.
+` + "`--store`" + ` find the key sets by KEYPOST_STORE. Or let keypost look:
+
+` + "```console" + `
+$ kubectl logs app --tail 100 | keypost verify prod-a --store file:///srv/keysets --error -
+` + "```" + `
+
+It lists the causes that the error may have, and says which of them it finds. Here too, the causes that people meet most stand first.
+The links lead to each cause's repair and source.
 
 - [AWS STS and IAM](#aws-sts-and-iam) · [AWS SDKs](#aws-sdks) · [Google Cloud](#google-cloud) · [Microsoft Entra](#microsoft-entra) · [Vault](#vault) · [kube-apiserver](#kube-apiserver)
 
@@ -127,7 +132,7 @@ func writePrinted(b *strings.Builder, p printed) {
 		fmt.Fprintf(b, "%d causes. Which it is: %s.\n\n", len(p.causes), telling(p.causes))
 	}
 	first, rest := slices.Clone(p.causes), []finding.Cause(nil)
-	slices.SortStableFunc(first, byLikelihood)
+	slices.SortStableFunc(first, finding.ByLikelihood)
 	if len(first) > mostInFull {
 		first = first[:likeliest]
 		rest = slices.DeleteFunc(slices.Clone(p.causes), func(c finding.Cause) bool { return slices.ContainsFunc(first, same(c)) })
@@ -152,32 +157,6 @@ func writePrinted(b *strings.Builder, p printed) {
 	b.WriteString("\n")
 }
 
-// likely are the causes that people meet most, the likeliest first: an issuer that only its own network can read, a key that nobody
-// published, an issuer URL or a trust policy that names something else.
-//
-// Sources: https://repost.aws/knowledge-center/iam-sts-invalididentitytoken,
-// https://azure.github.io/azure-workload-identity/docs/troubleshooting.html, and what users of OpenShift with STS ask.
-func likely() []string {
-	return []string{
-		"discovery-forbidden", "connection-dropped", "dns-hidden", "token-kid-unknown", "cluster-key-unpublished",
-		"aws-provider-missing", "cluster-issuer-other", "token-issuer-other", "aws-trust-subject", "aws-trust-audience",
-		"aws-trust-wildcard", "aws-trust-provider", "aws-role-missing", "aws-client-id-missing", "token-aud-cluster", "token-expired",
-		"aws-thumbprint-stale", "tls-untrusted",
-	}
-}
-
-// byLikelihood compares causes: those that people meet most come first.
-func byLikelihood(a, b finding.Cause) int {
-	order := likely()
-	rank := func(c finding.Cause) int {
-		if i := slices.Index(order, c.Code); i >= 0 {
-			return i
-		}
-		return len(order)
-	}
-	return cmp.Compare(rank(a), rank(b))
-}
-
 // same returns a function that reports whether a cause is c.
 func same(c finding.Cause) func(finding.Cause) bool {
 	return func(other finding.Cause) bool { return other.Code == c.Code }
@@ -195,7 +174,7 @@ func title(c finding.Cause) string {
 func telling(causes []finding.Cause) string {
 	has := map[string]bool{}
 	for _, c := range causes {
-		has[area(c)] = true
+		has[c.Area()] = true
 	}
 	command := "keypost verify NAME --store STORE"
 	if has["The cluster"] {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/keypost/keypost/internal/privatekey"
 	"github.com/keypost/keypost/internal/text"
+	"github.com/keypost/keypost/internal/weakkey"
 )
 
 // ID is a key's `kid` (RFC 7517, section 4.5).
@@ -220,15 +221,11 @@ type Key struct {
 	RetiredAt   time.Time // when it was shown to sign no more
 }
 
-// usualExponent is the one that every generator uses, so that a key with another was changed on its way. Verifiers with a flaw in
-// their padding check let signatures for small exponents be forged without the key (CVE-2006-4339 and its successors).
-const usualExponent = 65537
-
-// CheckExponent refuses an RSA key with an unusual exponent. It is for keys that are new to a key set: a stored key goes on being
-// read, since it may be what a cluster signs with.
-func (p VerificationKey) CheckExponent() error {
-	if k, is := p.key.(*rsa.PublicKey); is && k.E != usualExponent {
-		return fmt.Errorf("its RSA exponent is %d; it has to be %d; make a new key", k.E, usualExponent)
+// CheckStrength refuses keys whose private half can be computed from the public one. It is for keys that are new to a
+// key set: a stored key goes on being read, since it may be what a cluster signs with.
+func (p VerificationKey) CheckStrength() error {
+	if err := weakkey.Check(p.key); err != nil {
+		return fmt.Errorf("%w; make a new key", err)
 	}
 	return nil
 }

@@ -12,7 +12,7 @@ import (
 
 var (
 	ecPrivate  = keys.EC
-	rsaPublic  = keys.UnknownRSA
+	rsaPublic  = keys.WeakRSA
 	rsaPrivate = keys.NewRSA()
 	pemOf      = keys.PEM
 	spki       = keys.SPKI

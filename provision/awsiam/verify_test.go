@@ -31,6 +31,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/keypost/keypost/issuer/verify"
+	"github.com/keypost/keypost/issuer/verify/answers"
 	"github.com/keypost/keypost/issuer/verify/fetch"
 	"github.com/keypost/keypost/issuer/verify/finding"
 	webtoken "github.com/keypost/keypost/issuer/verify/token"
@@ -463,6 +464,9 @@ func (s *stage) answers(t *testing.T, first finding.Finding, token string) {
 	if i < 0 || got.Severity != finding.Fail || !strings.Contains(got.Evidence, first.Answers[i].Text) {
 		t.Errorf("%s predicts %v, and %s", first.Code, first.Answers, got.Evidence)
 	}
+	if !slices.ContainsFunc(answers.Causes(got.Evidence), func(c finding.Cause) bool { return c.Code == first.Code }) {
+		t.Errorf("answers.Causes does not have %s in %q", first.Code, got.Evidence)
+	}
 }
 
 // A condition that nobody can judge is a warning until AWS refuses the token: then it is the cause, and the repair lets the token in.
@@ -476,7 +480,7 @@ func TestRefusedForWhatIsUnclear(t *testing.T) {
 		t.Fatalf("first: %s %s: %s", before[0].Severity, before[0].Code, before[0].Evidence)
 	}
 	refused := slices.Concat(before, []finding.Finding{webidentity.Assume(t.Context(), s.client, s.role, token)})
-	webidentity.Explain(refused)
+	answers.Explain(refused)
 	finding.Sort(refused)
 	if first, second := refused[0], refused[1]; first.Code != "aws-trust-unclear" || first.Severity != finding.Fail || second.Code != "aws-refused" || len(second.Repair) > 200 {
 		t.Fatalf("first: %s %s, then %s with the repair %s", first.Severity, first.Code, second.Code, second.Repair)

@@ -13,6 +13,7 @@ import (
 	"github.com/aws/smithy-go"
 
 	"github.com/keypost/keypost/internal/text"
+	"github.com/keypost/keypost/issuer/verify/answers"
 	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/provision/awsiam"
 	"github.com/keypost/keypost/provision/awsiam/api"
@@ -147,7 +148,7 @@ func (e *inquiry) checkProvider(ctx context.Context, trust *iampolicy.Document) 
 const assumeTime = time.Minute
 
 // Assume calls sts:AssumeRoleWithWebIdentity with the token, as a pod does, and returns what came of it. The credentials that
-// AWS returns are thrown away; neither they nor the token are part of the finding. [Explain] says why AWS refused.
+// AWS returns are thrown away; neither they nor the token are part of the finding. [answers.Explain] says why AWS refused.
 func Assume(ctx context.Context, c *awsiam.Client, roleARN, token string) finding.Finding {
 	ctx, cancel := context.WithTimeout(ctx, assumeTime)
 	defer cancel()
@@ -162,5 +163,5 @@ func Assume(ctx context.Context, c *awsiam.Client, roleARN, token string) findin
 		return finding.CauseOf("aws-sts-unreachable").Finding(finding.Fail, api.Explain(err).Error(), "")
 	}
 	answer := refusal.ErrorCode() + ": " + refusal.ErrorMessage()
-	return finding.CauseOf("aws-refused").Finding(finding.Fail, ofSTS+answer, "")
+	return finding.CauseOf("aws-refused").Finding(finding.Fail, answers.OfSTS+answer, "")
 }

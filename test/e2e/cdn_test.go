@@ -106,7 +106,7 @@ func newOriginAs(t *testing.T, ca *authority, store, name string) (o *originServ
 	}
 	if withTLS && name != cdnHost {
 		aliases = fmt.Sprintf("{%s: %s}", name, cdnHost)
-		patterns = fmt.Sprintf("%q", "https://"+cdnHost+"/{name}") // an alias is no issuer's host
+		patterns = fmt.Sprintf("%q", "https://"+cdnHost+"/{name}") // no issuer has an alias for its host
 	}
 	must(t, os.WriteFile(config, fmt.Appendf(nil, `dir: %[1]s
 issuerURLs: [%[2]s]

@@ -25,9 +25,9 @@ func EC(curve elliptic.Curve, n int) *ecdsa.PrivateKey {
 	return must(ecdsa.ParseRawPrivateKey(curve, scalar))
 }
 
-// UnknownRSA returns a public key with a modulus of that many bits, which may have small factors. Nobody knows its factors,
+// WeakRSA returns a public key with a modulus of that many bits, which may have small factors. Nobody knows its factors,
 // which a verification key does not need.
-func UnknownRSA(bits int) *rsa.PublicKey {
+func WeakRSA(bits int) *rsa.PublicKey {
 	var b []byte
 	for i := 0; len(b) < bits/8; i++ {
 		h := sha256.Sum256(fmt.Appendf(nil, "modulus %d %d", bits, i))

@@ -1,5 +1,7 @@
 package finding
 
+import "slices"
+
 // What AWS STS answers to AssumeRoleWithWebIdentity. It does not say more than this, whatever the cause.
 //
 // Source: https://repost.aws/knowledge-center/iam-sts-invalididentitytoken
@@ -129,12 +131,10 @@ func unknownBearer() []Answer {
 // Sources: aws-sdk-go (credentials/chain_provider.go), aws-sdk-go-v2 (aws/credential_cache.go, credentials/ec2rolecreds), botocore
 // (exceptions.py), aws-sdk-js (lib/config.js), @aws-sdk/credential-provider-node, AwsCredentialsProviderChain of both SDKs for Java.
 func noCredentials() []Answer {
-	return aws(
+	return append(aws(
 		"NoCredentialProviders: no valid providers in chain", "failed to refresh cached credentials, no EC2 IMDS role found", "Unable to locate credentials",
 		"Missing credentials in config", "To use web identity tokens, the 'sts' service module must be on the class path",
-		"Unable to load AWS credentials from any provider in the chain", "Unable to load credentials from any of the providers in the chain",
-		"Could not load credentials from any providers", timedOut, notConnected,
-	)
+	), aws(wrappers()...)...)
 }
 
 // noTokenFile is what SDKs say of a token file that is not there or that they may not read. Where they print what the operating system
@@ -167,6 +167,15 @@ func noSTS() []Answer {
 		"getaddrinfo ENOTFOUND sts.", "getaddrinfo EAI_AGAIN sts.", "Inaccessible host: `sts.", timedOut, notConnected, "RegionDisabledException",
 	)
 }
+
+// wrappers are what programs print before the errors of others.
+func wrappers() []string {
+	return []string{"Unable to load AWS credentials from any provider in the chain", "Unable to load credentials from any of the providers in the chain", "Could not load credentials from any providers", timedOut, notConnected}
+}
+
+// Wraps reports whether an answer is what a program prints for many reasons, perhaps with the error of another: where both are
+// printed, the other says more.
+func (a Answer) Wraps() bool { return a.Text == invalidBearer || slices.Contains(wrappers(), a.Text) }
 
 // The time-outs of the SDKs for JavaScript, which do not say of whom: of STS, or of the EC2 metadata that they ask last.
 const (

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/keypost/keypost/issuer/verify"
+	"github.com/keypost/keypost/issuer/verify/answers"
 	"github.com/keypost/keypost/issuer/verify/audience"
 	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/issuer/verify/token"
@@ -17,7 +18,7 @@ import (
 
 // examine looks at an issuer, and at the cluster and the role that the flags name. The first failure of all is the cause to
 // repair first.
-func (opts *verifyOptions) examine(ctx context.Context, t target) ([]finding.Finding, error) {
+func (opts *verifyOptions) examine(ctx context.Context, t target, causes []finding.Cause) ([]finding.Finding, error) {
 	seen := verify.Examine(ctx, t.Options)
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
@@ -31,13 +32,13 @@ func (opts *verifyOptions) examine(ctx context.Context, t target) ([]finding.Fin
 		all = append(all, found...)
 	}
 	if t.parties && opts.roleARN != "" {
-		found, err := opts.examineRole(ctx, t, seen)
+		found, err := opts.examineRole(ctx, t, seen, causes)
 		if err != nil {
 			return nil, err
 		}
 		all = append(all, found...)
 	}
-	webidentity.Explain(all)
+	answers.Explain(all)
 	finding.Sort(all)
 	return all, nil
 }
@@ -78,8 +79,8 @@ func wanted(t target, seen verify.Examination) cluster.Wanted {
 	return w
 }
 
-// examineRole looks at the role, and with --assume assumes it.
-func (opts *verifyOptions) examineRole(ctx context.Context, t target, seen verify.Examination) ([]finding.Finding, error) {
+// examineRole looks at the role, and with --assume assumes it. The causes are those of an error that was given.
+func (opts *verifyOptions) examineRole(ctx context.Context, t target, seen verify.Examination, causes []finding.Cause) ([]finding.Finding, error) {
 	client, err := awsiam.Open(ctx, awsiam.Options{OnWait: func(w awsiam.Wait) { opts.f.Notice("%v", w) }})
 	if err != nil {
 		return nil, err
@@ -92,8 +93,11 @@ func (opts *verifyOptions) examineRole(ctx context.Context, t target, seen verif
 	var assumed []finding.Finding
 	if opts.assume {
 		assumed = append(assumed, webidentity.Assume(ctx, client, opts.roleARN, t.Token))
-		// Which CAs AWS trusts by itself is not published. The system's trust is a guess that AWS's own words overrule.
-		a.PublicCA = a.PublicCA && !webidentity.ThumbprintRefused(assumed[0])
+		causes = append(causes, answers.Causes(assumed[0].Evidence)...)
+	}
+	// Which CAs AWS trusts by itself is not published. The system's trust is a guess that AWS's own words overrule.
+	if slices.ContainsFunc(causes, func(c finding.Cause) bool { return c.Code == "aws-thumbprint-stale" }) {
+		a.PublicCA = false
 	}
 	found, err := webidentity.Verify(ctx, client, opts.roleARN, a)
 	return append(found, assumed...), err

@@ -35,10 +35,11 @@ type verifyOptions struct {
 	tokenFile, caFile, connect string
 	dev, all                   bool
 
-	cluster cluster.Access // whose tokens are for the issuer; no Kubeconfig: none is looked at
-	roleARN string         // of the role that they are to assume; empty: none
-	assume  bool
-	explain string // the code of a cause to print; empty: none
+	cluster   cluster.Access // whose tokens are for the issuer; no Kubeconfig: none is looked at
+	roleARN   string         // of the role that they are to assume; empty: none
+	assume    bool
+	errorText string // what a pod printed, - for stdin; empty: nothing
+	explain   string // the code of a cause to print; empty: none
 }
 
 // NewCmdVerify returns verify.
@@ -55,10 +56,13 @@ func NewCmdVerify(f *cli.Factory) *cobra.Command {
 		"--kubeconfig looks at the cluster as well: each kube-apiserver is made to mint a token, which shows the issuer and the key\n" +
 		"that it signs with, and the audiences that are its own; with --token-file each is asked what it makes of the token.\n" +
 		"--role-arn looks at the role's trust policy and its account's IAM OIDC identity provider, with the credentials of\n" +
-		"AWS_PROFILE or the environment, and compares them with the token."
+		"AWS_PROFILE or the environment, and compares them with the token.\n\n" +
+		"--error takes what a pod printed, lists the causes that it may have, the likeliest first, and says with an ISSUER which of\n" +
+		"them are found. What only clouds can see, since they come from the internet, is \"not seen from here\"."
 	cmd.Example = "  keypost verify prod-a --store file:///srv/keysets\n" +
 		"  kubectl create token default --audience sts.amazonaws.com | keypost verify https://oidc.example.com/prod-a --token-file -\n" +
-		"  keypost verify prod-a --kubeconfig admin.kubeconfig --role-arn arn:aws:iam::123456789012:role/app --token-file token --assume"
+		"  keypost verify prod-a --kubeconfig admin.kubeconfig --role-arn arn:aws:iam::123456789012:role/app --token-file token --assume\n" +
+		"  kubectl logs app --tail 100 | keypost verify prod-a --error -"
 	cmd.Aliases = []string{"doctor"}
 	o.root = cmd.Root
 	fs := cmd.Flags()
@@ -73,6 +77,7 @@ func NewCmdVerify(f *cli.Factory) *cobra.Command {
 	fs.StringVar(&o.cluster.ServiceAccount, "service-account", "", "NAMESPACE/NAME for which each kube-apiserver is made to mint a token (default default/default)")
 	fs.StringVar(&o.roleARN, "role-arn", "", "ARN of an IAM role that the cluster's pods assume: look at its trust policy and the account's provider too")
 	fs.BoolVar(&o.assume, "assume", false, "assume the role with the token of --token-file, as a pod does; the credentials are thrown away")
+	fs.StringVar(&o.errorText, "error", "", "an error as a pod printed it, - for stdin: list the causes that it may have")
 	fs.StringVar(&o.explain, "explain", "", "print one `CAUSE`: what relying parties answer, and what repairs it; nothing is looked at")
 	return cmd
 }
@@ -119,6 +124,13 @@ func (opts *verifyOptions) run(ctx context.Context, args []string) error {
 	if opts.explain != "" {
 		return opts.explainCause()
 	}
+	causes, err := opts.causes()
+	if err != nil {
+		return err
+	}
+	if len(args) == 0 && !opts.all {
+		return opts.listCauses(causes)
+	}
 	o, err := opts.options()
 	if err != nil {
 		return err
@@ -127,11 +139,11 @@ func (opts *verifyOptions) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	results, failed, err := opts.look(ctx, targets)
+	results, failed, err := opts.look(ctx, targets, causes)
 	if err != nil {
 		return err
 	}
-	if err := f.Print(map[string]any{"issuers": results}, func(w *terminal.Table) { findingsTable(w, results) }); err != nil {
+	if err := opts.print(results, causes); err != nil {
 		return err
 	}
 	for _, err := range unread {
@@ -147,13 +159,13 @@ func (opts *verifyOptions) run(ctx context.Context, args []string) error {
 }
 
 // look visits the targets, one after the other, and counts those that fail.
-func (opts *verifyOptions) look(ctx context.Context, targets []target) (results []verified, failed int, err error) {
+func (opts *verifyOptions) look(ctx context.Context, targets []target, causes []finding.Cause) (results []verified, failed int, err error) {
 	p := opts.f.Live().Progress("looking", "issuers")
 	defer p.End()
 	p.Of(len(targets))
 	for _, target := range targets {
 		p.Now("waiting for answers of " + target.URL)
-		findings, err := opts.examine(ctx, target)
+		findings, err := opts.examine(ctx, target, causes)
 		p.Done(1)
 		if err != nil {
 			return nil, 0, err
@@ -175,13 +187,14 @@ func (opts *verifyOptions) look(ctx context.Context, targets []target) (results 
 func (opts *verifyOptions) check() error {
 	several := len(opts.issuers) > 1 || opts.all
 	switch {
-	case opts.explain != "" && (len(opts.issuers) > 0 || opts.all):
+	case opts.explain != "" && (len(opts.issuers) > 0 || opts.all || opts.errorText != ""):
 		return cli.Usagef("--explain stands for itself: it looks at no issuer")
 	case opts.explain != "":
 		return nil
-	}
-	if err := cli.CheckChoice(opts.issuers, opts.all); err != nil {
-		return err
+	case opts.errorText == "" || opts.all:
+		if err := cli.CheckChoice(opts.issuers, opts.all); err != nil {
+			return err
+		}
 	}
 	switch {
 	case opts.tokenFile != "" && several:
@@ -194,6 +207,10 @@ func (opts *verifyOptions) check() error {
 		return cli.Usagef("--context, --service-account and --apiserver need --kubeconfig")
 	case opts.assume && (opts.roleARN == "" || opts.tokenFile == ""):
 		return cli.Usagef("--assume needs --role-arn and --token-file")
+	case opts.errorText == "-" && opts.tokenFile == "-":
+		return cli.Usagef("--error and --token-file cannot both be read from stdin")
+	case len(opts.issuers) == 0 && !opts.all && (opts.tokenFile != "" || opts.cluster.Kubeconfig != "" || opts.roleARN != ""):
+		return cli.Usagef("give the issuer to look at; without one --error lists causes only")
 	case opts.roleARN == "":
 		return nil
 	}
@@ -201,6 +218,23 @@ func (opts *verifyOptions) check() error {
 		return cli.Usage(err)
 	}
 	return nil
+}
+
+// print prints the findings, and before them which of the causes were found.
+func (opts *verifyOptions) print(results []verified, causes []finding.Cause) error {
+	if causes == nil {
+		return opts.f.Print(map[string]any{"issuers": results}, func(w *terminal.Table) { findingsTable(w, results) })
+	}
+	stated := opts.state(causes, results)
+	both := struct {
+		Causes  []causeState `json:"causes"`
+		Issuers []verified   `json:"issuers"`
+	}{stated, results}
+	return opts.f.Print(both, func(w *terminal.Table) {
+		causesTable(w, stated)
+		w.Row()
+		findingsTable(w, results)
+	})
 }
 
 func (opts *verifyOptions) options() (verify.Options, error) {
