@@ -198,12 +198,7 @@ func (w *world) write(rw http.ResponseWriter, body []byte) {
 // start serves the world on loopback and sends every connection there.
 func (w *world) start(t *testing.T) {
 	t.Helper()
-	server := httptest.NewUnstartedServer(http.HandlerFunc(w.serve))
-	server.Config.ErrorLog = log.New(io.Discard, "", 0)
-	server.TLS = w.tls
-	server.StartTLS()
-	t.Cleanup(server.Close)
-	w.at = server.Listener.Addr().String()
+	w.at = w.address(t)
 	if w.options.Dial == nil {
 		w.options.Dial = func(ctx context.Context, network, asked string) (net.Conn, error) {
 			if host, _, _ := net.SplitHostPort(asked); !w.anyHost && host != "192.0.2.1" && host != "oidc.example.com" {
