@@ -82,7 +82,7 @@ func (a *ACME) Challenges() http.Handler {
 				http.NotFound(w, r)
 				return
 			}
-			_, _ = w.Write(answer) // the CA tells if it has not come
+			_, _ = w.Write(answer) // the CA reports an answer that has not come
 		}
 	})
 }

@@ -73,7 +73,7 @@ func (a *ACME) Watch(ctx context.Context, log *zap.Logger) {
 	}
 }
 
-// look takes what is new in the cache, and orders what is due where this replica is the one to order. It tells that the cache cannot
+// look takes what is new in the cache, and orders what is due where this replica is the one to order. It reports that the cache cannot
 // be written, as after a mount has become read-only, long before a certificate is due.
 func (a *ACME) look(ctx context.Context, log *zap.Logger) {
 	err := a.Writable()
