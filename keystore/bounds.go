@@ -107,10 +107,10 @@ func (s KeySet) keysOfType() (rsa, ec int) {
 
 // check returns an error if the texts of a change are too long to be recorded, or hold a private key.
 func (c Change) check() error {
-	if by := max(len(c.By), len(c.As)); len(c.Why) > maxReason || by > maxBy {
-		return fmt.Errorf("the reason has %d bytes and the name of who changes it %d; they are recorded, and at most %d and %d are kept", len(c.Why), by, maxReason, maxBy)
+	if len(c.Why) > maxReason || len(c.By) > maxBy {
+		return fmt.Errorf("the reason has %d bytes and the name of who changes it %d; they are recorded, and at most %d and %d are kept", len(c.Why), len(c.By), maxReason, maxBy)
 	}
-	if _, found := privatekey.Find([]any{c.By, c.As, c.Why}); found {
+	if _, found := privatekey.Find([]any{c.By, c.Why}); found {
 		return fmt.Errorf("the reason or the name of who changes it is recorded: %w", ErrPrivateKey)
 	}
 	return nil

@@ -40,9 +40,8 @@ func fullSet(t testing.TB) KeySet {
 	s = ok(s.Revoke(because(t0.Add(28*time.Hour), "the old laptop was lost"), "2024-01", RevokeOptions{}))
 	p := s.Policy()
 	p.TokenLifetime, p.MaxAge = DurationPtr(time.Hour), DurationPtr(5*time.Minute)
-	c := change(t0.Add(29 * time.Hour))
-	c.As = "kubernetes:system:serviceaccount:ci:deploy"
-	s = ok(s.SetPolicy(c, p))
+	s = ok(s.SetPolicy(change(t0.Add(29*time.Hour)), p))
+	s.history[len(s.history)-1].As = "kubernetes:system:serviceaccount:ci:deploy" // as an earlier version has written
 	s.rotation = &Rotation{ID: "r1", By: "tester", Kid: testKey(1).ID(), Replaces: []KeyID{testKey(0).ID()}, Stays: []KeyID{"2023-01"}, Servers: []string{"10.0.0.1:6443"}, Step: StepRemove}
 	s.labels, s.annotations = map[string]string{"team": "platform"}, map[string]string{"note": "kept"}
 	s.generation = 2

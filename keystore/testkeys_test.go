@@ -3,18 +3,15 @@ package keystore
 import (
 	"crypto"
 	"crypto/elliptic"
-	"crypto/rsa"
-	"math/big"
 	"testing"
 	"time"
 
-	"github.com/keypost/keypost/internal/weakkey"
 	"github.com/keypost/keypost/test/keys"
 )
 
 var (
 	ecPrivate  = keys.EC
-	weakRSA    = keys.WeakRSA
+	rsaPublic  = keys.PublicRSA
 	rsaPrivate = keys.NewRSA()
 	pemOf      = keys.PEM
 	spki       = keys.SPKI
@@ -36,15 +33,6 @@ func testKey(n int) VerificationKey {
 		panic(err)
 	}
 	return p
-}
-
-// rsaPublic has a modulus of that many bits. Nobody knows its factors, which a verification key does not need.
-func rsaPublic(bits int) *rsa.PublicKey {
-	k := weakRSA(bits)
-	for weakkey.Check(k) != nil {
-		k.N.Add(k.N, big.NewInt(2))
-	}
-	return k
 }
 
 func mustPublic(t testing.TB, key crypto.PublicKey) VerificationKey {

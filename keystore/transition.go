@@ -15,9 +15,9 @@ import (
 
 // Change is when, by whom and why a transition is made. Every transition records it.
 type Change struct {
-	At          time.Time
-	By, As, Why string // By is what the author says, As whom the store takes them for (empty if it does not say)
-	Force       bool   // passes a closed gate; needs Why
+	At      time.Time
+	By, Why string // By is what the author says of themselves
+	Force   bool   // passes a closed gate; needs Why
 }
 
 // Spec is the initial content of a key set.
@@ -51,9 +51,6 @@ func New(c Change, spec Spec) (KeySet, error) {
 	}
 	c.At = c.At.UTC().Truncate(time.Second)
 	for _, k := range spec.Keys {
-		if err := k.CheckStrength(); err != nil {
-			return KeySet{}, fmt.Errorf("key set %q: key %s: %w", spec.Name, k.ID(), err)
-		}
 		s.keys = append(s.keys, Key{VerificationKey: k, State: Active, PublishedAt: c.At, PromotedAt: c.At})
 	}
 	s.sortKeys()
@@ -122,7 +119,7 @@ func (s KeySet) clockGate(what string, at time.Time) *NotYetError {
 }
 
 func (s *KeySet) note(c Change, what string) {
-	s.history = history.Append(s.history, Event{At: c.At, By: c.By, As: c.As, What: what, Why: c.Why, Forced: c.Force}, KeptHistory)
+	s.history = history.Append(s.history, Event{At: c.At, By: c.By, What: what, Why: c.Why, Forced: c.Force}, KeptHistory)
 }
 
 // noteMoves adds to the last line which keys have other states than in was.
@@ -192,12 +189,12 @@ func (s KeySet) Add(c Change, k VerificationKey) (KeySet, error) {
 	})
 }
 
-// mayEnter returns an error for a key that must not be published: it has left already, or its private half can be computed.
+// mayEnter returns an error for a key that must not be published, as it has left already.
 func (s KeySet) mayEnter(k VerificationKey) error {
 	if g, gone := s.GoneLine(k); gone {
 		return fmt.Errorf("it is gone (%s at %s) and never comes back; make a new key", g.Why, stamp(g.At))
 	}
-	return k.CheckStrength()
+	return nil
 }
 
 // Promote makes a key active: a next key once no cache can hold a JWKS without it, by what was seen of it; a retired one

@@ -14,7 +14,7 @@ import (
 type Event struct {
 	At     time.Time `json:"at"`
 	By     string    `json:"by,omitempty"` // as the author has said: nothing checks it
-	As     string    `json:"as,omitempty"` // whom the store took the author for (kubernetes:NAME, aws:ARN, git:NAME <MAIL>); empty if it did not say
+	As     string    `json:"as,omitempty"` // whom the store took the author for, in lines of versions before 0.1.0
 	What   string    `json:"what"`
 	Keys   string    `json:"keys,omitempty"` // which keys changed their states: see [Moves]
 	Why    string    `json:"why,omitempty"`

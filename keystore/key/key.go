@@ -20,7 +20,6 @@ import (
 
 	"github.com/keypost/keypost/internal/privatekey"
 	"github.com/keypost/keypost/internal/text"
-	"github.com/keypost/keypost/internal/weakkey"
 )
 
 // ID is a key's `kid` (RFC 7517, section 4.5).
@@ -219,15 +218,6 @@ type Key struct {
 	ObservedAt  time.Time // since when it had been seen at every public address when it was promoted; zero = not seen
 	PromotedAt  time.Time // when it was allowed to sign
 	RetiredAt   time.Time // when it was shown to sign no more
-}
-
-// CheckStrength refuses keys whose private half can be computed from the public one. It is for keys that are new to a
-// key set: a stored key goes on being read, since it may be what a cluster signs with.
-func (p VerificationKey) CheckStrength() error {
-	if err := weakkey.Check(p.key); err != nil {
-		return fmt.Errorf("%w; make a new key", err)
-	}
-	return nil
 }
 
 // CheckState returns an error if a date is missing that the state needs.

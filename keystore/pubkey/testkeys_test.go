@@ -12,7 +12,7 @@ import (
 
 var (
 	ecPrivate  = keys.EC
-	rsaPublic  = keys.WeakRSA
+	rsaPublic  = keys.PublicRSA
 	rsaPrivate = keys.NewRSA()
 	pemOf      = keys.PEM
 	spki       = keys.SPKI

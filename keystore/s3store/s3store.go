@@ -47,7 +47,6 @@ func limits() awsconf.Limits {
 // also by several processes. It watches nothing: readers poll.
 type Backend struct {
 	s3       *s3.Client
-	sts      *sts.Client
 	o        Options
 	identity string        // see WebIdentityTokenFile
 	proving  chan struct{} // holds one element while the proof is under way; guards proven
@@ -73,7 +72,7 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 			return nil, err
 		}
 	}
-	return &Backend{s3: client, sts: sts.NewFromConfig(cfg), o: o, identity: identityOf(o, cfg.ConfigSources), proving: make(chan struct{}, 1)}, nil
+	return &Backend{s3: client, o: o, identity: identityOf(o, cfg.ConfigSources), proving: make(chan struct{}, 1)}, nil
 }
 
 // Place names the bucket, the prefix, the region and the endpoint, if it is not that of AWS, without credentials.

@@ -25,9 +25,9 @@ func EC(curve elliptic.Curve, n int) *ecdsa.PrivateKey {
 	return must(ecdsa.ParseRawPrivateKey(curve, scalar))
 }
 
-// WeakRSA returns a public key with a modulus of that many bits, which may have small factors. Nobody knows its factors,
+// PublicRSA returns a public key with a modulus of that many bits. Nobody knows its factors,
 // which a verification key does not need.
-func WeakRSA(bits int) *rsa.PublicKey {
+func PublicRSA(bits int) *rsa.PublicKey {
 	var b []byte
 	for i := 0; len(b) < bits/8; i++ {
 		h := sha256.Sum256(fmt.Appendf(nil, "modulus %d %d", bits, i))

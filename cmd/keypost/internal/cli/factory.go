@@ -34,7 +34,6 @@ type Factory struct {
 
 	Observations string // URL of the place for observations; empty if none was given
 
-	as      string         // whom the store takes the author of changes for; empty until it is opened to write, and if it does not say
 	ran     *cobra.Command // the command of this run; the root before it is known, nil without a command line
 	started bool           // a command's own work began, so what fails now is not an error of usage
 
@@ -68,7 +67,7 @@ func (f *Factory) flags(fs *pflag.FlagSet) {
 		"where looks and uploads are recorded, apart from the key sets: "+open.ObservationForms+" (default $KEYPOST_OBSERVATIONS)")
 	fs.StringVarP(&f.Output, "output", "o", "table", "form of results: table, wide (key IDs whole), json or yaml")
 	Choices(fs, "output", "table", "wide", "json", "yaml")
-	fs.StringVar(&f.By, "by", defaultBy(), "who is recorded as the author of a change, beside whom the store takes you for")
+	fs.StringVar(&f.By, "by", defaultBy(), "who is recorded as the author of a change")
 	fs.Lookup("by").DefValue = "USER@HOST"
 	fs.Lookup("store").DefValue, fs.Lookup("observations").DefValue = "", ""
 }
@@ -117,13 +116,10 @@ func (f *Factory) Command(use, short string, args cobra.PositionalArgs, run func
 // or a package below reports a malformed argument.
 func (f *Factory) Begin() { f.started = true }
 
-// maxAs bounds the name that a store has for an author, in characters: four bytes each are what a key set keeps.
-const maxAs = 256
-
 // Change returns who changes a key set, when (now) and why, for a store that was opened to write. Each attempt of a write needs one of its
 // own: a time before that of a change in between is refused.
 func (f *Factory) Change(why string, force bool) keystore.Change {
-	return keystore.Change{At: time.Now(), By: f.By, As: f.as, Why: why, Force: force}
+	return keystore.Change{At: time.Now(), By: f.By, Why: why, Force: force}
 }
 
 // Notice prints a line for people on Err, which may be indented. A [Command] among args is printed so that it can be

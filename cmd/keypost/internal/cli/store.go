@@ -11,7 +11,6 @@ import (
 	"slices"
 	"syscall"
 
-	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/catalog"
 	"github.com/keypost/keypost/keystore/open"
@@ -64,11 +63,7 @@ func (f *Factory) openToWrite(ctx context.Context, opened func(open.URL) (keysto
 	if err := CheckWritable(u); err != nil {
 		return nil, err
 	}
-	st, err := Opened(opened(u))
-	if err == nil {
-		f.as = text.OneLine(open.Identity(ctx, st.Backend()), maxAs)
-	}
-	return st, err
+	return Opened(opened(u))
 }
 
 // CheckWritable returns an error for the directory of a mirror: a version that was written there would keep the store's own out.
