@@ -26,6 +26,7 @@ const (
 	GateUndeclared Gate = "undeclared"  // the policy does not have the number that the gate needs
 	GateClock      Gate = "clock"       // a recorded time lies in the future, or a clock is wrong
 	GateCopies     Gate = "copies"      // a relying party may hold an uploaded JWKS without the key
+	GateFetched    Gate = "fetched"     // a relying party showed that its last fetch may have been answered without the key
 	GateActiveKeys Gate = "active-keys" // a key may still sign
 )
 

@@ -18,6 +18,14 @@ type Observed struct {
 	ClockAhead  policy.Duration // the clock of who looked beyond the issuer's, by the largest difference; zero also if not known
 	Without     []string        // the places that do not have the key, each with the name that a person knows it by
 	Uploads     Uploads         // what was read back of the uploads that relying parties hold
+	Fetches     []Fetch         // what relying parties showed of their fetches, the latest reading of each
+}
+
+// Fetch is when a relying party last fetched the keys, as it shows that itself. Anthropic does: poll_status.last_fetched_at.
+type Fetch struct {
+	Party string    // as the policy names it
+	Read  time.Time // when a person or program read that
+	At    time.Time // of the last fetch, by the relying party's clock
 }
 
 // without names some of the places that do not have the key, as the end of a sentence.

@@ -85,7 +85,24 @@ func (g Rules) looked(c *closed, k key.Key, now time.Time, o Observed) time.Time
 	if now.Sub(o.Fresh) > ObservationFresh {
 		c.again(GateFresh, fmt.Sprintf("the last complete observation was at %s, more than %v ago; observe again", stamp(o.Fresh), policy.Duration(ObservationFresh)))
 	}
+	g.fetched(c, k, since, o)
 	return since
+}
+
+// fetched adds to c which relying parties may be without a key although all that they keep should have run out: one that polls, and
+// whose polls fail. It keeps a gate closed for longer and opens none sooner, as nobody but AWS, Google or the like knows how many
+// caches they have. A reading from before k was published says nothing of it.
+func (g Rules) fetched(c *closed, k key.Key, since time.Time, o Observed) {
+	p := g.cachePolicy().Clone()
+	p.RelyingParties = []string{"vault"} // what its fetch may be answered from, and nothing that it keeps
+	gone, _ := p.CopiesRunOut(g.convergence(), since, o.Cache)
+	gone = gone.Add(g.unlessDev(ClockTolerance))
+	for _, f := range o.Fetches {
+		if slices.Contains(g.Policy.RelyingParties, f.Party) && !f.Read.Before(k.PublishedAt) && f.At.Before(gone) {
+			c.again(GateFetched, fmt.Sprintf("%s showed at %s that it last fetched the keys at %s, and a fetch before %s may have been answered without this one; read it again",
+				text.OneLine(f.Party, 100), stamp(f.Read), stamp(f.At), stamp(gone)))
+		}
+	}
 }
 
 // EarliestPromotion returns when a published key may be promoted if every public address has had it since o.Since, and so has each

@@ -2,8 +2,8 @@
 // package keystore.
 //
 // A [Record] is a document of its own, one for each issuer URL and vantage (a named place that looks) and for each upload, whose
-// name stands in place of the issuer URL (versions that know no uploads pass over it), in a store of its
-// own: anyone who may observe must not be able to publish a key, and an observation changes no key set. Anyone who may write
+// name stands in place of the issuer URL (versions that know no uploads pass over it), and for each relying party that shows its
+// fetches, in a store of its own: anyone who may observe must not be able to publish a key, and an observation changes no key set. Anyone who may write
 // here can make a gate open too early. Servers and mirrors never read it.
 package observation
 
@@ -108,6 +108,15 @@ type Record struct {
 
 	Newest *Version `json:"newest,omitempty"` // the newest version of the key set that was uploaded, or that keypost watch read; nil = none
 	Failed *Failed  `json:"failed,omitempty"` // the last try to upload or to read back; nil = it was read back
+
+	Fetched *Fetched `json:"fetched,omitempty"` // the last fetch that the relying party shows; nil = of no relying party
+}
+
+// Fetched is when a relying party, whose name stands in place of the issuer URL, shows that it last fetched the keys.
+type Fetched struct {
+	At   time.Time `json:"at"`
+	Read time.Time `json:"readAt"`
+	By   string    `json:"by"` // who read it
 }
 
 // Seen is a key that every answer had since the end of a complete look.
@@ -277,6 +286,11 @@ func Of(key Key, records []Record, required []Subject) keystore.Observed {
 		e.Since, e.Fresh, e.Newest = time.Time{}, time.Time{}, time.Time{}
 	}
 	e.Uploads = Uploads(records)
+	for _, r := range records {
+		if f := r.Fetched; f != nil {
+			e.Fetches = append(e.Fetches, gate.Fetch{Party: r.Issuer, Read: f.Read, At: f.At})
+		}
+	}
 	return e
 }
 

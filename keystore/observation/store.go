@@ -188,6 +188,15 @@ func (st *Store) AddFailure(ctx context.Context, n keystore.Name, p Subject, f F
 	return err
 }
 
+// AddFetched records when a relying party, by its name in the policy, shows that it last fetched the keys.
+func (st *Store) AddFetched(ctx context.Context, n keystore.Name, party string, f Fetched) error {
+	_, err := st.change(ctx, n, Subject{Issuer: party}, func(r Record) Record {
+		r.Fetched = &f
+		return r
+	})
+	return err
+}
+
 // change stores what step makes of a record. It may call step again with a newer one.
 func (st *Store) change(ctx context.Context, n keystore.Name, p Subject, step func(Record) Record) (Record, error) {
 	var err error

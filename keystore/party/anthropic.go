@@ -59,7 +59,8 @@ func anthropic() Party {
 			},
 		},
 		Fetch: Fact{
-			Says:  "`poll_status.last_fetched_at` of the issuer",
+			Says: "`poll_status.last_fetched_at` of the issuer; give it to issuer observe with `--fetched anthropic=TIME`, and a key " +
+				"that it has not fetched is not promoted",
 			Page:  anthropicPage2,
 			Quote: "When the last successful fetch completed.",
 		},

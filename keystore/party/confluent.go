@@ -27,7 +27,7 @@ func confluent() Party {
 		Signed:   Fact{Says: "nothing is documented"},
 		Audience: Fact{Says: "by the filter of an identity pool"},
 		Fetch: Fact{
-			Says: "not shown; it can be forced",
+			Says: "not shown; it can be forced, and the time of that be given to issuer observe with `--fetched confluent=TIME`",
 			Page: confluentPage,
 			Quote: "You can manually refresh the JWKS URI of your OAuth identity provider using either the Confluent " +
 				"Cloud Console or the Confluent Cloud REST API",

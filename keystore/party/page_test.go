@@ -48,7 +48,7 @@ func TestPage(t *testing.T) {
 	fmt.Fprintf(&b, preface, checked)
 	b.WriteString("| relying party | name | keeps keys for |\n|---|---|---|\n")
 	for _, p := range All() {
-		keeps := strings.TrimSuffix(strings.TrimSuffix(p.Keeps.String(), "0s"), "0m")
+		keeps := strings.NewReplacer("h0m0s", "h", "m0s", "m").Replace(p.Keeps.String())
 		if p.Keeps == 0 {
 			keeps = "until it sees a new key ID; an old key perhaps without end"
 		}

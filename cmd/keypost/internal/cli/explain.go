@@ -145,6 +145,8 @@ func (f *Factory) AtGate(err error, s keystore.KeySet) error {
 		return WithHint(err, "no key is active, so that waiting keeps no token valid; at once: %s; else try again at %s", PromoteForced(s, e.Key, "REASON"), Stamp(e.Opens))
 	case e.Gate == gate.GateObserved || e.Gate == gate.GateFresh:
 		return f.observeHint(err, s)
+	case e.Gate == gate.GateFetched:
+		return WithHint(err, "%s", FetchedCommand(s))
 	case e.Gate == gate.GateCaches:
 		return WithHint(err, "try again at %s with a fresh look, or now with --wait", Stamp(e.Opens))
 	case e.Gate == gate.GateCopies:
@@ -166,6 +168,11 @@ func NoneActive(s keystore.KeySet) bool {
 // PromoteForced returns the command that lets a next key sign however long its gate stays closed.
 func PromoteForced(s keystore.KeySet, id keystore.KeyID, why string) Command {
 	return Command{"key", "promote", string(s.Name()), string(id), "--force", "--why", why, "--confirm-kid", string(id)}
+}
+
+// FetchedCommand returns the command that records when a relying party last fetched the keys of a key set.
+func FetchedCommand(s keystore.KeySet) Command {
+	return Command{"issuer", "observe", string(s.Name()), "--fetched", "PARTY=TIME"}
 }
 
 // SyncCommand returns the command that uploads the published keys of a key set to whom its policy names, and reads them back.

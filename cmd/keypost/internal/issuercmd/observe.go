@@ -16,12 +16,14 @@ import (
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/gate"
 	"github.com/keypost/keypost/keystore/observation"
+	"github.com/keypost/keypost/keystore/party"
 )
 
 type observeOptions struct {
 	*cli.Factory
-	flags observe.Flags
-	all   bool
+	flags   observe.Flags
+	all     bool
+	fetched []string
 }
 
 func newObserve(f *cli.Factory) *cobra.Command {
@@ -35,6 +37,8 @@ func newObserve(f *cli.Factory) *cobra.Command {
 	fs := cmd.Flags()
 	o.flags.Register(fs)
 	fs.BoolVar(&o.all, "all", false, "every key set of the store that is in use")
+	fs.StringArrayVar(&o.fetched, "fetched", nil, "`PARTY=TIME`: the relying party shows that it last fetched the keys then; a key that the fetch may not have had is not promoted "+
+		"until a later time is given (repeatable)")
 	return cmd
 }
 
@@ -74,9 +78,18 @@ func (o *observeOptions) run(ctx context.Context, args []string) error {
 			o.Notice("nobody reads the documents of %q (reach copies), so there is nothing to look at; what was uploaded is read back with: %s", s.Name(), cli.SyncCommand(s.Name()))
 		}
 	}
+	fetched, err := fetches(o.fetched, sets, o.Change("", false))
+	if err != nil {
+		return err
+	}
 	observer, err := o.flags.Open(ctx, o.Factory) // which makes a directory: not for an issuer that was mistyped
 	if err != nil {
 		return err
+	}
+	for party, f := range fetched {
+		if err := observer.Records.AddFetched(ctx, sets[0].Name(), party, f); err != nil {
+			return err
+		}
 	}
 	if slices.ContainsFunc(sets, func(s keystore.KeySet) bool { return !s.Dev() }) {
 		o.Notice("looking at %s, which takes ten seconds or more", text.Count(len(sets), "key set", "key sets"))
@@ -105,6 +118,28 @@ func (o *observeOptions) run(ctx context.Context, args []string) error {
 		return err
 	}
 	return nil
+}
+
+// fetches reads --fetched: what relying parties that a policy declares show of their last fetches.
+func fetches(flags []string, sets []keystore.KeySet, c keystore.Change) (map[string]observation.Fetched, error) {
+	if len(flags) > 0 && len(sets) != 1 {
+		return nil, cli.Usagef("--fetched is about one key set: name it")
+	}
+	all := map[string]observation.Fetched{}
+	for _, flag := range flags {
+		name, when, _ := strings.Cut(flag, "=")
+		at, err := time.Parse(time.RFC3339, when)
+		switch shown := cli.OneLine(flag); {
+		case err != nil:
+			return nil, cli.Usagef("--fetched %q: give a name and a time, such as anthropic=2026-03-01T12:00:00Z", shown)
+		case at.After(c.At.Add(gate.ClockTolerance)):
+			return nil, cli.Usagef("--fetched %q: that time is still to come", shown)
+		case party.IsUpload(name) || !slices.Contains(sets[0].Policy().RelyingParties, name):
+			return nil, cli.Usagef("--fetched %q: the policy of key set %q names no such relying party that fetches", shown, sets[0].Name())
+		}
+		all[name] = observation.Fetched{At: at.UTC(), Read: c.At.UTC().Truncate(time.Second), By: c.By}
+	}
+	return all, nil
 }
 
 func observeError(incomplete, of int, unread []keystore.Name) error {

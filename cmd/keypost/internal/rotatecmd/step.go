@@ -242,8 +242,11 @@ func (o *stepOptions) step(ctx context.Context, d rotation.Driver, r *running) {
 		o.Notice("%s: %s", r.set.Name(), r.Waiting)
 		o.sayByHand(r.set, out.ByHand)
 		r.said, r.began = line, time.Now()
-		if r.Gate == gate.GateCopies && cli.Syncs(r.set) {
+		switch {
+		case r.Gate == gate.GateCopies && cli.Syncs(r.set):
 			o.Notice("hint: %s", cli.SyncCommand(r.set.Name()))
+		case r.Gate == gate.GateFetched:
+			o.Notice("hint: %s", cli.FetchedCommand(r.set))
 		}
 	}
 	if g := r.Gate; g == gate.GateSigning && d.Cluster == nil || g == gate.GateUndeclared || g == gate.GateEdge {
