@@ -139,7 +139,7 @@ type adminConfig struct {
 	Probes string `json:"probes,omitempty"`
 
 	// Page shows the operator's page and the report at /issuers to every client that reaches Address. Default false: only to clients on
-	// this machine, as through kubectl port-forward. They name keys, changes and who made them; metrics and health are for everybody.
+	// this machine, as through kubectl port-forward. They name keys and who started a rotation; metrics and health are for everybody.
 	Page bool `json:"page,omitempty"`
 }
 

@@ -3,7 +3,6 @@ package page
 import (
 	"cmp"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/keypost/keypost/internal/text"
@@ -72,10 +71,6 @@ type KeySet struct {
 	Timeline *Timeline
 	Steps    []Step   // of the rotation under way
 	Cluster  *Cluster // nil if none is recorded
-	Policy   []Setting
-	Gone     []keystore.Gone // the latest first
-	GoneMore int             // older ones that are left out
-	Changes  []Event         // the latest first
 }
 
 // Key is a published key.
@@ -101,11 +96,10 @@ type Next struct {
 type Cluster struct {
 	ID       keystore.ClusterID
 	Replaces keystore.ClusterID // while a rotation takes the keys from one cluster to another
-	Last     Event              // the latest change by enrolment that is in the history
 }
 
 // clusterOf returns the cluster of a key set.
-func clusterOf(s keystore.KeySet, latestFirst []Event) *Cluster {
+func clusterOf(s keystore.KeySet) *Cluster {
 	ids := s.Clusters()
 	if len(ids) == 0 {
 		return nil
@@ -114,28 +108,11 @@ func clusterOf(s keystore.KeySet, latestFirst []Event) *Cluster {
 	if len(ids) > 1 && s.IsOf(ids[1]) {
 		c.Replaces = keystore.ClusterID(plain(string(ids[1])))
 	}
-	if i := slices.IndexFunc(latestFirst, func(e Event) bool { return e.Why == keystore.Enrolled }); i >= 0 {
-		c.Last = latestFirst[i]
-	}
 	return c
 }
 
-// Setting is a line of the policy.
-type Setting struct{ Name, Value string }
-
-// Event is a line of history.
-type Event struct {
-	At            time.Time
-	By, What, Why string
-	Forced        bool
-}
-
-// Bounds of a page: a writer of key sets must not be able to make one that no browser shows.
-const (
-	maxText  = 500 // characters of a reason, a message, a name
-	maxGone  = 200
-	maxNames = 20 // relying parties in a list
-)
+// maxText bounds a message or a name, in characters: a writer of key sets must not be able to make a page that no browser shows.
+const maxText = 500
 
 // plain is text of somebody else as one line without characters that change what stands around them.
 func plain(s string) string { return text.OneLine(s, maxText) }
@@ -191,24 +168,7 @@ func (k *KeySet) fill(s keystore.KeySet) {
 	if !s.Withdrawn() {
 		k.Timeline, k.Steps = timelineOf(k.Keys, k.About.Made), stepsOf(s, k.Keys)
 	}
-	k.Policy = settings(s.Policy())
-	k.Gone = s.Gone()
-	slices.Reverse(k.Gone)
-	k.GoneMore = max(0, len(k.Gone)-maxGone)
-	k.Gone = k.Gone[:len(k.Gone)-k.GoneMore]
-	var ids []keystore.KeyID
-	for _, one := range k.Keys {
-		ids = append(ids, one.ID())
-	}
-	for _, one := range k.Gone {
-		ids = append(ids, one.ID)
-	}
-	for _, e := range slices.Backward(s.History()) {
-		what, keys := e.Change()
-		what = strings.Join(append([]string{what}, keys...), "; ")
-		k.Changes = append(k.Changes, Event{e.At, plain(e.Author()), plain(shortened(what, ids)), plain(e.Why), e.Forced})
-	}
-	k.Cluster = clusterOf(s, k.Changes)
+	k.Cluster = clusterOf(s)
 }
 
 func (k *KeySet) keyOf(s keystore.KeySet, one keystore.Key) Key {
@@ -267,36 +227,6 @@ func soonest(keys []Key) *Next {
 		}
 	}
 	return first
-}
-
-// settings returns what a policy says in words; nothing of what it does not declare, but for how long tokens live.
-func settings(p keystore.Policy) []Setting {
-	lifetime, parties := "not declared, so that no retired key can be removed", "not declared, so that the slowest counts"
-	if p.TokenLifetime != nil {
-		lifetime = p.TokenLifetime.String()
-	}
-	if len(p.RelyingParties) > 0 {
-		parties = plain(text.List(p.RelyingParties, min(maxNames, len(p.RelyingParties))))
-	}
-	all := []Setting{{"Tokens live for at most", lifetime}, {"Relying parties", parties}}
-	for _, d := range []struct {
-		name  string
-		value *keystore.Duration
-	}{
-		{"Caches may keep documents for", p.MaxAge}, {"Stale while they ask again for", p.StaleWhileRevalidate},
-		{"Stale while the server fails for", p.StaleIfError}, {"The CDN holds copies for at most", p.EdgeHold},
-	} {
-		if d.value != nil {
-			all = append(all, Setting{d.name, d.value.String()})
-		}
-	}
-	if p.Private {
-		all = append(all, Setting{"Reach", "private"})
-	}
-	if p.Reach == keystore.ReachCopies {
-		all = append(all, Setting{"Reach", "copies: nobody reads the documents, and relying parties hold uploads"})
-	}
-	return all
 }
 
 // notBefore returns t in UTC to the second: nothing that opens at t is open before. Zero stays zero.

@@ -3,7 +3,6 @@ package page
 import (
 	"cmp"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/keypost/keypost/keystore"
@@ -187,12 +186,4 @@ func waitsFor(s keystore.KeySet, keys []Key) (what string, until time.Time) {
 		until = slices.MaxFunc([]time.Time{until, k.TrustedUntil}, time.Time.Compare)
 	}
 	return "the last token that the old key signed", until
-}
-
-// shortened returns text in which long kids are as short as on the rest of the page.
-func shortened(what string, ids []keystore.KeyID) string {
-	for _, id := range ids {
-		what = strings.ReplaceAll(what, string(id), short(id))
-	}
-	return what
 }

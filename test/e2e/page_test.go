@@ -58,7 +58,7 @@ func newPageScene(t *testing.T) pageScene {
 			s.keypost(t, "key", "retire", "prod-b", list.Keys[1-i].Kid, "--why", "all sign with the new one").ok(t)
 		}
 	}
-	s.keypost(t, "issuer", "set", "prod-e", "--max-age", "10m", "--by", "MARK", "--why", "MARK").ok(t) // which takes no control characters
+	s.keypost(t, "rotate", "start", "prod-e", "--public-key-file", key("hostile"), "--by", "MARK").ok(t) // which takes no control characters
 	marked, err := os.ReadFile(document("prod-e"))
 	must(t, err)
 	quoted, err := json.Marshal(hostile)
