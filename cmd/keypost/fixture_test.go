@@ -267,7 +267,6 @@ func (a accounts) serve(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv(lookedForAt, "127.0.0.1:"+portOf(server))
 	ts.Setenv("CA", "ca.pem")
 	ts.Setenv("ADMIN", admin.URL)
-	ts.Setenv("PLAIN", admin.Listener.Addr().String())
 }
 
 // checker is what a script and a test have in common.

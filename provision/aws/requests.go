@@ -90,34 +90,34 @@ func (r *run) planRoles(ctx context.Context, set roleSet, trust awsiam.Trust) (p
 	return p.Then(surplus), err
 }
 
-// existingTrust reads a provider that exists.
-func (r *run) existingTrust(ctx context.Context, providerARN string) (awsiam.Trust, error) {
-	if !strings.HasPrefix(providerARN, r.account.ProviderARN("")) {
-		return awsiam.Trust{}, install.Refuse(install.ForeignProvider, "the provider %s belongs to another account or partition than the credentials, "+
-			"which are for account %s (%s); roles trust a provider of their own account only", providerARN, r.account.ID, r.account.Partition)
+// checkProvider reads the provider that roles are to trust. Of the usual audiences, the roles get those that it takes, which are those
+// that create-all wrote beside it, or all of its own if it was made for others. Of audiences that somebody asked for, it must take one,
+// since AWS refuses every token for another; the rest are warned of.
+func (r *run) checkProvider(ctx context.Context, trust *awsiam.Trust) (there awsiam.Trust, err error) {
+	if !strings.HasPrefix(trust.ProviderARN, r.account.ProviderARN("")) {
+		return there, install.Refuse(install.ForeignProvider, "the provider %s belongs to another account or partition than the credentials, "+
+			"which are for account %s (%s); roles trust a provider of their own account only", trust.ProviderARN, r.account.ID, r.account.Partition)
 	}
-	there, err := r.client.Trust(ctx, providerARN)
-	if err != nil {
-		return there, &install.Error{Problem: install.ProviderUnread, Provider: providerARN, Err: err}
+	if there, err = r.client.Trust(ctx, trust.ProviderARN); err != nil {
+		return there, &install.Error{Problem: install.ProviderUnread, Provider: trust.ProviderARN, Err: err}
+	}
+	taken := func(a string) bool { return slices.Contains(there.Audiences, a) }
+	unknown := slices.DeleteFunc(slices.Clone(trust.Audiences), taken)
+	switch known := len(trust.Audiences) - len(unknown); {
+	case len(unknown) == 0:
+	case r.o.Usual && known == 0:
+		trust.Audiences = there.Audiences
+	case r.o.Usual:
+		trust.Audiences = slices.DeleteFunc(slices.Clone(trust.Audiences), func(a string) bool { return !taken(a) })
+	default:
+		refused := fmt.Errorf("%s takes no tokens for the audience %s (it takes %s), so that AWS refuses them whatever the role trusts",
+			there.ProviderARN, strings.Join(unknown, ", "), strings.Join(there.Audiences, ", "))
+		if known == 0 {
+			return there, &install.Error{Problem: install.UnknownAudience, Provider: there.ProviderARN, Audience: unknown[0], Err: refused}
+		}
+		r.Warn("%v", refused)
 	}
 	return there, nil
-}
-
-// checkRegistered returns an error if the provider takes tokens for none of the audiences, since AWS would refuse every
-// such token, and warns if there are some for which it does not.
-func (r *run) checkRegistered(audiences []string, there awsiam.Trust) error {
-	unknown := slices.DeleteFunc(slices.Clone(audiences), func(a string) bool { return slices.Contains(there.Audiences, a) })
-	if len(unknown) == 0 {
-		return nil
-	}
-	err := install.Refuse(install.UnknownAudience, "%s takes no tokens for the audience %s (it takes %s), so that AWS refuses them whatever the role trusts",
-		there.ProviderARN, strings.Join(unknown, ", "), strings.Join(there.Audiences, ", "))
-	err.Provider, err.Audience = there.ProviderARN, unknown[0]
-	if len(unknown) < len(audiences) {
-		r.Warn("%v", err)
-		return nil
-	}
-	return err
 }
 
 // sayUntaken names the usual audiences that a provider does not take: an operator of OLM asks for one of them.
@@ -128,19 +128,4 @@ func (r *run) sayUntaken(usual []string, there awsiam.Trust) {
 				"aws iam add-client-id-to-open-id-connect-provider --open-id-connect-provider-arn %s --client-id %s", a, there.ProviderARN, text.Quoted(a))
 		}
 	}
-}
-
-// usualAudiences returns the usual audiences that a provider takes, which are those that create-all wrote into the roles
-// beside that provider. A provider that takes none of them was made for others.
-func usualAudiences(usual, registered []string) []string {
-	var both []string
-	for _, a := range usual {
-		if slices.Contains(registered, a) {
-			both = append(both, a)
-		}
-	}
-	if len(both) == 0 {
-		return registered
-	}
-	return both
 }

@@ -51,13 +51,7 @@ func CreateRoles(ctx context.Context, o RolesOptions) (RolesCreated, error) {
 		return RolesCreated{}, err
 	}
 	r.Lines(set.skipped)
-	there, err := r.existingTrust(ctx, o.ProviderARN)
-	if err != nil {
-		return RolesCreated{}, err
-	}
-	if o.Usual {
-		trust.Audiences = usualAudiences(o.ClientIDs, there.Audiences)
-	} else if err := r.checkRegistered(o.ClientIDs, there); err != nil {
+	if _, err := r.checkProvider(ctx, &trust); err != nil {
 		return RolesCreated{}, err
 	}
 	p, err := r.planRoles(ctx, set, trust)
@@ -104,18 +98,12 @@ func CreateRole(ctx context.Context, o RoleOptions) (RoleCreated, error) {
 		return RoleCreated{}, err
 	}
 	trust.ProviderARN = r.account.ProviderARN(o.IssuerURL)
-	if err := awsiam.Check(awsiam.Provider{}, trust, []awsiam.Role{role}); err != nil { // now ARNs also against the account
-		return RoleCreated{}, err
-	}
-	there, err := r.existingTrust(ctx, trust.ProviderARN)
+	there, err := r.checkProvider(ctx, &trust)
 	if err != nil {
 		return RoleCreated{}, err
 	}
 	if o.Usual {
-		trust.Audiences = usualAudiences(o.ClientIDs, there.Audiences)
 		r.sayUntaken(o.ClientIDs, there)
-	} else if err := r.checkRegistered(o.ClientIDs, there); err != nil {
-		return RoleCreated{}, err
 	}
 	p, err := r.client.PlanRoles(ctx, trust, []awsiam.Role{role})
 	if err != nil {

@@ -11,7 +11,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/iam"
 	"github.com/aws/aws-sdk-go-v2/service/iam/types"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/keypost/keypost/provision/awsiam/api"
 	"github.com/keypost/keypost/provision/ccoctl"
@@ -102,27 +101,22 @@ func (c *Client) RoleTrust(ctx context.Context, name string) (arn string, trust 
 	return have.arn, &have.trust, nil
 }
 
-// readPolicies reads the policies of a role, all at once. Those of a role that has gone meanwhile are none.
-func (c *Client) readPolicies(ctx context.Context, r Role, have *roleState) error {
-	var group errgroup.Group
-	read := func(wanted bool, f func() error) {
-		if wanted {
-			group.Go(f)
+// readPolicies reads the policies of a role. Those of a role that has gone meanwhile are none.
+func (c *Client) readPolicies(ctx context.Context, r Role, have *roleState) (err error) {
+	if r.Policy != nil {
+		if have.policy, err = c.readPolicy(ctx, r.Name); err != nil {
+			return err
 		}
 	}
-	read(r.Policy != nil, func() (err error) {
-		have.policy, err = c.readPolicy(ctx, r.Name)
-		return err
-	})
-	read(r.Exact, func() (err error) {
-		have.inline, err = c.inlinePolicies(ctx, r.Name)
-		return unlessMissing(err)
-	})
-	read(r.Exact || len(r.ManagedPolicies) > 0, func() (err error) {
+	if r.Exact {
+		if have.inline, err = c.inlinePolicies(ctx, r.Name); unlessMissing(err) != nil {
+			return err
+		}
+	}
+	if r.Exact || len(r.ManagedPolicies) > 0 {
 		have.attached, err = c.attached(ctx, r.Name)
-		return unlessMissing(err)
-	})
-	return group.Wait()
+	}
+	return unlessMissing(err)
 }
 
 func unlessMissing(err error) error {

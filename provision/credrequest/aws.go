@@ -2,6 +2,8 @@ package credrequest
 
 import (
 	"encoding/json"
+	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -13,13 +15,13 @@ type AWSSpec struct {
 	RoleARN    string      // stsIAMRoleARN: a role that exists, so that only the Secret is to be made
 }
 
-// Statement is one statement of a permissions policy. Effect is Allow or Deny. Condition is operator → key → value: a
-// string, bool, [json.Number] or list of these, as in the manifest.
+// Statement is one statement of a permissions policy. Effect is Allow or Deny. Condition is operator → key → value: text, a
+// boolean, a number or a list of these, as in the manifest.
 type Statement struct {
 	Effect    string
 	Action    []string
 	Resource  string
-	Condition map[string]map[string]any `json:",omitempty"`
+	Condition map[string]map[string]json.RawMessage `json:",omitempty"`
 }
 
 // Policy renders statements as the permissions policy of a role, byte for byte as ccoctl does: compact, conditions
@@ -41,109 +43,70 @@ var (
 	action  = regexp.MustCompile(`^(\*|[^\s:,]+:[^\s,]+)$`)
 )
 
-func (m *manifest) aws(provider value) AWSSpec {
-	s := AWSSpec{RoleARN: m.matching(m.at(provider, "stsIAMRoleARN"), roleARN.MatchString, "the ARN of an IAM role (arn:aws:iam::ACCOUNT:role/NAME)")}
-	statements := m.at(provider, "statementEntries")
-	for _, v := range m.items(statements) {
-		s.Statements = append(s.Statements, m.statement(v))
+func (r *reader) aws(provider json.RawMessage) AWSSpec {
+	var in struct {
+		RoleARN    string                       `json:"stsIAMRoleARN"`
+		Statements []map[string]json.RawMessage `json:"statementEntries"`
+	}
+	r.decode(inProvider, provider, &in)
+	r.has(inProvider+".stsIAMRoleARN", in.RoleARN, roleARN.MatchString, "the ARN of an IAM role (arn:aws:iam::ACCOUNT:role/NAME)")
+	s := AWSSpec{RoleARN: in.RoleARN}
+	for i, members := range in.Statements {
+		s.Statements = append(s.Statements, r.statement(fmt.Sprintf("%s.statementEntries[%d]", inProvider, i), members))
 	}
 	if s.RoleARN == "" && len(s.Statements) == 0 {
-		m.fail("%s: it is empty; AWS refuses a policy without a statement", statements.path)
+		r.fail("%s.statementEntries: it is empty; AWS refuses a policy without a statement", inProvider)
 	}
 	return s
 }
 
-// statement reads a statement. Unknown fields are an error here and nowhere else: to ignore a misspelt policyCondition
-// would grant more than was asked for.
-func (m *manifest) statement(v value) Statement {
-	for _, field := range m.members(v) {
-		known := func(name string) bool { return strings.EqualFold(name, field.name) }
-		if !slices.ContainsFunc([]string{"effect", "action", "resource", "policyCondition"}, known) {
-			m.fail("%s: a statement has no such field, but effect, action, resource and policyCondition", field.path)
+// statement reads a statement, whatever the case of its fields: IAM's own policies, from which statements are copied, write
+// Effect and Action. Unknown fields are an error here and nowhere else: to ignore a misspelt policyCondition would grant more
+// than was asked for.
+func (r *reader) statement(path string, members map[string]json.RawMessage) (s Statement) {
+	fields := map[string]any{"effect": &s.Effect, "action": &s.Action, "resource": &s.Resource, "policycondition": &s.Condition}
+	for _, name := range slices.Sorted(maps.Keys(members)) {
+		lower, value := strings.ToLower(name), members[name]
+		if lower == "action" && strings.HasPrefix(string(value), `"`) { // a single one is not in a list, as with IAM
+			value = slices.Concat([]byte("["), value, []byte("]"))
 		}
-	}
-	s := Statement{
-		Effect:    m.text(m.field(v, "effect")),
-		Action:    m.actions(m.field(v, "action")),
-		Resource:  m.text(m.field(v, "resource")),
-		Condition: m.condition(m.field(v, "policyCondition")),
-	}
-	if s.Effect != "Allow" && s.Effect != "Deny" {
-		m.fail("%s.effect: it is %q; write Allow or Deny", v.path, shorten(s.Effect))
-	}
-	if s.Resource != "*" && !strings.HasPrefix(s.Resource, "arn:") {
-		m.fail("%s.resource: it is %q; write one ARN, or * for every resource", v.path, shorten(s.Resource))
-	}
-	return s
-}
-
-// field returns a member of a statement, whatever its case: IAM's own policies, from which statements are copied, write
-// Effect and Action.
-func (m *manifest) field(v value, name string) value {
-	var found []value
-	for _, member := range m.members(v) {
-		if strings.EqualFold(member.name, name) {
-			found = append(found, member)
+		if fields[lower] == nil {
+			r.fail("%s.%s: a statement has no such field, or has it already; it has effect, action, resource and policyCondition", path, printable(name))
+			return s
 		}
+		r.decode(path+"."+name, value, fields[lower])
+		delete(fields, lower)
 	}
-	switch len(found) {
-	case 0:
-		return m.at(v, name)
-	case 1:
-		return found[0]
+	r.each(path+".action", s.Action, action.MatchString, "an action (SERVICE:NAME); several go into a list")
+	switch {
+	case len(s.Action) == 0:
+		r.fail("%s.action: it is empty; name the actions as a list", path)
+	case s.Effect != "Allow" && s.Effect != "Deny":
+		r.fail("%s.effect: it is %q; write Allow or Deny", path, shorten(s.Effect))
+	case s.Resource != "*" && !strings.HasPrefix(s.Resource, "arn:"):
+		r.fail("%s.resource: it is %q; write one ARN, or * for every resource", path, shorten(s.Resource))
 	}
-	m.fail("%s and %s: both are the statement's %s; write one", found[0].path, found[1].path, name)
-	return found[0]
-}
-
-// actions reads a list of actions, or a single one, as IAM does.
-func (m *manifest) actions(v value) []string {
-	items := []value{v}
-	if _, one := v.raw.(string); !one {
-		items = m.items(v)
-	}
-	var actions []string
-	for _, item := range items {
-		actions = append(actions, m.matching(item, action.MatchString, "an action (SERVICE:NAME); several go into a list"))
-	}
-	if len(actions) == 0 || slices.Contains(actions, "") {
-		m.fail("%s: it is empty; name the actions as a list", v.path)
-	}
-	return actions
-}
-
-func (m *manifest) condition(v value) map[string]map[string]any {
-	if v.raw == nil {
-		return nil
-	}
-	c := map[string]map[string]any{}
-	for _, operator := range m.members(v) {
-		keys := m.members(operator)
-		if len(keys) == 0 {
-			m.fail("%s: it is empty; write it as KEY: VALUE", operator.path)
+	for _, operator := range slices.Sorted(maps.Keys(s.Condition)) {
+		at := path + ".policyCondition." + printable(operator)
+		if len(s.Condition[operator]) == 0 {
+			r.fail("%s: it is empty; write it as KEY: VALUE", at)
 		}
-		c[operator.name] = map[string]any{}
-		for _, key := range keys {
-			m.conditionValue(key)
-			c[operator.name][key.name] = key.raw
-		}
-	}
-	return c
-}
-
-// conditionValue accepts what IAM accepts: text, booleans, numbers, and lists of these.
-func (m *manifest) conditionValue(v value) {
-	switch v.raw.(type) {
-	case string, bool, json.Number:
-		return
-	case []any:
-		for _, item := range m.items(v) {
-			if _, nested := item.raw.([]any); nested {
-				m.fail("%s: it is a list in a list", item.path)
+		for _, key := range slices.Sorted(maps.Keys(s.Condition[operator])) {
+			if !isConditionValue(s.Condition[operator][key]) {
+				r.fail("%s.%s: write text, a number, true, false, or a list of these", at, printable(key))
 			}
-			m.conditionValue(item)
 		}
-		return
 	}
-	m.fail("%s: it is %s; write text, a number, true, false, or a list of these", v.path, describe(v.raw))
+	return s
+}
+
+// isConditionValue reports whether IAM accepts a value.
+func isConditionValue(raw json.RawMessage) bool {
+	var list []json.RawMessage
+	if json.Unmarshal(raw, &list) != nil || list == nil {
+		list = []json.RawMessage{raw}
+	}
+	return !slices.ContainsFunc(list, func(v json.RawMessage) bool {
+		return strings.HasPrefix(string(v), "{") || strings.HasPrefix(string(v), "[") || string(v) == "null"
+	})
 }

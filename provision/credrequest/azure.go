@@ -1,6 +1,8 @@
 package credrequest
 
 import (
+	"encoding/json"
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -10,13 +12,15 @@ import (
 // AzureSpec is what a request asks of Azure. Lists are in the manifest's order, in which some name a permission twice, and in
 // varying letter case.
 type AzureSpec struct {
-	Roles           []string // names of roles that exist, from roleBindings
-	Permissions     []string // actions of a custom role; * may stand for any part
-	DataPermissions []string // its data actions
+	Roles           []string `json:"-"`               // names of roles that exist, from roleBindings
+	Permissions     []string `json:"permissions"`     // actions of a custom role; * may stand for any part
+	DataPermissions []string `json:"dataPermissions"` // its data actions
 
 	// An identity that exists, so that only the Secret is to be made. All four are given or none is.
-	ClientID, TenantID, SubscriptionID string // GUIDs
-	Region                             string
+	ClientID       string `json:"azureClientID"` // GUIDs
+	TenantID       string `json:"azureTenantID"`
+	SubscriptionID string `json:"azureSubscriptionID"`
+	Region         string `json:"azureRegion"`
 }
 
 var (
@@ -25,53 +29,38 @@ var (
 	azureRegion = regexp.MustCompile(`^[A-Za-z0-9]+$`)
 )
 
-func (m *manifest) azure(provider value) AzureSpec {
-	const anAction = "an action (PROVIDER/RESOURCE/VERB)"
-	bindings, permissions, data := m.at(provider, "roleBindings"), m.at(provider, "permissions"), m.at(provider, "dataPermissions")
-	s := AzureSpec{
-		Permissions:     m.each(permissions, azureAction.MatchString, anAction),
-		DataPermissions: m.each(data, azureAction.MatchString, anAction),
+func (r *reader) azure(provider json.RawMessage) AzureSpec {
+	var in struct {
+		AzureSpec
+		RoleBindings []map[string]string `json:"roleBindings"`
 	}
-	for _, v := range m.items(bindings) {
-		s.Roles = append(s.Roles, m.roleBinding(v))
-	}
-	fields := []struct {
-		name string
-		to   *string
-		has  func(string) bool
-		is   string
-	}{
-		{"azureClientID", &s.ClientID, guid.MatchString, "a GUID"},
-		{"azureTenantID", &s.TenantID, guid.MatchString, "a GUID"},
-		{"azureSubscriptionID", &s.SubscriptionID, guid.MatchString, "a GUID"},
-		{"azureRegion", &s.Region, azureRegion.MatchString, "the name of a region, such as westeurope"},
-	}
-	var given, missing []string
-	for _, f := range fields {
-		if *f.to = m.matching(m.at(provider, f.name), f.has, f.is); *f.to == "" {
-			missing = append(missing, f.name)
-		} else {
-			given = append(given, f.name)
+	r.decode(inProvider, provider, &in)
+	s := in.AzureSpec
+	for i, binding := range in.RoleBindings {
+		at := fmt.Sprintf("%s.roleBindings[%d]", inProvider, i)
+		for name := range binding {
+			if name != "role" { // to ignore a scope would grant more than was asked for
+				r.fail("%s.%s: a role binding has no such field, but role", at, printable(name))
+			}
 		}
+		r.needs(at+".role", binding["role"], isRoleName, "the name of a role, of at most 512 characters")
+		s.Roles = append(s.Roles, binding["role"])
 	}
-	switch {
-	case len(given) > 0 && len(missing) > 0:
-		m.fail("%s.%s: it is missing; a request with %s needs all four of the identity's values", provider.path, missing[0], given[0])
-	case len(given) == 0 && len(s.Roles)+len(s.Permissions)+len(s.DataPermissions) == 0:
-		m.fail("%s, %s and %s: all are empty, so that the identity would be allowed nothing", bindings.path, permissions.path, data.path)
+	const anAction = "an action (PROVIDER/RESOURCE/VERB)"
+	r.each(inProvider+".permissions", s.Permissions, azureAction.MatchString, anAction)
+	r.each(inProvider+".dataPermissions", s.DataPermissions, azureAction.MatchString, anAction)
+	for name, id := range map[string]string{"azureClientID": s.ClientID, "azureTenantID": s.TenantID, "azureSubscriptionID": s.SubscriptionID} {
+		r.has(inProvider+"."+name, id, guid.MatchString, "a GUID")
+	}
+	r.has(inProvider+".azureRegion", s.Region, azureRegion.MatchString, "the name of a region, such as westeurope")
+	identity := []string{s.ClientID, s.TenantID, s.SubscriptionID, s.Region}
+	switch missing := slices.Contains(identity, ""); {
+	case missing && strings.Join(identity, "") != "":
+		r.fail("%s: an identity needs all of azureClientID, azureTenantID, azureSubscriptionID and azureRegion", inProvider)
+	case missing && len(s.Roles)+len(s.Permissions)+len(s.DataPermissions) == 0:
+		r.fail("%s: roleBindings, permissions and dataPermissions are empty, so that the identity would be allowed nothing", inProvider)
 	}
 	return s
-}
-
-// roleBinding returns the role of a binding. Unknown fields are an error: to ignore a scope would grant more than was asked for.
-func (m *manifest) roleBinding(v value) string {
-	for _, field := range m.members(v) {
-		if field.name != "role" {
-			m.fail("%s: a role binding has no such field, but role", field.path)
-		}
-	}
-	role := m.at(v, "role")
-	return m.required(role, m.matching(role, isRoleName, "the name of a role, of at most 512 characters"))
 }
 
 // isRoleName reports whether s can be the name of a role: built-in ones have spaces, brackets and slashes.

@@ -1,10 +1,17 @@
 package credrequest
 
 import (
+	"bytes"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/keypost/keypost/internal/dnsname"
+	"github.com/keypost/keypost/internal/strictjson"
 )
 
 const (
@@ -23,70 +30,134 @@ const (
 	previewSet = "TechPreviewNoUpgrade"
 )
 
-// manifest is a document while it is read: its place, for errors, and the first error. Once err is set, the results of its
-// methods mean nothing.
+// object is the name of a Kubernetes object.
+type object struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+}
+
+// manifest is a CredentialsRequest as far as every cloud reads it.
 type manifest struct {
+	Metadata struct {
+		object
+		Annotations map[string]any `json:"annotations"`
+	} `json:"metadata"`
+	Spec json.RawMessage `json:"spec"`
+}
+
+// spec is what stands under the same names for every cloud.
+type spec struct {
+	SecretRef           object          `json:"secretRef"`
+	ServiceAccountNames []string        `json:"serviceAccountNames"`
+	CloudTokenPath      string          `json:"cloudTokenPath"`
+	ProviderSpec        json.RawMessage `json:"providerSpec"`
+}
+
+// head is what says how the rest is to be read.
+type head struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+}
+
+// reader reads one document: its place is for errors, of which the first counts. Once err is set, its results mean nothing.
+type reader struct {
 	cloud Cloud
 	place string
 	err   error
 }
 
-// value is a part of a document, as package json decodes it, and the path that leads to it; name is its last step.
-type value struct {
-	path, name string
-	raw        any
-}
-
-func (m *manifest) fail(format string, args ...any) {
-	if m.err == nil {
-		m.err = fmt.Errorf("%s: %s", m.place, fmt.Sprintf(format, args...))
+func (r *reader) fail(format string, args ...any) {
+	if r.err == nil {
+		r.err = fmt.Errorf("%s: %s", r.place, fmt.Sprintf(format, args...))
 	}
 }
 
-// request reads a document. If the document is skipped, why is the line that reports it.
-func (m *manifest) request(root value, techPreview bool) (r Request, why string) {
-	if why = m.foreign(root); why != "" || m.err != nil {
+// decode reads JSON, which stands at a path of the document. Unknown members are passed over.
+func (r *reader) decode(path string, data []byte, into any) {
+	err := strictjson.Decode(data, into)
+	wrong, is := errors.AsType[*json.UnmarshalTypeError](err)
+	switch {
+	case err == nil:
+	case is:
+		at := strings.Trim(path+"."+wrong.Field, ".")
+		r.fail("%s: it is of the type %s; write %s", printable(at), wrong.Value, wanted[wrong.Type.Kind()])
+	default:
+		r.fail("%s", printable(err.Error()))
+	}
+}
+
+// wanted describes what is to be written in YAML.
+var wanted = map[reflect.Kind]string{
+	reflect.String: "text, in quotes if need be", reflect.Bool: "true or false", reflect.Slice: "a list", reflect.Map: "a mapping", reflect.Struct: "a mapping",
+}
+
+// has holds the text at a path against its form, which what describes. Empty text is none.
+func (r *reader) has(path, s string, form func(string) bool, what string) {
+	if s != "" && !form(s) {
+		r.fail("%s: it is %q, which is not %s", path, shorten(s), what)
+	}
+}
+
+// needs is has for text that must be there.
+func (r *reader) needs(path, s string, form func(string) bool, what string) {
+	if s == "" {
+		r.fail("%s: it is missing", path)
+	}
+	r.has(path, s, form, what)
+}
+
+// each is needs for the elements of a list.
+func (r *reader) each(path string, list []string, form func(string) bool, what string) {
+	for i, s := range list {
+		r.needs(fmt.Sprintf("%s[%d]", path, i), s, form, what)
+	}
+}
+
+const (
+	aNamespace = "the name of a namespace"
+	aName      = "a name that Kubernetes allows, of at most 253 characters"
+)
+
+// request reads a document. If it is skipped, why is the line that reports it.
+func (r *reader) request(document []byte, techPreview bool) (q Request, why string) {
+	if why = r.foreign(document); why != "" || r.err != nil {
 		return Request{}, why
 	}
-	metadata := m.at(root, "metadata")
-	r.Namespace, r.Name = m.text(m.at(metadata, "namespace")), m.name(m.at(metadata, "name"))
-	if r.Namespace != "" {
-		r.Namespace = m.label(m.at(metadata, "namespace"))
-	}
-	m.place += ", CredentialsRequest " + r.String()
-	if why = m.unwanted(m.at(metadata, "annotations"), r, techPreview); why != "" || m.err != nil {
+	var m manifest
+	r.decode("", document, &m)
+	q.Namespace, q.Name = m.Metadata.Namespace, m.Metadata.Name
+	r.needs("metadata.name", q.Name, dnsname.IsSubdomain, aName)
+	r.has("metadata.namespace", q.Namespace, dnsname.IsLabel, aNamespace)
+	r.place += ", CredentialsRequest " + q.String()
+	if why = r.unwanted(m.Metadata.Annotations, q, techPreview); why != "" || r.err != nil {
 		return Request{}, why
 	}
-	spec := m.at(root, "spec")
-	provider := m.at(spec, "providerSpec")
-	if why = m.otherCloud(m.at(provider, "kind"), r); why != "" || m.err != nil {
+	if why = r.otherCloud(m.Spec, q); why != "" || r.err != nil {
 		return Request{}, why
 	}
-	if v := m.at(provider, "apiVersion"); m.text(v) != "" && m.text(v) != apiVersion {
-		m.fail("%s: %q is a version that this program does not know; it knows %s", v.path, m.text(v), apiVersion)
-	}
-	m.fill(&r, spec, provider)
-	return r, ""
+	r.fill(&q, m.Spec)
+	return q, ""
 }
 
 // foreign returns why a document is skipped that is not a CredentialsRequest, or "". The kind counts only together with its
 // group; ccoctl looks at neither and makes a role for whatever has the right shape.
-func (m *manifest) foreign(root value) string {
-	if _, ok := root.raw.(map[string]any); !ok {
-		m.fail("it is not a manifest: it has no apiVersion and kind")
+func (r *reader) foreign(document []byte) string {
+	if !bytes.HasPrefix(document, []byte("{")) {
+		r.fail("it is not a manifest: it has no apiVersion and kind")
 		return ""
 	}
-	k, v := m.text(m.at(root, "kind")), m.text(m.at(root, "apiVersion"))
-	group, _, _ := strings.Cut(v, "/")
+	var head head
+	r.decode("", document, &head)
+	group, _, _ := strings.Cut(head.APIVersion, "/")
 	switch {
-	case m.err != nil:
+	case r.err != nil:
 		return ""
-	case k == "List" || k == kind+"List":
-		m.fail("it is a %s: write each item that it holds as a document of its own", k)
-	case k != kind || group != apiGroup:
-		return fmt.Sprintf("Ignoring %s: it is a %s of %s, not a %s of %s", m.place, orNothing(k), orNothing(v), kind, apiVersion)
-	case v != apiVersion:
-		m.fail("apiVersion: %q is a version that this program does not know; it knows %s", printable(v), apiVersion)
+	case head.Kind == "List" || head.Kind == kind+"List":
+		r.fail("it is a %s: write each item that it holds as a document of its own", head.Kind)
+	case head.Kind != kind || group != apiGroup:
+		return fmt.Sprintf("Ignoring %s: it is a %s of %s, not a %s of %s", r.place, orNothing(head.Kind), orNothing(head.APIVersion), kind, apiVersion)
+	default:
+		r.has("apiVersion", head.APIVersion, isVersion, aVersion)
 	}
 	return ""
 }
@@ -98,13 +169,17 @@ func orNothing(s string) string {
 	return printable(s)
 }
 
+func isVersion(s string) bool { return s == apiVersion }
+
+const aVersion = "a version that this program knows; it knows " + apiVersion
+
 // unwanted returns why a request is skipped because of its annotations, or "".
-func (m *manifest) unwanted(annotations value, r Request, techPreview bool) string {
-	if m.annotation(annotations, deletion) == "true" {
-		return fmt.Sprintf("Ignoring CredentialsRequest %s as it is marked for in-cluster deletion", r)
+func (r *reader) unwanted(annotations map[string]any, q Request, techPreview bool) string {
+	if r.annotation(annotations, deletion) == "true" {
+		return fmt.Sprintf("Ignoring CredentialsRequest %s as it is marked for in-cluster deletion", q)
 	}
-	sets, wanted := m.annotation(annotations, featureSet), defaultSet
-	if m.annotation(annotations, featureGate) == previewSet {
+	sets, wanted := r.annotation(annotations, featureSet), defaultSet
+	if r.annotation(annotations, featureGate) == previewSet {
 		sets = previewSet
 	}
 	if techPreview {
@@ -115,60 +190,66 @@ func (m *manifest) unwanted(annotations value, r Request, techPreview bool) stri
 	case sets == "" || slices.ContainsFunc(strings.Split(sets, ","), named):
 		return ""
 	case techPreview:
-		return fmt.Sprintf("Ignoring CredentialsRequest %s with tech-preview value %s", r, printable(sets))
+		return fmt.Sprintf("Ignoring CredentialsRequest %s with tech-preview value %s", q, printable(sets))
 	}
-	return fmt.Sprintf("Ignoring CredentialsRequest %s with tech-preview annotation", r)
+	return fmt.Sprintf("Ignoring CredentialsRequest %s with tech-preview annotation", q)
 }
 
 // annotation returns an annotation's value. A boolean is accepted: quotes around true are easily forgotten.
-func (m *manifest) annotation(annotations value, key string) string {
-	v := m.at(annotations, key)
-	if b, ok := v.raw.(bool); ok {
-		return fmt.Sprint(b)
-	}
-	return m.text(v)
-}
-
-func (m *manifest) otherCloud(provider value, r Request) string {
-	switch k := m.text(provider); {
-	case k == "":
-		m.fail("%s: it is missing; a request for %s has %s", provider.path, m.cloud, m.cloud.kind())
-	case strings.EqualFold(k, m.cloud.kind()) && k != m.cloud.kind(): // else a slip of the keyboard passes for another cloud
-		m.fail("%s: it is %s; write %s", provider.path, printable(k), m.cloud.kind())
-	case k != m.cloud.kind():
-		return fmt.Sprintf("Ignoring CredentialsRequest %s: it is for another cloud (%s)", r, printable(k))
+func (r *reader) annotation(annotations map[string]any, key string) string {
+	switch v := annotations[key].(type) {
+	case nil:
+	case string:
+		return v
+	case bool:
+		return fmt.Sprint(v)
+	default:
+		r.fail("metadata.annotations.%s: write text, in quotes if need be", key)
 	}
 	return ""
 }
 
-// The name of a Secret's manifest is known before anything is made, and Kubernetes allows a name of 253 bytes: a file that cannot be
-// written would show only when the cloud has been changed.
-const (
-	secretEnd   = "-credentials.yaml" // what the name ends in, as ccoctl has it
-	longestFile = 255                 // bytes, of Linux (NAME_MAX) and macOS
-)
+func (r *reader) otherCloud(spec json.RawMessage, q Request) string {
+	var in struct {
+		ProviderSpec head `json:"providerSpec"`
+	}
+	if spec != nil {
+		r.decode("spec", spec, &in)
+	}
+	switch k := in.ProviderSpec.Kind; {
+	case k == "":
+		r.fail("%s.kind: it is missing; a request for %s has %s", inProvider, r.cloud, r.cloud.kind())
+	case strings.EqualFold(k, r.cloud.kind()) && k != r.cloud.kind(): // else a slip of the keyboard passes for another cloud
+		r.fail("%s.kind: it is %s; write %s", inProvider, printable(k), r.cloud.kind())
+	case k != r.cloud.kind():
+		return fmt.Sprintf("Ignoring CredentialsRequest %s: it is for another cloud (%s)", q, printable(k))
+	}
+	r.has(inProvider+".apiVersion", in.ProviderSpec.APIVersion, isVersion, aVersion)
+	return ""
+}
 
-func (m *manifest) fill(r *Request, spec, provider value) {
-	secret := m.at(spec, "secretRef")
-	r.SecretNamespace, r.SecretName = m.label(m.at(secret, "namespace")), m.name(m.at(secret, "name"))
-	if n := len(r.SecretNamespace + "-" + r.SecretName + secretEnd); n > longestFile {
-		m.fail("%s: the file of this Secret's manifest, NAMESPACE-NAME%s, would have a name of %d bytes, and file systems allow %d: shorten the name", secret.path, secretEnd, n, longestFile)
-	}
-	r.CloudTokenPath = m.matching(m.at(spec, "cloudTokenPath"), absolutePath.MatchString, "the absolute path of a file")
-	accounts := m.at(spec, "serviceAccountNames")
-	for _, v := range m.items(accounts) {
-		r.ServiceAccounts = append(r.ServiceAccounts, m.name(v))
-	}
-	switch m.cloud {
+const inProvider = "spec.providerSpec"
+
+func (r *reader) fill(q *Request, text json.RawMessage) {
+	var m spec
+	r.decode("spec", text, &m)
+	q.SecretNamespace, q.SecretName = m.SecretRef.Namespace, m.SecretRef.Name
+	r.needs("spec.secretRef.namespace", q.SecretNamespace, dnsname.IsLabel, aNamespace)
+	r.needs("spec.secretRef.name", q.SecretName, dnsname.IsSubdomain, aName)
+	q.CloudTokenPath = m.CloudTokenPath
+	r.has("spec.cloudTokenPath", q.CloudTokenPath, absolutePath.MatchString, "the absolute path of a file")
+	q.ServiceAccounts = m.ServiceAccountNames
+	r.each("spec.serviceAccountNames", q.ServiceAccounts, dnsname.IsSubdomain, aName)
+	switch r.cloud {
 	case AWS:
-		r.AWS = m.aws(provider)
+		q.AWS = r.aws(m.ProviderSpec)
 	case GCP:
-		r.GCP = m.gcp(provider)
+		q.GCP = r.gcp(m.ProviderSpec)
 	case Azure:
-		r.Azure = m.azure(provider)
+		q.Azure = r.azure(m.ProviderSpec)
 	}
-	if !r.HasIdentity() && len(r.ServiceAccounts) == 0 { // who has made an identity by hand, has named those who may use it too
-		m.fail("%s: it is empty; name the service accounts in %s that may %s", accounts.path, r.SecretNamespace, m.cloud.use())
+	if !q.HasIdentity() && len(q.ServiceAccounts) == 0 { // who has made an identity by hand, has named those who may use it too
+		r.fail("spec.serviceAccountNames: it is empty; name the service accounts in %s that may %s", q.SecretNamespace, r.cloud.use())
 	}
 }
 

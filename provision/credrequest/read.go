@@ -3,7 +3,6 @@ package credrequest
 import (
 	"bufio"
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -22,7 +21,7 @@ import (
 const maxFile = 1 << 20
 
 // ReadDir reads the requests for a cloud of a directory in the order of file names, as ccoctl does: files named *.yaml and *.yml
-// (YAML or JSON, several documents each), no subdirectories. skipped has a line for each manifest and file that was
+// (of several YAML documents each; JSON is YAML), no subdirectories. skipped has a line for each manifest and file that was
 // skipped, with the reason, in the words of ccoctl's log where it has any. The error
 // has a line for each document that is wrong, and no request is returned then.
 //
@@ -84,11 +83,11 @@ func Read(cloud Cloud, name string, data []byte, techPreview bool) (requests []R
 	}
 	var errs []error
 	for i, doc := range docs {
-		m := manifest{cloud: cloud, place: fmt.Sprintf("document %d of %s", i+1, printable(name))}
-		r, why := m.request(value{raw: doc}, techPreview)
+		in := reader{cloud: cloud, place: fmt.Sprintf("document %d of %s", i+1, printable(name))}
+		r, why := in.request(doc, techPreview)
 		switch {
-		case m.err != nil:
-			errs = append(errs, m.err)
+		case in.err != nil:
+			errs = append(errs, in.err)
 		case why != "":
 			skipped = append(skipped, why)
 		default:
@@ -102,67 +101,28 @@ func Read(cloud Cloud, name string, data []byte, techPreview bool) (requests []R
 	return requests, skipped, nil
 }
 
-// documents decodes a stream of YAML documents, which a line of --- separates, or one of JSON values. The reader is strict: of a key
-// that is written twice in one mapping, either value may be the one that was meant. A document
-// that is empty or holds only comments is left out.
-func documents(data []byte) ([]any, error) {
-	parts, err := split(data)
-	if err != nil {
-		return nil, errors.New(printable(err.Error()))
-	}
-	var docs []any
-	for _, part := range parts {
-		asJSON, err := strictyaml.ToJSON(part, maxFile)
-		if errors.Is(err, strictyaml.ErrEmpty) {
-			continue
-		}
-		var doc any
-		if err == nil {
-			decoder := json.NewDecoder(bytes.NewReader(asJSON))
-			decoder.UseNumber() // a policy has numbers as they are written
-			err = decoder.Decode(&doc)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("document %d cannot be read: %s", len(docs)+1, printable(err.Error()))
-		}
-		docs = append(docs, doc)
-	}
-	return docs, nil
-}
-
-// split returns the documents of a stream, each as text. They end where they end for ccoctl.
-func split(data []byte) ([][]byte, error) {
-	if values := jsonStream(data); values != nil {
-		return values, nil
-	}
+// documents returns the YAML documents of a stream as JSON. They end where they end for ccoctl. The reader is strict: of a key that
+// is written twice in one mapping, either value may be the one that was meant. A document that is empty or holds only comments is
+// left out.
+func documents(data []byte) ([][]byte, error) {
 	var docs [][]byte
-	reader := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
+	stream := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
 	for {
-		doc, err := reader.Read()
+		part, err := stream.Read()
 		if errors.Is(err, io.EOF) {
 			return docs, nil
 		}
-		if err != nil {
-			return nil, err
+		var doc []byte
+		if err == nil {
+			doc, err = strictyaml.ToJSON(part, maxFile)
 		}
-		docs = append(docs, doc)
-	}
-}
-
-// jsonStream splits a stream of JSON objects; nil unless there are several. A single one is YAML as well.
-func jsonStream(data []byte) [][]byte {
-	d := json.NewDecoder(bytes.NewReader(data))
-	var parts [][]byte
-	for {
-		var part json.RawMessage
-		err := d.Decode(&part)
 		switch {
-		case errors.Is(err, io.EOF) && len(parts) > 1:
-			return parts
-		case err != nil || !bytes.HasPrefix(part, []byte("{")):
-			return nil
+		case errors.Is(err, strictyaml.ErrEmpty):
+		case err != nil:
+			return nil, fmt.Errorf("document %d cannot be read: %s", len(docs)+1, printable(err.Error()))
+		default:
+			docs = append(docs, doc)
 		}
-		parts = append(parts, part)
 	}
 }
 

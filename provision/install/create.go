@@ -178,10 +178,7 @@ func (c *creation) check(ctx context.Context) error {
 	if !c.keys.missing() {
 		c.set.Keys = []keystore.VerificationKey{c.keys.key}
 	}
-	done := c.During("still reading the key store")
-	err = c.set.lookUp(ctx, c.Store)
-	done()
-	if err != nil {
+	if err := c.set.lookUp(ctx, c.Store); err != nil {
 		return err
 	}
 	if !c.o.Stored {

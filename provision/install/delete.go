@@ -69,7 +69,6 @@ func (r *Run) StillNamed(ctx context.Context, gone func(party string) bool) (all
 
 // ReadStore reads the store that was given. The error of one that is not there is [fs.ErrNotExist].
 func (r *Run) ReadStore(ctx context.Context) (catalog.Contents, error) {
-	defer r.During("still reading the key store")()
 	st, err := r.Store.Open(ctx)
 	if err != nil {
 		return catalog.Contents{}, err

@@ -9,10 +9,8 @@ import (
 // Error is an error about which the caller can do something.
 type Error struct {
 	Problem  Problem
-	KeySet   keystore.Name // with NotServed, OtherServer, OnlyCopies, OthersKey, KeyNeeded and KeyNotPublished
-	File     string        // with HalfKeyPair: the public key. With OthersDir: the manifest with the other issuer URL. With OthersKey and Withdrawn: the source of the key. With KeyNotPublished: the source of the missing key
-	Free     keystore.Name // with Taken: a name for the issuer URL that no key set has, or had
-	Spent    bool          // with Withdrawn: the key of File was published there before, so that it can never be again; also with KeyNotPublished, of the missing key
+	KeySet   keystore.Name // with NotServed, OnlyCopies, OthersKey, KeyNeeded and KeyNotPublished
+	File     string        // with HalfKeyPair: the public key. With OthersDir: the manifest with the other issuer URL. With OthersKey: the source of the key. With KeyNotPublished: the source of the missing key
 	Provider string        // its ARN or, in another cloud, its ID, with ProviderUnread, UnknownAudience and LostAudience
 	Audience string        // with UnknownAudience and LostAudience
 	Err      error
@@ -45,7 +43,6 @@ const (
 	KeyRetired                         // the published key set has the cluster's key as retired
 	KeyNotPublished                    // the published key set does not have the cluster's key; to add it is a rotation, with gates of its own
 	NotServed                          // the key set is stored and was not served in time
-	OtherServer                        // the key set is stored, and a development server that reads another store, or none, listens at its URL
 	OnlyCopies                         // the published key set's documents are read by nobody, and the cloud would have to fetch them
 	OldKeysUnread                      // the keys of the old issuer cannot be read
 	WrongCluster                       // the cluster signs as neither the old issuer nor the new one

@@ -40,9 +40,7 @@ func (r *Run) mayFinish(ctx context.Context, m Move, audiences []string, record 
 	if err != nil {
 		return err
 	}
-	done := r.During("still asking the cluster what it signs with")
 	signers, err := cluster.Signers(ctx, m.Cluster, audiences[0])
-	done()
 	if err != nil {
 		return err
 	}
@@ -94,9 +92,7 @@ type lifetime struct {
 
 // tokenLifetime returns the longest of the lifetimes that are known: declared, in the policy, and asked for by pods.
 func (r *Run) tokenLifetime(ctx context.Context, m Move, audiences []string) (lifetime, error) {
-	done := r.During("still asking the cluster how long its tokens live")
 	measured, err := cluster.TokenLifetime(ctx, m.Cluster, audiences)
-	done()
 	if err != nil {
 		return lifetime{}, err
 	}

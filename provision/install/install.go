@@ -83,7 +83,6 @@ const (
 	KeyIsNext    Kind = "key is next"    // the cluster's key may sign only once it is promoted
 	UnknownKey   Kind = "unknown key"    // the old issuer publishes a key that the cluster does not know
 	UnreadKeySet Kind = "unread key set" // a document of the store cannot be read
-	UntrustedCA  Kind = "untrusted CA"   // this machine does not trust the CA of the issuer's certificate, whatever the cloud does
 )
 
 // Run is one run of a verb. Its methods that report may be called from any goroutine, the others from one.
@@ -126,31 +125,6 @@ func (r *Run) Wait(now time.Time, format string, args ...any) {
 // Still reports a wait that is worth a line only where nothing was told for a while; its format is its phase.
 func (r *Run) Still(now time.Time, format string, args ...any) {
 	r.Report(Event{Kind: Wait, At: now, Phase: format, Text: fmt.Sprintf(format, args...), Still: true})
-}
-
-// stillEvery is how often a wait is reported that Still is for.
-const stillEvery = 2 * time.Second
-
-// During reports what is being done as [Run.Still] does, until done is called. It is for what has no reports of its own.
-func (r *Run) During(format string, args ...any) (done func()) {
-	stop, stopped := make(chan struct{}), make(chan struct{})
-	began, tick := time.Now(), time.NewTicker(stillEvery)
-	go func() {
-		defer close(stopped)
-		for {
-			select {
-			case <-stop:
-				return
-			case now := <-tick.C:
-				r.Still(now, format+" (%v so far)", append(slices.Clone(args), now.Sub(began).Round(time.Second))...)
-			}
-		}
-	}()
-	return func() {
-		tick.Stop()
-		close(stop)
-		<-stopped
-	}
 }
 
 // Place reports where everything is going to be: in the cloud, in the store, and under which issuer URL.

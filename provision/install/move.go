@@ -24,9 +24,7 @@ type Move struct {
 // MovedKeys returns the key set to publish under the run's issuer URL: the old issuer's keys with their key IDs. They are
 // compared with those of the cluster, if it can be asked; audiences are those of its tokens for the cloud.
 func (r *Run) MovedKeys(ctx context.Context, m Move, audiences []string) (*Publication, error) {
-	done := r.During("still reading the keys of %s", m.Old)
 	found, err := m.OldKeys(ctx)
-	done()
 	if err != nil {
 		return nil, Refuse(OldKeysUnread, "read the keys of %s: %w", m.Old, err)
 	}
@@ -45,14 +43,12 @@ func (r *Run) MovedKeys(ctx context.Context, m Move, audiences []string) (*Publi
 	if err := p.checkNew(); err != nil {
 		return nil, err
 	}
-	done = r.During("still reading the key store")
-	err = p.lookUp(ctx, r.Store)
-	done()
-	if err == nil {
-		r.sayNoStore(p)
+	if err := p.lookUp(ctx, r.Store); err != nil {
+		return nil, err
 	}
-	if err != nil || !p.Found() {
-		return p, err
+	r.sayNoStore(p)
+	if !p.Found() {
+		return p, nil
 	}
 	if !p.Copied {
 		if err := p.checkReadable(); err != nil {
@@ -65,7 +61,6 @@ func (r *Run) MovedKeys(ctx context.Context, m Move, audiences []string) (*Publi
 // askCluster compares the keys with the cluster's, and takes the lifetime of tokens from its pods. Every key with which the
 // cluster signs must be published. Every other one should be known to it.
 func (r *Run) askCluster(ctx context.Context, p *Publication, at cluster.Access, audiences []string) error {
-	defer r.During("still asking the cluster for its keys and tokens")()
 	signers, err := cluster.Signers(ctx, at, audiences[0])
 	if err != nil {
 		return err

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/keypost/keypost/issuer"
@@ -75,33 +73,11 @@ func (p *Publication) find(ctx context.Context, r keystore.Reader) error {
 	case err == nil:
 		return p.checkOwn(c)
 	case catalog.KindOf(err) == catalog.Reuse:
-		return p.withdrawn(c, err)
+		return Refuse(Withdrawn, "publish %s under the name %q: %w", p.URL, p.Name, err)
 	case catalog.KindOf(err) == catalog.Unread:
 		return fmt.Errorf("publish %s: %w", p.URL, err)
 	}
-	return &Error{Problem: Taken, Free: freeName(c, p.Name, p.URL), Err: fmt.Errorf("publish %s under the name %q: %w", p.URL, p.Name, err)}
-}
-
-// freeName returns a name that no key set of the store has or had: that which the issuer URL ends in, or its host begins with, as servers
-// that serve many key sets under one pattern ask for it; or else one that begins as n does.
-func freeName(c catalog.Contents, n keystore.Name, issuerURL string) keystore.Name {
-	free := func(n keystore.Name) bool {
-		_, unread := c.Unread[n]
-		return !unread && !slices.ContainsFunc(c.Sets, func(s keystore.KeySet) bool { return s.Name() == n })
-	}
-	host, _, _ := strings.Cut(strings.TrimPrefix(issuerURL, "https://"), ".")
-	for _, n := range []string{issuerURL[strings.LastIndex(issuerURL, "/")+1:], host} {
-		if n := keystore.Name(n); n.Check() == nil && free(n) {
-			return n
-		}
-	}
-	const limit = 63 // characters of a name
-	for i := 2; ; i++ {
-		end := fmt.Sprintf("-%d", i)
-		if n := keystore.Name(strings.TrimRight(string(n[:min(len(n), limit-len(end))]), "-") + end); free(n) {
-			return n
-		}
-	}
+	return Refuse(Taken, "publish %s under the name %q: %w", p.URL, p.Name, err)
 }
 
 // checkOwn returns an error if another key set publishes, or has revoked, a key of p that does not move here. Subjects are unique in one
@@ -117,25 +93,6 @@ func (p *Publication) checkOwn(c catalog.Contents) error {
 	s := shared[0]
 	return &Error{Problem: OthersKey, KeySet: s.In, File: p.Source, Err: fmt.Errorf("key %s of %s is in key set %q already, so that under %s its cluster "+
 		"and this one could speak for each other", s.Key, p.Source, s.In, p.URL)}
-}
-
-// withdrawn returns the error of a URL that was withdrawn. What its key sets had published is gone for good, as [keystore.KeySet.Reopen]
-// has it.
-func (p *Publication) withdrawn(c catalog.Contents, err error) *Error {
-	e := &Error{Problem: Withdrawn, File: p.Source, Err: fmt.Errorf("publish %s under the name %q: %w", p.URL, p.Name, err)}
-	for _, s := range c.Sets {
-		if !slices.ContainsFunc(s.Issuers(), func(u keystore.IssuerURL) bool { return u.String() == p.URL }) {
-			continue
-		}
-		for _, k := range p.Keys {
-			if slices.ContainsFunc(s.Remains(), func(g keystore.Gone) bool { return g.Bars(k) }) {
-				e.Spent = true
-				e.Err = fmt.Errorf("%w; the key of %s was published there, and a key that is gone never comes back", e.Err, p.Source)
-				return e
-			}
-		}
-	}
-	return e
 }
 
 // lookUp looks for the stored key set without making the store. Without a key set it checks that one can be made.
@@ -181,7 +138,6 @@ func (p *Publication) checkNew() error {
 
 // publish stores the key set, unless it is there and passes the check.
 func (r *Run) publish(ctx context.Context, p *Publication, check func(keystore.KeySet) error) error {
-	defer r.During("still publishing the keys in the key store")()
 	st, err := r.Store.Create(ctx)
 	if err != nil {
 		return err
@@ -259,7 +215,7 @@ func (p *Publication) takeStored(file string) error {
 func (p *Publication) notPublished(s keystore.KeySet, k keystore.VerificationKey) error {
 	for _, g := range s.Remains() {
 		if g.Bars(k) {
-			return &Error{Problem: KeyNotPublished, KeySet: s.Name(), File: p.Source, Spent: true, Err: fmt.Errorf("the key %s of %s is gone from key set %q (%s; %s at %s) and never "+
+			return &Error{Problem: KeyNotPublished, KeySet: s.Name(), File: p.Source, Err: fmt.Errorf("the key %s of %s is gone from key set %q (%s; %s at %s) and never "+
 				"comes back, so that no token signed with it would be trusted", k.ID(), p.Source, s.Name(), p.URL, g.Why, g.At.UTC().Format(time.RFC3339))}
 		}
 	}

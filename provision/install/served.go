@@ -1,11 +1,9 @@
 package install
 
 import (
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"maps"
-	"net/http"
 	"net/netip"
 	"slices"
 	"syscall"
@@ -79,14 +77,6 @@ func (a awaited) problem(l sight) error {
 		return errors.New("none of its addresses can be reached from this machine")
 	}
 	return fmt.Errorf("not every answer has the key %s", a.missing(l))
-}
-
-// otherServer reports whether a development issuer is asked for at a server that will never have it: one with another certificate or
-// without TLS.
-func (a awaited) otherServer(problem error) bool {
-	_, plain := errors.AsType[tls.RecordHeaderError](problem)
-	_, refused := errors.AsType[*tls.CertificateVerificationError](problem)
-	return a.set.Dev() && (plain || refused || errors.Is(problem, http.ErrSchemeMismatch))
 }
 
 // inDev is the longest wait for a publication in development.

@@ -1,14 +1,6 @@
 package install
 
 import (
-	"crypto/tls"
-	"crypto/x509"
-	"errors"
-	"fmt"
-	"net"
-	"net/http"
-	"os"
-	"syscall"
 	"testing"
 	"time"
 
@@ -82,32 +74,5 @@ func TestTrustedAlready(t *testing.T) {
 	a := awaited{set: s, keys: []keystore.VerificationKey{next}, settled: true}
 	if until := a.propagated(seen, true); until != seen.Add(usual) {
 		t.Errorf("with a next key: %v", until)
-	}
-}
-
-func dialError(errno syscall.Errno) error {
-	return &net.OpError{Op: "dial", Err: os.NewSyscallError("connect", errno)}
-}
-
-// A development issuer is waited for as long as time may help: not at a server with another certificate or without TLS.
-func TestOtherServer(t *testing.T) {
-	for _, tt := range []struct {
-		name      string
-		err       error
-		dev, want bool
-	}{
-		{"a certificate of another CA", &tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}, true, true},
-		{"a certificate for another host", &tls.CertificateVerificationError{Err: x509.HostnameError{}}, true, true},
-		{"no TLS", tls.RecordHeaderError{Msg: "first record does not look like a TLS handshake"}, true, true},
-		{"plain HTTP", fmt.Errorf("fetch: %w", http.ErrSchemeMismatch), true, true},
-		{"a certificate of another CA, of a public issuer", &tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}, false, false},
-		{"nothing listens", dialError(syscall.ECONNREFUSED), true, false},
-		{"no such name", &net.DNSError{IsNotFound: true}, true, false},
-		{"not there", errors.New("answers 404"), true, false},
-	} {
-		s, _ := keySet(t, tt.dev, keystore.Policy{})
-		if got := (awaited{set: s}).otherServer(tt.err); got != tt.want {
-			t.Errorf("%s: %t", tt.name, got)
-		}
 	}
 }

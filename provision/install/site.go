@@ -2,7 +2,6 @@ package install
 
 import (
 	"context"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net/http"
@@ -151,11 +150,9 @@ func (a awaited) settle(ctx context.Context) error {
 // awaitSeen looks until the keys are served wherever it asks. It returns until when an older answer may be left.
 func (r *Run) awaitSeen(ctx context.Context, t site, a awaited) (time.Time, error) {
 	longest := patience(a.set)
-	every, deadline, told := min(2*time.Second, propagation(a.set)/5), time.Now().Add(longest), false
+	every, deadline := min(2*time.Second, propagation(a.set)/5), time.Now().Add(longest)
 	for first := true; ; first = false {
-		done := r.During("still looking at %s", t.url)
 		l := t.look(ctx, a.set)
-		done()
 		if ctx.Err() != nil {
 			return time.Time{}, context.Cause(ctx)
 		}
@@ -163,28 +160,15 @@ func (r *Run) awaitSeen(ctx context.Context, t site, a awaited) (time.Time, erro
 			return a.propagated(l.End, first), nil
 		}
 		problem, now := a.problem(l), time.Now()
-		switch {
-		case a.otherServer(problem) && !l.proxied:
-			return time.Time{}, &Error{Problem: OtherServer, KeySet: a.set.Name(), Err: fmt.Errorf("%s is stored, and what listens there is not the development server that reads this store: %w", t.url, problem)}
-		case now.After(deadline):
+		if now.After(deadline) {
 			return time.Time{}, &Error{Problem: NotServed, KeySet: a.set.Name(), Err: fmt.Errorf("%s is stored but after %v not served: %w", t.url, longest, problem)}
 		}
 		left := deadline.Sub(now).Round(time.Second)
-		if !told && untrustedCA(problem) {
-			told = true
-			r.Report(Event{Kind: UntrustedCA, Text: fmt.Sprintf("the certificate of %s comes from a CA that is not trusted here (%v); it is asked again for %v at most", t.url, problem, left)})
-		}
 		r.Wait(now, "waiting until %s is served, for %v at most: %v", t.url, left, problem)
 		if err := pause(ctx, every); err != nil {
 			return time.Time{}, err
 		}
 	}
-}
-
-// untrustedCA reports whether a look failed for the CA of a certificate, which no time cures.
-func untrustedCA(err error) bool {
-	_, is := errors.AsType[x509.UnknownAuthorityError](err)
-	return is
 }
 
 func pause(ctx context.Context, d time.Duration) error {

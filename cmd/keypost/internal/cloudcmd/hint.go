@@ -18,8 +18,6 @@ func (f *Flags) Hinted(err error) error {
 	switch e.Problem {
 	case install.NotServed:
 		return hint("to see more: %s; when it is served, run the same command again", f.Verification(e.KeySet))
-	case install.OtherServer:
-		return hint("keypostd --dev DIR serves the key sets in DIR/keysets below https://localhost:PORT, with a certificate of the CA in DIR/ca.pem (SSL_CERT_FILE); start it there, and run the same command again; to see more: %s", f.Verification(e.KeySet))
 	case install.OnlyCopies:
 		return hint("if they can be read there, say so, and run this again: %s", cli.Command{"issuer", "set", string(e.KeySet), "--reach", "public"})
 	case install.OthersDir, install.OtherSigningKey:
@@ -43,11 +41,8 @@ func (f *Flags) Hinted(err error) error {
 		return hint("give this cluster's own public key with --public-key-file, or its --output-dir; if both issuers are one cluster's, publish it yourself: %s",
 			f.publication(f.To.Name, "--public-key-file", "FILE"))
 	case install.KeyNotPublished:
-		if !e.Spent {
-			return hint("give the key that the cluster signs with (--public-key-file), or make this one its next: %s",
-				cli.Command{"key", "add", string(e.KeySet), "--public-key-file", e.File})
-		}
-		return hint("give the key that the cluster signs with since: --public-key-file FILE")
+		return hint("give the key that the cluster signs with (--public-key-file); or make this one, if it was never there, its next: %s",
+			cli.Command{"key", "add", string(e.KeySet), "--public-key-file", e.File})
 	case install.KeyRetired:
 		return hint("give the key that the cluster signs with: --public-key-file FILE")
 	}

@@ -116,20 +116,14 @@ func (m *Migration) Hinted(f *Flags, err error) error {
 		case install.OldKeysUnread:
 			return cli.WithHint(err, "where it cannot be reached from here, give a copy of its JWKS: --jwks FILE")
 		case install.Taken: // --name is the cluster's: with another, there is nothing to move
-			before, add := m.publication(f, string(e.Free))
+			before, add := m.publication(f, "NAME")
 			return cli.WithHint(err, "publish the keys under another name, and run this again, which finds them by the URL: %s%s", before, add)
 		case install.Withdrawn:
-			if e.Spent {
-				return cli.WithHint(err, "choose another --issuer-url")
-			}
 			before, add := m.publication(f, f.To.Name, "--reuse-url", "--why", "REASON")
 			return cli.WithHint(err, "to give it out again: %s%s, and run this again; or choose another --issuer-url", before, add)
 		case install.KeyNotPublished:
-			if e.Spent {
-				return cli.WithHint(err, "if the cluster signs with it no more, give the old issuer's keys without it: --jwks FILE; if it does, choose another --issuer-url")
-			}
 			before, words := m.oldKeys()
-			return cli.WithHint(err, "if the cluster signs with it: %s%s", before, append(cli.Command{"key", "add", string(e.KeySet)}, words...))
+			return cli.WithHint(err, "if the cluster signs with it, and it was never there: %s%s", before, append(cli.Command{"key", "add", string(e.KeySet)}, words...))
 		case install.OthersDir:
 			return cli.WithHint(err, "choose another --output-dir for the Secrets of this cluster")
 		case install.WrongCluster:

@@ -21,8 +21,7 @@ func TestMigrationHints(t *testing.T) {
 		{install.Refuse(install.OldKeysUnread, "x"), "--jwks FILE"},
 		{install.Refuse(install.WrongCluster, "x"), "--kubeconfig and --context"},
 		{&install.Error{Problem: install.KeyNotPublished, KeySet: "prod-a", Err: errors.New("x")}, "key add prod-a --jwks https://old.example.com"},
-		{&install.Error{Problem: install.KeyNotPublished, KeySet: "prod-a", Spent: true, Err: errors.New("x")}, "the old issuer's keys without it: --jwks FILE"},
-		{&install.Error{Problem: install.Taken, Free: "prod-a-2", Err: errors.New("x")}, "issuer add prod-a-2 --url https://new.example.com --jwks https://old.example.com " +
+		{install.Refuse(install.Taken, "x"), "issuer add NAME --url https://new.example.com --jwks https://old.example.com " +
 			"--relying-party aws --dev"},
 		{&keystore.NotYetError{Gate: gate.GateUndeclared}, "issuer set prod-a --token-lifetime DURATION"},
 		{&keystore.NotYetError{Gate: gate.GateSigning}, ""},

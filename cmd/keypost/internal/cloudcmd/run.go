@@ -87,8 +87,6 @@ func (r *Run) report(e install.Event) {
 		advice = " (" + r.Line(cli.Command{"key", "promote", string(e.KeySet), string(e.Key)}) + ")"
 	case install.UnknownKey:
 		advice = "; to end that: " + r.Line(cli.Command{"key", "revoke", string(e.KeySet), string(e.Key), "--why", "REASON"})
-	case install.UntrustedCA:
-		advice = "; if this is your own CA, stop this, set SSL_CERT_FILE to a file that has it, and run it again"
 	case install.UnreadKeySet:
 		advice = "; why: " + r.Line(cli.Command{"issuer", "list"})
 	}
