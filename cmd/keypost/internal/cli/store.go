@@ -153,7 +153,7 @@ func (f *Factory) UpdateIn(ctx context.Context, st *keystore.Store, issuer strin
 
 // InUse returns the key sets in use that the arguments name, each once, or with all every one of the store, and then also
 // the names of those that cannot be read.
-func (f *Factory) InUse(ctx context.Context, st keystore.Reader, args []string, all bool) (sets []keystore.KeySet, unread []keystore.Name, err error) {
+func (f *Factory) InUse(ctx context.Context, st *keystore.Store, args []string, all bool) (sets []keystore.KeySet, unread []keystore.Name, err error) {
 	if all {
 		c, err := f.ReadAll(ctx, st)
 		if err != nil {
@@ -199,7 +199,7 @@ func (f *Factory) CheckTaken(p keystore.Policy, force bool, keys ...keystore.Ver
 // Others are the other key sets of a store, beside which a key is added.
 type Others struct {
 	*Factory
-	Store keystore.Reader
+	Store *keystore.Store
 	Force bool // add a key that another one has revoked
 }
 

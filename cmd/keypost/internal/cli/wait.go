@@ -21,29 +21,29 @@ func (f *Factory) Live() *terminal.Line {
 }
 
 // ReadAll is [catalog.ReadAll], and shows how far it is.
-func (f *Factory) ReadAll(ctx context.Context, r keystore.Reader, but ...keystore.Name) (catalog.Contents, error) {
+func (f *Factory) ReadAll(ctx context.Context, st *keystore.Store, but ...keystore.Name) (catalog.Contents, error) {
 	p := f.Live().Progress("reading the store", "key sets")
 	defer p.End()
-	return catalog.ReadAll(ctx, counted{r, p}, but...)
+	return catalog.ReadAll(ctx, keystore.NewStore(Counting{st.Backend(), p.Of, p.Done}), but...)
 }
 
-// counted counts what is read of a store.
-type counted struct {
-	keystore.Reader
-	p *terminal.Progress
+// Counting tells how many documents of a backend are listed, and of each that was read.
+type Counting struct {
+	keystore.Backend
+	Listed, Read func(n int)
 }
 
-// List implements keystore.Reader.
-func (c counted) List(ctx context.Context) (map[keystore.Name]keystore.Revision, error) {
-	listed, err := c.Reader.List(ctx)
-	c.p.Of(len(listed))
+// List implements keystore.Backend.
+func (c Counting) List(ctx context.Context) (map[keystore.Name]keystore.Revision, error) {
+	listed, err := c.Backend.List(ctx)
+	c.Listed(len(listed))
 	return listed, err
 }
 
-// Load implements keystore.Reader.
-func (c counted) Load(ctx context.Context, n keystore.Name) (keystore.KeySet, keystore.Revision, error) {
-	defer c.p.Done(1)
-	return c.Reader.Load(ctx, n)
+// Get implements keystore.Backend.
+func (c Counting) Get(ctx context.Context, n keystore.Name) ([]byte, keystore.Revision, error) {
+	defer c.Read(1)
+	return c.Backend.Get(ctx, n)
 }
 
 // LookEvery is how long a command that waits for a gate sleeps at most: less than a complete look stays fresh.

@@ -17,7 +17,7 @@ import (
 
 // warnElsewhere names the other key sets that publish the key which was revoked, or may: anyone who has it signs on for their issuers.
 // The error is about a replacement that another key set has revoked: it is published, and somebody else may have it.
-func (o *revokeOptions) warnElsewhere(ctx context.Context, st keystore.Reader, c keyChange, replacement *keystore.VerificationKey) error {
+func (o *revokeOptions) warnElsewhere(ctx context.Context, st *keystore.Store, c keyChange, replacement *keystore.VerificationKey) error {
 	k, _ := c.before.Key(c.id)
 	name := c.before.Name()
 	all, err := o.ReadAll(ctx, st, name)

@@ -65,13 +65,13 @@ func NewCmdMirror(f *cli.Factory) *cobra.Command {
 // mirroring is one run of keypost mirror.
 type mirroring struct {
 	*replicate.Mirror
-	o     *options
-	from  *keystore.Store
-	copy  *keystore.Store
-	dir   *os.Root
-	log   *zap.Logger
-	notes *replicate.Notes
-	reads *reads
+	o            *options
+	from         *keystore.Store
+	copy         *keystore.Store
+	dir          *os.Root
+	log          *zap.Logger
+	notes        *replicate.Notes
+	listed, read atomic.Int64 // of the store's documents
 
 	tokenFile string      // with the web identity token that the store's credentials are made from; empty when they are not
 	itself    atomic.Bool // they depend on what is mirrored
@@ -90,7 +90,7 @@ func (o *options) run(ctx context.Context, args []string) error {
 	m.announce()
 	copying, end := context.WithCancel(ctx)
 	defer end()
-	go m.reads.say(copying, m.log, func() bool { return !m.Status().Partial })
+	go m.sayHowFar(copying)
 	if o.once {
 		return m.once(ctx)
 	}
@@ -137,9 +137,8 @@ func newMirroring(ctx context.Context, o *options) (*mirroring, error) {
 	if err != nil {
 		m.log.Warn("the heartbeat of an earlier run cannot be read, so that the copy counts as incomplete", zap.Error(err))
 	}
-	m.reads = &reads{Backend: m.from.Backend()}
 	m.Mirror = replicate.NewMirror(replicate.MirrorConfig{
-		From: m.reads.source(), To: to, Admit: admission.Admit, Permitted: admission.Permitted(), OnPass: m.notePass,
+		From: m.counted(), To: to, Admit: admission.Admit, Permitted: admission.Permitted(), OnPass: m.notePass,
 		Earlier: before, AllowEmpty: o.allowEmpty, Poll: m.poll(), Log: m.log,
 	})
 	return m, nil
@@ -165,6 +164,34 @@ func (m *mirroring) poll() time.Duration {
 		return defaultPollS3
 	}
 	return defaultPoll
+}
+
+// counted returns the store, with its reports of changes if it has them, that counts what is listed and read.
+func (m *mirroring) counted() keystore.Backend {
+	b := m.from.Backend()
+	counting := cli.Counting{Backend: b, Listed: func(n int) { m.listed.Store(int64(n)) }, Read: func(n int) { m.read.Add(int64(n)) }}
+	if w, is := b.(keystore.Watcher); is {
+		return struct {
+			keystore.Backend
+			keystore.Watcher
+		}{counting, w}
+	}
+	return counting
+}
+
+// sayEvery is how often the log says how far the first copy is.
+const sayEvery = 15 * time.Second
+
+// sayHowFar logs now and then how much has been read, until the copy is whole. Where nothing was read, what keeps it from that has lines
+// of its own.
+func (m *mirroring) sayHowFar(ctx context.Context) {
+	said := int64(0)
+	for cli.Pause(ctx, sayEvery) == nil && m.Status().Partial {
+		if read := m.read.Load(); read != said {
+			said = read
+			m.log.Info("copying", zap.Int64("read", read), zap.Int64("listed", m.listed.Load()))
+		}
+	}
 }
 
 func (m *mirroring) announce() {

@@ -146,7 +146,6 @@ type running struct {
 // stepAll takes the open steps of rotations, and with --wait also those that open later, until each is complete, has failed or
 // needs a person. None waits for another one's gate.
 func (o *stepOptions) stepAll(ctx context.Context, d rotation.Driver, runs []*running) error {
-	countdown := o.Live().Countdown()
 	for {
 		var open []*running
 		for _, r := range runs {
@@ -171,7 +170,7 @@ func (o *stepOptions) stepAll(ctx context.Context, d rotation.Driver, runs []*ru
 				first = r
 			}
 		}
-		if err := countdown.Wait(ctx, pause, first.awaited()); err != nil {
+		if err := o.Live().Wait(ctx, pause, first.awaited()); err != nil {
 			return err
 		}
 	}
@@ -291,16 +290,9 @@ func hinted(err error, s keystore.KeySet) error {
 	return cli.WithHint(err, reach)
 }
 
-// awaited returns what r waits for, since it was seen or retired where that is known.
+// awaited returns what r waits for.
 func (r *running) awaited() terminal.Awaited {
-	a := terminal.Awaited{What: fmt.Sprintf("%s: %s key %.8s", r.set.Name(), r.waiting.Step, r.waiting.Key), Since: r.began, Till: cli.NotBefore(r.waiting.Opens)}
-	if !a.Till.IsZero() && len(r.waiting.Terms) > 0 {
-		a.Since = a.Till
-		for _, term := range r.waiting.Terms {
-			a.Since = a.Since.Add(-term.Duration)
-		}
-	}
-	return a
+	return terminal.Awaited{What: fmt.Sprintf("%s: %s key %.8s", r.set.Name(), r.waiting.Step, r.waiting.Key), Since: r.began, Till: cli.NotBefore(r.waiting.Opens)}
 }
 
 // shortPause is how long --wait sleeps where a gate opens by an act: until somebody may have done what is missing.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -52,7 +53,7 @@ func (o *copyOptions) run(ctx context.Context, args []string) error {
 		return fmt.Errorf("destination: %w", err)
 	}
 	p := o.Live().Progress("copying", "documents read")
-	outcomes, stopped := replicate.Copy(ctx, counted{from.Backend(), p}, counted{to.Backend(), p}, o.dryRun)
+	outcomes, stopped := replicate.Copy(ctx, cli.Counting{Backend: from.Backend(), Listed: p.Of, Read: p.Done}, cli.Counting{Backend: to.Backend(), Listed: p.Of, Read: p.Done}, o.dryRun)
 	p.End()
 	if outcomes == nil {
 		return fmt.Errorf("copy %s to %s: %w", args[0], args[1], stopped)
@@ -120,24 +121,25 @@ func outcomeTable(w *terminal.Table, outcomes []replicate.Outcome, dryRun bool) 
 
 // summary returns how many key sets had each verdict.
 func summary(outcomes []replicate.Outcome, dryRun bool) string {
-	count := map[replicate.Verdict]int{}
-	for _, o := range outcomes {
-		count[o.Verdict]++
-	}
+	copied := map[bool]string{false: "copied", true: "would be copied"}[dryRun]
 	var parts []string
-	for _, v := range []replicate.Verdict{replicate.Copied, replicate.Unchanged, replicate.Refused, replicate.Failed, replicate.Kept} {
-		word := map[replicate.Verdict]string{replicate.Failed: "could not be read or written", replicate.Kept: "only in the destination"}[v]
-		if word == "" {
-			word = string(v)
-		}
-		if dryRun && v == replicate.Copied {
-			word = "would be copied"
-		}
-		if count[v] > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", count[v], word))
+	for _, v := range []struct {
+		verdict replicate.Verdict
+		word    string
+	}{
+		{replicate.Copied, copied}, {replicate.Unchanged, "unchanged"}, {replicate.Refused, "refused"},
+		{replicate.Failed, "could not be read or written"}, {replicate.Kept, "only in the destination"},
+	} {
+		if n := len(having(outcomes, v.verdict)); n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, v.word))
 		}
 	}
 	return fmt.Sprintf("%s: %s", text.Count(len(outcomes), "key set", "key sets"), strings.Join(parts, ", "))
+}
+
+// having returns the outcomes with a verdict.
+func having(outcomes []replicate.Outcome, v replicate.Verdict) []replicate.Outcome {
+	return slices.DeleteFunc(slices.Clone(outcomes), func(o replicate.Outcome) bool { return o.Verdict != v })
 }
 
 func generation(n int64) string {
@@ -149,63 +151,19 @@ func generation(n int64) string {
 
 // copyError returns an error for key sets that were not copied to the store dst.
 func copyError(outcomes []replicate.Outcome, dryRun bool, dst string) error {
-	count, conflicts, refused := map[replicate.Verdict]int{}, 0, keystore.Name("")
-	for _, o := range outcomes {
-		count[o.Verdict]++
-		if refused == "" && o.Verdict == replicate.Refused && o.Reason != lastgood.ReasonURLConflict {
-			refused = o.Name
-		}
-		if o.Reason == lastgood.ReasonURLConflict {
-			conflicts++
-		}
-	}
-	if count[replicate.Refused]+count[replicate.Failed] == 0 {
+	refused, failed := having(outcomes, replicate.Refused), having(outcomes, replicate.Failed)
+	if len(refused)+len(failed) == 0 {
 		return nil
 	}
-	there := "the others are in the destination"
-	if dryRun {
-		there = "nothing was written"
-	}
+	there := map[bool]string{false: "the others are in the destination", true: "nothing was written"}[dryRun]
 	err := fmt.Errorf("%d of %d key sets were refused and %d could not be read or written; %s",
-		count[replicate.Refused], len(outcomes)-count[replicate.Kept], count[replicate.Failed], there)
-	accept := cli.Command{"issuer", "accept", string(refused), "--why", "REASON", "--store", dst}
-	const decide, conflict = "keep what the destination has, or decide about it there: %s",
-		"an issuer URL belongs to one key set: find out which is the issuer's (url_conflict), and take the other out of the source, or withdraw it"
-	switch {
-	case conflicts > 0 && refused == "":
-		return cli.WithHint(err, conflict)
-	case conflicts > 0:
-		return cli.WithHint(err, conflict+"; otherwise "+decide, accept)
-	case refused != "":
-		return cli.WithHint(err, decide, accept)
+		len(refused), len(outcomes)-len(having(outcomes, replicate.Kept)), len(failed), there)
+	const conflict = "an issuer URL belongs to one key set: find out which is the issuer's (url_conflict), and take the other out of the source, or withdraw it"
+	conflicting := func(o replicate.Outcome) bool { return o.Reason == lastgood.ReasonURLConflict }
+	if slices.ContainsFunc(refused, conflicting) {
+		err = cli.WithHint(err, conflict)
+	} else if len(refused) > 0 {
+		err = cli.WithHint(err, "keep what the destination has, or decide about it there: %s", cli.Command{"issuer", "accept", string(refused[0].Name), "--why", "REASON", "--store", dst})
 	}
 	return err
-}
-
-// counted counts what is listed, read and written of a backend.
-type counted struct {
-	keystore.Backend
-	p *terminal.Progress
-}
-
-// List implements keystore.Backend.
-func (c counted) List(ctx context.Context) (map[keystore.Name]keystore.Revision, error) {
-	listed, err := c.Backend.List(ctx)
-	c.p.Of(len(listed))
-	return listed, err
-}
-
-// Get implements keystore.Backend.
-func (c counted) Get(ctx context.Context, n keystore.Name) ([]byte, keystore.Revision, error) {
-	defer c.p.Done(1)
-	return c.Backend.Get(ctx, n)
-}
-
-// Put implements keystore.Backend.
-func (c counted) Put(ctx context.Context, n keystore.Name, old keystore.Revision, doc []byte) (keystore.Revision, error) {
-	rev, err := c.Backend.Put(ctx, n, old, doc)
-	if err == nil {
-		c.p.Wrote()
-	}
-	return rev, err
 }

@@ -79,7 +79,7 @@ func exportError(f *cli.Factory, failed []error) error {
 
 // exportSets returns the key sets to export, and what is wrong with those that are left out. The whole store is read also
 // for one key set, since another one may have its issuer URL.
-func exportSets(ctx context.Context, f *cli.Factory, st keystore.Reader, issuers []string) (sets []keystore.KeySet, failed []error, err error) {
+func exportSets(ctx context.Context, f *cli.Factory, st *keystore.Store, issuers []string) (sets []keystore.KeySet, failed []error, err error) {
 	c, err := f.ReadAll(ctx, st)
 	if err != nil {
 		return nil, nil, err

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"strings"
 	"sync"
 	"time"
 
@@ -21,11 +20,12 @@ type Line struct {
 
 	mu    sync.Mutex
 	drawn bool
+	told  time.Time // of the latest line where there is no screen, or the beginning
 }
 
-// NewLine returns the last line of the screen behind w. Where there is none it draws nothing.
+// NewLine returns the last line of the screen behind w. Where there is none it is written as a line now and then.
 func NewLine(w io.Writer, getenv func(string) string) *Line {
-	return &Line{w: w, width: func() int { return Of(w, getenv).Width }}
+	return &Line{w: w, width: func() int { return Of(w, getenv).Width }, told: time.Now()}
 }
 
 const clearLine = "\r\x1b[K"
@@ -42,6 +42,19 @@ func (l *Line) Draw(shown string) bool {
 	l.drawn = true
 	_, _ = io.WriteString(l.w, clearLine+runewidth.Truncate(text.OneLine(shown, maxCell), width-1, ""))
 	return true
+}
+
+// show draws text; elsewhere than on a screen it writes a line, unless the latest one was less than every ago.
+func (l *Line) show(shown string, every time.Duration) {
+	if l.Draw(shown) {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if now := time.Now(); now.Sub(l.told) >= every {
+		l.told = now
+		_, _ = fmt.Fprintln(l.w, text.OneLine(shown, maxCell))
+	}
 }
 
 // Write implements io.Writer.
@@ -80,7 +93,6 @@ type Progress struct {
 
 	mu          sync.Mutex
 	done, total int
-	written     int    // of a store that is written
 	now         string // what is being done just now; may be empty
 
 	stop, stopped chan struct{}
@@ -89,6 +101,9 @@ type Progress struct {
 // Progress begins to show how far work is, which what names; each is what it is made of, such as "key sets".
 func (l *Line) Progress(what, each string) *Progress {
 	p := &Progress{line: l, what: what, each: each, stop: make(chan struct{}), stopped: make(chan struct{})}
+	l.mu.Lock()
+	l.told = time.Now()
+	l.mu.Unlock()
 	go p.run(time.Now())
 	return p
 }
@@ -98,9 +113,6 @@ func (p *Progress) Of(n int) { p.note(func() { p.total += n }) }
 
 // Done notes that n more are done.
 func (p *Progress) Done(n int) { p.note(func() { p.done += n }) }
-
-// Wrote notes that one more is written.
-func (p *Progress) Wrote() { p.note(func() { p.written++ }) }
 
 // Now notes what is being done.
 func (p *Progress) Now(what string) { p.note(func() { p.now = what }) }
@@ -120,19 +132,13 @@ func (p *Progress) End() {
 func (p *Progress) run(began time.Time) {
 	defer close(p.stopped)
 	defer p.line.Clear()
-	still, every := stillElsewhere, stillElsewhere
-	if p.line.width() > 0 {
-		still, every = stillOnScreen, time.Second
-	}
-	for wait := still; ; wait = every {
+	for wait := stillOnScreen; ; wait = time.Second {
 		select {
 		case <-p.stop:
 			return
 		case <-time.After(wait):
 		}
-		if shown := p.text(time.Since(began)); !p.line.Draw(shown) {
-			_, _ = fmt.Fprintln(p.line, text.OneLine(shown, maxCell))
-		}
+		p.line.show(p.text(time.Since(began)), stillElsewhere)
 	}
 }
 
@@ -143,41 +149,30 @@ func (p *Progress) text(since time.Duration) string {
 	if p.total > 0 {
 		shown += fmt.Sprintf(": %d of %d %s", p.done, p.total, p.each)
 	}
-	if p.written > 0 {
-		shown += fmt.Sprintf(", %d written", p.written)
-	}
-	shown += ", " + rounded(since)
+	shown += ", " + Duration(since)
 	if p.now != "" {
 		shown += ": " + p.now
 	}
 	return shown
 }
 
-// Countdown shows how far something is that is waited for: on a screen by a line that is drawn anew each second, elsewhere by a line now
-// and then.
-type Countdown struct {
-	line *Line
-	told time.Time // the latest line, or the beginning
-}
-
-// Countdown returns one in the line.
-func (l *Line) Countdown() *Countdown { return &Countdown{line: l, told: time.Now()} }
-
-// Awaited is what a [Countdown] counts for.
+// Awaited is what [Line.Wait] counts for.
 type Awaited struct {
 	What        string    // is waited for
 	Since, Till time.Time // Till is to the second, and zero if nobody can say
 }
 
-// Wait waits for d, or for the end of ctx, whose cause is the error, and shows how far a is meanwhile.
-func (c *Countdown) Wait(ctx context.Context, d time.Duration, a Awaited) error {
-	defer c.line.Clear()
+// Wait waits for d, or for the end of ctx, whose cause is the error, and shows how far a is meanwhile: elsewhere than on a screen seldom, since
+// nobody reads a hundred lines a day.
+func (l *Line) Wait(ctx context.Context, d time.Duration, a Awaited) error {
+	defer l.Clear()
 	end := time.Now().Add(d)
 	for now := time.Now(); now.Before(end); now = time.Now() {
-		if !c.line.Draw(a.text(now)) && now.Sub(c.told) >= a.tellEvery(now) {
-			c.told = now
-			_, _ = fmt.Fprintln(c.line, text.OneLine(a.text(now), maxCell))
+		every := 10 * time.Minute
+		if a.Till.Sub(now) > 2*time.Hour {
+			every = time.Hour
 		}
+		l.show(a.text(now), every)
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -187,34 +182,10 @@ func (c *Countdown) Wait(ctx context.Context, d time.Duration, a Awaited) error 
 	return nil
 }
 
-// tellEvery returns how far apart lines are: nobody reads a hundred of them a day.
-func (a Awaited) tellEvery(now time.Time) time.Duration {
-	if left := a.Till.Sub(now); left > 2*time.Hour {
-		return time.Hour
-	}
-	return 10 * time.Minute
-}
-
 // text says for how long a is waited for still.
 func (a Awaited) text(now time.Time) string {
 	if a.Till.IsZero() {
-		return a.What + ": waiting for " + rounded(now.Sub(a.Since))
+		return a.What + ": waiting for " + Duration(now.Sub(a.Since))
 	}
-	return fmt.Sprintf("%s: %s left, until %s", a.What, rounded(a.Till.Sub(now)), a.Till.UTC().Format(time.RFC3339))
-}
-
-// rounded returns a duration without the seconds where there are hours, and without units that are zero.
-func rounded(d time.Duration) string {
-	to := time.Second
-	if d = max(d, 0); d >= time.Hour {
-		to = time.Minute
-	}
-	shown := d.Round(to).String()
-	if minutes, is := strings.CutSuffix(shown, "m0s"); is {
-		shown = minutes + "m"
-	}
-	if hours, is := strings.CutSuffix(shown, "h0m"); is {
-		shown = hours + "h"
-	}
-	return shown
+	return fmt.Sprintf("%s: %s left, until %s", a.What, Duration(max(a.Till.Sub(now), 0)), a.Till.UTC().Format(time.RFC3339))
 }

@@ -10,7 +10,7 @@ import (
 )
 
 func onScreen(out *bytes.Buffer, width int) *Line {
-	return &Line{w: out, width: func() int { return width }}
+	return &Line{w: out, width: func() int { return width }, told: time.Now()}
 }
 
 // Elsewhere than on a screen: nothing for 15 seconds, then a line as often, with the total.
@@ -48,7 +48,7 @@ func TestAwaited(t *testing.T) {
 	}{
 		{day, 0, "prod-a: promote: 24h left, until 2026-03-02T12:00:00Z"},
 		{day, 6 * time.Hour, "prod-a: promote: 18h left, until 2026-03-02T12:00:00Z"},
-		{day, 24*time.Hour - 90*time.Second, "prod-a: promote: 1m30s left, until 2026-03-02T12:00:00Z"},
+		{day, 24*time.Hour - 90*time.Second, "prod-a: promote: 2m left, until 2026-03-02T12:00:00Z"},
 		{day, 25 * time.Hour, "prod-a: promote: 0s left, until 2026-03-02T12:00:00Z"},
 		{day, -time.Hour, "prod-a: promote: 25h left, until 2026-03-02T12:00:00Z"},
 		{Awaited{"x", t0, t0}, 0, "x: 0s left, until 2026-03-01T12:00:00Z"},
@@ -64,10 +64,10 @@ func TestAwaited(t *testing.T) {
 func TestCountdownWithoutAScreen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
-		c, began := onScreen(&out, 0).Countdown(), time.Now()
+		l, began := onScreen(&out, 0), time.Now()
 		a := Awaited{"prod-a: promote", began, began.Add(time.Hour)}
 		for range 121 {
-			if err := c.Wait(t.Context(), 30*time.Second, a); err != nil {
+			if err := l.Wait(t.Context(), 30*time.Second, a); err != nil {
 				t.Fatal(err)
 			}
 		}

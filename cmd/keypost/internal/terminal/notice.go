@@ -1,6 +1,7 @@
 package terminal
 
 import (
+	"regexp"
 	"strings"
 
 	"github.com/mattn/go-runewidth"
@@ -64,7 +65,7 @@ func (s Screen) begin(line string) string {
 
 // Shell breaks a command line between its words, for a POSIX shell, so that no line is longer than width where words allow it.
 func Shell(command string, width, indent int) string {
-	words := shellWords(command)
+	words := shellWord.FindAllString(command, -1)
 	var b strings.Builder
 	b.WriteString(strings.Repeat(" ", indent))
 	column := indent
@@ -89,36 +90,12 @@ func Shell(command string, width, indent int) string {
 	return b.String()
 }
 
-// shellWords parts a command line at spaces outside quotes. A flag keeps its value beside it.
-func shellWords(command string) []string {
-	var words []string
-	quote, start, escaped := rune(0), 0, false
-	for i, r := range command + " " {
-		switch {
-		case escaped:
-			escaped = false
-		case quote == 0 && r == '\\':
-			escaped = true
-		case quote == 0 && (r == '\'' || r == '"'):
-			quote = r
-		case r == quote:
-			quote = 0
-		case r == ' ' && quote == 0:
-			word := command[start:i]
-			if last := len(words) - 1; last >= 0 && isFlag(words[last]) && !strings.HasPrefix(word, "-") {
-				words[last] += " " + word
-			} else {
-				words = append(words, word)
-			}
-			start = i + 1
-		}
-	}
-	return words
-}
-
-func isFlag(word string) bool {
-	return strings.HasPrefix(word, "--") && !strings.ContainsAny(word, " =")
-}
+// shellWord matches a word of a command line, and a flag with its value.
+var shellWord = func() *regexp.Regexp {
+	const quoted = `'[^']*'|"(?:\\.|[^"\\])*"|\\.`
+	const word = `(?:` + quoted + `|[^ '"\\])+`
+	return regexp.MustCompile(`--[^ =]+ (?:` + quoted + `|[^ '"\\-])(?:` + word + `)?|` + word)
+}()
 
 // Shells breaks the lines of an example, which are commands, as Shell does.
 func Shells(example string, width int) string {

@@ -280,13 +280,11 @@ func (opts *verifyOptions) targets(ctx context.Context, o verify.Options) (targe
 			return nil, nil, err
 		}
 	}
-	var st keystore.Reader
+	var st *keystore.Store
 	if f.Store != "" || all || slices.ContainsFunc(issuers, func(i string) bool { return !catalog.IsURL(i) }) {
-		opened, err := f.OpenStore(ctx)
-		if err != nil {
+		if st, err = f.OpenStore(ctx); err != nil {
 			return nil, nil, err
 		}
-		st = opened
 	}
 	if all {
 		return opts.everyTarget(ctx, st, o)
@@ -310,7 +308,7 @@ func (opts *verifyOptions) targets(ctx context.Context, o verify.Options) (targe
 
 // everyTarget returns the targets of a whole store. One broken key set does not keep the others from being verified, and it
 // is not left out without a word.
-func (opts *verifyOptions) everyTarget(ctx context.Context, st keystore.Reader, o verify.Options) (targets []target, unread []error, err error) {
+func (opts *verifyOptions) everyTarget(ctx context.Context, st *keystore.Store, o verify.Options) (targets []target, unread []error, err error) {
 	c, err := opts.f.ReadAll(ctx, st)
 	if err != nil {
 		return nil, nil, err
@@ -330,7 +328,7 @@ func (opts *verifyOptions) everyTarget(ctx context.Context, st keystore.Reader, 
 }
 
 // nameTargets are all URLs of a key set: each has documents of its own. A token is checked at the URL that is its issuer.
-func nameTargets(st keystore.Reader, s keystore.KeySet, o verify.Options) []target {
+func nameTargets(st *keystore.Store, s keystore.KeySet, o verify.Options) []target {
 	list := view.URLs(s)
 	at := max(0, slices.Index(list, token.Read(o.Token).Issuer))
 	var targets []target
@@ -347,7 +345,7 @@ func nameTargets(st keystore.Reader, s keystore.KeySet, o verify.Options) []targ
 }
 
 // urlTarget compares with the one key set that has the URL. Without a store there is nothing to compare with.
-func urlTarget(st keystore.Reader, url string, o verify.Options) target {
+func urlTarget(st *keystore.Store, url string, o verify.Options) target {
 	t := target{o, &keystore.KeySet{}, true}
 	t.URL = url
 	if st != nil {
