@@ -18,7 +18,7 @@ func (e *examination) withAudiences(lacking []string) string {
 // checkLacking compares the issuers that the cluster accepts with its audiences: those of the tokens that were signed before.
 func (e *examination) checkLacking(s signing) {
 	var lacking []string
-	for _, issuer := range e.seen.issuers {
+	for _, issuer := range e.listed {
 		if issuer != s.own.Issuer && !slices.Contains(s.own.audiences, issuer) {
 			lacking = append(lacking, issuer)
 		}

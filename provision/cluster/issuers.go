@@ -10,20 +10,23 @@ import (
 	"github.com/keypost/keypost/issuer/verify/finding"
 )
 
-func (e *examination) checkIssuer(flags flags) {
+func (e *examination) checkIssuer() {
 	want := e.want.Issuer
 	e.grouped(func(s signing) string { return s.own.Issuer }, func(s signing, addresses []string) {
 		has := s.own.Issuer
 		repair := finding.SignAs(want, e.issuers()...)
-		accepted, how := flags.accepts(want, s.own.audiences)
+		source, accepted := "--service-account-issuer of the pod kube-apiserver", e.listed
+		if len(accepted) == 0 {
+			source, accepted = "it is among the audiences of a token that asks for none, which are the issuers by default", s.own.audiences
+		}
 		switch {
 		case has == want:
 			e.OK("cluster-issuer", "the cluster's tokens name the issuer URL, byte for byte")
-		case accepted:
-			if sorted := how.list; slices.IsSorted(sorted) && len(sorted) > 1 {
+		case slices.Contains(accepted, want):
+			if slices.IsSorted(accepted) && len(accepted) > 1 {
 				repair += "; kubeadm 1.34.0 to 1.34.2 sorts repeated extraArgs, so that the order holds only in the manifest of the static pod"
 			}
-			e.FailWith("cluster-issuer-other", repair, "the cluster signs as %s, and accepts %s as well (%s)", has, want, how.source)
+			e.FailWith("cluster-issuer-other", repair, "the cluster signs as %s, and accepts %s as well (%s)", has, want, source)
 		default:
 			e.FailWith("cluster-issuer-other", repair+finding.InRounds, "the cluster signs as %q, not as %q%s", has, want, difference(has, want))
 		}
@@ -46,11 +49,11 @@ func difference(a, b string) string {
 // where there are no pods to be seen, also by the URLs among its audiences, which are its issuers by default. One too many in
 // --service-account-issuer does no harm, one too few refuses the tokens of pods that run.
 func (e *examination) issuers() []string {
-	all := slices.Clone(e.seen.issuers)
+	all := slices.Clone(e.listed)
 	for _, s := range e.found {
 		all = appendNew(all, s.own.Issuer)
 	}
-	if len(e.seen.issuers) == 0 {
+	if len(e.listed) == 0 {
 		for _, a := range e.ownAudiences() {
 			if isURL(a) && !audience.IsClouds(a) {
 				all = appendNew(all, a)
@@ -90,7 +93,7 @@ func (e *examination) checkAudiences() {
 		i := slices.IndexFunc(s.own.audiences, e.isAsked)
 		if !is && i < 0 {
 			older := ""
-			if len(e.seen.issuers) == 0 {
+			if len(e.listed) == 0 {
 				older = "; whether one of older tokens is missing is not seen from here: a pod with such a token gets 401"
 			}
 			e.OK("cluster-audiences", "no cloud's audience is among those of --api-audiences%s", older)
@@ -115,11 +118,8 @@ func (e *examination) isAsked(aud string) bool {
 	return !isURL(aud) && slices.Contains(e.want.Audiences, aud) && !slices.Equal(e.want.Audiences, e.ownAudiences())
 }
 
-// flags are those of the kube-apiservers that concern tokens, where they can be seen: kubeadm's are pods.
-type flags struct{ issuers []string }
-
-// flags reads the command line of a kube-apiserver from its pod. Where there is none, or it may not be read, they are not known.
-func (e *examination) flags(ctx context.Context, first api) flags {
+// listIssuers returns the issuers that a kube-apiserver has by its command line, where that can be seen: kubeadm's are pods.
+func listIssuers(ctx context.Context, first api) (issuers []string) {
 	var pods struct {
 		Items []struct {
 			Spec struct {
@@ -132,30 +132,14 @@ func (e *examination) flags(ctx context.Context, first api) flags {
 	}
 	const path = "/api/v1/namespaces/kube-system/pods?labelSelector=component%3Dkube-apiserver&limit=1"
 	if err := first.read(ctx, path, &pods); err != nil || len(pods.Items) == 0 {
-		return flags{}
+		return nil
 	}
-	var f flags
 	for _, c := range pods.Items[0].Spec.Containers {
 		for _, word := range slices.Concat(c.Command, c.Args) {
 			if issuer, is := strings.CutPrefix(word, "--service-account-issuer="); is {
-				f.issuers = append(f.issuers, issuer)
+				issuers = append(issuers, issuer)
 			}
 		}
 	}
-	return f
-}
-
-// acceptance is where an issuer is listed, and the list.
-type acceptance struct {
-	source string
-	list   []string
-}
-
-// accepts reports whether the kube-apiserver accepts tokens of an issuer: by its flags, else by the audiences that a token
-// gets that asks for none. Those are its issuers unless --api-audiences says otherwise.
-func (f flags) accepts(issuer string, audiences []string) (bool, acceptance) {
-	if len(f.issuers) > 0 {
-		return slices.Contains(f.issuers, issuer), acceptance{"--service-account-issuer of the pod kube-apiserver", f.issuers}
-	}
-	return slices.Contains(audiences, issuer), acceptance{"it is among the audiences of a token that asks for none, which are the issuers by default", audiences}
+	return issuers
 }

@@ -20,9 +20,10 @@ func (e *examination) checkKeys() {
 	e.grouped(func(s signing) string { return string(s.own.KeyID) }, func(s signing, addresses []string) {
 		id := s.own.KeyID
 		i := slices.IndexFunc(e.want.Published, func(k keystore.VerificationKey) bool { return k.ID() == id })
-		gone, left := keystore.Gone{}, false
-		if e.want.Gone != nil {
-			gone, left = e.want.Gone(id)
+		gone, left := e.want.gone(id)
+		var stored keystore.Key
+		if i >= 0 {
+			stored = e.want.stored(e.want.Published[i])
 		}
 		switch {
 		case left: // also where it is published still
@@ -33,14 +34,13 @@ func (e *examination) checkKeys() {
 			e.FailWith("cluster-key-unpublished", "find out whose key is published (keypost key list ISSUER), and revoke it if it is not yours: keypost key revoke ISSUER KID --why REASON",
 				"the cluster signs with another key than the one that is published as %s", id)
 			e.About(string(id))
-		case e.want.Early != nil && e.want.Early(e.want.Published[i]):
+		case stored.State == keystore.Next:
 			promote := text.Quoted("keypost", "key", "promote", e.want.Issuer, string(id), "--wait")
 			e.FailWith("cluster-key-next", e.signWith(addresses)+"; until this one is promoted: "+promote,
 				"the cluster signs with key %s, which may not sign before it is promoted", id)
-		case e.isRetired(e.want.Published[i]):
-			until, _ := e.want.Retired(e.want.Published[i])
+		case stored.State == keystore.Retired:
 			when := "as soon as it is removed"
-			if !until.IsZero() {
+			if until, known := e.want.Set.Gates().TrustedUntil(stored, time.Now()); known {
 				when = "once it is removed, which may be from " + until.UTC().Format(time.RFC3339) + " on"
 			}
 			e.WarnWith("cluster-key-gone", e.signWith(addresses), "the cluster signs with key %s, which is retired: the tokens are refused %s", id, when)
@@ -51,19 +51,11 @@ func (e *examination) checkKeys() {
 	})
 }
 
-func (e *examination) isRetired(k keystore.VerificationKey) bool {
-	if e.want.Retired == nil {
-		return false
-	}
-	_, is := e.want.Retired(k)
-	return is
-}
-
 // mayAll returns the published keys that may sign now.
 func (e *examination) mayAll() []string {
 	var may []string
 	for _, k := range e.want.Published {
-		if e.want.Idle == nil || !e.want.Idle(k) {
+		if !e.want.idle(k) {
 			may = append(may, string(k.ID()))
 		}
 	}
@@ -116,8 +108,7 @@ func (e *examination) checkKnown(ctx context.Context, servers []server) {
 		return
 	}
 	if err := all[0].err; kubeapi.IsStatus(err, http.StatusForbidden) {
-		e.mayNot(err, "read the keys that the cluster trusts ("+jwksPath+")",
-			[]string{"kubectl", "create", "clusterrolebinding", "keypost-verify-jwks", "--clusterrole=system:service-account-issuer-discovery"})
+		e.forbidden(err, "read the keys that the cluster trusts ("+jwksPath+")", "", "clusterrolebinding keypost-verify-jwks --clusterrole=system:service-account-issuer-discovery")
 		return
 	}
 	if err := all[0].err; err != nil {
@@ -161,7 +152,7 @@ func (e *examination) checkStrangers(read []trusted) {
 		knows := func(t trusted) bool {
 			return slices.ContainsFunc(t.keys, func(has keystore.VerificationKey) bool { return has.Fingerprint() == k.Fingerprint() })
 		}
-		if !slices.ContainsFunc(read, knows) && (e.want.Idle == nil || !e.want.Idle(k)) {
+		if !slices.ContainsFunc(read, knows) && !e.want.idle(k) {
 			strange = append(strange, string(k.ID()))
 		}
 	}

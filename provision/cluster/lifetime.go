@@ -140,7 +140,14 @@ func (c *count) add(p pod) {
 	asks := false
 	for _, v := range p.Spec.Volumes {
 		for _, s := range v.Projected.Sources {
-			if s.Token == nil || !c.matters(s.Token.Audience) {
+			if s.Token == nil {
+				continue
+			}
+			audiences := []string{s.Token.Audience}
+			if s.Token.Audience == "" { // it gets the cluster's own
+				audiences = c.own
+			}
+			if !slices.ContainsFunc(audiences, func(a string) bool { return c.audience(a, slices.Contains(c.own, a)) }) {
 				continue
 			}
 			asks = true
@@ -152,14 +159,6 @@ func (c *count) add(p pod) {
 	if asks {
 		c.Pods++
 	}
-}
-
-// matters reports whether a token with this audience counts. A volume without one gets the cluster's own.
-func (c *count) matters(audience string) bool {
-	if audience == "" {
-		return slices.ContainsFunc(c.own, func(own string) bool { return c.audience(own, true) })
-	}
-	return c.audience(audience, slices.Contains(c.own, audience))
 }
 
 func (c *count) lifetime(t projectedToken) time.Duration {

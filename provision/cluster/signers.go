@@ -69,12 +69,11 @@ func Signers(ctx context.Context, a Access, audience string) ([]Signer, error) {
 
 // signers is Signers with tokens for which a lifetime is requested. Also with an error it returns every server that is listed, one
 // that does not answer only by its address.
-func signers(ctx context.Context, a Access, lifetime time.Duration, audience string) ([]Signer, error) {
+func signers(ctx context.Context, a Access, lifetime time.Duration, audience string) (found []Signer, err error) {
 	namespace, name, err := a.account()
 	if err != nil {
 		return nil, err
 	}
-	var found []Signer
 	var failed error
 	err = a.each(ctx, func(address string, server api) {
 		s, err := server.mint(ctx, namespace, name, request{lifetime, []string{audience}})

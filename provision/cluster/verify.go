@@ -8,7 +8,6 @@ import (
 	"net/url"
 	"strings"
 	"sync"
-	"time"
 
 	"k8s.io/client-go/rest"
 
@@ -24,16 +23,35 @@ type Wanted struct {
 	Audiences []string // that clouds ask for; the first is the one that a token is minted with
 	// Published are the keys at the issuer's public URL. Nil if they could not be read: then no key is compared.
 	Published []keystore.VerificationKey
-	// Idle reports whether it is right that the cluster does not know a published key: it is not to sign yet, or no more.
-	// Nil if nobody can say.
-	Idle func(keystore.VerificationKey) bool
-	// Retired reports whether a published key is retired, and until when its tokens are trusted at least: it may go from then on.
-	// Zero if nobody knows. Nil if nobody can say.
-	Retired func(keystore.VerificationKey) (until time.Time, is bool)
-	// Early reports whether a published key may not sign yet. Nil if nobody can say.
-	Early func(keystore.VerificationKey) bool
-	// Gone returns the line of a key that left the key set, if one has the ID. Nil if nobody can say.
-	Gone func(keystore.KeyID) (keystore.Gone, bool)
+	Set       keystore.KeySet // that they are of; the zero one where nobody can say
+}
+
+// stored returns the key of the key set with the material of a published one; the zero key if there is none.
+func (w Wanted) stored(k keystore.VerificationKey) keystore.Key {
+	for _, has := range w.Set.Keys() {
+		if has.Fingerprint() == k.Fingerprint() {
+			return has
+		}
+	}
+	return keystore.Key{}
+}
+
+// gone returns the line of a key that left the key set, if one has the ID.
+func (w Wanted) gone(id keystore.KeyID) (line keystore.Gone, left bool) {
+	for _, g := range w.Set.Gone() {
+		if g.ID == id {
+			return g, true
+		}
+	}
+	return line, false
+}
+
+// idle reports whether it is right that the cluster does not know a published key: it is not to sign yet, or no more. That one which is gone
+// is still published is a finding by itself.
+func (w Wanted) idle(k keystore.VerificationKey) bool {
+	_, gone := w.gone(k.ID())
+	state := w.stored(k).State
+	return gone || state != "" && state != keystore.Active
 }
 
 // Verify looks at a cluster from outside and returns whether its tokens are what the relying parties of an issuer want. Every
@@ -68,7 +86,7 @@ type examination struct {
 	want            Wanted
 	namespace, name string // of the service account
 	found           []signing
-	seen            flags
+	listed          []string // the issuers of --service-account-issuer, where they can be seen
 	finding.Report
 	down bool
 }
@@ -103,7 +121,9 @@ func (e *examination) servers(ctx context.Context, config *rest.Config, first ap
 	}
 	switch {
 	case kubeapi.IsStatus(err, http.StatusForbidden):
-		e.forbidden(err, "list the kube-apiservers", "clusterrole", "--verb=list", "--resource=endpointslices.discovery.k8s.io")
+		const role = "keypost-verify-endpointslices"
+		e.forbidden(err, "list the kube-apiservers", "clusterrole "+role+" --verb=list --resource=endpointslices.discovery.k8s.io",
+			"clusterrolebinding "+role+" --clusterrole="+role)
 	case kubeapi.IsStatus(err, http.StatusUnauthorized):
 		e.down = true
 		e.FailWith("cluster-unreachable", "log in to the cluster anew, or give another --context", "%s: %v", e.access.named("use"), err)
@@ -168,7 +188,10 @@ func (e *examination) notMinted(ctx context.Context, s server, err error) {
 	status, answered := errors.AsType[*kubeapi.StatusError](err)
 	switch account := e.namespace + "/" + e.name; {
 	case answered && status.Code == http.StatusForbidden:
-		e.forbidden(err, "have a token minted for "+account, "role", "--verb=create", "--resource=serviceaccounts/token", "--resource-name="+e.name)
+		const role = "keypost-verify-serviceaccounts-token"
+		in := " " + text.Quoted("--namespace", e.namespace)
+		e.forbidden(err, "have a token minted for "+account, "role "+role+" --verb=create --resource=serviceaccounts/token "+text.Quoted("--resource-name="+e.name)+in,
+			"rolebinding "+role+" --role="+role+in)
 	case answered && status.Code == http.StatusNotFound:
 		create := e.command("kubectl", "create", "serviceaccount", e.name, "--namespace", e.namespace)
 		if err := s.api.read(ctx, "/api/v1/namespaces/"+url.PathEscape(e.namespace), new(struct{})); kubeapi.IsStatus(err, http.StatusNotFound) {
@@ -183,34 +206,18 @@ func (e *examination) notMinted(ctx context.Context, s server, err error) {
 	}
 }
 
-// forbidden adds a finding with the commands that grant what is missing, by a role in the namespace of the service account or
-// by a clusterrole.
-func (e *examination) forbidden(err error, what, kind string, rule ...string) {
-	title := "keypost-verify-" + strings.ReplaceAll(strings.TrimPrefix(rule[1], "--resource="), "/", "-")
-	title, _, _ = strings.Cut(title, ".")
-	role := append([]string{"kubectl", "create", kind, title}, rule...)
-	binding := []string{"kubectl", "create", kind + "binding", title, "--" + kind + "=" + title}
-	if kind == "role" {
-		role, binding = append(role, "--namespace", e.namespace), append(binding, "--namespace", e.namespace)
-	}
-	e.mayNot(err, what, role, binding)
-}
-
-// mayNot adds a finding about a right that is missing. The last of the commands binds it to the user.
-func (e *examination) mayNot(err error, what string, commands ...[]string) {
+// forbidden adds a finding about a right that is missing, with the commands that grant it to the user: a role, and what binds it.
+func (e *examination) forbidden(err error, what, role, binding string) {
 	user := "USER"
 	if status, ok := errors.AsType[*kubeapi.StatusError](err); ok {
 		if _, rest, found := strings.Cut(status.Message, `User "`); found {
 			user, _, _ = strings.Cut(rest, `"`)
 		}
 	}
-	last := len(commands) - 1
-	commands[last] = append(commands[last], "--user="+user)
-	var lines []string
-	for _, c := range commands {
-		lines = append(lines, text.Quoted(c...))
+	if role != "" {
+		role = "kubectl create " + role + " && "
 	}
-	e.WarnWith("cluster-forbidden", "as an administrator of the cluster: "+strings.Join(lines, " && "), "%s may not %s: %v", user, what, err)
+	e.WarnWith("cluster-forbidden", "as an administrator of the cluster: "+role+"kubectl create "+binding+" "+text.Quoted("--user="+user), "%s may not %s: %v", user, what, err)
 }
 
 // command returns a command line of kubectl for this cluster.
@@ -229,8 +236,8 @@ func (e *examination) checkSigners(ctx context.Context, first api) {
 	if len(e.found) == 0 {
 		return
 	}
-	e.seen = e.flags(ctx, first)
-	e.checkIssuer(e.seen)
+	e.listed = listIssuers(ctx, first)
+	e.checkIssuer()
 	if e.want.Published != nil {
 		e.checkKeys()
 	} else { // no word would look like a good one

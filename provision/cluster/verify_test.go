@@ -25,6 +25,7 @@ import (
 
 	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/storetest"
 )
 
 const wantedIssuer = "https://oidc.example.com/prod-a"
@@ -256,19 +257,19 @@ func setUps(t *testing.T) []setUp {
 			s.signs[0].key, _ = newSigningKey(t)
 			s.signs[0].kid = string(s.known[0].ID())
 		}, "cluster-key-unpublished", finding.Fail, "another key than the one that is published as", "keypost key revoke"},
-		{"the cluster signs with a key that is retired", 1, func(s *standIn) { s.retired(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)) },
-			"cluster-key-gone", finding.Warn, "which may be from 2026-03-01T12:00:00Z on", "with --service-account-signing-key-file"},
+		{"the cluster signs with a key that is retired", 1, func(s *standIn) { s.retired(t, time.Hour) },
+			"cluster-key-gone", finding.Warn, "which may be from 2026-01-02T05:10:05Z on", "with --service-account-signing-key-file"},
 		{"one of two servers signs with a key that is retired, and nobody knows until when", 2, func(s *standIn) {
-			s.retired(time.Time{})
+			s.retired(t, 0)
 			key, public := newSigningKey(t)
 			s.signs[0].key, s.want.Published = key, append(s.want.Published, public)
 		}, "cluster-key-gone", finding.Warn, "as soon as it is removed", "restart the kube-apiserver at 127.0.0.1:"},
 		{"the cluster signs with a key that was revoked", 1, func(s *standIn) {
-			s.revoked()
+			s.revoked(t)
 			s.want.Published = []keystore.VerificationKey{s.stranger(t)}
 		}, "cluster-key-gone", finding.Fail, "which was revoked", "with --service-account-signing-key-file"},
 		{"one of two servers signs with a key that was revoked", 2, func(s *standIn) {
-			s.revoked()
+			s.revoked(t)
 			key, public := newSigningKey(t)
 			s.signs[0].key, s.want.Published = key, []keystore.VerificationKey{public}
 		}, "cluster-key-gone", finding.Fail, "which was revoked", "restart the kube-apiserver at 127.0.0.1:"},
@@ -334,11 +335,10 @@ func setUps(t *testing.T) []setUp {
 		{"the service account does not exist", 1, func(s *standIn) { s.replace[tokenPath] = refuses(404, `serviceaccounts "default" not found`) },
 			"cluster-account-missing", finding.Warn, `serviceaccounts "default" not found`, "or make it: kubectl create serviceaccount default --namespace default --kubeconfig"},
 		{"it signs with a key that may not sign yet", 1, func(s *standIn) {
-			early := s.known[0].ID()
-			s.want.Early = func(k keystore.VerificationKey) bool { return k.ID() == early }
+			s.want.Set = next(t, s.known[0])
 		}, "cluster-key-next", finding.Fail, "which may not sign before it is promoted", "until this one is promoted: keypost key promote " + wantedIssuer},
 		{"it signs with a key that was removed and is published still", 1, func(s *standIn) {
-			s.revoked()
+			s.revoked(t)
 		}, "cluster-key-gone", finding.Fail, "it never returns", "--service-account-signing-key-file"},
 		{"the namespace does not exist", 1, func(s *standIn) {
 			s.replace[tokenPath] = refuses(404, `serviceaccounts "default" not found`)
@@ -383,18 +383,33 @@ func TestVerifySetUps(t *testing.T) {
 	}
 }
 
-// revoked notes that the key that every server signs with was revoked.
-func (s *standIn) revoked() {
-	id := s.known[0].ID()
-	s.want.Gone = func(k keystore.KeyID) (keystore.Gone, bool) {
-		return keystore.Gone{ID: id, Why: keystore.Revoked}, k == id
-	}
+// next returns a key set that has the key as next.
+func next(t *testing.T, k keystore.VerificationKey) keystore.KeySet {
+	t.Helper()
+	set, err := storetest.KeySet(t, "prod-a").Add(storetest.Change(time.Minute), k)
+	check(t, err)
+	return set
 }
 
-// retired notes that the key that every server signs with is retired.
-func (s *standIn) retired(until time.Time) {
-	id := s.known[0].ID()
-	s.want.Retired = func(k keystore.VerificationKey) (time.Time, bool) { return until, k.ID() == id }
+// revoked notes that the key that every server signs with was revoked.
+func (s *standIn) revoked(t *testing.T) {
+	t.Helper()
+	set, err := storetest.KeySet(t, "prod-a", s.known[0], storetest.Key(t)).Revoke(storetest.Change(time.Minute), s.known[0].ID(), keystore.RevokeOptions{})
+	check(t, err)
+	s.want.Set = set
+}
+
+// retired notes that the key that every server signs with is retired, and how long tokens live unless that is 0.
+func (s *standIn) retired(t *testing.T, lifetime time.Duration) {
+	t.Helper()
+	set := storetest.KeySet(t, "prod-a", s.known[0], storetest.Key(t))
+	var err error
+	if lifetime > 0 {
+		set, err = set.SetPolicy(storetest.Change(time.Minute), keystore.Policy{TokenLifetime: keystore.DurationPtr(lifetime)})
+		check(t, err)
+	}
+	s.want.Set, err = set.Retire(storetest.Change(time.Hour), s.known[0].ID(), keystore.Evidence{Statement: "test"})
+	check(t, err)
 }
 
 func (s *standIn) stranger(t *testing.T) keystore.VerificationKey {
@@ -407,9 +422,8 @@ func TestVerifyFindsNothingWrong(t *testing.T) {
 		"one server": func(*standIn) {}, "three": func(s *standIn) { s.signs = append(s.signs, s.signs[0], s.signs[0]) },
 		"an older key of its own": func(s *standIn) { s.known = append(s.known, s.stranger(t)) },
 		"the next key": func(s *standIn) {
-			next := s.stranger(t)
-			s.want.Published = append(s.want.Published, next)
-			s.want.Idle = func(k keystore.VerificationKey) bool { return k.Equal(next) }
+			k := s.stranger(t)
+			s.want.Published, s.want.Set = append(s.want.Published, k), next(t, k)
 		},
 		"the issuer is an audience that was asked about": func(s *standIn) { s.want.Audiences = []string{wantedIssuer} },
 		"no audience was asked about":                    func(s *standIn) { s.want.Audiences = nil },
@@ -470,7 +484,7 @@ func TestTheOnlyKeyIsNotRetired(t *testing.T) {
 			s.signs[0].kid = string(s.want.Published[0].ID())
 		},
 		"the replacement of a revoked one": func(s *standIn) {
-			s.revoked()
+			s.revoked(t)
 			s.want.Published = []keystore.VerificationKey{s.stranger(t)}
 		},
 		"another beside one that the cluster does not sign with": func(s *standIn) {

@@ -3,14 +3,11 @@ package mirrorcmd
 
 import (
 	"context"
-	"encoding/base64"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"os"
 	"os/signal"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -23,6 +20,7 @@ import (
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/cmd/keypost/internal/service"
 	"github.com/keypost/keypost/internal/regular"
+	"github.com/keypost/keypost/issuer/verify/token"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/filestore"
 	"github.com/keypost/keypost/keystore/open"
@@ -284,40 +282,21 @@ func (m *mirroring) notePass(s replicate.MirrorStatus) error {
 	return m.notes.Write(s)
 }
 
+// maxToken bounds the file of a token, in bytes.
+const maxToken = 1 << 20
+
 // checkItself warns when the store's credentials are made from a token whose issuer is in DIR: while keypostd is down,
 // AWS cannot check that token, and what would bring keypostd back cannot be read.
 func (m *mirroring) checkItself() {
 	if m.tokenFile == "" || m.itself.Load() {
 		return
 	}
-	if iss := tokenIssuer(m.tokenFile); iss != "" && m.Has(iss) {
+	data, err := regular.Read(m.tokenFile, maxToken)
+	if iss := token.Read(string(data)).Issuer; err == nil && iss != "" && m.Has(iss) {
 		m.itself.Store(true)
 		m.log.Warn("this mirror depends on itself: its AWS credentials come from an issuer that it mirrors, so that AWS lets it in only "+
 			"while keypostd is up; give it credentials of another issuer", zap.String("issuer", iss))
 	}
-}
-
-// maxToken bounds the file of a token, in bytes.
-const maxToken = 1 << 20
-
-// tokenIssuer reads the iss of a token without trusting it; empty when there is none.
-func tokenIssuer(file string) string {
-	data, err := regular.Read(file, maxToken)
-	if err != nil {
-		return ""
-	}
-	parts := strings.Split(strings.TrimSpace(string(data)), ".")
-	if len(parts) != 3 {
-		return ""
-	}
-	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
-	var claims struct {
-		Issuer string `json:"iss"`
-	}
-	if err != nil || json.Unmarshal(payload, &claims) != nil {
-		return ""
-	}
-	return claims.Issuer
 }
 
 // sampled lets through the first 50 of one message in a minute, then every 100th: a loop that puts an older document in

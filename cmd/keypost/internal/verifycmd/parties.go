@@ -3,14 +3,12 @@ package verifycmd
 import (
 	"context"
 	"slices"
-	"time"
 
 	"github.com/keypost/keypost/issuer/verify"
 	"github.com/keypost/keypost/issuer/verify/answers"
 	"github.com/keypost/keypost/issuer/verify/audience"
 	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/issuer/verify/token"
-	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/provision/awsiam"
 	"github.com/keypost/keypost/provision/cluster"
 	"github.com/keypost/keypost/provision/webidentity"
@@ -45,36 +43,9 @@ func (opts *verifyOptions) examine(ctx context.Context, t target, causes []findi
 
 // wanted returns what the cluster is compared with.
 func wanted(t target, seen verify.Examination) cluster.Wanted {
-	w := cluster.Wanted{Issuer: t.URL, Audiences: token.Read(t.Token).Audiences, Published: seen.Keys}
+	w := cluster.Wanted{Issuer: t.URL, Audiences: token.Read(t.Token).Audiences, Published: seen.Keys, Set: *t.set}
 	if len(w.Audiences) == 0 {
 		w.Audiences = audience.ToTry(t.declared())
-	}
-	w.Idle = func(k keystore.VerificationKey) bool {
-		same := func(has keystore.Key) bool {
-			return has.Fingerprint() == k.Fingerprint() && has.State != keystore.Active
-		}
-		gone := func(g keystore.Gone) bool { return g.ID == k.ID() } // that it is still published is a finding by itself
-		return slices.ContainsFunc(t.set.Keys(), same) || slices.ContainsFunc(t.set.Gone(), gone)
-	}
-	w.Early = func(k keystore.VerificationKey) bool {
-		return slices.ContainsFunc(t.set.Keys(), func(has keystore.Key) bool { return has.Fingerprint() == k.Fingerprint() && has.State == keystore.Next })
-	}
-	w.Retired = func(k keystore.VerificationKey) (until time.Time, is bool) {
-		for _, has := range t.set.Keys() {
-			if has.Fingerprint() == k.Fingerprint() && has.State == keystore.Retired {
-				until, _ = t.set.Gates().TrustedUntil(has, time.Now())
-				return until, true
-			}
-		}
-		return until, false
-	}
-	w.Gone = func(id keystore.KeyID) (keystore.Gone, bool) {
-		all := t.set.Gone()
-		i := slices.IndexFunc(all, func(g keystore.Gone) bool { return g.ID == id })
-		if i < 0 {
-			return keystore.Gone{}, false
-		}
-		return all[i], true
 	}
 	return w
 }
