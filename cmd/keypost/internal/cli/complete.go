@@ -29,8 +29,10 @@ func Quiet() {
 const choices = "keypost.dev/choices"
 
 // Choices says which values a flag has, or what its usual ones are, for shells to offer.
-func Choices(fs *pflag.FlagSet, flag string, values ...string) {
-	_ = fs.SetAnnotation(flag, choices, values) // it fails only for a flag that is not defined
+func Choices[S ~string](fs *pflag.FlagSet, flag string, values ...S) {
+	for _, v := range values {
+		_ = fs.SetAnnotation(flag, choices, append(fs.Lookup(flag).Annotations[choices], string(v))) // it fails only for a flag that is not defined
+	}
 }
 
 // Complete has shells offer the names of key sets, and the values of flags that have [Choices], for a command and those below it.

@@ -49,6 +49,13 @@ func arguments(right func(given int) bool) cobra.PositionalArgs {
 	}
 }
 
+// Required has a command refuse to run without these flags.
+func Required(cmd *cobra.Command, flags ...string) {
+	for _, flag := range flags {
+		_ = cmd.MarkFlagRequired(flag) // it fails only for a flag that is not defined
+	}
+}
+
 var noResult = map[string]string{"result": "none"} //nolint:gochecknoglobals // nobody changes it
 
 // WithoutResult marks commands that print nothing that -o could give another form.

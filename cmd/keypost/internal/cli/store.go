@@ -11,6 +11,7 @@ import (
 	"slices"
 	"syscall"
 
+	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/catalog"
 	"github.com/keypost/keypost/keystore/open"
@@ -154,6 +155,9 @@ func (f *Factory) UpdateIn(ctx context.Context, st *keystore.Store, issuer strin
 // InUse returns the key sets in use that the arguments name, each once, or with all every one of the store, and then also
 // the names of those that cannot be read.
 func (f *Factory) InUse(ctx context.Context, st *keystore.Store, args []string, all bool) (sets []keystore.KeySet, unread []keystore.Name, err error) {
+	if err := CheckChoice(args, all); err != nil {
+		return nil, nil, err
+	}
 	if all {
 		c, err := f.ReadAll(ctx, st)
 		if err != nil {
@@ -177,6 +181,14 @@ func (f *Factory) InUse(ctx context.Context, st *keystore.Store, args []string, 
 		}
 	}
 	return sets, nil, nil
+}
+
+// Unread returns an error that names the key sets that could not be read; nil for none.
+func Unread(names []keystore.Name) error {
+	if len(names) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s cannot be read: %q", text.Count(len(names), "key set", "key sets"), names)
 }
 
 // CheckTaken returns an error for keys that are to be published and whose tokens a relying party of the policy refuses. With force it

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -42,6 +41,8 @@ func newAccept(f *cli.Factory) *cobra.Command {
 	fs.Int64Var(&o.served, "served-generation", 0, "the generation that keypostd serves")
 	fs.StringVar(&o.admin, "admin", "", "admin listener of the running keypostd, to ask for that generation")
 	cli.Choices(fs, "admin", "http://127.0.0.1:9090")
+	cli.Required(cmd, "why")
+	cmd.MarkFlagsMutuallyExclusive("served-generation", "admin")
 	fs.StringArrayVar(&o.verdict.Keep, "keep", nil, "key to publish (repeatable)")
 	fs.StringArrayVar(&o.verdict.Gone, "gone", nil, "key that is gone for good (repeatable)")
 	fs.StringArrayVar(&o.verdict.Revoked, "revoked", nil, "key that is gone for good, and that no other key set may have: somebody else may hold its private half (repeatable)")
@@ -56,12 +57,6 @@ type disputeView struct {
 
 func (o *acceptOptions) run(ctx context.Context, args []string) error {
 	f := o.Factory
-	if o.why == "" {
-		return cli.Usagef("issuer accept needs --why REASON; it is recorded")
-	}
-	if o.served != 0 && o.admin != "" {
-		return cli.Usagef("give --served-generation or --admin, not both")
-	}
 	if o.served < 0 || o.served > keystore.MaxGeneration {
 		return cli.Usagef("--served-generation %d is not a generation", o.served)
 	}
@@ -100,8 +95,11 @@ func (o *acceptOptions) run(ctx context.Context, args []string) error {
 	if s.Generation() < was {
 		f.Notice("the generation was %d, which nothing could follow; it is lowered to %d", was, s.Generation())
 	}
-	known := o.admin != "" || o.served != 0
-	if err := printAccepted(f, s, known); err != nil || known {
+	known, result := o.admin != "" || o.served != 0, fmt.Sprintf("generation %d", s.Generation())
+	if !known {
+		result += ", stored; not known whether any keypostd takes it"
+	}
+	if err := view.PrintChanged(f, s, "accepted "+string(s.Name()), result); err != nil || known {
 		return err
 	}
 	f.Notice("it is not known which generation keypostd serves, and it may reject this one (same_generation, older_generation, generation_jump)")
@@ -111,20 +109,6 @@ func (o *acceptOptions) run(ctx context.Context, args []string) error {
 		"or, where you know what it serves: " + f.Line(append(accept, "--served-generation", "N")),
 	}, nil)
 	return nil
-}
-
-// printAccepted promises nothing about keypostd unless it is known what that serves.
-func printAccepted(f *cli.Factory, s keystore.KeySet, known bool) error {
-	result := fmt.Sprintf("generation %d", s.Generation())
-	if !known {
-		result += ", stored; not known whether any keypostd takes it"
-	}
-	v := view.Of(s, time.Now())
-	return f.Print(v, func(w *terminal.Table) {
-		w.Row("accepted "+string(s.Name()), result)
-		w.Row()
-		view.KeyRows(w, v.Keys)
-	})
 }
 
 // unreported is what to know where only the public documents are compared, which do not have the lines in gone.

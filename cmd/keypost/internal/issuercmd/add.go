@@ -6,13 +6,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/cmd/keypost/internal/keysource"
-	"github.com/keypost/keypost/cmd/keypost/internal/terminal"
 	"github.com/keypost/keypost/cmd/keypost/internal/view"
 	"github.com/keypost/keypost/issuer"
 	"github.com/keypost/keypost/keystore"
@@ -49,6 +47,7 @@ func newAdd(f *cli.Factory) *cobra.Command {
 	fs.BoolVar(&o.reuse, "reuse-url", false, "give a URL of a withdrawn key set out again; its gone keys stay gone")
 	fs.BoolVar(&o.force, "force", false, "add it although another key set has revoked one of the keys, a declared relying party refuses their tokens, or a file is a certificate (needs --why)")
 	fs.StringVar(&o.why, "why", "", "the reason; it is recorded")
+	cli.Required(cmd, "url")
 	return cmd
 }
 
@@ -111,9 +110,6 @@ func (o *addOptions) spec(name keystore.Name) (keystore.Spec, error) {
 	if err := name.Check(); err != nil {
 		return keystore.Spec{}, cli.Usage(err)
 	}
-	if len(o.urls) == 0 {
-		return keystore.Spec{}, cli.Usagef("issuer add needs --url URL")
-	}
 	spec := keystore.Spec{Name: name, Dev: o.dev}
 	for _, raw := range o.urls {
 		u, err := keystore.ParseIssuerURL(raw, o.dev)
@@ -122,11 +118,8 @@ func (o *addOptions) spec(name keystore.Name) (keystore.Spec, error) {
 		}
 		spec.Issuers = append(spec.Issuers, u)
 	}
-	switch {
-	case o.reuse && o.why == "":
+	if o.reuse && o.why == "" {
 		return keystore.Spec{}, cli.Usagef("--reuse-url needs --why REASON")
-	case o.force && o.why == "":
-		return keystore.Spec{}, cli.Usagef("--force needs --why REASON")
 	}
 	if err := o.keys.Check(); err != nil {
 		return keystore.Spec{}, err
@@ -156,28 +149,22 @@ func compareIssuer(f *cli.Factory, m keysource.Material, url string) {
 
 func (o *addOptions) print(s keystore.KeySet) error {
 	f := o.Factory
-	v := view.Of(s, time.Now())
-	err := f.Print(v, func(w *terminal.Table) {
-		w.Row("added "+string(v.Name), strings.Join(v.Issuers, " "), fmt.Sprintf("generation %d", v.Generation))
-		w.Row()
-		view.KeyRows(w, v.Keys)
-	})
-	if err != nil {
+	urls, name := view.URLs(s), s.Name()
+	if err := view.PrintChanged(f, s, "added "+string(name), strings.Join(urls, " "), fmt.Sprintf("generation %d", s.Generation())); err != nil {
 		return err
 	}
 	view.Warn(f, s.Policy())
-	first := v.Issuers[0]
 	ca := ""
-	if v.Dev { // its certificate comes from an authority of its own
+	if s.Dev() { // its certificate comes from an authority of its own
 		ca = devCA(f.Store)
 	}
 	f.Notice("next:")
-	look := fmt.Sprintf("once keypostd serves it, look: %s", f.Line(cli.Verify(v.Name, v.Dev, ca)))
+	look := fmt.Sprintf("once keypostd serves it, look: %s", f.Line(cli.Verify(name, s.Dev(), ca)))
 	if cli.Syncs(s) {
-		look = fmt.Sprintf("upload its keys: %s; %s", f.Line(cli.SyncCommand(v.Name)), look)
+		look = fmt.Sprintf("upload its keys: %s; %s", f.Line(cli.SyncCommand(name)), look)
 	}
 	f.Notice("  1. %s", look)
-	f.Notice("  2. give each kube-apiserver these flags: %s", cli.Paste(fmt.Sprintf("kube-apiserver --service-account-issuer=%s --service-account-jwks-uri=%s%s", first, first, issuer.JWKSPath)))
+	f.Notice("  2. give each kube-apiserver these flags: %s", cli.Paste(fmt.Sprintf("kube-apiserver --service-account-issuer=%s --service-account-jwks-uri=%s%s", urls[0], urls[0], issuer.JWKSPath)))
 	f.Notice("     a cluster that runs already keeps its present issuer as a second --service-account-issuer; list both in --api-audiences, or leave that flag out. Otherwise each running pod gets 401")
 	return nil
 }

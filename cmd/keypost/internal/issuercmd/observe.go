@@ -2,6 +2,7 @@ package issuercmd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -62,9 +63,6 @@ type seenKey struct {
 }
 
 func (o *observeOptions) run(ctx context.Context, args []string) error {
-	if err := cli.CheckChoice(args, o.all); err != nil {
-		return err
-	}
 	st, err := o.OpenStore(ctx)
 	if err != nil {
 		return err
@@ -110,14 +108,13 @@ func (o *observeOptions) run(ctx context.Context, args []string) error {
 	if err := o.Print(map[string]any{"looks": rows}, func(w *terminal.Table) { lookTable(w, rows) }); err != nil {
 		return err
 	}
-	if incomplete > 0 || len(unread) > 0 {
-		err := observeError(incomplete, len(results), unread)
+	if incomplete > 0 {
+		err = fmt.Errorf("%d of %s not complete", incomplete, text.Count(len(results), "look is", "looks are"))
 		if slices.ContainsFunc(results, func(r observe.Result) bool { return r.UnknownCA }) {
-			return cli.WithHint(err, observe.OwnCA)
+			err = cli.WithHint(err, observe.OwnCA)
 		}
-		return err
 	}
-	return nil
+	return errors.Join(err, cli.Unread(unread))
 }
 
 // fetches reads --fetched: what relying parties that a policy declares show of their last fetches.
@@ -140,17 +137,6 @@ func fetches(flags []string, sets []keystore.KeySet, c keystore.Change) (map[str
 		all[name] = observation.Fetched{At: at.UTC(), Read: c.At.UTC().Truncate(time.Second), By: c.By}
 	}
 	return all, nil
-}
-
-func observeError(incomplete, of int, unread []keystore.Name) error {
-	var parts []string
-	if incomplete > 0 {
-		parts = append(parts, fmt.Sprintf("%d of %s not complete", incomplete, text.Count(of, "look is", "looks are")))
-	}
-	for _, n := range unread {
-		parts = append(parts, fmt.Sprintf("key set %q cannot be read", n))
-	}
-	return fmt.Errorf("%s", strings.Join(parts, "; "))
 }
 
 func rowOf(r observe.Result) looked {

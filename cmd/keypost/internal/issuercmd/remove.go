@@ -32,13 +32,11 @@ func newRemove(f *cli.Factory) *cobra.Command {
 	fs.StringVar(&o.confirmURL, "confirm-url", "", "the issuer URL, typed once more")
 	fs.StringVar(&o.why, "why", "", "the reason; it is recorded")
 	fs.BoolVar(&o.force, "force", false, "withdraw it although a key is active: tokens are refused from then on")
+	cli.Required(cmd, "confirm-url", "why")
 	return cmd
 }
 
 func (o *removeOptions) run(ctx context.Context, args []string) error {
-	if o.confirmURL == "" || o.why == "" {
-		return cli.Usagef("issuer remove needs --confirm-url URL and --why REASON")
-	}
 	s, err := o.Update(ctx, args[0], func(s keystore.KeySet) (keystore.KeySet, error) {
 		if !slices.Contains(view.URLs(s), o.confirmURL) {
 			return s, cli.WithHint(cli.Usagef("--confirm-url %s is not a URL of key set %q", o.confirmURL, s.Name()), "%s",

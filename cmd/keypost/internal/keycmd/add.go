@@ -33,9 +33,6 @@ func newAdd(f *cli.Factory) *cobra.Command {
 }
 
 func (o *addOptions) run(ctx context.Context, args []string) error {
-	if o.force && o.why == "" {
-		return cli.Usagef("--force needs --why REASON")
-	}
 	if err := o.keys.Check(); err != nil {
 		return err
 	}

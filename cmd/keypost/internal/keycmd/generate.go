@@ -34,11 +34,7 @@ func newGenerate(f *cli.Factory) *cobra.Command {
 	fs.StringVar(&o.paths.Private, "private-key-file", "", "`FILE` for the private key, instead of --out")
 	fs.StringVar(&o.paths.Public, "public-key-file", "", "`FILE` for the public key, instead of --out")
 	fs.StringVar(&o.kind, "type", string(signingkey.RSA3072), "rsa2048, rsa3072, rsa4096, p256, p384 or p521; Entra accepts RSA only")
-	var kinds []string
-	for _, k := range signingkey.Kinds() {
-		kinds = append(kinds, string(k))
-	}
-	cli.Choices(fs, "type", kinds...)
+	cli.Choices(fs, "type", signingkey.Kinds()...)
 	return cmd
 }
 

@@ -42,17 +42,8 @@ type keyChange struct {
 	id            keystore.KeyID
 }
 
-// change applies a transition to the key that the arguments ISSUER KID mean. Transition may be called several
-// times, as the key set may be changed by others at the same time.
-func change(ctx context.Context, f *cli.Factory, args []string, transition func(s keystore.KeySet, id keystore.KeyID) (keystore.KeySet, error)) (keyChange, error) {
-	st, err := f.OpenToWrite(ctx)
-	if err != nil {
-		return keyChange{}, err
-	}
-	return changeIn(ctx, f, st, args, transition)
-}
-
-// changeIn is change in a store that was opened to write.
+// changeIn applies a transition to the key that the arguments ISSUER KID mean, in a store that was opened to write. Transition may be called
+// several times, as the key set may be changed by others at the same time.
 func changeIn(ctx context.Context, f *cli.Factory, st *keystore.Store, args []string, transition func(s keystore.KeySet, id keystore.KeyID) (keystore.KeySet, error)) (keyChange, error) {
 	var c keyChange
 	var err error

@@ -34,6 +34,7 @@ func newPromote(f *cli.Factory) *cobra.Command {
 		"With --wait, look and record until the gate opens. A key that was retired may sign again at once."
 	fs := cmd.Flags()
 	fs.BoolVar(&o.wait, "wait", false, "observe and wait until the gate opens")
+	cmd.MarkFlagsMutuallyExclusive("wait", "force")
 	o.flags = observe.Here()
 	return cmd
 }
@@ -54,9 +55,6 @@ func notifyPromoted(f *cli.Factory, c keyChange) {
 }
 
 func (o *promoteOptions) run(ctx context.Context, args []string) error {
-	if o.wait && o.force {
-		return cli.Usagef("give --wait or --force, not both")
-	}
 	if o.wait {
 		if err := o.awaitGate(ctx, args); err != nil {
 			return err

@@ -34,14 +34,13 @@ func newRevoke(f *cli.Factory) *cobra.Command {
 	fs.StringVar(&o.replacement, "replacement", "", "`FILE` with the public key that is active at once in its place")
 	fs.BoolVar(&o.force, "force", false, "revoke although this machine's clock is behind a recorded time, and take a replacement that another key set has revoked")
 	fs.BoolVar(&o.empty, "leave-empty", false, "publish an empty JWKS if it was the last key")
+	cmd.MarkFlagsMutuallyExclusive("replacement", "leave-empty")
+	cli.Required(cmd, "why")
 	fs.BoolVar(&o.wait, "wait", false, "then look, at every address and origin, until none publishes the key any more; may be run again for a key that is revoked")
 	return cmd
 }
 
 func (o *revokeOptions) run(ctx context.Context, args []string) error {
-	if o.why == "" {
-		return cli.Usagef("key revoke needs --why REASON; it is recorded")
-	}
 	shield, err := observe.ReadShield()
 	if err != nil {
 		return err
@@ -157,9 +156,6 @@ func (o *revokeOptions) last() (keystore.RevokeOptions, error) {
 	last := keystore.RevokeOptions{LeaveEmpty: o.empty}
 	if o.replacement == "" {
 		return last, nil
-	}
-	if o.empty {
-		return last, cli.Usagef("give --replacement or --leave-empty, not both")
 	}
 	keys, err := keysource.ReadFile(o.Factory, o.replacement)
 	if err != nil {

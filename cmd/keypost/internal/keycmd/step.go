@@ -1,6 +1,7 @@
 package keycmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,10 +20,9 @@ import (
 // step is a command that moves a key into another state, through a gate that --force passes.
 type step struct {
 	*cli.Factory
-	danger   string // what may break when --force passes a closed gate
-	take     func(ctx context.Context, s keystore.KeySet, c keystore.Change, id keystore.KeyID) (keystore.KeySet, error)
-	notify   func(c keyChange) // prints what follows from the change
-	needsWhy string            // the error without --why; empty if none is needed
+	danger string // what may break when --force passes a closed gate
+	take   func(ctx context.Context, s keystore.KeySet, c keystore.Change, id keystore.KeyID) (keystore.KeySet, error)
+	notify func(c keyChange) // prints what follows from the change
 
 	force   bool
 	why     string
@@ -39,10 +39,11 @@ func (o *step) command(use, short string, run func(ctx context.Context, args []s
 }
 
 func (o *step) run(ctx context.Context, args []string) error {
-	if o.needsWhy != "" && o.why == "" {
-		return cli.Usagef("%s", o.needsWhy)
+	st, err := o.OpenToWrite(ctx)
+	if err != nil {
+		return err
 	}
-	c, err := change(ctx, o.Factory, args, func(s keystore.KeySet, id keystore.KeyID) (keystore.KeySet, error) {
+	c, err := changeIn(ctx, o.Factory, st, args, func(s keystore.KeySet, id keystore.KeyID) (keystore.KeySet, error) {
 		o.closed = nil
 		if o.force { // try without, to know the gate that would have refused
 			_, err := o.take(ctx, s, o.Change(o.why, false), id)
@@ -56,10 +57,11 @@ func (o *step) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	now := time.Now()
-	o.warn(now)
+	if o.closed != nil {
+		o.Warn("forced: the gate would have been closed %s; what may break: %s", forHow(o.closed), o.danger)
+	}
 	o.notify(c)
-	return printKeys(o.Factory, c.after, now)
+	return printKeys(o.Factory, c.after, time.Now())
 }
 
 // impatience is how long a gate may still be closed for one --force to pass it. Anyone who skips more has to mean it.
@@ -72,43 +74,21 @@ func (o *step) confirmed(id keystore.KeyID) error {
 	if e == nil || len(o.confirm) >= catalog.MinPrefix && strings.HasPrefix(string(id), o.confirm) {
 		return nil
 	}
-	until, _ := opening(e)
-	left := time.Until(until)
-	if until.IsZero() && e.Gate != gate.GateUndeclared || !until.IsZero() && left <= impatience {
+	until := cmp.Or(e.Opens, e.Earliest)
+	if until.IsZero() && e.Gate != gate.GateUndeclared || !until.IsZero() && time.Until(until) <= impatience {
 		return nil
 	}
-	how := "for nobody knows how long: " + e.Need
-	if !until.IsZero() {
-		how = fmt.Sprintf("for another %v, until %s: %s", keystore.Duration(left.Round(time.Minute)), cli.Stamp(until), e.Need)
-	}
-	return cli.WithHint(cli.Usagef("the gate would be closed %s; what may break: %s", how, o.danger), "if you mean it, type the key again: %s", cli.Quoted("--confirm-kid", string(id)))
+	return cli.WithHint(cli.Usagef("the gate would be closed %s; what may break: %s", forHow(e), o.danger), "if you mean it, type the key again: %s", cli.Quoted("--confirm-kid", string(id)))
 }
 
-// opening returns when a gate opens, or before when it does not, and then least.
-func opening(e *keystore.NotYetError) (until time.Time, least bool) {
-	if e.Opens.IsZero() {
-		return e.Earliest, true
+// forHow says for how long a gate stays closed, and why.
+func forHow(e *keystore.NotYetError) string {
+	until := cmp.Or(e.Opens, e.Earliest)
+	if until.IsZero() {
+		return "for nobody knows how long: " + e.Need
 	}
-	return e.Opens, false
-}
-
-// warn prints the gate that --force passed, how long that would have stayed closed, and what may break.
-func (o *step) warn(now time.Time) {
-	e := o.closed
-	if e == nil {
-		return
-	}
-	until, atLeast := opening(e)
-	least := ""
-	if atLeast {
-		least = " at least"
-	}
-	wait := ""
-	if !until.IsZero() {
-		left := keystore.Duration(until.Sub(now).Round(time.Minute))
-		wait = fmt.Sprintf("; the gate would still have been closed until %s (%v)%s", cli.Stamp(until), left, least)
-	}
-	o.Warn("forced: %s%s; what may break: %s", e.Need, wait, o.danger)
+	least := map[bool]string{true: " at least"}[e.Opens.IsZero()]
+	return fmt.Sprintf("for another %v%s, until %s: %s", keystore.Duration(time.Until(until).Round(time.Minute)), least, cli.Stamp(until), e.Need)
 }
 
 // warnNoneActive warns of a key set of whose keys a cluster may sign with none.
@@ -121,7 +101,6 @@ func warnNoneActive(f *cli.Factory, s keystore.KeySet) {
 func newRetire(f *cli.Factory) *cobra.Command {
 	o := &step{
 		Factory: f, danger: "tokens that it goes on to sign will be refused once it is removed",
-		needsWhy: "key retire needs --why STATEMENT: how you know that no kube-apiserver signs with the key; it is recorded",
 		take: func(_ context.Context, s keystore.KeySet, c keystore.Change, id keystore.KeyID) (keystore.KeySet, error) {
 			return s.Retire(c, id, keystore.Evidence{Statement: c.Why})
 		},
@@ -129,7 +108,10 @@ func newRetire(f *cli.Factory) *cobra.Command {
 			warnNoneActive(f, c.after)
 		},
 	}
-	return o.command("retire ISSUER KID --why STATEMENT", "Record that a key signs no more; it stays published until its last token has expired", o.run)
+	cmd := o.command("retire ISSUER KID --why STATEMENT", "Record that a key signs no more; it stays published until its last token has expired", o.run)
+	cmd.Flags().Lookup("why").Usage = "`STATEMENT`: how you know that no kube-apiserver signs with the key; it is recorded"
+	cli.Required(cmd, "why")
+	return cmd
 }
 
 func newRemove(f *cli.Factory) *cobra.Command {

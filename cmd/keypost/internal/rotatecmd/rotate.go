@@ -122,9 +122,6 @@ func rotationRows(w *terminal.Table, s state) {
 func newStatus(f *cli.Factory) *cobra.Command {
 	var all bool
 	cmd := f.Command("status ISSUER…|--all", "Print the rotations under way, and when their steps can be taken", cobra.ArbitraryArgs, func(ctx context.Context, args []string) error {
-		if err := cli.CheckChoice(args, all); err != nil {
-			return err
-		}
 		st, err := f.OpenStore(ctx)
 		if err != nil {
 			return err
@@ -144,7 +141,7 @@ func newStatus(f *cli.Factory) *cobra.Command {
 		if err := f.Print(map[string]any{"rotations": states}, func(w *terminal.Table) { table(w, states) }); err != nil {
 			return err
 		}
-		return unreadable(unread)
+		return cli.Unread(unread)
 	})
 	cmd.Example = "  keypost rotate status prod-a --store file:///srv/keysets --observations file:///srv/observations\n" +
 		"  keypost rotate status --all -o json --store file:///srv/keysets --observations file:///srv/observations"
@@ -155,9 +152,6 @@ func newStatus(f *cli.Factory) *cobra.Command {
 func newRollback(f *cli.Factory) *cobra.Command {
 	var why string
 	cmd := f.Command("rollback ISSUER --why REASON", "Turn a rotation around: the old key signs again, and the new one leaves", cli.Exactly(1), func(ctx context.Context, args []string) error {
-		if why == "" {
-			return cli.Usagef("rotate rollback needs --why REASON; it is recorded")
-		}
 		s, err := f.Update(ctx, args[0], func(s keystore.KeySet) (keystore.KeySet, error) { return s.RollBack(f.Change(why, false)) })
 		if err != nil {
 			return err
@@ -174,6 +168,7 @@ func newRollback(f *cli.Factory) *cobra.Command {
 	cmd.Example = "  keypost rotate rollback prod-a --why 'the new key is slow' --store file:///srv/keysets\n" +
 		"  keypost rotate step prod-a --kubeconfig prod-a.kubeconfig --store file:///srv/keysets --observations file:///srv/observations"
 	cmd.Flags().StringVar(&why, "why", "", "the reason; it is recorded")
+	cli.Required(cmd, "why")
 	return cmd
 }
 

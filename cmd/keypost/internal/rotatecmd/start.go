@@ -108,12 +108,11 @@ func (o *startOptions) run(ctx context.Context, args []string) error {
 
 // sayPublished says what may happen from now on.
 func (o *startOptions) sayPublished(s keystore.KeySet, k keystore.VerificationKey, replaces bool) {
+	until := "Let no signer use it before it is promoted"
 	if replaces {
-		o.Notice("key %s is published. The cluster that signs with it lists none of the keys that are active: it takes the place of another cluster. "+
-			"Let nothing outside of it depend on its tokens before the key is promoted; this promotes it once its time has come: %s", k.ID(), cli.Command{"rotate", "step", string(s.Name())})
-	} else {
-		o.Notice("key %s is published. Let no signer use it before it is promoted; this promotes it once its time has come: %s", k.ID(), cli.Command{"rotate", "step", string(s.Name())})
+		until = "The cluster that signs with it lists none of the keys that are active: it takes the place of another cluster. Let nothing outside of it depend on its tokens before the key is promoted"
 	}
+	o.Notice("key %s is published. %s; this promotes it once its time has come: %s", k.ID(), until, cli.Command{"rotate", "step", string(s.Name())})
 	o.SayCopies(s)
 }
 

@@ -57,9 +57,6 @@ func newStep(f *cli.Factory) *cobra.Command {
 }
 
 func (o *stepOptions) run(ctx context.Context, args []string) error {
-	if err := cli.CheckChoice(args, o.all); err != nil {
-		return err
-	}
 	switch {
 	case o.access.Kubeconfig == "" && (o.access.Context != "" || o.access.ServiceAccount != "" || len(o.gone)+len(o.access.Reach) > 0):
 		return cli.Usagef("--context, --service-account, --apiserver and --gone need --kubeconfig")
@@ -102,7 +99,7 @@ func (o *stepOptions) run(ctx context.Context, args []string) error {
 		return err
 	}
 	if len(failed) > 0 || len(unread) > 0 {
-		return errors.Join(append(failed, unreadable(unread))...)
+		return errors.Join(append(failed, cli.Unread(unread))...)
 	}
 	if waiting > 0 && o.exitCode {
 		return waitingError(waiting)
@@ -313,16 +310,4 @@ func (o *stepOptions) Look(ctx context.Context, s keystore.KeySet) error {
 		o.observer = &opened
 	}
 	return o.observer.Counting(ctx, o.Factory, s)
-}
-
-// unreadable returns an error that names the key sets that could not be read; nil for none.
-func unreadable(names []keystore.Name) error {
-	if len(names) == 0 {
-		return nil
-	}
-	words := make([]string, len(names))
-	for i, n := range names {
-		words[i] = fmt.Sprintf("%q", n)
-	}
-	return fmt.Errorf("%s cannot be read: %s", text.Count(len(names), "key set", "key sets"), strings.Join(words, ", "))
 }

@@ -3,7 +3,6 @@ package storecmd
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,7 +14,6 @@ import (
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/lastgood"
-	"github.com/keypost/keypost/keystore/open"
 	"github.com/keypost/keypost/keystore/replicate"
 )
 
@@ -68,40 +66,19 @@ func (o *copyOptions) run(ctx context.Context, args []string) error {
 	return copyError(outcomes, o.dryRun, args[1])
 }
 
-// destination opens the store that is copied to. A directory that a real run would make is an empty store to a dry run.
+// destination opens the store that is copied to.
 func (o *copyOptions) destination(ctx context.Context, raw string) (*keystore.Store, error) {
 	u, err := cli.ParseStoreURL(raw, "use")
-	if err != nil {
+	if err == nil {
+		err = cli.CheckWritable(u)
+	}
+	switch {
+	case err != nil:
 		return nil, err
+	case o.dryRun:
+		return cli.Opened(u.Backend(ctx))
 	}
-	if err := cli.CheckWritable(u); err != nil {
-		return nil, err
-	}
-	if !o.dryRun {
-		return cli.Opened(u.Create(ctx))
-	}
-	to, err := cli.Opened(u.Backend(ctx))
-	missing, is := errors.AsType[*open.MissingDirError](err)
-	if !is || missing.Parent != "" {
-		return to, err
-	}
-	o.Notice("the directory %s does not exist; it would be made", missing.Dir)
-	return keystore.NewStore(emptyStore{}), nil
-}
-
-// emptyStore is a backend that does not exist yet.
-type emptyStore struct{}
-
-func (emptyStore) List(context.Context) (map[keystore.Name]keystore.Revision, error) {
-	return map[keystore.Name]keystore.Revision{}, nil
-}
-
-func (emptyStore) Get(context.Context, keystore.Name) ([]byte, keystore.Revision, error) {
-	return nil, "", keystore.ErrNotFound
-}
-
-func (emptyStore) Put(context.Context, keystore.Name, keystore.Revision, []byte) (keystore.Revision, error) {
-	return "", keystore.ErrReadOnly
+	return cli.Opened(u.Create(ctx))
 }
 
 func outcomeTable(w *terminal.Table, outcomes []replicate.Outcome, dryRun bool) {

@@ -60,21 +60,7 @@ func exportRun(ctx context.Context, f *cli.Factory, dir string, issuers []string
 	if err := f.Print(map[string]any{"files": files}, func(w *terminal.Table) { exportTable(w, files) }); err != nil {
 		return err
 	}
-	return exportError(f, failed)
-}
-
-// exportError returns what is wrong with the key sets that were left out. A broken one does not hold up the others.
-func exportError(f *cli.Factory, failed []error) error {
-	switch len(failed) {
-	case 0:
-		return nil
-	case 1:
-		return failed[0]
-	}
-	for _, err := range failed {
-		f.Warn("%v", err)
-	}
-	return fmt.Errorf("%d key sets were not exported", len(failed))
+	return errors.Join(failed...)
 }
 
 // exportSets returns the key sets to export, and what is wrong with those that are left out. The whole store is read also
@@ -138,8 +124,6 @@ func openExport(dir string) (*os.Root, error) {
 		return nil, cli.WithHint(fmt.Errorf("export to %s: there is no directory to make it in", dir), "mkdir -p %s", cli.Quoted(dir))
 	case err != nil && !errors.Is(err, fs.ErrExist):
 		return nil, fmt.Errorf("export to %s: %w", dir, cli.Reason(err))
-	case err != nil && !isDir(dir):
-		return nil, fmt.Errorf("export to %s: it is not a directory", dir)
 	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -157,9 +141,4 @@ func exportHint(err error, n keystore.Name) error {
 		return cli.WithHint(dropped, "move the file away, or decide about it: %s", cli.Command{"issuer", "accept", string(n), "--why", "REASON"})
 	}
 	return err
-}
-
-func isDir(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.IsDir()
 }

@@ -7,13 +7,11 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/cmd/keypost/internal/service"
-	"github.com/keypost/keypost/cmd/keypost/internal/terminal"
 	"github.com/keypost/keypost/cmd/keypost/internal/view"
 	"github.com/keypost/keypost/internal/regular"
 	"github.com/keypost/keypost/keystore"
@@ -39,16 +37,11 @@ func newRestore(f *cli.Factory) *cobra.Command {
 	fs.StringVar(&o.from, "from", "", "`FILE` with the document, or URL of the admin listener of a keypostd or mirror (http://127.0.0.1:9090)")
 	fs.StringVar(&o.why, "why", "", "the reason; it is recorded")
 	fs.BoolVar(&o.force, "force", false, "replace a stored version that is not older; needs --why")
+	cli.Required(cmd, "from")
 	return cmd
 }
 
 func (o *restoreOptions) run(ctx context.Context, args []string) error {
-	switch {
-	case o.from == "":
-		return cli.Usagef("store restore needs --from FILE or --from URL, the place of the last good version")
-	case o.force && o.why == "":
-		return cli.Usagef("--force needs --why REASON; it is recorded")
-	}
 	name := keystore.Name(args[0])
 	if err := catalog.CheckName(name); err != nil {
 		return err
@@ -83,12 +76,7 @@ func (o *restoreOptions) run(ctx context.Context, args []string) error {
 	if _, err := st.Replace(ctx, rev, next); err != nil {
 		return fmt.Errorf("restore key set %q: %w", name, err)
 	}
-	v := view.Of(next, time.Now())
-	if err := o.Print(v, func(w *terminal.Table) {
-		w.Row("restored "+string(name), fmt.Sprintf("generation %d", next.Generation()))
-		w.Row()
-		view.KeyRows(w, v.Keys)
-	}); err != nil {
+	if err := view.PrintChanged(o.Factory, next, "restored "+string(name), fmt.Sprintf("generation %d", next.Generation())); err != nil {
 		return err
 	}
 	o.Notice("a keypostd that serves another version may refuse this one")

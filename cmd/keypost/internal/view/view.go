@@ -92,6 +92,16 @@ func KeyRows(w *terminal.Table, keys []Key) {
 	}
 }
 
+// PrintChanged prints the keys of a key set that was just stored, under what was done to it.
+func PrintChanged(f *cli.Factory, s keystore.KeySet, done ...any) error {
+	v := Of(s, time.Now())
+	return f.Print(v, func(w *terminal.Table) {
+		w.Row(done...)
+		w.Row()
+		KeyRows(w, v.Keys)
+	})
+}
+
 // Table prints everything that is known of a key set.
 func (v KeySet) Table(w *terminal.Table) {
 	w.Row("name:", v.Name)

@@ -1,6 +1,7 @@
 package watchcmd
 
 import (
+	"slices"
 	"strconv"
 	"time"
 
@@ -21,24 +22,57 @@ func (c collector) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByC
 
 // Collect implements prometheus.Collector.
 func (c collector) Collect(ch chan<- prometheus.Metric) {
-	gauge := func(name, help string, value float64) {
-		ch <- prometheus.MustNewConstMetric(prometheus.NewDesc(name, help, nil, nil), prometheus.GaugeValue, value)
+	send := func(name, help string, labels []string, value float64, values ...string) {
+		ch <- prometheus.MustNewConstMetric(prometheus.NewDesc(name, help, labels, nil), prometheus.GaugeValue, value, values...)
 	}
+	gauge := func(name, help string, value float64) { send(name, help, nil, value) }
 	issuers, store := c.w.Issuers(), c.w.Store()
 	gauge("keypost_watch_issuers", "Issuers that are looked at.", float64(len(issuers)))
 	gauge("keypost_watch_interval_seconds", "In this time each issuer is looked at once.", c.every.Seconds())
 	gauge("keypost_watch_store_failing", "1 while the store cannot be read; the issuers known so far are looked at.", truth(store.Failing))
 	gauge("keypost_watch_store_last_read_timestamp_seconds", "When the store was last read, whole; 0 for never.", stamp(store.Read))
 	gauge("keypost_watch_key_sets_unread", "Key sets that are missing, cannot be read, or are outside --issuer-url; their issuers are looked at as they were.", float64(store.Unread))
-	d := describe()
 	for _, s := range issuers {
-		d.collect(ch, s)
+		ofIssuer := func(name, help string, value float64, more ...string) { // a further label, and its value
+			labels := append([]string{"key_set", "issuer"}, more[:len(more)/2]...)
+			send(name, help, labels, value, slices.Concat([]string{string(s.KeySet), s.URL}, more[len(more)/2:])...)
+		}
+		for _, is := range watch.Conditions() {
+			_, holds := s.Conditions[is]
+			switch is {
+			case watch.RogueKey:
+				ofIssuer("keypost_watch_rogue_key", "1 while a key is published that the store does not know. The log names it.", truth(holds))
+			case watch.ServedNotStored:
+				ofIssuer("keypost_watch_served_not_stored", "1 while keys are published otherwise than they are stored, longer than caches explain.", truth(holds))
+			default:
+				ofIssuer("keypost_watch_look_failing", "1 while looks fail: nothing answers, some answers are missing, the store has nothing to compare with, "+
+					"or the look cannot be recorded.", truth(holds), "reason", string(is))
+			}
+		}
+		ofIssuer("keypost_watch_last_look_timestamp_seconds", "When the latest look ended, whatever came of it; 0 for never.", stamp(s.Looked))
+		ofIssuer("keypost_watch_last_complete_look_timestamp_seconds", "When the latest complete look ended, one that was recorded if looks are; 0 for never.", stamp(s.Complete))
+		if !s.NotAfter.IsZero() {
+			ofIssuer("keypost_watch_certificate_not_after_timestamp_seconds",
+				"When the first certificate expires of the verified chains without their roots, in the latest look with one; left out before the first.", stamp(s.NotAfter))
+		}
 	}
 	for _, u := range c.w.Uploads() {
-		d.collectUpload(ch, u)
+		ofUpload := func(name, help string, value float64, more ...string) {
+			labels := append([]string{"key_set", "upload"}, more[:len(more)/2]...)
+			send(name, help, labels, value, slices.Concat([]string{string(u.KeySet), u.Upload}, more[len(more)/2:])...)
+		}
+		trouble, _ := u.Trouble()
+		for _, t := range watch.UploadTroubles() {
+			ofUpload("keypost_watch_upload_failing", "1 while an upload that a relying party holds is not known to have the published keys and no other: as it was read back last it "+
+				"is without one or has another (behind), it was never read back (unread), or not for a day or not the last time (stale), or what was read back cannot be read by the watch (not_compared).",
+				truth(t == trouble), "reason", string(t))
+		}
+		ofUpload("keypost_watch_upload_last_read_timestamp_seconds", "When an upload that a relying party holds was read back last, by anyone who uploads it; 0 for never.", stamp(u.ReadAt))
 	}
+	wentBack := prometheus.NewDesc("keypost_watch_store_went_back", "1 while the store holds an older version of a key set than the watch has read before; "+
+		"gone_key_published says whether that publishes a key which was revoked or removed. Left out for every other key set.", []string{"key_set", "gone_key_published"}, nil)
 	for _, b := range c.w.WentBack() {
-		ch <- prometheus.MustNewConstMetric(d.wentBack, prometheus.GaugeValue, 1, string(b.KeySet), strconv.FormatBool(len(b.Revived) > 0))
+		ch <- prometheus.MustNewConstMetric(wentBack, prometheus.GaugeValue, 1, string(b.KeySet), strconv.FormatBool(len(b.Revived) > 0))
 	}
 }
 
@@ -54,68 +88,4 @@ func truth(b bool) float64 {
 		return 1
 	}
 	return 0
-}
-
-// descs are the metrics of each issuer, and of each upload.
-type descs struct {
-	conditions                map[watch.Condition]*prometheus.Desc
-	failing                   *prometheus.Desc
-	looked, complete, expires *prometheus.Desc
-	uploadFailing, uploadRead *prometheus.Desc
-	wentBack                  *prometheus.Desc
-}
-
-func describe() descs {
-	desc := func(name, help string, labels ...string) *prometheus.Desc {
-		return prometheus.NewDesc(name, help, append([]string{"key_set", "issuer"}, labels...), nil)
-	}
-	ofUpload := func(name, help string, labels ...string) *prometheus.Desc {
-		return prometheus.NewDesc(name, help, append([]string{"key_set", "upload"}, labels...), nil)
-	}
-	return descs{
-		conditions: map[watch.Condition]*prometheus.Desc{
-			watch.RogueKey:        desc("keypost_watch_rogue_key", "1 while a key is published that the store does not know. The log names it."),
-			watch.ServedNotStored: desc("keypost_watch_served_not_stored", "1 while keys are published otherwise than they are stored, longer than caches explain."),
-		},
-		failing: desc("keypost_watch_look_failing", "1 while looks fail: nothing answers, some answers are missing, the store has nothing to compare with, "+
-			"or the look cannot be recorded.", "reason"),
-		looked:   desc("keypost_watch_last_look_timestamp_seconds", "When the latest look ended, whatever came of it; 0 for never."),
-		complete: desc("keypost_watch_last_complete_look_timestamp_seconds", "When the latest complete look ended, one that was recorded if looks are; 0 for never."),
-		expires:  desc("keypost_watch_certificate_not_after_timestamp_seconds", "When the first certificate expires of the verified chains without their roots, in the latest look with one; left out before the first."),
-		uploadFailing: ofUpload("keypost_watch_upload_failing", "1 while an upload that a relying party holds is not known to have the published keys and no other: as it was read back last it "+
-			"is without one or has another (behind), it was never read back (unread), or not for a day or not the last time (stale), or what was read back cannot be read by the watch (not_compared).", "reason"),
-		wentBack: prometheus.NewDesc("keypost_watch_store_went_back", "1 while the store holds an older version of a key set than the watch has read before; "+
-			"gone_key_published says whether that publishes a key which was revoked or removed. Left out for every other key set.", []string{"key_set", "gone_key_published"}, nil),
-		uploadRead: ofUpload("keypost_watch_upload_last_read_timestamp_seconds", "When an upload that a relying party holds was read back last, by anyone who uploads it; 0 for never."),
-	}
-}
-
-func (d descs) collectUpload(ch chan<- prometheus.Metric, u watch.Upload) {
-	send := func(desc *prometheus.Desc, value float64, more ...string) {
-		ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, append([]string{string(u.KeySet), u.Upload}, more...)...)
-	}
-	is, _ := u.Trouble()
-	for _, t := range watch.UploadTroubles() {
-		send(d.uploadFailing, truth(t == is), string(t))
-	}
-	send(d.uploadRead, stamp(u.ReadAt))
-}
-
-func (d descs) collect(ch chan<- prometheus.Metric, s watch.Status) {
-	send := func(desc *prometheus.Desc, value float64, more ...string) {
-		ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, append([]string{string(s.KeySet), s.URL}, more...)...)
-	}
-	for _, c := range watch.Conditions() {
-		_, holds := s.Conditions[c]
-		if own := d.conditions[c]; own != nil {
-			send(own, truth(holds))
-		} else {
-			send(d.failing, truth(holds), string(c))
-		}
-	}
-	send(d.looked, stamp(s.Looked))
-	send(d.complete, stamp(s.Complete))
-	if !s.NotAfter.IsZero() {
-		send(d.expires, stamp(s.NotAfter))
-	}
 }
