@@ -331,22 +331,6 @@ func TestACMEOverHTTP(t *testing.T) {
 	}
 }
 
-// An order that fails has cost one validation, whatever the ways in which the host might be validated: Let's Encrypt takes five failed ones
-// in an hour, and the waits between orders count with that.
-func TestACMEFailsOnceForEachOrder(t *testing.T) {
-	ca := newPebble(t, pebbleOptions{tlsPort: 5001}) // and on port 80 nobody listens either
-	options := quoted("cache", filepath.Join(t.TempDir(), "c")) + ", " + quoted("caFile", ca.ca) + ", " + quoted("httpAddress", "127.0.0.1:8080")
-	s := newACMEServer(t, "127.0.0.1:443", "127.0.0.1:9090", options)
-	for i := range 2 {
-		s.up(t)
-		s.says(t, "TLS certificate not ordered", "challenge http-01: ")
-		if n := ca.invalid(t); n != i+1 {
-			t.Errorf("%d validations have failed after %d orders", n, i+1)
-		}
-		s.stop(t, 5*time.Second) // a start orders at once
-	}
-}
-
 func TestACMEExternalAccount(t *testing.T) {
 	ca := newPebble(t, pebbleOptions{binding: true, nonces: 25})
 	key := filepath.Join(t.TempDir(), "hmac")
@@ -407,32 +391,6 @@ func TestACMEReplicas(t *testing.T) {
 		certified(t, client)
 	}
 	one("all were started again")
-}
-
-// The README's way to a first public issuer, with nothing added but the CA of this test.
-func TestACMEOfTheReadme(t *testing.T) {
-	ca := newPebble(t, pebbleOptions{})
-	text, err := os.ReadFile("../../README.md")
-	must(t, err)
-	_, config, begins := strings.Cut(string(text), "cat > keypostd.yaml <<'END'\n")
-	config, _, ends := strings.Cut(config, "\nEND\n")
-	lines := regexp.MustCompile("With `(address: \":443\")` and `(tls: .*acme.*)` it orders").FindStringSubmatch(string(text))
-	if !begins || !ends || lines == nil {
-		t.Fatal("README.md has no such configuration")
-	}
-	config = regexp.MustCompile(`(?m)^  address: .*$`).ReplaceAllString(config, "  "+lines[1])
-	config = regexp.MustCompile(`(?m)^  tls: .*$`).ReplaceAllString(config, "  "+strings.Replace(lines[2], "cache:", `directory: "https://localhost:14000/dir", `+quoted("caFile", ca.ca)+", cache:", 1))
-	config = strings.ReplaceAll(config, "oidc.example.com", acmeHost)
-	dir := t.TempDir()
-	must(t, os.WriteFile(filepath.Join(dir, "keypostd.yaml"), []byte(config), 0o600))
-	must(t, os.Mkdir(filepath.Join(dir, "keysets"), 0o755))
-	command(t, nil, "", binary("keypost"), "--store", "file://"+filepath.Join(dir, "keysets"), "issuer", "add", "prod-a",
-		"--url", "https://"+acmeHost+"/prod-a", "--public-key-file", generateSigningKey(t, "p256").public).ok(t)
-	start(t, "keypostd", "/usr/bin/env", "-C", dir, binary("keypostd"), "--config", "keypostd.yaml")
-	client := ca.relyingParty(t)
-	await(t, "the first public issuer", func(ctx context.Context) error {
-		return expect(ctx, client, "https://"+acmeHost+"/prod-a/.well-known/openid-configuration", "")
-	})
 }
 
 // balance hands connections to the backends by turns, and to the next one that listens if one does not: the first replica that is up

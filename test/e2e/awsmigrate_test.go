@@ -28,17 +28,6 @@ func TestAWSMigrateUnderAWorkload(t *testing.T) {
 	m.underAWorkload(t, "No OpenIDConnect provider found in your account for "+bucketIssuer)
 }
 
-// TestAWSReplacedStatementFails shows that the harness of TestAWSMigrateUnderAWorkload can fail: the same move with the
-// trust statement replaced, as a script of update-assume-role-policy does it, locks the workload out.
-func TestAWSReplacedStatementFails(t *testing.T) {
-	m, in := newAWSMove(t)
-	m.brokenBy(t, func() {
-		_, err := in.account.iam(t).UpdateAssumeRolePolicy(t.Context(), &iam.UpdateAssumeRolePolicyInput{
-			RoleName: aws.String(roleName), PolicyDocument: aws.String(ccoctlTrust(newIssuer))})
-		must(t, err)
-	}, "AccessDenied: Not authorized to perform sts:AssumeRoleWithWebIdentity")
-}
-
 // movingRole is the AWS account of a cluster that moves, and the role of its workload.
 type movingRole struct {
 	*workload

@@ -43,7 +43,9 @@ func TestKubeadmPatches(t *testing.T) {
 	c.awaitReady(t, start(t, "apiserver-kubeadm", kubeBinary("kube-apiserver"), flags...))
 	c.createAccount(t)
 	token := c.token(t)
-	c.lists(t, kidOf(t, token))
+	if jwks := c.kubectl(t, "get", "--raw", "/openid/v1/jwks"); !strings.Contains(jwks, kidOf(t, token)) {
+		t.Errorf("the key that signs is not listed: %s", jwks)
+	}
 	c.reviews(t, token, "a token that keypost-signer signed")
 
 	c.kubectl(t, "--namespace", "kube-system", "create", "serviceaccount", "default")
@@ -119,4 +121,14 @@ func startSignerWith(t *testing.T, c *cluster, program, dir, socket, held string
 		_, err := os.Stat(socket)
 		return err
 	})
+}
+
+// reviews has the cluster review a token with an audience of clouds, as a server does that another one's token is shown to.
+func (c *cluster) reviews(t *testing.T, token, what string) {
+	t.Helper()
+	review := fmt.Sprintf(`{"apiVersion":"authentication.k8s.io/v1","kind":"TokenReview","spec":{"token":%q,"audiences":[%q]}}`, token, audience)
+	out := command(t, nil, review, kubeBinary("kubectl"), "--kubeconfig", c.kubeconfig, "create", "-f", "-", "-o", "jsonpath={.status}").ok(t)
+	if !strings.Contains(out, `"authenticated":true`) {
+		t.Errorf("%s: %s", what, out)
+	}
 }

@@ -7,22 +7,14 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/credentials"
-	"github.com/aws/aws-sdk-go-v2/service/s3"
-
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/lastgood"
-	"github.com/keypost/keypost/keystore/open"
 	"github.com/keypost/keypost/keystore/storetest"
 )
 
@@ -44,11 +36,9 @@ type source struct {
 	put            func(n keystore.Name, text string) // in place of whatever there is, past all checks
 }
 
-// TestMirrorKubernetes and TestMirrorS3 run keypost mirror and keypostd as they are deployed, on a real store to which
+// TestMirrorKubernetes runs keypost mirror and keypostd as they are deployed, on a real store to which
 // everything happens that can: not one document request fails, no revoked key returns, and the metrics tell.
 func TestMirrorKubernetes(t *testing.T) { newMirrorScene(t, kubeSource(t)).run() }
-
-func TestMirrorS3(t *testing.T) { newMirrorScene(t, s3Source(t)).run() }
 
 func kubeSource(t *testing.T) *source {
 	p := newKubeScene(t)
@@ -73,61 +63,6 @@ func kubeSource(t *testing.T) *source {
 	s.put = func(n keystore.Name, text string) {
 		p.try(t, "", "delete", "keyset", string(n), "-n", ns, "--ignore-not-found").ok(t)
 		p.try(t, text, "create", "-n", ns, "-f", "-").ok(t)
-	}
-	return s
-}
-
-// s3Source is a versitygw, whose objects are files.
-func s3Source(t *testing.T) *source {
-	path, err := exec.Command("../tools/versitygw", "--built").Output()
-	must(t, err)
-	dir := t.TempDir()
-	bucket := filepath.Join(dir, "keysets")
-	must(t, os.Mkdir(bucket, 0o755))
-	const at = "127.0.0.1:7070"
-	var p *process
-	s := &source{url: "s3://keysets/clusters?endpoint=http://" + at, elsewhere: "s3://keysets/cluster?endpoint=http://" + at, poll: 2 * time.Second}
-	secret := "root-secret"
-	s.back = func() {
-		p = start(t, "versitygw", strings.TrimSpace(string(path)), "--access", "root", "--secret", secret, "--region", "us-east-1", "--port", at, "--quiet", "posix", dir)
-		p.await(t, "up", func(context.Context) error {
-			res, err := http.Get("http://" + at)
-			if err == nil {
-				err = res.Body.Close()
-			}
-			return err
-		})
-	}
-	s.away = func() { p.Kill() }
-	s.back()
-	s.env = []string{
-		"AWS_ACCESS_KEY_ID=root", "AWS_SECRET_ACCESS_KEY=root-secret", "AWS_REGION=us-east-1", "AWS_CONFIG_FILE=/dev/null",
-		"AWS_SHARED_CREDENTIALS_FILE=/dev/null", "AWS_EC2_METADATA_DISABLED=true",
-	}
-	for _, e := range s.env {
-		name, value, _ := strings.Cut(e, "=")
-		t.Setenv(name, value)
-	}
-	u, err := open.Parse(s.url)
-	must(t, err)
-	backend, err := u.Backend(t.Context())
-	must(t, err)
-	s.store = keystore.NewStore(backend)
-	s.forbid = func() { s.away(); secret = "another"; s.back() }
-	s.permit = func() { s.away(); secret = "root-secret"; s.back() }
-	s.empty = func() { must(t, os.RemoveAll(filepath.Join(bucket, "clusters"))) }
-	s.recreate = func() {
-		must(t, os.RemoveAll(bucket))
-		time.Sleep(outageTime)
-		must(t, os.Mkdir(bucket, 0o755))
-	}
-	client := s3.New(s3.Options{
-		Region: "us-east-1", BaseEndpoint: aws.String("http://" + at), UsePathStyle: true,
-		Credentials: credentials.NewStaticCredentialsProvider("root", "root-secret", ""),
-	})
-	s.put = func(n keystore.Name, text string) {
-		_, err := client.PutObject(t.Context(), &s3.PutObjectInput{Bucket: aws.String("keysets"), Key: aws.String("clusters/" + string(n) + ".yaml"), Body: strings.NewReader(text)})
-		must(t, err)
 	}
 	return s
 }

@@ -89,32 +89,6 @@ func (m *move) underAWorkload(t *testing.T, refusal string) {
 	}
 }
 
-// brokenBy shows that underAWorkload can fail: its workload works until what breaks it is done, and then fails with an error that
-// has these words.
-func (m *move) brokenBy(t *testing.T, breaks func(), says string) {
-	m.startKubelet(t)
-	working := keepTrying(t, m.use)
-	await(t, "the workload works", func(context.Context) error {
-		if working.tried.Load() < 10 {
-			return fmt.Errorf("%d attempts", working.tried.Load())
-		}
-		return nil
-	})
-	if n := working.failed.Load(); n > 0 {
-		t.Fatalf("%d failures before anything was broken: %v", n, working.stop()[0])
-	}
-	breaks()
-	await(t, "the workload fails", func(context.Context) error {
-		if working.failed.Load() == 0 {
-			return fmt.Errorf("%d attempts went well", working.tried.Load())
-		}
-		return nil
-	})
-	if failure := working.stop()[0]; !strings.Contains(failure.Error(), says) {
-		t.Errorf("it failed with %v", failure)
-	}
-}
-
 // storage plays the public storage that ccoctl fills: no caching headers, no content types.
 type storage struct {
 	issuer string

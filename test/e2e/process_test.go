@@ -141,3 +141,10 @@ func must(t *testing.T, err error) {
 		t.Fatal(err)
 	}
 }
+
+func read(t *testing.T, file string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	must(t, err)
+	return data
+}
