@@ -18,7 +18,6 @@ import (
 	"github.com/keypost/keypost/provision/azure/arm"
 	"github.com/keypost/keypost/provision/azure/iam"
 	"github.com/keypost/keypost/provision/cloud"
-	"github.com/keypost/keypost/provision/plan"
 )
 
 // DefaultAudience is what OpenShift's components put into their tokens for Azure.
@@ -49,12 +48,7 @@ func (r *run) identify(ctx context.Context) error {
 	}
 	r.Place(fmt.Sprintf("Subscription %s, tenant %s", r.O.Subscription, cmp.Or(r.tenant, "unknown, as the caller may not read the subscription")))
 	if r.tenant != "" && r.O.Tenant != "" && !iam.SameName(r.O.Tenant, r.tenant) {
-		return iam.Refuse(iam.WrongTenant, "subscription %s belongs to tenant %s, not to %s; nothing was changed", r.O.Subscription, r.tenant, r.O.Tenant)
+		return arm.Refuse(arm.WrongTenant, "subscription %s belongs to tenant %s, not to %s; nothing was changed", r.O.Subscription, r.tenant, r.O.Tenant)
 	}
 	return nil
-}
-
-// carryOut makes the changes of a plan, or returns them as a preview.
-func (r *run) carryOut(ctx context.Context, p plan.Plan) (*plan.Preview, error) {
-	return r.CarryOut(ctx, p, r.O.AtOnce())
 }

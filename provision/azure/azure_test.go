@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 
 	"github.com/keypost/keypost/provision/azure"
-	"github.com/keypost/keypost/provision/azure/iam"
+	"github.com/keypost/keypost/provision/azure/arm"
 	"github.com/keypost/keypost/provision/install"
 	"github.com/keypost/keypost/test/fakeazure"
 	"github.com/keypost/keypost/test/fakecloud"
@@ -256,7 +256,7 @@ func TestDelete(t *testing.T) {
 			t.Errorf("a dry run wrote %q and showed %+v", wrote, shown.Preview.Changes)
 		}
 		o.Mode, o.Group = install.Apply, true
-		if _, err := azure.Delete(t.Context(), o); !is(iam.OthersInGroup)(err) {
+		if _, err := azure.Delete(t.Context(), o); !is(arm.OthersInGroup)(err) {
 			t.Errorf("a group of two clusters: %v", err)
 		}
 		if wrote := w.writes(); len(wrote) > 0 {
@@ -300,7 +300,7 @@ func TestStrangersThingsAreRefused(t *testing.T) {
 			w.arm(t, "PUT", path, "2021-04-01", `{"location":"centralus","tags":{"team":"other"}}`)
 			w.writes()
 			o := w.identities(t, usual()...)
-			if _, err := azure.CreateIdentities(t.Context(), o); !is(iam.NotOwned)(err) {
+			if _, err := azure.CreateIdentities(t.Context(), o); !is(arm.NotOwned)(err) {
 				t.Errorf("%s: %v", path, err)
 			}
 			if wrote := w.writes(); len(wrote) > 0 {

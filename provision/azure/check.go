@@ -9,6 +9,7 @@ import (
 
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/party"
+	"github.com/keypost/keypost/provision/azure/arm"
 	"github.com/keypost/keypost/provision/azure/iam"
 )
 
@@ -93,6 +94,6 @@ func checkKey(k keystore.VerificationKey) error {
 	if k.ID() == "" || party.Takes("entra", k.Alg()) {
 		return nil
 	}
-	return iam.Refuse(iam.WrongAlgorithm, "the cluster would sign with key %s and %s, and Entra takes only tokens signed with RS256: Azure would refuse every one of them",
+	return arm.Refuse(arm.WrongAlgorithm, "the cluster would sign with key %s and %s, and Entra takes only tokens signed with RS256: Azure would refuse every one of them",
 		k.ID(), k.Alg())
 }

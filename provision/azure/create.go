@@ -7,6 +7,7 @@ import (
 
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/provision/azure/arm"
 	"github.com/keypost/keypost/provision/azure/iam"
 	"github.com/keypost/keypost/provision/ccoctl"
 	"github.com/keypost/keypost/provision/install"
@@ -83,7 +84,7 @@ func (r *run) checkIssuer(ctx context.Context) error {
 	}
 	set, published := stored.InUse(r.IssuerURL)
 	if !published { // Azure takes any URL, and anyone who gets one that was mistyped would be trusted
-		err := iam.Refuse(iam.UnknownIssuer, "no key set of %s has the issuer URL %s, which the identities are to trust: see that it is spelled right, and whose it is",
+		err := arm.Refuse(arm.UnknownIssuer, "no key set of %s has the issuer URL %s, which the identities are to trust: see that it is spelled right, and whose it is",
 			r.Store.Name, r.IssuerURL)
 		if !r.O.Adopt && r.Mode != install.Preview {
 			return err
@@ -181,7 +182,7 @@ func CreateIdentities(ctx context.Context, o IdentitiesOptions) (IdentitiesCreat
 	if err != nil {
 		return IdentitiesCreated{}, err
 	}
-	if preview, err := r.carryOut(ctx, p); err != nil || preview != nil {
+	if preview, err := r.CarryOut(ctx, p, r.O.AtOnce()); err != nil || preview != nil {
 		return IdentitiesCreated{Preview: preview}, err
 	}
 	files := r.secrets(set)

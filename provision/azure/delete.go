@@ -33,7 +33,7 @@ func Delete(ctx context.Context, o DeleteOptions) (Deleted, error) {
 	if err != nil {
 		return Deleted{}, err
 	}
-	if preview, err := r.carryOut(ctx, p); err != nil || preview != nil {
+	if preview, err := r.CarryOut(ctx, p, r.O.AtOnce()); err != nil || preview != nil {
 		return Deleted{Preview: preview}, err
 	}
 	if p.Empty() && own.Identities == 0 {

@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 
 	"github.com/keypost/keypost/provision/azure"
-	"github.com/keypost/keypost/provision/azure/iam"
+	"github.com/keypost/keypost/provision/azure/arm"
 	"github.com/keypost/keypost/test/fakeazure"
 )
 
@@ -64,7 +64,7 @@ func TestAnotherIssuerMeanwhile(t *testing.T) {
 				w.credential(t, lost.Identity, lost.Name, other, lost.Subject, "openshift")
 			}
 		}}
-		if _, err = azure.CreateIdentities(t.Context(), o); !is(iam.OtherIssuer)(err) {
+		if _, err = azure.CreateIdentities(t.Context(), o); !is(arm.OtherIssuer)(err) {
 			t.Errorf("error %v", err)
 		}
 		for _, c := range w.State().Credentials {

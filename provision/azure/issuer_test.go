@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 
 	"github.com/keypost/keypost/provision/azure"
-	"github.com/keypost/keypost/provision/azure/iam"
+	"github.com/keypost/keypost/provision/azure/arm"
 	"github.com/keypost/keypost/provision/install"
 	"github.com/keypost/keypost/provision/plan"
 	"github.com/keypost/keypost/test/fakeazure"
@@ -31,7 +31,7 @@ func TestAnotherIssuerIsRefused(t *testing.T) {
 				w.writes()
 				o := w.create(t, usual()...)
 				_, err = azure.Create(t.Context(), o)
-				if !is(iam.OtherIssuer)(err) {
+				if !is(arm.OtherIssuer)(err) {
 					t.Fatalf("%v", err)
 				}
 				scene.Held(t, err.Error(), "managed identity prod-a-ns-", " trusts the issuer "+old+", and not "+issuerURL+" as asked: changed, "+
@@ -141,7 +141,7 @@ func TestAnIssuerUnknownToTheStoreIsRefused(t *testing.T) {
 				o := w.options()
 				for range 2 {
 					_, err := run(t, w, o)
-					if wrote := w.writes(); !is(iam.UnknownIssuer)(err) || !strings.Contains(err.Error(), says) || len(wrote) > 0 {
+					if wrote := w.writes(); !is(arm.UnknownIssuer)(err) || !strings.Contains(err.Error(), says) || len(wrote) > 0 {
 						t.Fatalf("error %v, and it wrote %q", err, wrote)
 					}
 				}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/provision/azure"
-	"github.com/keypost/keypost/provision/azure/iam"
+	"github.com/keypost/keypost/provision/azure/arm"
 	"github.com/keypost/keypost/provision/install"
 	"github.com/keypost/keypost/test/fakeazure"
 	"github.com/keypost/keypost/test/keys"
@@ -58,7 +58,7 @@ func TestWhatOthersTakeOverMeanwhileStays(t *testing.T) {
 				must(t, err)
 				o := azure.DeleteOptions{Options: w.options()}
 				o.Transport = once(w, http.MethodDelete, "/roleAssignments/", func() { tt.take(w) })
-				if _, err = azure.Delete(t.Context(), o); !is(iam.NotOwned)(err) {
+				if _, err = azure.Delete(t.Context(), o); !is(arm.NotOwned)(err) {
 					t.Errorf("error %v", err)
 				}
 				if s := w.State(); !tt.left(s) {
@@ -80,7 +80,7 @@ func TestAGroupOfTwoGoesWithNeither(t *testing.T) {
 			w.arm(t, "PATCH", home, "2021-04-01", `{"tags":{"openshift.io_cloud-credential-operator_prod-a":"owned","`+other+`":"owned"}}`)
 			w.writes()
 			_, err = azure.Delete(t.Context(), azure.DeleteOptions{Options: w.options(), Group: true})
-			if !is(iam.OthersInGroup)(err) || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), "it is not deleted for one of them") {
+			if !is(arm.OthersInGroup)(err) || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), "it is not deleted for one of them") {
 				t.Errorf("with %s: %v", name, err)
 			}
 			if wrote := w.writes(); len(wrote) > 0 {
@@ -104,7 +104,7 @@ func TestKeysInUseAreChecked(t *testing.T) {
 			o := w.identities(t, usual()...)
 			o.Store = w.KeyStore()
 			_, err := azure.CreateIdentities(t.Context(), o)
-			if is(iam.WrongAlgorithm)(err) != refused || (err != nil) != refused {
+			if is(arm.WrongAlgorithm)(err) != refused || (err != nil) != refused {
 				t.Errorf("%v: %v", state, err)
 			}
 		}

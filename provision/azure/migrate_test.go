@@ -12,6 +12,7 @@ import (
 
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/provision/azure"
+	"github.com/keypost/keypost/provision/azure/arm"
 	"github.com/keypost/keypost/provision/azure/iam"
 	"github.com/keypost/keypost/provision/install"
 	"github.com/keypost/keypost/test/fakeazure"
@@ -76,7 +77,7 @@ func TestTheRecordOfASwitchAsksWhoseTheGroupIs(t *testing.T) {
 		w.arm(t, "PATCH", group, "2021-04-01", fmt.Sprintf(`{"tags":{"openshift.io_cloud-credential-operator_prod-b":"owned",%q:"2020-01-01T00:00:00Z"}}`, iam.MovedAtTag("prod-a", old)))
 		w.writes()
 		_, err := azure.Migrate(t.Context(), o)
-		if !is(iam.NotOwned)(err) || !strings.Contains(err.Error(), "resource group prod-a-oidc belongs to prod-b, and does not bear the tag openshift.io_cloud-credential-operator_prod-a=owned") {
+		if !is(arm.NotOwned)(err) || !strings.Contains(err.Error(), "resource group prod-a-oidc belongs to prod-b, and does not bear the tag openshift.io_cloud-credential-operator_prod-a=owned") {
 			t.Errorf("error %v", err)
 		}
 		if wrote := w.writes(); len(wrote) > 0 {

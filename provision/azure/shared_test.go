@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 
 	"github.com/keypost/keypost/provision/azure"
-	"github.com/keypost/keypost/provision/azure/iam"
+	"github.com/keypost/keypost/provision/azure/arm"
 	"github.com/keypost/keypost/provision/install"
 	"github.com/keypost/keypost/provision/plan"
 	"github.com/keypost/keypost/test/fakeazure"
@@ -98,7 +98,7 @@ func TestAnIdentityOfTwoGoesWithNeither(t *testing.T) {
 					}
 					o := azure.DeleteOptions{Options: w.options(), Group: true}
 					w.writes()
-					if _, err := azure.Delete(t.Context(), o); !is(iam.OthersInGroup)(err) || len(w.writes()) > 0 {
+					if _, err := azure.Delete(t.Context(), o); !is(arm.OthersInGroup)(err) || len(w.writes()) > 0 {
 						t.Errorf("its resource group: %v", err)
 					}
 				})
@@ -118,7 +118,7 @@ func TestAGroupWithAThingOfTwoStays(t *testing.T) {
 		w.arm(t, "PATCH", home+"/providers/Microsoft.ManagedIdentity/userAssignedIdentities/"+storage, "2024-11-30",
 			`{"tags":{"openshift.io_cloud-credential-operator_prod-a":"owned","keypost.dev_owned":"owned"}}`)
 		_, err = azure.Delete(t.Context(), azure.DeleteOptions{Options: w.options(), Group: true})
-		if !is(iam.OthersInGroup)(err) || !strings.Contains(err.Error(), "something in it that belongs not only to openshift.io_cloud-credential-operator_prod-a=owned, and would be deleted with it: Microsoft.ManagedIdentity/userAssignedIdentities "+storage) {
+		if !is(arm.OthersInGroup)(err) || !strings.Contains(err.Error(), "something in it that belongs not only to openshift.io_cloud-credential-operator_prod-a=owned, and would be deleted with it: Microsoft.ManagedIdentity/userAssignedIdentities "+storage) {
 			t.Errorf("error %v", err)
 		}
 	})

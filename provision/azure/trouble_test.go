@@ -18,7 +18,6 @@ import (
 	"github.com/keypost/keypost/keystore/catalog"
 	"github.com/keypost/keypost/provision/azure"
 	"github.com/keypost/keypost/provision/azure/arm"
-	"github.com/keypost/keypost/provision/azure/iam"
 	"github.com/keypost/keypost/test/fakeazure"
 	"github.com/keypost/keypost/test/fakecloud"
 	"github.com/keypost/keypost/test/keys"
@@ -127,7 +126,7 @@ func TestRefusals(t *testing.T) {
 		silent  bool // nobody is called
 		late    bool // Azure tells it, when the first identity is made
 	}{
-		{name: "another tenant", prepare: func(_ *testing.T, x *tried) { x.o.Tenant = nobody }, is: is(iam.WrongTenant), says: "belongs to tenant " + tenant},
+		{name: "another tenant", prepare: func(_ *testing.T, x *tried) { x.o.Tenant = nobody }, is: is(arm.WrongTenant), says: "belongs to tenant " + tenant},
 		{name: "another subscription", prepare: func(_ *testing.T, x *tried) { x.o.Subscription = nobody }, is: is(arm.NoSubscription), says: "could not be found"},
 		{name: "a provider that is not registered", fake: fakeazure.Options{Unregistered: []string{"Microsoft.ManagedIdentity"}},
 			is: is(arm.Unregistered), says: "Microsoft.ManagedIdentity", late: true},
@@ -145,12 +144,12 @@ func TestRefusals(t *testing.T) {
 		{name: "a role of somebody else's", prepare: func(t *testing.T, x *tried) {
 			x.w.arm(t, "PUT", scope+"/providers/Microsoft.Authorization/roleDefinitions/aaaaaaaa-0000-4000-8000-000000000001", "2022-04-01",
 				`{"properties":{"roleName":"prod-a-ns-storage-creds","description":"mine","type":"CustomRole","assignableScopes":["`+scope+`"],"permissions":[{"actions":["*/read"]}]}}`)
-		}, is: is(iam.NotOwned), says: `has the description "mine"`},
+		}, is: is(arm.NotOwned), says: `has the description "mine"`},
 		{name: "an identity of somebody else's", prepare: func(t *testing.T, x *tried) {
 			x.w.arm(t, "PUT", scope+"/resourceGroups/prod-a-oidc", "2021-04-01", `{"location":"centralus","tags":{"openshift.io_cloud-credential-operator_prod-a":"owned"}}`)
 			x.w.arm(t, "PUT", identity, "2024-11-30", `{"location":"centralus","tags":{"openshift.io_cloud-credential-operator_b":"owned"}}`)
-		}, is: is(iam.NotOwned), says: "prod-a-ns-storage-creds belongs to b"},
-		{name: "keys that Entra refuses", silent: true, prepare: func(t *testing.T, x *tried) { x.o.Store = x.w.KeyStore(); x.w.publish(t, keys.EC(elliptic.P256(), 1)) }, is: is(iam.WrongAlgorithm), says: "signed with RS256"},
+		}, is: is(arm.NotOwned), says: "prod-a-ns-storage-creds belongs to b"},
+		{name: "keys that Entra refuses", silent: true, prepare: func(t *testing.T, x *tried) { x.o.Store = x.w.KeyStore(); x.w.publish(t, keys.EC(elliptic.P256(), 1)) }, is: is(arm.WrongAlgorithm), says: "signed with RS256"},
 		{name: "no requests", silent: true, prepare: func(t *testing.T, x *tried) { x.o.Identities = x.w.requests(t) }, says: "has no CredentialsRequest for Azure"},
 		{name: "a cloud that is not there", prepare: func(_ *testing.T, x *tried) { x.o.Cloud = "AzureGermanCloud" }, silent: true, says: `"AzureGermanCloud" is none of`},
 		{name: "a wrong name", prepare: func(_ *testing.T, x *tried) { x.o.Name = "prod.a" }, silent: true, says: `"prod.a-ns-`},

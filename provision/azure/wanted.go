@@ -33,9 +33,6 @@ func networkRequests() []string {
 		"openshift-cloud-network-config-controller-azure", "openshift-azure-cloud-controller-manager"}
 }
 
-// tokenDir is a directory that Cluster API's request names as its token, as ccoctl copies it.
-const tokenDir = "/var/run/secrets/azure/tokens" //nolint:gosec // the path of tokens, not a token
-
 // readIdentities reads the CredentialsRequests, all of them before anything is done about one.
 func readIdentities(o Options, q RequestedIdentities) (identitySet, error) {
 	requests, skipped, err := credrequest.ReadDir(credrequest.Azure, q.Dir, q.TechPreview)
@@ -47,10 +44,6 @@ func readIdentities(o Options, q RequestedIdentities) (identitySet, error) {
 		if request.SecretNamespace == ccoctl.AzureWebhookNamespace && request.SecretName == ccoctl.AzureWebhookSecret {
 			return identitySet{}, fmt.Errorf("CredentialsRequest %s (%s) asks for the Secret %s/%s, which is that of OpenShift's webhook for pod identities, with the tenant "+
 				"of all of them: remove it", request, request.File, request.SecretNamespace, request.SecretName)
-		}
-		if request.CloudTokenPath == tokenDir {
-			set.warnings = append(set.warnings, fmt.Sprintf("CredentialsRequest %s names the directory %s, where a token's file is expected; its Secret is written with that, as ccoctl writes it",
-				request, tokenDir))
 		}
 		if request.HasIdentity() {
 			continue

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/keypost/keypost/provision/azure"
-	"github.com/keypost/keypost/provision/azure/iam"
+	"github.com/keypost/keypost/provision/azure/arm"
 	"github.com/keypost/keypost/provision/install"
 	"github.com/keypost/keypost/test/fakeazure"
 	"github.com/keypost/keypost/test/scene"
@@ -126,7 +126,7 @@ func (h *history) delete(t *testing.T) {
 	if h.shared {
 		h.w.writes()
 		o.Group = true
-		if err := remove(); !is(iam.OthersInGroup)(err) && !is(iam.NotOwned)(err) {
+		if err := remove(); !is(arm.OthersInGroup)(err) && !is(arm.NotOwned)(err) {
 			t.Errorf("strangers' group: %v", err)
 		}
 		if wrote := h.w.writes(); len(wrote) > 0 {

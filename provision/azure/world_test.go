@@ -18,7 +18,6 @@ import (
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/provision/azure"
 	"github.com/keypost/keypost/provision/azure/arm"
-	"github.com/keypost/keypost/provision/cloud"
 	"github.com/keypost/keypost/provision/install"
 	"github.com/keypost/keypost/provision/plan"
 	"github.com/keypost/keypost/test/fakeazure"
@@ -200,10 +199,10 @@ func (w *world) writes() []string {
 	return list
 }
 
-// is reports whether an error has a problem: of this package or of a call.
-func is[P ~int](p P) func(error) bool {
+// is reports whether an error has a problem.
+func is(p arm.Problem) func(error) bool {
 	return func(err error) bool {
-		e, is := errors.AsType[*cloud.Error[P]](err)
+		e, is := errors.AsType[*arm.Error](err)
 		return is && e.Problem == p
 	}
 }

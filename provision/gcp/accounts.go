@@ -30,7 +30,7 @@ func CreateAccounts(ctx context.Context, o Options, q RequestedAccounts) (Accoun
 		return AccountsCreated{}, err
 	}
 	wanted := iam.Wanted{Accounts: &set.wanted}
-	if err := wanted.Check(); err != nil {
+	if err := wanted.Accounts.Check(); err != nil {
 		return AccountsCreated{}, err
 	}
 	if err := r.CheckDir(o.Adopt, o.IssuerURL); err != nil {
@@ -115,7 +115,7 @@ func CreateWorkload(ctx context.Context, o WorkloadOptions) (WorkloadCreated, er
 		account.Subjects = append(account.Subjects, a.Subject())
 	}
 	wanted := iam.Wanted{Accounts: &iam.Accounts{Owner: federation.OwnedByKeypost(), Pool: o.PoolID, List: []iam.Account{account}, Adopt: o.Adopt, Prune: o.Prune}}
-	if err := wanted.Check(); err != nil {
+	if err := wanted.Accounts.Check(); err != nil {
 		return WorkloadCreated{}, err
 	}
 	if err := r.identify(ctx); err != nil {

@@ -98,7 +98,7 @@ func (c *creation) Check(key keystore.VerificationKey) error {
 	if err := checkKey(key); err != nil {
 		return err
 	}
-	return c.wanted().Check()
+	return c.set.wanted.Check()
 }
 
 // checkKey returns an error for a key whose tokens Google refuses; the zero key is one that is still to be made.
@@ -118,11 +118,7 @@ func (c *creation) Identify(ctx context.Context) error {
 }
 
 func (c *creation) Plan(ctx context.Context) (plan.Plan, error) {
-	w := c.wanted()
-	if err := w.Check(); err != nil { // again: now with the keys to upload
-		return plan.Plan{}, err
-	}
-	p, err := c.client.Plan(ctx, w)
+	p, err := c.client.Plan(ctx, c.wanted())
 	c.set.emails = p.Emails
 	return p.Plan, err
 }

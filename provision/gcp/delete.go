@@ -37,9 +37,6 @@ func Delete(ctx context.Context, o DeleteOptions) (Deleted, error) {
 		}
 		r.Lines(skipped)
 	}
-	if err := (iam.Wanted{Pool: o.pool()}).Check(); err != nil {
-		return Deleted{}, err
-	}
 	if err := r.identify(ctx); err != nil {
 		return Deleted{}, err
 	}

@@ -135,9 +135,6 @@ func (r *run) nameCopy() {
 // CreatePool makes a workload identity pool, for [Create] to make a provider in. With mode Preview it returns what it would do.
 func CreatePool(ctx context.Context, o Options) (*plan.Preview, error) {
 	r, wanted := newRun(o), iam.Wanted{Pool: o.pool()}
-	if err := wanted.Check(); err != nil {
-		return nil, err
-	}
 	if o.Mode == install.DryRun {
 		return nil, r.WriteFiles(r.poolScript())
 	}

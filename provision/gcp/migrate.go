@@ -123,7 +123,7 @@ func newMigration(ctx context.Context, o MigrateOptions) (*migration, error) {
 	m.set.wanted.All = false // what the pool has beside them is told in the result
 	m.to = *o.provider(nil, "")
 	m.to.Audiences = []string{componentAudience} // until those of the old one are read
-	checks := []error{iam.Wanted{Pool: o.pool(), Provider: &m.to, Accounts: &m.set.wanted}.Check(), federation.CheckPoolID("workload identity provider", o.From)}
+	checks := []error{m.set.wanted.Check(), federation.CheckPoolID("workload identity provider", o.From)}
 	if o.From == o.ProviderID {
 		checks = append(checks, fmt.Errorf("the old provider and the new one are both %s: a provider takes one issuer", o.From))
 	}

@@ -54,9 +54,6 @@ func createAccount(q *request) (any, error) {
 	if err := checkAccountTexts(in.Account); err != nil {
 		return nil, err
 	}
-	if q.NoAccounts {
-		return nil, forbidden("Service account creation is not allowed on this project.", accountConstraint)
-	}
 	email, present := q.email(in.AccountID), 0
 	for _, a := range q.world.accounts {
 		if a.Deleted != nil {

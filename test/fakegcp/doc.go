@@ -17,8 +17,8 @@
 // (FAILED_PRECONDITION) and to deleting it again (NOT_FOUND); the types of operations' metadata; and that a pool cannot be seen
 // before its operation is done. Google's documentation lets no token live for more than a day and has x5c refused in an upload,
 // and so it is here; a measurement of September 2026 saw both accepted. An upload that a PATCH names and does not
-// send stays. Guessed too is that a policy may keep a member of a pool that is deleted, and that an organisation which lets no pool in
-// (OwnMembers) refuses new members only. Conditions of bindings are kept and never evaluated: they grant nothing. Of
+// send stays. Guessed too is that a policy may keep a member of a pool that is deleted.
+// Conditions of bindings are kept and never evaluated: they grant nothing. Of
 // CEL there are the few forms that the tests use, and of a provider's attributes the subject is mapped and no other. Predefined roles are believed, and of
 // them only Workload Identity User and Service Account Token Creator let impersonate. Quotas of pools, of providers and of
 // reads are not kept.

@@ -84,14 +84,6 @@ func precondition(format string, a ...any) error {
 	return fail(http.StatusBadRequest, "FAILED_PRECONDITION", format, a...)
 }
 
-// forbidden is a refusal for a constraint of the organisation.
-func forbidden(message, constraint string) error {
-	f := fail(http.StatusBadRequest, "FAILED_PRECONDITION", "%s", message)
-	f.details = []any{map[string]any{"@type": preconditionType, "violations": []any{
-		map[string]string{"type": constraint, "subject": "orgpolicy:projects", "description": message}}}}
-	return f
-}
-
 // concurrent is the answer to a write whose etag is not the present one.
 func concurrent() error {
 	return fail(http.StatusConflict, "ABORTED",

@@ -141,7 +141,7 @@ func (q *request) checkBindings(p, old Policy) error {
 			return err
 		}
 		for _, m := range b.Members {
-			if err := q.checkMember(m, old); err != nil {
+			if err := q.checkMember(m); err != nil {
 				return err
 			}
 		}
@@ -169,19 +169,11 @@ func (q *request) checkRole(b Binding, old Policy) error {
 const principalPattern = `^principal(?:Set)?://iam\.googleapis\.com/(projects/\d+/locations/global/workloadIdentityPools/)([a-z0-9-]+)/` +
 	`(?:subject/.+|\*|group/.+|attribute\.[a-z0-9_]+/.+)$`
 
-// has reports whether a member has any role by the policy.
-func (p Policy) has(member string) bool {
-	return slices.ContainsFunc(p.Bindings, func(b Binding) bool { return slices.Contains(b.Members, member) })
-}
-
 // checkPrincipal refuses the subjects of a pool of the project that is not there, or not known yet.
-func (q *request) checkPrincipal(m string, old Policy) error {
+func (q *request) checkPrincipal(m string) error {
 	parts := regexp.MustCompile(principalPattern).FindStringSubmatch(m)
 	if parts == nil || strings.HasPrefix(m, "principal://") != strings.Contains(m, "/subject/") {
 		return invalid("Invalid principal %s.", m)
-	}
-	if q.OwnMembers && !old.has(m) {
-		return forbidden("One or more users named in the policy do not belong to a permitted customer, perhaps due to an organization policy.", memberConstraint)
 	}
 	p, found := q.world.pools[parts[2]]
 	if parts[1] == q.poolName("") && (!found || q.now.Before(p.Created.Add(q.PoolDelay))) {
@@ -191,13 +183,13 @@ func (q *request) checkPrincipal(m string, old Policy) error {
 	return nil
 }
 
-func (q *request) checkMember(m string, old Policy) error {
+func (q *request) checkMember(m string) error {
 	kind, name, _ := strings.Cut(m, ":")
 	switch kind {
 	case "allUsers", "allAuthenticatedUsers", "user", "group", "domain", "deleted":
 		return nil
 	case "principal", "principalSet":
-		return q.checkPrincipal(m, old)
+		return q.checkPrincipal(m)
 	case "serviceAccount":
 		if !strings.HasSuffix(name, q.email("")) {
 			return nil
@@ -243,9 +235,3 @@ func getProject(q *request) (any, error) {
 	return map[string]any{"projectNumber": q.Number, "projectId": q.Project, "lifecycleState": active, "name": q.Project,
 		"createTime": "2026-01-01T00:00:00.000Z"}, nil
 }
-
-// The constraints of organisations that the server knows beside the one for issuers.
-const (
-	accountConstraint = "constraints/iam.disableServiceAccountCreation"
-	memberConstraint  = "constraints/iam.allowedPolicyMemberDomains"
-)

@@ -23,11 +23,6 @@ type Options struct {
 	Permissions []string
 	// AllowedIssuers is the organisation policy constraints/iam.workloadIdentityPoolProviders. nil: there is none.
 	AllowedIssuers []string
-	// NoAccounts is the organisation policy constraints/iam.disableServiceAccountCreation.
-	NoAccounts bool
-	// OwnMembers is the organisation policy constraints/iam.allowedPolicyMemberDomains, where it does not list the pool: policies take no
-	// new member of a pool.
-	OwnMembers bool
 
 	// ReviveProviders lets the undeletion of a pool bring back the providers that were deleted with it. Google does not
 	// say whether it does.

@@ -98,11 +98,11 @@ func Open(o Account, onWait func(cloud.Wait)) (*Client, error) {
 	credential := o.Credential
 	if credential == nil {
 		if err := checkFiles(os.Getenv); err != nil {
-			return nil, problem(NoCredentials, "read Azure's credentials: %w", err)
+			return nil, Refuse(NoCredentials, "read Azure's credentials: %w", err)
 		}
 		credential, err = azidentity.NewDefaultAzureCredential(&azidentity.DefaultAzureCredentialOptions{ClientOptions: core, TenantID: o.Tenant})
 		if err != nil {
-			return nil, problem(NoCredentials, "read Azure's credentials: %w", err)
+			return nil, Refuse(NoCredentials, "read Azure's credentials: %w", err)
 		}
 	}
 	// The SDK would register a provider by itself; whatever is changed in a subscription is in the plan.

@@ -25,15 +25,25 @@ type Error = cloud.Error[Problem]
 // Problem is the kind of an [Error].
 type Problem int
 
-// The problems.
+// The problems. Any call may have one of the first four.
 const (
 	NoCredentials  Problem = iota + 1 // none were found, or Entra refuses them
 	NoSubscription                    // the credentials see no such subscription
 	Unregistered                      // the subscription has not registered a provider of resources
 	Disallowed                        // a policy of the organisation forbids the change
+
+	WrongTenant    // the subscription belongs to another tenant than the one that is meant
+	NotOwned       // a thing does not have the owner's tag, and may be adopted
+	OtherIssuer    // identities trust another issuer, and a cluster may live by that
+	WrongAlgorithm // a key signs with something that Entra does not take
+	NameTaken      // another subscription of the tenant has a custom role of that name
+	OtherGroup     // the identities that have the roles are not in the resource group that was named
+	OthersInGroup  // a resource group that is to be deleted has things of somebody else
+	UnknownIssuer  // no key set of the store has the issuer URL, and identities would trust it from now on
 )
 
-func problem(p Problem, format string, args ...any) error {
+// Refuse returns the error for a problem.
+func Refuse(p Problem, format string, args ...any) error {
 	return &Error{Problem: p, Err: fmt.Errorf(format, args...)}
 }
 

@@ -19,10 +19,6 @@ const (
 	credentialsAction = identityAction + "federatedIdentityCredentials/"
 )
 
-// credentialCount is how many federated credentials Azure allows one identity
-// (https://learn.microsoft.com/entra/workload-id/workload-identity-federation-considerations).
-const credentialCount = 20
-
 // readCredentials returns the federated credentials of an identity that is there. One list costs less of what Azure allows than a call
 // for each.
 func (r *Run) readCredentials(ctx context.Context, group, identity string) ([]Credential, error) {
@@ -48,8 +44,7 @@ type comparison struct {
 // compare compares by what Entra compares: issuer and subject, letter by letter. What is there stays, also for another issuer: a cluster
 // may still sign as that one. With Prune one for this issuer that nobody wants goes, and an audience that was asked for takes the place of
 // another. With instead a credential for another issuer becomes the wanted one, where the subject's tokens are taken only of that one.
-func (r *Run) compare(have, want []Credential, instead bool) (comparison, error) {
-	var c comparison
+func (r *Run) compare(have, want []Credential, instead bool) (c comparison) {
 	used := map[string]bool{} // names of those that stay, or are written
 	for _, w := range want {
 		at := slices.IndexFunc(have, func(h Credential) bool { return h.Issuer == w.Issuer && h.Subject == w.Subject })
@@ -81,16 +76,7 @@ func (r *Run) compare(have, want []Credential, instead bool) (comparison, error)
 			c.kept = append(c.kept, h)
 		}
 	}
-	n := len(have)
-	for _, w := range c.put {
-		if under(have, w.Name) == nil {
-			n++
-		}
-	}
-	if n > credentialCount {
-		return c, fmt.Errorf("it would have %d federated credentials, and Azure allows %d: delete those that nobody needs", n, credentialCount)
-	}
-	return c, nil
+	return c
 }
 
 // unused returns a name for a credential that is not there: its own, unless another credential has that.
@@ -128,21 +114,15 @@ func SameIssuer(a, b string) bool {
 // identity. A new identity, which others do not find everywhere yet, has none.
 func (r *Run) planCredentials(i Identity, have []Credential, isNew bool) (add, remove plan.Stage, about comparison, err error) {
 	instead := r.Owner == Installation(r.Name) // its identities are one cluster's; those of workloads may be several clusters'
-	about, err = r.compare(have, i.Credentials, instead)
-	if err != nil {
-		return nil, nil, about, fmt.Errorf("%s %s: %w", IdentityThing, i.Name, err)
-	}
+	about = r.compare(have, i.Credentials, instead)
 	read := func(steps func(have []Credential, about comparison) []cloud.Step) cloud.Remaining {
 		return func(ctx context.Context) ([]cloud.Step, error) {
 			have, err := r.readCredentials(ctx, r.O.OIDCGroup, i.Name)
 			if err != nil && (!isNew || !arm.IsMissing(err)) {
 				return nil, err
 			}
-			about, err := r.compare(have, i.Credentials, instead)
-			if err == nil {
-				err = r.refuseIssuer(i.Name, about) // somebody may have written it since it was planned
-			}
-			return steps(have, about), err
+			about := r.compare(have, i.Credentials, instead)
+			return steps(have, about), r.refuseIssuer(i.Name, about) // somebody may have written it since it was planned
 		}
 	}
 	puts := func(have []Credential, about comparison) []cloud.Step { return r.putSteps(i.Name, have, about.put) }
@@ -190,7 +170,7 @@ func (r *Run) refuseIssuer(identity string, about comparison) error {
 	if old == "" || r.O.Adopt || r.Mode == install.Preview {
 		return nil
 	}
-	return Refuse(OtherIssuer, "%s %s trusts the issuer %s, and not %s as asked: changed, it would take no token of %s any more, and every workload "+
+	return arm.Refuse(arm.OtherIssuer, "%s %s trusts the issuer %s, and not %s as asked: changed, it would take no token of %s any more, and every workload "+
 		"of that cluster would lose access", IdentityThing, identity, old, r.IssuerURL, old)
 }
 

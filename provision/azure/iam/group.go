@@ -98,7 +98,7 @@ func (r *Run) deleteGroupSteps(ctx context.Context) ([]cloud.Step, error) {
 		return nil, r.Owner.refuse(groupThing+" "+have.name, have.tags)
 	}
 	if says := shared(groupThing+" "+have.name, have.tags); says != "" {
-		return nil, Refuse(OthersInGroup, "%s", says)
+		return nil, arm.Refuse(arm.OthersInGroup, "%s", says)
 	}
 	found, err := r.contents(ctx)
 	if err != nil {
@@ -107,7 +107,7 @@ func (r *Run) deleteGroupSteps(ctx context.Context) ([]cloud.Step, error) {
 	for _, f := range found {
 		what, tags := arm.Deref(f.Type)+" "+arm.Deref(f.Name), arm.Tags(f.Tags)
 		if !r.Owner.owns(tags) || shared(what, tags) != "" {
-			return nil, Refuse(OthersInGroup, "resource group %s has something in it that belongs not only to %s, and would be deleted with it: %s",
+			return nil, arm.Refuse(arm.OthersInGroup, "resource group %s has something in it that belongs not only to %s, and would be deleted with it: %s",
 				have.name, r.Owner.Tag, what)
 		}
 	}

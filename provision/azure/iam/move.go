@@ -70,11 +70,7 @@ func (r *Run) PlanMove(ctx context.Context, old string) (plan.Plan, error) {
 		return plan.Plan{}, err
 	}
 	p, err := r.planEach(all, func(identity string, have []Credential) ([]cloud.Step, error) {
-		about, err := r.compare(have, second(have, old, r.IssuerURL), false)
-		if err != nil {
-			return nil, fmt.Errorf("%s %s: %w", IdentityThing, identity, err)
-		}
-		return r.putSteps(identity, have, about.put), nil
+		return r.putSteps(identity, have, r.compare(have, second(have, old, r.IssuerURL), false).put), nil
 	})
 	for _, m := range all {
 		if !m.takes(old) && !m.takes(r.IssuerURL) {

@@ -54,7 +54,7 @@ func (o Owner) owns(tags map[string]string) bool { return o.Tag.On(named(tags, o
 // refuse returns the error for a thing that is somebody else's.
 func (o Owner) refuse(thing string, tags map[string]string) error {
 	tags = named(tags, o.Tag.Key)
-	return Refuse(NotOwned, "%s", o.Tag.Absent(thing, tags, strings.Join(owners(tags), ", ")))
+	return arm.Refuse(arm.NotOwned, "%s", o.Tag.Absent(thing, tags, strings.Join(owners(tags), ", ")))
 }
 
 // shared says that a thing with these tags belongs to several owners, as after --adopt, so that it goes with none of them; empty if it

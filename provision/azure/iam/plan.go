@@ -300,7 +300,7 @@ func (r *Run) usedByOthers(roles []roleState, all []assignmentState, identities 
 	if len(errs) == 0 {
 		return nil
 	}
-	return Refuse(OtherGroup, "%w", errors.Join(errs...))
+	return arm.Refuse(arm.OtherGroup, "%w", errors.Join(errs...))
 }
 
 // Plan reads what is there, and returns what leads to what is wanted.

@@ -24,7 +24,6 @@ type roleState struct {
 	id, guid, name, description string
 	scopes                      []string // where it may be assigned
 	actions, dataActions        []string
-	denied                      []string // what is taken out of these, which nobody asks for
 }
 
 func stateOfRole(d armauthorization.RoleDefinition) roleState {
@@ -33,7 +32,6 @@ func stateOfRole(d armauthorization.RoleDefinition) roleState {
 		scopes: arm.Values(p.AssignableScopes)}
 	for _, m := range p.Permissions {
 		s.actions, s.dataActions = append(s.actions, arm.Values(m.Actions)...), append(s.dataActions, arm.Values(m.DataActions)...)
-		s.denied = append(append(s.denied, arm.Values(m.NotActions)...), arm.Values(m.NotDataActions)...)
 	}
 	return s
 }
@@ -107,7 +105,7 @@ func (r *Run) roleSteps(i Identity, have *roleState) ([]cloud.Step, error) {
 		return []cloud.Step{r.putRole(want, fmt.Sprintf("Created customRole %s %s", i.Name, want.id), roleDiff(roleState{}, want))}, nil
 	}
 	if have.description != want.description && !r.O.Adopt {
-		return nil, Refuse(NotOwned, "%s %s has the description %q and not %q, so something else made it", roleThing, i.Name, have.description, want.description)
+		return nil, arm.Refuse(arm.NotOwned, "%s %s has the description %q and not %q, so something else made it", roleThing, i.Name, have.description, want.description)
 	}
 	want.id, want.guid, want.name = have.id, have.guid, have.name
 	want.scopes = append(minus(have.scopes, want.scopes), want.scopes...)
@@ -134,7 +132,6 @@ func roleDiff(have, want roleState) []string {
 	}
 	list("action", have.actions, want.actions)
 	list("data action", have.dataActions, want.dataActions)
-	list("exception", have.denied, nil)
 	list("assignable scope", have.scopes, want.scopes)
 	if have.id != "" && have.description != want.description {
 		diff = append(diff, "- description "+have.description, "+ description "+want.description)
@@ -153,7 +150,7 @@ func (r *Run) putRole(want roleState, line string, diff []string) cloud.Step {
 			return r.Definitions.CreateOrUpdate(ctx, r.scope(), want.guid, in, nil)
 		})
 		if arm.HasCode(err, "RoleDefinitionWithSameNameExists") { // or it was deleted a moment ago (OCPBUGS-63714)
-			return cloud.NotYet, Refuse(NameTaken, "another subscription of the tenant has a custom role %s, and such names are unique in a tenant (%w)",
+			return cloud.NotYet, arm.Refuse(arm.NameTaken, "another subscription of the tenant has a custom role %s, and such names are unique in a tenant (%w)",
 				want.name, err)
 		}
 		return arm.Answer(err)
@@ -175,7 +172,7 @@ func (r *Run) planDeleteRole(have roleState) plan.Stage {
 			return nil, nil
 		}
 		if have.description != r.Owner.description {
-			return nil, Refuse(NotOwned, "%s %s has the description %q by now and not %q", roleThing, have.name, have.description, r.Owner.description)
+			return nil, arm.Refuse(arm.NotOwned, "%s %s has the description %q by now and not %q", roleThing, have.name, have.description, r.Owner.description)
 		}
 		return []cloud.Step{{Key: "delete", Line: fmt.Sprintf("Deleted custom role %s %s", have.name, have.id),
 			Call: r.Deleting(roleAction+"delete", func(ctx context.Context) (any, error) {

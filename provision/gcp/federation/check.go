@@ -7,9 +7,6 @@ import (
 	"github.com/keypost/keypost/provision/gcp/rest"
 )
 
-// audienceCount is how many audiences a provider may have (google.iam.v1, Oidc.allowed_audiences).
-const audienceCount = 10
-
 // SecondProviderID returns the ID of the provider to which the cluster of an installation moves for another issuer, the same in every run.
 func SecondProviderID(installation, issuerURL string) string {
 	return rest.Cut(installation, 26) + "-" + rest.Hashed(issuerURL)
@@ -22,17 +19,4 @@ func CheckPoolID(what, id string) error {
 		return fmt.Errorf("the name of the %s, %q, must have 4 to 32 lower-case letters, digits or hyphens, and not begin with gcp-", what, id)
 	}
 	return nil
-}
-
-// Check returns what Google would refuse of the provider late.
-func (w Provider) Check() []error {
-	errs := []error{CheckPoolID("workload identity pool", w.Pool), CheckPoolID("workload identity provider", w.ID)}
-	if n := len(rest.Minus(w.Audiences, nil)); n == 0 || n > audienceCount {
-		errs = append(errs, fmt.Errorf("%d audiences: a provider has 1 to %d", n, audienceCount))
-	}
-	if w.JWKS != nil {
-		_, err := upload(w.JWKS)
-		errs = append(errs, err)
-	}
-	return errs
 }

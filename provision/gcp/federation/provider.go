@@ -163,8 +163,7 @@ func (c *Client) createProvider(p Project, w Provider) (rest.Decision, error) {
 	return rest.Decision{Steps: []cloud.Step{step}}, nil
 }
 
-// compareTrust compares whose tokens are taken. The error is about more audiences than Google allows, or about a change that would
-// refuse tokens of a cluster that lives by the provider.
+// compareTrust compares whose tokens are taken. The error is about a change that would refuse tokens of a cluster that lives by the provider.
 func (d *decision) compareTrust(p Project, w Provider, have *providerState) error {
 	if had := have.OIDC.Issuer; had != w.IssuerURL {
 		d.set.Add("oidc.issuerUri", w.IssuerURL, rest.Replaced("issuer ", had, w.IssuerURL)...)
@@ -184,9 +183,7 @@ func (d *decision) compareTrust(p Project, w Provider, have *providerState) erro
 	if usual := strings.TrimSuffix(w.IssuerURL, "/") + "/.well-known/openid-configuration"; have.OIDC.Discovery != "" && have.OIDC.Discovery != usual {
 		d.set.Add("oidc.discoveryUri", "", rest.Replaced("discovery document ", have.OIDC.Discovery, usual)...)
 	}
-	if err := d.compareAudiences(p.accepted(w.Pool, w.ID, have), w); err != nil {
-		return err
-	}
+	d.compareAudiences(p.accepted(w.Pool, w.ID, have), w)
 	if diff := mappingDiff(have.Mapping, w.mapping()); len(diff) > 0 {
 		mapping := maps.Clone(have.Mapping) // other attributes are nothing to us
 		if mapping == nil {
@@ -220,8 +217,8 @@ func (p Project) accepted(pool, provider string, have *providerState) []string {
 	return []string{own, "https:" + own}
 }
 
-// compareAudiences compares whom tokens are for. The error is about more audiences than Google allows.
-func (d *decision) compareAudiences(accepted []string, w Provider) error {
+// compareAudiences compares whom tokens are for.
+func (d *decision) compareAudiences(accepted []string, w Provider) {
 	audiences := w.Audiences
 	surplus := rest.Minus(accepted, w.Audiences)
 	if w.KeepAudiences && len(surplus) > 0 {
@@ -229,15 +226,11 @@ func (d *decision) compareAudiences(accepted []string, w Provider) error {
 		d.Notes = append(d.Notes, fmt.Sprintf("provider %s takes tokens for the audience %s too; that stays, unless --prune is given with the whole list of --allowed-audience",
 			w.ID, strings.Join(surplus, ", ")))
 		surplus = nil
-		if n := len(audiences); n > audienceCount {
-			return fmt.Errorf("provider %s would take %d audiences, and Google allows %d: name all that are to stay with --allowed-audience, and add --prune", w.ID, n, audienceCount)
-		}
 	}
 	added := rest.Minus(audiences, accepted)
 	if len(surplus)+len(added) > 0 {
 		d.set.Add("oidc.allowedAudiences", audiences, rest.Lines("- audience ", surplus, "+ audience ", added)...)
 	}
-	return nil
 }
 
 // mapping is the attribute mapping that is asked for.

@@ -15,24 +15,8 @@ const (
 	subjectLimit = 127 // bytes, of google.subject; a longer one is refused only when a token is exchanged
 )
 
-// Check returns an error if what is wanted breaks a rule that Google enforces late, or for all clusters of a project: for names, audiences,
-// keys to upload, subjects. It makes no call, and joins the errors, each of which is one sentence.
-func (w Wanted) Check() error {
-	var errs []error
-	if w.Pool != nil {
-		errs = append(errs, federation.CheckPoolID("workload identity pool", w.Pool.ID))
-	}
-	if w.Provider != nil {
-		errs = append(errs, w.Provider.Check()...)
-	}
-	if w.Accounts != nil {
-		errs = append(errs, w.Accounts.check()...)
-	}
-	return errors.Join(errs...)
-}
-
 // CheckName returns an error if an installation's name cannot be the beginning of its service accounts' IDs, or, with pool, the name of
-// its pool and provider: one sentence, where [Wanted.Check] has one for each thing that would bear it.
+// its pool and provider: one sentence, where [Accounts.Check] has one for each thing that would bear it.
 func CheckName(name string, pool, accounts bool) error {
 	switch {
 	case pool && federation.CheckPoolID("", name) != nil:
@@ -43,14 +27,10 @@ func CheckName(name string, pool, accounts bool) error {
 	return nil
 }
 
-func (a Accounts) check() []error {
+// Check returns an error if what is wanted breaks a rule that Google enforces late, or for all clusters of a project: for names and subjects.
+// It makes no call, and joins the errors, each of which is one sentence.
+func (a Accounts) Check() error {
 	var errs []error
-	if a.Owner == (federation.Owner{}) {
-		errs = append(errs, errors.New("the service accounts have no owner"))
-	}
-	if name := a.Owner.Installation(); !regexp.MustCompile(`^[a-z0-9-]{0,32}$`).MatchString(name) {
-		errs = append(errs, fmt.Errorf("the installation's name %q must have at most 32 lower-case letters, digits or hyphens", name))
-	}
 	ids, displays, roles := map[string]Account{}, map[string]Account{}, map[string]Account{}
 	for _, w := range a.List {
 		for _, err := range w.check(a) {
@@ -67,7 +47,7 @@ func (a Accounts) check() []error {
 			errs = append(errs, collision(roles, w.RoleID(""), "custom role", w))
 		}
 	}
-	return errs
+	return errors.Join(errs...)
 }
 
 // collision returns an error if a name is taken: ccoctl's are cut.

@@ -18,7 +18,7 @@ import (
 
 // PlanDelete plans to delete what d describes: custom roles, bindings, accounts, pool. What is somebody else's stays; the notes
 // say so. Without anything of that name the plan is empty. A pool that other
-// installations use is an error of the problem [PoolInUse]. Trusted is what goes with the pool.
+// installations use is an error. Trusted is what goes with the pool.
 func (c *Client) PlanDelete(ctx context.Context, d Deletion) (plan.Plan, federation.Trusted, error) {
 	if d.Pool == "" {
 		d.Pool = d.Name
@@ -91,7 +91,7 @@ func ofNoInstallation(a accountState) bool {
 	return federation.OwnedByKeypost().Owns(a.Description) || !strings.HasPrefix(a.Description, federation.Made)
 }
 
-// checkUsers returns an error of the problem [PoolInUse] if accounts of other installations are used from a pool that would go.
+// checkUsers returns an error if accounts of other installations are used from a pool that would go.
 func (d Deletion) checkUsers(p federation.Project, s *snapshot, gone []string) error {
 	if !s.pool.Goes(federation.OwnedBy(d.Name)) {
 		return nil
@@ -105,7 +105,7 @@ func (d Deletion) checkUsers(p federation.Project, s *snapshot, gone []string) e
 	if len(users) == 0 {
 		return nil
 	}
-	return rest.Problemf(rest.PoolInUse, "%s %s would go too, and other installations use it: service accounts %s; delete those installations first", federation.PoolThing, d.Pool,
+	return fmt.Errorf("%s %s would go too, and other installations use it: service accounts %s; delete those installations first", federation.PoolThing, d.Pool,
 		text.List(users, 10))
 }
 

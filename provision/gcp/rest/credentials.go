@@ -132,13 +132,6 @@ func (c *Client) authenticate(ctx context.Context) error {
 	} else if creds, err = fromJSON(ctx, f.data); err != nil {
 		return Problemf(NoCredentials, "credentials of the %s: %s", f.source, oneLine(err))
 	}
-	universe, err := creds.GetUniverseDomain()
-	if err != nil {
-		return Problemf(NoCredentials, "the domain of the cloud that the credentials are for: %s", oneLine(err))
-	}
-	if universe != domain {
-		return Problemf(NoCredentials, "the credentials are for the universe %s, and Secrets are written for %s only", universe, domain)
-	}
 	c.found, c.tokens, c.quota = f, creds.TokenSource, f.quotaProject()
 	return nil
 }

@@ -22,19 +22,15 @@ type Error = cloud.Error[Problem]
 // Problem is the kind of an [Error].
 type Problem int
 
-// The problems. Any call may have one of the first six.
+// The problems. Any call may have one of the first three.
 const (
 	NoCredentials Problem = iota + 1 // none were found
 	WrongProject                     // the credentials see no such project
-	IssuerRefused                    // the organisation lets no such issuer into pools
-	ServiceOff                       // an API that is needed is not enabled in the project
 	Denied                           // the caller does not have a permission
-	QuotaUsed                        // the project has as many accounts or roles as it may have
 
 	NotOwned       // a pool, provider, account or role is somebody else's, and may be adopted
 	OtherIssuer    // a provider trusts another issuer, and a cluster may live by that
 	PoolUnusable   // a pool that is to be used is missing, deleted or disabled
-	PoolInUse      // a pool that would go is used by accounts of other installations
 	NothingToMove  // no cluster lives by the provider from which it is to move, or by another issuer
 	UnknownCopy    // a provider holds a copy of other keys, and nobody knows whether the store is behind it
 	NoProvider     // a provider is missing or deleted: it takes no token
@@ -126,9 +122,6 @@ func (s statusError) refusal() *apiError {
 	if e.reason == "" && len(s.Errors) > 0 {
 		e.reason = s.Errors[0].Reason
 	}
-	if e.constraint == "" {
-		e.constraint = e.forbidden()
-	}
 	return e
 }
 
@@ -198,12 +191,12 @@ func (c *Client) explainRefusal(k Call, e *apiError) error {
 	disabled := e.reason == "SERVICE_DISABLED" || e.reason == "accessNotConfigured" || strings.Contains(e.message, "it is disabled. Enable it")
 	switch {
 	case e.constraint == issuerConstraint:
-		return Problemf(IssuerRefused, "the organisation's policy %s lets no such issuer in: its administrator must add the issuer URL "+
+		return fmt.Errorf("the organisation's policy %s lets no such issuer in: its administrator must add the issuer URL "+
 			"(%s: Google says: %w)", issuerConstraint, k, e)
 	case e.constraint != "":
 		return fmt.Errorf("%s: Google Cloud refuses: an organisation policy (%s) forbids it, and its administrator must allow it: %w", k, e.constraint, e)
 	case disabled:
-		return Problemf(ServiceOff, "%s needs an API that is not enabled in the project (Google says: %w)", k, e)
+		return fmt.Errorf("%s needs an API that is not enabled in the project (Google says: %w)", k, e)
 	case e.code == "PERMISSION_DENIED":
 		needs := e.metadata["permission"]
 		if needs == "" {
@@ -213,7 +206,7 @@ func (c *Client) explainRefusal(k Call, e *apiError) error {
 	case e.code == "UNAUTHENTICATED":
 		return Problemf(NoCredentials, "Google does not take the credentials of the %s for %s: %w", c.found.source, k, e)
 	case e.exhausted() || e.code == "RESOURCE_EXHAUSTED" && e.retry > time.Minute:
-		return Problemf(QuotaUsed, "%s: the project has as many as its quota allows: delete what is not needed, or ask for more at "+
+		return fmt.Errorf("%s: the project has as many as its quota allows: delete what is not needed, or ask for more at "+
 			"https://console.cloud.google.com/iam-admin/quotas (Google says: %w)", k, e)
 	}
 	return fmt.Errorf("%s: %w", k, e)

@@ -11,7 +11,7 @@ import (
 	"github.com/keypost/keypost/cmd/keypost/internal/cloudcmd"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/provision/azure"
-	"github.com/keypost/keypost/provision/azure/iam"
+	"github.com/keypost/keypost/provision/azure/arm"
 )
 
 // migrateFlags are those of azure migrate.
@@ -69,7 +69,7 @@ func (f *migrateFlags) run(ctx context.Context, r *run) error {
 
 // hinted adds to an error of a migration what to do about it.
 func (f *migrateFlags) hinted(err error) error {
-	if e, is := errors.AsType[*iam.Error](err); is && e.Problem == iam.NotOwned {
+	if e, is := errors.AsType[*arm.Error](err); is && e.Problem == arm.NotOwned {
 		return cli.WithHint(err, "name the resource group that the identities of %s were made in (--oidc-resource-group-name); if it is this one, give it that tag: "+
 			"az tag update --operation Merge --resource-id %s --tags TAG", f.Name, cli.Quoted("/subscriptions/"+f.Subscription+"/resourceGroups/"+f.OIDCGroup))
 	}

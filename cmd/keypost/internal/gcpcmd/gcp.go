@@ -118,9 +118,9 @@ var (
 
 // check returns an error for flags of Google Cloud's that are wrong by themselves.
 func (f *flags) check(cmd *cobra.Command) error {
-	all := cmd.Name() == "create-all"
-	pool := all || cmd.Name() == "create-workload-identity-pool" || cmd.Name() == "create-workload-identity-provider"
-	if err := iam.CheckName(f.Name, pool, all || cmd.Name() == "create-service-accounts"); err != nil {
+	accounts := cmd.Name() == "create-service-accounts"
+	pool := !accounts && cmd.Name() != "create-service-account" && (cmd.Name() != "migrate" || f.PoolID == "")
+	if err := iam.CheckName(f.Name, pool, accounts || cmd.Name() == "create-all"); err != nil {
 		return cli.Usagef("--name %w", err)
 	}
 	for _, id := range []struct{ flag, value string }{{"workload-identity-pool", f.PoolID}, {"workload-identity-provider", f.ProviderID}} {
