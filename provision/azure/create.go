@@ -86,7 +86,7 @@ func (r *run) checkIssuer(ctx context.Context) error {
 	if !published { // Azure takes any URL, and anyone who gets one that was mistyped would be trusted
 		err := arm.Refuse(arm.UnknownIssuer, "no key set of %s has the issuer URL %s, which the identities are to trust: see that it is spelled right, and whose it is",
 			r.Store.Name, r.IssuerURL)
-		if !r.O.Adopt && r.Mode != install.Preview {
+		if !r.O.Adopt {
 			return err
 		}
 		r.Warn("%v", err)

@@ -56,7 +56,7 @@ func (o Options) pool() *federation.Pool {
 func (o Options) provider(jwks []byte, of keystore.Name) *federation.Provider {
 	p := &federation.Provider{
 		Pool: o.pool().ID, ID: cmp.Or(o.ProviderID, o.Name), IssuerURL: o.IssuerURL, Audiences: o.Audiences, KeepAudiences: o.KeepAudiences, Condition: o.Condition,
-		Adopt: o.Adopt, Owner: federation.OwnedBy(o.Name), UsualKeys: o.UsualKeys, Show: o.Mode == install.Preview,
+		Adopt: o.Adopt, Owner: federation.OwnedBy(o.Name), UsualKeys: o.UsualKeys,
 	}
 	if o.Upload {
 		p.JWKS, p.KeySet = jwks, string(of)

@@ -39,7 +39,6 @@ type Migrated struct {
 	Components []Component          // whose Secrets were written, and name the new provider
 	Named      []Component          // whose requests name the old provider themselves, so that nothing was written for them
 	OldCopies  []install.StillNamed // key sets whose policy names the copy of the keys that the old provider holds
-	Users      []iam.PoolUser       // that no request names, and whose credential files keypost does not know
 }
 
 // Component reads a credential file from a Secret.
@@ -194,7 +193,7 @@ func (m *migration) plan(ctx context.Context) (plan.Plan, error) {
 	return p.Plan, nil
 }
 
-// result writes the Secrets of the components, and tells who else uses the pool.
+// result writes the Secrets of the components.
 func (m *migration) result(ctx context.Context, set keystore.KeySet) (Migrated, error) {
 	done := Migrated{KeySet: set, Project: m.project, Pool: m.to.Pool, From: m.fromID, To: m.to.ID}
 	if m.o.Upload {
@@ -216,9 +215,5 @@ func (m *migration) result(ctx context.Context, set keystore.KeySet) (Migrated, 
 	}
 	old := copyParty(m.project.ProviderName(m.to.Pool, m.fromID))
 	done.OldCopies = m.StillNamed(ctx, func(party string) bool { return party == old })
-	var err error
-	if done.Users, err = m.client.PoolUsers(ctx, m.to.Pool, m.set.emails); err != nil {
-		return Migrated{}, err
-	}
 	return done, m.WriteFiles(written...)
 }

@@ -154,20 +154,16 @@ func (r *Run) told(i Identity, about comparison) (said plan.Plan) {
 		said.Warnings = append(said.Warnings, fmt.Sprintf("identity %s no longer takes tokens of %s", i.Name, tokensOf(c, r.IssuerURL)))
 	}
 	if old := about.leaves; old != "" {
-		w := fmt.Sprintf("identity %s takes no tokens of the issuer %s any more: every workload of that cluster loses access", i.Name, old)
-		if !r.O.Adopt {
-			w += "; without --adopt this is refused"
-		}
-		said.Warnings = append(said.Warnings, w)
+		said.Warnings = append(said.Warnings, fmt.Sprintf("identity %s takes no tokens of the issuer %s any more: every workload of that cluster loses access", i.Name, old))
 	}
 	return said
 }
 
-// refuseIssuer returns an error for an identity that would leave an issuer, unless it is to be adopted or it is only shown: a live
-// cluster, made under the same name, may sign as that one.
+// refuseIssuer returns an error for an identity that would leave an issuer, unless it is to be adopted: a live cluster, made under
+// the same name, may sign as that one.
 func (r *Run) refuseIssuer(identity string, about comparison) error {
 	old := about.leaves
-	if old == "" || r.O.Adopt || r.Mode == install.Preview {
+	if old == "" || r.O.Adopt {
 		return nil
 	}
 	return arm.Refuse(arm.OtherIssuer, "%s %s trusts the issuer %s, and not %s as asked: changed, it would take no token of %s any more, and every workload "+

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/keypost/keypost/provision/gcp/internal/allow"
 	"github.com/keypost/keypost/provision/gcp/rest"
 )
 
@@ -32,12 +31,6 @@ func (p Project) ProviderName(pool, provider string) string {
 // name. The host is the same in every universe.
 func (p Project) Audience(pool, provider string) string {
 	return "//iam.googleapis.com/" + p.ProviderName(pool, provider)
-}
-
-// Principal returns the member of a policy that stands for a subject of a pool
-// (https://cloud.google.com/iam/docs/principal-identifiers).
-func (p Project) Principal(pool, subject string) string {
-	return allow.Subjects(p.PoolName(pool)) + subject
 }
 
 // Email returns the email of the service account with an ID. A project of the older sort, DOMAIN:NAME, has NAME.DOMAIN there.

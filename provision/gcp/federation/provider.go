@@ -38,7 +38,6 @@ type Provider struct {
 	Unrecorded    bool              // nothing says whether JWKS is newer than a copy that is there: it replaces one only with Adopt
 	Owner         Owner             // as in Pool
 	Adopt         bool              // take over a provider that is somebody else's, or that trusts another issuer; and replace its copy of keys
-	Show          bool              // plan also what is refused without Adopt: such a plan is to be shown, and not to be applied
 
 	vacant bool    // it was deleted when it was planned for: nobody lives by the issuer that it had
 	held   *string // the JWKS that it had when it was first read; nil if it was not there
@@ -76,15 +75,6 @@ func (c *Client) readProvider(ctx context.Context, p Project, pool, provider str
 type decision struct {
 	rest.Decision
 	set rest.Patch
-}
-
-// refuse returns the error about a change that is made only with Adopt. A plan that is to be shown has it as a warning.
-func (d *decision) refuse(w Provider, err error) error {
-	if !w.Show {
-		return err
-	}
-	d.Warnings = append(d.Warnings, err.Error()+"; without --adopt this is refused")
-	return nil
 }
 
 // decideProvider returns the steps from have to w. The error reports another owner, or a provider of another kind.
@@ -174,9 +164,7 @@ func (d *decision) compareTrust(p Project, w Provider, have *providerState) erro
 		case w.Adopt:
 			d.Warnings = append(d.Warnings, lost.Error())
 		default:
-			if err := d.refuse(w, lost); err != nil {
-				return err
-			}
+			return lost
 		}
 	}
 	// Anyone who may write elsewhere on the issuer's host could name other keys there.
@@ -198,8 +186,8 @@ func (d *decision) compareTrust(p Project, w Provider, have *providerState) erro
 		if w.Condition == everyToken || w.vacant || w.Adopt {
 			break
 		}
-		return d.refuse(w, fmt.Errorf("with that attribute condition provider %s refuses tokens that do not fulfil %s, and takes some of them now; "+
-			"create-workload-identity-provider with --adopt changes it", w.ID, w.Condition))
+		return fmt.Errorf("with that attribute condition provider %s refuses tokens that do not fulfil %s, and takes some of them now; "+
+			"create-workload-identity-provider with --adopt changes it", w.ID, w.Condition)
 	case w.Condition == "" && have.Condition != "" && have.Condition != everyToken: // it may be what keeps somebody out
 		d.Extra = append(d.Extra, fmt.Sprintf("provider %s has an attribute condition that nobody asked for, and that stays: Google refuses tokens that do not fulfil %s; "+
 			"ask for it with --attribute-condition, or for none: --attribute-condition %s", w.ID, have.Condition, everyToken))
@@ -274,11 +262,8 @@ func (d *decision) compareKeys(w Provider, have *providerState) (bool, error) {
 		return false, err
 	}
 	if w.Unrecorded && held != "" && !w.Adopt && !w.vacant {
-		err := d.refuse(w, rest.Problemf(rest.UnknownCopy, "provider %s holds a copy of other keys than the store publishes (%s), and nothing says whether the store is behind it: "+
-			"keys may have been revoked since", w.ID, text.List(old, 8)))
-		if err != nil {
-			return false, err
-		}
+		return false, rest.Problemf(rest.UnknownCopy, "provider %s holds a copy of other keys than the store publishes (%s), and nothing says whether the store is behind it: "+
+			"keys may have been revoked since", w.ID, text.List(old, 8))
 	}
 	kids := keyIDs(w.JWKS)
 	diff := rest.Lines("- uploaded key ", rest.Minus(old, kids), "+ uploaded key ", rest.Minus(kids, old))

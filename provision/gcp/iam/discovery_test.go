@@ -204,6 +204,4 @@ func life(t *testing.T, w *world, c *iam.Client) {
 		check(t, err)
 		create(want)
 	}
-	_, err = c.PoolUsers(t.Context(), "demo", nil)
-	check(t, err)
 }

@@ -50,13 +50,8 @@ func TestOtherIssuer(t *testing.T) {
 			lost := "workload identity provider demo trusts the issuer " + oldIssuer + ": changed to " + issuerURL + ", it takes no token of " + oldIssuer + " any more, " +
 				"and every workload of that cluster loses access"
 			contains(t, refused(t, w, want, rest.OtherIssuer), lost)
-			want.Provider.Show = true
-			contains(t, preview(t, w, want), "- issuer "+oldIssuer, "+ issuer "+issuerURL,
-				"warning: "+lost+"; without --adopt this is refused")
-			want.Provider.Show, want.Provider.Adopt = false, true
-			if text := preview(t, w, want); strings.Contains(text, "--adopt") || !strings.Contains(text, "loses access") {
-				t.Errorf("with adoption:\n%s", text)
-			}
+			want.Provider.Adopt = true
+			contains(t, preview(t, w, want), "- issuer "+oldIssuer, "+ issuer "+issuerURL, "warning: "+lost)
 			mustApply(t, w, want)
 			settle(w)
 			if after := state(w); after != before {

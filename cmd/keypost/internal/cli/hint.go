@@ -33,9 +33,6 @@ func WithHint(err error, format string, args ...any) error {
 // Command is a command of ours that somebody may want to type next: the words after "keypost". Its arguments come before its flags.
 type Command []string
 
-// Commands are printed one after another.
-type Commands []Command
-
 // Verify returns the command that compares what is served with the store, by the name of the key set. CAFile may be empty.
 func Verify(n keystore.Name, dev bool, caFile string) Command {
 	c := Command{"verify", string(n)}
@@ -51,15 +48,13 @@ func Verify(n keystore.Name, dev bool, caFile string) Command {
 // Paste is a line for a shell, of a program that is not ours.
 type Paste string
 
-// format is fmt.Sprintf, with every [Command] among args printed as Line does, and [Commands] joined.
+// format is fmt.Sprintf, with every [Command] among args printed as Line does.
 func (f *Factory) format(format string, args ...any) string {
 	args = slices.Clone(args)
 	for i, arg := range args {
 		switch c := arg.(type) {
 		case Command:
 			args[i] = f.Line(c)
-		case Commands:
-			args[i] = f.Lines(c)
 		case Paste:
 			args[i] = f.remember(string(c))
 		}
@@ -109,15 +104,6 @@ func (f *Factory) printed() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Clone(f.commands)
-}
-
-// Lines returns what Line does of each command, as one clause.
-func (f *Factory) Lines(all Commands) string {
-	var lines []string
-	for _, c := range all {
-		lines = append(lines, f.Line(c))
-	}
-	return strings.Join(lines, ", and ")
 }
 
 // argumentsApart returns the words of a command with its arguments behind "--" if one of them begins with a hyphen.

@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -122,7 +120,7 @@ type migration struct {
 
 // moveStep is something to do, when what was to be done before is done.
 type moveStep struct {
-	Kind     string   `json:"kind"` // switch, wait, component, request, workload, other, end
+	Kind     string   `json:"kind"` // switch, wait, component, request, other, end
 	Do       string   `json:"do"`
 	Commands []string `json:"commands"` // none where there is no command for it
 	Secret   string   `json:"secret,omitempty"`
@@ -142,7 +140,7 @@ func (f *migrateFlags) print(r *run, done gcp.Migrated) error {
 		"one which is restarted within minutes mostly notices nothing; one whose access token ends meanwhile fails until it is restarted", m.To, done.To)
 	f.switchSteps(&m)
 	f.componentSteps(&m, done)
-	f.userSteps(r, &m, done)
+	f.otherStep(&m, done)
 	f.endSteps(r, &m, done)
 	return r.Print(m, func(w *terminal.Table) { m.write(w) })
 }
@@ -182,29 +180,11 @@ func (f *migrateFlags) componentSteps(m *migration, done gcp.Migrated) {
 	}
 }
 
-// userSteps are for anyone who has a credential file that keypost did not write.
-func (f *migrateFlags) userSteps(r *run, m *migration, done gcp.Migrated) {
-	audience := done.Project.Audience(done.Pool, done.To)
-	for _, u := range done.Users {
-		s := moveStep{Kind: "other", Account: u.Email, Users: slices.Clone(u.ServiceAccounts)}
-		who := strings.Join(append(s.Users, u.Sets...), ", ")
-		whose := "the service account " + u.Email
-		if u.Email == "" {
-			whose = "roles of their own in the project"
-		}
-		s.Do = fmt.Sprintf("Give the credential files of %s, which use %s, the audience %s, and restart what has read them.", who, whose, audience)
-		if id, _, _ := strings.Cut(u.Email, "@"); u.Workload && len(u.Sets) == 0 {
-			s.Kind = "workload"
-			c := cli.Command{"gcp", "create-service-account", "--account-id", id, "--project", f.Project, "--workload-identity-pool", done.Pool,
-				"--workload-identity-provider", done.To}
-			for _, name := range s.Users {
-				c = append(c, "--service-account", name)
-			}
-			s.Commands = []string{r.Line(c)}
-			s.Do += " What an operator of OLM takes of it is printed by the command."
-		}
-		m.add(s)
-	}
+// otherStep is for anyone who has a credential file that keypost did not write.
+func (f *migrateFlags) otherStep(m *migration, done gcp.Migrated) {
+	m.add(moveStep{Kind: "other", Do: fmt.Sprintf("Do the same for everything else that uses the pool %s. For each account of create-service-account run that again with %s "+
+		"(it prints what an operator of OLM takes); give any other credential file the audience %s. Then restart what has read them.",
+		done.Pool, cli.Quoted("--workload-identity-provider", done.To), done.Project.Audience(done.Pool, done.To))})
 }
 
 // endSteps are the last one and the way back.
@@ -218,8 +198,8 @@ func (f *migrateFlags) endSteps(r *run, m *migration, done gcp.Migrated) {
 		end = append(end, r.Line(withoutCopies(n)))
 	}
 	m.add(moveStep{Kind: "end", Do: fmt.Sprintf("When every step above is done, and the longest token of %s has expired since: disable the old provider, which "+
-		"can be undone (providers update-oidc --no-disabled), and once nothing has missed it, delete it. Projects other than %s, folders and "+
-		"organizations have policies of their own that may name the pool; nobody has looked there.", m.From, done.Project.ID),
+		"can be undone (providers update-oidc --no-disabled), and once nothing has missed it, delete it. Policies of "+
+		"accounts, projects, folders and organizations may name the pool; nobody has looked there.", m.From),
 		Commands: append(end, gcloud("delete", done.From))})
 	old := f.cloud.Path("old")
 	m.Back = []moveStep{

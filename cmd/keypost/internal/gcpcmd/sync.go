@@ -1,6 +1,7 @@
 package gcpcmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -57,12 +58,7 @@ type project struct {
 	dates  dates
 }
 
-// makingPool returns the command that makes the pool of a provider, brings it back or enables it.
-func makingPool(id federation.ProviderID) cli.Command {
-	return cli.Command{"gcp", "create-workload-identity-pool", "--name", id.Pool, "--project", id.Project}
-}
-
-// provider implements [upload.Holder] and [uploadcmd.Reviver].
+// provider implements [upload.Holder].
 type provider struct {
 	project *project
 	id      federation.ProviderID
@@ -71,22 +67,14 @@ type provider struct {
 	of      string // the installation that its description named then; empty for none
 }
 
-// Revive returns the command that makes the provider anew, brings it back or enables it, with a copy of the keys.
-func (p *provider) Revive() cli.Commands {
-	return cli.Commands{p.making(p.to.Set.Issuers()[0].String())}
+// making is makingProvider for the provider's installation. Where its description names none, the provider bears its name by default.
+func (p *provider) making(issuerURL string) cli.Command {
+	return makingProvider(cmp.Or(p.of, p.id.Provider), p.id, issuerURL, true)
 }
 
-// making is makingProvider for the provider's installation. Where its description names none, that is the one of the key set's name if the
-// provider bears it, as by default; else the pool's name is the best guess.
-func (p *provider) making(issuerURL string) cli.Command {
-	installation := p.id.Pool
-	switch {
-	case p.of != "":
-		installation = p.of
-	case p.id.Provider == string(p.to.Set.Name()):
-		installation = p.id.Provider
-	}
-	return makingProvider(installation, p.id, issuerURL, true)
+// revived adds to an error about a provider that takes no token the command that makes it anew, brings it back or enables it.
+func (p *provider) revived(err error) error {
+	return cli.WithHint(err, "to have it take tokens of key set %q again: %s", p.to.Set.Name(), p.making(p.to.Set.Issuers()[0].String()))
 }
 
 func (p *provider) Upload(ctx context.Context, jwks []byte) error {
@@ -107,7 +95,7 @@ func (p *provider) Read(ctx context.Context) (upload.Held, error) {
 	held, err := p.project.client.UploadedKeys(ctx, p.id.Pool, p.id.Provider)
 	p.of = held.Installation
 	if rest.Is(err, rest.NoProvider) {
-		return upload.Held{}, &upload.RefusedError{Err: err}
+		return upload.Held{}, &upload.RefusedError{Err: p.revived(err)}
 	}
 	if err != nil {
 		return upload.Held{}, err
@@ -115,7 +103,10 @@ func (p *provider) Read(ctx context.Context) (upload.Held, error) {
 	p.issuer = held.IssuerURL
 	refused := held.Refused
 	if rest.Is(refused, rest.PoolUnusable) {
-		refused = cli.WithHint(refused, "to bring the pool back: %s", makingPool(p.id))
+		refused = cli.WithHint(refused, "to bring the pool back: %s",
+			cli.Command{"gcp", "create-workload-identity-pool", "--name", p.id.Pool, "--project", p.id.Project})
+	} else if refused != nil {
+		refused = p.revived(refused)
 	}
 	if refused != nil {
 		refused = fmt.Errorf("%s takes no token, whatever keys it has: %w", p.id, refused)

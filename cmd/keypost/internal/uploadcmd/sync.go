@@ -25,10 +25,6 @@ import (
 	"github.com/keypost/keypost/keystore/party"
 )
 
-// Reviver is an [upload.Holder] that knows the commands, one after another, after which it takes tokens of the key set again; none if there
-// are none.
-type Reviver interface{ Revive() cli.Commands }
-
 type syncOptions struct {
 	*cli.Factory
 	kinds []holder.Kind
@@ -279,7 +275,6 @@ func (o *syncOptions) sync(ctx context.Context, u upload.Uploader, w work) (sync
 	err = observe.Damaged(o.Factory, err)
 	if _, is := errors.AsType[*upload.RefusedError](err); is {
 		row.Refused = err.Error()
-		err = revived(err, held, to)
 	}
 	if err == nil && r.ClockGap != "" {
 		err = fmt.Errorf("%s: the keys are there, and the reading does not count, since %s; set the one that is wrong, and run this again", w.party, r.ClockGap)
@@ -293,22 +288,9 @@ func (o *syncOptions) sync(ctx context.Context, u upload.Uploader, w work) (sync
 	}
 	if r.Refused != nil {
 		row.Refused = r.Refused.Error()
-		err = revived(r.Refused, held, to)
+		err = r.Refused
 	}
 	return row, err
-}
-
-// revived adds to an error about a relying party that takes no token what changes that, unless it says so itself.
-func revived(err error, held upload.Holder, to holder.Target) error {
-	r, knows := held.(Reviver)
-	if _, is := errors.AsType[*cli.HintedError](err); is || !knows {
-		return err
-	}
-	c := r.Revive()
-	if len(c) == 0 {
-		return err
-	}
-	return cli.WithHint(err, "to have it take tokens of key set %q again: %s", to.Set.Name(), c)
 }
 
 // unopened is a relying party that cannot be asked, which is recorded as of one that does not answer.
