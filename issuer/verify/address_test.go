@@ -113,10 +113,6 @@ func TestEveryAddressIsAsked(t *testing.T) {
 		{"an impostor at one, on the other path", func(t *testing.T, w *world) {
 			w.places(t, map[string]fetch.DialFunc{"192.0.2.1": nil, six: w.impostor(t, fetch.AliasPath, func() any { return stranger(t, w) })})
 		}, []string{"fail stored-keys at [2001:db8::7]:443: https://oidc.example.com/prod-a/openid/v1/jwks has the key "}, nil},
-		{"an impostor at one, without a store", func(t *testing.T, w *world) {
-			w.options.Stored = nil
-			w.places(t, map[string]fetch.DialFunc{"192.0.2.1": nil, b: w.impostor(t, "", func() any { return stranger(t, w) })})
-		}, []string{"fail same-keys the addresses publish different keys: 192.0.2.1:443 has ", "; 198.51.100.7:443 has "}, nil},
 		{"an older copy at one", func(t *testing.T, w *world) {
 			before, k := w.jwks, newECKey(t)
 			w.storeKey(t, settling, k)
@@ -132,10 +128,6 @@ func TestEveryAddressIsAsked(t *testing.T) {
 		{"nobody at one", func(t *testing.T, w *world) {
 			w.places(t, map[string]fetch.DialFunc{"192.0.2.1": nil, b: refusing(syscall.ECONNREFUSED)})
 		}, []string{"fail reach at 198.51.100.7:443: fetch ", "fail stored-keys at 198.51.100.7:443: nothing could be compared"}, nil},
-		{"no route for IPv6", func(t *testing.T, w *world) {
-			w.options.hasRoute = func(address string) bool { return !isIPv6(address) }
-			w.places(t, map[string]fetch.DialFunc{"192.0.2.1": nil, six: refusing(syscall.ENETUNREACH)})
-		}, []string{"ok addresses oidc.example.com was asked at 192.0.2.1:443\n", "warn addresses not seen: oidc.example.com at [2001:db8::7]:443, because this machine has no route there"}, []string{"\nfail", "reach"}},
 		{"no route for anything", func(t *testing.T, w *world) {
 			w.options.hasRoute = func(string) bool { return false }
 			w.places(t, map[string]fetch.DialFunc{six: refusing(syscall.ENETUNREACH)})

@@ -26,13 +26,8 @@ func discoverySetups() []setup {
 		return func(_ *testing.T, w *world) { w.discovery[name] = value }
 	}
 	return []setup{
-		{"the discovery document's issuer ends in a slash", "issuer-other", "", set("issuer", testIssuer+"/"), nil},
 		{"the discovery document's issuer is in another letter case", "issuer-other", "", set("issuer", "https://oidc.example.com/Prod-A"), nil},
 		{"the discovery document of another issuer", "issuer-other", "", set("issuer", "https://oidc.example.com/prod-b"), nil},
-		{"another issuer's discovery document and keys", "issuer-other", "", func(t *testing.T, w *world) {
-			w.discovery["issuer"] = "https://oidc.example.com/prod-b"
-			w.jwks = []member{publicJWK(t, newECKey(t))}
-		}, nil},
 		{"no discovery document, and another issuer's with the path twice", "discovery-not-found", "", func(_ *testing.T, w *world) {
 			w.replace["/prod-a"+fetch.DiscoveryPath] = http.NotFound
 			w.replace["/prod-a/prod-a"+fetch.DiscoveryPath] = answer(http.StatusOK, "", `{"issuer":"https://oidc.example.com/prod-a/prod-a","jwks_uri":"https://oidc.example.com/x"}`)

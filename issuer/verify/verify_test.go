@@ -114,7 +114,6 @@ func TestDefects(t *testing.T) {
 		{"a huge discovery document", replace(fetch.DiscoveryPath, answer(200, "", strings.Repeat(" ", fetch.MaxBody+1))), "discovery", finding.Fail, "larger than"},
 		{"max-age that is not a number", header("Cache-Control", "max-age=5m"), "headers", finding.Fail, "(max-age=0)"},
 		{"private", header("Cache-Control", "private, max-age=300"), "headers", finding.Fail, "(private)"},
-		{"a shared cache", header("Age", "12"), "shared-cache", finding.Warn, "Age: 12"},
 		{"null keys", replace(fetch.KeysPath, answer(200, "", `{"keys":null}`)), "jwks", finding.Fail, "is not a JWKS"},
 		{"kid that is not a string", with("kid", 7), "jwks-keys", finding.Fail, "keys.json has no kid"},
 		{"encryption key", with("use", "enc"), "jwks-keys", finding.Fail, "use"},

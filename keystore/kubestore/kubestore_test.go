@@ -311,68 +311,6 @@ func TestWritesWhoseAnswerIsLost(t *testing.T) {
 	}
 }
 
-// A conflict with our own write, to which another writer has added an annotation, is none.
-func TestConflictWithOurOwnWrite(t *testing.T) {
-	for _, create := range []bool{false, true} {
-		f, st := filled(t, 1)
-		set := storetest.KeySet(t, "prod-b")
-		if !create {
-			var err error
-			set, err = keystore.Update(t.Context(), keystore.NewStore(st), "prod-a", storetest.Mark("x"))
-			must(t, err)
-		}
-		f.when(func(w http.ResponseWriter, r *http.Request, apply func() answer) bool {
-			if !isWrite(r) {
-				return false
-			}
-			apply()
-			f.edit(set.Name(), func(o map[string]any) {
-				o["metadata"].(map[string]any)["annotations"] = map[string]any{"example.com/by": "theirs"} //nolint:forcetypeassert // the test wrote it
-			})
-			failure(409, "Conflict", string(set.Name()), "the object has been modified").write(w)
-			return true
-		})
-		next := set
-		var rev keystore.Revision
-		if !create {
-			_, is, err := keystore.NewStore(st).Load(t.Context(), set.Name())
-			must(t, err)
-			next, rev = nextOf(t, set), is
-		}
-		if got, err := keystore.NewStore(st).Replace(t.Context(), rev, next); err != nil || got == "" {
-			t.Errorf("create %v: Replace = %q, %v; our own document is stored", create, got, err)
-		}
-	}
-}
-
-func nextOf(t *testing.T, s keystore.KeySet) keystore.KeySet {
-	t.Helper()
-	m := storetest.NewMemStore(t)
-	_, err := m.Replace(t.Context(), "", s)
-	must(t, err)
-	next, err := keystore.Update(t.Context(), m.Store, s.Name(), storetest.Mark("next"))
-	must(t, err)
-	return next
-}
-
-// After a conflict that cannot be looked into, nobody knows: that is neither success nor a conflict.
-func TestConflictThatCannotBeLookedInto(t *testing.T) {
-	f, st := filled(t, 0)
-	f.when(func(w http.ResponseWriter, r *http.Request, _ func() answer) bool {
-		if isWrite(r) {
-			failure(409, "AlreadyExists", "prod-a", "already exists").write(w)
-		} else {
-			failure(500, "InternalError", "", "etcdserver: leader changed").write(w)
-		}
-		return true
-	})
-	_, err := keystore.NewStore(st).Replace(t.Context(), "", storetest.KeySet(t, "prod-a"))
-	if errors.Is(err, keystore.ErrConflict) {
-		t.Errorf("Replace = %v", err)
-	}
-	wantError(t, "Replace", err, "leader changed")
-}
-
 func bookmark(version string) string {
 	return fmt.Sprintf(`{"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": %q}}}`, version)
 }

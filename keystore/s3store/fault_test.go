@@ -147,35 +147,6 @@ func TestWritingInTrouble(t *testing.T) {
 	}
 }
 
-func TestCreatingInTrouble(t *testing.T) {
-	st, p := troubled(t, gateway(t))
-	p.trouble(writes(atFirst(lost)))
-	create(t, st, "prod-b")
-	p.trouble(writes(atFirst(busy)))
-	wantError(t, keystore.Create(t.Context(), keystore.NewStore(st), storetest.KeySet(t, "prod-b")), keystore.ErrConflict, "")
-}
-
-// The first try is refused by a throttle, and before the second one somebody else's write comes: a conflict, and the
-// change is applied to what they stored.
-func TestAConflictWithAnotherWriteBetweenTwoTries(t *testing.T) {
-	st, p := troubled(t, gateway(t))
-	p.trouble(writes(atFirst(busy)))
-	theirs := reopen(t, p.target, st.o)
-	once := true
-	s, err := keystore.Update(t.Context(), keystore.NewStore(st), "prod-a", func(s keystore.KeySet) (keystore.KeySet, error) {
-		if once {
-			once = false
-			if _, err := keystore.Update(t.Context(), keystore.NewStore(theirs), "prod-a", storetest.Mark("theirs")); err != nil {
-				t.Error(err)
-			}
-		}
-		return storetest.Mark("ours")(s)
-	})
-	if err != nil || !slices.Equal(storetest.Marks(s), []string{"theirs", "ours"}) {
-		t.Errorf("Update = the marks %v, %v; want theirs, then ours", storetest.Marks(s), err)
-	}
-}
-
 // Our write is stored, its answer is lost, and somebody else writes on top: the second try meets a condition that is
 // not met. Taking that for a conflict would apply the change twice.
 func TestAWriteThatWasOvertakenIsNotAppliedTwice(t *testing.T) {
