@@ -61,33 +61,6 @@ func (w *world) createUntil(t *testing.T, o aws.CreateOptions, text string) (str
 	return w.Reported(), err
 }
 
-// A server that is started after the key set was stored.
-func TestCreateBeforeTheServerStarts(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.spread(t, map[string]http.HandlerFunc{"127.0.0.1": nil})
-	l, err := net.Listen("tcp", "127.0.0.1:0") // a port at which nobody listens
-	must(t, err)
-	must(t, l.Close())
-	dial, started := w.Site.Dial, atomic.Bool{}
-	w.WriteKeys(t)
-	o := w.create(t, "a")
-	o.Policy.MaxAge, o.Site = keystore.DurationPtr(5*time.Minute), w.Site
-	o.Site.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
-		if !started.Load() {
-			return (&net.Dialer{}).DialContext(ctx, network, l.Addr().String())
-		}
-		return dial(ctx, network, address)
-	}
-	o.Report = func(e install.Event) {
-		w.Report(e)
-		started.Store(started.Load() || e.Kind == install.Wait)
-	}
-	_, err = aws.Create(t.Context(), o)
-	must(t, err)
-	scene.Held(t, w.Reported(), "wait waiting until "+issuerURL+" is served, for 30s", " at most: at 127.0.0.1:443: ", "connection refused", "Made for prod-a")
-}
-
 const waits = "for answers from before to run out"
 
 // A run is stopped while nobody serves the store, and is made again when somebody does: that the key lay in the store for long

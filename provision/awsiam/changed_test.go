@@ -46,25 +46,6 @@ func (w *world) makeRole(t *testing.T, d desired, name string) {
 	apply(t, p, err)
 }
 
-// A role that was reset, as Terraform does, to trust the old issuer without the new one is not cut off.
-func TestFinishRefusesARoleThatWasReset(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, fakeaws.Options{})
-		d := w.cluster(1)
-		w.mustRun(t, d)
-		role := d.roles[0].Name
-		reset := strings.Replace(w.role(t, role).Trust, `"Statement":[`, `"Statement":[`+trustsEC2+`,`, 1)
-		m := w.move(t, d)
-		p, err := w.client.PlanMove(t.Context(), m)
-		apply(t, p, err)
-		p, err = w.client.PlanFinish(t.Context(), m)
-		must(t, err)
-		w.setTrust(t, role, reset)
-		w.refused(t, p, "role "+role+" trusts "+m.From.ProviderARN+" and not yet "+m.To.ProviderARN)
-	})
-}
-
 // Nothing is taken away for a provider that is gone.
 func TestFinishRefusesToMoveToNowhere(t *testing.T) {
 	t.Parallel()

@@ -180,27 +180,6 @@ func TestTrustIsNotWithdrawnFromWhatHasChanged(t *testing.T) {
 	}
 }
 
-// The same holds for the statement that a move adds.
-func TestTrustIsNotAddedToWhatHasChangedHands(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, fakeaws.Options{})
-		d := w.cluster(1)
-		w.mustRun(t, d)
-		m, role := w.move(t, d), d.roles[0].Name
-		p, err := w.client.PlanMove(t.Context(), m)
-		must(t, err)
-		w.tagRole(t, role, ownKey, "shared")
-		before := w.picture()
-		if err := p.Apply(t.Context(), awsiam.Parallel, ignore); err == nil || !strings.Contains(err.Error(), role) {
-			t.Errorf("Apply: %v", err)
-		}
-		if after := w.picture(); after != before {
-			t.Errorf("was\n%s\nis\n%s", before, after)
-		}
-	})
-}
-
 // What a prune would delete is listed without it, and nothing else is; a caller who may not list roles learns that.
 func TestSurplusIsWhatPruneDeletes(t *testing.T) {
 	t.Parallel()

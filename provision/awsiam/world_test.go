@@ -194,3 +194,10 @@ func counts(calls []fakeaws.Call) map[string]int {
 	}
 	return out
 }
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -3,43 +3,15 @@
 package chart
 
 import (
-	"encoding/json"
 	"fmt"
-	"maps"
 	"os"
 	"reflect"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
 	"sigs.k8s.io/yaml"
 )
-
-// elsewhere are the values that charts usually have and this one has under another name, or not.
-func elsewhere(t *testing.T) (paths []string) {
-	t.Helper()
-	type property struct {
-		Ref        string              `json:"$ref"`
-		Properties map[string]property `json:"properties"`
-	}
-	text, err := os.ReadFile(chartDir + "/values.schema.json")
-	must(t, err)
-	var schema property
-	must(t, json.Unmarshal(text, &schema))
-	for name, p := range schema.Properties {
-		if p.Ref == "#/definitions/elsewhere" {
-			paths = append(paths, name)
-		}
-		for nested, q := range p.Properties {
-			if q.Ref == "#/definitions/elsewhere" {
-				paths = append(paths, name+"."+nested)
-			}
-		}
-	}
-	slices.Sort(paths)
-	return paths
-}
 
 // values is what values.yaml has.
 func values(t *testing.T) object {
@@ -49,35 +21,6 @@ func values(t *testing.T) object {
 	var v object
 	must(t, yaml.Unmarshal(text, &v))
 	return v
-}
-
-// Anyone who writes a name that other charts have is told ours, and what is named exists.
-func TestOtherNamesAreExplained(t *testing.T) {
-	t.Parallel()
-	ours := values(t)
-	text, err := os.ReadFile(chartDir + "/templates/_helpers.tpl")
-	must(t, err)
-	_, table, _ := strings.Cut(string(text), `{{- define "keypost.elsewhere" -}}`)
-	table, _, _ = strings.Cut(table, "{{- end }}")
-	told := map[string]string{}
-	for _, m := range regexp.MustCompile(`(?m)^  "([^"]+)" "([^"]+)"`).FindAllStringSubmatch(table, -1) {
-		told[m[1]] = m[2]
-	}
-	if all := elsewhere(t); len(all) < 80 || !slices.Equal(slices.Sorted(maps.Keys(told)), all) {
-		t.Errorf("the schema lets %q pass, and the chart explains %q", all, slices.Sorted(maps.Keys(told)))
-	}
-	for path, say := range told {
-		for _, use := range regexp.MustCompile(`(?:use|see|set|and|or|,) ([a-z][A-Za-z0-9]*(?:\.[A-Za-z0-9]+)*)`).FindAllStringSubmatch(say, -1) {
-			if strings.ContainsAny(use[1], ".") || slices.ContainsFunc([]string{"use ", "see "}, func(w string) bool { return strings.HasPrefix(use[0], w) }) {
-				if parts := strings.Split(use[1], "."); use[1] != "podAnnotations" && use[1] != "a" && ours.at(parts...) == nil {
-					t.Errorf("%s: the refusal names %s, which values.yaml has not: %s", path, use[1], say)
-				}
-			}
-		}
-	}
-	for _, path := range []string{"replicaCount", "image.tag"} {
-		refused(t, "kubernetes", "there is no "+path+" here: "+told[path], path+"=x")
-	}
 }
 
 // The schema refuses what no template would notice, before anything is replaced.
@@ -176,54 +119,5 @@ func (s *apiServer) installsCentral(t *testing.T) {
 	helm("uninstall", release)
 	if phase := s.out(t, "get", "namespace", "keypost-keysets", "-o", "jsonpath={.status.phase}"); phase != "Active" {
 		t.Errorf("after uninstall the namespace with all key sets is %s", phase)
-	}
-}
-
-// Artifact Hub reads these, and so do people who look for a chart.
-func TestChartMetadata(t *testing.T) {
-	t.Parallel()
-	text, err := os.ReadFile(chartDir + "/Chart.yaml")
-	must(t, err)
-	var chart object
-	must(t, yaml.UnmarshalStrict(text, &chart))
-	for _, key := range []string{"category", "license", "crds", "crdsExamples", "images", "links", "operator", "prerelease"} {
-		value := chart.str("annotations", "artifacthub.io/"+key)
-		if value == "" {
-			t.Errorf("no annotation artifacthub.io/%s", key)
-		}
-		var parsed any
-		if err := yaml.UnmarshalStrict([]byte(value), &parsed); err != nil {
-			t.Errorf("artifacthub.io/%s: %v", key, err)
-		}
-	}
-	if chart.str("icon") == "" || len(chart.objects("maintainers")) == 0 {
-		t.Error("no icon or no maintainer: helm lint and Artifact Hub ask for both")
-	}
-	var crds []struct{ Kind, Version, Name, DisplayName, Description string }
-	must(t, yaml.UnmarshalStrict([]byte(chart.str("annotations", "artifacthub.io/crds")), &crds))
-	var names []string
-	for _, c := range crds {
-		names = append(names, c.Name)
-	}
-	var shipped []string
-	for _, c := range find(preset("kubernetes").objects(t), "CustomResourceDefinition") {
-		shipped = append(shipped, c.str("metadata", "name"))
-	}
-	if !slices.Equal(slices.Sorted(slices.Values(names)), slices.Sorted(slices.Values(shipped))) {
-		t.Errorf("Artifact Hub is told of %v, and the chart has %v", names, shipped)
-	}
-	var images []struct{ Name, Image string }
-	must(t, yaml.UnmarshalStrict([]byte(chart.str("annotations", "artifacthub.io/images")), &images))
-	for _, i := range images {
-		want := values(t).str("image", i.Name, "repository") + ":" + chart.str("appVersion")
-		if i.Image != want {
-			t.Errorf("image %s is %s, want %s", i.Name, i.Image, want)
-		}
-	}
-	if len(images) != 2 {
-		t.Errorf("%d images", len(images))
-	}
-	if out, errs, err := try(nil, tool(t, "helm"), append([]string{"lint", "--strict", chartDir}, preset("kubernetes").values(t)...)...); err != nil || strings.Contains(out, "[INFO]") {
-		t.Errorf("helm lint: %v: %s%s", err, out, errs)
 	}
 }
