@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/keypost/keypost/keystore"
@@ -202,32 +201,6 @@ func TestRolesAndDelete(t *testing.T) {
 	w.delete(t, all, "app")
 }
 
-// Secrets of roles are not written over another cluster's, nor where a link leads, and nobody is asked.
-func TestRolesInAnothersDirectory(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.WriteKeys(t)
-	all := w.create(t, "a")
-	made, err := aws.Create(t.Context(), all)
-	must(t, err)
-	w.ResetCalls()
-	for _, m := range []install.Mode{install.Apply, install.Preview, install.DryRun} {
-		roles := aws.RolesOptions{Options: all.Options, ProviderARN: strings.Replace(made.ProviderARN, "/prod-a", "/prod-b", 1), Roles: *w.requests(t, "a")}
-		roles.Name, roles.Mode = "prod-b", m
-		if _, err := aws.CreateRoles(t.Context(), roles); !is(install.OthersDir)(err) {
-			t.Errorf("mode %d: another cluster's directory: %v", m, err)
-		}
-		roles.Dir = t.TempDir()
-		must(t, os.Symlink(w.Out(), filepath.Join(roles.Dir, "manifests")))
-		if _, err := aws.CreateRoles(t.Context(), roles); err == nil || !strings.Contains(err.Error(), "manifests in it is not a directory") {
-			t.Errorf("mode %d: a link: %v", m, err)
-		}
-	}
-	if calls := w.Calls(); len(calls) > 0 {
-		t.Errorf("calls %v", calls)
-	}
-}
-
 func (w *world) delete(t *testing.T, all aws.CreateOptions, stays string) {
 	t.Helper()
 	o := aws.DeleteOptions{Options: all.Options}
@@ -253,27 +226,6 @@ func (w *world) delete(t *testing.T, all aws.CreateOptions, stays string) {
 	_, err = aws.Delete(t.Context(), o)
 	must(t, err)
 	scene.Held(t, w.Reported(), "line Nothing in account ")
-}
-
-// What was missing when the run began and is made by somebody else before it is over is not overwritten.
-func TestCreateFindsWhatAppearsMeanwhile(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.WriteKeys(t)
-	o := w.create(t, "a")
-	var once sync.Once
-	o.Report = func(e install.Event) {
-		if w.Report(e); strings.Contains(e.Text, "is served with key") {
-			once.Do(func() { w.makeProvider(t, issuerURL, "other") })
-		}
-	}
-	_, err := aws.Create(t.Context(), o)
-	if e, is := errors.AsType[*awsiam.Error](err); !is || e.Problem != awsiam.OthersThing {
-		t.Errorf("error %v", err)
-	}
-	if s := w.State(); len(s.Roles) > 0 {
-		t.Errorf("there are %+v", s.Roles)
-	}
 }
 
 // makeProvider makes a provider that another installation owns.

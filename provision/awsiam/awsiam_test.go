@@ -372,26 +372,6 @@ func TestDeletingAnIssuerTakesOnlyItsProviderAndStatements(t *testing.T) {
 	})
 }
 
-// Nobody's roles go with an issuer: neither those of create-role nor those that a move has adopted nor the cluster's.
-func TestNoRoleIsDeletedWithAnIssuer(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, fakeaws.Options{})
-		d := w.cluster(3)
-		w.mustRun(t, d)
-		p, err := w.client.PlanDelete(t.Context(), w.account, awsiam.Deletion{Name: "c1", IssuerURL: issuer, Strand: true})
-		apply(t, p, err)
-		if st := w.State(); len(st.Roles) != 3 || len(st.Providers) != 0 {
-			t.Errorf("left\n%s", w.picture())
-		}
-		for _, c := range w.Calls() {
-			if c.Action == "DeleteRole" {
-				t.Errorf("DeleteRole %s", c.Params["RoleName"])
-			}
-		}
-	})
-}
-
 // What may be ours and cannot be read stops a deletion before it begins; a role of another name does not.
 func TestWhatMayNotBeReadStopsADeletion(t *testing.T) {
 	t.Parallel()
@@ -451,7 +431,6 @@ func TestARoleInAnInstanceProfileIsNamed(t *testing.T) {
 		d := w.cluster(2)
 		w.mustRun(t, d)
 		role, profile := aws.String(d.roles[1].Name), aws.String("nodes")
-		must(t, second(w.hand.CreateInstanceProfile(t.Context(), &iam.CreateInstanceProfileInput{InstanceProfileName: profile})))
 		must(t, second(w.hand.AddRoleToInstanceProfile(t.Context(), &iam.AddRoleToInstanceProfileInput{InstanceProfileName: profile, RoleName: role})))
 		p, err := w.client.PlanDelete(t.Context(), w.account, awsiam.Deletion{Name: "c1"})
 		must(t, err)

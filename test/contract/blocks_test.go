@@ -93,52 +93,6 @@ func TestStartRefusesPipes(t *testing.T) {
 	})
 }
 
-// A configuration may come from a pipe to which somebody writes.
-func TestConfigurationFromAPipe(t *testing.T) {
-	t.Parallel()
-	e := newEstate(t)
-	e.settings.write(t)
-	text, err := os.ReadFile(e.config)
-	must(t, err)
-	must(t, os.Remove(e.config))
-	must(t, syscall.Mkfifo(e.config, 0o644))
-	go func() { _ = os.WriteFile(e.config, text, 0) }() // waits for the reader
-	if code, stdout, stderr := run(t, "--config", e.config, "--check"); code != 0 || !strings.Contains(stdout, "2 of 2 key sets") {
-		t.Errorf("exit %d\n%s%s", code, stdout, stderr)
-	}
-}
-
-// Entries of the certificate cache that are pipes are refused without waiting for a writer (internal/regular), however often a
-// stranger has them read. What waits all the same, whatever the file is, is given up on: TestHungMount shows that.
-func TestPipesInTheCertificateCache(t *testing.T) {
-	t.Parallel()
-	e := newEstate(t)
-	e.withACME(t, "")
-	v := startWith(t, e.settings, "--config", e.config)
-	caches, err := filepath.Glob(filepath.Join(e.beside("cache"), "*"))
-	if err != nil || len(caches) != 1 {
-		t.Fatalf("%v, %v", caches, err)
-	}
-	for _, entry := range []string{"oidc.example.com", "oidc.example.com+token", "acme_account+key", "shared.example.com"} {
-		_ = os.Remove(filepath.Join(caches[0], entry)) // an account's key may be there
-		must(t, syscall.Mkfifo(filepath.Join(caches[0], entry), 0o600))
-	}
-	for range 300 {
-		conn, err := tls.Dial("tcp", v.public, &tls.Config{ServerName: "oidc.example.com", NextProtos: []string{"acme-tls/1"}, InsecureSkipVerify: true})
-		if err == nil {
-			_ = conn.Close()
-			t.Fatal("a pipe is not a certificate")
-		}
-	}
-	v.bounded(t)
-	if code := v.stop(t); code != 0 {
-		t.Errorf("exit %d after SIGTERM", code)
-	}
-	v = startWith(t, e.settings, "--config", e.config) // with the pipes from the start
-	v.awaitMetric(t, `keypost_tls_order_failing{certificate="oidc.example.com"}`, "1")
-	v.bounded(t)
-}
-
 // bounded fails the test when many threads wait, and asks whether the server is ready and alive.
 func (v *server) bounded(t *testing.T) {
 	t.Helper()

@@ -86,22 +86,6 @@ func TestStartRefuses(t *testing.T) {
 	}
 }
 
-func TestTakenPublicAddress(t *testing.T) {
-	t.Parallel()
-	busy, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	defer busy.Close()
-	s := newSettings(t)
-	s.write(t)
-	text, err := os.ReadFile(s.config)
-	must(t, err)
-	must(t, os.WriteFile(s.config, bytes.Replace(text, []byte("127.0.0.1:0"), []byte(busy.Addr().String()), 1), 0o600))
-	code, _, stderr := run(t, "--config", s.config)
-	if code != 1 || !strings.Contains(stderr, "keypostd: open the public listener") || strings.Contains(stderr, `"serving"`) {
-		t.Errorf("exit %d:\n%s", code, stderr)
-	}
-}
-
 func TestUsage(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -122,21 +106,6 @@ func TestUsage(t *testing.T) {
 		code, stdout, stderr := run(t, tc.args...)
 		if code != tc.code || !strings.Contains(stderr, tc.want) || strings.Count(stderr, "\n") > 1 || (code == 0) != (stdout != "") {
 			t.Errorf("keypostd %q: exit %d, want %d:\n%s%s", tc.args, code, tc.code, stdout, stderr)
-		}
-	}
-}
-
-// --check says how many connections there will be: as many as fit, unless that is configured.
-func TestCheckTellsTheConnections(t *testing.T) {
-	t.Parallel()
-	e := newEstate(t)
-	e.settings.write(t)
-	for memory, want := range map[string]string{"192MiB": "maxConnections: 801\n", "48MiB": "maxConnections: 64\n"} {
-		cmd := exec.Command(keypostd, "--config", e.config, "--check")
-		cmd.Env = append(os.Environ(), "GOMEMLIMIT="+memory, "GORACE=atexit_sleep_ms=0")
-		out, err := cmd.CombinedOutput()
-		if err != nil || !strings.Contains(string(out), want) {
-			t.Errorf("GOMEMLIMIT=%s: %v, no line %q:\n%s", memory, err, want, out)
 		}
 	}
 }
@@ -332,44 +301,6 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 	}
 }
 
-// What is not a regular file never blocks: a pipe nobody writes to, a device without an end, or a directory in the place of
-// a certificate is refused at the start, and while serving the last good pair stays and a good one is taken again.
-func TestCertificateThatIsNoFile(t *testing.T) {
-	t.Parallel()
-	for name, spoil := range map[string]func(string) error{
-		"pipe": func(at string) error { return syscall.Mkfifo(at, 0o644) },
-		"huge": func(at string) error {
-			if err := os.WriteFile(at, nil, 0o644); err != nil {
-				return err
-			}
-			return os.Truncate(at, 1<<40)
-		},
-	} {
-		for _, file := range []string{"tls.crt", "tls.key"} {
-			t.Run(name+" "+file, func(t *testing.T) {
-				t.Parallel()
-				e := newEstate(t)
-				v := ready(t, e.settings)
-				must(t, os.Remove(v.beside(file)))
-				must(t, spoil(v.beside(file)))
-				v.awaitMetric(t, "keypost_tls_reload_failing", "1")
-				if code, _, stderr := run(t, "--config", v.config, "--check"); code != 1 || !strings.Contains(stderr, "load TLS certificate") {
-					t.Errorf("--check: exit %d, %s", code, stderr)
-				}
-				must(t, os.RemoveAll(v.beside(file)))
-				authority.New(t).Issue(t, v.beside(""), "oidc.example.com", "*.oidc.example.com", "d111.example.net", "shared.example.com", "origin.example.net")
-				v.awaitMetric(t, "keypost_tls_reload_failing", "0")
-				must(t, os.Remove(v.beside(file)))
-				must(t, spoil(v.beside(file)))
-				v.awaitMetric(t, "keypost_tls_reload_failing", "1")
-				if code := v.stop(t); code != 0 {
-					t.Errorf("exit %d after SIGTERM", code)
-				}
-			})
-		}
-	}
-}
-
 func (v *server) awaitMetric(t *testing.T, name, want string) {
 	t.Helper()
 	v.Await(t, name, func() error {
@@ -378,20 +309,6 @@ func (v *server) awaitMetric(t *testing.T, name, want string) {
 		}
 		return nil
 	})
-}
-
-// A start that waits for something ends by a signal, too: nothing is served yet that could be drained.
-func TestSignalEndsAStartThatHangs(t *testing.T) {
-	t.Parallel()
-	s := newSettings(t)
-	s.write(t)
-	must(t, os.Remove(s.config))
-	must(t, syscall.Mkfifo(s.config, 0o644)) // a configuration may come from a pipe
-	p := process.Start(t, exec.Command(keypostd, "--config", s.config))
-	time.Sleep(300 * time.Millisecond) // until it waits; before, the signal ends it as well
-	if _, inTime := p.Stop(process.Patience); !inTime {
-		t.Error("it did not end")
-	}
 }
 
 // The probe listener has the two probes and nothing else.

@@ -7,8 +7,6 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -208,27 +206,4 @@ func (b *browser) picture(t *testing.T, file string) {
 	data, err := base64.StdEncoding.DecodeString(shot.Data)
 	must(t, err)
 	must(t, os.WriteFile(file, data, 0o600))
-}
-
-// axe returns what axe-core finds on the page.
-func (b *browser) axe(t *testing.T) (found []string) {
-	t.Helper()
-	source, err := os.ReadFile(filepath.Join(os.Getenv("KEYPOST_E2E_NPM"), "node_modules/axe-core/axe.min.js"))
-	must(t, err)
-	b.value(t, string(source)+";0", nil)
-	var r struct {
-		Passes     int
-		Violations []struct {
-			ID, Help string
-			Nodes    []struct{ HTML string }
-		}
-	}
-	b.value(t, `axe.run(document, {resultTypes: ["violations"]}).then(r => ({passes: r.passes.length, violations: r.violations.map(v => ({id: v.id, help: v.help, nodes: v.nodes.map(n => ({html: n.html}))}))}))`, &r)
-	if r.Passes < 10 {
-		t.Fatal(errors.New("axe-core has looked at next to nothing"))
-	}
-	for _, v := range r.Violations {
-		found = append(found, fmt.Sprintf("%s (%s): %.300s", v.ID, v.Help, v.Nodes[0].HTML))
-	}
-	return found
 }

@@ -139,12 +139,7 @@ func (d document) check() error {
 	if len(d.Statements) == 0 {
 		return syntaxError()
 	}
-	seen := map[string]bool{}
 	for _, s := range d.Statements {
-		if seen[s.Sid] {
-			return malformed("Statement IDs (SID) in a single policy must be unique.")
-		}
-		seen[s.Sid] = s.Sid != ""
 		if err := s.check(); err != nil {
 			return err
 		}
@@ -154,8 +149,6 @@ func (d document) check() error {
 
 func (s statement) check() error {
 	switch {
-	case !regexp.MustCompile(`^[0-9A-Za-z]*$`).MatchString(s.Sid):
-		return malformed("Statement IDs (SID) must be alpha-numeric. Check that your input satisfies the regular expression [0-9A-Za-z]*")
 	case s.Effect == "":
 		return malformed("Missing required field Effect")
 	case s.Effect != "Allow" && s.Effect != "Deny":
@@ -197,46 +190,12 @@ func (d document) checkTrust() error {
 				return malformed("AssumeRole policy may only specify STS AssumeRole actions.")
 			}
 		}
-		if err := checkPrincipal(s.Principal); err != nil {
-			return err
-		}
 	}
 	return nil
 }
 
-func checkPrincipal(p principal) error {
-	for kind, names := range p {
-		if len(names) == 0 {
-			return malformed("Missing required field Principal cannot be empty!")
-		}
-		pattern := principalPattern(kind)
-		for _, name := range names {
-			switch {
-			case pattern != "" && regexp.MustCompile(`^(?:`+pattern+`)$`).MatchString(name):
-			case kind == "Federated":
-				return malformed("Federated principals must be valid domain names or SAML metadata ARNs")
-			default:
-				return malformed(`Invalid principal in policy: "%s":"%s"`, strings.ToUpper(kind), name)
-			}
-		}
-	}
-	return nil
-}
-
-func principalPattern(kind string) string {
-	switch kind {
-	case "Federated":
-		return `arn:aws[a-z-]*:iam::\d{12}:(oidc-provider|saml-provider)/[^*?\s]+|[a-z0-9-]+(\.[a-z0-9-]+)+`
-	case "AWS":
-		return `\*|\d{12}|arn:aws[a-z-]*:(iam|sts)::\d{12}:(root|(user|role|assumed-role)/\S+)`
-	case "Service":
-		return `[a-z0-9-]+(\.[a-z0-9-]+)+`
-	}
-	return ""
-}
-
-// checkPermissions reports whether a document can be an inline policy of a role in an account of partition.
-func (d document) checkPermissions(partition string) error {
+// checkPermissions reports whether a document can be an inline policy of a role.
+func (d document) checkPermissions() error {
 	for _, s := range d.Statements {
 		switch {
 		case s.Principal != nil || s.NotPrincipal != nil:
@@ -251,26 +210,6 @@ func (d document) checkPermissions(partition string) error {
 				return malformed("Actions/Conditions must be prefaced by a vendor, e.g., iam, sdb, ec2, etc.")
 			}
 		}
-		for _, r := range s.resources() {
-			if err := checkResource(r, partition); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-func checkResource(r, partition string) error {
-	parts := strings.SplitN(r, ":", 6)
-	switch {
-	case r == "*":
-		return nil
-	case parts[0] != "arn" || len(parts) < 6:
-		return malformed(`Resource %s must be in ARN format or "*".`, r)
-	case !wildcard(parts[1], partition, false):
-		return malformed(`Partition "%s" is not valid for resource "%s".`, parts[1], r)
-	case parts[2] == "":
-		return malformed(`Vendor is missing in resource "%s".`, r)
 	}
 	return nil
 }

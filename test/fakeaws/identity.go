@@ -191,22 +191,6 @@ func wildcard(pattern, value string, fold bool) bool {
 	return regexp.MustCompile(flags + `^` + p + `$`).MatchString(value)
 }
 
-func getUser(q *request) (any, error) {
-	if q.who.user == "" && !q.in.has("UserName") {
-		return nil, validation("Must specify userName when calling with non-User credentials")
-	}
-	if name := q.in.text["UserName"]; q.in.has("UserName") && name != q.User {
-		return nil, noSuchEntity("The user with name %s cannot be found.", name)
-	}
-	type userXML struct {
-		Path, UserName string
-		UserId         string
-		Arn            string
-		CreateDate     string
-	}
-	return struct{ User userXML }{userXML{"/", q.User, q.who.id, q.arn("iam", "user/"+q.User), "2020-01-01T00:00:00Z"}}, nil
-}
-
 func getCallerIdentity(q *request) (any, error) {
 	return struct{ Arn, UserId, Account string }{q.who.arn, q.who.id, q.Account}, nil
 }

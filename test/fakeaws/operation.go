@@ -76,8 +76,6 @@ func operations() map[string]operation {
 		"GetRole":                       read("RoleName!", getRole),
 		"ListRoles":                     read("PathPrefix"+page, listRoles),
 		"DeleteRole":                    write("RoleName!", deleteRole),
-		"UpdateRole":                    write("RoleName! Description MaxSessionDuration", updateRole),
-		"UpdateRoleDescription":         write("RoleName! Description!", updateRoleDescription),
 		"UpdateAssumeRolePolicy":        write("RoleName! PolicyDocument!", updateAssumeRolePolicy),
 		"PutRolePermissionsBoundary":    write("RoleName! PermissionsBoundary!", putBoundary),
 		"DeleteRolePermissionsBoundary": write("RoleName!", deleteBoundary),
@@ -93,12 +91,7 @@ func operations() map[string]operation {
 		"DetachRolePolicy":         write("RoleName! PolicyArn!", detachRolePolicy),
 		"ListAttachedRolePolicies": read("RoleName! PathPrefix"+page, listAttachedRolePolicies),
 
-		"CreateInstanceProfile":         write("InstanceProfileName!", createProfile),
-		"AddRoleToInstanceProfile":      write("InstanceProfileName! RoleName!", addRoleToProfile),
-		"RemoveRoleFromInstanceProfile": write("InstanceProfileName! RoleName!", removeRoleFromProfile),
-		"ListInstanceProfilesForRole":   read("RoleName!"+page, listProfilesForRole),
-
-		"GetUser": read("UserName", getUser),
+		"AddRoleToInstanceProfile": write("InstanceProfileName! RoleName!", addRoleToProfile),
 
 		"GetCallerIdentity": {version: stsVersion, do: getCallerIdentity},
 		"AssumeRoleWithWebIdentity": {version: stsVersion, slow: assumeRole,

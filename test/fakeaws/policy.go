@@ -23,7 +23,7 @@ func putRolePolicy(q *request) (any, error) {
 		if err != nil {
 			return err
 		}
-		if err := d.checkPermissions(q.Partition); err != nil {
+		if err := d.checkPermissions(); err != nil {
 			return err
 		}
 		r.Inline = fakecloud.With(r.Inline, q.in.text["PolicyName"], text)

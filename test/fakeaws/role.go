@@ -189,42 +189,11 @@ func deleteRole(q *request) (any, error) {
 		return nil, conflict("DeleteConflict", "Cannot delete entity, must detach all policies first.")
 	case len(r.Inline) > 0:
 		return nil, conflict("DeleteConflict", "Cannot delete entity, must delete policies first.")
-	case len(q.world.profilesOf(r.Name)) > 0:
+	case r.InProfile:
 		return nil, conflict("DeleteConflict", "Cannot delete entity, must remove roles from instance profile first.")
 	}
 	q.world.roles = fakecloud.Without(q.world.roles, strings.ToLower(r.Name))
-	// Trust policies show the ID of a principal that is gone
-	// (https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_elements_principal.html).
-	for _, other := range q.world.roles {
-		if trust := strings.ReplaceAll(other.Trust, `"`+r.ARN+`"`, `"`+r.ID+`"`); trust != other.Trust {
-			other.Trust = trust
-			q.world.setRole(other)
-		}
-	}
 	return nil, nil
-}
-
-// updateRole sets what is given; what is not given goes back to its default
-// (https://docs.aws.amazon.com/IAM/latest/APIReference/API_UpdateRole.html).
-func updateRole(q *request) (any, error) {
-	_, err := changeRole(q, func(r *Role) error {
-		if q.in.has("Description") {
-			r.Description = q.in.text["Description"]
-		}
-		r.MaxSession = q.in.number("MaxSessionDuration", defaultDuration)
-		return nil
-	})
-	return struct{}{}, err
-}
-
-func updateRoleDescription(q *request) (any, error) {
-	var out oneRole
-	_, err := changeRole(q, func(r *Role) error {
-		r.Description = q.in.text["Description"]
-		out.Role = r.wholly()
-		return nil
-	})
-	return out, err
 }
 
 func updateAssumeRolePolicy(q *request) (any, error) {
@@ -247,6 +216,15 @@ func deleteBoundary(q *request) (any, error) {
 			return noSuchEntity("Role %s does not have a permission boundary attached.", r.Name)
 		}
 		r.Boundary = ""
+		return nil
+	})
+}
+
+// addRoleToProfile puts a role into an instance profile, which is not kept: a role in one cannot be deleted
+// (https://docs.aws.amazon.com/IAM/latest/APIReference/API_DeleteRole.html).
+func addRoleToProfile(q *request) (any, error) {
+	return changeRole(q, func(r *Role) error {
+		r.InProfile = true
 		return nil
 	})
 }

@@ -100,7 +100,7 @@ func (s *Server) checkSession(in params) error {
 	if err != nil {
 		return err
 	}
-	return d.checkPermissions(s.options.Partition)
+	return d.checkPermissions()
 }
 
 func parseToken(s string) (*jose.JSONWebSignature, claims, error) {

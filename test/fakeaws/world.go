@@ -36,6 +36,7 @@ type Role struct {
 	Tags        map[string]string
 	Inline      map[string]string // policy name to document
 	Attached    []string          // ARNs
+	InProfile   bool              // an instance profile has it
 	Created     time.Time
 }
 
@@ -80,7 +81,6 @@ func (r Role) clone() Role {
 type world struct {
 	providers map[string]Provider // by ARN
 	roles     map[string]Role     // by name in lower case: names are unique without regard to case
-	profiles  map[string]profile  // instance profiles by name in lower case
 }
 
 func (w *world) setRole(r Role) {
