@@ -13,15 +13,13 @@ import (
 	"github.com/keypost/keypost/keystore/s3store"
 )
 
-const kmsKey = "arn:aws:kms:eu-central-1:123456789012:key/0f1e2d3c-0000-4000-8000-000000000000"
-
 func TestParse(t *testing.T) {
 	for raw, want := range map[string]URL{
 		"file:///srv/keys%20ets": {scheme: "file", Dir: "/srv/keys ets"},
 		"file://./keysets":       {scheme: "file", Dir: "./keysets"},
 		"s3://bucket":            {scheme: "s3", s3: s3store.Options{Bucket: "bucket"}},
-		"s3://bucket/a/b?region=eu-west-1&profile=p&roleArn=arn:aws:iam::123456789012:role/r&endpoint=https://s3.example.com": {scheme: "s3", s3: s3store.Options{
-			Bucket: "bucket", Prefix: "a/b", Region: "eu-west-1", Profile: "p", RoleARN: "arn:aws:iam::123456789012:role/r", Endpoint: "https://s3.example.com",
+		"s3://bucket/a/b?region=eu-west-1&profile=p&endpoint=https://s3.example.com": {scheme: "s3", s3: s3store.Options{
+			Bucket: "bucket", Prefix: "a/b", Region: "eu-west-1", Profile: "p", Endpoint: "https://s3.example.com",
 		}},
 		"kubernetes://keypost":                                  {scheme: "kubernetes", namespace: "keypost"},
 		"kubernetes://keypost/?kubeconfig=/etc/kc&context=c%2F": {scheme: "kubernetes", namespace: "keypost", kubernetes: kubestore.Options{Kubeconfig: "/etc/kc", Context: "c/"}},
@@ -34,16 +32,14 @@ func TestParse(t *testing.T) {
 
 func TestParseS3(t *testing.T) {
 	for raw, want := range map[string]s3store.Options{
-		"s3://keysets":                                                  {Bucket: "keysets"},
-		"s3://keysets/":                                                 {Bucket: "keysets"},
-		"s3://keysets/a/b/?region=eu-central-1":                         {Bucket: "keysets", Prefix: "a/b", Region: "eu-central-1"},
-		"s3://keysets/a?profile=central&region=x":                       {Bucket: "keysets", Prefix: "a", Region: "x", Profile: "central"},
-		"s3://keysets?account=123456789012":                             {Bucket: "keysets", Account: "123456789012"},
-		"s3://keysets?kmsKey=" + kmsKey:                                 {Bucket: "keysets", KMSKey: kmsKey},
-		"s3://keysets?endpoint=https://s3.example":                      {Bucket: "keysets", Endpoint: "https://s3.example"},
-		"s3://keysets?endpoint=http%3A%2F%2F127.0.0.1%3A7070":           {Bucket: "keysets", Endpoint: "http://127.0.0.1:7070"},
-		"s3://keysets?endpoint=http://[::1]:7070":                       {Bucket: "keysets", Endpoint: "http://[::1]:7070"},
-		"s3://keysets?roleArn=arn:aws:iam::123456789012:role/keypost/r": {Bucket: "keysets", RoleARN: "arn:aws:iam::123456789012:role/keypost/r"},
+		"s3://keysets":                                        {Bucket: "keysets"},
+		"s3://keysets/":                                       {Bucket: "keysets"},
+		"s3://keysets/a/b/?region=eu-central-1":               {Bucket: "keysets", Prefix: "a/b", Region: "eu-central-1"},
+		"s3://keysets/a?profile=central&region=x":             {Bucket: "keysets", Prefix: "a", Region: "x", Profile: "central"},
+		"s3://keysets?account=123456789012":                   {Bucket: "keysets", Account: "123456789012"},
+		"s3://keysets?endpoint=https://s3.example":            {Bucket: "keysets", Endpoint: "https://s3.example"},
+		"s3://keysets?endpoint=http%3A%2F%2F127.0.0.1%3A7070": {Bucket: "keysets", Endpoint: "http://127.0.0.1:7070"},
+		"s3://keysets?endpoint=http://[::1]:7070":             {Bucket: "keysets", Endpoint: "http://[::1]:7070"},
 	} {
 		if got, err := parseS3(raw); err != nil || got != want {
 			t.Errorf("parseS3(%s) = %+v, %v; want %+v", raw, got, err, want)
@@ -74,8 +70,6 @@ func TestParseS3Refuses(t *testing.T) {
 		"s3://keysets?region=":                               "needs one value",
 		"s3://keysets?region=a&region=b":                     "needs one value",
 		"s3://keysets?account=1234":                          "12 digits",
-		"s3://keysets?roleArn=admin":                         "not the ARN of a role",
-		"s3://keysets?kmsKey=alias/x":                        "not the ARN of a KMS key",
 		"s3://keysets?endpoint=s3.example":                   "does not have the form https://HOST",
 		"s3://keysets?endpoint=http://s3.example":            "not https",
 		"s3://keysets?endpoint=http://10.0.0.1":              "not https",

@@ -114,7 +114,7 @@ func parseFile(raw string) (dir string, err error) {
 	return dir, nil
 }
 
-// parseS3 reads s3://BUCKET[/PREFIX][?region=][&profile=][&roleArn=][&endpoint=][&account=][&kmsKey=].
+// parseS3 reads s3://BUCKET[/PREFIX][?region=][&profile=][&endpoint=][&account=].
 func parseS3(raw string) (s3store.Options, error) {
 	u, err := url.Parse(raw)
 	if err != nil || u.Scheme != schemeS3 || u.Opaque != "" || u.User != nil || u.Port() != "" || u.Fragment != "" {
@@ -123,8 +123,7 @@ func parseS3(raw string) (s3store.Options, error) {
 	}
 	o := s3store.Options{Bucket: u.Host, Prefix: u.Path}
 	err = parseQuery(u, map[string]*string{
-		"region": &o.Region, "profile": &o.Profile, "roleArn": &o.RoleARN,
-		"endpoint": &o.Endpoint, "account": &o.Account, "kmsKey": &o.KMSKey,
+		"region": &o.Region, "profile": &o.Profile, "endpoint": &o.Endpoint, "account": &o.Account,
 	})
 	if err != nil {
 		return s3store.Options{}, err
@@ -145,7 +144,7 @@ func parseKubernetes(raw string) (namespace string, o kubestore.Options, err err
 // Parameters returns the names of the parameters that URLs of a scheme may have, the usual ones first.
 func Parameters(scheme string) []string {
 	return map[string][]string{
-		schemeS3:         {"region", "profile", "roleArn", "endpoint", "account", "kmsKey"},
+		schemeS3:         {"region", "profile", "endpoint", "account"},
 		schemeKubernetes: {"kubeconfig", "context"},
 	}[scheme]
 }

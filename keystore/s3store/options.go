@@ -15,10 +15,8 @@ type Options struct {
 	Prefix   string // PATH[/PATH…]; empty for the whole bucket
 	Region   string // of the bucket; empty for the configured one
 	Profile  string // of the AWS configuration files; empty for the SDK's usual chain
-	RoleARN  string // a role to assume with those credentials
 	Endpoint string // base URL of an S3 server that is not AWS; https, or http on loopback
 	Account  string // 12 digits: the account that must own the bucket, or every call fails
-	KMSKey   string // ARN of the KMS key to encrypt with; empty for the bucket's default encryption
 }
 
 // The forms keep what is put into keys, headers and policies from meaning anything there: "*" or "$" in a prefix would
@@ -27,8 +25,6 @@ var (
 	bucketForm  = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$`)
 	prefixForm  = regexp.MustCompile(`^[A-Za-z0-9_=-][A-Za-z0-9_=.-]*(/[A-Za-z0-9_=-][A-Za-z0-9_=.-]*)*$`)
 	accountForm = regexp.MustCompile(`^[0-9]{12}$`)
-	roleForm    = regexp.MustCompile(`^arn:[a-z-]+:iam::[0-9]{12}:role/[\w+=,.@/-]+$`)
-	kmsForm     = regexp.MustCompile(`^arn:[a-z-]+:kms:[a-z0-9-]+:[0-9]{12}:key/[A-Za-z0-9-]+$`)
 )
 
 const maxPrefix = 512 // bytes; a whole key may have 1,024
@@ -44,11 +40,6 @@ func (o Options) Checked() (Options, error) {
 			"none beginning with a dot, separated by /", o.Prefix)
 	case o.Account != "" && !accountForm.MatchString(o.Account):
 		return o, fmt.Errorf("%q is not an AWS account: it has 12 digits", o.Account)
-	case o.RoleARN != "" && !roleForm.MatchString(o.RoleARN):
-		return o, fmt.Errorf("%q is not the ARN of a role: arn:aws:iam::ACCOUNT:role/NAME", o.RoleARN)
-	case o.KMSKey != "" && !kmsForm.MatchString(o.KMSKey):
-		return o, fmt.Errorf("%q is not the ARN of a KMS key, arn:aws:kms:REGION:ACCOUNT:key/ID; "+
-			"an alias will not do, since policies cannot name it", o.KMSKey)
 	case o.Endpoint != "":
 		return o, checkEndpoint(o.Endpoint)
 	}

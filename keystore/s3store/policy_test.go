@@ -20,7 +20,7 @@ type statement struct {
 }
 
 // readerPolicy returns the IAM policy, as JSON, of a mirror, which reads the store that o describes and never writes it.
-// With o.Account it holds for a bucket of that account only; with o.KMSKey it includes decryption.
+// With o.Account it holds for a bucket of that account only.
 func readerPolicy(o Options) ([]byte, error) { return o.policy("s3:GetObject") }
 
 // writerPolicy returns the IAM policy, as JSON, of who changes key sets: a reader that may put objects. It removes
@@ -43,13 +43,6 @@ func (o Options) policy(actions ...string) ([]byte, error) {
 		objects.limit("StringEquals", "aws:ResourceAccount", o.Account)
 	}
 	p := policy{"2012-10-17", []statement{list, objects}}
-	if o.KMSKey != "" {
-		kms := []string{"kms:Decrypt"}
-		if len(actions) > 1 {
-			kms = append(kms, "kms:GenerateDataKey")
-		}
-		p.Statement = append(p.Statement, statement{Sid: "EncryptedKeySets", Effect: "Allow", Action: kms, Resource: o.KMSKey})
-	}
 	return json.MarshalIndent(p, "", "  ")
 }
 

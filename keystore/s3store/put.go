@@ -9,7 +9,6 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
-	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 
 	"github.com/keypost/keypost/keystore"
 )
@@ -64,9 +63,6 @@ func (s *Backend) put(ctx context.Context, key string, old keystore.Revision, da
 		in.IfNoneMatch = aws.String("*")
 	} else {
 		in.IfMatch = aws.String(`"` + string(old) + `"`)
-	}
-	if s.o.KMSKey != "" {
-		in.ServerSideEncryption, in.SSEKMSKeyId = types.ServerSideEncryptionAwsKms, &s.o.KMSKey
 	}
 	out, err := s.s3.PutObject(ctx, in)
 	if err != nil {

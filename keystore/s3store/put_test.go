@@ -13,8 +13,6 @@ import (
 	"github.com/keypost/keypost/keystore/storetest"
 )
 
-const kmsKey = "arn:aws:kms:eu-central-1:123456789012:key/0f1e2d3c-0000-4000-8000-000000000000"
-
 // requests returns what was sent for a key, as METHOD and condition.
 func (f *fake) requests(key string) (all []string) {
 	f.mu.Lock()
@@ -30,17 +28,13 @@ func (f *fake) requests(key string) (all []string) {
 func TestAnObjectSaysWhatItIs(t *testing.T) {
 	f, url := newFake(t)
 	create(t, open(t, url, Options{Prefix: "plain"}), "prod-a")
-	create(t, open(t, url, Options{Prefix: "kms", KMSKey: kmsKey, Account: "123456789012"}), "prod-a")
+	create(t, open(t, url, Options{Prefix: "owned", Account: "123456789012"}), "prod-a")
 	for key, want := range map[string]map[string]string{
 		"plain/prod-a.yaml": {
 			"Content-Type": "application/yaml", "Cache-Control": "no-store", "X-Amz-Acl": "", "X-Amz-Server-Side-Encryption": "",
 			"X-Amz-Expected-Bucket-Owner": "", "X-Amz-Trailer": "", "Content-Encoding": "",
 		},
-		"kms/prod-a.yaml": {
-			"X-Amz-Server-Side-Encryption": "aws:kms", "X-Amz-Server-Side-Encryption-Aws-Kms-Key-Id": kmsKey,
-			"X-Amz-Expected-Bucket-Owner": "123456789012",
-		},
-		"kms/" + probe: {"X-Amz-Server-Side-Encryption": "aws:kms"},
+		"owned/prod-a.yaml": {"X-Amz-Expected-Bucket-Owner": "123456789012"},
 	} {
 		for name, value := range want {
 			if got := f.objects[key].meta.Get(name); got != value {

@@ -229,7 +229,7 @@ func TestAWriterWritesUnderItsPrefixOnly(t *testing.T) {
 }
 
 func TestPolicies(t *testing.T) {
-	o := Options{Bucket: "keysets", Prefix: "a/b", Region: "us-gov-west-1", Account: "123456789012", KMSKey: kmsKey}
+	o := Options{Bucket: "keysets", Prefix: "a/b", Region: "us-gov-west-1", Account: "123456789012"}
 	text, err := writerPolicy(o)
 	must(t, err)
 	const want = `{
@@ -264,24 +264,15 @@ func TestPolicies(t *testing.T) {
           "aws:ResourceAccount": "123456789012"
         }
       }
-    },
-    {
-      "Sid": "EncryptedKeySets",
-      "Effect": "Allow",
-      "Action": [
-        "kms:Decrypt",
-        "kms:GenerateDataKey"
-      ],
-      "Resource": "` + kmsKey + `"
     }
   ]
 }`
 	if string(text) != want {
 		t.Errorf("writerPolicy =\n%s\nwant\n%s", text, want)
 	}
-	text, err = readerPolicy(Options{Bucket: "keysets", KMSKey: kmsKey})
+	text, err = readerPolicy(Options{Bucket: "keysets"})
 	must(t, err)
-	for part, is := range map[string]bool{"Put": false, "Generate": false, "Condition": false, `"arn:aws:s3:::keysets/*"`: true} {
+	for part, is := range map[string]bool{"Put": false, "Condition": false, `"arn:aws:s3:::keysets/*"`: true} {
 		if strings.Contains(string(text), part) != is {
 			t.Errorf("readerPolicy = %s; with %s: want %v", text, part, is)
 		}

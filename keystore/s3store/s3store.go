@@ -24,9 +24,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/config"
-	"github.com/aws/aws-sdk-go-v2/credentials/stscreds"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
-	"github.com/aws/aws-sdk-go-v2/service/sts"
 
 	"github.com/keypost/keypost/internal/awsconf"
 	"github.com/keypost/keypost/keystore"
@@ -98,12 +96,6 @@ func (o Options) load(ctx context.Context) (aws.Config, error) {
 	}
 	if cfg.Region == "" {
 		return aws.Config{}, errors.New("no AWS region is configured; say in which region the bucket is (region=…)")
-	}
-	if o.RoleARN != "" {
-		assume := stscreds.NewAssumeRoleProvider(sts.NewFromConfig(cfg), o.RoleARN, func(a *stscreds.AssumeRoleOptions) {
-			a.RoleSessionName = "keypost"
-		})
-		cfg.Credentials = aws.NewCredentialsCache(assume)
 	}
 	return cfg, nil
 }
