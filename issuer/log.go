@@ -71,24 +71,24 @@ func publishedMessage(v *version) string {
 // shows whether this process has missed a generation in between. Who changed what, and why, is in the key set's history: keypost audit.
 func publishedFields(was, now *version) []zap.Field {
 	fields := []zap.Field{generationField(now), zap.Int("keys", now.keys())}
-	var before []string
+	var before []keystore.KeyID
 	if was != nil {
 		fields = append(fields, zap.Int64("previous_generation", was.Generation()))
 		before = was.kidList()
 	}
 	after := now.kidList()
 	if added := without(after, before); len(added) > 0 {
-		fields = append(fields, zap.Strings("kids_added", added))
+		fields = append(fields, zap.Any("kids_added", added))
 	}
 	if removed := without(before, after); len(removed) > 0 {
-		fields = append(fields, zap.Strings("kids_removed", removed))
+		fields = append(fields, zap.Any("kids_removed", removed))
 	}
 	return fields
 }
 
 // without returns those of all that are not in no. Both are sorted.
-func without(all, no []string) []string {
-	return slices.DeleteFunc(slices.Clone(all), func(id string) bool {
+func without(all, no []keystore.KeyID) []keystore.KeyID {
+	return slices.DeleteFunc(slices.Clone(all), func(id keystore.KeyID) bool {
 		_, found := slices.BinarySearch(no, id)
 		return found
 	})

@@ -87,9 +87,7 @@ func (p *Publisher) Of(n keystore.Name) (s Status, kids []keystore.KeyID, ok boo
 		return Status{}, nil, false
 	}
 	if e.served != nil {
-		for _, id := range e.served.kidList() {
-			kids = append(kids, keystore.KeyID(id))
-		}
+		kids = e.served.kidList()
 	}
 	return p.statusOf(n, refused[n]), kids, true
 }

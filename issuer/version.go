@@ -17,7 +17,6 @@ type version struct {
 	lastgood.Summary
 	states      [3]int // next, active, retired
 	activeSince int64  // when the longest active key became so, Unix time; 0 without an active key
-	kids        string // the key IDs, sorted, with a line feed after each
 	keysDigest  uint64 // of the key IDs with their states
 	changed     int64  // when keys or their states last changed, Unix time: as its dates say, or as this process saw
 	forced      int64  // when a key was last promoted with force, Unix time; 0 when history says of none
@@ -52,10 +51,8 @@ func newVersion(s keystore.KeySet, fallback keystore.Cache) (*version, error) {
 	for _, g := range s.Gone() {
 		v.changed = max(v.changed, g.At.Unix())
 	}
-	var kids strings.Builder
 	digest := fnv.New64a()
 	for _, k := range s.Keys() {
-		kids.WriteString(string(k.ID()) + "\n")
 		fmt.Fprintf(digest, "%s\x00%s\n", k.ID(), k.State)
 		v.changed = max(v.changed, k.PublishedAt.Unix(), k.PromotedAt.Unix(), k.RetiredAt.Unix())
 		v.states[slices.Index(states[:], k.State)]++
@@ -63,7 +60,7 @@ func newVersion(s keystore.KeySet, fallback keystore.Cache) (*version, error) {
 			v.activeSince = since
 		}
 	}
-	v.kids, v.keysDigest = kids.String(), digest.Sum64()
+	v.keysDigest = digest.Sum64()
 	if v.Withdrawn() {
 		return v, nil
 	}
@@ -88,11 +85,11 @@ func newVersion(s keystore.KeySet, fallback keystore.Cache) (*version, error) {
 var states = [3]keystore.State{keystore.Next, keystore.Active, keystore.Retired}
 
 // kidList returns the IDs of the published keys, sorted; none of a tombstone.
-func (v *version) kidList() []string {
-	if v.kids == "" || v.Withdrawn() {
+func (v *version) kidList() []keystore.KeyID {
+	if v.Withdrawn() {
 		return nil
 	}
-	return strings.Split(strings.TrimSuffix(v.kids, "\n"), "\n")
+	return v.Kids()
 }
 
 // keys returns how many keys are published.

@@ -1,6 +1,7 @@
 package lastgood
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/keypost/keypost/keystore"
@@ -41,6 +42,9 @@ func (s *Summary) Issuers() []keystore.IssuerURL { return slices.Clone(s.issuers
 
 // Gone returns the lines in gone.
 func (s *Summary) Gone() []keystore.Gone { return slices.Clone(s.gone) }
+
+// Kids returns the IDs of the published keys, sorted.
+func (s *Summary) Kids() []keystore.KeyID { return slices.Sorted(maps.Keys(s.keys)) }
 
 // served returns the issuer URLs of a version that is in use: none of a tombstone, and none of nil.
 func (s *Summary) served() []keystore.IssuerURL {

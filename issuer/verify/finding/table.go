@@ -11,7 +11,6 @@ const (
 	gcpPages    = "https://cloud.google.com/iam/docs/workload-identity-federation-with-kubernetes"
 	entraPages  = "https://azure.github.io/azure-workload-identity/docs/troubleshooting.html"
 	cloudFront  = "https://docs.aws.amazon.com/AmazonCloudFront/latest/DeveloperGuide/HTTPStatusCodes.html"
-	kubeIssuers = "https://kubernetes.io/docs/tasks/configure-pod-container/configure-service-account/#service-account-issuer-discovery"
 
 	testImpostor  = "issuer/verify TestImpostor"
 	testCaches    = "test/e2e TestBehindCaches"
