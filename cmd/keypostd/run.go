@@ -77,7 +77,7 @@ func (o *options) flags() *flag.FlagSet {
 	f.SetOutput(io.Discard) // main prints the error, once and without the list of flags
 	f.StringVar(&o.config, "config", "", "read the configuration from `FILE`")
 	f.BoolVar(&o.check, "check", false, "check the configuration and the key sets in its directory, print what would be served, and exit")
-	f.StringVar(&o.dev, "dev", "", "development: serve `DIR`/keysets on loopback with a certificate authority of its own")
+	f.StringVar(&o.dev, "dev", "", "development: serve `DIR`/keysets on loopback with a certificate of its own")
 	f.StringVar(&o.address, "address", "127.0.0.1:8443", "with --dev: listen on this loopback `ADDRESS`")
 	f.StringVar(&o.admin, "admin-address", "127.0.0.1:9090", "with --dev: metrics and health on this loopback `ADDRESS`")
 	f.BoolVar(&o.version, "version", false, "print the version and exit")
