@@ -41,7 +41,7 @@ func Create(ctx context.Context, o CreateOptions) (Created, error) {
 		}
 	}
 	made, err := c.Create(ctx, install.CreateOptions{
-		PublicKey: o.PublicKey, Stored: o.Stored, Identities: c.wanted, Notes: c.set.skipped, Party: "Azure", Parallel: o.AtOnce(),
+		PublicKey: o.PublicKey, Stored: o.Stored, Identities: c.wanted, Notes: c.set.skipped, Party: "Azure", Parallel: iam.Parallel,
 		Adopt: o.Adopt, TrustPlanned: c.wanted,
 	}, c)
 	if err != nil || o.Mode != install.Apply {
@@ -182,7 +182,7 @@ func CreateIdentities(ctx context.Context, o IdentitiesOptions) (IdentitiesCreat
 	if err != nil {
 		return IdentitiesCreated{}, err
 	}
-	if preview, err := r.CarryOut(ctx, p, r.O.AtOnce()); err != nil || preview != nil {
+	if preview, err := r.CarryOut(ctx, p, iam.Parallel); err != nil || preview != nil {
 		return IdentitiesCreated{Preview: preview}, err
 	}
 	files := r.secrets(set)

@@ -3,6 +3,7 @@ package azure
 import (
 	"context"
 
+	"github.com/keypost/keypost/provision/azure/iam"
 	"github.com/keypost/keypost/provision/install"
 	"github.com/keypost/keypost/provision/plan"
 )
@@ -33,7 +34,7 @@ func Delete(ctx context.Context, o DeleteOptions) (Deleted, error) {
 	if err != nil {
 		return Deleted{}, err
 	}
-	if preview, err := r.CarryOut(ctx, p, r.O.AtOnce()); err != nil || preview != nil {
+	if preview, err := r.CarryOut(ctx, p, iam.Parallel); err != nil || preview != nil {
 		return Deleted{Preview: preview}, err
 	}
 	if p.Empty() && own.Identities == 0 {

@@ -2,7 +2,6 @@ package azure_test
 
 import (
 	"slices"
-	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -62,23 +61,6 @@ func TestAWorkloadDropsAnOldIssuer(t *testing.T) {
 		w.loki(t, install.Apply, issuerURL, goneURL, other+"/")
 		if wrote := w.writes(); len(wrote) > 0 {
 			t.Errorf("it wrote %q", wrote)
-		}
-	})
-}
-
-// A new issuer takes the place of an old one in one run, the new one first.
-func TestAWorkloadChangesItsIssuer(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, fakeazure.Options{VaryCase: true})
-		w.loki(t, install.Apply, goneURL)
-		w.writes()
-		w.loki(t, install.Apply, issuerURL, goneURL)
-		if wrote := w.writes(); len(wrote) != 2 || !strings.HasPrefix(wrote[0], "PutCredential") || !strings.HasPrefix(wrote[1], "DeleteCredential") {
-			t.Errorf("it wrote %q", wrote)
-		}
-		if got := w.issuers(); !slices.Equal(got, []string{issuerURL}) {
-			t.Errorf("it trusts %q", got)
 		}
 	})
 }

@@ -59,7 +59,7 @@ func Migrate(ctx context.Context, o MigrateOptions) (Migrated, error) {
 			return Migrated{}, err
 		}
 	}
-	return Migrated{KeySet: keys.Stored}, r.Apply(ctx, p, r.O.AtOnce())
+	return Migrated{KeySet: keys.Stored}, r.Apply(ctx, p, iam.Parallel)
 }
 
 // newMigration checks what is wanted before anybody is called, then identifies the subscription.
@@ -101,7 +101,7 @@ func FinishMigration(ctx context.Context, o MigrateOptions) (Migrated, error) {
 			return Migrated{}, err
 		}
 	}
-	if done.Preview, err = r.CarryOut(ctx, p, r.O.AtOnce()); err != nil || o.Mode != install.Apply {
+	if done.Preview, err = r.CarryOut(ctx, p, iam.Parallel); err != nil || o.Mode != install.Apply {
 		return done, err
 	}
 	return done, (iam.Switch{Run: r.Run, Old: o.Old}).Forget(ctx) // also where a run that was killed had no time to

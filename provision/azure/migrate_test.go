@@ -8,15 +8,12 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/provision/azure"
 	"github.com/keypost/keypost/provision/azure/arm"
 	"github.com/keypost/keypost/provision/azure/iam"
 	"github.com/keypost/keypost/provision/install"
 	"github.com/keypost/keypost/test/fakeazure"
-	"github.com/keypost/keypost/test/fakecloud"
 )
 
 // A cluster moves: identities take tokens of both issuers; another run has nothing left to do.
@@ -123,73 +120,6 @@ func TestMoveOfNothing(t *testing.T) {
 		}
 	})
 }
-
-// Killed after any call, and run again: identities take tokens of both issuers, nothing is written twice, and no record of an earlier
-// switch is left, which would open the gate of this one at once.
-func TestMoveStoppedAnywhereAndRunAgain(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		const old = "https://prod-a.blob.core.windows.net/prod-a"
-		begin := func() (*world, azure.MigrateOptions) {
-			w := newWorld(t, fakeazure.Options{})
-			o := w.moved(t, old)
-			w.arm(t, "PATCH", home, "2021-04-01", fmt.Sprintf(`{"tags":{"openshift.io_cloud-credential-operator_prod-a":"owned",%q:"2020-01-01T00:00:00Z"}}`, iam.MovedAtTag("prod-a", old)))
-			w.ResetCalls()
-			o.Parallel = 1
-			return w, o
-		}
-		end := func(w *world) string {
-			var b strings.Builder
-			s := w.State()
-			for _, c := range s.Credentials {
-				fmt.Fprintln(&b, last(c.Identity), c.Name, c.Issuer, c.Subject, c.Audiences)
-			}
-			for _, g := range s.Groups {
-				fmt.Fprintln(&b, g.Name, g.Tags)
-			}
-			return fmt.Sprint(b.String(), len(s.Identities), len(s.Assignments), len(s.Definitions))
-		}
-		whole, o := begin()
-		_, err := azure.Migrate(t.Context(), o)
-		must(t, err)
-		want, calls := end(whole), len(whole.Calls())
-		if strings.Contains(want, "moved-at") || strings.Count(want, issuerURL+" ") != 5 || strings.Count(want, old+" ") != 5 {
-			t.Fatalf("without a stop:\n%s", want)
-		}
-		var group errgroup.Group
-		group.SetLimit(16) // each waits for seconds until the keys are known everywhere
-		for n := 1; n <= calls; n++ {
-			w, o := begin()
-			group.Go(func() error {
-				w.Fault(fakecloud.KilledAt(n, dead()))
-				_, _ = azure.Migrate(t.Context(), o)
-				w.Fault(nil)
-				if _, err := azure.Migrate(t.Context(), o); err != nil {
-					return fmt.Errorf("stopped at call %d of %d, and run again: %w", n, calls, err)
-				}
-				if got := end(w); got != want {
-					return fmt.Errorf("stopped at call %d of %d, and run again:\n%s\nwant\n%s", n, calls, got, want)
-				}
-				done := map[string]int{}
-				for _, c := range w.Calls() {
-					if c.Write && c.Code == "" && c.Service != "login" {
-						done[c.Action+" "+c.Path]++
-					}
-				}
-				for call, times := range done {
-					if times > 1 {
-						return fmt.Errorf("stopped at call %d of %d, and run again: %d times %s", n, calls, times, call)
-					}
-				}
-				return nil
-			})
-		}
-		must(t, group.Wait())
-	})
-}
-
-// last is the last part of an ID.
-func last(id string) string { return id[strings.LastIndexByte(id, '/')+1:] }
 
 // dead is Azure's answer to a client that was killed.
 func dead() fakeazure.Fault { return fakeazure.Fail(http.StatusBadRequest, "Killed", "here") }

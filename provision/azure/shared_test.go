@@ -106,20 +106,3 @@ func TestAnIdentityOfTwoGoesWithNeither(t *testing.T) {
 		}
 	}
 }
-
-// What is in a resource group and two installations' is not deleted with the group.
-func TestAGroupWithAThingOfTwoStays(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, fakeazure.Options{})
-		o := w.identities(t, usual()...)
-		_, err := azure.CreateIdentities(t.Context(), o)
-		must(t, err)
-		w.arm(t, "PATCH", home+"/providers/Microsoft.ManagedIdentity/userAssignedIdentities/"+storage, "2024-11-30",
-			`{"tags":{"openshift.io_cloud-credential-operator_prod-a":"owned","keypost.dev_owned":"owned"}}`)
-		_, err = azure.Delete(t.Context(), azure.DeleteOptions{Options: w.options(), Group: true})
-		if !is(arm.OthersInGroup)(err) || !strings.Contains(err.Error(), "something in it that belongs not only to openshift.io_cloud-credential-operator_prod-a=owned, and would be deleted with it: Microsoft.ManagedIdentity/userAssignedIdentities "+storage) {
-			t.Errorf("error %v", err)
-		}
-	})
-}

@@ -45,7 +45,7 @@ func CreateIdentity(ctx context.Context, o WorkloadOptions) (WorkloadCreated, er
 	if err != nil {
 		return WorkloadCreated{}, err
 	}
-	if preview, err := r.CarryOut(ctx, p, r.O.AtOnce()); err != nil || preview != nil {
+	if preview, err := r.CarryOut(ctx, p, iam.Parallel); err != nil || preview != nil {
 		return WorkloadCreated{Preview: preview}, err
 	}
 	client, tenant := r.Known(o.Name)

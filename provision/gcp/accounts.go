@@ -2,8 +2,6 @@ package gcp
 
 import (
 	"context"
-	"slices"
-	"strings"
 
 	"github.com/keypost/keypost/provision/gcp/federation"
 	"github.com/keypost/keypost/provision/gcp/iam"
@@ -44,7 +42,7 @@ func CreateAccounts(ctx context.Context, o Options, q RequestedAccounts) (Accoun
 		return AccountsCreated{}, err
 	}
 	r.Lines(set.skipped)
-	issuerURL, err := r.checkProvider(ctx, componentAudience)
+	issuerURL, err := r.checkProvider(ctx)
 	if err == nil {
 		err = r.CheckDir(o.Adopt, issuerURL)
 	}
@@ -67,25 +65,16 @@ func CreateAccounts(ctx context.Context, o Options, q RequestedAccounts) (Accoun
 	return made, r.WriteFiles(files...)
 }
 
-// checkProvider returns the issuer URL of the run's provider. It returns an error unless that is there, and the issuer's that is meant. It
-// warns if the provider takes no tokens for an audience, unless that is empty.
-func (r *run) checkProvider(ctx context.Context, audience string) (issuerURL string, err error) {
+// checkProvider returns the issuer URL of the run's provider. It returns an error unless that is there, and the issuer's that is meant.
+func (r *run) checkProvider(ctx context.Context) (issuerURL string, err error) {
 	p := r.o.provider(nil, "")
 	there, err := r.client.Provider(ctx, p.Pool, p.ID)
 	if err != nil {
 		return "", &install.Error{Problem: install.ProviderUnread, Provider: p.ID, Err: err}
 	}
-	name := r.project.ProviderName(p.Pool, p.ID)
 	if r.IssuerURL != "" && there.IssuerURL != r.IssuerURL {
-		return "", install.Refuse(install.ForeignProvider, "the provider %s is for the issuer %s, not for %s", name, there.IssuerURL, r.IssuerURL)
-	}
-	if takes := there.Audiences; audience != "" && !slices.Contains(takes, audience) {
-		list := strings.Join(takes, ", ")
-		if list == "" {
-			list = "its own full name"
-		}
-		r.Warn("the provider %s takes no tokens for the audience %s (it takes %s), so that Google refuses those of components that ask for it",
-			name, audience, list)
+		return "", install.Refuse(install.ForeignProvider, "the provider %s is for the issuer %s, not for %s", r.project.ProviderName(p.Pool, p.ID),
+			there.IssuerURL, r.IssuerURL)
 	}
 	return there.IssuerURL, nil
 }
@@ -121,7 +110,7 @@ func CreateWorkload(ctx context.Context, o WorkloadOptions) (WorkloadCreated, er
 	if err := r.identify(ctx); err != nil {
 		return WorkloadCreated{}, err
 	}
-	if _, err := r.checkProvider(ctx, ""); err != nil {
+	if _, err := r.checkProvider(ctx); err != nil {
 		return WorkloadCreated{}, err
 	}
 	p, err := r.client.Plan(ctx, wanted)

@@ -184,26 +184,3 @@ func TestMigrateRefuses(t *testing.T) {
 		})
 	}
 }
-
-// Where nobody reaches the issuers, the new provider gets a copy of the keys, and the policy names that one. The old keys are the
-// old provider's copy, if nobody can read them elsewhere.
-func TestMigrateACopy(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	key := s.WriteKeys(t)
-	o := s.move(t, key)
-	o.Upload = true
-	held, err := (&install.Publication{Name: "bucket", URL: bucket, Keys: []keystore.VerificationKey{key}, Dev: true}).JWKS()
-	check(t, err)
-	s.provider(t, "oidc.jwksJson", string(held))
-	o.OldKeys = func(context.Context) ([]keystore.VerificationKey, error) { return nil, errors.New("no route to host") }
-	done, err := gcp.Migrate(t.Context(), o)
-	check(t, err)
-	second := s.second(t)
-	if !strings.Contains(second.OIDC.JWKS, string(key.ID())) || done.Copy != "gcp-upload:"+second.Name || !slices.Equal(done.KeySet.Policy().Uploads(), []string{done.Copy}) {
-		t.Errorf("done %+v; the copy is %s", done, second.OIDC.JWKS)
-	}
-	if told := s.Reported(); strings.Contains(told, "waiting until") || !strings.Contains(told, "Taking the keys that provider prod-a has a copy of (no route to host)") {
-		t.Errorf("it told\n%s", told)
-	}
-}

@@ -8,12 +8,9 @@ import (
 	"github.com/keypost/keypost/test/fakecloud"
 )
 
-const (
-	// credentialLimit is how many federated credentials an identity may have, and partLimit how many characters issuer, subject and audience
-	// (https://learn.microsoft.com/entra/workload-id/workload-identity-federation-considerations).
-	credentialLimit = 20
-	partLimit       = 600
-)
+// credentialLimit is how many federated credentials an identity may have
+// (https://learn.microsoft.com/entra/workload-id/workload-identity-federation-considerations).
+const credentialLimit = 20
 
 func (c Credential) json() map[string]any {
 	return map[string]any{"id": c.ID, "name": c.Name, "type": identityType + "/federatedIdentityCredentials",
@@ -115,23 +112,6 @@ func (c Credential) check() error {
 	if !regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{2,119}$`).MatchString(c.Name) {
 		return badRequest("BadRequest", "The federated identity credential name '%s' is invalid. It must have 3 to 120 letters, digits, dashes and "+
 			"underscores, and begin with a letter or a digit.", c.Name)
-	}
-	if c.Issuer == "" || c.Subject == "" || len(c.Audiences) == 0 || c.Audiences[0] == "" {
-		return badRequest("BadRequest", "The request format was unexpected. Federated Identity Credential must specify 'issuer', 'subject' and 'audience'.")
-	}
-	if len(c.Audiences) != 1 {
-		return badRequest("BadRequest", "The request format was unexpected. Federated Identity Credential must have exactly one audience.")
-	}
-	for name, part := range map[string]string{"issuer": c.Issuer, "subject": c.Subject, "audience": c.Audiences[0]} {
-		if len(part) > partLimit {
-			return badRequest("BadRequest", "The '%s' of the Federated Identity Credential has more than %d characters.", name, partLimit)
-		}
-		if part != strings.TrimSpace(part) {
-			return badRequest("BadRequest", "The '%s' of the Federated Identity Credential begins or ends with white space.", name)
-		}
-	}
-	if !strings.HasPrefix(c.Issuer, "https://") {
-		return badRequest("BadRequest", "The 'issuer' of the Federated Identity Credential must be an https URL.")
 	}
 	return nil
 }

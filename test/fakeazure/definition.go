@@ -1,7 +1,6 @@
 package fakeazure
 
 import (
-	"net/http"
 	"regexp"
 	"slices"
 	"strings"
@@ -66,14 +65,6 @@ func noDefinition(name string) error {
 	return notFound("RoleDefinitionDoesNotExist", "The specified role definition with ID '%s' does not exist.", bare(name))
 }
 
-func getDefinition(q *request) (answer, error) {
-	d, found := q.seen.definitions[strings.ToLower(q.vars["name"])]
-	if !found || q.vars["scope"] != "" && !d.visible(q.vars["scope"]) {
-		return answer{}, noDefinition(q.vars["name"])
-	}
-	return ok(d.json(q.vars["scope"]))
-}
-
 // filter reads a $filter of equations, functions of one text, and functions of none, with "and" between them.
 func (q *request) filter(names ...string) (map[string]string, error) {
 	asked, text := map[string]string{}, strings.TrimSpace(q.query.Get("$filter"))
@@ -120,19 +111,10 @@ func putDefinition(q *request) (answer, error) {
 		return answer{}, err
 	}
 	name, scope := strings.ToLower(q.vars["name"]), q.vars["scope"]
-	if !guidForm.MatchString(name) {
-		return answer{}, badRequest("InvalidRoleDefinitionId", "The role definition ID '%s' is not valid. The role definition ID must be a GUID.", name)
-	}
 	p := in.Properties
 	d := Definition{ID: scope + "/providers/" + definitionType + "/" + name, Name: name, RoleName: p.RoleName, Description: p.Description,
 		Scopes: p.AssignableScopes, Permissions: p.Permissions, Created: q.now}
-	if err := d.check(scope); err != nil {
-		return answer{}, err
-	}
 	old, exists := q.world.definitions[name]
-	if exists && old.builtIn {
-		return answer{}, fail(http.StatusForbidden, "BuiltInRoleDefinitionCannotBeUpdated", "The built-in role definition '%s' cannot be updated.", old.RoleName)
-	}
 	for other, o := range q.world.definitions {
 		if other != name && sameName(o.RoleName, d.RoleName) {
 			return answer{}, conflict("RoleDefinitionWithSameNameExists", "A custom role with the same name already exists in this directory. Use a different name")
@@ -143,29 +125,6 @@ func putDefinition(q *request) (answer, error) {
 	}
 	q.world.definitions = fakecloud.With(q.world.definitions, name, d)
 	return created(d.json(scope))
-}
-
-// check keeps the rules of a role by itself (https://learn.microsoft.com/azure/role-based-access-control/custom-roles).
-func (d Definition) check(scope string) error {
-	switch {
-	case d.RoleName == "" || len(d.RoleName) > 128:
-		return badRequest("InvalidRoleDefinitionName", "The role definition name must have 1 to 128 characters.")
-	case len(d.Description) > 1024:
-		return badRequest("InvalidRoleDefinitionDescription", "The role definition description must have at most 1024 characters.")
-	case len(d.Scopes) == 0 || !slices.ContainsFunc(d.Scopes, func(s string) bool { return within(scope, s) || within(s, scope) }):
-		return badRequest("InvalidRoleDefinitionAssignableScopes", "The role definition '%s' must have assignable scopes, and '%s' among them.", d.Name, scope)
-	case len(d.Permissions) == 0:
-		return badRequest("MissingRoleDefinitionPermissions", "The role definition '%s' must have permissions.", d.Name)
-	}
-	form := regexp.MustCompile(`^(\*|[\w.*-]+(/[\w.*-]+)+)$`)
-	for _, p := range d.Permissions {
-		for _, a := range slices.Concat(p.Actions, p.NotActions, p.DataActions, p.NotDataActions) {
-			if !form.MatchString(a) {
-				return badRequest("InvalidActionOrNotAction", "'%s' does not match any of the actions supported by the providers.", a)
-			}
-		}
-	}
-	return nil
 }
 
 func deleteDefinition(q *request) (answer, error) {

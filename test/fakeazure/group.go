@@ -2,7 +2,6 @@ package fakeazure
 
 import (
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -63,43 +62,11 @@ type tracked struct {
 	SKU        map[string]string `json:"sku"`
 }
 
-// place checks the location of something new, or of what has one already, and its tags. Locations are compared as Azure shows
-// them, too: "Central US" is centralus.
-func (in tracked) place(have string) (string, error) {
-	location := strings.ToLower(strings.ReplaceAll(in.Location, " ", ""))
-	switch {
-	case location == "":
-		return "", badRequest("LocationRequired", "The location property is required for this definition.")
-	case !regexp.MustCompile(`^[a-z]{4,}[0-9]?$`).MatchString(location):
-		return "", badRequest("LocationNotAvailableForResourceGroup", "The provided location '%s' is not available for resource group.", in.Location)
-	case have != "" && location != have:
-		return "", conflict("InvalidResourceLocation", "The resource already exists in location '%s'. A resource with the same name cannot be created in "+
-			"location '%s'. Please select a new resource name.", have, location)
-	}
-	return location, in.checkTags()
-}
-
-// checkTags keeps Azure's rules (https://learn.microsoft.com/azure/azure-resource-manager/management/tag-resources).
-func (in tracked) checkTags() error {
-	if len(in.Tags) > 50 {
-		return badRequest("InvalidTagsCount", "The number of tags %d exceeds the limit of 50.", len(in.Tags))
-	}
-	for name, value := range in.Tags {
-		if name == "" || len(name) > 512 || strings.ContainsAny(name, `<>%&\?/`) {
-			return badRequest("InvalidTagNameCharacters", "The tag names '%s' have reserved characters '<,>,%%,&,\\,?,/' or control characters.", name)
-		}
-		if len(value) > 256 {
-			return badRequest("InvalidTagValueLength", "Tag value too large. The following tag value '%s' exceeds the maximum length of 256.", value)
-		}
-	}
-	return nil
-}
+// place is the location as Azure compares it: "Central US" is centralus.
+func (in tracked) place() string { return strings.ToLower(strings.ReplaceAll(in.Location, " ", "")) }
 
 func putGroup(q *request) (answer, error) {
 	name := q.vars["group"]
-	if !regexp.MustCompile(`^[\p{L}\p{N}_().-]{0,89}[\p{L}\p{N}_()-]$`).MatchString(name) {
-		return answer{}, badRequest("InvalidResourceGroup", "The provided resource group name '%s' has these invalid characters or is too long.", name)
-	}
 	var in tracked
 	if err := q.read(&in); err != nil {
 		return answer{}, err
@@ -109,10 +76,7 @@ func putGroup(q *request) (answer, error) {
 	if err != nil && exists {
 		return answer{}, err
 	}
-	location, err := in.place("")
-	if err != nil {
-		return answer{}, err
-	}
+	location := in.place()
 	if exists && old.Location != location {
 		return answer{}, conflict("InvalidResourceGroupLocation", "Invalid resource group location '%s'. The Resource group already exists in location '%s'.",
 			location, old.Location)
@@ -141,7 +105,7 @@ func (q *request) retag(have map[string]string) (map[string]string, error) {
 	if in.Tags == nil {
 		return have, nil
 	}
-	return in.Tags, in.checkTags()
+	return in.Tags, nil
 }
 
 func patchGroup(q *request) (answer, error) {
@@ -184,12 +148,6 @@ func (q *request) mergeTags(have map[string]string) (map[string]string, error) {
 	if err := q.read(&in); err != nil {
 		return nil, err
 	}
-	if err := in.Properties.checkTags(); err != nil {
-		return nil, err
-	}
-	if !slices.Contains([]string{"Merge", "Delete", "Replace"}, in.Operation) {
-		return nil, badRequest("InvalidTagOperation", "The tag operation '%s' is not one of Merge, Delete and Replace.", in.Operation)
-	}
 	tags := map[string]string{}
 	for name, value := range have {
 		given, is := "", false
@@ -206,7 +164,7 @@ func (q *request) mergeTags(have map[string]string) (map[string]string, error) {
 	if in.Operation != "Delete" {
 		maps.Copy(tags, in.Properties.Tags)
 	}
-	return tags, tracked{Tags: tags}.checkTags()
+	return tags, nil
 }
 
 func deleteGroup(q *request) (answer, error) {

@@ -77,14 +77,10 @@ func putIdentity(q *request) (answer, error) {
 	}
 	i, err := q.identity()
 	exists := err == nil
-	location, err := in.place(i.Location)
-	if err != nil {
-		return answer{}, err
-	}
 	if !exists {
 		i = q.newIdentity(g.ID, name, q.now)
 	}
-	i.Location, i.Tags = location, in.Tags
+	i.Location, i.Tags = in.place(), in.Tags
 	q.world.identities = fakecloud.With(q.world.identities, strings.ToLower(i.ID), i)
 	if exists {
 		return ok(i.json(q.Options))

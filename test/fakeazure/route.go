@@ -137,11 +137,9 @@ func routes() []route {
 		limited("write", msi("PutCredential", "PUT", credentials+"/{credential}", credential+"write", putCredential)),
 		limited("delete", msi("DeleteCredential", "DELETE", credentials+"/{credential}", credential+"delete", deleteCredential)),
 
-		roles("GetDefinition", "GET", definitions+"/{name}", "roleDefinitions/read", getDefinition),
 		roles("ListDefinitions", "GET", definitions, "roleDefinitions/read", listDefinitions),
 		roles("PutDefinition", "PUT", definitions+"/{name}", "roleDefinitions/write", putDefinition),
 		roles("DeleteDefinition", "DELETE", definitions+"/{name}", "roleDefinitions/delete", deleteDefinition),
-		roles("GetAssignment", "GET", assignments+"/{name}", "roleAssignments/read", getAssignment),
 		roles("ListAssignments", "GET", assignments, "roleAssignments/read", listAssignments),
 		roles("PutAssignment", "PUT", assignments+"/{name}", "roleAssignments/write", putAssignment),
 		roles("DeleteAssignment", "DELETE", assignments+"/{name}", "roleAssignments/delete", deleteAssignment),

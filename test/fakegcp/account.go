@@ -51,9 +51,6 @@ func createAccount(q *request) (any, error) {
 	if !regexp.MustCompile(`^[a-z][-a-z0-9]{4,28}[a-z0-9]$`).MatchString(in.AccountID) {
 		return nil, invalid("The account ID %q does not have a length between 6 and 30, or does not match [a-z]([-a-z0-9]*[a-z0-9]).", in.AccountID)
 	}
-	if err := checkAccountTexts(in.Account); err != nil {
-		return nil, err
-	}
 	email, present := q.email(in.AccountID), 0
 	for _, a := range q.world.accounts {
 		if a.Deleted != nil {
@@ -77,16 +74,6 @@ func createAccount(q *request) (any, error) {
 	return a, nil
 }
 
-func checkAccountTexts(a Account) error {
-	switch {
-	case len(a.DisplayName) > 100:
-		return invalid("The display name is longer than 100 bytes.")
-	case len(a.Description) > 256:
-		return invalid("The description is longer than 256 bytes.")
-	}
-	return nil
-}
-
 func patchAccount(q *request) (any, error) {
 	a, err := q.account()
 	if err != nil {
@@ -97,9 +84,6 @@ func patchAccount(q *request) (any, error) {
 		Mask    string  `json:"updateMask"`
 	}
 	if err := q.read(&in); err != nil {
-		return nil, err
-	}
-	if err := checkAccountTexts(in.Account); err != nil {
 		return nil, err
 	}
 	for path := range strings.SplitSeq(in.Mask, ",") {

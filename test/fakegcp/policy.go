@@ -15,10 +15,6 @@ import (
 	"github.com/keypost/keypost/test/fakecloud"
 )
 
-// principalLimit is how many members a policy may have, counted over all bindings
-// (https://cloud.google.com/iam/quotas#limits).
-const principalLimit = 1500
-
 // emptyEtag is what Google gives for a policy that nobody has written.
 const emptyEtag = "ACAB"
 
@@ -54,9 +50,6 @@ func getPolicy(q *request) (any, error) {
 		if in.Options.Version, err = strconv.Atoi(v); err != nil {
 			return nil, invalid("Invalid value at 'options.requested_policy_version': %q", v)
 		}
-	}
-	if !slices.Contains([]int{0, 1, 3}, in.Options.Version) {
-		return nil, invalid("Requested policy version (%d) is not supported.", in.Options.Version)
 	}
 	return q.policy(key).seen(in.Options.Version), nil
 }
@@ -109,9 +102,6 @@ func setPolicy(q *request) (any, error) {
 				"For more information, please refer to https://cloud.google.com/iam/docs/policies#versions.", p.Version)
 		}
 	}
-	if !slices.Contains([]int{0, 1, 3}, p.Version) {
-		return nil, invalid("Invalid policy version (%d).", p.Version)
-	}
 	if err := q.checkBindings(p, old); err != nil {
 		return nil, err
 	}
@@ -129,13 +119,9 @@ func setPolicy(q *request) (any, error) {
 }
 
 func (q *request) checkBindings(p, old Policy) error {
-	count := 0
 	for _, b := range p.Bindings {
 		if b.Condition != nil && p.Version != 3 {
 			return invalid("The policy has conditions and must specify version 3.")
-		}
-		if b.Condition != nil && (b.Condition.Expression == "" || b.Condition.Title == "") {
-			return invalid("A condition must have a title and an expression.")
 		}
 		if err := q.checkRole(b, old); err != nil {
 			return err
@@ -145,10 +131,6 @@ func (q *request) checkBindings(p, old Policy) error {
 				return err
 			}
 		}
-		count += len(b.Members)
-	}
-	if count > principalLimit {
-		return invalid("The number of members in the policy (%d) is larger than the maximum allowed size %d.", count, principalLimit)
 	}
 	return nil
 }

@@ -3,7 +3,6 @@ package fakegcp
 import (
 	"encoding/json"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 
@@ -12,8 +11,6 @@ import (
 
 // The limits of OIDC providers (google.iam.v1, WorkloadIdentityPoolProvider and its Oidc).
 const (
-	audienceLimit    = 10
-	uploadLimit      = 8
 	poolConstraint   = "constraints/iam.workloadIdentityPoolProviders"
 	preconditionType = "type.googleapis.com/google.rpc.PreconditionFailure"
 )
@@ -128,8 +125,6 @@ func (p Provider) patched(in Provider, paths []string, upload bool) (Provider, e
 	p.OIDC = &oidc
 	for _, path := range paths {
 		switch path {
-		case "displayName":
-			p.DisplayName = in.DisplayName
 		case "description":
 			p.Description = in.Description
 		case "disabled":
@@ -193,12 +188,6 @@ func (q *request) checkProvider(p Provider) error {
 	if p.OIDC == nil {
 		return invalid("One of aws, oidc, saml or x509 must be set; fakegcp knows oidc.")
 	}
-	if err := p.OIDC.check(); err != nil {
-		return err
-	}
-	if err := checkMapping(p.Mapping); err != nil {
-		return err
-	}
 	if p.Condition != "" && !isCondition(p.Condition) {
 		return invalid("Invalid attribute condition: fakegcp does not know %q.", p.Condition)
 	}
@@ -218,65 +207,4 @@ func (q *request) checkIssuerPolicy(issuer string) error {
 		"description": "Org Policy violated for value: '" + issuer + "'.",
 	}}}}
 	return f
-}
-
-func (o OIDC) check() error {
-	u, err := url.Parse(o.Issuer)
-	switch {
-	case err != nil || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil:
-		return invalid("Invalid OIDC issuer URI.")
-	case u.Scheme != "https":
-		return invalid("Invalid OIDC issuer URI. The scheme must be https.")
-	case len(o.Audiences) > audienceLimit:
-		return invalid("At most %d allowed_audiences may be given.", audienceLimit)
-	}
-	if d, err := url.Parse(o.Discovery); o.Discovery != "" &&
-		(err != nil || d.Scheme != "https" || d.Host != u.Host || !strings.Contains(d.Path, "/.well-known/")) {
-		return invalid("Invalid OIDC discovery URI.")
-	}
-	if o.JWKS != "" {
-		return checkUpload(o.JWKS)
-	}
-	return nil
-}
-
-// checkMapping checks the expressions of an attribute mapping.
-func checkMapping(mapping map[string]string) error {
-	if mapping["google.subject"] == "" {
-		return invalid("The attribute mapping must map google.subject.")
-	}
-	for name, expression := range mapping {
-		if !claimForm.MatchString(expression) {
-			return invalid("Invalid attribute mapping of %s: fakegcp does not know %q.", name, expression)
-		}
-	}
-	return nil
-}
-
-// checkUpload is what IAM finds out about uploaded keys before they are used: what is not JSON, members that a key must not
-// have, kinds of keys and curves. What is in them shows at the exchange.
-func checkUpload(text string) error {
-	var set struct {
-		Keys []map[string]json.RawMessage `json:"keys"`
-	}
-	if json.Unmarshal([]byte(text), &set) != nil || set.Keys == nil {
-		return invalid("Input JWK is not in a valid json format.")
-	}
-	if len(set.Keys) > uploadLimit {
-		return invalid("Invalid JWKs. At most %d keys are supported.", uploadLimit)
-	}
-	for _, key := range set.Keys {
-		for name := range key {
-			if !slices.Contains([]string{"kty", "alg", "use", "kid", "n", "e", "x", "y", "crv"}, name) {
-				return invalid("Input JWK is not in a valid json format.")
-			}
-		}
-		switch kty, crv := string(key["kty"]), string(key["crv"]); {
-		case kty == `"OKP"`:
-			return invalid("Input jwks contains corrupted key material.")
-		case kty != `"RSA"` && kty != `"EC"`, kty == `"EC"` && crv != `"P-256"`:
-			return invalid("Invalid JWKs. Only RSA, EC key types are supported.")
-		}
-	}
-	return nil
 }

@@ -1,10 +1,7 @@
 package fakegcp
 
 import (
-	"maps"
 	"net/http"
-	"regexp"
-	"slices"
 	"strings"
 	"time"
 
@@ -17,9 +14,6 @@ const (
 	roleKept    = 7 * 24 * time.Hour
 	roleBlocked = 37 * 24 * time.Hour
 )
-
-// roleLimit is how many custom roles a project may have (https://cloud.google.com/iam/quotas).
-const roleLimit = 300
 
 // role is what a call names, while anybody can see it.
 func (q *request) role() (Role, error) {
@@ -35,9 +29,6 @@ func getRole(q *request) (any, error) { return q.role() }
 // listRoles leaves the permissions out unless they are asked for with view=FULL, on every page anew.
 func listRoles(q *request) (any, error) {
 	view := q.query.Get("view")
-	if view != "" && view != "BASIC" && view != "FULL" {
-		return nil, invalid("Invalid value at 'view': %q", view)
-	}
 	var l []any
 	for _, r := range fakecloud.Sorted(q.world.roles) {
 		if r.Deleted && (q.query.Get("showDeleted") != "true" || !q.now.Before(r.DeletedAt.Add(roleKept))) {
@@ -59,14 +50,7 @@ func createRole(q *request) (any, error) {
 	if err := q.read(&in); err != nil {
 		return nil, err
 	}
-	if !regexp.MustCompile(`^[a-zA-Z0-9_.]{3,64}$`).MatchString(in.ID) {
-		return nil, invalid("The role_id %q must have 3 to 64 characters of [a-zA-Z0-9_.].", in.ID)
-	}
-	present := 0
 	for id, r := range q.world.roles {
-		if !r.Deleted {
-			present++
-		}
 		if id != in.ID {
 			continue
 		}
@@ -74,9 +58,6 @@ func createRole(q *request) (any, error) {
 			return nil, precondition("You can't create a role_id (%s) which has been marked for deletion.", in.ID)
 		}
 		return nil, fail(http.StatusConflict, "ALREADY_EXISTS", "A role named %s in projects/%s already exists.", in.ID, q.Project)
-	}
-	if present >= roleLimit {
-		return nil, fail(http.StatusTooManyRequests, "RESOURCE_EXHAUSTED", "Maximum number of roles reached. Maximum is: %d", roleLimit)
 	}
 	r := in.Role
 	r.Name, r.Deleted, r.Etag = "projects/"+q.Project+"/roles/"+in.ID, false, q.etag()
@@ -93,13 +74,6 @@ func patchRole(q *request) (any, error) {
 		return nil, err
 	}
 	var in Role
-	if q.query.Get("updateMask") == "" { // may be left out here: what is sent is changed
-		var sent map[string]any
-		if err := q.read(&sent); err != nil {
-			return nil, err
-		}
-		q.query.Set("updateMask", strings.Join(slices.Sorted(maps.Keys(sent)), ","))
-	}
 	paths, err := q.mask(&in)
 	if err != nil {
 		return nil, err

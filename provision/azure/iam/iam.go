@@ -10,7 +10,6 @@
 package iam
 
 import (
-	"cmp"
 	"slices"
 	"sync"
 
@@ -18,7 +17,7 @@ import (
 	"github.com/keypost/keypost/provision/install"
 )
 
-// Parallel is how many things are changed at once, unless [Options] say otherwise. What Azure allows of federated credentials is far
+// Parallel is how many things are changed at once. What Azure allows of federated credentials is far
 // less, and kept by itself.
 const Parallel = 16
 
@@ -42,7 +41,6 @@ type Options struct {
 	Adopt    bool              // take over what is not tagged as ours, and identities that trust another issuer; trust one that is unknown to the store
 	Prune    bool              // take away what this run does not ask for; without it a run only adds
 	Drop     []string          // issuer URLs that an identity for workloads takes no tokens of any more
-	Parallel int               // how many things are changed at once; 0 for the usual number
 }
 
 // GroupID returns the ID of a resource group, which is also the scope of assignments.
@@ -66,9 +64,6 @@ func New(o Options) *Run {
 	r.Run = install.NewRun(&r.O.Options)
 	return r
 }
-
-// AtOnce is how many things are changed at once.
-func (o Options) AtOnce() int { return cmp.Or(o.Parallel, Parallel) }
 
 // Identity is a managed identity as it should be, with what hangs on it.
 type Identity struct {

@@ -173,10 +173,8 @@ func (d *decision) compareTrust(p Project, w Provider, have *providerState) erro
 	}
 	d.compareAudiences(p.accepted(w.Pool, w.ID, have), w)
 	if diff := mappingDiff(have.Mapping, w.mapping()); len(diff) > 0 {
-		mapping := maps.Clone(have.Mapping) // other attributes are nothing to us
-		if mapping == nil {
-			mapping = map[string]string{}
-		}
+		mapping := map[string]string{}
+		maps.Copy(mapping, have.Mapping) // other attributes are nothing to us
 		maps.Copy(mapping, w.mapping())
 		d.set.Add("attributeMapping", mapping, diff...)
 	}

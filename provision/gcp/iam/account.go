@@ -3,7 +3,6 @@ package iam
 import (
 	"context"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -26,9 +25,6 @@ type accountState struct {
 	Description string `json:"description"`
 	Disabled    bool   `json:"disabled"`
 }
-
-// accountForm admits IDs of accounts (https://cloud.google.com/iam/docs/service-accounts-create).
-var accountForm = regexp.MustCompile(`^[a-z][a-z0-9-]{4,28}[a-z0-9]$`)
 
 // ID returns the ID of an account: ccoctl's form, with a hash in place of what is random there. So a creation whose answer was
 // lost is found again, and leaves no orphan.

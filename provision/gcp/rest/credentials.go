@@ -31,15 +31,10 @@ type found struct {
 // caller is the email in the credentials; empty if they have none.
 func (f found) caller() string {
 	var said struct {
-		Email         string `json:"client_email"`
-		Impersonation string `json:"service_account_impersonation_url"`
+		Email string `json:"client_email"`
 	}
 	if json.Unmarshal(f.data, &said) != nil {
 		return ""
-	}
-	if said.Email == "" {
-		name := said.Impersonation[strings.LastIndexByte(said.Impersonation, '/')+1:]
-		said.Email, _, _ = strings.Cut(name, ":")
 	}
 	return said.Email
 }

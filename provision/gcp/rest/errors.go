@@ -99,11 +99,7 @@ type statusError struct {
 func (s statusError) refusal() *apiError {
 	e := &apiError{status: s.Code, code: s.Status, message: s.Message}
 	if s.Status == "" {
-		names := map[int]string{3: "INVALID_ARGUMENT", 5: "NOT_FOUND", 6: "ALREADY_EXISTS", 7: "PERMISSION_DENIED", 8: "RESOURCE_EXHAUSTED",
-			9: "FAILED_PRECONDITION", 10: "ABORTED", 13: "INTERNAL", 14: "UNAVAILABLE"}
-		if e.code = names[s.Code]; e.code == "" {
-			e.code = fmt.Sprintf("code %d", s.Code)
-		}
+		e.code = fmt.Sprintf("code %d", s.Code)
 	}
 	for _, d := range s.Details {
 		if d.Reason != "" {
