@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net/url"
 	"regexp"
 	"strings"
@@ -49,7 +50,6 @@ func (f *migrateFlags) register(cmd *cobra.Command) {
 	f.clientIDs(fs, "openshift", "sts.amazonaws.com")
 	f.move.Define(fs, "take OLD's statements and provider away")
 	fs.BoolVar(&f.force, "force", false, "go on although OLD is a CloudFront address, which can be kept")
-	cli.PassesNoGate(fs)
 	cloudcmd.Required(cmd, "from-issuer-url", "issuer-url")
 }
 
@@ -76,7 +76,7 @@ func (f *migrateFlags) run(ctx context.Context, r *run) error {
 		return err
 	}
 	if isCloudFront(f.move.Old) && !f.force {
-		return f.keepCloudFront(r)
+		return f.keepCloudFront()
 	}
 	migrate := aws.Migrate
 	if f.move.Finish {
@@ -159,22 +159,12 @@ func isCloudFront(issuer string) bool {
 	return err == nil && strings.HasSuffix(u.Hostname(), ".cloudfront.net")
 }
 
-// keepCloudFront prints how to do without a move: unlike a bucket, a distribution can get another origin.
-func (f *migrateFlags) keepCloudFront(r *run) error {
-	old, name := f.move.Old, f.Name
-	host := strings.TrimPrefix(old, "https://")
-	r.Notice("%s is an address of CloudFront: it can be kept, and with it every token, role and provider. Only the", old)
-	r.Notice("distribution's origin changes, from the bucket to keypostd. ORIGIN is a host name of keypostd only for this:")
-	r.Notice("  1. %s", cli.Command{"issuer", "add", name, "--url", old, "--jwks", old, "--relying-party", "aws"})
-	r.Notice("     %s (D: the longest that the distribution keeps a copy)",
-		cli.Command{"issuer", "set", name, "--origin", "ORIGIN", "--edge-hold", "D", "--stale-if-error", "24h"})
-	r.Notice("  2. in keypostd's configuration bind the URL to the key set, and name the host that CloudFront will ask for:")
-	r.Notice("       issuerURLs: [..., %q]", name+"="+old)
-	r.Notice("       hostAliases: {ORIGIN: %s}", host)
-	r.Notice("  3. https://ORIGIN/.well-known/openid-configuration must now show the issuer %s", old)
-	r.Notice("  4. give the distribution the origin ORIGIN, HTTPS only, and a cache policy that follows Cache-Control")
-	r.Notice("  5. %s", cli.Command{"verify", name})
-	return cli.WithHint(errors.New("nothing was done: the issuer URL need not change"), "to move to %s nevertheless, add --force", f.IssuerURL)
+// keepCloudFront returns an error that says how to do without a move: unlike a bucket, a distribution can get another origin.
+func (f *migrateFlags) keepCloudFront() error {
+	old := f.move.Old
+	return cli.WithHint(fmt.Errorf("nothing was done: %s is an address of CloudFront, which can be kept, and with it every token, role and provider", old),
+		"publish its keys under it: %s; give the distribution keypostd as its origin (docs/cdn/README.md#cloudfront), with %s in issuerURLs; to move to %s nevertheless, add --force",
+		cli.Command{"issuer", "add", f.Name, "--url", old, "--jwks", old, "--relying-party", "aws"}, cli.Quoted(f.Name+"="+old), f.IssuerURL)
 }
 
 // bucketHost is a bucket's own address, in every partition.

@@ -5,7 +5,7 @@ import (
 	"io"
 	"os"
 	"os/user"
-	"runtime/debug"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/terminal"
+	"github.com/keypost/keypost/internal/build"
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/open"
@@ -155,17 +156,5 @@ func defaultBy() string {
 	return name + "@" + host
 }
 
-// Version returns the version that the Go toolchain recorded in the binary, and its own.
-func Version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	v := info.Main.Version
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" && v == "(devel)" {
-			v += " " + s.Value
-		}
-	}
-	return v + " " + info.GoVersion
-}
+// Version returns what the binary was built from, and by which Go.
+func Version() string { return build.Version() + " " + runtime.Version() }

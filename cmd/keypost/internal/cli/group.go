@@ -8,7 +8,6 @@ import (
 	"unicode"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/terminal"
 	"github.com/keypost/keypost/internal/text"
@@ -65,14 +64,6 @@ func WithoutResult(commands ...*cobra.Command) {
 	}
 }
 
-// passesNoGate is the annotation of a flag --force that needs no reason.
-const passesNoGate = "keypost.dev/passes-no-gate" //nolint:gosec // no credential
-
-// PassesNoGate marks a flag --force as one that changes nothing of a key set, so that there is nothing to record.
-func PassesNoGate(fs *pflag.FlagSet) {
-	_ = fs.SetAnnotation("force", passesNoGate, []string{"true"}) // it fails only for a flag that is not defined
-}
-
 // checkGlobals refuses what is wrong with flags that several commands have.
 func (f *Factory) checkGlobals(cmd *cobra.Command) error {
 	switch f.Output {
@@ -95,7 +86,7 @@ func (f *Factory) checkGlobals(cmd *cobra.Command) error {
 	switch {
 	case why != nil && why.Changed && strings.TrimSpace(why.Value.String()) == "":
 		return errors.New("--why is empty; give a reason, which is recorded")
-	case force != nil && why != nil && force.Annotations[passesNoGate] == nil && force.Value.String() == "true" && !why.Changed:
+	case force != nil && why != nil && force.Value.String() == "true" && !why.Changed:
 		return errors.New("--force needs --why REASON, which is recorded")
 	}
 	return nil

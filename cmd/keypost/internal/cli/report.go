@@ -41,13 +41,28 @@ type exitCoder interface {
 	ExitCode() int
 }
 
+// exitError is an error with an exit code of its own.
+type exitError struct {
+	error
+	code int
+}
+
+// ExitCode implements exitCoder.
+func (e exitError) ExitCode() int { return e.code }
+
+// Exit gives an error an exit code of its own.
+func Exit(code int, err error) error { return exitError{err, code} }
+
 // report prints an error as one sentence, with a hint where there is one, and returns the exit code.
 func (f *Factory) report(cmd *cobra.Command, err error) int {
 	if err == nil {
 		return ExitDone
 	}
-	for _, message := range told(messages(err)) {
-		f.Notice("keypost: %s", redacted(message))
+	all := messages(err)
+	for i, message := range all {
+		if !slices.Contains(all[:i], message) {
+			f.Notice("keypost: %s", redacted(message))
+		}
 	}
 	typed := Misused(err)
 	hints := f.hints(explained(err))
@@ -107,25 +122,6 @@ func messages(err error) []string {
 		all = append(all, messages(e)...)
 	}
 	return all
-}
-
-// told returns each message once, and says how often it was there.
-func told(all []string) []string {
-	times := map[string]int{}
-	for _, m := range all {
-		times[m]++
-	}
-	var once []string
-	for _, m := range all {
-		switch n := times[m]; {
-		case n == 1:
-			once = append(once, m)
-		case n > 1:
-			once = append(once, fmt.Sprintf("%s (%d times)", m, n))
-		}
-		times[m] = 0
-	}
-	return once
 }
 
 // userInfo matches what may be a password in a URL.

@@ -188,7 +188,7 @@ func Unread(names []keystore.Name) error {
 	if len(names) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%s cannot be read: %q", text.Count(len(names), "key set", "key sets"), names)
+	return WithHint(fmt.Errorf("%s cannot be read: %q", text.Count(len(names), "key set", "key sets"), names), "to see why: %s", Command{"issuer", "list"})
 }
 
 // CheckTaken returns an error for keys that are to be published and whose tokens a relying party of the policy refuses. With force it

@@ -42,7 +42,7 @@ func (fl *Flags) Register(fs *pflag.FlagSet) {
 // RegisterNetwork defines --ca-file and --connect. A look through --connect is a diagnosis and opens no gate.
 func (fl *Flags) RegisterNetwork(fs *pflag.FlagSet) {
 	fs.StringVar(&fl.caFile, "ca-file", "", "PEM `FILE` with the CA of the issuer, instead of the system's")
-	fs.StringVar(&fl.connect, "connect", "", "HOST:PORT to connect to instead of the URL's own addresses; such a look never counts as complete")
+	fs.StringVar(&fl.connect, "connect", "", "HOST:PORT to connect to instead of the URL's own addresses, such as an origin behind a CDN; a look of watch then never counts as complete")
 }
 
 // Observer looks at issuers and records what it sees.

@@ -102,7 +102,7 @@ func (o *stepOptions) run(ctx context.Context, args []string) error {
 		return errors.Join(append(failed, cli.Unread(unread))...)
 	}
 	if waiting > 0 && o.exitCode {
-		return waitingError(waiting)
+		return cli.Exit(cli.ExitNotYet, errors.New(text.Count(waiting, "rotation waits", "rotations wait")+" for a gate"))
 	}
 	return nil
 }
@@ -116,16 +116,6 @@ func (o *stepOptions) cluster(ctx context.Context) (rotation.Cluster, error) {
 	}
 	return cluster.OpenShift{Signing: signing}, nil
 }
-
-// waitingError is how many rotations wait for a gate.
-type waitingError int
-
-func (n waitingError) Error() string {
-	return text.Count(int(n), "rotation waits", "rotations wait") + " for a gate"
-}
-
-// ExitCode returns the exit code of "not yet".
-func (waitingError) ExitCode() int { return cli.ExitNotYet }
 
 // running is one rotation of those that a run steps.
 type running struct {

@@ -57,7 +57,7 @@ func (opts *verifyOptions) examineRole(ctx context.Context, t target, seen verif
 		return nil, err
 	}
 	claims := token.Read(t.Token)
-	a := webidentity.Attempt{Issuer: t.URL, Subject: claims.Subject, Chain: seen.Chain, PublicCA: seen.PublicCA, OwnCA: opts.caFile != ""}
+	a := webidentity.Attempt{Issuer: t.URL, Subject: claims.Subject, Chain: seen.Chain, PublicCA: seen.PublicCA, OwnCA: t.RootCAs != nil}
 	if len(claims.Audiences) == 1 { // what AWS makes of several is not documented
 		a.Audience = claims.Audiences[0]
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -15,9 +14,7 @@ import (
 	"github.com/keypost/keypost/cmd/keypost/internal/observe"
 	"github.com/keypost/keypost/cmd/keypost/internal/terminal"
 	"github.com/keypost/keypost/cmd/keypost/internal/view"
-	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/issuer/verify"
-	"github.com/keypost/keypost/issuer/verify/fetch"
 	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/issuer/verify/token"
 	"github.com/keypost/keypost/keystore"
@@ -29,11 +26,12 @@ import (
 )
 
 type verifyOptions struct {
-	f                          *cli.Factory
-	root                       func() *cobra.Command // of all commands
-	issuers                    []string              // names or URLs; empty with all
-	tokenFile, caFile, connect string
-	dev, all                   bool
+	f         *cli.Factory
+	root      func() *cobra.Command // of all commands
+	issuers   []string              // names or URLs; empty with all
+	tokenFile string
+	network   observe.Flags
+	dev, all  bool
 
 	cluster   cluster.Access // whose tokens are for the issuer; no Kubeconfig: none is looked at
 	roleARN   string         // of the role that they are to assume; empty: none
@@ -67,8 +65,7 @@ func NewCmdVerify(f *cli.Factory) *cobra.Command {
 	o.root = cmd.Root
 	fs := cmd.Flags()
 	fs.StringVar(&o.tokenFile, "token-file", "", "`FILE` with a service account token to check, - for stdin")
-	fs.StringVar(&o.caFile, "ca-file", "", "PEM `FILE` with the CA of the issuer, instead of the system's")
-	fs.StringVar(&o.connect, "connect", "", "HOST:PORT to connect to instead of the URL's own addresses: an origin behind a CDN, or before DNS points to it")
+	o.network.RegisterNetwork(fs)
 	fs.BoolVar(&o.dev, "dev", false, "a development issuer: its URL may have a port")
 	fs.BoolVar(&o.all, "all", false, "every key set of the store that is in use")
 	fs.StringVar(&o.cluster.Kubeconfig, "kubeconfig", "", "kubeconfig `FILE` of the cluster whose tokens are for the issuer: look at it too")
@@ -117,7 +114,6 @@ func (t target) declared() []string { return party.Names(t.set.Policy().RelyingP
 
 func (opts *verifyOptions) run(ctx context.Context, args []string) error {
 	opts.issuers = args
-	f := opts.f
 	if err := opts.check(); err != nil {
 		return err
 	}
@@ -146,16 +142,10 @@ func (opts *verifyOptions) run(ctx context.Context, args []string) error {
 	if err := opts.print(results, causes); err != nil {
 		return err
 	}
-	for _, err := range unread {
-		f.Warn("%v", err)
+	if failed > 0 {
+		err = fmt.Errorf("%d of %d issuers fail", failed, len(targets))
 	}
-	switch {
-	case failed > 0:
-		return fmt.Errorf("%d of %d issuers fail", failed, len(targets))
-	case len(unread) > 0:
-		return cli.WithHint(fmt.Errorf("%s not verified", text.Count(len(unread), "key set was", "key sets were")), "repair the documents, or put the last good ones back (from Git or a backup)")
-	}
-	return nil
+	return errors.Join(err, cli.Unread(unread))
 }
 
 // look visits the targets, one after the other, and counts those that fail.
@@ -197,19 +187,15 @@ func (opts *verifyOptions) check() error {
 		}
 	}
 	switch {
-	case opts.tokenFile != "" && several:
-		return cli.Usagef("a token belongs to one issuer; give one with --token-file")
-	case opts.cluster.Kubeconfig != "" && several:
-		return cli.Usagef("a cluster belongs to one issuer; give one with --kubeconfig")
-	case opts.roleARN != "" && several:
-		return cli.Usagef("give one issuer with --role-arn")
+	case several && opts.tokenFile+opts.cluster.Kubeconfig+opts.roleARN != "":
+		return cli.Usagef("a token, a cluster and a role belong to one issuer; give one with --token-file, --kubeconfig and --role-arn")
 	case opts.cluster.Kubeconfig == "" && (opts.cluster.Context != "" || opts.cluster.ServiceAccount != "" || len(opts.cluster.Reach) > 0):
 		return cli.Usagef("--context, --service-account and --apiserver need --kubeconfig")
 	case opts.assume && (opts.roleARN == "" || opts.tokenFile == ""):
 		return cli.Usagef("--assume needs --role-arn and --token-file")
 	case opts.errorText == "-" && opts.tokenFile == "-":
 		return cli.Usagef("--error and --token-file cannot both be read from stdin")
-	case len(opts.issuers) == 0 && !opts.all && (opts.tokenFile != "" || opts.cluster.Kubeconfig != "" || opts.roleARN != ""):
+	case len(opts.issuers) == 0 && !opts.all && opts.tokenFile+opts.cluster.Kubeconfig+opts.roleARN != "":
 		return cli.Usagef("give the issuer to look at; without one --error lists causes only")
 	case opts.roleARN == "":
 		return nil
@@ -238,25 +224,15 @@ func (opts *verifyOptions) print(results []verified, causes []finding.Cause) err
 }
 
 func (opts *verifyOptions) options() (verify.Options, error) {
-	o := verify.Options{Dev: opts.dev, Network: fetch.Network{Connect: opts.connect}}
+	o := verify.Options{Dev: opts.dev}
 	if opts.f.Observations != "" {
 		o.Uploads = func(ctx context.Context, s keystore.KeySet) ([]observation.Record, error) {
 			return observe.Records(ctx, opts.f, s)
 		}
 	}
-	if err := cli.CheckConnect(opts.connect); err != nil {
+	var err error
+	if o.Network, err = opts.network.Network(); err != nil || opts.tokenFile == "" {
 		return o, err
-	}
-	roots, err := cli.ReadRoots(opts.caFile)
-	if err != nil {
-		return o, err
-	}
-	o.RootCAs = roots
-	if o.Shield, err = observe.ReadShield(); err != nil {
-		return o, err
-	}
-	if opts.tokenFile == "" {
-		return o, nil
 	}
 	token, err := opts.f.ReadFile(opts.tokenFile, 1<<20)
 	if err != nil {
@@ -268,63 +244,37 @@ func (opts *verifyOptions) options() (verify.Options, error) {
 	return o, nil
 }
 
-// targets returns the URLs to visit and what to compare each of them with, and with --all an error for each key set whose
-// URLs are unknown.
-func (opts *verifyOptions) targets(ctx context.Context, o verify.Options) (targets []target, unread []error, err error) {
-	f, issuers, all := opts.f, opts.issuers, opts.all
-	for _, issuer := range issuers {
+// targets returns the URLs to visit and what to compare each of them with, and with --all the key sets whose URLs are unknown: one that is
+// broken does not keep the others from being verified.
+func (opts *verifyOptions) targets(ctx context.Context, o verify.Options) (targets []target, unread []keystore.Name, err error) {
+	var names, urls []string
+	for _, issuer := range opts.issuers {
 		if catalog.IsURL(issuer) {
+			urls = append(urls, issuer)
 			continue
 		}
 		if err := catalog.CheckName(keystore.Name(issuer)); err != nil { // before an error about a store
 			return nil, nil, err
 		}
+		names = append(names, issuer)
 	}
 	var st *keystore.Store
-	if f.Store != "" || all || slices.ContainsFunc(issuers, func(i string) bool { return !catalog.IsURL(i) }) {
-		if st, err = f.OpenStore(ctx); err != nil {
+	if opts.f.Store != "" || opts.all || len(names) > 0 {
+		if st, err = opts.f.OpenStore(ctx); err != nil {
 			return nil, nil, err
 		}
 	}
-	if all {
-		return opts.everyTarget(ctx, st, o)
+	for _, url := range urls {
+		targets = append(targets, urlTarget(st, url, o))
 	}
-	for _, issuer := range issuers {
-		if catalog.IsURL(issuer) {
-			targets = append(targets, urlTarget(st, issuer, o))
-			continue
-		}
-		s, err := catalog.Load(ctx, st, keystore.Name(issuer))
-		if err != nil {
-			return nil, nil, err
-		}
-		if s.Withdrawn() {
-			return nil, nil, errors.New("key set \"" + issuer + "\" was withdrawn at " + cli.Stamp(s.WithdrawnAt()))
-		}
+	if len(names) == 0 && !opts.all {
+		return targets, nil, nil
+	}
+	sets, unread, err := opts.f.InUse(ctx, st, names, opts.all)
+	for _, s := range sets {
 		targets = append(targets, nameTargets(st, s, o)...)
 	}
-	return targets, nil, nil
-}
-
-// everyTarget returns the targets of a whole store. One broken key set does not keep the others from being verified, and it
-// is not left out without a word.
-func (opts *verifyOptions) everyTarget(ctx context.Context, st *keystore.Store, o verify.Options) (targets []target, unread []error, err error) {
-	c, err := opts.f.ReadAll(ctx, st)
-	if err != nil {
-		return nil, nil, err
-	}
-	for _, name := range slices.Sorted(maps.Keys(c.Unread)) {
-		unread = append(unread, fmt.Errorf("key set %q cannot be read, so not every issuer can be verified: %w", name, c.Unread[name]))
-	}
-	for _, s := range c.Sets {
-		if !s.Withdrawn() {
-			targets = append(targets, nameTargets(st, s, o)...)
-		}
-	}
-	if len(targets)+len(unread) == 0 {
-		return nil, nil, errors.New("the store has no key set in use")
-	}
-	return targets, unread, nil
+	return targets, unread, err
 }
 
 // nameTargets are all URLs of a key set: each has documents of its own. A token is checked at the URL that is its issuer.

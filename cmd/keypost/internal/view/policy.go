@@ -20,7 +20,6 @@ import (
 type PolicyFlags struct {
 	fs                                   *pflag.FlagSet
 	relyingParties, origins, observeFrom []string
-	lifetimes                            []time.Duration // in the order of lifetimes()
 	reach                                string
 }
 
@@ -47,9 +46,9 @@ func lifetimes() []lifetime {
 
 // Register defines the flags.
 func (f *PolicyFlags) Register(fs *pflag.FlagSet) {
-	f.fs, f.lifetimes = fs, make([]time.Duration, len(lifetimes()))
-	for i, l := range lifetimes() {
-		fs.DurationVar(&f.lifetimes[i], l.flag, 0, l.usage)
+	f.fs = fs
+	for _, l := range lifetimes() {
+		fs.Duration(l.flag, 0, l.usage)
 	}
 	fs.StringSliceVar(&f.relyingParties, "relying-party", nil, "who reads the documents: aws, gcp, entra, vault, kube-apiserver or another name; or who holds an upload of the JWKS: KIND-upload:PLACE, as sync-keys --help has them (repeatable; the whole list, '' for none)")
 	cli.Choices(fs, "relying-party", party.Known()...)
@@ -64,8 +63,8 @@ var reaches = []string{"public", "private", "copies"}
 
 // Apply returns p with the flags that were given.
 func (f *PolicyFlags) Apply(p keystore.Policy) (keystore.Policy, error) {
-	for i, l := range lifetimes() {
-		d := f.lifetimes[i]
+	for _, l := range lifetimes() {
+		d, _ := f.fs.GetDuration(l.flag) // it fails only for a flag that is not defined
 		switch {
 		case !f.fs.Changed(l.flag):
 		case d < 0 || d%time.Second != 0:
