@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/keypost/keypost/keystore"
 )
@@ -106,32 +105,6 @@ func TestNoAllocation(t *testing.T) {
 		if n := testing.AllocsPerRun(100, func() { clear(w.header); h.ServeHTTP(w, r) }); n != 0 {
 			t.Errorf("%s: %v allocations per request, want none", name, n)
 		}
-	}
-}
-
-func TestRequestsAreCounted(t *testing.T) {
-	h := newTestHandler(t)
-	for _, line := range []string{"GET /a", "GET /a/keys.json", "GET /a/keys.json", "HEAD /a/openid/v1/jwks", "GET /x", "GET /y", "PUT /a"} {
-		answer(h, request(t, line+" HTTP/1.1", "Host: oidc.example.com"))
-	}
-	answer(h, request(t, "GET /a/.well-known/openid-configuration HTTP/1.1", "Host: oidc.example.com", "If-None-Match: *"))
-	want := `
-# HELP keypost_http_requests_total Requests on the public listener, by the document they asked for and the status of the answer.
-# TYPE keypost_http_requests_total counter
-keypost_http_requests_total{code="200",document="discovery"} 0
-keypost_http_requests_total{code="200",document="issuer"} 1
-keypost_http_requests_total{code="200",document="jwks"} 2
-keypost_http_requests_total{code="200",document="jwks_alias"} 1
-keypost_http_requests_total{code="304",document="discovery"} 1
-keypost_http_requests_total{code="304",document="issuer"} 0
-keypost_http_requests_total{code="304",document="jwks"} 0
-keypost_http_requests_total{code="304",document="jwks_alias"} 0
-keypost_http_requests_total{code="404",document="none"} 2
-keypost_http_requests_total{code="405",document="none"} 1
-keypost_http_requests_total{code="503",document="none"} 0
-`
-	if err := testutil.CollectAndCompare(h, strings.NewReader(want)); err != nil {
-		t.Error(err)
 	}
 }
 

@@ -8,10 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/keypost/keypost/internal/settings"
-	"github.com/keypost/keypost/keystore"
 )
 
 const smallest = `
@@ -19,28 +17,6 @@ dir: /var/lib/keypost
 issuerURLs: ["https://oidc.example.com/{name}"]
 listen: {tls: {files: [{cert: tls.crt, key: tls.key}]}}
 `
-
-func TestDefaults(t *testing.T) {
-	c, err := parseConfig([]byte(smallest))
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := config{
-		Dir:        "/var/lib/keypost",
-		IssuerURLs: []string{"https://oidc.example.com/{name}"},
-		Listen: listenConfig{
-			Address: ":8443", TLS: tlsConfig{Mode: "files", Files: []pairConfig{{Cert: "tls.crt", Key: "tls.key"}}},
-			DrainDelay: keystore.Duration(10 * time.Second), DrainTimeout: keystore.Duration(20 * time.Second),
-		},
-		Admin:  adminConfig{Address: "127.0.0.1:9090"},
-		Policy: cacheConfig{keystore.DurationPtr(5 * time.Minute), keystore.DurationPtr(5 * time.Minute), keystore.DurationPtr(24 * time.Hour)},
-		Poll:   keystore.Duration(10 * time.Second),
-		Log:    logConfig{Level: "info", Format: "json"},
-	}
-	if !reflect.DeepEqual(c, want) {
-		t.Errorf("got  %+v\nwant %+v", c, want)
-	}
-}
 
 // What --check prints must be a configuration that means the same.
 func TestPrintedConfigurationReadsBack(t *testing.T) {

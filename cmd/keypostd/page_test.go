@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -253,20 +252,5 @@ func TestPageOfAHungDirectory(t *testing.T) {
 	}
 	if w := p.get("/"); !strings.Contains(w.Body.String(), ">prod-b</a>") {
 		t.Errorf("the list: %d:\n%s", w.Code, w.Body)
-	}
-}
-
-// What stands in the place of a document and is none does not hold the page up.
-func TestPageOfAFIFO(t *testing.T) {
-	p := newPaged(t)
-	file := filepath.Join(p.dir, "prod-a.yaml")
-	if err := os.Remove(file); err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Mkfifo(file, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if w := p.get("/"); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "what is stored was not read") {
-		t.Errorf("%d:\n%s", w.Code, w.Body)
 	}
 }

@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"go.uber.org/zap"
 
 	"github.com/keypost/keypost/test/authority"
 )
@@ -224,18 +223,6 @@ func TestSNI(t *testing.T) {
 			t.Errorf("SNI %q: got the certificate of %s, want %s", sni, got, want)
 		}
 		conn.Close()
-	}
-}
-
-// The bounds are those that the documents name.
-func TestLimits(t *testing.T) {
-	want := limits{read: 5 * time.Second, write: 10 * time.Second, idle: 90 * time.Second, header: 8 << 10}
-	if got := (limits{}).withDefaults(); got != want {
-		t.Errorf("%+v, want %+v", got, want)
-	}
-	srv := newServer(okHandler, want, newErrorLog(zap.NewNop()))
-	if srv.ReadTimeout != want.read || srv.WriteTimeout != want.write || srv.IdleTimeout != want.idle || srv.MaxHeaderBytes != want.header || srv.ErrorLog == nil {
-		t.Errorf("%+v, want %+v", srv, want)
 	}
 }
 

@@ -144,23 +144,6 @@ func arguments(t *testing.T, set ...string) (args []string) {
 	return args
 }
 
-// Arguments that a user may add are those that the command takes: the policy of new key sets, and --adopt.
-func TestEnrollArguments(t *testing.T) {
-	t.Parallel()
-	help := output(t, nil, tool(t, "bin")+"/keypost", "enroll", "--help")
-	schema, err := os.ReadFile(chartDir + "/values.schema.json")
-	must(t, err)
-	names := regexp.MustCompile(`\^--\((adopt[a-z|-]+)\)=`).FindSubmatch(schema)
-	if names == nil {
-		t.Fatal("the schema does not name the arguments")
-	}
-	for name := range strings.SplitSeq(string(names[1]), "|") {
-		if !strings.Contains(help, "--"+name+" ") {
-			t.Errorf("keypost enroll has no --%s", name)
-		}
-	}
-}
-
 // runsEnrollment: with the chart's own arguments and its own roles on a real API server, keypost enroll adds the key set of a cluster, and
 // its account can neither delete nor read anything else.
 func (s *apiServer) runsEnrollment(t *testing.T) {

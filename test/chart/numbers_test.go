@@ -8,32 +8,13 @@ import (
 	"testing"
 )
 
-// Times, bounds and paths that no other test would miss, as every preset renders them, and what another one would do to anyone who runs it.
+// Bounds and rights that no other test would miss, as every preset renders them, and what others would do to anyone who runs it.
 func TestWhatAMistakeWouldCost(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, p preset) {
 		all := p.objects(t)
 		w := workload(t, all)
 		spec := object(w.at("spec", "template", "spec").(map[string]any))
-		keypostd := spec.objects("containers")[0]
-		probe := func(path string, times map[string]any) map[string]any {
-			times["httpGet"] = map[string]any{"path": path, "port": "probes"}
-			return times
-		}
-		for _, tt := range []struct {
-			what      string
-			got, want any
-			otherwise string
-		}{
-			{"liveness", keypostd.at("livenessProbe"), probe("/livez", map[string]any{"periodSeconds": 10.0, "timeoutSeconds": 5.0, "failureThreshold": 6.0}), "a busy or unready keypostd, which serves, is restarted"},
-			{"readiness", keypostd.at("readinessProbe"), probe("/readyz", map[string]any{"periodSeconds": 2.0, "failureThreshold": 1.0}), "requests go on to a pod that drains, for longer than drainDelaySeconds"},
-			{"startup", keypostd.at("startupProbe"), probe("/livez", map[string]any{"periodSeconds": 1.0, "failureThreshold": 60.0}), "a large store has no time to be read"},
-			{"minReadySeconds", w.at("spec", "minReadySeconds"), 10.0, "the last old pod goes before load balancers know a new one"},
-		} {
-			if !reflect.DeepEqual(tt.got, tt.want) {
-				t.Errorf("%s is %v, want %v; otherwise %s", tt.what, tt.got, tt.want, tt.otherwise)
-			}
-		}
 		for _, c := range w.objects("spec", "volumeClaimTemplates") {
 			if got := fmt.Sprint(c.at("spec", "accessModes")); got != "[ReadWriteOnce]" {
 				t.Errorf("claims are %s; two mirrors would write into one directory", got)

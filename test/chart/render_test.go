@@ -541,23 +541,6 @@ func TestConventionalValues(t *testing.T) {
 	}
 }
 
-// Arguments of the mirror that the chart does not give itself are those that it takes.
-func TestMirrorArguments(t *testing.T) {
-	t.Parallel()
-	help := output(t, nil, tool(t, "bin")+"/keypost", "mirror", "--help")
-	schema, err := os.ReadFile(chartDir + "/values.schema.json")
-	must(t, err)
-	names := regexp.MustCompile(`\^--\(([a-z|-]+)\)`).FindSubmatch(schema)
-	if names == nil {
-		t.Fatal("the schema does not name the arguments")
-	}
-	for name := range strings.SplitSeq(string(names[1]), "|") {
-		if !strings.Contains(help, "--"+name+" ") {
-			t.Errorf("keypost mirror has no --%s", name)
-		}
-	}
-}
-
 // helm lint on the bare chart says what is missing and not where a template panicked.
 func TestLintWithoutValues(t *testing.T) {
 	t.Parallel()

@@ -79,7 +79,7 @@ func checkGo(_ *testing.T, args []string) error {
 	return nil
 }
 
-// checkImages looks at the names of images; that these are what a release pushes is TestReleaseNames'.
+// checkImages looks at what is done with an image.
 func checkImages(_ *testing.T, args []string) error {
 	if len(args) == 0 || !slices.Contains([]string{"run", "build", "verify", "verify-blob"}, args[0]) {
 		return fmt.Errorf("not a command that this test knows")
@@ -114,50 +114,6 @@ func TestNothingIsPublishedUntested(t *testing.T) {
 	if verify := read(t, ".github/SECURITY.md"); strings.Contains(verify, "--certificate-identity-regexp") ||
 		!strings.Contains(verify, "--certificate-identity https://github.com/keypost/keypost/.github/workflows/release.yml@refs/tags/v") {
 		t.Error("SECURITY.md does not name the release workflow and its tag as the signer")
-	}
-}
-
-// TestReleaseNames holds the names of images, of the chart and of archives, wherever they are written, against what the
-// release makes.
-func TestReleaseNames(t *testing.T) {
-	workflow, archives := read(t, ".github/workflows/release.yml"), read(t, ".goreleaser.yaml")
-	for _, want := range []string{
-		"registry=ghcr.io/${GITHUB_REPOSITORY_OWNER,,}\n", "oci://$registry/charts\"", "helm package charts/keypost ",
-		"image=ghcr.io/${GITHUB_REPOSITORY_OWNER,,}/$IMAGE\"", "image: [keypostd, keypost, keypost-signer]", "version+=-fips",
-	} {
-		if !strings.Contains(workflow, want) {
-			t.Errorf("release.yml no longer has %q: say here what it pushes now", want)
-		}
-	}
-	for _, want := range []string{
-		`name_template: "keypostd_{{ .Version }}_{{ .Os }}_{{ .Arch }}"`, `name_template: "keypost_{{ .Version }}_{{ .Os }}_{{ .Arch }}"`,
-		"name_template: checksums.txt", `signature: "${artifact}.sigstore.json"`, "goos: [linux, darwin]",
-	} {
-		if !strings.Contains(archives, want) {
-			t.Errorf(".goreleaser.yaml no longer has %q: say here what it makes now", want)
-		}
-	}
-	// With the owner keypost:
-	names := map[string]*regexp.Regexp{
-		"chart":   regexp.MustCompile(`^oci://ghcr\.io/keypost/charts/keypost$`),
-		"image":   regexp.MustCompile(`^ghcr\.io/keypost/(keypost(d|-signer)?|charts(/keypost)?)$`), // Argo CD wants the registry without the chart
-		"archive": regexp.MustCompile(`^keypost(d|-signer)?_VERSION_(linux|darwin)_(amd64|arm64)\.tar\.gz$`),
-	}
-	found := map[string]int{}
-	for name, text := range documents(t) {
-		for kind, pattern := range map[string]string{"chart": `oci://[\w./-]+`, "image": `\bghcr\.io/[\w./-]*\w`, "archive": `\bkeypost(?:d|-signer)?_[\w.]*\.(tar\.gz|zip)`} {
-			for _, m := range regexp.MustCompile(pattern).FindAllString(text, -1) {
-				found[kind]++
-				if !names[kind].MatchString(m) {
-					t.Errorf("%s: no release makes %s", name, m)
-				}
-			}
-		}
-	}
-	for kind := range names {
-		if found[kind] == 0 {
-			t.Errorf("no %s is named anywhere", kind)
-		}
 	}
 }
 
