@@ -33,7 +33,7 @@ func Policy() string {
 
 var templates = template.Must(template.New("").Funcs(template.FuncMap{ //nolint:gochecknoglobals // parsed once, and never changed
 	"style": func() template.CSS { return template.CSS(styleText) }, //nolint:gosec // it is our own
-	"csp":   Policy, "stamp": stamp, "age": age, "left": left, "soon": soon, "count": text.Count, "short": short, "day": day, "began": began,
+	"csp":   Policy, "stamp": stamp, "age": age, "left": left, "soon": soon, "count": text.Count, "short": short,
 	"sum": counts, "path": keySetPath, "more": func(list []string) int { return len(list) - 1 },
 	"arg": func(n *Next, made time.Time) step { return step{n, made} },
 }).Parse(pagesText))
@@ -86,20 +86,6 @@ type Time struct{ Machine, People string }
 func stamp(t time.Time) Time {
 	t = t.UTC()
 	return Time{t.Format(time.RFC3339), t.Format("2006-01-02 15:04:05 UTC")}
-}
-
-func day(t time.Time) Time {
-	t = t.UTC()
-	return Time{t.Format(time.RFC3339), t.Format("2006-01-02 15:04 UTC")}
-}
-
-// began returns when a rotation was started: its ID says so.
-func began(id string) Time {
-	t, err := time.Parse(time.RFC3339, id)
-	if err != nil { // the document was edited by hand
-		return Time{People: id}
-	}
-	return day(t)
 }
 
 // age returns how long ago t was, in words.

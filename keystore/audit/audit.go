@@ -20,7 +20,6 @@ type Report struct {
 	Generation int64            `json:"generation"`
 	Issuers    []string         `json:"issuers"`
 	At         time.Time        `json:"at"`
-	OldestAt   time.Time        `json:"oldestAt,omitzero"` // the oldest date in the key set
 	Keys       []Key            `json:"keys"`
 	Changes    []keystore.Event `json:"changes,omitempty"` // of those that the key set still has, oldest first
 }
@@ -47,13 +46,11 @@ func Of(s keystore.KeySet, at time.Time) Report {
 		r.Issuers = append(r.Issuers, u.String())
 	}
 	for _, e := range s.History() {
-		r.from(e.At)
 		if !e.At.After(at) {
 			r.Changes = append(r.Changes, e)
 		}
 	}
 	for _, k := range s.Keys() {
-		r.from(k.PublishedAt)
 		held := Key{
 			Kid: k.ID(), Fingerprint: k.Fingerprint(), State: byDates(k, at), PublishedAt: k.PublishedAt,
 			LeftAt: s.WithdrawnAt(), Alg: k.Alg(), PublicKey: k.PEM(),
@@ -64,8 +61,6 @@ func Of(s keystore.KeySet, at time.Time) Report {
 		r.add(s, held)
 	}
 	for _, g := range s.Gone() {
-		r.from(g.PublishedAt)
-		r.from(g.At)
 		k := keystore.Key{PublishedAt: g.PublishedAt, PromotedAt: g.PromotedAt, RetiredAt: g.RetiredAt, State: keystore.Next}
 		r.add(s, Key{Kid: g.ID, Fingerprint: g.Fingerprint, State: byDates(k, at), PublishedAt: g.PublishedAt, LeftAt: g.At, Left: string(g.Why)})
 	}
@@ -93,16 +88,6 @@ func (r *Report) add(s keystore.KeySet, k Key) {
 		r.Keys = append(r.Keys, k)
 	}
 }
-
-// from notes a date that the key set has.
-func (r *Report) from(t time.Time) {
-	if !t.IsZero() && (r.OldestAt.IsZero() || t.Before(r.OldestAt)) {
-		r.OldestAt = t
-	}
-}
-
-// TooEarly reports whether the time of the report is before everything that the key set knows of.
-func (r Report) TooEarly() bool { return r.At.Before(r.OldestAt) && len(r.Keys) == 0 }
 
 func byDates(k keystore.Key, at time.Time) keystore.State {
 	reached := func(t time.Time) bool { return !t.IsZero() && !t.After(at) }

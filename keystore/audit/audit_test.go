@@ -70,14 +70,3 @@ func TestTrustedKeys(t *testing.T) {
 		}
 	}
 }
-
-// Before the oldest date that a key set has, nothing is known: that is not an empty list of keys.
-func TestBeforeTheKeySetWasMade(t *testing.T) {
-	s := storetest.KeySet(t, "prod-a")
-	if r := audit.Of(s, storetest.Time(-time.Hour)); !r.OldestAt.Equal(storetest.Time(0)) || !r.TooEarly() || len(r.Changes) != 0 {
-		t.Errorf("an hour before: %+v", r)
-	}
-	if r := audit.Of(s, storetest.Time(0)); r.TooEarly() || len(r.Keys) != 1 || len(r.Changes) != 1 {
-		t.Errorf("at that moment: %+v", r)
-	}
-}

@@ -90,11 +90,8 @@ func (o *auditOptions) table(w *terminal.Table, r audit.Report) {
 		}
 		w.Row(k.Kid, cmp.Or(string(k.Fingerprint), "unknown"), state, from, until)
 	}
-	switch {
-	case r.TooEarly():
-		w.Row("none: the key set has nothing from then; its oldest date is " + cli.Stamp(r.OldestAt))
-	case len(r.Keys) == 0:
-		w.Row("none")
+	if len(r.Keys) == 0 {
+		w.Row("none that the key set knows of")
 	}
 	if len(r.Changes) > 0 {
 		w.Row()
