@@ -404,16 +404,6 @@ func TestReplaceOfABrokenDocument(t *testing.T) {
 	}
 }
 
-func TestWriterRemovesLeftovers(t *testing.T) {
-	dir := t.TempDir()
-	leftover := filepath.Join(dir, ".keypost-KILLED.tmp")
-	write(t, leftover, "half a docu")
-	create(t, open(t, dir), "a")
-	if _, err := os.Lstat(leftover); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the leftover of a killed writer is still there: %v", err)
-	}
-}
-
 func TestLockWaitsNoLongerThanItsContext(t *testing.T) {
 	dir := t.TempDir()
 	st := open(t, dir)

@@ -190,22 +190,6 @@ func TestWhatShowedACacheIsRemembered(t *testing.T) {
 			t.Errorf("%+v of %+v; want %+v", got, both.MaxAges, want)
 		}
 	}
-	for n := range 3 * most { // each look allows less than the one before: none may be forgotten
-		l := lookAt(200+n, nil)
-		l.MaxAge = keystore.Duration(100-n) * keystore.Duration(time.Minute)
-		both = both.With(l)
-	}
-	if got := Of(a, []Record{both}, nil).Cache; got.MaxAge != 13*time.Hour || got.StaleIfError != 7*24*time.Hour || len(both.MaxAges) > most {
-		t.Errorf("%+v of %d lines", got, len(both.MaxAges))
-	}
-	for n := range 3 * most {
-		l := lookAt(n, nil)
-		l.MaxAge, l.SharedCache = keystore.Duration(n)*keystore.Duration(time.Minute), fmt.Sprint("Age: ", n)
-		r = r.With(l)
-	}
-	if len(r.MaxAges) > most || len(r.SharedCaches) > most {
-		t.Errorf("%d max-ages and %d signs are kept", len(r.MaxAges), len(r.SharedCaches))
-	}
 }
 
 // A server that is new may have got the key a moment ago; an edge of a CDN may not, by what the gate counts anyway.
