@@ -101,7 +101,6 @@ func refusal(call string, r *azcore.ResponseError) error {
 	code := cmp.Or(r.ErrorCode, fmt.Sprint("HTTP status ", r.StatusCode))
 	says := cmp.Or(messageOf(r), code)
 	failed := &callError{fmt.Sprintf("%s: %s (%s)", call, says, code), r}
-	after := r.RawResponse.Header.Get("Retry-After")
 	switch {
 	case HasCode(r, "AuthorizationFailed", "LinkedAuthorizationFailed"):
 		failed.sentence = fmt.Sprintf("the caller's roles do not allow %s (Azure says: %s)", call, says)
@@ -111,8 +110,6 @@ func refusal(call string, r *azcore.ResponseError) error {
 		return &Error{Problem: Disallowed, Err: failed}
 	case r.StatusCode == http.StatusUnauthorized:
 		return &Error{Problem: NoCredentials, Err: failed}
-	case transient(r.StatusCode) && after != "":
-		failed.sentence = fmt.Sprintf("%s: Azure asks to wait %s seconds; run this again then (Azure says: %s)", call, after, says)
 	}
 	return failed
 }

@@ -9,7 +9,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/provision/cloud"
 	"github.com/keypost/keypost/provision/gcp/federation"
 	"github.com/keypost/keypost/provision/gcp/internal/allow"
@@ -190,7 +189,7 @@ func (c *Client) planAccounts(p federation.Project, a Accounts, identities []ide
 		}
 		all.Extra = append(all.Extra, fmt.Sprintf("service account %s (%s) is there, and nobody asked for it; --prune deletes it", o.DisplayName, o.Email))
 	}
-	notes, extra := a.surplusRoles(p, h, s.project)
+	notes, extra := a.surplusRoles(h, s.project)
 	all.Notes, all.Extra = append(all.Notes, notes...), append(all.Extra, extra...)
 	bindings := c.planProjectPolicy(p, h, s.project)
 	return all.Then(plan.Of(nil, first, bindings, slices.Concat(c.deleteAccounts(p, gone), last))), nil
@@ -213,22 +212,17 @@ func (a Accounts) surplus(p federation.Project, s *snapshot, wanted allow.Holdin
 }
 
 // surplusRoles tells of the roles that accounts keep though nobody asked for them.
-func (a Accounts) surplusRoles(p federation.Project, h allow.Holdings, have allow.Policy) (notes, extra []string) {
+func (a Accounts) surplusRoles(h allow.Holdings, have allow.Policy) (notes, extra []string) {
 	for _, email := range slices.Sorted(maps.Keys(h.Roles)) {
 		plain, conditional := have.Grants(allow.Member(email))
 		for _, role := range conditional {
 			notes = append(notes, fmt.Sprintf("service account %s has the role %s on a condition, which stays", email, role))
 		}
-		if h.Exact || a.Owner.Installation() == "" && len(h.Roles[email]) == 0 { // a workload's roles may be given by others only
+		if h.Exact || a.Owner.Installation() == "" { // a workload's roles may be given by others
 			continue
 		}
 		for _, role := range rest.Minus(plain, h.Roles[email]) {
-			remedy := "--prune takes it away"
-			if a.Owner.Installation() == "" {
-				remedy = "if nothing needs it: " +
-					text.Quoted("gcloud", "projects", "remove-iam-policy-binding", p.ID, "--member", allow.Member(email), "--role", role, "--condition", "None")
-			}
-			extra = append(extra, fmt.Sprintf("service account %s has the role %s, which nobody asked for; %s", email, role, remedy))
+			extra = append(extra, fmt.Sprintf("service account %s has the role %s, which nobody asked for; --prune takes it away", email, role))
 		}
 	}
 	return notes, extra

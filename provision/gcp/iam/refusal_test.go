@@ -29,13 +29,13 @@ func TestRefusals(t *testing.T) {
 		writes  int // that take effect
 	}{
 		{name: "issuer that the organisation does not let in", options: fakegcp.Options{AllowedIssuers: []string{"https://x.example.com"}},
-			said: []string{"its administrator must add the issuer URL", "Org Policy violated for value: 'https://oidc.example.com/demo'"}, writes: 1},
+			said: []string{"an organisation policy (constraints/iam.workloadIdentityPoolProviders) forbids it, and its administrator must allow it", "Org Policy violated for value: 'https://oidc.example.com/demo'"}, writes: 1},
 		{name: "API that is not enabled", fault: of("ListServiceAccounts", fakegcp.Fail(http.StatusForbidden, "PERMISSION_DENIED", disabled)),
 			said: []string{"needs an API that is not enabled in the project", "Enable it by visiting https://x"}},
 		{name: "permission", fault: of("ListRoles", fakegcp.Fail(http.StatusForbidden, "PERMISSION_DENIED", "You don't have it.")),
 			problem: rest.Denied, said: []string{"the caller does not have the permission iam.roles.list, which iam:ListRoles needs (Google says: You don't have it"}},
 		{name: "account quota", options: fakegcp.Options{AccountLimit: 2},
-			said: []string{"Maximum number of service accounts on project reached", "console.cloud.google.com/iam-admin/quotas"}, writes: 8},
+			said: []string{"Maximum number of service accounts on project reached"}, writes: 8},
 		{name: "credentials", fault: of("GetProject", fakegcp.Fail(http.StatusUnauthorized, "UNAUTHENTICATED", "Request had invalid authentication credentials.")),
 			problem: rest.NoCredentials, said: []string{"Google does not take the credentials of the caller"}},
 		{name: "a predefined role that does not exist", fault: of("SetProjectIamPolicy", fakegcp.Fail(http.StatusBadRequest, "INVALID_ARGUMENT",

@@ -90,9 +90,6 @@ type statusError struct {
 			Description string `json:"description"`
 		} `json:"violations"`
 	} `json:"details"`
-	Errors []struct {
-		Reason string `json:"reason"`
-	} `json:"errors"`
 }
 
 // refusal is a status as an error. The error of an operation has a code and no status.
@@ -114,9 +111,6 @@ func (s statusError) refusal() *apiError {
 				e.constraint = v.Type
 			}
 		}
-	}
-	if e.reason == "" && len(s.Errors) > 0 {
-		e.reason = s.Errors[0].Reason
 	}
 	return e
 }
@@ -184,11 +178,8 @@ func (c *Client) explain(k Call, err error) error {
 }
 
 func (c *Client) explainRefusal(k Call, e *apiError) error {
-	disabled := e.reason == "SERVICE_DISABLED" || e.reason == "accessNotConfigured" || strings.Contains(e.message, "it is disabled. Enable it")
+	disabled := e.reason == "SERVICE_DISABLED" || strings.Contains(e.message, "it is disabled. Enable it")
 	switch {
-	case e.constraint == issuerConstraint:
-		return fmt.Errorf("the organisation's policy %s lets no such issuer in: its administrator must add the issuer URL "+
-			"(%s: Google says: %w)", issuerConstraint, k, e)
 	case e.constraint != "":
 		return fmt.Errorf("%s: Google Cloud refuses: an organisation policy (%s) forbids it, and its administrator must allow it: %w", k, e.constraint, e)
 	case disabled:
@@ -201,9 +192,6 @@ func (c *Client) explainRefusal(k Call, e *apiError) error {
 		return Problemf(Denied, "the caller does not have the permission %s, which %s needs (Google says: %w)", needs, k, e)
 	case e.code == "UNAUTHENTICATED":
 		return Problemf(NoCredentials, "Google does not take the credentials of the %s for %s: %w", c.found.source, k, e)
-	case e.exhausted() || e.code == "RESOURCE_EXHAUSTED" && e.retry > time.Minute:
-		return fmt.Errorf("%s: the project has as many as its quota allows: delete what is not needed, or ask for more at "+
-			"https://console.cloud.google.com/iam-admin/quotas (Google says: %w)", k, e)
 	}
 	return fmt.Errorf("%s: %w", k, e)
 }

@@ -5,10 +5,6 @@ import (
 	"strings"
 )
 
-// issuerConstraint limits the issuers of providers in an organisation
-// (https://cloud.google.com/iam/docs/manage-workload-identity-pools-providers#restrict).
-const issuerConstraint = "constraints/iam.workloadIdentityPoolProviders"
-
 // refusals are the sentences of changes that are taken after a while. Any other refusal with INVALID_ARGUMENT or FAILED_PRECONDITION is
 // final.
 var refusals = []struct {

@@ -1,6 +1,7 @@
 package cloudcmd
 
 import (
+	"cmp"
 	"errors"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
@@ -52,12 +53,8 @@ func (f *Flags) Hinted(err error) error {
 // publication returns the command that publishes keys under a name, for who takes the tokens: the upload where the cloud is given one, for
 // which no gate waits until caches have forgotten documents that nobody there reads.
 func (f *Flags) publication(name string, keys ...string) cli.Command {
-	party := f.Party
-	if f.Copy != nil {
-		party = f.Copy()
-	}
 	c := append(cli.Command{"issuer", "add", name, "--url", f.To.IssuerURL}, keys...)
-	c = append(c, "--relying-party", party)
+	c = append(c, "--relying-party", cmp.Or(f.Copy, f.Party))
 	if f.To.Dev {
 		c = append(c, "--dev")
 	}

@@ -22,11 +22,7 @@ type Migration struct {
 	install.Move      // without OldKeys, which is for Reading
 	Finish       bool // take the trust in the old issuer away
 
-	// Held is the command line that prints the JWKS that the cloud holds a copy of for Old; empty if it holds none, as it fetches.
-	Held string
-
-	jwks   string
-	unread bool // Old could not be read, so that what goes on has the keys of that copy
+	jwks string
 }
 
 // Define registers the flags. finish is the usage of --finish, empty for a cloud in which there is none.
@@ -79,31 +75,13 @@ func (m *Migration) Reading(factory *cli.Factory) install.Move {
 	move.OldKeys = func(ctx context.Context) ([]keystore.VerificationKey, error) {
 		source := keysource.Flags{JWKS: cmp.Or(m.jwks, m.Old)}
 		found, err := source.Read(ctx, factory)
-		m.unread = err != nil
 		return found.Keys, err
 	}
 	return move
 }
 
-// oldKeys returns the words by which a command of ours takes the keys of Old, and what is to be typed before it.
-func (m *Migration) oldKeys() (before string, words []string) {
-	const file = "old.jwks"
-	if m.unread && m.Held != "" {
-		return m.Held + " > " + file + " && ", []string{"--jwks", file}
-	}
-	return "", []string{"--jwks", cmp.Or(m.jwks, m.Old)}
-}
-
-// publication returns the command that publishes the keys of Old under a name, with more flags, and what is to be typed before it. Where
-// nobody reads Old from here, nobody reads the new documents either.
-func (m *Migration) publication(f *Flags, name string, more ...string) (before string, c cli.Command) {
-	before, words := m.oldKeys()
-	c = f.publication(name, words...)
-	if m.unread && f.Copy != nil {
-		c = append(c, "--reach", "copies")
-	}
-	return before, append(c, more...)
-}
+// oldKeys are the words by which a command of ours takes the keys of Old.
+func (m *Migration) oldKeys() []string { return []string{"--jwks", cmp.Or(m.jwks, m.Old)} }
 
 // Hinted adds to an error of a move what to do about it. Any other is returned as it is. f are the flags of the run.
 func (m *Migration) Hinted(f *Flags, err error) error {
@@ -116,14 +94,12 @@ func (m *Migration) Hinted(f *Flags, err error) error {
 		case install.OldKeysUnread:
 			return cli.WithHint(err, "where it cannot be reached from here, give a copy of its JWKS: --jwks FILE")
 		case install.Taken: // --name is the cluster's: with another, there is nothing to move
-			before, add := m.publication(f, "NAME")
-			return cli.WithHint(err, "publish the keys under another name, and run this again, which finds them by the URL: %s%s", before, add)
+			return cli.WithHint(err, "publish the keys under another name, and run this again, which finds them by the URL: %s", f.publication("NAME", m.oldKeys()...))
 		case install.Withdrawn:
-			before, add := m.publication(f, f.To.Name, "--reuse-url", "--why", "REASON")
-			return cli.WithHint(err, "to give it out again: %s%s, and run this again; or choose another --issuer-url", before, add)
+			return cli.WithHint(err, "to give it out again: %s, and run this again; or choose another --issuer-url",
+				append(f.publication(f.To.Name, m.oldKeys()...), "--reuse-url", "--why", "REASON"))
 		case install.KeyNotPublished:
-			before, words := m.oldKeys()
-			return cli.WithHint(err, "if the cluster signs with it, and it was never there: %s%s", before, append(cli.Command{"key", "add", string(e.KeySet)}, words...))
+			return cli.WithHint(err, "if the cluster signs with it, and it was never there: %s", append(cli.Command{"key", "add", string(e.KeySet)}, m.oldKeys()...))
 		case install.OthersDir:
 			return cli.WithHint(err, "choose another --output-dir for the Secrets of this cluster")
 		case install.WrongCluster:

@@ -18,7 +18,6 @@ import (
 	"github.com/keypost/keypost/keystore/party"
 	"github.com/keypost/keypost/provision/gcp"
 	"github.com/keypost/keypost/provision/gcp/federation"
-	"github.com/keypost/keypost/provision/gcp/rest"
 )
 
 // run is one run of a command.
@@ -97,7 +96,7 @@ func (r *run) create(ctx context.Context, accounts *gcp.RequestedAccounts) error
 	case end:
 		return err
 	case r.cloud.DryRun:
-		r.SayUnpublished(cmp.Or(r.unmadeCopy(), r.cloud.Party))
+		r.SayUnpublished(cmp.Or(r.cloud.Copy, r.cloud.Party))
 		r.sayUnrecorded()
 	default:
 		r.record(ctx, made.KeySet, made.Copy)
@@ -179,32 +178,14 @@ func (r *run) readBack(ctx context.Context, set keystore.KeySet, to string) (upl
 	return upload.Uploader{Store: store, Records: records, By: r.By}.Sync(ctx, set.Name(), to, held)
 }
 
-// newCopy returns what the policy of a key set that is still to be made calls the copy that this run is to give Google. Where the project's
-// number cannot be asked, NUMBER stands for it.
-func (r *run) newCopy(ctx context.Context) string {
+// newCopy returns what the policy of a key set that is still to be made calls the copy that this run is to give Google. NUMBER stands for the
+// project's number where that is not given.
+func (r *run) newCopy() string {
 	number := "NUMBER"
 	if projectNumber.MatchString(r.Project) {
 		number = r.Project
-	} else if c, err := federation.Open(ctx, rest.Access{Project: r.Project}); err == nil {
-		if p, err := c.Project(ctx); err == nil {
-			number = p.Number
-		}
 	}
-	return r.copyIn(number)
-}
-
-// copyIn returns the copy of a project with a number, as a policy names it.
-func (r *run) copyIn(number string) string {
 	return r.cloud.Party + "-upload:" + federation.Project{Number: number}.ProviderName(cmp.Or(r.PoolID, r.Name), cmp.Or(r.ProviderID, r.Name))
-}
-
-// unmadeCopy returns the copy that the scripts of a dry run give Google, as a policy names it once the project's number is put in; empty
-// where Google fetches the keys.
-func (r *run) unmadeCopy() string {
-	if !r.Upload {
-		return ""
-	}
-	return r.copyIn("NUMBER")
 }
 
 // sayUnrecorded prints what a dry run leaves to do about the copy that its scripts give Google.

@@ -55,7 +55,7 @@ func (f *flags) command(factory *cli.Factory, c cobra.Command, do func(ctx conte
 		r := &run{Run: begun, flags: f, adopts: cmd.Flags().Lookup("adopt") != nil}
 		f.CheckUpload = r.checkUpload
 		if f.Upload {
-			f.cloud.Copy = func() string { return r.newCopy(cmd.Context()) }
+			f.cloud.Copy = r.newCopy()
 		}
 		if f.region != "" {
 			r.Warn("--region %s is not needed: keypostd serves the documents, so that there is no bucket to put anywhere", f.region)

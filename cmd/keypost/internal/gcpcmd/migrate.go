@@ -57,9 +57,6 @@ func (f *migrateFlags) run(ctx context.Context, r *run) error {
 		return err
 	}
 	f.ProviderID = cmp.Or(f.ProviderID, federation.SecondProviderID(f.Name, f.IssuerURL))
-	f.move.Held = cli.Quoted("gcloud", "iam", "workload-identity-pools", "providers", "describe", cmp.Or(f.from, f.Name),
-		"--workload-identity-pool", cmp.Or(f.PoolID, f.Name),
-		"--location", "global", "--project", f.Project, "--format", "value(oidc.jwksJson)")
 	done, err := gcp.Migrate(ctx, gcp.MigrateOptions{Options: f.Options, Move: f.move.Reading(r.Factory), From: f.from, Accounts: f.requested})
 	if end, err := r.Ended(done.Preview, f.hinted(err)); end {
 		return err
