@@ -333,26 +333,6 @@ func TestWatchResolvesConflicts(t *testing.T) {
 	})
 }
 
-// A store that hangs in the middle of a listing takes nothing away and does not keep Run from stopping.
-func TestHangingStore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t)
-		b.put(doc{name: "a", generation: 1})
-		stop := b.run(t.Context())
-		time.Sleep(time.Second)
-		b.said()
-		b.store.Inject(func(ctx context.Context, _ storetest.Op) (bool, error) {
-			<-ctx.Done()
-			return false, ctx.Err()
-		})
-		time.Sleep(time.Hour)
-		b.serves(urlA)
-		b.saidOnce("warn key sets cannot be listed")
-		stop()
-		b.silent()
-	})
-}
-
 // Readers see whole versions only, whatever is published meanwhile.
 func TestConcurrentReadersSeeWholeVersions(t *testing.T) {
 	b := newBench(t)

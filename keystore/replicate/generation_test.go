@@ -46,20 +46,3 @@ func TestGenerationsOutOfReachAreNotCopied(t *testing.T) {
 		t.Errorf("a copy out of reach stays: %s", m.copied("prod-b"))
 	}
 }
-
-func TestAnotherKeyBehindAKidIsNotCopied(t *testing.T) {
-	m := newMirrored(t)
-	m.pass()
-	other := storetest.Text(t, storetest.KeySet(t, "x"))
-	pem := func(document string) string {
-		_, rest, _ := strings.Cut(document, "publicKey: |\n")
-		block, _, _ := strings.Cut(rest, "    publishedAt")
-		return block
-	}
-	text := string(m.edited(pem(m.current), pem(other)))
-	at := strings.LastIndex(text[:strings.Index(text, "publicKey: |")], "kid: ")
-	m.from.Set("prod-a", []byte(text[:at]+"importedKid: true\n    "+text[at:]))
-	m.pass()
-	m.wantCopied("prod-a", m.current)
-	m.wantRefused(lastgood.ReasonKeyChanged, 1)
-}
