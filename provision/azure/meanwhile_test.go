@@ -1,7 +1,6 @@
 package azure_test
 
 import (
-	"crypto/elliptic"
 	"fmt"
 	"net/http"
 	"slices"
@@ -10,12 +9,10 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/provision/azure"
 	"github.com/keypost/keypost/provision/azure/arm"
 	"github.com/keypost/keypost/provision/install"
 	"github.com/keypost/keypost/test/fakeazure"
-	"github.com/keypost/keypost/test/keys"
 )
 
 // once calls f after the first answer to a call of this method to a path with this in it.
@@ -85,27 +82,6 @@ func TestAGroupOfTwoGoesWithNeither(t *testing.T) {
 			}
 			if wrote := w.writes(); len(wrote) > 0 {
 				t.Errorf("with %s: it wrote %q", name, wrote)
-			}
-		}
-	})
-}
-
-// A key with which a cluster signs, or is to sign, must be one whose tokens Entra takes; one that is retired signs nothing.
-func TestKeysInUseAreChecked(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		rsa, err := keystore.NewPublic(clusterKey().Public())
-		must(t, err)
-		ec, err := keystore.NewPublic(keys.EC(elliptic.P256(), 1).Public())
-		must(t, err)
-		for state, refused := range map[keystore.State]bool{keystore.Active: true, keystore.Next: true, keystore.Retired: false} {
-			w := newWorld(t, fakeazure.Options{})
-			w.StoreKeys(t, rsa, ec, state)
-			o := w.identities(t, usual()...)
-			o.Store = w.KeyStore()
-			_, err := azure.CreateIdentities(t.Context(), o)
-			if is(arm.WrongAlgorithm)(err) != refused || (err != nil) != refused {
-				t.Errorf("%v: %v", state, err)
 			}
 		}
 	})
