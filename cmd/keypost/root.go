@@ -59,7 +59,7 @@ program at once, whatever it waits for`,
 }
 
 func newVersion(f *cli.Factory) *cobra.Command {
-	return f.Command("version", "Print the version, as --version does", cli.Exactly(0), func(context.Context, []string) error {
+	return f.Command("version", "Print the version, as --version does", cobra.ExactArgs(0), func(context.Context, []string) error {
 		v := cli.Version()
 		return f.Print(map[string]string{"version": v}, func(w *terminal.Table) { w.Row("keypost " + v) })
 	})

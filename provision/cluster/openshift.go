@@ -53,7 +53,7 @@ func (o OpenShift) NextKey(ctx context.Context, usable func(keystore.Verificatio
 	if err != nil {
 		return keystore.VerificationKey{}, err
 	}
-	if k, known := was.public(); known && usable(k) {
+	if k, known, _ := was.pair(); known && usable(k) {
 		return k, nil
 	}
 	pair, err := signingkey.Generate(signingkey.RSA2048) // what the operator itself makes, and all clouds take
@@ -77,7 +77,7 @@ func (o OpenShift) Stage(ctx context.Context, k keystore.Key) error {
 	if err != nil {
 		return err
 	}
-	if has, known := signs.public(); known && has.Fingerprint() == k.Fingerprint() {
+	if signs.is(k) {
 		return server.drop(ctx, k) // the operator has it; it takes minutes until every kube-apiserver does
 	}
 	for from, keep := range map[string]string{nextPair: previousPair, previousPair: nextPair} {
@@ -85,7 +85,7 @@ func (o OpenShift) Stage(ctx context.Context, k keystore.Key) error {
 		if err != nil {
 			return err
 		}
-		if has, known := pair.public(); !known || has.Fingerprint() != k.Fingerprint() {
+		if !pair.is(k) {
 			continue
 		}
 		if err := server.keep(ctx, signs, keep); err != nil {
@@ -99,7 +99,7 @@ func (o OpenShift) Stage(ctx context.Context, k keystore.Key) error {
 // keep stores what the operator has under another name: it may be wanted back. A private key is kept also where its public
 // half is none that we can read.
 func (a api) keep(ctx context.Context, signs secret, name string) error {
-	if !signs.private() {
+	if _, _, private := signs.pair(); !private {
 		return nil
 	}
 	was, err := a.secret(ctx, name)
@@ -113,7 +113,7 @@ func (a api) keep(ctx context.Context, signs secret, name string) error {
 // around may just have put another pair there.
 func (a api) drop(ctx context.Context, k keystore.Key) error {
 	pair, err := a.secret(ctx, nextPair)
-	if has, known := pair.public(); err != nil || !known || has.Fingerprint() != k.Fingerprint() {
+	if err != nil || !pair.is(k) {
 		return err
 	}
 	var metadata struct {
@@ -172,21 +172,22 @@ func (a api) put(ctx context.Context, name string, was secret, data json.RawMess
 	return nil
 }
 
-// private reports whether a Secret has a private key.
-func (s secret) private() bool {
+// pair returns the verification key of a pair, and whether it is complete; and whether there is a private key at all, also where its public
+// half is none that we can read.
+func (s secret) pair() (k keystore.VerificationKey, complete, private bool) {
 	var data map[string][]byte
-	return json.Unmarshal(s["data"], &data) == nil && len(data[signingkey.SecretPrivate]) > 0
-}
-
-// public returns the verification key of a complete pair, and whether there is one.
-func (s secret) public() (keystore.VerificationKey, bool) {
-	var data map[string][]byte
-	if !s.private() || json.Unmarshal(s["data"], &data) != nil {
-		return keystore.VerificationKey{}, false
+	if json.Unmarshal(s["data"], &data) != nil || len(data[signingkey.SecretPrivate]) == 0 {
+		return k, false, false
 	}
 	keys, err := pubkey.Parse(signingkey.SecretPublic, data[signingkey.SecretPublic])
 	if err != nil || len(keys) != 1 {
-		return keystore.VerificationKey{}, false
+		return k, false, true
 	}
-	return keys[0], true
+	return keys[0], true, true
+}
+
+// is reports whether a Secret has the complete pair of a key.
+func (s secret) is(k keystore.Key) bool {
+	has, complete, _ := s.pair()
+	return complete && has.Fingerprint() == k.Fingerprint()
 }

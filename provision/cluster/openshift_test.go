@@ -81,7 +81,7 @@ func (s *secrets) has(name string) keystore.KeyID {
 	raw, _ := json.Marshal(s.objects[name])
 	var one secret
 	_ = json.Unmarshal(raw, &one)
-	k, _ := one.public()
+	k, _, _ := one.pair()
 	return k.ID()
 }
 

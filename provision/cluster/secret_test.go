@@ -47,9 +47,9 @@ func TestSecretOfAPair(t *testing.T) {
 		raw, err := json.Marshal(tt.data)
 		check(t, err)
 		s := secret{"data": raw}
-		k, known := s.public()
-		if s.private() != tt.private || known != tt.public || known != k.Equal(pair.Public()) {
-			t.Errorf("%s: private %t, public %t (%s)", name, s.private(), known, k.ID())
+		k, known, private := s.pair()
+		if private != tt.private || known != tt.public || known != k.Equal(pair.Public()) {
+			t.Errorf("%s: private %t, public %t (%s)", name, private, known, k.ID())
 		}
 	}
 }

@@ -22,7 +22,7 @@ type auditOptions struct {
 // NewCmdAudit returns audit.
 func NewCmdAudit(f *cli.Factory) *cobra.Command {
 	o := &auditOptions{Factory: f}
-	cmd := f.Command("audit ISSUER", "Show which keys were trusted at a time, and who changed what until then", cli.Exactly(1), o.run)
+	cmd := f.Command("audit ISSUER", "Show which keys were trusted at a time, and who changed what until then", cobra.ExactArgs(1), o.run)
 	cmd.Long = "Show which keys relying parties trusted at a time: those that the key set listed then, by its own dates and by those\n" +
 		"of its gone keys, and those that had just left and that caches may still have held. -o json has the public keys too,\n" +
 		"while the key set has them; a key that is gone has left its fingerprint. Below them: the changes until that time, of the\n" +

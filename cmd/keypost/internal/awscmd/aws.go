@@ -37,7 +37,7 @@ type flags struct {
 
 // command returns a command that takes only flags, which are still to be defined, and that does its work with them.
 func (f *flags) command(factory *cli.Factory, c cobra.Command, do func(ctx context.Context, r *run) error) *cobra.Command {
-	c.Args, c.RunE = cli.Exactly(0), work(factory, f, do)
+	c.Args, c.RunE = cobra.ExactArgs(0), work(factory, f, do)
 	return &c
 }
 

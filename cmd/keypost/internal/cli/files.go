@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"path/filepath"
 	"strings"
 )
 
@@ -70,6 +71,18 @@ func Reason(err error) error {
 		return e.Err
 	}
 	return err
+}
+
+// MakeDir makes a directory unless it is there; what begins the message of an error.
+func MakeDir(what, dir string, mode fs.FileMode) error {
+	err := os.Mkdir(dir, mode)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return WithHint(fmt.Errorf("%s: there is no directory to make it in", what), "mkdir -p %s", Quoted(filepath.Dir(filepath.Clean(dir))))
+	case err != nil && !errors.Is(err, fs.ErrExist):
+		return fmt.Errorf("%s: %w", what, Reason(err))
+	}
+	return nil
 }
 
 // maxRoots bounds a file of CA certificates, in bytes: a machine's own has about 250 KB.

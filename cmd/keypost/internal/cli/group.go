@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/terminal"
-	"github.com/keypost/keypost/internal/text"
 )
 
 // usage marks what cobra found wrong with the arguments.
@@ -21,31 +20,12 @@ func usage(cmd *cobra.Command, err error) error {
 	return WithHint(&usageError{err}, "%s --help", cmd.CommandPath())
 }
 
-// Exactly accepts n arguments; its error shows the form of the command.
-func Exactly(n int) cobra.PositionalArgs {
-	return arguments(func(given int) bool { return given == n })
-}
-
-// AtLeast accepts n arguments or more; its error shows the form of the command.
-func AtLeast(n int) cobra.PositionalArgs {
-	return arguments(func(given int) bool { return given >= n })
-}
-
 // CheckChoice returns an error of usage unless there are either arguments, which name issuers, or --all.
 func CheckChoice(issuers []string, all bool) error {
 	if (len(issuers) > 0) == all {
 		return Usagef("give one or more issuers, or --all for every key set of the store")
 	}
 	return nil
-}
-
-func arguments(right func(given int) bool) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		if right(len(args)) {
-			return nil
-		}
-		return fmt.Errorf("%s given; the form is: %s", text.Count(len(args), "argument was", "arguments were"), cmd.UseLine())
-	}
 }
 
 // Required has a command refuse to run without these flags.

@@ -76,7 +76,11 @@ func (f *Factory) line(c Command) string {
 	if err != nil {
 		return Quoted(words...)
 	}
-	for _, name := range carried(f.ran, next) {
+	names := []string{"ca-file", "vantage", "store", "observations"} // how an issuer is reached, and where things are
+	if f.ran == next && next.Name() == "verify" {
+		names = append([]string{"dev", "connect"}, names...)
+	}
+	for _, name := range names {
 		flag := f.ran.Flag(name)
 		if flag == nil || !flag.Changed || next.Flag(name) == nil || slices.Contains(words, "--"+name) || !f.showable(flag) {
 			continue
@@ -127,21 +131,6 @@ func argumentsApart(words []string, cmd *cobra.Command) []string {
 // UnknownPlace stands in a printed command for the place of observations where nothing says which it is: one that nobody chose would begin
 // a second record.
 const UnknownPlace = "URL"
-
-// carried returns the flags of a command that the next one needs as well. How an issuer is reached counts for commands that look at
-// one: elsewhere flags of these names mean something else.
-func carried(ran, next *cobra.Command) (flags []string) {
-	look := func(c *cobra.Command) bool {
-		return slices.Contains([]string{"verify", "issuer observe", "key promote", "rotate step", "watch"}, strings.TrimPrefix(c.CommandPath(), c.Root().Name()+" "))
-	}
-	if ran == next && next.Name() == "verify" {
-		flags = []string{"dev", "connect"}
-	}
-	if look(ran) && look(next) {
-		flags = append(flags, "ca-file", "vantage")
-	}
-	return append(flags, "store", "observations")
-}
 
 // showable reports whether the value of a flag may be printed: a URL that cannot be read may hold anything, also a password.
 func (f *Factory) showable(flag *pflag.Flag) bool {

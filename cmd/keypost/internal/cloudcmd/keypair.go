@@ -17,7 +17,7 @@ func NewCmdCreateKeyPair(factory *cli.Factory) *cobra.Command {
 		Short: "Make the key pair that a cluster signs its tokens with",
 		Long: "Make the key pair that a cluster signs its service account tokens with, and put the private half where the\n" +
 			"installer takes it from. Key files that are there already are used and never overwritten.",
-		Args: cli.Exactly(0),
+		Args: cobra.ExactArgs(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			r, err := f.Begin(factory, cmd, func() error { return nil })
 			if err != nil {

@@ -43,7 +43,7 @@ type options struct {
 // NewCmdEnroll returns enroll.
 func NewCmdEnroll(f *cli.Factory) *cobra.Command {
 	o := &options{Factory: f}
-	cmd := f.Command("enroll --source SOURCE --issuer-url PATTERN", "Keep key sets in step with the clusters of a source", cli.Exactly(0), o.run)
+	cmd := f.Command("enroll --source SOURCE --issuer-url PATTERN", "Keep key sets in step with the clusters of a source", cobra.ExactArgs(0), o.run)
 	cmd.Long = "Ask every cluster of a source, through its API server, for its own keys. A new cluster gets a key set under the\n" +
 		"pattern's URL, and its keys are active at once, as with keypost issuer add. A new key of a known cluster comes in as next.\n" +
 		"Nothing is ever promoted, retired, removed, revoked or withdrawn here. A cluster that is away changes nothing.\n\n" +

@@ -45,7 +45,7 @@ const (
 
 // command returns a command that takes only flags, which are still to be defined, and that does its work with them.
 func (f *flags) command(factory *cli.Factory, c cobra.Command, do func(ctx context.Context, r *run) error) *cobra.Command {
-	c.Args, c.RunE = cli.Exactly(0), func(cmd *cobra.Command, _ []string) error {
+	c.Args, c.RunE = cobra.ExactArgs(0), func(cmd *cobra.Command, _ []string) error {
 		begun, err := f.cloud.Begin(factory, cmd, func() error { return f.check(cmd) })
 		if err != nil {
 			return err

@@ -30,7 +30,7 @@ type acceptOptions struct {
 
 func newAccept(f *cli.Factory) *cobra.Command {
 	o := &acceptOptions{Factory: f}
-	cmd := f.Command("accept NAME --why REASON [--keep KID…] [--gone KID…] [--revoked KID…]", "Settle a key set whose stored version keypostd rejects", cli.Exactly(1), o.run)
+	cmd := f.Command("accept NAME --why REASON [--keep KID…] [--gone KID…] [--revoked KID…]", "Settle a key set whose stored version keypostd rejects", cobra.ExactArgs(1), o.run)
 	cmd.Long = "Compare a stored key set with what is publicly served, and decide each key that only one of them has: --keep\n" +
 		"publishes it, as active; --gone takes it out for good, and --revoked out of every other key set too. With --admin a\n" +
 		"key that keypostd knows as revoked stays that. For a restored backup, a reverted commit, a pruned file.\n" +

@@ -30,7 +30,7 @@ type addOptions struct {
 
 func newAdd(f *cli.Factory) *cobra.Command {
 	o := &addOptions{Factory: f}
-	cmd := f.Command("add NAME --url URL KEYS", "Publish the keys of a cluster under an issuer URL", cli.Exactly(1), o.run)
+	cmd := f.Command("add NAME --url URL KEYS", "Publish the keys of a cluster under an issuer URL", cobra.ExactArgs(1), o.run)
 	cmd.Long = "Make a key set. Its keys are active at once, as the cluster signs with them already; later ones come in with\n" +
 		"keypost key add. --jwks URL takes an existing issuer over, with the key IDs that its tokens carry.\n\n" +
 		"KEYS is --public-key-file FILE…, --jwks FILE|URL, or --kubeconfig FILE [--context NAME].\n\n" +

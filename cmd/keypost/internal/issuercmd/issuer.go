@@ -25,7 +25,7 @@ func NewCmdIssuer(f *cli.Factory) *cobra.Command {
 }
 
 func newShow(f *cli.Factory) *cobra.Command {
-	cmd := f.Command("show ISSUER", "Show an issuer's keys, policy and history", cli.Exactly(1), func(ctx context.Context, args []string) error {
+	cmd := f.Command("show ISSUER", "Show an issuer's keys, policy and history", cobra.ExactArgs(1), func(ctx context.Context, args []string) error {
 		s, err := f.Find(ctx, args[0])
 		if err != nil {
 			return err

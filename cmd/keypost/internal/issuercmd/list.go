@@ -35,7 +35,7 @@ type listRow struct {
 
 func newList(f *cli.Factory) *cobra.Command {
 	var admin string
-	cmd := f.Command("list", "List the issuers of a store, and what is wrong with any", cli.Exactly(0), func(ctx context.Context, _ []string) error {
+	cmd := f.Command("list", "List the issuers of a store, and what is wrong with any", cobra.ExactArgs(0), func(ctx context.Context, _ []string) error {
 		return listRun(ctx, f, admin)
 	})
 	cmd.Flags().StringVar(&admin, "admin", "", "admin listener of a running keypostd (http://127.0.0.1:9090): show what it serves, too")

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -13,7 +12,6 @@ import (
 	"github.com/keypost/keypost/cmd/keypost/internal/terminal"
 	"github.com/keypost/keypost/cmd/keypost/internal/view"
 	"github.com/keypost/keypost/keystore"
-	"github.com/keypost/keypost/keystore/party"
 )
 
 type removeOptions struct {
@@ -24,7 +22,7 @@ type removeOptions struct {
 
 func newRemove(f *cli.Factory) *cobra.Command {
 	o := &removeOptions{Factory: f}
-	cmd := f.Command("remove ISSUER --confirm-url URL --why REASON", "Withdraw an issuer for good", cli.Exactly(1), o.run)
+	cmd := f.Command("remove ISSUER --confirm-url URL --why REASON", "Withdraw an issuer for good", cobra.ExactArgs(1), o.run)
 	cmd.Long = "Withdraw an issuer: its documents are served no more, and its URL is not given out again by accident. The\n" +
 		"document stays as a tombstone; deleting its file would change nothing.\n\n" +
 		"Relying parties that still use it refuse its tokens from then on."
@@ -48,7 +46,8 @@ func (o *removeOptions) run(ctx context.Context, args []string) error {
 		return err
 	}
 	for _, u := range view.URLs(s) {
-		o.Notice("remove what trusts %s as well, in every account, project and tenant (%s); anyone who gets the host name next could speak for it", u, trusting(party.Names(s.Policy().RelyingParties)))
+		o.Notice("remove what trusts %s as well, in every account, project and tenant (AWS: the IAM OIDC identity provider; Google Cloud: the workload identity provider; "+
+			"Entra: the federated credentials); anyone who gets the host name next could speak for it", u)
 	}
 	for _, party := range s.Policy().Uploads() {
 		o.Notice("delete or disable what holds a copy of its keys, or it goes on trusting them: %s", cli.OneLine(party))
@@ -56,21 +55,4 @@ func (o *removeOptions) run(ctx context.Context, args []string) error {
 	return o.Print(view.Of(s, time.Now()), func(w *terminal.Table) {
 		w.Row(fmt.Sprintf("withdrawn %s (generation %d)", s.Name(), s.Generation()))
 	})
-}
-
-// trusting names what trusts an issuer in the clouds of its relying parties; in all of them where no cloud is declared.
-func trusting(parties []string) string {
-	var all, declared []string
-	for _, c := range []struct{ party, thing string }{
-		{"aws", "AWS: the IAM OIDC identity provider"}, {"gcp", "Google Cloud: the workload identity provider"}, {"entra", "Entra: the federated credentials"},
-	} {
-		all = append(all, c.thing)
-		if slices.Contains(parties, c.party) {
-			declared = append(declared, c.thing)
-		}
-	}
-	if declared == nil {
-		declared = all
-	}
-	return strings.Join(declared, "; ")
 }

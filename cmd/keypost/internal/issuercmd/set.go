@@ -20,7 +20,7 @@ type setOptions struct {
 
 func newSet(f *cli.Factory) *cobra.Command {
 	o := &setOptions{Factory: f}
-	cmd := f.Command("set ISSUER", "Change an issuer's policy", cli.Exactly(1), o.run)
+	cmd := f.Command("set ISSUER", "Change an issuer's policy", cobra.ExactArgs(1), o.run)
 	cmd.Long = "Change the lifetimes and relying parties that an issuer's policy declares. A flag that is not given changes nothing.\n" +
 		"What is lowered goes on to bind the gates until the last copy or token from before has run out."
 	o.policy.Register(cmd.Flags())

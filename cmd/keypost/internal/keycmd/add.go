@@ -23,7 +23,7 @@ type addOptions struct {
 
 func newAdd(f *cli.Factory) *cobra.Command {
 	o := &addOptions{Factory: f}
-	cmd := f.Command("add ISSUER KEYS", "Publish a further key, as next: it must not sign yet", cli.Exactly(1), o.run)
+	cmd := f.Command("add ISSUER KEYS", "Publish a further key, as next: it must not sign yet", cobra.ExactArgs(1), o.run)
 	cmd.Long = "KEYS is --public-key-file FILE…, --jwks FILE|URL, or --kubeconfig FILE [--context NAME]."
 	fs := cmd.Flags()
 	o.keys.Register(fs)

@@ -2,9 +2,6 @@ package keycmd
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 
@@ -24,7 +21,7 @@ type generateOptions struct {
 
 func newGenerate(f *cli.Factory) *cobra.Command {
 	o := &generateOptions{Factory: f}
-	cmd := f.Command("generate --out DIR", "Generate a signing key for a cluster", cli.Exactly(0), o.run)
+	cmd := f.Command("generate --out DIR", "Generate a signing key for a cluster", cobra.ExactArgs(0), o.run)
 	cmd.Long = "Generate a signing key: the private half for kube-apiserver --service-account-signing-key-file, the public half\n" +
 		"for keypost issuer add, rotate start or key add. Files are never overwritten. The private key stays on this machine."
 	cmd.Example = "  keypost key generate --out next\n" +
@@ -50,12 +47,8 @@ func (o *generateOptions) run(context.Context, []string) error {
 		return cli.Usagef("--type %q: use one of %v", o.kind, signingkey.Kinds())
 	}
 	if o.dir != "" {
-		err := os.Mkdir(o.dir, 0o700)
-		switch {
-		case errors.Is(err, os.ErrNotExist):
-			return cli.WithHint(fmt.Errorf("--out %s: there is no directory to make it in", o.dir), "mkdir -p %s", cli.Quoted(filepath.Dir(filepath.Clean(o.dir))))
-		case err != nil && !errors.Is(err, os.ErrExist):
-			return fmt.Errorf("--out %s: %w", o.dir, cli.Reason(err))
+		if err := cli.MakeDir("--out "+o.dir, o.dir, 0o700); err != nil {
+			return err
 		}
 	}
 	if err := paths.CheckFree(); err != nil {

@@ -20,7 +20,7 @@ import (
 
 // NewCmdKey returns the group of commands.
 func NewCmdKey(f *cli.Factory) *cobra.Command {
-	list := f.Command("list ISSUER", "List an issuer's keys, and what each may do next", cli.Exactly(1), func(ctx context.Context, args []string) error {
+	list := f.Command("list ISSUER", "List an issuer's keys, and what each may do next", cobra.ExactArgs(1), func(ctx context.Context, args []string) error {
 		s, err := f.Find(ctx, args[0])
 		if err != nil {
 			return err

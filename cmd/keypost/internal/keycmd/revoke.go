@@ -19,11 +19,13 @@ type revokeOptions struct {
 	*cli.Factory
 	why, replacement   string
 	empty, force, wait bool
+
+	refused bool // the key set can be read, and its key must not be revoked like this
 }
 
 func newRevoke(f *cli.Factory) *cobra.Command {
 	o := &revokeOptions{Factory: f}
-	cmd := f.Command("revoke ISSUER KID --why REASON", "Take a key out at once, whatever its state: it is in wrong hands", cli.Exactly(2), o.run)
+	cmd := f.Command("revoke ISSUER KID --why REASON", "Take a key out at once, whatever its state: it is in wrong hands", cobra.ExactArgs(2), o.run)
 	cmd.Long = "Take a key out at once, print who still trusts it, until when, and what ends that sooner; with --wait, look until no address\n" +
 		"and no origin publishes it any more, and until each copy that the policy names was uploaded without it and read back\n" +
 		"(keypost sync-keys). What puts an older version of the key set back meanwhile is named, and undone."
@@ -135,22 +137,14 @@ func (o *revokeOptions) seen(ctx context.Context, c keyChange) keystore.Cache {
 func (o *revokeOptions) revoke(ctx context.Context, st *keystore.Store, args []string, last keystore.RevokeOptions) (keyChange, error) {
 	c, err := changeIn(ctx, o.Factory, st, args, func(s keystore.KeySet, id keystore.KeyID) (keystore.KeySet, error) {
 		next, err := s.Revoke(o.Change(o.why, o.force), id, last)
-		if err != nil {
-			return next, &refusedError{err}
-		}
-		return next, nil
+		o.refused = err != nil
+		return next, err
 	})
 	if err == nil && last.Replacement != nil {
 		err = o.CheckTaken(c.after.Policy(), true, *last.Replacement) // a warning: nothing is to hold up a revocation
 	}
 	return c, err
 }
-
-// refusedError reports that the key set can be read, and that its key must not be revoked like this.
-type refusedError struct{ Err error }
-
-func (e *refusedError) Error() string { return e.Err.Error() }
-func (e *refusedError) Unwrap() error { return e.Err }
 
 func (o *revokeOptions) last() (keystore.RevokeOptions, error) {
 	last := keystore.RevokeOptions{LeaveEmpty: o.empty}

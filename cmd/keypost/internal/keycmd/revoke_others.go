@@ -67,11 +67,10 @@ func (o *revokeOptions) sayNewer(ctx context.Context, s keystore.KeySet) {
 
 // notRevoked adds to an error that left a key as it was that it did, and what ends its trust nevertheless.
 func (o *revokeOptions) notRevoked(args []string, c keyChange, err error) error {
-	_, refused := errors.AsType[*refusedError](err)
 	kind := catalog.KindOf(err)
 	noKey := kind == catalog.NoKey || kind == catalog.KeyGone || kind == catalog.BadPrefix
 	_, high := errors.AsType[*keystore.GenerationError](err)
-	if refused || noKey || kind == catalog.Ambiguous || high || cli.Misused(err) {
+	if o.refused || noKey || kind == catalog.Ambiguous || high || cli.Misused(err) {
 		return err
 	}
 	_, broken := errors.AsType[*keystore.BrokenError](err)

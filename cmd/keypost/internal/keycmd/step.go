@@ -31,7 +31,7 @@ type step struct {
 }
 
 func (o *step) command(use, short string, run func(ctx context.Context, args []string) error) *cobra.Command {
-	cmd := o.Command(use, short, cli.Exactly(2), run)
+	cmd := o.Command(use, short, cobra.ExactArgs(2), run)
 	cmd.Flags().BoolVar(&o.force, "force", false, "do it although the gate is closed (needs --why): "+o.danger)
 	cmd.Flags().StringVar(&o.why, "why", "", "the reason; it is recorded")
 	cmd.Flags().StringVar(&o.confirm, "confirm-kid", "", "the `KID` again, where --force passes a gate that would stay closed for more than an hour")

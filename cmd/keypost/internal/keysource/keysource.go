@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -115,19 +116,14 @@ func FetchJWKS(ctx context.Context, url string) (fetch.Published, error) {
 
 func (f *Flags) readFiles(factory *cli.Factory) (Material, error) {
 	var m Material
-	seen := map[keystore.KeyID]keystore.VerificationKey{}
 	for _, file := range f.files {
 		keys, err := readFile(factory, file, f.Certificates)
 		if err != nil {
 			return m, err
 		}
-		for _, k := range keys {
-			was, twice := seen[k.ID()]
-			if twice && !was.Equal(k) {
-				return m, fmt.Errorf("read public keys from %s: its key %s is another one in an earlier file", file, k.ID())
-			}
-			if !twice {
-				seen[k.ID()], m.Keys = k, append(m.Keys, k)
+		for _, k := range keys { // two files may have one key; two keys with one ID are refused where they are added
+			if !slices.ContainsFunc(m.Keys, k.Equal) {
+				m.Keys = append(m.Keys, k)
 			}
 		}
 	}

@@ -44,7 +44,7 @@ type options struct {
 // NewCmdMirror returns mirror.
 func NewCmdMirror(f *cli.Factory) *cobra.Command {
 	o := &options{f: f}
-	cmd := f.Command("mirror --store URL DIR", "Keep a copy of a store in a directory, for keypostd beside it", cli.Exactly(1), o.run)
+	cmd := f.Command("mirror --store URL DIR", "Keep a copy of a store in a directory, for keypostd beside it", cobra.ExactArgs(1), o.run)
 	cli.WithoutResult(cmd)
 	cmd.Long = "Copy every key set of a store into DIR, which must exist, and go on with whatever changes there. Nothing in DIR is\n" +
 		"removed or replaced by an older version, and whatever happens to the store, the last good copy stays. A file\n" +

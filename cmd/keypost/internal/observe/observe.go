@@ -9,9 +9,9 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/spf13/pflag"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/cmd/keypost/internal/terminal"
@@ -130,19 +130,18 @@ func (o Observer) All(ctx context.Context, sets ...keystore.KeySet) []Result {
 	if o.Progress != nil {
 		o.Progress.Of(len(all))
 	}
-	var wait sync.WaitGroup
-	turns := make(chan struct{}, atOnce)
+	var looks errgroup.Group
+	looks.SetLimit(atOnce)
 	for i := range all {
-		wait.Go(func() {
-			turns <- struct{}{}
-			defer func() { <-turns }()
+		looks.Go(func() error {
 			o.look(ctx, &all[i], targets[i])
 			if o.Progress != nil {
 				o.Progress.Done(1)
 			}
+			return nil
 		})
 	}
-	wait.Wait()
+	_ = looks.Wait() // each result has its own error
 	return all
 }
 

@@ -151,7 +151,7 @@ func newStatus(f *cli.Factory) *cobra.Command {
 
 func newRollback(f *cli.Factory) *cobra.Command {
 	var why string
-	cmd := f.Command("rollback ISSUER --why REASON", "Turn a rotation around: the old key signs again, and the new one leaves", cli.Exactly(1), func(ctx context.Context, args []string) error {
+	cmd := f.Command("rollback ISSUER --why REASON", "Turn a rotation around: the old key signs again, and the new one leaves", cobra.ExactArgs(1), func(ctx context.Context, args []string) error {
 		s, err := f.Update(ctx, args[0], func(s keystore.KeySet) (keystore.KeySet, error) { return s.RollBack(f.Change(why, false)) })
 		if err != nil {
 			return err

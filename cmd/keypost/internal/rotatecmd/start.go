@@ -27,7 +27,7 @@ type startOptions struct {
 
 func newStart(f *cli.Factory) *cobra.Command {
 	o := &startOptions{Factory: f}
-	cmd := f.Command("start ISSUER [KEYS]", "Begin to replace the keys that sign by another one, and publish that", cli.Exactly(1), o.run)
+	cmd := f.Command("start ISSUER [KEYS]", "Begin to replace the keys that sign by another one, and publish that", cobra.ExactArgs(1), o.run)
 	cmd.Long = "KEYS is one key, by --public-key-file FILE, --jwks FILE|URL, or --kubeconfig FILE [--context NAME]; without it, the\n" +
 		"key of the key set that is next. The cluster must not sign with it before it is promoted: keypost rotate step says when.\n" +
 		"Where the kubeconfig's cluster lists none of the keys that sign, it takes the place of another one: docs/replace-cluster.md.\n" +

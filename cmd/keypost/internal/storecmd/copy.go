@@ -29,7 +29,7 @@ type copyOptions struct {
 
 func newCopy(f *cli.Factory) *cobra.Command {
 	o := &copyOptions{Factory: f}
-	cmd := f.Command("copy SRC DST", "Copy every key set from one store into another", cli.Exactly(2), o.run)
+	cmd := f.Command("copy SRC DST", "Copy every key set from one store into another", cobra.ExactArgs(2), o.run)
 	cmd.Long = "Copy every key set from one store into another; both are URLs as for --store. Nothing is removed, and nothing is\n" +
 		"replaced by an older version, by one that lost a key or an issuer URL, or by one with an issuer URL of another key\n" +
 		"set: those are refused, and the exit code is 1. Run it again after an interruption; what is there stays as it is."

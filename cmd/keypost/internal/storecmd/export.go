@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -19,7 +18,7 @@ import (
 
 // NewCmdExport returns export.
 func NewCmdExport(f *cli.Factory) *cobra.Command {
-	cmd := f.Command("export DIR [ISSUER…]", "Write the served documents as files", cli.AtLeast(1), func(ctx context.Context, args []string) error {
+	cmd := f.Command("export DIR [ISSUER…]", "Write the served documents as files", cobra.MinimumNArgs(1), func(ctx context.Context, args []string) error {
 		return exportRun(ctx, f, args[0], args[1:])
 	})
 	cmd.Long = "Write what keypostd serves as files HOST/PATH/.well-known/openid-configuration, keys.json and openid/v1/jwks below\n" +
@@ -118,12 +117,8 @@ func exportTable(w *terminal.Table, files []export.File) {
 
 // openExport opens DIR so that nothing below it, such as a link that someone put there, leads out of it.
 func openExport(dir string) (*os.Root, error) {
-	err := os.Mkdir(dir, 0o755) //nolint:gosec // public documents
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil, cli.WithHint(fmt.Errorf("export to %s: there is no directory to make it in", dir), "mkdir -p %s", cli.Quoted(dir))
-	case err != nil && !errors.Is(err, fs.ErrExist):
-		return nil, fmt.Errorf("export to %s: %w", dir, cli.Reason(err))
+	if err := cli.MakeDir("export to "+dir, dir, 0o755); err != nil { // public documents
+		return nil, err
 	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {

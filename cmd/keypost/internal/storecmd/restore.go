@@ -26,7 +26,7 @@ type restoreOptions struct {
 
 func newRestore(f *cli.Factory) *cobra.Command {
 	o := &restoreOptions{Factory: f}
-	cmd := f.Command("restore NAME --from FILE|ADMIN-URL", "Put the last good version of a key set back", cli.Exactly(1), o.run)
+	cmd := f.Command("restore NAME --from FILE|ADMIN-URL", "Put the last good version of a key set back", cobra.ExactArgs(1), o.run)
 	cmd.Long = "Write the last good version of a key set over a document that is broken, lost or older. --from names a copy of the\n" +
 		"document, from a backup, Git or the directory of a mirror, or the admin listener of a keypostd or mirror that has it.\n" +
 		"The version gets the next generation. What is gone by either version stays gone. A stored version that is not older\n" +

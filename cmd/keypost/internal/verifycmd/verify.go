@@ -208,17 +208,16 @@ func (opts *verifyOptions) check() error {
 
 // print prints the findings, and before them which of the causes were found.
 func (opts *verifyOptions) print(results []verified, causes []finding.Cause) error {
-	if causes == nil {
-		return opts.f.Print(map[string]any{"issuers": results}, func(w *terminal.Table) { findingsTable(w, results) })
-	}
+	found := map[string]any{"issuers": results}
 	stated := opts.state(causes, results)
-	both := struct {
-		Causes  []causeState `json:"causes"`
-		Issuers []verified   `json:"issuers"`
-	}{stated, results}
-	return opts.f.Print(both, func(w *terminal.Table) {
-		causesTable(w, stated)
-		w.Row()
+	if causes != nil {
+		found["causes"] = stated
+	}
+	return opts.f.Print(found, func(w *terminal.Table) {
+		if causes != nil {
+			causesTable(w, stated)
+			w.Row()
+		}
 		findingsTable(w, results)
 	})
 }

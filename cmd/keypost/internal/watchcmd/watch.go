@@ -34,7 +34,7 @@ type options struct {
 // NewCmdWatch returns watch.
 func NewCmdWatch(f *cli.Factory) *cobra.Command {
 	o := &options{Factory: f}
-	cmd := f.Command("watch --store URL", "Look at every issuer of a store on a schedule, and serve metrics of what is seen", cli.Exactly(0), o.run)
+	cmd := f.Command("watch --store URL", "Look at every issuer of a store on a schedule, and serve metrics of what is seen", cobra.ExactArgs(0), o.run)
 	cli.WithoutResult(cmd)
 	cmd.Long = "Look at the public URLs of every key set that is in use, as keypost issuer observe does, and hold what is published\n" +
 		"against the store, as keypost verify does. The metric keypost_watch_rogue_key is 1 for an issuer under whose URL a key\n" +
