@@ -167,16 +167,8 @@ func (a Answer) Check200() error {
 	case a.Status >= 300 && a.Status < 400:
 		return fmt.Errorf("%s redirects (%d) to %s", a.URL, a.Status, printable(a.Header.Get("Location")))
 	}
-	return &StatusError{a.URL, a.Status}
+	return fmt.Errorf("%s answers %d", a.URL, a.Status)
 }
-
-// StatusError is an answer that has no document.
-type StatusError struct {
-	url    string // safe to print
-	Status int
-}
-
-func (e *StatusError) Error() string { return fmt.Sprintf("%s answers %d", e.url, e.Status) }
 
 // Paths of the documents below an issuer URL.
 const (
