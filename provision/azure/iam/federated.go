@@ -154,7 +154,8 @@ func (r *Run) told(i Identity, about comparison) (said plan.Plan) {
 		said.Warnings = append(said.Warnings, fmt.Sprintf("identity %s no longer takes tokens of %s", i.Name, tokensOf(c, r.IssuerURL)))
 	}
 	if old := about.leaves; old != "" {
-		said.Warnings = append(said.Warnings, fmt.Sprintf("identity %s takes no tokens of the issuer %s any more: every workload of that cluster loses access", i.Name, old))
+		said.Warnings = append(said.Warnings, fmt.Sprintf("identity %s takes no tokens of the issuer %s any more: every workload of that "+
+			"cluster loses access", i.Name, old))
 	}
 	return said
 }

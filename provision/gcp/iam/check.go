@@ -31,8 +31,8 @@ func (a Accounts) Check() error {
 	for _, w := range a.List {
 		for _, s := range w.Subjects {
 			if len(s) > subjectLimit {
-				errs = append(errs, fmt.Errorf("service account %s (%s): the subject %s has %d bytes, and Google refuses the tokens of those with more than %d: use shorter names",
-					a.DisplayName(w), w.For, s, len(s), subjectLimit))
+				errs = append(errs, fmt.Errorf("service account %s (%s): the subject %s has %d bytes, and Google refuses the tokens of those with "+
+					"more than %d: use shorter names", a.DisplayName(w), w.For, s, len(s), subjectLimit))
 			}
 		}
 	}

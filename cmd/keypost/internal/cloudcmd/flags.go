@@ -29,7 +29,7 @@ import (
 type Flags struct {
 	To            *install.Options // what they fill in; never nil
 	Party         string           // the cloud as a relying party, as in a key set's policy: "aws"
-	Copy          string           // what the policy of a new key set calls the copy that the cloud is given, in the place of Party; empty where it fetches the keys
+	Copy          string           // what a new key set's policy calls the cloud's copy of the keys, in place of Party; empty for none
 	DryRun, Diff  bool
 	PublicKeyFile string
 

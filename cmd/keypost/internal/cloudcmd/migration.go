@@ -94,12 +94,14 @@ func (m *Migration) Hinted(f *Flags, err error) error {
 		case install.OldKeysUnread:
 			return cli.WithHint(err, "where it cannot be reached from here, give a copy of its JWKS: --jwks FILE")
 		case install.Taken: // --name is the cluster's: with another, there is nothing to move
-			return cli.WithHint(err, "publish the keys under another name, and run this again, which finds them by the URL: %s", f.publication("NAME", m.oldKeys()...))
+			return cli.WithHint(err, "publish the keys under another name, and run this again, which finds them by the URL: %s",
+				f.publication("NAME", m.oldKeys()...))
 		case install.Withdrawn:
 			return cli.WithHint(err, "to give it out again: %s, and run this again; or choose another --issuer-url",
 				append(f.publication(f.To.Name, m.oldKeys()...), "--reuse-url", "--why", "REASON"))
 		case install.KeyNotPublished:
-			return cli.WithHint(err, "if the cluster signs with it, and it was never there: %s", append(cli.Command{"key", "add", string(e.KeySet)}, m.oldKeys()...))
+			return cli.WithHint(err, "if the cluster signs with it, and it was never there: %s",
+				append(cli.Command{"key", "add", string(e.KeySet)}, m.oldKeys()...))
 		case install.OthersDir:
 			return cli.WithHint(err, "choose another --output-dir for the Secrets of this cluster")
 		case install.WrongCluster:

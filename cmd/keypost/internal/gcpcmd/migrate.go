@@ -179,8 +179,9 @@ func (f *migrateFlags) componentSteps(m *migration, done gcp.Migrated) {
 
 // otherStep is for anyone who has a credential file that keypost did not write.
 func (f *migrateFlags) otherStep(m *migration, done gcp.Migrated) {
-	m.add(moveStep{Kind: "other", Do: fmt.Sprintf("Do the same for everything else that uses the pool %s. For each account of create-service-account run that again with %s "+
-		"(it prints what an operator of OLM takes); give any other credential file the audience %s. Then restart what has read them.",
+	m.add(moveStep{Kind: "other", Do: fmt.Sprintf("Do the same for everything else that uses the pool %s. For each account of "+
+		"create-service-account run that again with %s (it prints what an operator of OLM takes); give any other credential file the "+
+		"audience %s. Then restart what has read them.",
 		done.Pool, cli.Quoted("--workload-identity-provider", done.To), done.Project.Audience(done.Pool, done.To))})
 }
 
