@@ -38,7 +38,7 @@ func Create(ctx context.Context, o CreateOptions) (Created, error) {
 		}
 	}
 	made, err := c.Create(ctx, install.CreateOptions{
-		PublicKey: o.PublicKey, Stored: o.Stored, Identities: c.all, Notes: c.roles.skipped, Party: "AWS", Parallel: awsiam.Parallel,
+		PublicKey: o.PublicKey, Stored: o.Stored, Identities: c.all, Notes: c.roles.skipped, Parallel: awsiam.Parallel,
 		Adopt: o.Adopt, Trusted: c.trusted,
 	}, c)
 	if err != nil || o.Mode != install.Apply {

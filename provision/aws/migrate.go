@@ -141,13 +141,11 @@ func (m *migration) move() awsiam.Move {
 }
 
 func (m *migration) plan(ctx context.Context) (plan.Plan, error) {
-	wanted, move := m.o.provider(), m.move()
-	wanted.Leaves = move.From.ProviderARN
-	provider, err := m.client.PlanProvider(ctx, m.account, wanted)
+	provider, err := m.client.PlanProvider(ctx, m.account, m.o.provider())
 	if err != nil {
 		return provider, err
 	}
-	roles, err := m.client.PlanMove(ctx, move)
+	roles, err := m.client.PlanMove(ctx, m.move())
 	return provider.Then(roles), err
 }
 

@@ -93,13 +93,14 @@ func (r *run) planRoles(ctx context.Context, set roleSet, trust awsiam.Trust) (p
 // checkProvider reads the provider that roles are to trust. Of the usual audiences, the roles get those that it takes, which are those
 // that create-all wrote beside it, or all of its own if it was made for others. Of audiences that somebody asked for, it must take one,
 // since AWS refuses every token for another; the rest are warned of.
-func (r *run) checkProvider(ctx context.Context, trust *awsiam.Trust) (there awsiam.Trust, err error) {
+func (r *run) checkProvider(ctx context.Context, trust *awsiam.Trust) error {
 	if !strings.HasPrefix(trust.ProviderARN, r.account.ProviderARN("")) {
-		return there, install.Refuse(install.ForeignProvider, "the provider %s belongs to another account or partition than the credentials, "+
+		return install.Refuse(install.ForeignProvider, "the provider %s belongs to another account or partition than the credentials, "+
 			"which are for account %s (%s); roles trust a provider of their own account only", trust.ProviderARN, r.account.ID, r.account.Partition)
 	}
-	if there, err = r.client.Trust(ctx, trust.ProviderARN); err != nil {
-		return there, &install.Error{Problem: install.ProviderUnread, Provider: trust.ProviderARN, Err: err}
+	there, err := r.client.Trust(ctx, trust.ProviderARN)
+	if err != nil {
+		return &install.Error{Problem: install.ProviderUnread, Provider: trust.ProviderARN, Err: err}
 	}
 	taken := func(a string) bool { return slices.Contains(there.Audiences, a) }
 	unknown := slices.DeleteFunc(slices.Clone(trust.Audiences), taken)
@@ -113,19 +114,9 @@ func (r *run) checkProvider(ctx context.Context, trust *awsiam.Trust) (there aws
 		refused := fmt.Errorf("%s takes no tokens for the audience %s (it takes %s), so that AWS refuses them whatever the role trusts",
 			there.ProviderARN, strings.Join(unknown, ", "), strings.Join(there.Audiences, ", "))
 		if known == 0 {
-			return there, &install.Error{Problem: install.UnknownAudience, Provider: there.ProviderARN, Audience: unknown[0], Err: refused}
+			return &install.Error{Problem: install.UnknownAudience, Provider: there.ProviderARN, Audience: unknown[0], Err: refused}
 		}
 		r.Warn("%v", refused)
 	}
-	return there, nil
-}
-
-// sayUntaken names the usual audiences that a provider does not take: an operator of OLM asks for one of them.
-func (r *run) sayUntaken(usual []string, there awsiam.Trust) {
-	for _, a := range usual {
-		if !slices.Contains(there.Audiences, a) {
-			r.Line("Tokens for the audience %s are refused: the provider does not take it. Where pods ask for it: "+
-				"aws iam add-client-id-to-open-id-connect-provider --open-id-connect-provider-arn %s --client-id %s", a, there.ProviderARN, text.Quoted(a))
-		}
-	}
+	return nil
 }

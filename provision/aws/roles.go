@@ -51,7 +51,7 @@ func CreateRoles(ctx context.Context, o RolesOptions) (RolesCreated, error) {
 		return RolesCreated{}, err
 	}
 	r.Lines(set.skipped)
-	if _, err := r.checkProvider(ctx, &trust); err != nil {
+	if err := r.checkProvider(ctx, &trust); err != nil {
 		return RolesCreated{}, err
 	}
 	p, err := r.planRoles(ctx, set, trust)
@@ -98,12 +98,8 @@ func CreateRole(ctx context.Context, o RoleOptions) (RoleCreated, error) {
 		return RoleCreated{}, err
 	}
 	trust.ProviderARN = r.account.ProviderARN(o.IssuerURL)
-	there, err := r.checkProvider(ctx, &trust)
-	if err != nil {
+	if err := r.checkProvider(ctx, &trust); err != nil {
 		return RoleCreated{}, err
-	}
-	if o.Usual {
-		r.sayUntaken(o.ClientIDs, there)
 	}
 	p, err := r.client.PlanRoles(ctx, trust, []awsiam.Role{role})
 	if err != nil {

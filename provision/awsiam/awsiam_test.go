@@ -228,26 +228,6 @@ func TestStatementsOfOthersStayAndAreNamed(t *testing.T) {
 	})
 }
 
-func TestAnOlderProviderOfTheClusterIsNotedAndLeftAlone(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, fakeaws.Options{})
-		d := w.cluster(0)
-		older := d.provider
-		older.URL = oldIssuer
-		p, err := w.client.PlanProvider(t.Context(), w.account, older)
-		apply(t, p, err)
-		p, err = w.client.PlanProvider(t.Context(), w.account, d.provider)
-		if len(p.Notes) != 1 || !strings.Contains(p.Notes[0], "c1-oidc.s3.us-east-1.amazonaws.com bears the tag") {
-			t.Errorf("notes %q", p.Notes)
-		}
-		apply(t, p, err)
-		if n := len(w.State().Providers); n != 2 {
-			t.Errorf("%d providers", n)
-		}
-	})
-}
-
 func TestAudiencesAreTakenAwayOnlyWhenAsked(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -22,7 +22,7 @@ func Check(p Provider, t Trust, roles []Role) error {
 		errs = append(errs, checkAudiences(t.Audiences))
 	}
 	for _, r := range roles {
-		errs = append(errs, r.check()...)
+		errs = append(errs, r.check())
 	}
 	return errors.Join(append(errs, collisions(roles)...)...)
 }
@@ -44,17 +44,15 @@ func checkTags(o Owner, tags map[string]string) error {
 	return nil
 }
 
-func (r Role) check() []error {
-	errs := []error{checkTags(r.Owner, r.Tags)}
+func (r Role) check() error {
+	err := checkTags(r.Owner, r.Tags)
 	if len(r.Subjects) == 0 {
-		errs = append(errs, errors.New("no service account is named that may assume it"))
+		err = errors.New("no service account is named that may assume it")
 	}
-	for i, err := range errs {
-		if err != nil {
-			errs[i] = fmt.Errorf("role %s (%s): %w", r.Name, asker(r), err)
-		}
+	if err != nil {
+		return fmt.Errorf("role %s (%s): %w", r.Name, asker(r), err)
 	}
-	return errs
+	return nil
 }
 
 // collisions returns an error for each two roles of one name: ccoctl's names are cut to 64 bytes, and IAM ignores their case.

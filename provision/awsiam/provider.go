@@ -29,7 +29,6 @@ type Provider struct {
 	Tags        map[string]string // beside the owner's
 	Adopt       bool              // take over a provider without the owner's tag
 	Tighten     bool              // remove client IDs and thumbprints that are not asked for
-	Leaves      string            // ARN of the owner's provider that the cluster moves away from; empty for none
 }
 
 // ProviderState is a provider as IAM shows it.
@@ -79,8 +78,7 @@ func (c *Client) Trust(ctx context.Context, providerARN string) (Trust, error) {
 		Audiences: slices.Sorted(slices.Values(have.ClientIDs))}, nil
 }
 
-// PlanProvider plans p in account a. The provider is found by its URL. When it is not there, providers of the same owner
-// with another URL are noted and left alone. The first note or the action names the ARN.
+// PlanProvider plans p in account a. The provider is found by its URL. The first note or the action names the ARN.
 func (c *Client) PlanProvider(ctx context.Context, a Account, p Provider) (plan.Plan, error) {
 	arn := a.ProviderARN(p.URL)
 	have, err := c.Provider(ctx, arn)
@@ -94,13 +92,6 @@ func (c *Client) PlanProvider(ctx context.Context, a Account, p Provider) (plan.
 	change := plan.Change{Verb: plan.Update, Thing: providerThing, Name: arn}
 	if have == nil {
 		change.Verb = plan.Create
-		others, err := c.ownedProviders(ctx, p.Owner)
-		if err != nil {
-			return plan.Plan{}, err
-		}
-		for _, o := range minus(others.ours, []string{p.Leaves}) {
-			notes = append(notes, fmt.Sprintf("%s bears the tag %s too: it belongs to another issuer URL and stays as it is", o, p.Owner))
-		}
 	}
 	stage := c.Action(change, steps, func(ctx context.Context) ([]api.Step, error) {
 		have, err := c.Provider(ctx, arn)

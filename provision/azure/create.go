@@ -41,7 +41,7 @@ func Create(ctx context.Context, o CreateOptions) (Created, error) {
 		}
 	}
 	made, err := c.Create(ctx, install.CreateOptions{
-		PublicKey: o.PublicKey, Stored: o.Stored, Identities: c.wanted, Notes: c.set.skipped, Party: "Azure", Parallel: iam.Parallel,
+		PublicKey: o.PublicKey, Stored: o.Stored, Identities: c.wanted, Notes: c.set.skipped, Parallel: iam.Parallel,
 		Adopt: o.Adopt, TrustPlanned: c.wanted,
 	}, c)
 	if err != nil || o.Mode != install.Apply {

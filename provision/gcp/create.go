@@ -41,7 +41,7 @@ func Create(ctx context.Context, o CreateOptions) (Created, error) {
 		}
 	}
 	options := install.CreateOptions{
-		PublicKey: o.PublicKey, Stored: o.Stored, Identities: c.all, Notes: c.set.skipped, Party: "Google", Parallel: iam.Parallel,
+		PublicKey: o.PublicKey, Stored: o.Stored, Identities: c.all, Notes: c.set.skipped, Parallel: iam.Parallel,
 		Adopt:        o.Adopt,
 		TrustPlanned: true, // the provider is in every plan
 	}

@@ -3,7 +3,6 @@ package install
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/keypost/keypost/keystore"
@@ -43,7 +42,6 @@ type CreateOptions struct {
 	Stored     bool       // without PublicKey: the keys of the key set that has the issuer URL; there must be one
 	Identities bool       // it has identities; without them, what trusts the issuer is all that is made, and no signing key is handed over
 	Notes      []string   // lines of the log, for after the account's: what of the input was left out
-	Party      string     // who must reach the issuer: "AWS"
 	Parallel   int        // changes made at once, at most
 	Adopt      bool       // the manifests of another issuer in Dir may be replaced: the cluster moves from there
 
@@ -265,11 +263,6 @@ func (c *creation) publishKey(ctx context.Context) error {
 	}
 	if c.o.Copy != nil {
 		return nil
-	}
-	if addresses, err := c.site.publicAddresses(ctx); err == nil && !set.Dev() {
-		if private := privateAddresses(addresses); len(private) > 0 {
-			c.Warn("%s leads to %s here; %s must reach it on the public internet", c.IssuerURL, strings.Join(private, ", "), c.o.Party)
-		}
 	}
 	return c.awaitServed(ctx, c.site, &c.set)
 }

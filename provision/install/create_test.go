@@ -117,7 +117,7 @@ func TestCreateInAnyCloud(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			s := newSky(t, tt.mode)
 			s.fails = tt.fails
-			made, err := s.Create(t.Context(), install.CreateOptions{Identities: tt.identities, Party: "Sky", Parallel: 1}, s)
+			made, err := s.Create(t.Context(), install.CreateOptions{Identities: tt.identities, Parallel: 1}, s)
 			if (err != nil) != (tt.fails != "") || err != nil && !errors.Is(err, errRefused) {
 				t.Fatalf("error %v", err)
 			}
@@ -166,7 +166,7 @@ func TestCreateInAnothersDirectory(t *testing.T) {
 				file := ccoctl.AuthenticationFile("")
 				file.Data = []byte(tt.manifest)
 				must(t, d.Write(file, s.Secrets()[0]))
-				_, err = s.Create(t.Context(), install.CreateOptions{Identities: true, Party: "Sky", Parallel: 1, Adopt: tt.adopt}, s)
+				_, err = s.Create(t.Context(), install.CreateOptions{Identities: true, Parallel: 1, Adopt: tt.adopt}, s)
 				if !tt.refused {
 					must(t, err)
 					return
@@ -215,7 +215,7 @@ func TestCreateWithAnothersKey(t *testing.T) {
 			must(t, err)
 			_, err = s.store.Replace(t.Context(), "", tt.others(t, other))
 			must(t, err)
-			_, err = s.Create(t.Context(), install.CreateOptions{Identities: true, Party: "Sky", Parallel: 1}, s)
+			_, err = s.Create(t.Context(), install.CreateOptions{Identities: true, Parallel: 1}, s)
 			if err == nil || !strings.Contains(err.Error(), tt.refused) {
 				t.Errorf("error %v, want %q", err, tt.refused)
 			}
@@ -253,7 +253,7 @@ func TestCreateAgain(t *testing.T) {
 				defer mu.Unlock()
 				events = append(events, e)
 			}
-			o := install.CreateOptions{Party: "Sky", Parallel: 1, TrustPlanned: tt.planned}
+			o := install.CreateOptions{Parallel: 1, TrustPlanned: tt.planned}
 			_, err := s.Create(t.Context(), o, s)
 			must(t, err)
 			s.calls, events, s.whole = nil, nil, tt.whole
@@ -295,7 +295,7 @@ func TestCreateIntoLinks(t *testing.T) {
 				must(t, os.MkdirAll(s.Dir, 0o700))
 				must(t, os.Symlink(t.TempDir(), filepath.Join(s.Dir, name)))
 				before := s.files(t)
-				_, err := s.Create(t.Context(), install.CreateOptions{Identities: true, Party: "Sky", Parallel: 1}, s)
+				_, err := s.Create(t.Context(), install.CreateOptions{Identities: true, Parallel: 1}, s)
 				if err == nil || !strings.Contains(err.Error(), name+" in it is not a directory; move it away") {
 					t.Errorf("error %v", err)
 				}

@@ -5,11 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"time"
 
-	"github.com/keypost/keypost/internal/publicnet"
 	"github.com/keypost/keypost/issuer/verify"
 	"github.com/keypost/keypost/issuer/verify/fetch"
 	"github.com/keypost/keypost/keystore"
@@ -41,29 +39,6 @@ func newSite(s Site, issuerURL string) (site, error) {
 		return t, errors.New("HTTPS_PROXY is not the URL of a proxy") // err may quote a password
 	}
 	return t, nil
-}
-
-// publicAddresses returns those that relying parties may be sent to, as HOST:PORT; none behind a proxy.
-func (t site) publicAddresses(ctx context.Context) ([]string, error) {
-	if t.proxy != nil {
-		return nil, nil
-	}
-	all, err := t.Addresses(ctx, t.url)
-	if err != nil {
-		return nil, fmt.Errorf("look up %s: %w", t.url.Host(), err)
-	}
-	return all, nil
-}
-
-// privateAddresses returns the addresses that no cloud can reach. Inside a company, DNS may answer otherwise than outside.
-func privateAddresses(addresses []string) []string {
-	var list []string
-	for _, address := range addresses {
-		if a, err := netip.ParseAddrPort(address); err == nil && publicnet.Hidden(a.Addr()) {
-			list = append(list, a.Addr().String())
-		}
-	}
-	return list
 }
 
 // look looks at the issuer of s, once at each address.

@@ -166,7 +166,7 @@ func TestTheCopyIsOfWhatIsPublished(t *testing.T) {
 		copies = append(copies, string(stored.Name())+" "+string(jwks))
 		return nil
 	}
-	made, err := l.Create(t.Context(), install.CreateOptions{Party: "Sky", Parallel: 1, TrustPlanned: true, Copy: keep}, l)
+	made, err := l.Create(t.Context(), install.CreateOptions{Parallel: 1, TrustPlanned: true, Copy: keep}, l)
 	must(t, err)
 	if made.KeySet.Name() != "theirs" || len(copies) != 2 || strings.Contains(copies[0], string(second.ID())) || !strings.Contains(copies[1], string(second.ID())) ||
 		!strings.Contains(copies[1], string(key.ID())) ||
@@ -211,7 +211,7 @@ func TestKeysThatMayNotSign(t *testing.T) {
 			}
 			must(t, keystore.Create(t.Context(), around.Store, s))
 			c := &sky{store: around.Store, Run: install.NewRun(&o), whole: true}
-			_, err = c.Create(t.Context(), install.CreateOptions{Party: "Sky", Parallel: 1, TrustPlanned: true}, c)
+			_, err = c.Create(t.Context(), install.CreateOptions{Parallel: 1, TrustPlanned: true}, c)
 			problem := install.Problem(0)
 			if e, is := errors.AsType[*install.Error](err); is {
 				problem = e.Problem
