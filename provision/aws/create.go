@@ -67,9 +67,12 @@ func (c *creation) Check(keystore.VerificationKey) error {
 
 func (c *creation) Identify(ctx context.Context) error { return c.identify(ctx) }
 
-// Plan plans the provider and the roles.
+// Plan plans the provider and the roles. Now that the account is known, ARNs are compared with it.
 func (c *creation) Plan(ctx context.Context) (plan.Plan, error) {
 	trust := c.o.trust(c.account.ProviderARN(c.IssuerURL))
+	if err := awsiam.Check(c.o.provider(), trust, c.roles.roles); err != nil {
+		return plan.Plan{}, err
+	}
 	p, err := c.client.PlanProvider(ctx, c.account, c.o.provider())
 	if err != nil || !c.all {
 		return p, err

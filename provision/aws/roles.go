@@ -98,6 +98,9 @@ func CreateRole(ctx context.Context, o RoleOptions) (RoleCreated, error) {
 		return RoleCreated{}, err
 	}
 	trust.ProviderARN = r.account.ProviderARN(o.IssuerURL)
+	if err := awsiam.Check(awsiam.Provider{}, trust, []awsiam.Role{role}); err != nil { // now ARNs also against the account
+		return RoleCreated{}, err
+	}
 	if err := r.checkProvider(ctx, &trust); err != nil {
 		return RoleCreated{}, err
 	}

@@ -4,25 +4,28 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/service/iam/types"
+
+	"github.com/keypost/keypost/provision/awsiam/api"
 )
 
-// Check returns an error if what is wanted would trust nobody, or two requests come to one role, or a tag is the owner's. The rules of
-// its own IAM applies itself. Check makes no call, and joins the errors, each of which is one sentence. A zero Provider and no roles are
-// not checked.
+// Check returns an error if what is wanted would trust nobody, or too many, or has a mistake that people make: IAM would refuse that
+// only after the wait for a new issuer. The rest of its rules it applies itself. Check makes no call, and joins the errors, each of
+// which is one sentence. A zero Provider, an empty t.ProviderARN (a dry run without an account) and no roles are not checked.
 func Check(p Provider, t Trust, roles []Role) error {
 	var errs []error
 	if p.URL != "" {
-		errs = append(errs, checkAudiences(p.ClientIDs), checkTags(p.Owner, p.Tags))
+		errs = append(errs, checkAudiences(p.ClientIDs), checkThumbprints(p.Thumbprints), checkTags(p.Owner, p.Tags))
 	}
 	if len(roles) > 0 && t.Issuer != "" {
 		errs = append(errs, checkAudiences(t.Audiences))
 	}
 	for _, r := range roles {
-		errs = append(errs, r.check())
+		errs = append(errs, r.check(t)...)
 	}
 	return errors.Join(append(errs, collisions(roles)...)...)
 }
@@ -34,9 +37,21 @@ func checkAudiences(ids []string) error {
 	return nil
 }
 
-// checkTags refuses keys that are the owner's. IAM ignores their case.
+func checkThumbprints(list []string) error {
+	for _, t := range list {
+		if !regexp.MustCompile(`^[0-9A-Fa-f]{40}$`).MatchString(t) {
+			return fmt.Errorf("thumbprint %q is not 40 hexadecimal digits (the SHA-1 of a certificate, without colons)", t)
+		}
+	}
+	return nil
+}
+
+// checkTags refuses keys that are taken. IAM ignores their case.
 func checkTags(o Owner, tags map[string]string) error {
 	for k := range tags {
+		if strings.HasPrefix(strings.ToLower(k), "aws:") {
+			return fmt.Errorf("the tag %s begins with aws:, which AWS keeps for itself", k)
+		}
 		if slices.ContainsFunc(o.tags(nil), func(own types.Tag) bool { return strings.EqualFold(*own.Key, k) }) {
 			return fmt.Errorf("the tag %s is set twice: keypost sets it itself", k)
 		}
@@ -44,13 +59,43 @@ func checkTags(o Owner, tags map[string]string) error {
 	return nil
 }
 
-func (r Role) check() error {
-	err := checkTags(r.Owner, r.Tags)
+func (r Role) check(t Trust) []error {
+	errs := []error{checkRoleName(r.Name), checkTags(r.Owner, r.Tags)}
 	if len(r.Subjects) == 0 {
-		err = errors.New("no service account is named that may assume it")
+		errs = append(errs, errors.New("no service account is named that may assume it"))
 	}
-	if err != nil {
-		return fmt.Errorf("role %s (%s): %w", r.Name, asker(r), err)
+	for _, arn := range slices.Concat(r.ManagedPolicies, []string{r.Boundary}) {
+		errs = append(errs, checkPolicyARN(arn, t))
+	}
+	for i, err := range errs {
+		if err != nil {
+			errs[i] = fmt.Errorf("role %s (%s): %w", r.Name, asker(r), err)
+		}
+	}
+	return errs
+}
+
+// roleNameLimit is IAM's, in characters.
+const roleNameLimit = 64
+
+func checkRoleName(name string) error {
+	if len(name) > roleNameLimit || !regexp.MustCompile(`^[\w+=,.@-]+$`).MatchString(name) {
+		return fmt.Errorf("the name must have 1 to %d letters, digits or characters of +=,.@_-", roleNameLimit)
+	}
+	return nil
+}
+
+// checkPolicyARN also compares the ARN with the account of the roles: IAM's own message for an ARN of another partition is that the
+// policy does not exist.
+func checkPolicyARN(arn string, t Trust) error {
+	a, resource, ok := api.SplitARN(arn)
+	home, _, known := api.SplitARN(t.ProviderARN)
+	switch {
+	case arn == "":
+	case !ok || !strings.HasPrefix(resource, "policy/"):
+		return fmt.Errorf("%q is not the ARN of a managed policy (arn:aws:iam::ACCOUNT:policy/NAME)", arn)
+	case known && (a.Partition != home.Partition || a.ID != "aws" && a.ID != home.ID):
+		return fmt.Errorf("the policy %s belongs to account %s (%s), and the role of %s (%s)", arn, a.ID, a.Partition, home.ID, home.Partition)
 	}
 	return nil
 }

@@ -29,13 +29,24 @@ func TestCheckHoldsWhatIsWantedAgainstAWSsRules(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
 		provider func(*Provider)
+		trust    func(*Trust)
 		role     func(*Role)
 		roles    []Role // beside the good one
 		want     string // part of the one sentence; empty: all is well
 	}{
 		{name: "all is well"},
 		{name: "empty client ID", provider: func(p *Provider) { p.ClientIDs = []string{"openshift", ""} }, want: "none that is empty"},
+		{name: "thumbprint", provider: func(p *Provider) { p.Thumbprints = []string{"AB:CD"} }, want: "40 hexadecimal digits"},
+		{name: "reserved tag", provider: func(p *Provider) { p.Tags = map[string]string{"AWS:x": "y"} }, want: "begins with aws:"},
 		{name: "our own tag", role: func(r *Role) { r.Tags = map[string]string{"name": "x"} }, want: "set twice"},
+		{name: "boundary", role: func(r *Role) { r.Boundary = "boundary" }, want: "is not the ARN of a managed policy"},
+		{name: "boundary of AWS", role: func(r *Role) { r.Boundary = "arn:aws:iam::aws:policy/PowerUserAccess" }},
+		{name: "boundary's partition", role: func(r *Role) { r.Boundary = "arn:aws-cn:iam::111122223333:policy/b" }, want: "(aws-cn), and the role of"},
+		{name: "managed policy's account", role: func(r *Role) { r.ManagedPolicies = []string{"arn:aws:iam::444455556666:policy/b"} },
+			want: "to account 444455556666"},
+		{name: "boundary of no account yet", trust: func(tr *Trust) { tr.ProviderARN = "" },
+			role: func(r *Role) { r.Boundary = "arn:aws-cn:iam::444455556666:policy/b" }},
+		{name: "role name", role: func(r *Role) { r.Name = "a b" }, want: "the name must have"},
 		{name: "no subjects", role: func(r *Role) { r.Subjects = nil }, want: "no service account"},
 		{name: "collision", roles: []Role{{Name: "C-ns-secret", For: "CredentialsRequest ns/b (b.yaml)", Subjects: []string{subB},
 			Owner: OwnedBy("c")}},
@@ -44,7 +55,7 @@ func TestCheckHoldsWhatIsWantedAgainstAWSsRules(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			p, tr, r := goodProvider(), newTrust(), goodRole()
 			for _, change := range []func(){
-				func() { tt.provider(&p) }, func() { tt.role(&r) },
+				func() { tt.provider(&p) }, func() { tt.trust(&tr) }, func() { tt.role(&r) },
 			} {
 				func() {
 					defer func() { _ = recover() }() // nil functions change nothing
