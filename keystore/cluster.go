@@ -13,11 +13,11 @@ import (
 // ClusterID says which cluster it is: the UID of its namespace kube-system, which lives as long as the cluster does.
 type ClusterID string
 
-var clusterID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]{0,63}$`)
+var clusterID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]*$`)
 
 // Check returns an error for what is not a UID.
 func (id ClusterID) Check() error {
-	if !clusterID.MatchString(string(id)) {
+	if !clusterID.MatchString(string(id)) || len(id) > 64 {
 		return fmt.Errorf("%q is not a UID", printable(string(id)))
 	}
 	return nil

@@ -38,7 +38,7 @@ func RouteOf(url string) Route {
 	return Route{host, rest[end:]}
 }
 
-var pathSegment = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
+var pathSegment = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 
 // Parse parses a URL that every relying party reads alike: https, a lower-case DNS host, no port, query,
 // fragment, user info, percent-encoding or trailing slash, at most 255 characters. A dev URL may have a port and a
@@ -119,7 +119,7 @@ func checkPath(path string) error {
 		switch {
 		case seg == ".well-known" || seg == "openid" || seg == "keys.json":
 			return fmt.Errorf("its path has the segment %q, under which documents are served", seg)
-		case !pathSegment.MatchString(seg):
+		case !pathSegment.MatchString(seg) || len(seg) > 63:
 			return fmt.Errorf("its path segment %q must be 1 to 63 of letters, digits, '.', '_' and '-', and begin with a letter or digit", text.OneLine(seg, 64))
 		}
 	}

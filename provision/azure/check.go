@@ -15,7 +15,7 @@ import (
 
 var (
 	regionForm   = regexp.MustCompile(`^[a-z0-9]+$`)
-	identityForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{2,127}$`)
+	identityForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]+$`)
 	scopeForm    = regexp.MustCompile(`^/subscriptions/[0-9A-Fa-f-]{36}(/[^/?#%\s]+)*$`)
 )
 
@@ -43,7 +43,7 @@ func CheckName(name string) error {
 
 // CheckIdentityName returns an error for what cannot be the name of an identity.
 func CheckIdentityName(name string) error {
-	if !identityForm.MatchString(name) {
+	if !identityForm.MatchString(name) || len(name) < 3 || len(name) > 128 {
 		return fmt.Errorf("%q: the name of a managed identity has 3 to %d letters, digits, dashes and underscores, and begins with a letter or a digit", name, identityNameLimit)
 	}
 	return nil

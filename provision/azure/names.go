@@ -19,12 +19,12 @@ func identityName(installation, namespace, secret string) string {
 
 // credentialForm is what Azure asks of the name of a federated credential
 // (https://learn.microsoft.com/azure/azure-resource-manager/management/resource-name-rules#microsoftmanagedidentity).
-var credentialForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{2,119}$`)
+var credentialForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]+$`)
 
 // credentialName returns the name of the federated credential of a service account: the account's, as ccoctl has it, where
 // Azure takes that. Kubernetes allows dots in it, and one character.
 func credentialName(account string) string {
-	if credentialForm.MatchString(account) {
+	if credentialForm.MatchString(account) && len(account) >= 3 && len(account) <= 120 {
 		return account
 	}
 	return iam.Suffixed(account, account)
