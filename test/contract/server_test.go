@@ -29,7 +29,7 @@ var keypostd string
 func TestMain(m *testing.M) {
 	os.Exit(process.Main(m, func(dir string) error {
 		keypostd = filepath.Join(dir, "keypostd")
-		return process.Build("../..", dir, "-race", "./cmd/keypostd")
+		return process.Build("../..", dir, race, "./cmd/keypostd")
 	}))
 }
 
