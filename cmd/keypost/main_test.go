@@ -14,9 +14,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/keypost/keypost/internal/signingkey"
+	"github.com/keypost/keypost/provision/ccoctl"
 )
 
 func TestMain(m *testing.M) {
@@ -87,6 +91,7 @@ func TestScripts(t *testing.T) {
 			"google":    callGoogle,
 			"exchange":  exchange,
 			"moves":     moves,
+			"keypair":   plantKeyPair,
 		},
 		Setup: func(env *testscript.Env) error {
 			env.Values[accountKey{}] = &fakeAccount{}
@@ -216,3 +221,18 @@ func jsonObject(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("it has %q, not %q", has, args)
 	}
 }
+
+// plantKeyPair writes the key pair of a cluster as an earlier run would have left it, so that a script that is not about keys does not
+// wait for four thousand bits: keypair DIR.
+func plantKeyPair(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: keypair DIR")
+	}
+	pair, err := clusterKey()
+	ts.Check(err)
+	dir := ts.MkAbs(args[0])
+	ts.Check(os.MkdirAll(dir, 0o700))
+	ts.Check(pair.Write(signingkey.Paths{Private: filepath.Join(dir, ccoctl.PrivateKeyName), Public: filepath.Join(dir, ccoctl.PublicKeyName)}))
+}
+
+var clusterKey = sync.OnceValues(func() (signingkey.Private, error) { return signingkey.Generate(signingkey.RSA2048) })
