@@ -66,7 +66,7 @@ attack: ## Attack keypostd in a memory cgroup, and nginx beside it
 durability-full: ## Kill writers thousands of times
 	KEYPOST_KILLS=5000 $(GO) test -count=1 -v -timeout 60m ./test/durability
 
-bench: ## Measure CPU per request, memory, start and changes; fails when a bar is missed
+bench: ## Measure CPU per request, memory, start and changes; fails when a bar is missed (BENCHFLAGS=-signer for keypost-signer only)
 	test/bench/run $(BENCHFLAGS)
 
 clean: ## Remove what build made

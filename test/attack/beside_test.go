@@ -6,13 +6,18 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/keypost/keypost/test/authority"
+	"github.com/keypost/keypost/test/process"
 )
 
 // Attacks by programs of others.
@@ -26,10 +31,10 @@ const (
 	slowRead    = slowHTTP + "X"
 )
 
-// against attacks keypostd for a while.
-func against(t *testing.T, sc scenario, s surroundings, lasting time.Duration) outcome {
+// against attacks what start returns for a while.
+func against(t *testing.T, sc scenario, lasting time.Duration, start func(*testing.T, scenario) *target) outcome {
 	t.Helper()
-	v := startKeypostd(t, sc, s)
+	v := start(t, sc)
 	idle := v.peakResident(t)
 	wait := startScenario(t, sc, v.address, lasting)
 	time.Sleep(500 * time.Millisecond)
@@ -121,4 +126,54 @@ func summary(output string) string {
 		said += last[what] + "; "
 	}
 	return said
+}
+
+const nginxConfig = `daemon off;
+worker_processes %d;
+worker_rlimit_nofile 16384;
+pid %[2]s/pid;
+error_log stderr crit;
+user root;
+events { worker_connections %[3]d; }
+http {
+	access_log off;
+	client_body_temp_path %[2]s/body; proxy_temp_path %[2]s/proxy; fastcgi_temp_path %[2]s/fastcgi; uwsgi_temp_path %[2]s/uwsgi; scgi_temp_path %[2]s/scgi;
+	default_type application/json;
+	server {
+		listen %[4]s ssl;
+		ssl_certificate %[2]s/tls.crt; ssl_certificate_key %[2]s/tls.key;
+		root %[2]s/html;
+		add_header Cache-Control "public, max-age=300, stale-while-revalidate=300, stale-if-error=86400";
+		add_header Access-Control-Allow-Origin "*";
+		add_header X-Content-Type-Options nosniff;
+	}
+}
+`
+
+// startNginx serves the same bytes with some workers, started by the command within.
+func startNginx(t *testing.T, sc scenario, workers int, within []string) *target {
+	t.Helper()
+	reference := start(t, setup{})
+	reference.Stop(10 * time.Second)
+	dir := t.TempDir()
+	must(t, os.MkdirAll(filepath.Join(dir, "html", filepath.Dir(path)), 0o755))
+	must(t, os.WriteFile(filepath.Join(dir, "html", path), []byte(reference.body), 0o600))
+	authority.New(t).Issue(t, dir, host)
+	address := process.FreeAddress(t)
+	connections := 4096
+	if sc.slots > 0 {
+		workers, connections = 1, sc.slots
+	}
+	config := filepath.Join(dir, "nginx.conf")
+	must(t, os.WriteFile(config, fmt.Appendf(nil, nginxConfig, workers, dir, connections, address), 0o600))
+	v := run(t, append(within, "nginx", "-p", dir, "-c", config), nil)
+	v.address, v.body = address, reference.body
+	v.Await(t, "nginx serves the same bytes", func() error {
+		body, err := ask(t.Context(), address)
+		if err == nil && body != v.body {
+			err = fmt.Errorf("it serves %q", body)
+		}
+		return err
+	})
+	return v
 }

@@ -32,19 +32,40 @@ var (
 	busiest = []scenario{{"h1-pipeline", 100, 0}, {slowHeaders, 2000, 0}, {honestLoad, 300, 0}, {"tls-handshakes", 20, 0}, {"h2-offers", 20, 0}}
 )
 
+// trial is a scenario on a number of processors, for nginx.
+type trial struct {
+	scenario
+	cpus int
+}
+
 func TestTable(t *testing.T) {
 	all := slices.Concat(loads, crowds, slow)
 	var rows []string
+	nginx := map[trial]outcome{}
 	for i, s := range []surroundings{{2, 512, 1, all}, {1, 512, 1, busiest}, {2, 256, 1, hardest}, {2, 512, 10_000, hardest}} {
 		rows = append(rows, "\n"+titles[i]+"\n", columns)
 		for _, sc := range s.scenarios {
 			t.Run(fmt.Sprintf("%s-x%d-%d/%dCPU-%dMiB-%d", strings.ReplaceAll(sc.mode, " ", ""), sc.n, sc.slots, s.cpus, s.memory, s.issuers), func(t *testing.T) {
-				o := judgeable(t, sc, s)
-				rows = append(rows, row(sc, o))
+				other, known := nginx[trial{sc, s.cpus}]
+				if !known {
+					other = judgeable(t, sc, func(t *testing.T, sc scenario) *target {
+						g := process.NewGroup(t, 512)
+						v := startNginx(t, sc, s.cpus, onCPUs(g, s.cpus))
+						v.group = g
+						return v
+					})
+					nginx[trial{sc, s.cpus}] = other
+				}
+				t.Log("nginx: ", other.detail)
+				for _, err := range other.faults() {
+					t.Errorf("nginx: %v", err)
+				}
+				o := judgeable(t, sc, func(t *testing.T, sc scenario) *target { return startKeypostd(t, sc, s) })
+				rows = append(rows, row(sc, o, other))
 				t.Log(rows[len(rows)-1], o.detail)
-				for _, err := range append(o.faults(), o.failures(s)) {
+				for _, err := range append(o.faults(), o.failures(s, other)) {
 					if err != nil {
-						t.Error(err)
+						t.Errorf("keypostd: %v", err)
 					}
 				}
 			})
@@ -53,21 +74,24 @@ func TestTable(t *testing.T) {
 	fmt.Println(strings.Join(rows, "\n"))
 }
 
-func row(sc scenario, o outcome) string {
+func row(sc scenario, o, nginx outcome) string {
 	name := fmt.Sprintf("%s x %d", sc.mode, sc.n)
 	if sc.slots > 0 {
 		name += fmt.Sprintf(", %d slots", sc.slots)
 	}
-	return fmt.Sprintf("| %s | %d of %d | %d | %d |", name, o.party.failed, o.party.asked, o.party.quantile(0.99).Milliseconds(), o.resident)
+	figures := func(p *party) string {
+		return fmt.Sprintf("%d of %d | %d", p.failed, p.asked, p.quantile(0.99).Milliseconds())
+	}
+	return fmt.Sprintf("| %s | %s | %d | %s |", name, figures(o.party), o.resident, figures(nginx.party))
 }
 
 // judgeable tries again, twice at most, while the machine is too busy with other work to judge: the relying party did
 // not even get to ask as often as it should. A server that has ended is judged at once.
-func judgeable(t *testing.T, sc scenario, s surroundings) outcome {
+func judgeable(t *testing.T, sc scenario, start func(*testing.T, scenario) *target) outcome {
 	t.Helper()
 	due := int((lasting.Seconds() - 0.5) * asksPerSecond * 0.9)
 	for try := 0; ; try++ {
-		o := against(t, sc, s, lasting)
+		o := against(t, sc, lasting, start)
 		if !o.alive || o.party.failed == 0 || o.party.asked >= due || try == 2 {
 			return o
 		}

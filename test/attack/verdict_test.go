@@ -14,7 +14,7 @@ const mostOverIdle = 128
 type scenario struct {
 	mode string
 	n    int
-	// slots makes the server have this many connections at most.
+	// slots makes both servers have this many connections at most.
 	slots int
 }
 
@@ -27,9 +27,9 @@ type surroundings struct {
 }
 
 // columns are those of a table, and titles those of the tables.
-const columns = "| attack x connections | failed | p99 ms | MiB over idle |\n|---|---|---|---|"
+const columns = "| attack x connections | failed | p99 ms | MiB over idle | nginx: failed | p99 ms |\n|---|---|---|---|---|---|"
 
-var titles = [...]string{"Two processors:", "One processor for the server:", "Less memory (256 MiB):", "10,000 issuers:"}
+var titles = [...]string{"Two processors:", "One processor for the server:", "Less memory (256 MiB; nginx has 512):", "10,000 issuers (nginx has one document):"}
 
 // outcome is what an attack has brought about.
 type outcome struct {
@@ -41,7 +41,7 @@ type outcome struct {
 	resident int // MiB of the process; this many came with the attack
 }
 
-// faults returns what is wrong with the outcome itself.
+// faults returns what is wrong with the outcome itself, whatever becomes of another server.
 func (o outcome) faults() (all []error) {
 	if o.attacked == 0 {
 		all = append(all, errors.New("no connection of the attacker was accepted: nothing is shown"))
@@ -58,15 +58,19 @@ func (o outcome) faults() (all []error) {
 	return all
 }
 
-// failures judges the honest requests that failed, by the rule that test/attack/run states: with two processors and 512 MiB none may
-// fail, else a quarter. How long answers took is printed only: on a machine with other work it says nothing.
-func (o outcome) failures(s surroundings) error {
-	most := 0
-	if s.memory < 512 || s.issuers > 1 || s.cpus == 1 {
+// failures judges the honest requests that failed, beside nginx under the same attack, by the rule that test/attack/run states:
+// where there is least, with less memory or 10,000 issuers, a quarter may fail; on one processor as many as with nginx; else
+// none, or fewer than with nginx. How long answers took is printed only: on a machine with other work it says nothing.
+func (o outcome) failures(s surroundings, nginx outcome) error {
+	failed, most := o.party.failed, max(nginx.party.failed-1, 0)
+	switch {
+	case s.memory < 512 || s.issuers > 1:
 		most = o.party.asked / 4
+	case s.cpus == 1:
+		most = nginx.party.failed
 	}
-	if o.party.failed <= most {
+	if failed <= most {
 		return nil
 	}
-	return fmt.Errorf("%d of %d honest requests failed, want %d at most: %w", o.party.failed, o.party.asked, most, o.party.first)
+	return fmt.Errorf("%d of %d honest requests failed, want %d at most (with nginx %d of %d): %w", failed, o.party.asked, most, nginx.party.failed, nginx.party.asked, o.party.first)
 }

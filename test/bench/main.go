@@ -38,6 +38,7 @@ func main() {
 type options struct {
 	rounds, changes int
 	watched         int
+	signer          bool
 	issuers         []int
 }
 
@@ -46,6 +47,7 @@ func parseFlags(args []string) (o options, err error) {
 	f.IntVar(&o.rounds, "rounds", 25, "compare the servers in this `many` rounds")
 	f.IntVar(&o.changes, "changes", 50, "make this `many` changes; 0 leaves that part out")
 	f.IntVar(&o.watched, "watch", 1000, "watch this many issuers with keypost watch; 0 leaves that part out")
+	f.BoolVar(&o.signer, "signer", false, "only measure keypost-signer")
 	for _, p := range populations() {
 		o.issuers = append(o.issuers, p.issuers)
 	}
@@ -109,6 +111,12 @@ func (b *bench) keySets(n int) string { return filepath.Join(b.dir, fmt.Sprintf(
 
 // all runs every part.
 func (b *bench) all(ctx context.Context, r *report, o options) error {
+	if o.signer {
+		if err := errors.Join(b.programs(ctx), b.cores.pinLoad()); err != nil {
+			return fmt.Errorf("prepare: %w", err)
+		}
+		return b.signer(ctx, r)
+	}
 	if err := b.prepare(ctx, o); err != nil {
 		return fmt.Errorf("prepare: %w", err)
 	}
@@ -133,7 +141,7 @@ func (b *bench) all(ctx context.Context, r *report, o options) error {
 	if err := b.watch(ctx, r, o.watched); err != nil {
 		return fmt.Errorf("watch: %w", err)
 	}
-	return nil
+	return b.signer(ctx, r)
 }
 
 // change measures changes in a keypostd that runs by itself.

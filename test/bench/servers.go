@@ -16,7 +16,7 @@ func (b *bench) build(ctx context.Context) error {
 	}
 	const module = "github.com/keypost/keypost/"
 	args := []string{"build", "-trimpath", "-tags", "grpcnotrace", "-o", b.bin}
-	cmd := exec.CommandContext(ctx, "go", append(args, module+"cmd/keypostd", module+"cmd/keypost", module+"test/bench/bare")...) //nolint:gosec // our own programs
+	cmd := exec.CommandContext(ctx, "go", append(args, module+"cmd/keypostd", module+"cmd/keypost", module+"cmd/keypost-signer", module+"test/bench/bare")...) //nolint:gosec // our own programs
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build: %w\n%s", err, out)

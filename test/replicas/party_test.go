@@ -21,6 +21,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coreos/go-oidc/v3/oidc"
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/keypost/keypost/keystore"
@@ -100,7 +101,8 @@ func startParties(t *testing.T, b *balancer, ca *authority.Authority, clusters [
 		tr := client.Transport.(*http.Transport)
 		tr.DisableKeepAlives = i%2 == 0
 		client.Transport = &counter{tr, &p.requests}
-		p.done.Go(func() { p.run(client) })
+		verify := []func(context.Context, *http.Client, *cluster) error{verifyGoOIDC, verifyJose}[i/2]
+		p.done.Go(func() { p.run(client, verify) })
 	}
 	t.Cleanup(p.stop)
 	p.more(100)
@@ -117,7 +119,7 @@ func (c *counter) RoundTrip(r *http.Request) (*http.Response, error) {
 	return c.Transport.RoundTrip(r)
 }
 
-func (p *parties) run(client *http.Client) {
+func (p *parties) run(client *http.Client, verify func(context.Context, *http.Client, *cluster) error) {
 	for !p.over() {
 		c := p.clusters[randv2.IntN(len(p.clusters))]
 		c.mu.RLock()
@@ -177,8 +179,25 @@ func (p *parties) stop() {
 	p.done.Wait()
 }
 
-// verify fetches the JWKS, verifies a token with it, and looks for keys that are gone.
-func verify(ctx context.Context, client *http.Client, c *cluster) error {
+// verifyGoOIDC discovers the issuer and verifies a token, without any cache.
+func verifyGoOIDC(ctx context.Context, client *http.Client, c *cluster) error {
+	token, _, err := c.token()
+	if err != nil {
+		return err
+	}
+	ctx = oidc.ClientContext(ctx, client)
+	provider, err := oidc.NewProvider(ctx, c.issuer)
+	if err != nil {
+		return fmt.Errorf("go-oidc: %w", err)
+	}
+	if _, err := provider.Verifier(&oidc.Config{ClientID: audience, SupportedSigningAlgs: []string{"ES256"}}).Verify(ctx, token); err != nil {
+		return fmt.Errorf("go-oidc: %w", err)
+	}
+	return nil
+}
+
+// verifyJose fetches the JWKS, verifies a token with it, and looks for keys that are gone.
+func verifyJose(ctx context.Context, client *http.Client, c *cluster) error {
 	token, by, err := c.token()
 	if err != nil {
 		return err
