@@ -24,15 +24,21 @@ func CheckName(name string, pool, accounts bool) error {
 	return nil
 }
 
-// Check returns an error if what is wanted breaks a rule that Google enforces late. It makes no call, and joins the errors, each of which
-// is one sentence.
+// Check returns an error if what is wanted breaks a rule that Google enforces late, or two requests would share one account and what both
+// are permitted. It makes no call, and joins the errors, each of which is one sentence.
 func (a Accounts) Check() error {
 	var errs []error
+	asked := map[string]string{} // for what each display name is, by which ccoctl's accounts are found
 	for _, w := range a.List {
+		display := a.DisplayName(w)
+		if other, taken := asked[display]; taken {
+			errs = append(errs, fmt.Errorf("%s and %s come to the same service account %s: drop one of them", other, w.For, display))
+		}
+		asked[display] = w.For
 		for _, s := range w.Subjects {
 			if len(s) > subjectLimit {
 				errs = append(errs, fmt.Errorf("service account %s (%s): the subject %s has %d bytes, and Google refuses the tokens of those with "+
-					"more than %d: use shorter names", a.DisplayName(w), w.For, s, len(s), subjectLimit))
+					"more than %d: use shorter names", display, w.For, s, len(s), subjectLimit))
 			}
 		}
 	}
