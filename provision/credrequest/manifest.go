@@ -80,15 +80,24 @@ func (r *reader) decode(path string, data []byte, into any) {
 	case err == nil:
 	case is:
 		at := strings.Trim(path+"."+wrong.Field, ".")
-		r.fail("%s: it is of the type %s; write %s", printable(at), wrong.Value, wanted[wrong.Type.Kind()])
+		r.fail("%s: it is of the type %s; write %s", printable(at), wrong.Value, wanted(wrong.Type.Kind()))
 	default:
 		r.fail("%s", printable(err.Error()))
 	}
 }
 
-// wanted describes what is to be written in YAML.
-var wanted = map[reflect.Kind]string{
-	reflect.String: "text, in quotes if need be", reflect.Bool: "true or false", reflect.Slice: "a list", reflect.Map: "a mapping", reflect.Struct: "a mapping",
+// wanted says what is to be written in YAML.
+func wanted(kind reflect.Kind) string {
+	switch kind {
+	case reflect.String:
+		return "text, in quotes if need be"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Slice:
+		return "a list"
+	default:
+		return "a mapping"
+	}
 }
 
 // has holds the text at a path against its form, which what describes. Empty text is none.

@@ -4,24 +4,11 @@ package chart
 
 import (
 	"fmt"
-	"os"
 	"reflect"
 	"regexp"
 	"strings"
 	"testing"
-
-	"sigs.k8s.io/yaml"
 )
-
-// values is what values.yaml has.
-func values(t *testing.T) object {
-	t.Helper()
-	text, err := os.ReadFile(chartDir + "/values.yaml")
-	must(t, err)
-	var v object
-	must(t, yaml.Unmarshal(text, &v))
-	return v
-}
 
 // The schema refuses what no template would notice, before anything is replaced.
 func TestWrongValuesAreRefused(t *testing.T) {

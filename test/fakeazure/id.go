@@ -3,7 +3,6 @@ package fakeazure
 import (
 	"crypto/sha256"
 	"fmt"
-	"regexp"
 	"strings"
 )
 
@@ -13,8 +12,6 @@ func guid(parts ...string) string {
 	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:16])
 }
-
-var guidForm = regexp.MustCompile(`(?i)^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`)
 
 // bare is a GUID as some sentences have it.
 func bare(guid string) string { return strings.ToLower(strings.ReplaceAll(guid, "-", "")) }

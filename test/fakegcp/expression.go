@@ -9,7 +9,6 @@ import (
 // The expressions that the tests use, of all those of CEL (https://github.com/google/cel-spec): a claim; a comparison of a claim with a text;
 // how a claim begins; and a constant.
 var (
-	claimForm      = regexp.MustCompile(`^assertion\.(\w+)$`)
 	comparisonForm = regexp.MustCompile(`^assertion\.(\w+) (==|!=) '([^']*)'$`)
 	prefixForm     = regexp.MustCompile(`^assertion\.(\w+)\.startsWith\(["']([^"']*)["']\)$`)
 )

@@ -65,7 +65,7 @@ func (s Screen) begin(line string) string {
 
 // Shell breaks a command line between its words, for a POSIX shell, so that no line is longer than width where words allow it.
 func Shell(command string, width, indent int) string {
-	words := shellWord.FindAllString(command, -1)
+	words := shellWords(command)
 	var b strings.Builder
 	b.WriteString(strings.Repeat(" ", indent))
 	column := indent
@@ -90,12 +90,12 @@ func Shell(command string, width, indent int) string {
 	return b.String()
 }
 
-// shellWord matches a word of a command line, and a flag with its value.
-var shellWord = func() *regexp.Regexp {
+// shellWords returns the words of a command line, a flag with its value as one.
+func shellWords(command string) []string {
 	const quoted = `'[^']*'|"(?:\\.|[^"\\])*"|\\.`
 	const word = `(?:` + quoted + `|[^ '"\\])+`
-	return regexp.MustCompile(`--[^ =]+ (?:` + quoted + `|[^ '"\\-])(?:` + word + `)?|` + word)
-}()
+	return regexp.MustCompile(`--[^ =]+ (?:`+quoted+`|[^ '"\\-])(?:`+word+`)?|`+word).FindAllString(command, -1)
+}
 
 // Shells breaks the lines of an example, which are commands, as Shell does.
 func Shells(example string, width int) string {
