@@ -23,7 +23,7 @@ type Wanted struct {
 	Audiences []string // that clouds ask for; the first is the one that a token is minted with
 	// Published are the keys at the issuer's public URL. Nil if they could not be read: then no key is compared.
 	Published []keystore.VerificationKey
-	Set       keystore.KeySet // that they are of; the zero one where nobody can say
+	Set       keystore.KeySet // which has those keys; zero where nobody can say
 }
 
 // stored returns the key of the key set with the material of a published one; the zero key if there is none.

@@ -59,7 +59,7 @@ type head struct {
 	Kind       string `json:"kind"`
 }
 
-// reader reads one document: its place is for errors, of which the first counts. Once err is set, its results mean nothing.
+// reader reads one document, and keeps the first error with the place of the document. Once err is set, its results mean nothing.
 type reader struct {
 	cloud Cloud
 	place string
@@ -80,7 +80,7 @@ func (r *reader) decode(path string, data []byte, into any) {
 	case err == nil:
 	case is:
 		at := strings.Trim(path+"."+wrong.Field, ".")
-		r.fail("%s: it is of the type %s; write %s", printable(at), wrong.Value, wanted(wrong.Type.Kind()))
+		r.fail("%s: its type is %s; write %s", printable(at), wrong.Value, wanted(wrong.Type.Kind()))
 	default:
 		r.fail("%s", printable(err.Error()))
 	}
