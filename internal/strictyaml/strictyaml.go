@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -56,7 +57,8 @@ func ToJSON(data []byte, limit int) ([]byte, error) {
 }
 
 // hasSecondDocument reports whether there is text after a marker that ends the first document (YAML 1.2, section 9.1.2): no
-// text of a document can have one at the start of a line. sigs.k8s.io/yaml would read only the first document.
+// text of a document can have one at the start of a line. sigs.k8s.io/yaml would read only the first document. After JSON and
+// the like it also ignores text that follows without a marker.
 func hasSecondDocument(data []byte) bool {
 	begun, ended := false, false
 	for line := range bytes.Lines(data) {
@@ -67,12 +69,22 @@ func hasSecondDocument(data []byte) bool {
 		if line = bytes.TrimSpace(line); len(line) == 0 || line[0] == '#' {
 			continue
 		}
-		if ended {
+		switch {
+		case ended:
 			return true
+		case !begun && bytes.IndexByte([]byte(`{[!%"'`), line[0]) >= 0:
+			return hasMore(data)
 		}
 		begun = true
 	}
 	return false
+}
+
+// hasMore reports whether the reader finds anything after the first document. It takes as long as reading.
+func hasMore(data []byte) bool {
+	var first, second yamlv3.Node
+	d := yamlv3.NewDecoder(bytes.NewReader(data))
+	return d.Decode(&first) == nil && d.Decode(&second) != io.EOF
 }
 
 func hasAnchor(n *yamlv3.Node) bool {
