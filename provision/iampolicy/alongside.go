@@ -78,7 +78,10 @@ func (s statement) moved(from, to Trust) (statement, error) {
 				hasAudience = hasAudience || claim == "aud"
 				key = HostPath(to.Issuer) + ":" + claim
 			}
-			renamed[key] = v
+			var err error
+			if renamed[key], err = movedValues(v, from, to); err != nil {
+				return statement{}, err
+			}
 		}
 		conditions[operator] = renamed
 	}
@@ -90,6 +93,32 @@ func (s statement) moved(from, to Trust) (statement, error) {
 		members["Condition"] = asJSON(conditions)
 	}
 	return parseStatement(asJSON(members))
+}
+
+// movedValues returns the values of a condition with to's provider and to's claims in the place of from's.
+func movedValues(raw json.RawMessage, from, to Trust) (json.RawMessage, error) {
+	v, err := decode(raw)
+	if err != nil {
+		return nil, err
+	}
+	one := func(v any) any {
+		s, ok := v.(string)
+		if !ok {
+			return v
+		}
+		if s == from.ProviderARN {
+			return to.ProviderARN
+		}
+		return strings.ReplaceAll(s, "${"+HostPath(from.Issuer)+":", "${"+HostPath(to.Issuer)+":")
+	}
+	list, isList := v.([]any)
+	if !isList {
+		return asJSON(one(v)), nil
+	}
+	for i, e := range list {
+		list[i] = one(e)
+	}
+	return asJSON(list), nil
 }
 
 func requireAudience(conditions map[string]map[string]json.RawMessage, to Trust) {

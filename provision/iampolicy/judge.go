@@ -61,9 +61,8 @@ func (j Judgement) Applies() Truth {
 }
 
 // Judge evaluates a trust policy for sts:AssumeRoleWithWebIdentity by IAM's rules, statement by statement. What depends on
-// more than the identity (the caller's address, a policy variable) is Unknown, and so is an operator that nobody needs for a claim, and
-// the key of a condition in another case than the issuer's URL: IAM ignores the case of its own keys, and does not document it for
-// those of an issuer.
+// more than the identity (the caller's address, a policy variable) is Unknown, and so is the key of a condition in another
+// case than the issuer's URL: IAM ignores the case of its own keys, and does not document it for those of an issuer.
 //
 // Sources: https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_elements_condition_operators.html,
 // reference_policies_evaluation-logic.html and reference_policies_iam-condition-keys.html beside it.
@@ -79,6 +78,20 @@ func (d Document) Judge(id Identity) []Judgement {
 		all = append(all, j)
 	}
 	return all
+}
+
+// Decide returns whether judgements let a token in: a statement allows it and none denies it. It sums up what the findings on a
+// role say one by one, and exists for package awsiam's test, which holds these judgements against what an STS decides.
+func Decide(all []Judgement) Truth {
+	allowed, denied := No, No
+	for _, j := range all {
+		if j.Deny {
+			denied = max(denied, j.Applies())
+		} else {
+			allowed = max(allowed, j.Applies())
+		}
+	}
+	return min(allowed, denied.not())
 }
 
 // isFor reports whether a statement is about a provider. "*" is everybody.
@@ -104,7 +117,7 @@ func (s statement) takes(action string) bool {
 }
 
 func (id Identity) test(operator, key string, values []string) Test {
-	t := Test{Operator: operator, Key: key, Values: values, Holds: Unknown}
+	t := Test{Operator: operator, Key: key, Values: values}
 	owner, claim, spelled := "", "", true
 	if i := strings.LastIndex(key, ":"); i >= 0 {
 		owner, claim = key[:i], key[i+1:]
@@ -114,45 +127,91 @@ func (id Identity) test(operator, key string, values []string) Test {
 	}
 	// A key of IAM's own begins with the name of a service, which has no dot; an issuer's begins with its host.
 	t.OtherIssuer = t.Claim == "" && strings.Contains(owner, ".")
-	base, not := comparison(operator)
-	have, taken := map[string]string{"sub": id.Subject, "aud": id.Audience}[claim]
+	op := parseOperator(operator)
+	have := ""
 	switch {
-	case !spelled, base == "", t.Claim == "" && !t.OtherIssuer: // it stays unknown
-	case t.OtherIssuer, !taken: // the request has no such key
-		t.Holds = truth(not)
-	case have != "":
-		if t.Holds = compare(base, have, values); not {
-			t.Holds = t.Holds.not()
-		}
+	case !spelled, t.Claim == "" && !t.OtherIssuer:
+		return t.with(Unknown)
+	case claim == "sub" && t.Claim != "":
+		have = id.Subject
+	case claim == "aud" && t.Claim != "":
+		have = id.Audience
+	default:
+		return t.with(op.absent(values))
 	}
+	if have == "" {
+		return t.with(op.present(values))
+	}
+	return t.with(op.compare(have, values))
+}
+
+func (t Test) with(holds Truth) Test {
+	t.Holds = holds
 	return t
 }
 
-// comparison takes an operator apart that compares text: StringNotLike is StringLike and not. The base of any other is empty.
-func comparison(operator string) (base string, not bool) {
-	base = strings.Replace(operator, "StringNot", "String", 1)
-	if !slices.Contains([]string{"StringEquals", "StringEqualsIgnoreCase", "StringLike"}, base) {
-		return "", false
-	}
-	return base, base != operator
+// operator is a condition operator taken apart.
+type operator struct {
+	base     string // "StringEquals", without Not
+	not      bool
+	all, any bool // ForAllValues, ForAnyValue
+	ifExists bool
 }
 
-// compare reports whether a claim is one of the policy's values. A variable in one stands for what the request says elsewhere.
-func compare(base, have string, wanted []string) Truth {
+func parseOperator(name string) operator {
+	var o operator
+	name, o.all = strings.CutPrefix(name, "ForAllValues:")
+	name, o.any = strings.CutPrefix(name, "ForAnyValue:")
+	name, o.ifExists = strings.CutSuffix(name, "IfExists")
+	o.base = strings.Replace(name, "StringNot", "String", 1)
+	o.not = o.base != name
+	return o
+}
+
+// absent is the outcome for a key that the request does not have.
+func (o operator) absent(wanted []string) Truth {
+	if o.base == "Null" {
+		return truth(slices.Contains(wanted, "true"))
+	}
+	return truth(o.ifExists || o.all || o.not && !o.any)
+}
+
+// present is the outcome for a key whose value is not known.
+func (o operator) present(wanted []string) Truth {
+	if o.base == "Null" {
+		return truth(!slices.Contains(wanted, "true"))
+	}
+	return Unknown
+}
+
+// compare is the outcome for a key with one value.
+func (o operator) compare(have string, wanted []string) Truth {
+	if o.base == "Null" {
+		return o.present(wanted)
+	}
 	found := No
 	for _, w := range wanted {
-		switch {
-		case strings.Contains(w, "${"):
-			found = max(found, Unknown)
-		case base == "StringLike":
-			found = max(found, truth(matches(w, have)))
-		case base == "StringEqualsIgnoreCase":
-			found = max(found, truth(strings.EqualFold(w, have)))
-		default:
-			found = max(found, truth(w == have))
-		}
+		found = max(found, o.one(have, w))
+	}
+	if o.not {
+		return found.not()
 	}
 	return found
+}
+
+// one compares with one value of the policy. A variable in it stands for what the request says elsewhere.
+func (o operator) one(have, wanted string) Truth {
+	switch {
+	case strings.Contains(wanted, "${"):
+		return Unknown
+	case o.base == "StringEquals":
+		return truth(wanted == have)
+	case o.base == "StringEqualsIgnoreCase":
+		return truth(strings.EqualFold(wanted, have))
+	case o.base == "StringLike":
+		return truth(matches(wanted, have))
+	}
+	return Unknown // a claim is text; what AWS makes of other comparisons with it is not documented
 }
 
 // String returns a condition for the reader: "StringEquals KEY VALUE, VALUE".
@@ -162,8 +221,7 @@ func (t Test) String() string {
 
 // Wildcard reports whether a condition has a value with * or ? that its operator compares letter for letter.
 func (t Test) Wildcard() bool {
-	base, _ := comparison(t.Operator)
-	return base == "StringEquals" && slices.ContainsFunc(t.Values, func(v string) bool { return strings.ContainsAny(v, "*?") })
+	return parseOperator(t.Operator).base == "StringEquals" && slices.ContainsFunc(t.Values, func(v string) bool { return strings.ContainsAny(v, "*?") })
 }
 
 // Line returns statement number n, from 1, for the reader.
@@ -179,7 +237,7 @@ func (d Document) AsksFor(id Identity, claim string) []string {
 		}
 		n := len(out)
 		for _, t := range j.Tests {
-			if t.Claim == claim && (t.Operator == "StringEquals" || t.Operator == "StringLike") {
+			if o := parseOperator(t.Operator); t.Claim == claim && !o.not && (o.base == "StringEquals" || o.base == "StringLike") {
 				out = append(out, slices.DeleteFunc(slices.Clone(t.Values), func(v string) bool { return strings.ContainsAny(v, "*?$") })...)
 			}
 		}

@@ -174,7 +174,7 @@ func TestTrustOfAnyFormIsMovedWholeOrNamed(t *testing.T) {
 			want: []string{`"Principal":{"Federated":"` + newARN + `"}`}, left: `"Principal":{"AWS":["arn:aws:iam::123456789012:root"]}`},
 		{name: "a variable and a provider in values", have: allow(old, assume,
 			`"Condition":{"StringEquals":{"old.example.com:aud":"a","aws:FederatedProvider":"`+oldARN+`","sts:RoleSessionName":["${old.example.com:sub}"]}}`),
-			stuck: "statement 1 mentions it in a condition of a form that cannot be copied"},
+			want: []string{`"aws:FederatedProvider":"` + newARN + `"`, `"sts:RoleSessionName":["${new.example.com/a:sub}"]`}},
 		{name: "a Deny", have: `{"Effect":"Deny","Principal":` + old + `,` + assume + `,"Condition":{"StringNotEquals":{"old.example.com:sub":"s"}}}`,
 			want: []string{`"Effect":"Deny"`, `"StringNotEquals":{"new.example.com/a:sub":"s"}`}},
 		{name: "all but the old one", have: `{"Effect":"Deny","NotPrincipal":` + old + `,` + assume + `}`, stuck: "statement 1 mentions it elsewhere"},

@@ -90,8 +90,8 @@ func (g gap) letIn(all []iampolicy.Judgement) []int {
 	return in
 }
 
-// restricts reports whether a condition whose outcome is not known counts as one that keeps strangers out: a comparison of the claim
-// does, and that of the caller's own AWS account. The caller's address, say, does not: strangers may have the same.
+// restricts reports whether a condition whose outcome is not known counts as one that keeps strangers out: that on the claim
+// does, and that on the caller's own AWS account. The caller's address, say, does not: strangers may have the same.
 func (g gap) restricts(t iampolicy.Test) bool {
-	return t.Claim != "" && t.Claim == g.claim && strings.Contains(t.Operator, "String") || strings.HasPrefix(strings.ToLower(t.Key), "aws:principal")
+	return t.Claim != "" && t.Claim == g.claim || strings.HasPrefix(strings.ToLower(t.Key), "aws:principal")
 }

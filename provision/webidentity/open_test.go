@@ -24,6 +24,10 @@ var openings = []struct{ name, statement, code string }{
 	{"a sub from an address", opening(openAud + `,"IpAddress":{"aws:SourceIp":"192.0.2.0/24"}`), "aws-trust-open-sub"},
 	{"any action of STS", strings.Replace(opening(openAud), "sts:AssumeRoleWithWebIdentity", "sts:*", 1), "aws-trust-open-sub"},
 	{"any action", strings.Replace(opening(openAud), "sts:AssumeRoleWithWebIdentity", "*", 1), "aws-trust-open-sub"},
+	{"any of several subs", opening(openAud + `,"ForAnyValue:StringLike":{"K:sub":"system:serviceaccount:*"}`), "aws-trust-open-sub"},
+	{"a sub if there is one", opening(openAud + `,"StringLikeIfExists":{"K:sub":"*"}`), "aws-trust-open-sub"},
+	{"one of several subs is denied", opening(openAud) + `,{"Effect":"Deny","Principal":"*","Action":"*","Condition":{"ForAnyValue:StringLike":{"K:sub":"system:serviceaccount:evil:*"}}}`,
+		"aws-trust-open-sub"},
 	{"everybody, by this issuer's token", anybody(`"*"`, `"StringLike":{"K:sub":"system:serviceaccount:*"}`), "aws-trust-open-sub"},
 
 	{"no aud", opening(openSub), "aws-trust-open-aud"},

@@ -2,6 +2,7 @@ package webidentity
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -46,7 +47,7 @@ func Verify(ctx context.Context, c *awsiam.Client, roleARN string, a Attempt) ([
 type inquiry struct {
 	Attempt
 	client  *awsiam.Client
-	caller  string // ARN
+	caller  awsiam.Account
 	roleARN string
 	finding.Report
 }
@@ -61,7 +62,7 @@ func (e *inquiry) account(ctx context.Context, home awsiam.Account) bool {
 		e.Fail("aws-unread", "the account was not looked at: %v", err)
 		return false
 	}
-	if e.caller = caller.Caller; caller.ID == home.ID && caller.Partition == home.Partition {
+	if e.caller = caller; caller.ID == home.ID && caller.Partition == home.Partition {
 		return true
 	}
 	e.FailWith("aws-unread", "run it again with credentials of account "+home.ID+" (AWS_PROFILE)",
@@ -75,7 +76,26 @@ func (e *inquiry) unread(err error, action, resource string) {
 		e.Fail("aws-unread", "%v", err)
 		return
 	}
-	e.Add(finding.CauseOf("aws-forbidden").Finding(finding.Warn, fmt.Sprintf("%s may not call %s on %s: %v", e.caller, action, resource, err), ""))
+	policy, _ := json.Marshal(map[string]any{"Version": "2012-10-17", "Statement": []any{ // strings, which always marshal
+		map[string]any{"Effect": "Allow", "Action": action, "Resource": resource},
+	}})
+	verb, words := "put-user-policy", []string{"--user-name", lastOf(e.caller.Caller)}
+	if role, is := assumedRole(e.caller.Caller); is {
+		verb, words = "put-role-policy", []string{"--role-name", role}
+	}
+	title := "keypost-verify-" + strings.TrimPrefix(action, "iam:")
+	grant := Command(verb, append(words, "--policy-name", title, "--policy-document", string(policy))...)
+	evidence := fmt.Sprintf("%s may not call %s on %s: %v", e.caller.Caller, action, resource, err)
+	e.Add(finding.CauseOf("aws-forbidden").Finding(finding.Warn, evidence, "as an administrator of the account: "+grant))
+}
+
+func lastOf(arn string) string { return arn[strings.LastIndex(arn, "/")+1:] }
+
+// assumedRole returns the role of a session's ARN (arn:aws:sts::ACCOUNT:assumed-role/ROLE/SESSION).
+func assumedRole(arn string) (role string, is bool) {
+	_, rest, is := strings.Cut(arn, ":assumed-role/")
+	role, _, _ = strings.Cut(rest, "/")
+	return role, is
 }
 
 // readRole returns the role's trust policy; nil for a role that is not there, or that cannot be read.
