@@ -23,11 +23,18 @@ var (
 // one sentence.
 func check(o Options, all []iam.Identity) error {
 	errs := []error{checkPlace(o)}
+	names := map[string]string{}
 	for _, i := range all {
 		if err := CheckIdentityName(i.Name); err != nil {
 			errs = append(errs, fmt.Errorf("%s: the identity %w", i.Request, err))
 		}
 		errs = append(errs, checkScopes(o, i)...)
+		key := iam.Folded(i.Name)
+		if other, taken := names[key]; taken { // Azure would merge them: each would be permitted what the other is
+			errs = append(errs, fmt.Errorf("%s and %s lead to the same identity %s (Azure cuts names to %d characters, and takes upper and lower case "+
+				"for the same); a shorter name helps", other, i.Request, i.Name, identityNameLimit))
+		}
+		names[key] = i.Request
 	}
 	return errors.Join(errs...)
 }

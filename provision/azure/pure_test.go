@@ -3,6 +3,8 @@ package azure
 import (
 	"strings"
 	"testing"
+
+	"github.com/keypost/keypost/provision/azure/iam"
 )
 
 // Names are those that Azure takes, and ccoctl's where Azure takes these.
@@ -30,5 +32,14 @@ func TestNames(t *testing.T) {
 	}
 	if got := identityName("a", "ns", strings.Repeat("s", 200)); len(got) != 128 || !strings.HasPrefix(got, "a-ns-sss") {
 		t.Errorf("identityName cuts to %q", got)
+	}
+}
+
+// Azure merges two identities of one name: each component would be permitted what the other is.
+func TestTwoRequestsShareNoIdentity(t *testing.T) {
+	t.Parallel()
+	err := check(Options{}, []iam.Identity{{Name: "demo-ns-app", Request: "CredentialsRequest a"}, {Name: "demo-ns-App", Request: "CredentialsRequest b"}})
+	if err == nil || !strings.Contains(err.Error(), "CredentialsRequest a and CredentialsRequest b lead to the same identity demo-ns-App") {
+		t.Error(err)
 	}
 }

@@ -24,6 +24,7 @@ type roleState struct {
 	id, guid, name, description string
 	scopes                      []string // where it may be assigned
 	actions, dataActions        []string
+	denied                      []string // what is taken out of these, which nobody asks for
 }
 
 func stateOfRole(d armauthorization.RoleDefinition) roleState {
@@ -32,6 +33,7 @@ func stateOfRole(d armauthorization.RoleDefinition) roleState {
 		scopes: arm.Values(p.AssignableScopes)}
 	for _, m := range p.Permissions {
 		s.actions, s.dataActions = append(s.actions, arm.Values(m.Actions)...), append(s.dataActions, arm.Values(m.DataActions)...)
+		s.denied = append(append(s.denied, arm.Values(m.NotActions)...), arm.Values(m.NotDataActions)...)
 	}
 	return s
 }
@@ -132,6 +134,7 @@ func roleDiff(have, want roleState) []string {
 	}
 	list("action", have.actions, want.actions)
 	list("data action", have.dataActions, want.dataActions)
+	list("exception", have.denied, nil)
 	list("assignable scope", have.scopes, want.scopes)
 	if have.id != "" && have.description != want.description {
 		diff = append(diff, "- description "+have.description, "+ description "+want.description)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"strings"
 
 	"github.com/keypost/keypost/provision/gcp/federation"
 )
@@ -28,13 +29,19 @@ func CheckName(name string, pool, accounts bool) error {
 // are permitted. It makes no call, and joins the errors, each of which is one sentence.
 func (a Accounts) Check() error {
 	var errs []error
-	asked := map[string]string{} // for what each display name is, by which ccoctl's accounts are found
+	asked, roles := map[string]string{}, map[string]string{} // for what is each display name, by which ccoctl's accounts are found; each custom role
 	for _, w := range a.List {
 		display := a.DisplayName(w)
 		if other, taken := asked[display]; taken {
 			errs = append(errs, fmt.Errorf("%s and %s come to the same service account %s: drop one of them", other, w.For, display))
 		}
 		asked[display] = w.For
+		if len(w.Permissions) > 0 {
+			if other, taken := roles[w.RoleID("")]; taken {
+				errs = append(errs, fmt.Errorf("%s and %s come to the same custom role %s: drop one of them", other, w.For, strings.TrimPrefix(w.RoleID(""), "_")))
+			}
+			roles[w.RoleID("")] = w.For
+		}
 		for _, s := range w.Subjects {
 			if len(s) > subjectLimit {
 				errs = append(errs, fmt.Errorf("service account %s (%s): the subject %s has %d bytes, and Google refuses the tokens of those with "+

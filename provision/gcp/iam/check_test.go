@@ -17,6 +17,11 @@ func TestTwoRequestsShareNoAccount(t *testing.T) {
 	if want := "CredentialsRequest a and CredentialsRequest b come to the same service account demo-" + long + ": drop one of them"; err == nil || err.Error() != want {
 		t.Errorf("%v; want %s", err, want)
 	}
+	roles := []iam.Account{{Request: "foo-bar", For: "CredentialsRequest a", Permissions: []string{"a.b.c"}}, {Request: "foobar", For: "CredentialsRequest b", Permissions: []string{"a.b.d"}}}
+	err = iam.Accounts{Owner: federation.OwnedBy("demo"), List: roles}.Check()
+	if want := "CredentialsRequest a and CredentialsRequest b come to the same custom role foobar: drop one of them"; err == nil || err.Error() != want {
+		t.Errorf("%v; want %s", err, want)
+	}
 	if err := (iam.Accounts{Owner: federation.OwnedBy("demo"), List: list[:1]}).Check(); err != nil {
 		t.Error(err)
 	}
