@@ -72,8 +72,8 @@ func checkSub(root *os.Root, sub string) error {
 	return nil
 }
 
-// CheckDir returns the error with which [OpenDir] would refuse the output directory at path, its manifests or its keys, and changes
-// nothing: a run that makes things in a cloud first would then have them, and not the files that name them.
+// CheckDir returns the error with which [OpenDir] or [Dir.Write] would refuse the output directory at path, its manifests or its
+// signing key, and changes nothing: a run that makes things in a cloud first would then have them, and not the files that name them.
 func CheckDir(path string) error {
 	d := &Dir{path: filepath.Clean(path), subs: []string{ManifestsDir, TLSDir}}
 	if err := d.check(); err != nil {
@@ -99,7 +99,25 @@ func (d *Dir) check() error {
 			return err
 		}
 	}
-	return d.checkOwners()
+	if err := d.checkOwners(); err != nil {
+		return err
+	}
+	names := []string{SigningKeyName, AuthenticationFile("").Name, AzureWebhookFile("").Name}
+	there, err := fs.ReadDir(root.FS(), ManifestsDir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, e := range there {
+		if strings.HasSuffix(e.Name(), secretSuffix) && !strings.HasPrefix(e.Name(), ".") {
+			names = append(names, ManifestsDir+"/"+e.Name())
+		}
+	}
+	for _, name := range names {
+		if err := d.checkName(root, name); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return nil
 }
 
 func (d *Dir) noParent() error {
@@ -158,10 +176,17 @@ func (d *Dir) Write(files ...File) error {
 	return d.sync(root, files)
 }
 
+// longestName is what Linux (NAME_MAX) and macOS allow, in bytes. What stands before a Secret's name in a dry run's files is not
+// known where requests are read.
+const longestName = 255
+
 // checkName returns an error if no file of that name can be written.
 func (d *Dir) checkName(root *os.Root, name string) error {
 	if dir := path.Dir(name); dir != "." && !slices.Contains(d.subs, dir) || strings.HasPrefix(path.Base(name), ".") {
 		return errors.New("no file of the output directory has this name")
+	}
+	if n := len(path.Base(name)); n > longestName {
+		return fmt.Errorf("the name of the file has %d bytes, and file systems allow %d; use shorter names", n, longestName)
 	}
 	info, err := root.Lstat(name)
 	switch {

@@ -264,6 +264,7 @@ func TestCheckDir(t *testing.T) {
 	link := func(name string) func(string) error {
 		return func(d string) error { return os.Symlink("elsewhere", filepath.Join(d, name)) }
 	}
+	secret := ccoctl.Secret{Namespace: "ns", Name: "a"}.File().Name
 	for _, tt := range []struct {
 		name string
 		make func(dir string) error
@@ -272,13 +273,23 @@ func TestCheckDir(t *testing.T) {
 		{"nothing", func(d string) error { return os.RemoveAll(d) }, ""},
 		{"an empty directory", func(string) error { return nil }, ""},
 		{"a link to a directory", func(d string) error { return errors.Join(os.Remove(d), os.Symlink(t.TempDir(), d)) }, ""},
+		{"manifests of others", link("manifests/99_mine.yaml"), ""},
 		{"a link into nowhere", func(d string) error { return errors.Join(os.RemoveAll(d), os.Symlink("no", d)) }, "no such file"},
 		{"a link in place of tls", link("tls"), "tls in it is not a directory; move it away"},
+		{"a link in place of a Secret", link(secret), secret + ": it is a symbolic link; remove it"},
+		{"a directory in place of a Secret", func(d string) error { return os.Mkdir(filepath.Join(d, secret), 0o700) }, secret + ": it is not a regular file"},
+		{"a link in place of the issuer", link(ccoctl.AuthenticationFile("").Name), "02-config.yaml: it is a symbolic link"},
+		{"a link in place of the webhook's Secret", link(ccoctl.AzureWebhookFile("").Name), "webhook-config.yaml: it is a symbolic link"},
+		{"a link in place of the signing key", func(d string) error { return errors.Join(os.Mkdir(d+"/tls", 0o700), link(ccoctl.SigningKeyName)(d)) },
+			"signing-key.key: it is a symbolic link"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			parent := t.TempDir()
 			dir := filepath.Join(parent, "out")
 			check(t, os.Mkdir(dir, 0o700))
+			if strings.Contains(tt.name, "Secret") || strings.Contains(tt.name, "manifests") || strings.Contains(tt.name, "issuer") {
+				check(t, os.Mkdir(dir+"/manifests", 0o700))
+			}
 			check(t, tt.make(dir))
 			before := tree(t, parent)
 			err := ccoctl.CheckDir(dir)
@@ -347,6 +358,7 @@ func TestWriteIsAllOrNothing(t *testing.T) {
 		{"a place outside by way of one inside", func(string) error { return nil }, "manifests/../../b", "no file of the output directory"},
 		{"an absolute place", func(string) error { return nil }, "/tmp/b", "no file of the output directory"},
 		{"no name", func(string) error { return nil }, "", "no file of the output directory"},
+		{"a name that is too long", func(string) error { return nil }, strings.Repeat("b", 256), "the name of the file has 256 bytes, and file systems allow 255"},
 		{"a hidden file", func(string) error { return nil }, "manifests/.b", "no file of the output directory"},
 		{"a directory that has gone", func(d string) error {
 			return os.Rename(d+"/manifests", d+"/other")
