@@ -15,7 +15,7 @@ func TestPromoteWaitsForAFetch(t *testing.T) {
 	t.Parallel()
 	s := published(t, copiesPolicy("", "anthropic"), false)
 	late := t0.Add(240 * time.Hour)
-	has := t0.Add(15*time.Second + time.Minute + time.Minute + time.Minute + time.Minute) // poll, convergence, max-age at an edge and at a client, clocks
+	has := t0.Add(15*time.Second + time.Minute + time.Minute + time.Minute + 2*time.Minute) // poll, convergence, max-age at an edge and at a client, clocks
 	for _, tt := range []struct {
 		name  string
 		fetch gate.Fetch

@@ -96,10 +96,10 @@ func (g Rules) fetched(c *closed, k key.Key, since time.Time, o Observed) {
 	p := g.cachePolicy().Clone()
 	p.RelyingParties = []string{"vault"} // what its fetch may be answered from, and nothing that it keeps
 	gone, _ := p.CopiesRunOut(g.convergence(), since, o.Cache)
-	gone = gone.Add(g.unlessDev(ClockTolerance))
+	gone = gone.Add(g.unlessDev(clocks))
 	for _, f := range o.Fetches {
 		if slices.Contains(g.Policy.RelyingParties, f.Party) && !f.Read.Before(k.PublishedAt) && f.At.Before(gone) {
-			c.again(GateFetched, fmt.Sprintf("%s showed at %s that it last fetched the keys at %s, and a fetch before %s may have been answered without this one; read it again",
+			c.again(GateFetched, fmt.Sprintf("%s showed at %s that it last fetched the keys at %s, and a fetch before %s may have been answered without this one; record a later fetch",
 				text.OneLine(f.Party, 100), stamp(f.Read), stamp(f.At), stamp(gone)))
 		}
 	}

@@ -287,7 +287,7 @@ func Of(key Key, records []Record, required []Subject) keystore.Observed {
 	}
 	e.Uploads = Uploads(records)
 	for _, r := range records {
-		if f := r.Fetched; f != nil {
+		if f := r.Fetched; f != nil && r.Vantage == "" {
 			e.Fetches = append(e.Fetches, gate.Fetch{Party: r.Issuer, Read: f.Read, At: f.At})
 		}
 	}

@@ -59,8 +59,8 @@ func anthropic() Party {
 			},
 		},
 		Fetch: Fact{
-			Says: "`poll_status.last_fetched_at` of the issuer; give it to issuer observe with `--fetched anthropic=TIME`, and a key " +
-				"that it has not fetched is not promoted",
+			Says: "`poll_status.last_fetched_at` of the issuer; give it to issuer observe with `--fetched anthropic=TIME` after a key " +
+				"is published: promotion then waits for a later fetch",
 			Page:  anthropicPage2,
 			Quote: "When the last successful fetch completed.",
 		},

@@ -172,7 +172,11 @@ func PromoteForced(s keystore.KeySet, id keystore.KeyID, why string) Command {
 
 // FetchedCommand returns the command that records when a relying party last fetched the keys of a key set.
 func FetchedCommand(s keystore.KeySet) Command {
-	return Command{"issuer", "observe", string(s.Name()), "--fetched", "PARTY=TIME"}
+	who := "PARTY"
+	if parties := s.Policy().RelyingParties; len(parties) == 1 {
+		who = parties[0]
+	}
+	return Command{"issuer", "observe", string(s.Name()), "--fetched", who + "=TIME"}
 }
 
 // SyncCommand returns the command that uploads the published keys of a key set to whom its policy names, and reads them back.

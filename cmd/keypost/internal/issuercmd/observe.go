@@ -76,7 +76,7 @@ func (o *observeOptions) run(ctx context.Context, args []string) error {
 			o.Notice("nobody reads the documents of %q (reach copies), so there is nothing to look at; what was uploaded is read back with: %s", s.Name(), cli.SyncCommand(s.Name()))
 		}
 	}
-	fetched, err := fetches(o.fetched, sets, o.Change("", false))
+	fetched, err := o.fetches(sets)
 	if err != nil {
 		return err
 	}
@@ -88,6 +88,7 @@ func (o *observeOptions) run(ctx context.Context, args []string) error {
 		if err := observer.Records.AddFetched(ctx, sets[0].Name(), party, f); err != nil {
 			return err
 		}
+		o.Notice("recorded: %s last fetched the keys at %s; a key that this fetch may not have had is not promoted", party, cli.Stamp(f.At))
 	}
 	if slices.ContainsFunc(sets, func(s keystore.KeySet) bool { return !s.Dev() }) {
 		o.Notice("looking at %s, which takes ten seconds or more", text.Count(len(sets), "key set", "key sets"))
@@ -118,12 +119,12 @@ func (o *observeOptions) run(ctx context.Context, args []string) error {
 }
 
 // fetches reads --fetched: what relying parties that a policy declares show of their last fetches.
-func fetches(flags []string, sets []keystore.KeySet, c keystore.Change) (map[string]observation.Fetched, error) {
-	if len(flags) > 0 && len(sets) != 1 {
+func (o *observeOptions) fetches(sets []keystore.KeySet) (map[string]observation.Fetched, error) {
+	if len(o.fetched) > 0 && (o.all || len(sets) != 1) {
 		return nil, cli.Usagef("--fetched is about one key set: name it")
 	}
-	all := map[string]observation.Fetched{}
-	for _, flag := range flags {
+	all, c := map[string]observation.Fetched{}, o.Change("", false)
+	for _, flag := range o.fetched {
 		name, when, _ := strings.Cut(flag, "=")
 		at, err := time.Parse(time.RFC3339, when)
 		switch shown := cli.OneLine(flag); {

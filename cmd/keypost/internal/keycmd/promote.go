@@ -108,21 +108,25 @@ func (o *promoteOptions) awaitGate(ctx context.Context, args []string) error {
 		}
 		_, err = o.promote(ctx, s, o.Change(o.why, false), k.ID())
 		e, closed := errors.AsType[*keystore.NotYetError](err)
+		byLook := closed && (e.Gate == gate.GateObserved || e.Gate == gate.GateFresh)
 		switch {
 		case err == nil:
 			return nil
-		case !closed || !slices.Contains([]gate.Gate{gate.GateObserved, gate.GateFresh, gate.GateCaches, gate.GateCopies}, e.Gate):
+		case !closed || !slices.Contains([]gate.Gate{gate.GateObserved, gate.GateFresh, gate.GateCaches, gate.GateCopies, gate.GateFetched}, e.Gate):
 			return o.AtGate(err, s)
-		case looked || e.Gate == gate.GateCaches || e.Gate == gate.GateCopies:
+		case looked || !byLook:
 			o.Notice("waiting: %v", e)
-			if e.Gate == gate.GateCopies && cli.Syncs(s) {
+			switch {
+			case e.Gate == gate.GateCopies && cli.Syncs(s):
 				o.Notice("this waits until somebody has uploaded and read back: %s", cli.SyncCommand(s.Name()))
+			case e.Gate == gate.GateFetched:
+				o.Notice("this waits until somebody has recorded a later fetch: %s", cli.FetchedCommand(s))
 			}
 			if err := cli.Pause(ctx, cli.PauseFor(e, lookSoon)); err != nil {
 				return err
 			}
 		}
-		if e.Gate == gate.GateCopies { // no look opens it
+		if e.Gate == gate.GateCopies || e.Gate == gate.GateFetched { // no look opens it
 			continue
 		}
 		if err := observer.Counting(ctx, o.Factory, s); err != nil {

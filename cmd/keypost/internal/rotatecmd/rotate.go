@@ -3,6 +3,7 @@ package rotatecmd
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"time"
 
@@ -33,6 +34,7 @@ type state struct {
 	ByHand   string                     `json:"byHand,omitempty"` // what a person has to do at the cluster
 	Error    string                     `json:"error,omitempty"`  // why no more was done; what was took stays
 	Plan     []entry                    `json:"timetable,omitempty"`
+	Fetch    string                     `json:"fetch,omitempty"`   // why a relying party may be without the key that is to be promoted
 	Uploads  []observation.UploadStatus `json:"uploads,omitempty"` // that relying parties hold, where what was read back is known
 }
 
@@ -62,6 +64,10 @@ func stateOf(ctx context.Context, f *cli.Factory, s keystore.KeySet) (state, err
 		to, _ := s.Key(st.Rotation.Kid)
 		if seen, err = observe.Recorded(ctx, f, s, to); err != nil {
 			return st, err
+		}
+		_, err := s.Promote(f.Change("", false), to.ID(), seen)
+		if closed, is := errors.AsType[*keystore.NotYetError](err); is && closed.Gate == gate.GateFetched {
+			st.Fetch = closed.Need
 		}
 	}
 	for _, e := range rotation.Timetable(f.Change("", false), s, seen) {
@@ -116,6 +122,9 @@ func rotationRows(w *terminal.Table, s state) {
 			when = cli.Stamp(e.Opens)
 		}
 		w.Row("  "+string(e.Step), when, what(e.Step))
+	}
+	if s.Fetch != "" {
+		w.Row("  fetch", "not ready", s.Fetch)
 	}
 }
 
