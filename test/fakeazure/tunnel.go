@@ -1,7 +1,6 @@
 package fakeazure
 
 import (
-	"net/http"
 	"slices"
 	"testing"
 
@@ -12,10 +11,6 @@ import (
 func Hosts() []string {
 	return slices.Concat(managementHosts, loginHosts)
 }
-
-// Tunnel is an HTTPS proxy that leads Microsoft's hosts to the server, which must serve TLS at an address, and others to where
-// they are.
-func Tunnel(address string) http.Handler { return fakecloud.Tunnel(address, Hosts()) }
 
 // Tunnel serves over HTTPS, and a proxy to there, until the test ends. It returns what a program needs in its environment to
 // find the server at Microsoft's own names, and to trust it.

@@ -2,7 +2,6 @@ package fakegcp
 
 import (
 	"net/http"
-	"time"
 
 	"github.com/keypost/keypost/test/fakecloud"
 )
@@ -13,9 +12,6 @@ type Call = fakecloud.Call
 
 // Fault is what goes wrong with one call. The zero value is nothing.
 type Fault = fakecloud.Fault
-
-// Throttle refuses the call with 429 and asks to come back after a time: nothing happens.
-func Throttle(after time.Duration) Fault { return Fault{Throttle: max(after, 1)} }
 
 // Unavailable refuses the call with 503: nothing happens.
 func Unavailable() Fault {

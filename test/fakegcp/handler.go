@@ -75,11 +75,7 @@ func (s *Server) begin(rt route, r *http.Request, body []byte) (*Call, Fault) {
 	if !rt.open {
 		c.Body = string(body)
 	}
-	kept, fault := s.Begin(c)
-	if fault.Throttle > 0 {
-		fault.Refusal = s.options.quota(rt.service, fault.Throttle)
-	}
-	return kept, fault
+	return s.Begin(c)
 }
 
 // exchange is one call on its way through the checks that come before any method.
