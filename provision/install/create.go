@@ -183,7 +183,7 @@ func (c *creation) check(ctx context.Context) error {
 		c.sayNoStore(&c.set)
 	}
 	if c.o.Copy == nil {
-		if err := c.set.checkReadable(); err != nil {
+		if err := CheckReadable(c.set.Stored, c.set.URL); err != nil {
 			return err
 		}
 	}

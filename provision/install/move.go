@@ -51,7 +51,7 @@ func (r *Run) MovedKeys(ctx context.Context, m Move, audiences []string) (*Publi
 		return p, nil
 	}
 	if !p.Copied {
-		if err := p.checkReadable(); err != nil {
+		if err := CheckReadable(p.Stored, p.URL); err != nil {
 			return nil, err
 		}
 	}

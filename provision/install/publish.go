@@ -166,12 +166,8 @@ func (r *Run) publish(ctx context.Context, p *Publication, check func(keystore.K
 	return nil
 }
 
-// checkReadable returns the error of [CheckReadable] for the stored key set, if there is one: without this a run would wait for keys
-// that are nowhere to be read, and then give up.
-func (p *Publication) checkReadable() error { return CheckReadable(p.Stored, p.URL) }
-
 // CheckReadable returns an error if nobody can read the documents of a key set, the zero one for none: what is to fetch keys from url
-// finds none there.
+// finds none there, and a run would wait for them and then give up.
 func CheckReadable(s keystore.KeySet, url string) error {
 	if s.Policy().Reach != keystore.ReachCopies {
 		return nil
