@@ -104,7 +104,7 @@ func uploadSetups() []setup {
 				r.Failed = &observation.Failed{At: time.Now(), Why: "there is no such provider"}
 			})
 		}, synced},
-		{"nobody says where readings are recorded", "upload-unread", finding.Warn, func(t *testing.T, w *world) {
+		{"nobody says where observations are", "upload-unread", finding.Warn, func(t *testing.T, w *world) {
 			w.holds(t, public(t, w.signer))
 			w.options.Uploads = nil
 		}, synced},

@@ -15,7 +15,7 @@ func (v *visitor) checkUploads(ctx context.Context) {
 	if set.Withdrawn() || len(set.Policy().Uploads()) == 0 {
 		return
 	}
-	const where = "name the place where readings are recorded: keypost verify ISSUER --observations URL; mend or remove a damaged document there"
+	const where = "say where observations are: keypost verify ISSUER --observations URL; mend or remove a damaged document there"
 	unknown := v.WarnWith
 	if set.Policy().Reach == keystore.ReachCopies {
 		unknown = v.FailWith // nothing at all was compared

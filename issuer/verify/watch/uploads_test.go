@@ -167,7 +167,7 @@ func TestWatchOfDocumentsAndUploads(t *testing.T) {
 	})
 }
 
-// A watch that does not know where readings are recorded says that it knows nothing.
+// A watch that does not know where observations are says that it knows nothing.
 func TestWatchOfUploadsWithoutRecords(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sc := newUploadScene(t)

@@ -94,7 +94,7 @@ func listKeys(ctx context.Context, f *cli.Factory, s keystore.KeySet) error {
 		if step, closed := outlook.Of(c, s, k, seen); closed != nil {
 			row.Next = &nextStep{step, cli.NotBefore(closed.Opens), closed.Gate, closed.Need}
 			if closed.Gate == gate.GateCopies && f.Observations == "" {
-				row.Next.Need = "whether uploaded copies have what is published was not looked at, as nothing names the place of readings (--observations)"
+				row.Next.Need = "whether uploaded copies have what is published was not looked at, as nothing says where observations are (--observations)"
 			}
 		} else if step != "" {
 			row.Next = &nextStep{Step: step}

@@ -35,7 +35,7 @@ func (o *revokeOptions) awaitGone(ctx context.Context, s keystore.KeySet, networ
 	}
 	uploads := len(s.Policy().Uploads()) > 0
 	if uploads && o.Observations == "" {
-		return cli.WithHint(errors.New("the key is revoked, and whether relying parties that hold an upload still have it is not known: nothing names the place where readings are recorded"),
+		return cli.WithHint(errors.New("the key is revoked, and whether relying parties that hold an upload still have it is not known: nothing says where observations are"),
 			"run this again with --observations URL, the same as of: %s", cli.SyncCommand(s.Name()))
 	}
 	if uploads && len(s.Keys()) == 0 {
