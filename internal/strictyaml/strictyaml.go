@@ -84,7 +84,7 @@ func hasSecondDocument(data []byte) bool {
 func hasMore(data []byte) bool {
 	var first, second yamlv3.Node
 	d := yamlv3.NewDecoder(bytes.NewReader(data))
-	return d.Decode(&first) == nil && d.Decode(&second) != io.EOF
+	return d.Decode(&first) == nil && !errors.Is(d.Decode(&second), io.EOF)
 }
 
 func hasAnchor(n *yamlv3.Node) bool {
