@@ -89,9 +89,9 @@ func (g Rules) looked(c *closed, k key.Key, now time.Time, o Observed) time.Time
 	return since
 }
 
-// fetched adds to c which relying parties may be without a key although all that they keep should have run out: one that polls, and
-// whose polls fail. It keeps a gate closed for longer and opens none sooner, as nobody but AWS, Google or the like knows how many
-// caches they have. A reading from before k was published says nothing of it.
+// fetched adds to c which relying parties have shown that they may not have the key: one that polls keeps its old copy while its polls
+// fail. It opens no gate sooner, as a relying party may have more caches than the one that it shows. A reading from before k was
+// published says nothing about k.
 func (g Rules) fetched(c *closed, k key.Key, since time.Time, o Observed) {
 	p := g.cachePolicy().Clone()
 	p.RelyingParties = []string{"vault"} // what its fetch may be answered from, and nothing that it keeps

@@ -172,8 +172,8 @@ func (a api) put(ctx context.Context, name string, was secret, data json.RawMess
 	return nil
 }
 
-// pair returns the verification key of a pair, and whether it is complete; and whether there is a private key at all, also where its public
-// half is none that we can read.
+// pair returns the verification key of a pair, and whether it is complete; and whether there is a private key at all, even if
+// its public half cannot be read.
 func (s secret) pair() (k keystore.VerificationKey, complete, private bool) {
 	var data map[string][]byte
 	if json.Unmarshal(s["data"], &data) != nil || len(data[signingkey.SecretPrivate]) == 0 {

@@ -46,8 +46,8 @@ func (w Wanted) gone(id keystore.KeyID) (line keystore.Gone, left bool) {
 	return line, false
 }
 
-// idle reports whether it is right that the cluster does not know a published key: it is not to sign yet, or no more. That one which is gone
-// is still published is a finding by itself.
+// idle reports whether the cluster need not know a published key: it does not sign yet, or no more. A key that is gone and still published
+// has a finding of its own.
 func (w Wanted) idle(k keystore.VerificationKey) bool {
 	_, gone := w.gone(k.ID())
 	state := w.stored(k).State

@@ -84,11 +84,11 @@ func (o *observeOptions) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	for party, f := range fetched {
-		if err := observer.Records.AddFetched(ctx, sets[0].Name(), party, f); err != nil {
+	for name, f := range fetched {
+		if err := observer.Records.AddFetched(ctx, sets[0].Name(), name, f); err != nil {
 			return err
 		}
-		o.Notice("recorded: %s last fetched the keys at %s; a key that this fetch may not have had is not promoted", party, cli.Stamp(f.At))
+		o.Notice("recorded: %s last fetched the keys at %s; a key that this fetch may not have had is not promoted", name, cli.Stamp(f.At))
 	}
 	if slices.ContainsFunc(sets, func(s keystore.KeySet) bool { return !s.Dev() }) {
 		o.Notice("looking at %s, which takes ten seconds or more", text.Count(len(sets), "key set", "key sets"))
