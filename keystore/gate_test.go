@@ -514,6 +514,15 @@ func TestDevelopmentWaitsForNobody(t *testing.T) {
 		t.Error("removed before its last token has expired")
 	}
 	ok(s.Remove(change(t0.Add(15*time.Second)), testKey(0).ID(), Removal{}))
+
+	// A relying party that is taken out kept nothing either.
+	was, is := cachePolicy(0, time.Minute), cachePolicy(0, time.Minute)
+	was.RelyingParties = []string{"aws", "vault"}
+	s = ok(published(t, was, true).SetPolicy(change(t0), is))
+	k, _ := s.Key(subject.ID())
+	if got, want := s.Gates().EarliestPromotion(k, Observed{Since: t0}).Sub(t0), devSlack+2*time.Minute; got != want {
+		t.Errorf("after aws was taken out a next key may sign after %v; want %v", got, want)
+	}
 }
 
 func TestCopiesOf(t *testing.T) {

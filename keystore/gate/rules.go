@@ -39,6 +39,9 @@ func (g Rules) cachePolicy() policy.Policy {
 	}
 	p := g.Policy.Clone()
 	p.RelyingParties = []string{"vault"}
+	for i := range p.HeldUntil {
+		p.HeldUntil[i].Client = 0 // of a relying party that was taken out
+	}
 	return p
 }
 
