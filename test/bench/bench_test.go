@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/keypost/keypost/issuer"
+	"github.com/keypost/keypost/test/bench/floor"
 )
 
 // The parts of the bench that need no quiet machine; what takes time is measured by the program only.
@@ -15,7 +16,7 @@ func published(t *testing.T, n int) (dir string, p *issuer.Publisher) {
 	if err := writeCorpus(t.Context(), dir, n); err != nil {
 		t.Fatal(err)
 	}
-	p, err := publish(t.Context(), dir)
+	p, err := floor.Publish(t.Context(), dir)
 	if err != nil {
 		t.Fatal(err)
 	}

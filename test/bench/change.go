@@ -23,17 +23,20 @@ type changer struct {
 	target *target
 }
 
-const changeBar = bar(1) // seconds
+const (
+	changeBar = bar(1) // seconds
+	changed   = 50     // how many changes are made
+)
 
 // changes adds a key to one key set after the other and waits each time until it is served.
-func (b *bench) changes(ctx context.Context, s side, dir string, count int) (outcome, error) {
+func (b *bench) changes(ctx context.Context, s side, dir string) (outcome, error) {
 	var o outcome
 	store, err := filestore.Open(dir)
 	if err != nil {
 		return o, err
 	}
 	c := &changer{store: keystore.NewStore(store), target: newTarget(s.server.address, s.issuers, b.cert.roots)}
-	for i := range count {
+	for i := range changed {
 		if err := c.one(ctx, c.target.issuer(i+1), &o); err != nil {
 			return o, fmt.Errorf("change %s: %w", issuerName(i), err)
 		}
@@ -72,8 +75,8 @@ func (c *changer) await(ctx context.Context, i int, id keystore.KeyID) error {
 		if _, err := fmt.Fprintf(conn, requestLine, issuerName(i), ""); err != nil {
 			return err
 		}
-		e, err := readExchange(in)
-		if err != nil || bytes.Contains(e.body, []byte(id)) {
+		body, err := readBody(in)
+		if err != nil || bytes.Contains(body, []byte(id)) {
 			return err
 		}
 	}

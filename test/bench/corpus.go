@@ -19,9 +19,10 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/test/bench/floor"
 )
 
-const host = "bench.keypost.test"
+const host = floor.Host
 
 // issuerName has the same length for every i, and so has every response: what is compared differs in nothing but
 // the number of issuers.

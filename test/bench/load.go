@@ -49,9 +49,6 @@ func (t *target) request(i int, header string) []byte {
 	return fmt.Appendf(nil, requestLine, issuerName(t.issuer(i)), header)
 }
 
-// path is what request i asks for.
-func (t *target) path(i int) string { return fmt.Sprintf("/%s/keys.json", issuerName(t.issuer(i))) }
-
 func (t *target) dial(ctx context.Context) (*tls.Conn, error) {
 	d := tls.Dialer{NetDialer: &net.Dialer{Timeout: loadTimeout}, Config: t.tls}
 	c, err := d.DialContext(ctx, "tcp", t.address)
@@ -59,12 +56,6 @@ func (t *target) dial(ctx context.Context) (*tls.Conn, error) {
 		return nil, err
 	}
 	return c.(*tls.Conn), c.SetDeadline(time.Now().Add(loadTimeout))
-}
-
-// exchange is an answer as it came.
-type exchange struct {
-	header http.Header
-	body   []byte
 }
 
 // size sends one request over a connection of its own, and returns how many bytes the answer takes.
@@ -78,8 +69,22 @@ func (t *target) size(ctx context.Context, request []byte) (int, error) {
 		return 0, err
 	}
 	var raw bytes.Buffer
-	_, err = readExchange(bufio.NewReader(io.TeeReader(c, &raw)))
+	_, err = readBody(bufio.NewReader(io.TeeReader(c, &raw)))
 	return raw.Len(), err
+}
+
+// readBody reads an answer that has to be 200.
+func readBody(in *bufio.Reader) ([]byte, error) {
+	r, err := http.ReadResponse(in, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Body.Close() //nolint:errcheck // only read
+	body, err := io.ReadAll(r.Body)
+	if err == nil && r.StatusCode != http.StatusOK {
+		err = fmt.Errorf("it answers %s", r.Status)
+	}
+	return body, err
 }
 
 // load sends the requests of a burst and waits for the answers.
@@ -123,13 +128,10 @@ type keepAlive struct {
 	conns [connections]*tls.Conn
 }
 
-func newKeepAlive(ctx context.Context, t *target) (load, error) {
-	size, err := t.size(ctx, t.request(0, ""))
-	if err != nil {
-		return nil, err
-	}
+func newKeepAlive(ctx context.Context, t *target, size int) (load, error) {
 	k := &keepAlive{target: t, size: size}
 	for i := range k.conns {
+		var err error
 		if k.conns[i], err = t.dial(ctx); err != nil {
 			return nil, err
 		}
@@ -163,10 +165,7 @@ type fresh struct {
 
 const closing = "Connection: close\r\n"
 
-func newFresh(ctx context.Context, t *target) (load, error) {
-	size, err := t.size(ctx, t.request(0, closing))
-	return &fresh{t, size}, err
-}
+func newFresh(_ context.Context, t *target, size int) (load, error) { return &fresh{t, size}, nil }
 
 func (f *fresh) burst(ctx context.Context, b burst) error {
 	return b.spread(func(_ int, share []int) error {

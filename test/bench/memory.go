@@ -7,35 +7,15 @@ import (
 	"runtime"
 	"testing"
 
-	"go.uber.org/zap"
-
 	"github.com/keypost/keypost/issuer"
-	"github.com/keypost/keypost/keystore"
-	"github.com/keypost/keypost/keystore/filestore"
+	"github.com/keypost/keypost/test/bench/floor"
 )
-
-// publish reads a directory as keypostd does.
-func publish(ctx context.Context, dir string) (*issuer.Publisher, error) {
-	store, err := filestore.Open(dir)
-	if err != nil {
-		return nil, err
-	}
-	pattern, err := issuer.ParsePattern("https://"+host+"/{name}", false)
-	if err != nil {
-		return nil, err
-	}
-	p := issuer.NewPublisher(issuer.Config{Source: keystore.NewStore(store), Patterns: []issuer.Pattern{pattern}, Cache: keystore.DefaultCache(), Log: zap.NewNop()})
-	if err := p.Refresh(ctx); err != nil {
-		return nil, err
-	}
-	return p, p.Ready()
-}
 
 // heapPerIssuer returns how many bytes of live heap each of the n key sets in dir takes: in the publisher, its
 // snapshot and the store.
 func heapPerIssuer(ctx context.Context, dir string, n int) (float64, error) {
 	before := liveHeap()
-	p, err := publish(ctx, dir)
+	p, err := floor.Publish(ctx, dir)
 	if err != nil {
 		return 0, err
 	}
@@ -117,7 +97,7 @@ func (r *report) memory(ctx context.Context, dir string, n int) error {
 	}
 	r.table("In process", "", "", "")
 	r.heap(perIssuer, n)
-	p, err := publish(ctx, dir)
+	p, err := floor.Publish(ctx, dir)
 	if err != nil {
 		return err
 	}

@@ -3,10 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
-	"path/filepath"
 	"time"
-
-	"github.com/keypost/keypost/test/bench/floor"
 )
 
 // The numbers of issuers.
@@ -34,7 +31,7 @@ func (p population) String() string {
 	return fmt.Sprintf("%d issuers", p.issuers)
 }
 
-// populations returns those that are measured. Any other number of issuers has no bounds.
+// populations returns those that are measured.
 func populations() []population {
 	ratio := bound{bar: 1.10, target: 1.05}
 	return []population{
@@ -45,25 +42,15 @@ func populations() []population {
 	}
 }
 
-// ofSize returns the population of n issuers.
-func ofSize(n int) population {
-	for _, p := range populations() {
-		if p.issuers == n {
-			return p
-		}
-	}
-	return population{issuers: n}
-}
-
 // population measures everything that depends on the number of issuers, with no other servers running.
-func (b *bench) population(ctx context.Context, r *report, p population, o options) error {
+func (b *bench) population(ctx context.Context, r *report, p population) error {
 	defer b.stopAll()
 	sides, err := b.raise(ctx, p)
 	if err != nil {
 		return err
 	}
 	for _, m := range modes() {
-		all, err := b.compare(ctx, m, sides, o.rounds)
+		all, err := b.compare(ctx, m, sides)
 		if err != nil {
 			return err
 		}
@@ -72,27 +59,14 @@ func (b *bench) population(ctx context.Context, r *report, p population, o optio
 	return footprints(r, p, sides)
 }
 
-// raise starts all the servers, and makes sure that they answer alike.
+// raise starts all the servers.
 func (b *bench) raise(ctx context.Context, p population) ([]side, error) {
-	own, err := b.raiseKeypostd(ctx, side{role: theKeypostd, label: "keypostd", issuers: p.issuers}, b.keypostd())
+	sides, err := b.raiseFloors(ctx, p.issuers)
 	if err != nil {
 		return nil, err
 	}
-	rec, err := b.record(ctx, own)
-	if err != nil {
-		return nil, err
-	}
-	sides, err := b.raiseFloors(ctx, own, rec)
-	if err != nil {
-		return nil, err
-	}
-	sides = append(sides, own)
-	for _, s := range sides {
-		if err := b.check(ctx, s, rec); err != nil {
-			return nil, err
-		}
-	}
-	return sides, nil
+	own, err := b.raiseKeypostd(ctx, side{role: theKeypostd, label: "keypostd", issuers: p.issuers})
+	return append(sides, own), err
 }
 
 // starts is how often a keypostd is started; the median counts. More than many take too long for that.
@@ -103,14 +77,14 @@ func starts(issuers int) int {
 	return 3
 }
 
-func (b *bench) raiseKeypostd(ctx context.Context, s side, binary string) (side, error) {
+func (b *bench) raiseKeypostd(ctx context.Context, s side) (side, error) {
 	var took []time.Duration
 	for range starts(s.issuers) {
 		if s.server != nil {
 			s.server.stop()
 		}
 		var err error
-		if s.server, err = b.startKeypostd(ctx, fmt.Sprintf("%s-%d", s.label, s.issuers), binary, b.keySets(s.issuers)); err != nil {
+		if s.server, err = b.startKeypostd(ctx, fmt.Sprintf("%s-%d", s.label, s.issuers), b.keySets(s.issuers)); err != nil {
 			return s, err
 		}
 		took = append(took, s.server.ready)
@@ -127,18 +101,13 @@ func (s side) measured() (side, error) {
 }
 
 // raiseFloors starts two floors; their difference is that of two equal servers.
-func (b *bench) raiseFloors(ctx context.Context, own side, rec *floor.Recording) ([]side, error) {
-	file := b.recordingFile(own.issuers)
-	if err := rec.Write(file); err != nil {
-		return nil, err
-	}
-	var sides []side
+func (b *bench) raiseFloors(ctx context.Context, issuers int) (sides []side, err error) {
 	for _, label := range []string{"floor", "floor again"} {
-		s, err := b.startFloor(ctx, filepath.Base(file)+"-"+label, file)
+		s, err := b.startFloor(ctx, fmt.Sprintf("%s-%d", label, issuers), b.keySets(issuers))
 		if err != nil {
 			return nil, err
 		}
-		one, err := side{role: theFloor, label: label, server: s, issuers: own.issuers}.measured()
+		one, err := side{role: theFloor, label: label, server: s, issuers: issuers}.measured()
 		if err != nil {
 			return nil, err
 		}

@@ -67,7 +67,6 @@ func (c cores) pinLoad() error {
 type server struct {
 	cmd     *exec.Cmd
 	address string
-	admin   string        // address of metrics and health; only keypostd has one
 	gone    chan struct{} // closed when it has ended
 	log     string        // file with what it wrote
 	ready   time.Duration // from its start until it was ready
@@ -79,6 +78,8 @@ type program struct {
 	argv  []string
 	env   []string // beside the bench's own
 	ready func() bool
+
+	beside bool // it runs on the core of the load
 }
 
 // bench is what every part of a run needs.
@@ -91,7 +92,7 @@ type bench struct {
 	servers []*server // all that were started
 }
 
-// spawn starts a program on the core for servers and waits until it is ready.
+// spawn starts a program, on the core for servers unless it says otherwise, and waits until it is ready.
 func (b *bench) spawn(ctx context.Context, p program) (*server, error) {
 	s := &server{log: filepath.Join(b.dir, p.name+".log"), gone: make(chan struct{})}
 	out, err := os.Create(s.log)
@@ -103,7 +104,11 @@ func (b *bench) spawn(ctx context.Context, p program) (*server, error) {
 	s.cmd.Stdout, s.cmd.Stderr = out, out
 	s.cmd.Env = append(withoutRuntime(os.Environ()), p.env...)
 	began := time.Now()
-	if err := b.cores.startPinned(s.cmd); err != nil {
+	start := b.cores.startPinned
+	if p.beside {
+		start = (*exec.Cmd).Start
+	}
+	if err := start(s.cmd); err != nil {
 		return nil, fmt.Errorf("start %s: %w", p.name, err)
 	}
 	b.servers = append(b.servers, s)

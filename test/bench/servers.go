@@ -32,8 +32,8 @@ listen:
 admin: {address: %s}
 `
 
-// startKeypostd starts a keypostd, that of this tree or another one, on a directory of key sets.
-func (b *bench) startKeypostd(ctx context.Context, name, binary, keySets string) (*server, error) {
+// startKeypostd starts a keypostd on a directory of key sets.
+func (b *bench) startKeypostd(ctx context.Context, name, keySets string) (*server, error) {
 	public, err := freeAddress()
 	if err != nil {
 		return nil, err
@@ -47,24 +47,22 @@ func (b *bench) startKeypostd(ctx context.Context, name, binary, keySets string)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		return nil, err
 	}
-	s, err := b.spawn(ctx, program{name: name, argv: []string{binary, "--config", file}, ready: answersOK("http://" + admin + "/readyz")})
+	s, err := b.spawn(ctx, program{name: name, argv: []string{filepath.Join(b.bin, "keypostd"), "--config", file}, ready: answersOK("http://" + admin + "/readyz")})
 	if err != nil {
 		return nil, err
 	}
-	s.address, s.admin = public, admin
+	s.address = public
 	return s, nil
 }
 
-func (b *bench) keypostd() string { return filepath.Join(b.bin, "keypostd") }
-
-// startFloor serves a recording.
-func (b *bench) startFloor(ctx context.Context, name, recording string) (*server, error) {
+// startFloor serves what keypostd answers for a directory of key sets.
+func (b *bench) startFloor(ctx context.Context, name, keySets string) (*server, error) {
 	address, err := freeAddress()
 	if err != nil {
 		return nil, err
 	}
 	s, err := b.spawn(ctx, program{
-		name: name, argv: []string{filepath.Join(b.bin, "bare"), address, b.cert.certFile, b.cert.keyFile, recording},
+		name: name, argv: []string{filepath.Join(b.bin, "bare"), address, b.cert.certFile, b.cert.keyFile, keySets},
 		ready: connects(address),
 	})
 	if err != nil {

@@ -173,7 +173,7 @@ func (b *bench) signers(ctx context.Context, alg jose.SignatureAlgorithm, key cr
 // external starts a keypost-signer whose key is in one of the places.
 func (b *bench) external(ctx context.Context, name string, h holder, public keystore.VerificationKey, key crypto.Signer) (*signs, error) {
 	dir := filepath.Join(b.dir, "signer-"+name)
-	if err := publishKey(ctx, filepath.Join(dir, "keysets"), public); err != nil {
+	if err := publishKey(ctx, filepath.Join(dir, "keysets"), "signer", public); err != nil {
 		return nil, err
 	}
 	line, env, err := h.hold(ctx, dir, key)
@@ -213,13 +213,15 @@ func (b *bench) external(ctx context.Context, name string, h holder, public keys
 // unitEnv is what the unit and the static pod set.
 func unitEnv() []string { return []string{"GOMEMLIMIT=256MiB", "GOGC=50"} }
 
-// publishKey writes a key set in which a key is active.
-func publishKey(ctx context.Context, dir string, public keystore.VerificationKey) error {
-	issuer, err := keystore.ParseIssuerURL("https://"+host+"/signer", false)
+// publishKey writes a key set in which a key has long been active.
+func publishKey(ctx context.Context, dir string, name keystore.Name, public keystore.VerificationKey) error {
+	issuer, err := keystore.ParseIssuerURL("https://"+host+"/"+string(name), false)
 	if err != nil {
 		return err
 	}
-	set, err := keystore.New(keystore.Change{At: time.Now(), By: "bench"}, keystore.Spec{Name: "signer", Issuers: []keystore.IssuerURL{issuer}, Keys: []keystore.VerificationKey{public}})
+	set, err := keystore.New(keystore.Change{At: time.Now().Add(-30 * 24 * time.Hour), By: "bench"}, keystore.Spec{
+		Name: name, Issuers: []keystore.IssuerURL{issuer}, Keys: []keystore.VerificationKey{public}, Policy: keystore.Policy{RelyingParties: []string{"aws"}},
+	})
 	if err != nil {
 		return err
 	}

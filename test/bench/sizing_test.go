@@ -14,7 +14,8 @@ func TestSizingPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	page := string(text)
-	one, ten, hundred := ofSize(few), ofSize(many), ofSize(masses)
+	all := populations()
+	one, ten, hundred := all[0], all[2], all[3]
 	for _, want := range []string{
 		fmt.Sprintf("| 1 | bar %.0f MiB,", one.resident.bar),
 		fmt.Sprintf("| 10,000 | bar %.0f MiB,", ten.resident.bar),

@@ -1,28 +1,38 @@
-// Bare serves a recording of keypostd's answers over TLS, with as little work as net/http allows (see floor).
+// Bare serves over TLS what keypostd answers for a directory of key sets, with as little work as net/http allows (see floor).
 package main
 
 import (
+	"context"
 	"fmt"
+	"net/http"
 	"os"
+	"path/filepath"
+	"runtime/debug"
+	"strings"
 
+	"github.com/keypost/keypost/issuer"
 	"github.com/keypost/keypost/test/bench/floor"
 )
 
 func main() {
-	if len(os.Args) != 5 {
-		fmt.Fprintln(os.Stderr, "usage: bare ADDRESS CERT KEY RECORDING")
-		os.Exit(2)
+	h, err := recorded(os.Args[4])
+	if err == nil {
+		debug.FreeOSMemory() // of what was needed to learn the answers
+		err = floor.NewServer(os.Args[1], h).ListenAndServeTLS(os.Args[2], os.Args[3])
 	}
-	if err := serve(os.Args[1], os.Args[2], os.Args[3], os.Args[4]); err != nil {
-		fmt.Fprintln(os.Stderr, "bare:", err)
-		os.Exit(1)
-	}
+	fmt.Fprintln(os.Stderr, "bare:", err)
+	os.Exit(1)
 }
 
-func serve(address, cert, key, recording string) error {
-	r, err := floor.Read(recording)
+func recorded(dir string) (http.Handler, error) {
+	p, err := floor.Publish(context.Background(), dir)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return floor.NewServer(address, floor.NewHandler(r)).ListenAndServeTLS(cert, key)
+	files, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
+	var names []string
+	for _, f := range files {
+		names = append(names, strings.TrimSuffix(filepath.Base(f), ".yaml"))
+	}
+	return floor.NewHandler(issuer.NewHandler(p, nil), names), err
 }

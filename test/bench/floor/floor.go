@@ -4,102 +4,46 @@
 package floor
 
 import (
+	"context"
 	"crypto/tls"
-	"encoding/gob"
-	"errors"
-	"fmt"
 	"net/http"
-	"os"
-	"slices"
+	"net/http/httptest"
 	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/keypost/keypost/issuer"
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/filestore"
 )
 
-// Page is what differs between the answers: their ETag and their body.
-type Page struct {
-	ETag string
-	Body []byte
-}
+// Host is that of the issuers.
+const Host = "bench.keypost.test"
 
-// Recording is what a server answers: the headers that all answers share, and the pages by path.
-type Recording struct {
-	Header http.Header
-	Pages  map[string]Page
-
-	etags map[string]string // the path of each
-}
-
-// Add records the answer to a request for path. It fails when the answer shares its ETag or its path with another one,
-// or differs in another header: the floor would then do other work than the server that was recorded.
-func (r *Recording) Add(path string, header http.Header, body []byte) error {
-	shared := header.Clone()
-	shared.Del("Date")
-	etag := shared.Get("Etag")
-	shared.Del("Etag")
-	if r.Pages == nil {
-		r.Header, r.Pages, r.etags = shared, map[string]Page{}, map[string]string{}
-	}
-	if err := sameHeader(r.Header, shared); err != nil {
-		return fmt.Errorf("record %s: %w", path, err)
-	}
-	if other, ok := r.etags[etag]; ok {
-		return fmt.Errorf("record %s: it has the ETag of %s, %s", path, other, etag)
-	}
-	if _, ok := r.Pages[path]; ok {
-		return fmt.Errorf("record %s: it is recorded already", path)
-	}
-	r.etags[etag], r.Pages[path] = path, Page{etag, body}
-	return nil
-}
-
-func sameHeader(a, b http.Header) error {
-	for name := range b {
-		if _, ok := a[name]; !ok {
-			return fmt.Errorf("only this answer has %s", name)
-		}
-	}
-	for name := range a {
-		if !slices.Equal(a[name], b[name]) {
-			return fmt.Errorf("its %s is %q, that of others %q", name, b[name], a[name])
-		}
-	}
-	return nil
-}
-
-// Answer returns the header and the body of the recorded answer to a request for path.
-func (r *Recording) Answer(path string) (http.Header, []byte) {
-	h, p := r.Header.Clone(), r.Pages[path]
-	h.Set("Etag", p.ETag)
-	return h, p.Body
-}
-
-// Write writes the recording to a new file.
-func (r *Recording) Write(file string) error {
-	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	return errors.Join(gob.NewEncoder(f).Encode(r), f.Close())
-}
-
-// Read reads what Write wrote.
-func Read(file string) (*Recording, error) {
-	f, err := os.Open(file)
+// Publish reads a directory as keypostd does.
+func Publish(ctx context.Context, dir string) (*issuer.Publisher, error) {
+	store, err := filestore.Open(dir)
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close() //nolint:errcheck // only read
-	r := new(Recording)
-	if err := gob.NewDecoder(f).Decode(r); err != nil {
-		return nil, fmt.Errorf("read the recording %s: %w", file, err)
+	pattern, err := issuer.ParsePattern("https://"+Host+"/{name}", false)
+	if err != nil {
+		return nil, err
 	}
-	return r, nil
+	p := issuer.NewPublisher(issuer.Config{Source: keystore.NewStore(store), Patterns: []issuer.Pattern{pattern}, Cache: keystore.DefaultCache(), Log: zap.NewNop()})
+	if err := p.Refresh(ctx); err != nil {
+		return nil, err
+	}
+	return p, p.Ready()
 }
 
-// Handler answers as it was recorded. It keeps header values in the form in which net/http keeps them, so that it
+// Handler answers as keypostd did. It keeps header values in the form in which net/http keeps them, so that it
 // allocates nothing: any other way of setting them would flatter what is compared with it.
-type Handler struct {
-	shared    []field
-	documents map[string]document
+type Handler map[string]document // by path
+
+type document struct {
+	header []field
+	body   []byte
 }
 
 type field struct {
@@ -107,35 +51,32 @@ type field struct {
 	values []string
 }
 
-type document struct {
-	etag []string
-	body []byte
-}
-
-// NewHandler returns a handler that answers every recorded path.
-func NewHandler(r *Recording) *Handler {
-	h := &Handler{documents: make(map[string]document, len(r.Pages))}
-	for name, values := range r.Header {
-		h.shared = append(h.shared, field{name, values})
+// NewHandler returns a handler that answers as another one does now, for the JWKS of key sets.
+func NewHandler(h http.Handler, names []string) Handler {
+	all := Handler{}
+	for _, name := range names {
+		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "https://"+Host+"/"+name+issuer.JWKSPath, http.NoBody)
+		h.ServeHTTP(w, r)
+		d := document{body: w.Body.Bytes()}
+		for name, values := range w.Header() {
+			d.header = append(d.header, field{name, values})
+		}
+		all[r.URL.Path] = d
 	}
-	for path, p := range r.Pages {
-		h.documents[path] = document{[]string{p.ETag}, p.Body}
-	}
-	return h
+	return all
 }
 
 // ServeHTTP implements http.Handler.
-func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	d, ok := h.documents[r.URL.Path]
+func (h Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	d, ok := h[r.URL.Path]
 	if !ok {
 		http.NotFound(w, r)
 		return
 	}
 	header := w.Header()
-	for i := range h.shared {
-		header[h.shared[i].name] = h.shared[i].values
+	for i := range d.header {
+		header[d.header[i].name] = d.header[i].values
 	}
-	header["Etag"] = d.etag
 	w.Write(d.body) //nolint:errcheck // the client went away: nobody is left to tell
 }
 
