@@ -78,9 +78,9 @@ func (c *closed) needs(g Gate, need string) {
 }
 
 // until adds that the gate opens by itself. Of several times the latest counts.
-func (c *closed) until(now time.Time, g Gate, need string, opens time.Time, terms []policy.Term) {
-	if now.Before(opens) && (c.wait == nil || opens.After(c.wait.Opens)) {
-		c.wait = &NotYetError{Gate: g, Need: need, Opens: opens, Terms: terms}
+func (c *closed) until(now time.Time, e NotYetError) {
+	if now.Before(e.Opens) && (c.wait == nil || e.Opens.After(c.wait.Opens)) {
+		c.wait = &e
 	}
 }
 

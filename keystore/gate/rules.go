@@ -84,7 +84,7 @@ func (g Rules) looked(c *closed, k key.Key, now time.Time, o Observed) time.Time
 	}
 	since := later(o.Since, k.PublishedAt)
 	opens, terms := g.promoteOpens(since, o.Cache)
-	c.until(now, GateCaches, "a cache may still hold a JWKS without the key", opens, terms)
+	c.until(now, NotYetError{Gate: GateCaches, Need: "a cache may still hold a JWKS without the key", Opens: opens, Terms: terms})
 	if now.Sub(o.Fresh) > ObservationFresh {
 		c.again(GateFresh, fmt.Sprintf("the last complete observation was at %s, more than %v ago; observe again", stamp(o.Fresh), policy.Duration(ObservationFresh)))
 	}
@@ -175,7 +175,7 @@ func (g Rules) Remove(k key.Key, now time.Time, read Uploads, active []key.Key) 
 		c.needs(GateUndeclared, "the policy does not say how long tokens live, and that is never assumed")
 	}
 	opens, terms := g.trustedUntil(k, now)
-	c.until(now, GateTokens, "tokens that it signed may still be valid", opens, terms)
+	c.until(now, NotYetError{Gate: GateTokens, Need: "tokens that it signed may still be valid", Opens: opens, Terms: terms})
 	g.uploaded(&c, read, now, active...)
 	return c.error("remove", k.ID())
 }

@@ -65,7 +65,7 @@ func (g Rules) uploaded(c *closed, read Uploads, now time.Time, keys ...key.Key)
 				continue
 			}
 			opens, terms := g.uploadOpens(upload, has)
-			c.until(now, GateCopies, "a relying party may still go by what it held before the upload ("+shown+")", opens, terms)
+			c.until(now, NotYetError{Gate: GateCopies, Need: "a relying party may still go by what it held before the upload (" + shown + ")", Opens: opens, Terms: terms})
 			since = later(since, has)
 		}
 		if now.Sub(r.At) > ObservationFresh {

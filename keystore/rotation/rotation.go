@@ -492,9 +492,4 @@ func Timetable(c keystore.Change, s keystore.KeySet, seen keystore.Observed) []E
 	return append(all, remove)
 }
 
-func latest(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
-}
+func latest(a, b time.Time) time.Time { return slices.MaxFunc([]time.Time{a, b}, time.Time.Compare) }
