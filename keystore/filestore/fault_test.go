@@ -89,29 +89,6 @@ func TestReplaceFailsButPersists(t *testing.T) {
 	}
 }
 
-// A temporary file that could not even be removed is the next writer's.
-func TestReplaceLeavesTempToTheNextWriter(t *testing.T) {
-	sc := scenes(t)["replace"]
-	m := newMedium(sc.dir, sc.files)
-	m.fault = func(op, _ string) error {
-		if op == "write" || op == "remove" {
-			return syscall.EIO
-		}
-		return nil
-	}
-	st := newBackend(sc.dir, m)
-	if err := sc.write(t.Context(), st); err == nil || len(m.files) != 2 {
-		t.Fatalf("Replace = %v with %d files, want an error and a leftover", err, len(m.files))
-	}
-	if all, err := st.List(t.Context()); err != nil || len(all) != 1 {
-		t.Errorf("List = %v, %v; want only prod-a", all, err)
-	}
-	m.fault = nil
-	if err := sc.write(t.Context(), st); err != nil || len(m.files) != 1 {
-		t.Errorf("Replace = %v with %d files, want success and no leftover", err, len(m.files))
-	}
-}
-
 func TestReadFaultsAreNoAbsence(t *testing.T) {
 	for _, op := range []string{"open", "read", "fstat"} {
 		sc := scenes(t)["replace"]

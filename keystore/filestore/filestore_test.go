@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -113,22 +112,6 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-func TestCreate(t *testing.T) {
-	defer syscall.Umask(syscall.Umask(0o022))
-	dir := filepath.Join(t.TempDir(), "new")
-	for range 2 { // the second finds it there
-		if _, err := Create(dir); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o755 {
-		t.Errorf("the directory is %v, %v; want mode 0755", info, err)
-	}
-	if _, err := Create(filepath.Join(dir, "no", "parent")); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("Create without a parent = %v, want that it does not exist", err)
-	}
-}
-
 // A directory that is not mounted yet is trouble until it is there, and never an empty store.
 func TestAtADirectoryThatIsMissing(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "later")
@@ -213,15 +196,6 @@ func TestLockIsForWhoMayWrite(t *testing.T) {
 	}
 }
 
-// A Git checkout shows key sets and nothing else.
-func TestWriterLeavesNothingBehind(t *testing.T) {
-	dir := t.TempDir()
-	create(t, open(t, dir), "a")
-	if bases, err := (osDisk{}).Names(dir); err != nil || len(bases) != 1 {
-		t.Errorf("the directory holds %v, %v; want a.yaml", bases, err)
-	}
-}
-
 // oddities fills dir with what may lie in a directory of key sets and returns what List must name.
 func oddities(t *testing.T, dir string) []keystore.Name {
 	at := func(base string) string { return filepath.Join(dir, base) }
@@ -281,33 +255,6 @@ func TestOdditiesAreListedAndBroken(t *testing.T) {
 	}
 	if _, _, err := keystore.NewStore(st).Load(t.Context(), "dangling"); !errors.Is(err, keystore.ErrNotFound) {
 		t.Errorf("Load(dangling) = %v, want ErrNotFound", err)
-	}
-}
-
-func TestMistakenSuffixSaysWhatToDo(t *testing.T) {
-	dir := t.TempDir()
-	write(t, filepath.Join(dir, "prod-a.yml"), storetest.Text(t, storetest.KeySet(t, "prod-a")))
-	_, _, err := keystore.NewStore(open(t, dir)).Load(t.Context(), "prod-a.yml")
-	if err == nil || !strings.Contains(err.Error(), "rename it to end in .yaml") {
-		t.Errorf("Load = %v, want advice", err)
-	}
-}
-
-// A store that is not there is trouble; "no such key set" would be a lie that says it was removed.
-func TestMissingDirectoryIsNoAbsence(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "store")
-	st, err := Create(dir)
-	must(t, err)
-	create(t, st, "prod-a")
-	must(t, os.RemoveAll(dir))
-	if all, err := st.List(t.Context()); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("List = %v, %v; want an error", all, err)
-	}
-	if _, _, err := keystore.NewStore(st).Load(t.Context(), "prod-a"); err == nil || errors.Is(err, keystore.ErrNotFound) {
-		t.Errorf("Load = %v, want another error than ErrNotFound", err)
-	}
-	if _, err := keystore.NewStore(st).Replace(t.Context(), "", storetest.KeySet(t, "prod-a")); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("Replace = %v, want that the directory does not exist", err)
 	}
 }
 
@@ -386,21 +333,6 @@ func TestRevisionFollowsBytes(t *testing.T) {
 	write(t, path, text)
 	if again := list(t, st)["a"]; again != first {
 		t.Errorf("the same bytes have revision %q, before %q", again, first)
-	}
-}
-
-// Who repairs a broken document has its revision and needs no more.
-func TestReplaceOfABrokenDocument(t *testing.T) {
-	dir := t.TempDir()
-	st := open(t, dir)
-	first := create(t, st, "a")
-	write(t, filepath.Join(dir, "a.yaml"), "broken")
-	_, rev, err := keystore.NewStore(st).Load(t.Context(), "a")
-	if err == nil || rev == "" {
-		t.Fatalf("Load of a broken document = %q, %v; want its revision and an error", rev, err)
-	}
-	if _, err := keystore.NewStore(st).Replace(t.Context(), rev, first); err != nil {
-		t.Errorf("Replace of a broken document = %v", err)
 	}
 }
 

@@ -3,11 +3,8 @@ package filestore
 import (
 	"context"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -107,19 +104,6 @@ func TestWatchSeesEveryKindOfChange(t *testing.T) {
 	}
 }
 
-func TestWatchIgnoresWhatIsNoDocument(t *testing.T) {
-	dir := t.TempDir()
-	st := open(t, dir)
-	o := observe(t, st)
-	for _, base := range []string{".hidden.yaml", "a.yaml~", "a.yaml.swp", ".keypost-X.tmp", lockName, "README.md"} {
-		write(t, filepath.Join(dir, base), "x")
-	}
-	write(t, filepath.Join(dir, "last.yaml"), "x")
-	if got := <-o.reports; !slices.Equal(got, []keystore.Name{"last"}) {
-		t.Errorf("the first report is %q, want the document, which was written last", got)
-	}
-}
-
 func TestWatchEndsWithItsDirectory(t *testing.T) {
 	for name, lose := range map[string]func(t *testing.T, dir string){
 		"removed":  func(t *testing.T, dir string) { must(t, os.RemoveAll(dir)) },
@@ -158,79 +142,5 @@ func TestWatchEndsWhenALinkToTheDirectoryChanges(t *testing.T) {
 	o.wantsEnd(t)
 	if all := list(t, st); len(all) != 1 {
 		t.Errorf("List = %v, want the key set of the new checkout", all)
-	}
-}
-
-func TestWatchSeesGitCheckout(t *testing.T) {
-	if _, err := exec.LookPath("git"); err != nil {
-		t.Skip("git is not installed")
-	}
-	dir := t.TempDir()
-	git := func(args ...string) {
-		t.Helper()
-		c := exec.Command("git", append([]string{"-C", dir, "-c", "user.name=t", "-c", "user.email=t@example.com", "-c", "init.defaultBranch=main"}, args...)...)
-		c.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null")
-		if out, err := c.CombinedOutput(); err != nil {
-			t.Fatalf("git %v: %v\n%s", args, err, out)
-		}
-	}
-	st := open(t, dir)
-	create(t, st, "a")
-	git("init", "-q")
-	git("add", "a.yaml")
-	git("commit", "-q", "-m", "one")
-	_, err := keystore.Update(t.Context(), keystore.NewStore(st), "a", storetest.Mark("x"))
-	must(t, err)
-	git("commit", "-q", "-a", "-m", "two")
-	newer := list(t, st)["a"]
-	o := observe(t, st)
-	git("checkout", "-q", "HEAD~1")
-	o.wants(t, "a")
-	if older := list(t, st)["a"]; older == newer {
-		t.Error("the checkout of another commit has the revision from before")
-	}
-	git("checkout", "-q", "main")
-	o.wants(t, "a")
-	if again := list(t, st)["a"]; again != newer {
-		t.Errorf("back on the branch, the revision is %q, before %q", again, newer)
-	}
-}
-
-// A watch that cannot follow must say that it missed something.
-func TestWatchReportsOverflow(t *testing.T) {
-	data, err := os.ReadFile("/proc/sys/fs/inotify/max_queued_events")
-	if err != nil {
-		t.Skip("this system has no inotify")
-	}
-	queue, err := strconv.Atoi(strings.TrimSpace(string(data)))
-	must(t, err)
-	dir := t.TempDir()
-	st := open(t, dir)
-	paths := []string{filepath.Join(dir, "a.yaml"), filepath.Join(dir, "b.yaml")}
-	write(t, paths[0], "x")
-	write(t, paths[1], "x")
-	standing, goOn, missed := make(chan struct{}), make(chan struct{}), make(chan struct{}, 1)
-	first := true
-	go func() {
-		_ = st.Watch(t.Context(), func(names ...keystore.Name) {
-			switch {
-			case first:
-				first = false
-				close(standing)
-				<-goOn
-			case len(names) == 0:
-				missed <- struct{}{}
-			}
-		})
-	}()
-	<-standing
-	for i := range queue + 10000 { // and what fsnotify itself holds; two files, since the kernel merges repeated events
-		must(t, os.Chmod(paths[i%2], 0o644))
-	}
-	close(goOn)
-	select {
-	case <-missed:
-	case <-time.After(10 * time.Second):
-		t.Error("the queue of events ran over and nobody was told")
 	}
 }

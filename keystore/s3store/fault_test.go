@@ -1,7 +1,6 @@
 package s3store
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"os"
@@ -91,26 +90,6 @@ func TestAThrottleThatPassesIsWaitedOut(t *testing.T) {
 	t.Logf("two throttled requests cost %v", time.Since(began))
 }
 
-func TestReadingEndsWithTheCallersPatience(t *testing.T) {
-	st, p := troubled(t, gateway(t))
-	p.trouble(always(hang))
-	for name, call := range map[string]func(context.Context) error{
-		"List": func(ctx context.Context) error { _, err := st.List(ctx); return err },
-		"Load": func(ctx context.Context) error { _, _, err := keystore.NewStore(st).Load(ctx, "prod-a"); return err },
-		"Replace": func(ctx context.Context) error {
-			return keystore.Create(ctx, keystore.NewStore(st), storetest.KeySet(t, "prod-b"))
-		},
-	} {
-		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-		began := time.Now()
-		err := call(ctx)
-		cancel()
-		if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || took > 15*time.Second {
-			t.Errorf("%s = %v after %v, want that the deadline was exceeded", name, err, took)
-		}
-	}
-}
-
 // Whatever happens on the way, Update reports what happened, and applies the change at most once.
 func TestWritingInTrouble(t *testing.T) {
 	sv := gateway(t)
@@ -144,28 +123,6 @@ func TestWritingInTrouble(t *testing.T) {
 				t.Errorf("stored are the marks %v, %v; want %v", storetest.Marks(s), err, c.marks)
 			}
 		})
-	}
-}
-
-// Our write is stored, its answer is lost, and somebody else writes on top: the second try meets a condition that is
-// not met. Taking that for a conflict would apply the change twice.
-func TestAWriteThatWasOvertakenIsNotAppliedTwice(t *testing.T) {
-	st, p := troubled(t, gateway(t))
-	theirs := reopen(t, p.target, st.o)
-	p.meanwhile = func() {
-		if _, err := keystore.Update(t.Context(), keystore.NewStore(theirs), "prod-a", storetest.Mark("theirs")); err != nil {
-			t.Error(err)
-		}
-	}
-	p.trouble(writes(atFirst(overtook)))
-	_, err := keystore.Update(t.Context(), keystore.NewStore(st), "prod-a", storetest.Mark("ours"))
-	wantError(t, err, nil, "whether this write took effect is unknown")
-	if errors.Is(err, keystore.ErrConflict) {
-		t.Errorf("Update = %v, which says that nothing was written", err)
-	}
-	p.trouble(nil)
-	if s, _, err := keystore.NewStore(st).Load(t.Context(), "prod-a"); err != nil || !slices.Equal(storetest.Marks(s), []string{"ours", "theirs"}) {
-		t.Errorf("stored are the marks %v, %v", storetest.Marks(s), err)
 	}
 }
 

@@ -20,7 +20,6 @@ type statement struct {
 }
 
 // readerPolicy returns the IAM policy, as JSON, of a mirror, which reads the store that o describes and never writes it.
-// With o.Account it holds for a bucket of that account only.
 func readerPolicy(o Options) ([]byte, error) { return o.policy("s3:GetObject") }
 
 // writerPolicy returns the IAM policy, as JSON, of who changes key sets: a reader that may put objects. It removes
@@ -37,10 +36,6 @@ func (o Options) policy(actions ...string) ([]byte, error) {
 	objects := statement{Sid: "KeySets", Effect: "Allow", Action: actions, Resource: bucket + "/" + o.dir() + "*"}
 	if o.Prefix != "" {
 		list.limit("StringLike", "s3:prefix", o.dir()+"*")
-	}
-	if o.Account != "" {
-		list.limit("StringEquals", "aws:ResourceAccount", o.Account)
-		objects.limit("StringEquals", "aws:ResourceAccount", o.Account)
 	}
 	p := policy{"2012-10-17", []statement{list, objects}}
 	return json.MarshalIndent(p, "", "  ")

@@ -15,26 +15,24 @@ import (
 type trouble int
 
 const (
-	none     trouble = iota
-	busy             // 503 before it reaches the server
-	cutOff           // the connection breaks before it reaches the server
-	lost             // the connection breaks after it took effect
-	half             // the connection breaks in the middle of the answer's body
-	shorter          // the answer is shortened, and its length says so
-	hang             // no answer ever
-	denied           // 403, as when a permission is taken away
-	overtook         // as lost, after somebody else's write has followed: see proxy.meanwhile
+	none    trouble = iota
+	busy            // 503 before it reaches the server
+	cutOff          // the connection breaks before it reaches the server
+	lost            // the connection breaks after it took effect
+	half            // the connection breaks in the middle of the answer's body
+	shorter         // the answer is shortened, and its length says so
+	hang            // no answer ever
+	denied          // 403, as when a permission is taken away
 )
 
 // proxy stands before a server and makes trouble. Signatures stay good: the host that was signed is passed on.
 type proxy struct {
 	target string
 
-	mu        sync.Mutex
-	decide    func(r *http.Request, n int) trouble // n counts the requests since it was set, from 1
-	meanwhile func()
-	n         int
-	seen      []*http.Request
+	mu     sync.Mutex
+	decide func(r *http.Request, n int) trouble // n counts the requests since it was set, from 1
+	n      int
+	seen   []*http.Request
 }
 
 func newProxy(t testing.TB, target string) (*proxy, string) {
@@ -101,9 +99,6 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler)
 	}
 	switch tr {
-	case overtook:
-		p.meanwhile()
-		panic(http.ErrAbortHandler)
 	case lost:
 		panic(http.ErrAbortHandler)
 	case shorter:

@@ -4,12 +4,9 @@ import (
 	"errors"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/keypost/keypost/keystore"
-	"github.com/keypost/keypost/keystore/observation"
 	"github.com/keypost/keypost/keystore/storetest"
 )
 
@@ -47,20 +44,6 @@ func TestAnObjectSaysWhatItIs(t *testing.T) {
 	}
 }
 
-// A bucket keeps documents that are not key sets just as well.
-func TestObservationsAreKept(t *testing.T) {
-	_, url := newFake(t)
-	st, p := observation.NewStore(open(t, url, Options{Prefix: "observations"})), observation.Subject{Issuer: "https://oidc.example.com/prod-a"}
-	for n := range 2 {
-		_, err := st.Add(t.Context(), "prod-a", p, observation.Look{End: time.Unix(int64(n), 0), Answers: n})
-		must(t, err)
-	}
-	r, err := st.Load(t.Context(), "prod-a", p)
-	if must(t, err); r.Latest.Answers != 1 {
-		t.Errorf("%+v", r)
-	}
-}
-
 func TestEveryCallNamesTheBucketsOwner(t *testing.T) {
 	f, url := newFake(t)
 	st := open(t, url, Options{Account: "123456789012"})
@@ -90,24 +73,6 @@ func TestTheProofIsMadeOnceBeforeTheFirstWrite(t *testing.T) {
 	}
 	if all := list(t, st); len(all) != 3 {
 		t.Errorf("List = %v, want no probe", all)
-	}
-}
-
-func TestManyFirstWritersShareOneProof(t *testing.T) {
-	f, url := newFake(t)
-	st := open(t, url, Options{})
-	var wg sync.WaitGroup
-	for _, n := range []keystore.Name{"a", "b", "c", "d", "e", "f"} {
-		s := storetest.KeySet(t, n)
-		wg.Go(func() {
-			if err := keystore.Create(t.Context(), keystore.NewStore(st), s); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	wg.Wait()
-	if got := len(f.requests(probe)); got != 3 {
-		t.Errorf("%d requests for the probe, want 3", got)
 	}
 }
 

@@ -53,18 +53,6 @@ func TestListShowsKeySetsAndMistakesAndIgnoresTheRest(t *testing.T) {
 	}
 }
 
-func TestListIsOneRequestPerPage(t *testing.T) {
-	f, url := newFake(t)
-	f.pageSize = 10
-	st := open(t, url, Options{})
-	for i := range 95 {
-		f.set(fmt.Sprintf("prod-%02d.yaml", i), []byte("x"))
-	}
-	if n := len(list(t, st)); n != 95 || len(f.calls) != 10 {
-		t.Errorf("List has %d names after %d requests, want 95 after 10", n, len(f.calls))
-	}
-}
-
 // Whatever a server or something on the way to it answers instead of a listing: it is never taken for a shorter one.
 func TestListIsCompleteOrAnError(t *testing.T) {
 	const (

@@ -229,60 +229,9 @@ func TestAWriterWritesUnderItsPrefixOnly(t *testing.T) {
 }
 
 func TestPolicies(t *testing.T) {
-	o := Options{Bucket: "keysets", Prefix: "a/b", Region: "us-gov-west-1", Account: "123456789012"}
-	text, err := writerPolicy(o)
-	must(t, err)
-	const want = `{
-  "Version": "2012-10-17",
-  "Statement": [
-    {
-      "Sid": "ListKeySets",
-      "Effect": "Allow",
-      "Action": [
-        "s3:ListBucket"
-      ],
-      "Resource": "arn:aws-us-gov:s3:::keysets",
-      "Condition": {
-        "StringEquals": {
-          "aws:ResourceAccount": "123456789012"
-        },
-        "StringLike": {
-          "s3:prefix": "a/b/*"
-        }
-      }
-    },
-    {
-      "Sid": "KeySets",
-      "Effect": "Allow",
-      "Action": [
-        "s3:GetObject",
-        "s3:PutObject"
-      ],
-      "Resource": "arn:aws-us-gov:s3:::keysets/a/b/*",
-      "Condition": {
-        "StringEquals": {
-          "aws:ResourceAccount": "123456789012"
-        }
-      }
-    }
-  ]
-}`
-	if string(text) != want {
-		t.Errorf("writerPolicy =\n%s\nwant\n%s", text, want)
-	}
-	text, err = readerPolicy(Options{Bucket: "keysets"})
-	must(t, err)
-	for part, is := range map[string]bool{"Put": false, "Condition": false, `"arn:aws:s3:::keysets/*"`: true} {
-		if strings.Contains(string(text), part) != is {
-			t.Errorf("readerPolicy = %s; with %s: want %v", text, part, is)
-		}
-	}
 	documented, err := os.ReadFile("testdata/reader-policy.json")
 	must(t, err)
-	if text, err = readerPolicy(Options{Bucket: "keysets", Prefix: "clusters"}); err != nil || string(text)+"\n" != string(documented) {
+	if text, err := readerPolicy(Options{Bucket: "keysets", Prefix: "clusters"}); err != nil || string(text)+"\n" != string(documented) {
 		t.Errorf("readerPolicy = %s, %v; want what testdata/reader-policy.json has", text, err)
-	}
-	if _, err := readerPolicy(Options{Bucket: "keysets", Prefix: "*"}); err == nil {
-		t.Error("a wildcard got into a policy")
 	}
 }

@@ -2,10 +2,8 @@ package s3store
 
 import (
 	"bytes"
-	"context"
 	"crypto/rand"
 	"errors"
-	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -13,8 +11,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/aws/aws-sdk-go-v2/service/s3"
 
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/storetest"
@@ -25,7 +21,6 @@ const (
 	bucket    = "keysets"
 	rootKey   = "root-access-key"
 	rootPass  = "root-secret"
-	patience  = 30 * time.Second
 	inRegion  = "us-east-1"
 	versioned = "versioned" // directory of old versions
 )
@@ -129,23 +124,6 @@ func list(t testing.TB, st keystore.Backend) map[keystore.Name]keystore.Revision
 	all, err := st.List(t.Context())
 	must(t, err)
 	return all
-}
-
-// put stores any bytes under a key, as somebody with another tool would.
-func put(t testing.TB, st *Backend, key, data string) {
-	t.Helper()
-	_, err := st.s3.PutObject(context.Background(), &s3.PutObjectInput{Bucket: &st.o.Bucket, Key: &key, Body: strings.NewReader(data)})
-	must(t, err)
-}
-
-func read(t testing.TB, st *Backend, key string) (data []byte, answer *s3.GetObjectOutput) {
-	t.Helper()
-	out, err := st.s3.GetObject(t.Context(), &s3.GetObjectInput{Bucket: &st.o.Bucket, Key: &key})
-	must(t, err)
-	defer out.Body.Close()
-	data, err = io.ReadAll(out.Body)
-	must(t, err)
-	return data, out
 }
 
 func must(t testing.TB, err error) {

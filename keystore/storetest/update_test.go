@@ -128,29 +128,6 @@ func TestUpdateDoesNotTakeAnotherWriteForItsOwn(t *testing.T) {
 	}
 }
 
-// Each conflict shows change what is stored by then, so a change that was made meanwhile is kept.
-func TestUpdateStartsAgainFromWhatIsStored(t *testing.T) {
-	m := prepared(t)
-	for i := range 5 {
-		before := m.Writes()
-		tries := 0
-		s, err := keystore.Update(t.Context(), m.Store, "prod-a", func(s keystore.KeySet) (keystore.KeySet, error) {
-			if tries++; tries <= 3 {
-				if _, err := keystore.Update(t.Context(), m.Store, "prod-a", storetest.Mark(fmt.Sprintf("theirs-%d-%d", i, tries))); err != nil {
-					t.Error(err)
-				}
-			}
-			return storetest.Mark(fmt.Sprintf("ours-%d", i))(s)
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := m.Writes() - before; got != 4 || len(storetest.Marks(s)) != 4*(i+1) || s.Generation() != int64(1+4*(i+1)) {
-			t.Fatalf("round %d: %d writes, generation %d, marks %v", i, got, s.Generation(), storetest.Marks(s))
-		}
-	}
-}
-
 func TestUpdateRefuses(t *testing.T) {
 	boom := errors.New("gate closed")
 	for _, c := range []struct {
@@ -184,32 +161,6 @@ func TestUpdateRefuses(t *testing.T) {
 	}
 }
 
-func TestCreateReportsWhatHappened(t *testing.T) {
-	for _, c := range []struct {
-		name   string
-		fault  storetest.Fault
-		want   error
-		exists bool
-	}{
-		{"success", nil, nil, true},
-		{"failed and not persisted", replaces(lost), errNetwork, false},
-		{"failed but persisted", replaces(persisted), nil, true},
-		{"conflict", replaces(conflict), keystore.ErrConflict, false},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			m := storetest.NewMemStore(t)
-			m.Inject(c.fault)
-			if err := keystore.Create(t.Context(), m.Store, storetest.KeySet(t, "prod-a")); !errors.Is(err, c.want) {
-				t.Errorf("Create = %v, want %v", err, c.want)
-			}
-			m.Inject(nil)
-			if _, _, err := m.Load(t.Context(), "prod-a"); (err == nil) != c.exists {
-				t.Errorf("Load = %v, want that it exists: %v", err, c.exists)
-			}
-		})
-	}
-}
-
 // A store that hangs holds its caller no longer than the caller's context and one look back.
 func TestUpdateOnASlowStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -228,20 +179,4 @@ func TestUpdateOnASlowStore(t *testing.T) {
 			t.Errorf("Update took %v", took)
 		}
 	})
-}
-
-// Conflicts end with the caller's patience, not after 64 tries of a throttled store.
-func TestUpdateStopsBetweenTries(t *testing.T) {
-	m := prepared(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	m.Inject(func(_ context.Context, op storetest.Op) (bool, error) {
-		if op.Kind != storetest.OpPut {
-			return true, nil
-		}
-		cancel()
-		return conflict(0)
-	})
-	if _, err := keystore.Update(ctx, m.Store, "prod-a", storetest.Mark("x")); !errors.Is(err, context.Canceled) {
-		t.Errorf("Update = %v, want context.Canceled", err)
-	}
 }
