@@ -9,7 +9,6 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -107,9 +106,6 @@ func TestEveryAddressIsAsked(t *testing.T) {
 		},
 			[]string{"ok addresses oidc.example.com was asked at 192.0.2.1:443, 198.51.100.7:443 and [2001:db8::7]:443", "\nok stored-keys the published"},
 			[]string{"\nfail", "\nwarn", "at 198"}},
-		{"an impostor at one, with a store", func(t *testing.T, w *world) {
-			w.places(t, map[string]fetch.DialFunc{"192.0.2.1": nil, b: w.impostor(t, "/keys.json", func() any { return stranger(t, w) })})
-		}, []string{"fail stored-keys at 198.51.100.7:443: https://oidc.example.com/prod-a/keys.json has the key ", "ok stored-keys at 192.0.2.1:443: the published"}, nil},
 		{"an impostor at one, on the other path", func(t *testing.T, w *world) {
 			w.places(t, map[string]fetch.DialFunc{"192.0.2.1": nil, six: w.impostor(t, fetch.AliasPath, func() any { return stranger(t, w) })})
 		}, []string{"fail stored-keys at [2001:db8::7]:443: https://oidc.example.com/prod-a/openid/v1/jwks has the key "}, nil},
@@ -135,16 +131,6 @@ func TestEveryAddressIsAsked(t *testing.T) {
 		{"unreachable, says somebody on the way", func(t *testing.T, w *world) {
 			w.places(t, map[string]fetch.DialFunc{"192.0.2.1": nil, six: refusing(syscall.ENETUNREACH)})
 		}, []string{"fail reach at [2001:db8::7]:443: fetch "}, []string{"not seen"}},
-		{"no route for one of two", func(t *testing.T, w *world) {
-			w.options.hasRoute = func(address string) bool { return address != b+":443" }
-			w.places(t, map[string]fetch.DialFunc{"192.0.2.1": nil, b: refusing(syscall.ENETUNREACH)})
-		}, []string{"fail reach at 198.51.100.7:443: fetch "}, []string{"not seen"}},
-		{"the same address twice", func(t *testing.T, w *world) {
-			w.places(t, map[string]fetch.DialFunc{"192.0.2.1": nil, "::ffff:192.0.2.1": nil})
-		}, []string{"was asked at 192.0.2.1:443\n"}, []string{"\nfail"}},
-		{"a server on one of two loopback addresses", func(t *testing.T, w *world) {
-			w.places(t, map[string]fetch.DialFunc{"127.0.0.1": nil, "::1": refusing(syscall.ECONNREFUSED)})
-		}, []string{"fail reach at [::1]:443: fetch "}, []string{"nothing listens"}},
 		{"a development server on one of two loopback addresses", func(t *testing.T, w *world) {
 			w.options.Dev = true
 			w.places(t, map[string]fetch.DialFunc{"127.0.0.1": nil, "::1": refusing(syscall.ECONNREFUSED)})
@@ -169,77 +155,16 @@ func TestEveryAddressIsAsked(t *testing.T) {
 	}
 }
 
-// TestSilence: AWS gives up after five seconds, and so does a visit; it says where and does not wait for each answer.
-func TestSilence(t *testing.T) {
-	for _, tt := range []struct {
-		name, want string
-		make       func(t *testing.T, w *world)
-	}{
-		{"no TLS", "fail reach at 127.0.0.1:19999: fetch https://oidc.example.com/prod-a/.well-known/openid-configuration: no answer within 1s", func(t *testing.T, w *world) {
-			w.options.Connect, w.options.Dial = "127.0.0.1:19999", silent(t)
-		}},
-		{"no connection", "fail reach at 192.0.2.1:443: fetch https://oidc.example.com/prod-a/.well-known/openid-configuration: no connection within 1s", func(_ *testing.T, w *world) { w.options.Dial = dropping }},
-		{"no document", "fail reach at 192.0.2.1:443: fetch https://oidc.example.com/prod-a/.well-known/openid-configuration: no answer within 1s", func(t *testing.T, w *world) {
-			w.hang(fetch.DiscoveryPath)
-			w.replace["/prod-a"] = func(http.ResponseWriter, *http.Request) { t.Error("asked on after a silence") }
-		}},
-		{"no keys", "fail reach at 192.0.2.1:443: fetch https://oidc.example.com/prod-a/keys.json: no answer within 1s", func(t *testing.T, w *world) { w.hang("/keys.json") }},
-		{"no name", "fail reach look up oidc.example.com: ", func(_ *testing.T, w *world) {
-			w.options.Lookup = func(ctx context.Context, _ string) ([]netip.Addr, error) { <-ctx.Done(); return nil, ctx.Err() }
-		}},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			w := newWorld(t)
-			t.Parallel()
-			w.options.Patience = impatient // a loaded machine answers within it
-			tt.make(t, w)
-			w.start(t)
-			start := time.Now()
-			got := findings(t, w)
-			if took := time.Since(start); took > 4*w.options.Patience {
-				t.Errorf("took %v", took)
-			}
-			if !strings.Contains(got, tt.want) || !strings.Contains(got, "fail stored-keys ") {
-				t.Errorf("no %q in\n%s", tt.want, got)
-			}
-		})
-	}
-}
-
-// hang lets requests for a document wait until anyone who asked has gone.
-func (w *world) hang(path string) {
-	w.replace["/prod-a"+path] = func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
-}
-
-// TestManyAddresses: a host with more addresses than anybody needs costs a bounded number of connections at once and a
-// bounded time, and an address that was not asked is not a success.
+// TestManyAddresses: of a host with more addresses than anybody needs, one that was not asked is not a success.
 func TestManyAddresses(t *testing.T) {
 	w := newWorld(t)
-	w.options.Patience = 100 * time.Millisecond
-	var now, most atomic.Int32
-	w.options.Dial = func(ctx context.Context, network, asked string) (net.Conn, error) {
-		most.Store(max(most.Load(), now.Add(1)))
-		defer now.Add(-1)
-		return dropping(ctx, network, asked)
-	}
-	list := func(n int) func(context.Context, string) ([]netip.Addr, error) {
-		return func(context.Context, string) (all []netip.Addr, err error) {
-			for i := range n {
-				all = append(all, netip.AddrFrom4([4]byte{198, 51, 100, byte(i)}))
-			}
-			return all, nil
+	w.options.Patience, w.options.Dial = 100*time.Millisecond, dropping
+	w.options.Lookup = func(context.Context, string) (all []netip.Addr, err error) {
+		for i := range 200 {
+			all = append(all, netip.AddrFrom4([4]byte{198, 51, 100, byte(i)}))
 		}
+		return all, nil
 	}
-	w.options.Lookup = list(20)
-	start := time.Now()
-	got := findings(t, w)
-	if took := time.Since(start); took > 20*w.options.Patience || most.Load() > 2*atOnce {
-		t.Errorf("took %v with %d connections at once", took, most.Load())
-	}
-	if strings.Count(got, "fail reach ") != 20 {
-		t.Errorf("20 silent addresses:\n%s", got)
-	}
-	w.options.Lookup = list(200)
 	if got := findings(t, w); !strings.Contains(got, "fail addresses not seen: 168 further addresses") {
 		t.Errorf("200 addresses:\n%s", got)
 	}

@@ -1,10 +1,7 @@
 package verify
 
 import (
-	"context"
 	"crypto/tls"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -78,36 +75,6 @@ func TestClientJWKSRefuses(t *testing.T) {
 				t.Errorf("quotes the key: %v", err)
 			}
 		})
-	}
-}
-
-// A stop ends a fetch that hangs, and every fetch opens a connection of its own, as relying parties that do not know
-// each other do.
-func TestClientStopsAndReconnects(t *testing.T) {
-	w := newWorld(t)
-	arrived, release, connections := make(chan struct{}), make(chan struct{}), map[string]bool{}
-	w.replace["/hang"] = func(http.ResponseWriter, *http.Request) {
-		close(arrived)
-		<-release // not when the client goes: an answer could still overtake its going
-	}
-	w.replace["/remote"] = func(rw http.ResponseWriter, r *http.Request) { _ = json.NewEncoder(rw).Encode(r.RemoteAddr) }
-	c := w.client(t)
-	t.Cleanup(func() { close(release) })
-	for range 3 {
-		a, err := c.Get(t.Context(), "https://oidc.example.com/remote")
-		check(t, err)
-		connections[string(a.Body)] = true
-	}
-	if len(connections) != 3 {
-		t.Errorf("3 fetches over %d connections", len(connections))
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	go func() {
-		<-arrived
-		cancel()
-	}()
-	if _, err := c.Get(ctx, "https://oidc.example.com/hang"); !errors.Is(err, context.Canceled) {
-		t.Errorf("a stopped fetch returns %v", err)
 	}
 }
 

@@ -9,11 +9,9 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
-	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -174,15 +172,12 @@ func TestObserveSeesWhatIsMissing(t *testing.T) {
 		"another key under its kid":  {map[string]http.HandlerFunc{fetch.KeysPath: jsonOf(jwksJSON(t, impostor))}, false, ""},
 		"another key beside it":      {map[string]http.HandlerFunc{fetch.KeysPath: jsonOf(withOther)}, true, ""},
 		"not found once":             {map[string]http.HandlerFunc{fetch.AliasPath: once(status(404), jsonOf(good))}, false, "at 192.0.2.2:443: " + testIssuer + fetch.AliasPath + " answers 404"},
-		"gone":                       {map[string]http.HandlerFunc{fetch.KeysPath: status(410)}, false, "answers 410"},
 		"trouble once":               {map[string]http.HandlerFunc{fetch.KeysPath: once(status(503), jsonOf(good))}, true, "answers 503"},
 		"a redirect":                 {map[string]http.HandlerFunc{fetch.KeysPath: http.RedirectHandler("https://elsewhere.example", http.StatusFound).ServeHTTP}, true, "redirects (302) to https://elsewhere.example"},
 		"no JWKS":                    {map[string]http.HandlerFunc{fetch.KeysPath: jsonOf("<html>")}, false, "is not a JWKS"},
 		"keys twice":                 {map[string]http.HandlerFunc{fetch.KeysPath: jsonOf(`{"keys":[],` + good[1:])}, false, "is not a sound JWKS"},
 		"a private member":           {map[string]http.HandlerFunc{fetch.KeysPath: jsonOf(strings.Replace(good, `"kty"`, `"d":"x","kty"`, 1))}, false, "private"},
-		"no list of keys":            {map[string]http.HandlerFunc{fetch.KeysPath: once(jsonOf(`{}`), jsonOf(good))}, false, "is not a JWKS"},
 		"keys null":                  {map[string]http.HandlerFunc{fetch.KeysPath: jsonOf(`{"keys":null}`)}, false, "is not a JWKS"},
-		"only one unusable key":      {map[string]http.HandlerFunc{fetch.KeysPath: jsonOf(jwksJSON(t, unusable))}, false, "key 1"},
 		"an unusable key beside it":  {map[string]http.HandlerFunc{fetch.KeysPath: jsonOf(jwksJSON(t, unusable, w.jwks[0]))}, false, "key 1"},
 		"its kid twice":              {map[string]http.HandlerFunc{fetch.KeysPath: jsonOf(jwksJSON(t, w.jwks[0], impostor))}, false, "two different keys have the kid"},
 		"without its kid":            {map[string]http.HandlerFunc{fetch.KeysPath: jsonOf(jwksJSON(t, changed(w.jwks[0], "kid", "")))}, false, "key 1 has no kid"},
@@ -308,18 +303,6 @@ func TestObserveNotesCachesAndClocks(t *testing.T) {
 	}
 }
 
-func TestObserveStopsWithItsContext(t *testing.T) {
-	w := newWorld(t)
-	p := newPlaces(t, w, map[string]http.HandlerFunc{"192.0.2.1": w.serve})
-	p.target.pause = time.Minute
-	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-	defer cancel()
-	began := time.Now()
-	if l, err := Observe(ctx, p.network, p.target); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) > 10*time.Second {
-		t.Errorf("%+v, %v after %v", l, err, time.Since(began))
-	}
-}
-
 // A shared cache may show itself with the discovery document, or with an error, but never both.
 func TestObserveNotesACacheWithWhateverAnswer(t *testing.T) {
 	w := newWorld(t)
@@ -339,72 +322,5 @@ func TestObserveNotesACacheWithWhateverAnswer(t *testing.T) {
 		if l := newPlaces(t, w, map[string]http.HandlerFunc{"192.0.2.1": w.serve, "192.0.2.2": h}).observe(t); l.SharedCache != "Via: 1.1 cache" {
 			t.Errorf("%s: sign %q", name, l.SharedCache)
 		}
-	}
-}
-
-// A development server listens at one of localhost's addresses. One that answers now and then, or not at all, is a gap.
-func TestObserveLocalhost(t *testing.T) {
-	w := newWorld(t)
-	for name, tt := range map[string]struct {
-		refuses  func(address string, n int64) bool
-		dev      bool
-		complete bool
-	}{
-		"one":                      {func(a string, _ int64) bool { return a == "[::1]:443" }, true, true},
-		"one, in production":       {func(a string, _ int64) bool { return a == "[::1]:443" }, false, false},
-		"one, now and then":        {func(a string, n int64) bool { return a == "[::1]:443" && n > 6 }, true, false},
-		"both":                     {func(string, int64) bool { return true }, true, false},
-		"both, but for the others": {func(_ string, n int64) bool { return n > 6 }, true, false},
-	} {
-		p := newPlaces(t, w, map[string]http.HandlerFunc{"127.0.0.1": w.serve, "::1": w.serve})
-		p.target.Dev, p.target.Private, p.target.Rounds = tt.dev, true, 0
-		failed := map[string]error{}
-		p.target.Failed = func(address string, err error) { failed[address] = err }
-		dial := p.network.Dial
-		p.network.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
-			if tt.refuses(address, p.dialled.Load()) {
-				p.dialled.Add(1)
-				return nil, &net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
-			}
-			return dial(ctx, network, address)
-		}
-		l := p.observe(t)
-		if l.Complete() != tt.complete || len(failed) != len(l.Gaps) {
-			t.Errorf("%s: gaps %q, told of %v", name, l.Gaps, failed)
-		}
-		for address, err := range failed {
-			if !errors.Is(err, syscall.ECONNREFUSED) {
-				t.Errorf("%s: at %s %v, which is not what the connection said", name, address, err)
-			}
-		}
-	}
-}
-
-// A brief look asks once and waits for nothing.
-func TestObserveOnce(t *testing.T) {
-	w := newWorld(t)
-	p := newPlaces(t, w, map[string]http.HandlerFunc{"192.0.2.1": w.serve, "192.0.2.2": w.serve})
-	p.target.pause, p.target.Rounds = time.Hour, 1
-	if l := p.observe(t); l.Answers != 4 || !l.Complete() || len(l.Keys) != 1 {
-		t.Errorf("%+v", l)
-	}
-}
-
-// An origin that has a certificate only for its own name is seen as its CDN sees it.
-func TestObserveAnOriginUnderItsOwnName(t *testing.T) {
-	w := newWorld(t)
-	behindItsOwnName(t, w)
-	w.start(t)
-	u, err := keystore.ParseIssuerURL(testIssuer, false)
-	check(t, err)
-	n := w.options.Network
-	n.Patience = time.Minute
-	l, err := Observe(t.Context(), n, Target{URL: u, Origins: []string{"origin.example.com"}, Private: true, pause: time.Millisecond})
-	if err != nil || len(l.Gaps) > 0 || len(l.Addresses) != 2 {
-		t.Errorf("%+v, %v", l, err)
-	}
-	l, err = Observe(t.Context(), n, Target{URL: u, Origins: []string{"203.0.113.9"}, Private: true, pause: time.Millisecond})
-	if err != nil || len(l.Gaps) == 0 { // only by its address it is asked for the issuer's host
-		t.Errorf("%+v, %v", l, err)
 	}
 }

@@ -7,13 +7,10 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"net/netip"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/go-jose/go-jose/v4"
 
 	"github.com/keypost/keypost/issuer/verify/fetch"
 	"github.com/keypost/keypost/issuer/verify/finding"
@@ -49,7 +46,6 @@ func storedSetups() []setup {
 			w.revoke(t, stale, public(t, k).ID())
 			w.jwks = append(w.jwks, publicJWK(t, k))
 		}, nil},
-		{"a stored key that is missing for 10 days", "key-missing", "", func(t *testing.T, w *world) { w.storeKey(t, stale, newECKey(t)) }, nil},
 	}
 }
 
@@ -82,33 +78,7 @@ func activeSetups() []setup {
 	}
 	return []setup{
 		{"the signing key was revoked while its successor was next", "active-none", "", next(revoked), promoted},
-		{"the signing key was revoked after another was retired", "active-none", "", func(t *testing.T, w *world) {
-			old := newECKey(t)
-			w.storeKey(t, stale+2*time.Hour, old)
-			w.store(t, func(s keystore.KeySet) (keystore.KeySet, error) {
-				return s.Retire(ago(stale+time.Hour), public(t, old).ID(), keystore.Evidence{})
-			})
-			revoked(t, w)
-		}, promoted},
-		{"the signing key was revoked, and its successor was retired before it signed", "active-none", "", func(t *testing.T, w *world) {
-			unused := newECKey(t)
-			w.storeKey(t, stale+time.Hour, unused)
-			revoked(t, w)
-			w.store(t, func(s keystore.KeySet) (keystore.KeySet, error) {
-				return s.Retire(ago(stale-time.Hour), public(t, unused).ID(), keystore.Evidence{})
-			})
-			w.heal(t)
-		}, promoted},
 		{"a cluster that has ended, whose key was retired", "active-none", finding.Warn, retired, promoted},
-		{"a cluster that has ended, one of whose keys was revoked before", "active-none", finding.Warn, func(t *testing.T, w *world) {
-			old := newECKey(t)
-			w.storeKey(t, stale+2*time.Hour, old)
-			w.store(t, func(s keystore.KeySet) (keystore.KeySet, error) {
-				return s.Promote(ago(stale+2*time.Hour), public(t, old).ID(), keystore.Observed{})
-			})
-			w.revoke(t, stale+time.Hour, public(t, old).ID())
-			retired(t, w)
-		}, promoted},
 		{"a key set that is not in use yet, with only a next key", "active-none", finding.Warn, next(func(t *testing.T, w *world) {
 			retired(t, w)
 			signer(t, w, func(s keystore.KeySet, id keystore.KeyID) (keystore.KeySet, error) {
@@ -180,12 +150,6 @@ func replicaSetups() []setup {
 		}}
 		behind(own.listen(t))(t, w)
 	}
-	asked := func(build func(*testing.T, *world)) func(*testing.T, *world) {
-		return func(t *testing.T, w *world) {
-			build(t, w)
-			w.options.Connect = "203.0.113.1:443"
-		}
-	}
 	expired := func(version uint16) func(*testing.T, *world) {
 		return func(t *testing.T, w *world) {
 			own := *w
@@ -204,33 +168,9 @@ func replicaSetups() []setup {
 			w.cached(t)
 			behind(silent(t))(t, w)
 		}, started},
-		{"an origin whose documents hang behind a cache with a good copy", "origin-unreachable", "", func(t *testing.T, w *world) {
-			w.cached(t)
-			hanging := *w
-			hanging.replace = map[string]http.HandlerFunc{"/prod-a" + fetch.DiscoveryPath: func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }}
-			behind(hanging.listen(t))(t, w)
-		}, started},
-		{"an origin that hangs, asked by itself", "connection-dropped", "", func(t *testing.T, w *world) {
-			w.options.Connect, w.options.Patience, w.options.Dial = "203.0.113.1:443", impatient, silent(t)
-		}, started},
 		{"an origin that nobody can connect to", "origin-unreachable", finding.Warn, behind(to("127.0.0.1:1")), started},
-		{"an origin behind a balancer that has none left", "origin-unreachable", finding.Warn, func(t *testing.T, w *world) { behind(closing(t))(t, w) }, started},
-		{"an origin behind a balancer that has none left, which is named", "origin-unreachable", "", shownTo("let me in", func(t *testing.T, w *world) { behind(closing(t))(t, w) }), started},
-		{"an origin that nobody can connect to, which is named", "origin-unreachable", "", shownTo("let me in", behind(to("127.0.0.1:1"))), started},
-		{"an origin that is in no DNS", "origin-unreachable", finding.Warn, func(t *testing.T, w *world) {
-			origins("origin.example.com")(t, w)
-			own := w.options.Lookup
-			w.options.Lookup = func(ctx context.Context, host string) ([]netip.Addr, error) {
-				if host == "origin.example.com" {
-					return nil, &net.DNSError{Err: "no such host", Name: host, IsNotFound: true}
-				}
-				return own(ctx, host)
-			}
-		}, origins("192.0.2.1")},
 		{"an origin that answers its cache only", "origin-unreachable", finding.Warn, shielded, shownTo("let me in", nothing)},
 		{"an origin that refuses the secret that it is shown", "origin-unreachable", "", shownTo("of last year", shielded), shownTo("let me in", nothing)},
-		{"an origin that answers its cache only, asked by itself", "origin-unreachable", "", asked(shielded), shownTo("let me in", nothing)},
-		{"an origin that refuses the secret that it is shown, asked by itself", "origin-unreachable", "", shownTo("of last year", asked(shielded)), shownTo("let me in", nothing)},
 		{"an origin that asks its cache for a certificate", "origin-unreachable", finding.Warn, func(t *testing.T, w *world) {
 			shielded := *w
 			shielded.tls = w.tls.Clone()
@@ -238,19 +178,6 @@ func replicaSetups() []setup {
 			behind(shielded.listen(t))(t, w)
 		}, started},
 		{"an origin that refuses the client certificate that it is shown", "origin-unreachable", "", expired(tls.VersionTLS13), started},
-		{"an origin with a certificate for another host", "origin-unreachable", finding.Warn, func(t *testing.T, w *world) {
-			other := *w
-			other.send(w.pki.issueLeaf(t, 80*24*time.Hour, "origin.example.com"), w.pki.intermediate)
-			behind(other.listen(t))(t, w)
-			w.heal(t)
-		}, started},
-		{"an origin that answers to no name in TLS but its own, which the policy does not say", "origin-unreachable", finding.Warn, func(t *testing.T, w *world) {
-			other := *w
-			other.tls = w.tls.Clone()
-			other.tls.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return nil, errors.New("an unknown name") }
-			other.tls.Certificates = nil
-			behind(other.listen(t))(t, w)
-		}, started},
 		{"an origin that still serves an older key set", "key-missing", "", func(t *testing.T, w *world) {
 			old := *w
 			w.storeKey(t, stale, newECKey(t))
@@ -258,24 +185,6 @@ func replicaSetups() []setup {
 			behind(old.listen(t))(t, w)
 		}, started},
 	}
-}
-
-// closing reaches what accepts connections and closes them, as a balancer does that has nobody to pass them to.
-func closing(t *testing.T) fetch.DialFunc {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	check(t, err)
-	t.Cleanup(func() { _ = l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			_ = c.Close()
-		}
-	}()
-	return to(l.Addr().String())
 }
 
 // listen serves the world at an address of its own.
@@ -311,8 +220,6 @@ func cacheSetups() []setup {
 			withPolicy(func(p *keystore.Policy) { p.EdgeHold = keystore.DurationPtr(time.Hour) })},
 	}
 }
-
-func rs256(k any) jose.SigningKey { return jose.SigningKey{Algorithm: jose.RS256, Key: k} }
 
 func devSet(t *testing.T, w *world) keystore.KeySet {
 	t.Helper()

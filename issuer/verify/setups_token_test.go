@@ -33,11 +33,8 @@ func tokenSetups() []setup {
 	return []setup{
 		{"a token cut in half", "token-malformed", "", func(t *testing.T, w *world) { w.options.Token = w.token(t)[:100] }, anew},
 		{"a token without a signature", "token-malformed", "", literal("eyJhbGciOiJub25lIn0.e30."), anew},
-		{"a token of more than 20,000 characters", "token-malformed", "", claim("padding", strings.Repeat("a", 20_000)), anew},
-		{"a token whose exp is a fraction", "token-malformed", "", claim("exp", float64(time.Now().Unix())+3600.5), anew},
 		{"a token signed with a shared secret", "token-alg", "", func(t *testing.T, w *world) { w.options.Token = hmacToken(t, w) }, anew},
 		{"a token whose iss ends in a slash", "token-issuer-other", "", claim("iss", testIssuer+"/"), anew},
-		{"a token whose iss is in another letter case", "token-issuer-other", "", claim("iss", "https://oidc.example.com/Prod-A"), anew},
 		{"a token of another issuer", "token-issuer-other", "", claim("iss", "https://oidc.example.com/prod-b"), anew},
 		{"a token that names no key", "token-kid-unknown", "", func(t *testing.T, w *world) { w.kid = ""; w.options.Token = w.token(t) }, anew},
 		{"a token of a removed key", "token-kid-gone", "", func(t *testing.T, w *world) {

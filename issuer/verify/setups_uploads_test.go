@@ -81,15 +81,6 @@ func uploadSetups() []setup {
 			w.heal(t)
 			w.holds(t, public(t, w.signer), public(t, k))
 		}, synced},
-		{"an upload with a key that was removed", "upload-behind", finding.Warn, func(t *testing.T, w *world) {
-			k := newECKey(t)
-			w.storeKey(t, time.Hour, k)
-			w.store(t, func(s keystore.KeySet) (keystore.KeySet, error) {
-				return s.Remove(ago(fresh), public(t, k).ID(), keystore.Removal{NeverSigned: true})
-			})
-			w.heal(t)
-			w.holds(t, public(t, w.signer), public(t, k))
-		}, synced},
 		{"an upload of a later version of the key set", "upload-behind", "", func(t *testing.T, w *world) {
 			w.holds(t, public(t, newECKey(t)))
 			w.recorded(t, func(r *observation.Record) {
@@ -107,12 +98,6 @@ func uploadSetups() []setup {
 		{"nobody says where observations are", "upload-unread", finding.Warn, func(t *testing.T, w *world) {
 			w.holds(t, public(t, w.signer))
 			w.options.Uploads = nil
-		}, synced},
-		{"readings that cannot be read", "upload-unread", finding.Warn, func(t *testing.T, w *world) {
-			w.holds(t)
-			w.options.Uploads = func(context.Context, keystore.KeySet) ([]observation.Record, error) {
-				return nil, errors.New("access denied")
-			}
 		}, synced},
 		{"a token, and stored keys that cannot be read any more, where nobody reads the documents", "token-unchecked", "", func(t *testing.T, w *world) {
 			synced(t, w)
@@ -161,10 +146,6 @@ func TestTokenWhereNobodyReads(t *testing.T) {
 	}{
 		{"its own token", anew, ""},
 		{"a token of an unknown key", stranger, "token-kid-unknown"},
-		{"a store that cannot be read any more", func(t *testing.T, w *world) {
-			anew(t, w)
-			unreadAgain(w)
-		}, "token-unchecked"},
 		{"another issuer URL than the key set's", func(t *testing.T, w *world) {
 			anew(t, w)
 			w.options.URL = "https://oidc.example.com/prod-b"

@@ -3,7 +3,6 @@ package verify
 import (
 	"net/http"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -70,53 +69,5 @@ func TestShieldBody(t *testing.T) {
 	check(t, err)
 	if !strings.Contains(string(source), strconv.Quote(strings.TrimSuffix(finding.ShieldBody, "\n"))) {
 		t.Errorf("issuer/listen/shield does not answer %q", finding.ShieldBody)
-	}
-}
-
-// A CDN that still has a copy of the discovery document is refused only for the JWKS.
-func TestCDNRefusedForTheJWKS(t *testing.T) {
-	w := newWorld(t)
-	w.replace["/prod-a"+fetch.KeysPath] = answer(http.StatusForbidden, "Cache-Control: no-store", finding.ShieldBody)
-	if found := w.visit(t); found[0].Code != "cdn-refused" {
-		t.Errorf("found%s", lines(found))
-	}
-}
-
-// What an origin answers to its own name in the policy is said, and not only what it answers to the issuer's host; and where its
-// CA is not one of those that were given, that those take the place of the system's.
-func TestWhatAnOriginAnswersToItsOwnName(t *testing.T) {
-	for name, tt := range map[string]struct {
-		connect string
-		roots   bool
-		want    []string
-	}{
-		"as an origin":              {"", true, []string{"origin-unreachable", "asked as oidc.example.com: remote error: tls: internal error", "asked as origin.example.com: tls: failed to verify certificate: x509: certificate signed by unknown authority", "--ca-file"}},
-		"with the system's CAs":     {"", false, []string{"origin-unreachable", "asked as origin.example.com: tls: failed to verify certificate: x509: certificate signed by unknown authority"}},
-		"asked by itself, no other": {"203.0.113.9:443", true, []string{"tls-untrusted", "asked as origin.example.com", "--ca-file"}},
-	} {
-		w := newWorld(t)
-		other := newPKI(t)
-		mine := w.pki
-		w.pki = other // of the origin
-		behindItsOwnName(t, w)
-		w.pki = mine
-		w.options.Connect = tt.connect
-		if !tt.roots {
-			w.options.RootCAs = nil
-		}
-		found := w.visit(t)
-		i := slices.IndexFunc(found, func(f finding.Finding) bool { return f.Code == tt.want[0] })
-		if i < 0 {
-			t.Errorf("%s: found%s", name, lines(found))
-			continue
-		}
-		for _, want := range tt.want[1:] {
-			if !strings.Contains(found[i].Evidence, want) {
-				t.Errorf("%s: %s\nlacks %s", name, found[i].Evidence, want)
-			}
-		}
-		if !tt.roots && strings.Contains(found[i].Evidence, "--ca-file") {
-			t.Errorf("%s: %s", name, found[i].Evidence)
-		}
 	}
 }

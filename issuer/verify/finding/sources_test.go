@@ -11,7 +11,7 @@ func sources() map[Answer]string {
 	const (
 		lookup    = "https://login.microsoftonline.com/error?code=" // Microsoft's own list; it is asked for one code at a time
 		validator = "https://github.com/hashicorp/cap/blob/main/jwt/jwt.go (validateAll)"
-		goOIDC    = "https://github.com/coreos/go-oidc, which package verify asks in TestPredictionsOfVault"
+		goOIDC    = "https://github.com/coreos/go-oidc (oidc.go, verify.go and jwks.go)"
 	)
 	return map[Answer]string{
 		{GCP, "invalid_grant"}: "https://www.rfc-editor.org/rfc/rfc6749#section-5.2",
