@@ -2,8 +2,6 @@ package listen
 
 import (
 	"context"
-	"crypto/tls"
-	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -11,43 +9,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"go.uber.org/zap"
-
-	"github.com/keypost/keypost/test/authority"
 )
-
-func TestDrainFinishesRequestsInFlight(t *testing.T) {
-	entered, draining := make(chan struct{}), make(chan struct{})
-	s := startSite(t, Config{
-		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			close(entered)
-			<-draining
-			_, _ = io.WriteString(w, "finished")
-		}),
-		Draining: func() { close(draining) },
-	})
-	type answer struct {
-		body string
-		err  error
-	}
-	answers := make(chan answer, 1)
-	go func() {
-		_, body, err := get(t, "https://"+s.address, s.clientTLS(), false)
-		answers <- answer{body, err}
-	}()
-	<-entered
-	if err := s.stop(); err != nil {
-		t.Errorf("Serve: %v", err)
-	}
-	if a := <-answers; a.err != nil || a.body != "finished" {
-		t.Errorf("the request in flight got %q, %v", a.body, a.err)
-	}
-	if c, err := net.Dial("tcp", s.address); err == nil {
-		c.Close()
-		t.Error("the socket is still open after Serve has returned")
-	}
-}
 
 // pipes is a listener in memory, for tests in which time is synctest's.
 type pipes struct {
@@ -143,42 +105,3 @@ func TestDrainKeepsAccepting(t *testing.T) {
 		}
 	})
 }
-
-// unending is a Certificates that is watched until the end.
-type unending struct {
-	Certificates
-	ended chan struct{}
-}
-
-func (u unending) Watch(ctx context.Context, _ *zap.Logger) {
-	<-ctx.Done()
-	close(u.ended)
-}
-
-func TestServeEndsTheWatch(t *testing.T) {
-	root := authority.Named(t, "root", nil)
-	certs := unending{mustLoad(t, nil, writePair(t, t.TempDir(), "tls", root.Leaf(t, "a.example"))), make(chan struct{})}
-	address, stop := start(t, Config{Handler: okHandler, Certificates: certs})
-	if _, _, err := get(t, "https://"+address, &tls.Config{RootCAs: root.Pool(), ServerName: "a.example"}, false); err != nil {
-		t.Error(err)
-	}
-	if err := stop(); err != nil {
-		t.Error(err)
-	}
-	<-certs.ended
-}
-
-func TestServeReportsALostSocket(t *testing.T) {
-	ln := newPipes()
-	ln.Close()
-	c := Config{}.withDefaults()
-	srv := newServer(okHandler, limits{}.withDefaults(), newErrorLog(c.Log))
-	if err := run(t.Context(), c, srv, lostListener{ln}); !errors.Is(err, net.ErrClosed) {
-		t.Errorf("got %v", err)
-	}
-}
-
-// lostListener may be closed again.
-type lostListener struct{ pipes }
-
-func (lostListener) Close() error { return nil }

@@ -38,10 +38,9 @@ func send(t *testing.T, address, raw string, hangUp func(*net.TCPConn) error) {
 	}
 }
 
-func stay(*net.TCPConn) error        { return nil }
-func leave(c *net.TCPConn) error     { return c.Close() }
-func slamDoor(c *net.TCPConn) error  { return errors.Join(c.SetLinger(0), c.Close()) }
-func halfClose(c *net.TCPConn) error { return c.CloseWrite() }
+func stay(*net.TCPConn) error       { return nil }
+func leave(c *net.TCPConn) error    { return c.Close() }
+func slamDoor(c *net.TCPConn) error { return errors.Join(c.SetLinger(0), c.Close()) }
 func handshake(conf *tls.Config) func(*testing.T, site) {
 	return func(t *testing.T, s site) {
 		c := conf.Clone()
@@ -69,17 +68,12 @@ func TestHandshakeErrorsAreCountedByReason(t *testing.T) {
 		client       func(*testing.T, site)
 	}{
 		{"eof", "port scan", raw("", leave)},
-		{"eof", "half a hello", raw(halfHello, halfClose)},
 		{"reset", "reset in the hello", raw(halfHello, slamDoor)},
 		{"timeout", "silence", raw("", stay)},
 		{"not_tls", "plain HTTP", raw("GET / HTTP/1.1\r\nHost: a\r\n\r\n", stay)},
-		{"not_tls", "another protocol", raw("SSH-2.0-OpenSSH_9.9\r\n", stay)},
-		{"not_tls", "SSLv2", raw("\x80\x2e\x01\x03\x01\x00\x15\x00\x00\x00\x10\x01\x00\x80\x02\x00\x80", stay)},
 		{"no_shared_version", "TLS 1.1", handshake(&tls.Config{ServerName: name, MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11})},
 		{"no_shared_cipher", "RSA key exchange", handshake(&tls.Config{ServerName: name, MaxVersion: tls.VersionTLS12, CipherSuites: []uint16{tls.TLS_RSA_WITH_AES_128_CBC_SHA}})},
-		{"no_shared_cipher", "RSA certificate wanted", handshake(&tls.Config{ServerName: name, MaxVersion: tls.VersionTLS12, CipherSuites: []uint16{tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256}})},
 		{"no_shared_protocol", "only HTTP/2", handshake(&tls.Config{ServerName: name, NextProtos: []string{"h2"}})},
-		{"no_shared_protocol", "ALPN", handshake(&tls.Config{ServerName: name, NextProtos: []string{"EOF i/o timeout"}})},
 		{"bad_certificate", "CA unknown to the client", handshake(&tls.Config{ServerName: name, RootCAs: stranger})},
 		{"bad_certificate", "name not in the certificate", handshake(&tls.Config{ServerName: "other.example.com"})},
 		{"bad_certificate", "client in 2099", handshake(&tls.Config{ServerName: name, Time: func() time.Time { return time.Date(2099, 1, 1, 0, 0, 0, 0, time.UTC) }})},

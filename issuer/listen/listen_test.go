@@ -282,19 +282,6 @@ func TestSlowHeaderIsCut(t *testing.T) {
 	}
 }
 
-func TestSlowHandshakeIsCut(t *testing.T) {
-	s := startSite(t, Config{limits: limits{read: 50 * time.Millisecond}})
-	conn, err := net.Dial("tcp", s.address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
-	if _, err := io.ReadAll(conn); errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Error("the server kept waiting for the handshake")
-	}
-}
-
 func TestIdleConnectionIsCut(t *testing.T) {
 	s := startSite(t, Config{limits: limits{idle: 50 * time.Millisecond}})
 	conn := s.dial(t)

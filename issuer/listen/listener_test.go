@@ -10,14 +10,11 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
-	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/keypost/keypost/internal/bind"
 )
@@ -189,28 +186,6 @@ func isTimeout(err error) bool {
 	return errors.As(err, &t) && t.Timeout()
 }
 
-// While connections cannot be accepted idle ones make room, and the log has one line.
-func TestExhaustionIsToldOnce(t *testing.T) {
-	core, logs := observer.New(zapcore.DebugLevel)
-	l := testListener(t, 10)
-	l.log = zap.New(core)
-	c, _ := pair(t, l)
-	c.status.Store(status(idle, 0))
-	for _, e := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS} {
-		err := &net.OpError{Op: "accept", Err: e}
-		if !isExhaustion(err) {
-			t.Errorf("%v is taken for something else", err)
-		}
-		l.makeRoomAfter(err)
-	}
-	if isExhaustion(&net.OpError{Op: "accept", Err: syscall.EINVAL}) {
-		t.Error("EINVAL is taken for exhaustion")
-	}
-	if p, _ := read(c.status.Load()); p != evicted || logs.Len() != 1 {
-		t.Errorf("the idle connection is in phase %d, %d lines were logged; want it closed, and one line", p, logs.Len())
-	}
-}
-
 func TestFittingConnections(t *testing.T) {
 	for _, tc := range []struct {
 		memory int64
@@ -234,24 +209,6 @@ func TestFittingConnections(t *testing.T) {
 		if got := FittingConnections(tc.memory, tc.files, tc.others); got != tc.want {
 			t.Errorf("FittingConnections(%d, %d, %d) = %d, want %d", tc.memory, tc.files, tc.others, got, tc.want)
 		}
-	}
-}
-
-// A thousand kept connections that are idle make room, however few slots there are: no new request is refused.
-func TestIdleConnectionsMakeRoom(t *testing.T) {
-	const limit, kept = 20, 100
-	s := startSite(t, Config{MaxConnections: limit})
-	for i := range kept {
-		c := s.dial(t)
-		if err := ask(c, "/"); err != nil {
-			t.Fatal(err)
-		}
-		if err := answered(c, 5*time.Second); err != nil {
-			t.Fatalf("request %d: %v", i, err)
-		}
-	}
-	if got := gathered(t, s.metrics, "keypost_connections_open"); got > limit {
-		t.Errorf("%v connections are open, want %d at most", got, limit)
 	}
 }
 

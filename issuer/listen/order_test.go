@@ -273,25 +273,6 @@ func TestWaits(t *testing.T) {
 	})
 }
 
-// The CA's certificates now live for 6 days; the one in use has 29 of 90 left. The new one is taken, by all and for good.
-func TestShorterCertificates(t *testing.T) {
-	root := authority.Named(t, "root", nil)
-	synctest.Test(t, func(t *testing.T) {
-		ca := &playedCA{chain: []*authority.Authority{root}, times: living(6 * day)}
-		cache := filepath.Join(t.TempDir(), "cache")
-		puts(t, replica(t, cache, ca), root, -61*day, 29*day)
-		all := []*ACME{replica(t, cache, ca), replica(t, cache, ca)}
-		stop := watching(t, zap.NewNop(), all...)
-		time.Sleep(10 * time.Minute)
-		stop()
-		for i, a := range append(all, replica(t, cache, ca)) {
-			if n := ca.orders(day); n != 1 || left(a) > 6*day || failing(a) {
-				t.Errorf("replica %d: %d orders, %v left", i, n, left(a))
-			}
-		}
-	})
-}
-
 // An intermediate that expires before the leaf makes the certificate due; a CA that goes on with it is asked once an hour.
 func TestDyingIntermediate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -57,15 +57,11 @@ func TestNoOrderWithoutTLS(t *testing.T) {
 		want  string
 	}{
 		"302 of the directory":            {leads{redirect: "/dir", code: 302, to: plain}, followed + plain},
-		"302 of the directory, with TLS":  {leads{redirect: "/dir", code: 302, to: inside}, followed + inside},
 		"301 to the CA itself":            {leads{redirect: "/dir", code: 301, to: "/other"}, followed + "https://ca.example/other"},
-		"303 of the nonce":                {leads{redirect: "/nonce", code: 303, to: inside}, followed + inside},
 		"307 of newAccount":               {leads{redirect: "/account", code: 307, to: plain}, followed + plain},
-		"307 of newAccount, with TLS":     {leads{redirect: "/account", code: 307, to: inside}, followed + inside},
 		"308 of newOrder":                 {leads{redirect: "/order", code: 308, to: inside}, followed + inside},
 		"307 of finalize":                 {leads{redirect: "/finalize", code: 307, to: inside}, followed + inside},
 		"302 of the certificate":          {leads{redirect: "/certificate", code: 302, to: inside}, followed + inside},
-		"304, which means nothing here":   {leads{redirect: "/dir", code: 304}, "304"},
 		"newNonce without TLS":            {leads{name: "/nonce", to: plain}, "without TLS"},
 		"newAccount without TLS":          {leads{name: "/account", to: plain}, "without TLS"},
 		"newOrder without TLS":            {leads{name: "/order", to: plain}, "without TLS"},

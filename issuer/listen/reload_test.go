@@ -110,45 +110,6 @@ func checkOneLine(t *testing.T, logs *observer.ObservedLogs, part string) {
 	}
 }
 
-func TestReloadTellsEachChangeOfState(t *testing.T) {
-	root := authority.Named(t, "root", nil)
-	dir := t.TempDir()
-	p := writePair(t, dir, "tls", root.Leaf(t, "a.example"))
-	f := mustLoad(t, []string{"a.example"}, p)
-	core, logs := observer.New(zapcore.DebugLevel)
-	log := zap.New(core)
-
-	twice := func(want string) {
-		t.Helper()
-		f.reload(t.Context(), time.Now(), log)
-		f.reload(t.Context(), time.Now(), log)
-		checkOneLine(t, logs, want)
-	}
-	f.reload(t.Context(), time.Now(), log)
-	writeFile(t, p.Cert, nil)
-	f.reload(t.Context(), time.Now(), log)
-	if logs.Len() != 0 || failingMetric(t, f) != 0 {
-		t.Fatalf("files that are being written are told of: %v", logs.All())
-	}
-	f.reload(t.Context(), time.Now(), log)
-	checkOneLine(t, logs, "tls.crt")
-	writePair(t, dir, "tls", root.Leaf(t, "b.example"))
-	twice(`none would be for "a.example"`)
-	writePair(t, dir, "tls", root.Leaf(t, "a.example"))
-	f.reload(t.Context(), time.Now(), log)
-	if logs.TakeAll(); failingMetric(t, f) != 0 {
-		t.Error("a pair that is taken still fails")
-	}
-	original, _ := os.ReadFile(p.Cert)
-	writeFile(t, p.Cert, nil)
-	twice("tls.crt")
-	writeFile(t, p.Cert, original)
-	twice("")
-	if failingMetric(t, f) != 0 {
-		t.Error("still failing")
-	}
-}
-
 func TestReloadJudgesPairsOneByOne(t *testing.T) {
 	root := authority.Named(t, "root", nil)
 	dir := t.TempDir()
@@ -202,12 +163,6 @@ func mountSecret(t *testing.T, dir, version string, leaf *authority.Authority) {
 func TestWatchSeesNewFiles(t *testing.T) {
 	for name, replace := range map[string]func(t *testing.T, dir string, next *authority.Authority){
 		"written anew": func(t *testing.T, dir string, next *authority.Authority) { writePair(t, dir, "tls", next) },
-		"renamed": func(t *testing.T, dir string, next *authority.Authority) {
-			p := writePair(t, dir, "next", next)
-			if err := errors.Join(os.Rename(p.Key, filepath.Join(dir, "tls.key")), os.Rename(p.Cert, filepath.Join(dir, "tls.crt"))); err != nil {
-				t.Fatal(err)
-			}
-		},
 		"in a directory that is made again": func(t *testing.T, dir string, next *authority.Authority) {
 			if err := errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o700)); err != nil {
 				t.Fatal(err)

@@ -36,36 +36,6 @@ func certsOf(all ...*authority.Authority) []*x509.Certificate {
 	return certs
 }
 
-// A chain is valid until the first of its certificates expires; one of two ways is enough.
-func TestValidity(t *testing.T) {
-	root := authority.Named(t, "cdn root", nil)
-	lasting := authority.Named(t, "inner", root) // a day
-	brief := authority.CertifyKey(t, root, &x509.Certificate{
-		Subject: lasting.Cert.Subject, IsCA: true, BasicConstraintsValid: true, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-	}, lasting.Key)
-	leaf := clientLeaf(t, lasting, 3*time.Hour)
-	judge := casOf(root)
-	for name, tt := range map[string]struct {
-		chain []*x509.Certificate
-		at    time.Duration
-		want  bool
-	}{
-		"now":                           {certsOf(leaf, lasting), 0, true},
-		"in two hours":                  {certsOf(leaf, lasting), 2 * time.Hour, true},
-		"in four":                       {certsOf(leaf, lasting), 4 * time.Hour, false},
-		"before":                        {certsOf(leaf, lasting), -2 * time.Hour, false},
-		"the intermediate ends":         {certsOf(leaf, brief), 0, true},
-		"two ways":                      {certsOf(leaf, brief, lasting), 0, true},
-		"two ways, the other first":     {certsOf(leaf, lasting, brief), 0, true},
-		"two ways, and one of them has": {certsOf(leaf, brief, lasting), 2 * time.Hour, true},
-		"it has ended":                  {certsOf(leaf, brief), 2 * time.Hour, false},
-	} {
-		if err := judge.verify(tt.chain, time.Now().Add(tt.at)); (err == nil) != tt.want {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-}
-
 // What a client sends is judged as crypto/x509 does, but for chains that are too long.
 func TestClientChains(t *testing.T) {
 	root, other := authority.Named(t, "cdn root", nil), authority.Named(t, "cdn root", nil) // of the same name
