@@ -54,13 +54,3 @@ func TestCopiesAreLeftApart(t *testing.T) {
 	b.poll()
 	b.rejected("z", lastgood.ReasonURLNotPermitted)
 }
-
-// TestNothingButCopies: a directory with nothing that is to be served is as an empty one.
-func TestNothingButCopies(t *testing.T) {
-	b := newBench(t)
-	b.put(doc{name: "z", generation: 1, issuers: []string{"https://oidc.internal/z"}, keys: nil, policy: map[string]any{"reach": "copies", "relyingParties": []string{"gcp-upload:projects/123456789012/locations/global/workloadIdentityPools/prod-a/providers/prod-a"}}})
-	b.poll()
-	if b.Ready() == nil {
-		t.Error("ready with nothing to serve")
-	}
-}

@@ -117,16 +117,3 @@ func TestConflictWithAServedKeySet(t *testing.T) {
 	b.serves(urlShared, key(t, 1))
 	b.rejected("a", "")
 }
-
-// A tombstone is not undone by hand: its keys stay away.
-func TestATombstoneIsNotUndone(t *testing.T) {
-	b := newBench(t)
-	d := shared(t, "b", 1, 1)
-	d.withdrawn = true
-	b.put(d)
-	b.poll()
-	d.generation, d.withdrawn = 2, false
-	b.put(d)
-	b.poll()
-	b.rejected("b", lastgood.ReasonGoneReturned)
-}

@@ -77,37 +77,6 @@ func TestStartingIs503(t *testing.T) {
 	}
 }
 
-// kept is a ResponseWriter that is used again, as net/http uses its header map per connection.
-type kept struct {
-	header http.Header
-	bytes  int
-}
-
-func (k *kept) Header() http.Header         { return k.header }
-func (k *kept) Write(p []byte) (int, error) { k.bytes += len(p); return len(p), nil }
-func (k *kept) WriteHeader(int)             {}
-
-// WriteString is what net/http's ResponseWriters have too.
-func (k *kept) WriteString(s string) (int, error) { k.bytes += len(s); return len(s), nil }
-
-func TestNoAllocation(t *testing.T) {
-	h := newTestHandler(t)
-	for name, r := range map[string]*http.Request{
-		"hit":       request(t, "GET /a/keys.json HTTP/1.1", "Host: oidc.example.com"),
-		"discovery": request(t, "GET /a/.well-known/openid-configuration HTTP/1.1", "Host: oidc.example.com:443"),
-		"HEAD":      request(t, "HEAD /a/openid/v1/jwks HTTP/1.1", "Host: oidc.example.com"),
-		"304":       request(t, "GET /a/keys.json HTTP/1.1", "Host: oidc.example.com", `If-None-Match: "x", "ljjRGRRzXQByAC3U1nxzSg"`),
-		"alias":     request(t, "GET /a/keys.json HTTP/1.1", "Host: origin.example.com"),
-		"404":       request(t, "GET /x HTTP/1.1", "Host: oidc.example.com"),
-		"405":       request(t, "POST /x HTTP/1.1", "Host: oidc.example.com"),
-	} {
-		w := &kept{header: http.Header{}}
-		if n := testing.AllocsPerRun(100, func() { clear(w.header); h.ServeHTTP(w, r) }); n != 0 {
-			t.Errorf("%s: %v allocations per request, want none", name, n)
-		}
-	}
-}
-
 // Whatever is answered is counted once, under the status that the client sees.
 func TestEveryAnswerIsCounted(t *testing.T) {
 	for _, s := range []*snapshot{new(snapshot), testSnapshot(t, true)} {

@@ -43,10 +43,17 @@ func TestMetricsOfKeySets(t *testing.T) {
 		"keypost_key_set_rejected":                            `{key_set="b",reason="missing"} 1` + "\n" + `{key_set="c",reason="older_generation"} 1` + "\n" + `{key_set="d",reason="broken"} 1`,
 		"keypost_key_set_oldest_active_key_timestamp_seconds": fmt.Sprintf("{key_set=%q} %d\n{key_set=%q} %d\n{key_set=%q} %d", "a", first, "b", first, "c", first),
 		"keypost_key_set_forced_promotion_timestamp_seconds":  "",
+		"keypost_issuers":                                     " 4",
+		"keypost_keys":                                        `{state="active"} 3` + "\n" + `{state="next"} 1` + "\n" + `{state="retired"} 0`,
+		"keypost_oldest_active_key_timestamp_seconds":         fmt.Sprintf(" %d", first),
+		"keypost_key_sets_read_failing":                       " 0",
 	} {
 		if got := b.values(name); got != want {
 			t.Errorf("%s:\n%s\nwant\n%s", name, got, want)
 		}
+	}
+	if all := b.values("keypost_key_sets_rejected"); !strings.Contains(all, `{reason="broken"} 1`) || !strings.Contains(all, `{reason="dev"} 0`) {
+		t.Errorf("rejected: %s", all)
 	}
 }
 

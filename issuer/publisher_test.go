@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
 
@@ -139,53 +138,11 @@ func TestKeyGoesByItsLineInGone(t *testing.T) {
 	}
 }
 
-func TestRejectedNewcomerLeavesNoTrace(t *testing.T) {
-	b := newBench(t)
-	b.store.Set("a", []byte("junk"))
-	b.poll()
-	b.rejected("a", "broken")
-	b.said()
-	b.store.Delete("a")
-	b.poll()
-	b.saidOnce("info a rejected key set has left the store a")
-	if all := b.Report().Issuers; len(all) != 0 {
-		t.Fatalf("still reported: %v", all)
-	}
-}
-
 func TestDevelopmentKeySetsNeedDevelopmentMode(t *testing.T) {
 	b := newBenchWith(t, Config{Dev: true})
 	b.put(doc{name: "a", generation: 1, keys: []keystore.VerificationKey{key(t, 1)}, dev: true})
 	b.poll()
 	b.serves(urlA, key(t, 1))
-}
-
-// A change of one key set must not cost the reading of the others.
-func TestOnlyChangedKeySetsAreRead(t *testing.T) {
-	b := newBench(t)
-	for n := range int64(20) {
-		b.put(doc{name: string(rune('a' + n)), generation: 1, keys: []keystore.VerificationKey{key(t, n+1)}})
-	}
-	b.store.Set("broken", []byte("junk"))
-	b.poll()
-	loads := make(chan keystore.Name, 100)
-	b.store.Inject(func(_ context.Context, op storetest.Op) (bool, error) {
-		if op.Kind == storetest.OpGet {
-			loads <- op.Name
-		}
-		return true, nil
-	})
-	b.poll()
-	b.put(doc{name: "c", generation: 2, keys: []keystore.VerificationKey{key(t, 3)}})
-	b.poll()
-	close(loads)
-	var read []keystore.Name
-	for n := range loads {
-		read = append(read, n)
-	}
-	if !slices.Equal(read, []keystore.Name{"c"}) {
-		t.Fatalf("read %q, want only c", read)
-	}
 }
 
 func TestCacheLifetimesOfThePolicy(t *testing.T) {
@@ -203,17 +160,4 @@ func TestCacheLifetimesOfThePolicy(t *testing.T) {
 			t.Errorf("%s: %q, want %q", path, got, want)
 		}
 	}
-}
-
-// What is not served does not exist once the last key set without a good version has left the store, although nothing that
-// is served changes then.
-func TestTheLastUnservedKeySetLeaves(t *testing.T) {
-	b := newBench(t)
-	b.put(doc{name: "d", generation: 1})
-	b.store.Set("stranger", []byte("junk"))
-	b.poll()
-	b.refuses(urlShared, http.StatusServiceUnavailable)
-	b.store.Delete("stranger")
-	b.poll()
-	b.refuses(urlShared, http.StatusNotFound)
 }

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -148,23 +147,6 @@ func TestEmptyStoreIsNoAnswer(t *testing.T) {
 	}
 }
 
-// Readiness is decided once: a process that is ready without any key set stays ready when a broken one is the first.
-func TestReadinessIsNotWithdrawnForTheFirstKeySet(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBenchWith(t, Config{AllowEmpty: true})
-		defer b.run(t.Context())()
-		time.Sleep(time.Second)
-		if err := b.Ready(); err != nil {
-			t.Fatal(err)
-		}
-		b.store.Set("a", []byte("junk"))
-		time.Sleep(tick)
-		if err := b.Ready(); err != nil {
-			t.Errorf("readiness was withdrawn: %v", err)
-		}
-	})
-}
-
 // Key sets that cannot be served, as after a mistake in issuerURLs, are as good as none: a new replica must not
 // take the place of one that serves.
 func TestNothingThatCanBeServedIsNeverReady(t *testing.T) {
@@ -187,20 +169,6 @@ func TestNothingThatCanBeServedIsNeverReady(t *testing.T) {
 
 // batchTime is how long a Feed collects what the watch reports.
 const batchTime = 100 * time.Millisecond
-
-func TestReadyAsSoonAsTheLastOneIsMended(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t)
-		b.store.Set("a", []byte("junk"))
-		defer b.run(t.Context())()
-		time.Sleep(time.Second)
-		b.put(doc{name: "a", generation: 1})
-		time.Sleep(2 * batchTime)
-		if err := b.Ready(); err != nil {
-			t.Fatal(err)
-		}
-	})
-}
 
 func TestChangesAreServedInBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -231,74 +199,6 @@ func TestChangesAreServedInBatches(t *testing.T) {
 	})
 }
 
-// The poll catches what a watch does not report.
-func TestPollWithoutWatch(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t)
-		b.c.Source = struct{ keystore.Reader }{b.store}
-		defer b.run(t.Context())()
-		time.Sleep(time.Second)
-		b.put(doc{name: "a", generation: 1})
-		time.Sleep(tick)
-		b.serves(urlA)
-	})
-}
-
-// fragileWatch is lost as often as fail says so.
-type fragileWatch struct {
-	*storetest.MemStore
-	fail     atomic.Bool
-	attempts atomic.Int64
-}
-
-func (f *fragileWatch) Watch(ctx context.Context, changed func(...keystore.Name)) error {
-	if f.attempts.Add(1); f.fail.Load() {
-		return errors.New("too many open files")
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	go func() {
-		for ctx.Err() == nil && !f.fail.Load() {
-			select {
-			case <-ctx.Done():
-			case <-time.After(time.Second):
-			}
-		}
-		cancel()
-	}()
-	return f.MemStore.Watch(ctx, changed)
-}
-
-func TestLostWatchIsToldOnceAndTriedAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := &fragileWatch{MemStore: storetest.NewMemStore(t)}
-		b := newBenchWith(t, Config{Source: w})
-		b.store = w.MemStore
-		b.put(doc{name: "a", generation: 1})
-		defer b.run(t.Context())()
-		time.Sleep(time.Minute)
-		b.said()
-
-		w.fail.Store(true)
-		time.Sleep(10 * time.Minute)
-		b.saidOnce("warn the watch on the key sets was lost")
-		if n := w.attempts.Load(); n < 600 || n > 1300 { // twice a second: a change is to be served soon after an outage
-			t.Fatalf("%d attempts in ten minutes", n)
-		}
-		b.put(doc{name: "a", generation: 2, keys: []keystore.VerificationKey{key(t, 2)}})
-		time.Sleep(tick)
-		b.serves(urlA, key(t, 2))
-		b.said()
-
-		w.fail.Store(false)
-		time.Sleep(2 * time.Second)
-		b.saidOnce("info the watch on the key sets is back")
-		b.put(doc{name: "a", generation: 3, keys: []keystore.VerificationKey{key(t, 2), key(t, 3)}})
-		time.Sleep(2 * batchTime)
-		b.serves(urlA, key(t, 2), key(t, 3))
-	})
-}
-
 // Before everything was listed, a report of one key set must not give it a URL that another one claims too.
 func TestWatchBeforeTheFirstListing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -316,20 +216,6 @@ func TestWatchBeforeTheFirstListing(t *testing.T) {
 		b.refuses(urlShared, http.StatusServiceUnavailable)
 		b.rejected("a", lastgood.ReasonURLConflict)
 		b.rejected("b", lastgood.ReasonURLConflict)
-	})
-}
-
-// A conflict ends when the watch reports that one side is gone, without waiting for the poll.
-func TestWatchResolvesConflicts(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t)
-		b.put(shared(t, "a", 1, 1), shared(t, "b", 1, 2))
-		defer b.run(t.Context())()
-		time.Sleep(time.Second)
-		b.rejected("b", lastgood.ReasonURLConflict)
-		b.store.Delete("a")
-		time.Sleep(2 * batchTime)
-		b.serves(urlShared, key(t, 2))
 	})
 }
 

@@ -10,10 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
-
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/keypost/keypost/keystore"
@@ -120,44 +116,4 @@ func TestURLIsNotGivenWhileARivalHangs(t *testing.T) {
 		time.Sleep(2 * batchTime)
 		b.serves(urlShared, key(t, 2))
 	})
-}
-
-// Anyone who asks for the state never waits for a log that nobody reads.
-func TestStateWaitsForNobody(t *testing.T) {
-	ask := func(b *bench) {
-		_ = b.Ready()
-		if n := len(b.Report().Issuers); n != 1 {
-			t.Errorf("%d key sets are reported", n)
-		}
-		metrics := make(chan prometheus.Metric, 100)
-		b.Collect(metrics)
-		b.serves(urlA)
-	}
-	b := newBench(t)
-	b.put(doc{name: "a", generation: 1})
-	b.poll()
-	asked := make(chan struct{})
-	b.c.Log = zap.New(zapcore.RegisterHooks(zapcore.NewNopCore(), func(zapcore.Entry) error { return nil }), zap.WrapCore(func(zapcore.Core) zapcore.Core {
-		return blocked{zapcore.NewNopCore(), func() { ask(b); close(asked) }}
-	}))
-	b.store.Set("a", []byte("junk"))
-	b.poll()
-	<-asked
-}
-
-// blocked is a log that does something else while its caller waits.
-type blocked struct {
-	zapcore.Core
-	meanwhile func()
-}
-
-func (c blocked) Check(e zapcore.Entry, checked *zapcore.CheckedEntry) *zapcore.CheckedEntry {
-	return checked.AddCore(e, c)
-}
-
-func (c blocked) Enabled(zapcore.Level) bool { return true }
-
-func (c blocked) Write(zapcore.Entry, []zapcore.Field) error {
-	c.meanwhile()
-	return nil
 }

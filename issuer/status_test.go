@@ -4,14 +4,12 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
-	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
-	"go.uber.org/zap"
 
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/lastgood"
@@ -68,64 +66,6 @@ func TestReport(t *testing.T) {
 	}
 }
 
-func TestMetrics(t *testing.T) {
-	b := troubled(t)
-	check := func(want string, names ...string) {
-		t.Helper()
-		if err := testutil.CollectAndCompare(b.Publisher, strings.NewReader(want), names...); err != nil {
-			t.Error(err)
-		}
-	}
-	check(`
-# HELP keypost_issuers Issuer URLs whose documents are served.
-# TYPE keypost_issuers gauge
-keypost_issuers 4
-# HELP keypost_keys Published keys by state.
-# TYPE keypost_keys gauge
-keypost_keys{state="active"} 3
-keypost_keys{state="next"} 1
-keypost_keys{state="retired"} 0
-# HELP keypost_oldest_active_key_timestamp_seconds When the key that may sign for the longest time of all was allowed to; 0 when none may. A key taken over from elsewhere counts from then.
-# TYPE keypost_oldest_active_key_timestamp_seconds gauge
-keypost_oldest_active_key_timestamp_seconds `+strconv.FormatInt(storetest.Time(0).Unix(), 10)+`
-# HELP keypost_key_sets_rejected Key sets whose stored version is not served, by reason; the last good version is.
-# TYPE keypost_key_sets_rejected gauge
-keypost_key_sets_rejected{reason="broken"} 1
-keypost_key_sets_rejected{reason="dev"} 0
-keypost_key_sets_rejected{reason="generation_jump"} 0
-keypost_key_sets_rejected{reason="gone_returned"} 0
-keypost_key_sets_rejected{reason="key_changed"} 0
-keypost_key_sets_rejected{reason="kid_missing"} 0
-keypost_key_sets_rejected{reason="missing"} 1
-keypost_key_sets_rejected{reason="newer_version"} 0
-keypost_key_sets_rejected{reason="older_generation"} 1
-keypost_key_sets_rejected{reason="same_generation"} 0
-keypost_key_sets_rejected{reason="unreadable"} 0
-keypost_key_sets_rejected{reason="url_conflict"} 0
-keypost_key_sets_rejected{reason="url_dropped"} 0
-keypost_key_sets_rejected{reason="url_not_permitted"} 0
-# HELP keypost_key_sets_read_failing 1 while the store cannot be listed.
-# TYPE keypost_key_sets_read_failing gauge
-keypost_key_sets_read_failing 0
-`, "keypost_issuers", "keypost_keys", "keypost_key_sets_rejected", "keypost_key_sets_read_failing", "keypost_oldest_active_key_timestamp_seconds")
-
-	b.store.Inject(failing(storetest.OpList, errors.New("connection refused")))
-	if err := b.Refresh(t.Context()); err == nil {
-		t.Fatal("no error")
-	}
-	check(`
-# HELP keypost_key_sets_read_failing 1 while the store cannot be listed.
-# TYPE keypost_key_sets_read_failing gauge
-keypost_key_sets_read_failing 1
-`, "keypost_key_sets_read_failing")
-	if problems, err := testutil.CollectAndLint(b.Publisher); err != nil || len(problems) > 0 {
-		t.Error(problems, err)
-	}
-	if problems, err := testutil.CollectAndLint(b.http); err != nil || len(problems) > 0 {
-		t.Error(problems, err)
-	}
-}
-
 func TestAgeOfTheLastCompleteReading(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -160,14 +100,5 @@ func TestEveryReasonIsDocumented(t *testing.T) {
 		if !strings.Contains(string(text), "`"+string(r)+"`") {
 			t.Errorf("the runbook does not say what the reason %s means", r)
 		}
-	}
-}
-
-// A reason that nobody has listed is counted all the same.
-func TestUnlistedReasonIsCounted(t *testing.T) {
-	p := NewPublisher(Config{Log: zap.NewNop()})
-	p.entries["prod-a"] = &entry{rejected: lastgood.Reject("unheard_of", "it is unheard of")}
-	if n := testutil.CollectAndCount(p, "keypost_key_sets_rejected"); n != len(lastgood.Reasons())+1 {
-		t.Errorf("%d reasons are counted", n)
 	}
 }
