@@ -109,19 +109,6 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// A decision about one version must not change another one.
-func TestAcceptAfterChange(t *testing.T) {
-	s := storetest.KeySet(t, "a")
-	st := storeWith(t, false, s)
-	_, err := keystore.Update(t.Context(), st, "a", storetest.Mark("x"))
-	check(t, err)
-	c := storetest.Change(2)
-	c.Why = "restored"
-	if _, err := Accept(t.Context(), st, c, Acceptance{Stored: s}); err == nil || !strings.Contains(err.Error(), `key set "a" was changed meanwhile`) {
-		t.Errorf("Accept = %v", err)
-	}
-}
-
 // An edit by hand or a second writer may leave the generation as it was.
 func TestAcceptAfterAChangeOfTheSameGeneration(t *testing.T) {
 	compared, edited := storetest.KeySet(t, "a"), storetest.KeySet(t, "a")

@@ -145,15 +145,6 @@ func TestAddAtTheSameTime(t *testing.T) {
 	}
 }
 
-func TestReadChangedSkipsWhatIsKnown(t *testing.T) {
-	st := newTestStore()
-	st.trouble["broken"] = errors.New("it must not be read")
-	c, err := read(t.Context(), keystore.NewStore(st), changed(map[keystore.Name]keystore.Revision{"broken": "1"}))
-	if err != nil || len(c.Sets)+len(c.Unread) != 0 {
-		t.Errorf("read = %v, %v", c, err)
-	}
-}
-
 // Another key set may have got the URL by a change of a document that was there already.
 func TestReadChangedReadsWhatHasChanged(t *testing.T) {
 	known := map[keystore.Name]keystore.Revision{"changed": "0", "same": "1"}

@@ -3,12 +3,9 @@ package catalog
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/storetest"
@@ -152,33 +149,4 @@ func TestKey(t *testing.T) {
 			t.Errorf("Key(%q): %v, want %v", typed, err, want)
 		}
 	}
-}
-
-// slowReader takes a second for each key set, as a store far away does.
-type slowReader struct{ keystore.Reader }
-
-func (s slowReader) Load(ctx context.Context, n keystore.Name) (keystore.KeySet, keystore.Revision, error) {
-	time.Sleep(time.Second)
-	return s.Reader.Load(ctx, n)
-}
-
-// Most of the time of reading a store is waiting: several key sets are waited for at once.
-func TestReadAllWaitsForSeveral(t *testing.T) {
-	var sets []keystore.KeySet
-	for i := range 4 * parallel {
-		sets = append(sets, storetest.KeySet(t, keystore.Name(fmt.Sprintf("set-%02d", i))))
-	}
-	st := storeWith(t, false, sets...)
-	synctest.Test(t, func(t *testing.T) {
-		began := time.Now()
-		c, err := ReadAll(t.Context(), slowReader{st})
-		if took := time.Since(began); err != nil || took > 4*time.Second || len(c.Sets) != len(sets) {
-			t.Errorf("%d key sets after %v: %v", len(c.Sets), took, err)
-		}
-		for i, s := range c.Sets {
-			if s.Name() != sets[i].Name() {
-				t.Errorf("%s at %d", s.Name(), i)
-			}
-		}
-	})
 }

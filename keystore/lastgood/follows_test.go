@@ -1,11 +1,9 @@
 package lastgood
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/keypost/keypost/keystore"
 )
@@ -145,20 +143,5 @@ func TestReturning(t *testing.T) {
 		if r := d.summary(t).Follows(tombstone); (r != nil) != tc.returns {
 			t.Errorf("%s: %+v", name, r)
 		}
-	}
-}
-
-// Comparing each line with each other took half a minute here, this takes a fraction of a second.
-func TestLargestVersionsAreJudgedInLinearTime(t *testing.T) {
-	const many = 100000
-	keys, gone := map[keystore.KeyID]keystore.Fingerprint{}, make([]keystore.Gone, many)
-	for i := range many {
-		keys[keystore.KeyID(fmt.Sprintf("kid-%d", i))] = testKey(0).Fingerprint()
-		gone[i] = keystore.Gone{ID: keystore.KeyID(fmt.Sprintf("gone-%d", i)), Fingerprint: testKey(1).Fingerprint()}
-	}
-	was, is := Summary{generation: 1, keys: keys, gone: gone}, Summary{generation: 2, keys: keys, gone: gone}
-	began := time.Now()
-	if r := is.Follows(&was); r != nil || time.Since(began) > 5*time.Second {
-		t.Errorf("100,000 lines after 100,000: %+v, took %v", r, time.Since(began))
 	}
 }

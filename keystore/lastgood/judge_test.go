@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -196,57 +195,6 @@ func TestJudgeHeedsRejectedDocuments(t *testing.T) {
 		j.Decide([]*Candidate{owner})
 		if owner.Rejected != nil {
 			t.Errorf("%s: the owner: %+v", name, owner.Rejected)
-		}
-	}
-}
-
-// counted counts what a Judge asks.
-type counted struct {
-	Index
-	asked int
-}
-
-func (c *counted) Good(n keystore.Name) *Summary                { c.asked++; return c.Index.Good(n) }
-func (c *counted) Owner(r keystore.Route) (keystore.Name, bool) { c.asked++; return c.Index.Owner(r) }
-
-// A change of one key set asks about that one, however many there are.
-func TestJudgeDoesNotWalk(t *testing.T) {
-	x := &counted{}
-	for i := range 1000 {
-		d := doc{name: fmt.Sprintf("n%d", i), generation: 1, keys: []int{i % 8}, withdrawn: i%2 == 0}
-		x.Put(keystore.Name(d.name), d.summary(t))
-	}
-	d := doc{name: "n1", generation: 2, keys: []int{1, 9}}
-	c := newCandidate("n1", d.summary(t))
-	Judge{State: x}.Decide([]*Candidate{c})
-	if c.Rejected != nil || x.asked > 8 {
-		t.Errorf("%d questions, %+v", x.asked, c.Rejected)
-	}
-	if all := x.Names(); len(all) != 1000 || !slices.IsSorted(all) || len(x.good) != 1000 {
-		t.Errorf("%d names", len(all))
-	}
-}
-
-// Of several rivals the reason names the same one each time, in whatever order they come: else every poll would log it anew.
-func TestJudgeNamesTheFirstRival(t *testing.T) {
-	broken := func() *Rejection {
-		u, err := keystore.ParseIssuerURL(shared, false)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return RejectError(&keystore.BrokenError{Reason: ReasonBroken, Err: errors.New("x"), Issuers: []keystore.IssuerURL{u}})
-	}
-	for name, rivals := range map[string][]*Candidate{
-		"live":   {newCandidate("b", claim("b", 1, 2).summary(t)), newCandidate("c", claim("c", 1, 3).summary(t)), newCandidate("d", claim("d", 1, 4).summary(t))},
-		"broken": {{Name: "b", Rejected: broken()}, {Name: "c", Rejected: broken()}, {Name: "d", Rejected: broken()}},
-	} {
-		for range 2 {
-			c := newCandidate("a", claim("a", 1, 1).summary(t))
-			Judge{State: &Index{}}.Decide(append([]*Candidate{c}, rivals...))
-			if !c.Rejected.Is(ReasonURLConflict) || !strings.Contains(c.Rejected.Message, `key set "b"`) {
-				t.Errorf("%s: %+v", name, c.Rejected)
-			}
-			slices.Reverse(rivals)
 		}
 	}
 }

@@ -237,19 +237,6 @@ func TestANewServerBeginsTheRunAnew(t *testing.T) {
 	}
 }
 
-// A look that ends up to half an hour before the latest one overlaps with it; one that ends sooner shows a wrong clock.
-func TestHowFarObserversMayOverlap(t *testing.T) {
-	latest := lookAt(100, []Key{a})
-	for back, kept := range map[time.Duration]bool{30 * time.Minute: true, 30*time.Minute + 1: false} {
-		early := lookAt(0, []Key{a})
-		early.End = latest.End.Add(-back)
-		r := Record{}.With(latest).With(early)
-		if got := len(r.Seen) == 1 && r.Latest.End.Equal(latest.End) && r.Complete.Equal(latest.End); got != kept {
-			t.Errorf("%v before the latest: kept %t, want %t", back, got, kept)
-		}
-	}
-}
-
 // What is kept has bounds, and is kept up to them.
 func TestBounds(t *testing.T) {
 	high := lookAt(0, []Key{a})
@@ -289,46 +276,6 @@ func TestBounds(t *testing.T) {
 	}
 	if at := (Record{}).With(many).Seen[0].At; len(at) != 256 || at[255] != many.Addresses[299] {
 		t.Errorf("%d addresses, the last %s", len(at), at[len(at)-1])
-	}
-}
-
-func TestOffsetsAreRead(t *testing.T) {
-	var o Offset
-	if err := o.UnmarshalText([]byte("-90s")); err != nil || o != Offset(-90*time.Second) {
-		t.Errorf("%v, %v", o, err)
-	}
-	if err := o.UnmarshalText([]byte("soon")); err == nil {
-		t.Error("what is not a duration is read")
-	}
-}
-
-// Places are looked at in any order, and every one counts, also those that come after one without the key.
-func TestOfGoesThroughEveryPlace(t *testing.T) {
-	record := func(vantage string, keys []Key, ahead time.Duration, gaps ...string) Record {
-		l := lookAt(1, keys, gaps...)
-		offset := Offset(ahead)
-		l.ClockAhead = &offset
-		return Record{Issuer: "https://oidc.example.com/prod-a", Vantage: vantage}.With(l)
-	}
-	eu, us, ap := record("eu", []Key{a}, time.Second), record("us", []Key{b}, 2*time.Second), record("ap", []Key{a}, -3*time.Second)
-	lost := Subject{eu.Issuer, "sa"}
-	o := Of(a, []Record{eu, us, ap}, []Subject{lost, us.Subject(), {eu.Issuer, ""}, ap.Subject(), eu.Subject()})
-	if want := []string{eu.Issuer + " from sa", eu.Issuer + " from us", eu.Issuer}; !slices.Equal(o.Without, want) {
-		t.Errorf("without %q, want %q", o.Without, want)
-	}
-	if o.ClockAhead != keystore.Duration(-3*time.Second) || !o.Since.IsZero() || !o.Fresh.IsZero() || !o.Newest.IsZero() {
-		t.Errorf("%+v", o)
-	}
-	same, opposite := record("eu", []Key{a}, time.Minute), record("us", []Key{a}, -time.Minute)
-	if o := Of(a, []Record{same, opposite}, []Subject{same.Subject(), opposite.Subject()}); o.ClockAhead != keystore.Duration(time.Minute) {
-		t.Errorf("of two clocks that are off as far: %v, want that of the first", o.ClockAhead)
-	}
-	never := Record{Issuer: eu.Issuer, Seen: []Seen{{Key: a, Since: t0}}} // as nothing of ours writes it
-	if o := Of(a, []Record{never}, []Subject{never.Subject()}); len(o.Without) != 1 || !o.Since.IsZero() {
-		t.Errorf("never looked at completely: %+v", o)
-	}
-	if o := Of(a, []Record{eu}, nil); !o.Since.IsZero() || o.Without != nil {
-		t.Errorf("nothing is required: %+v", o)
 	}
 }
 

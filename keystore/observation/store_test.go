@@ -58,17 +58,6 @@ func TestAddAndLoad(t *testing.T) {
 	}
 }
 
-// A name of 63 characters leaves room for the hash, and two such names do not share a record.
-func TestNamesAreValidAndDistinct(t *testing.T) {
-	long := keystore.Name(strings.Repeat("a", 63))
-	names := []keystore.Name{name(long, Subject{issuer, ""}), name(long, Subject{issuer, "eu"}), name(long, Subject{issuer + "x", ""}), name("a", Subject{issuer, ""})}
-	for i, n := range names {
-		if err := n.Check(); err != nil || slices.Index(names, n) != i {
-			t.Errorf("%s: %v", n, err)
-		}
-	}
-}
-
 // A record that somebody damaged or put in another's place is an error: begun anew, it would hide that a key was missing.
 func TestDamagedRecords(t *testing.T) {
 	for what, edit := range map[string]func(string) string{
@@ -225,20 +214,6 @@ func TestAddTriesAgain(t *testing.T) {
 		if !errors.Is(err, tt.err) || calls != tt.calls || len(r.Seen) > 0 {
 			t.Errorf("%s: %d calls, error %v", name, calls, err)
 		}
-	}
-	m := storetest.NewMemory(t)
-	m.Inject(func(_ context.Context, op storetest.Op) (bool, error) {
-		if op.Kind == storetest.OpList {
-			return true, nil
-		}
-		return false, boom
-	})
-	if all, err := NewStore(m).Of(t.Context(), "prod-a"); err != nil || len(all) != 0 {
-		t.Errorf("nothing is recorded, and nothing was read: %v, %v", all, err)
-	}
-	m.Inject(func(context.Context, storetest.Op) (bool, error) { return false, boom })
-	if _, err := NewStore(m).Of(t.Context(), "prod-a"); !errors.Is(err, boom) {
-		t.Errorf("the list cannot be read: %v", err)
 	}
 }
 

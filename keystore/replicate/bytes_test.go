@@ -2,11 +2,9 @@ package replicate_test
 
 import (
 	"bytes"
-	"context"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -103,45 +101,5 @@ func TestAnotherNotationIsUnchanged(t *testing.T) {
 	writes := to.Writes()
 	if err := m.Pass(t.Context()); err != nil || to.Writes() != writes {
 		t.Errorf("%d writes, error %v", to.Writes()-writes, err)
-	}
-}
-
-// What a newer version wrote over a copy comes through as well, with what it adds.
-func TestANewerDocumentReplacesAnOlder(t *testing.T) {
-	m := newMirrored(t)
-	m.pass()
-	newer := m.edited("spec:\n", "spec:\n  colour: red # a comment\n")
-	m.from.Set("prod-a", newer)
-	m.pass()
-	if got, _, err := m.to.Get(t.Context(), "prod-a"); err != nil || !bytes.Equal(got, newer) {
-		t.Errorf("the copy is (error %v)\n%s\nwant\n%s", err, got, newer)
-	}
-	newest := []byte(strings.Replace(strings.Replace(string(newer), "generation: 4\n", "generation: 5\n", 1), "red", "blue", 1))
-	m.from.Set("prod-a", newest)
-	m.pass()
-	if got, _, err := m.to.Get(t.Context(), "prod-a"); err != nil || !bytes.Equal(got, newest) {
-		t.Errorf("the copy is (error %v)\n%s\nwant\n%s", err, got, newest)
-	}
-}
-
-// What was read and judged is written as it is: nothing is read or parsed again for it.
-func TestMirrorReadsNothingAgainToWrite(t *testing.T) {
-	m := newMirrored(t)
-	m.pass()
-	m.update("prod-a", storetest.Mark("fourth"))
-	var reads, writes atomic.Int64
-	count := func(_ context.Context, op storetest.Op) (bool, error) {
-		switch op.Kind {
-		case storetest.OpGet:
-			reads.Add(1)
-		case storetest.OpPut:
-			writes.Add(1)
-		}
-		return true, nil
-	}
-	m.to.Inject(count)
-	m.pass()
-	if reads.Load() != 0 || writes.Load() != 1 {
-		t.Errorf("%d readings and %d writes of the copy, want 0 and 1", reads.Load(), writes.Load())
 	}
 }

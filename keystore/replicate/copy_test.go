@@ -1,13 +1,9 @@
 package replicate_test
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -79,46 +75,6 @@ func TestCopyRefuses(t *testing.T) {
 	wantVerdicts(t, verdicts(t, backup, m.to, true), want)
 	wantVerdicts(t, verdicts(t, backup, m.to, false), want)
 	m.wantCopied("prod-a", m.current)
-}
-
-// An interrupted copying goes on where it ended, also after writes that may or may not have happened.
-func TestCopyIsResumed(t *testing.T) {
-	from, to := storetest.NewMemStore(t), storetest.NewMemStore(t)
-	text := storetest.Text(t, storetest.KeySet(t, "n0"))
-	for i := range 30 {
-		from.Set(keystore.Name(fmt.Sprintf("n%d", i)), []byte(strings.ReplaceAll(text, "n0\n", fmt.Sprintf("n%d\n", i))))
-	}
-	var writes atomic.Int64
-	ctx, cancel := context.WithCancel(t.Context())
-	to.Inject(func(_ context.Context, op storetest.Op) (bool, error) {
-		if op.Kind == storetest.OpPut && writes.Add(1) == 10 {
-			cancel()
-		}
-		return true, nil
-	})
-	if all, err := replicate.Copy(ctx, from, to, false); !errors.Is(err, context.Canceled) || len(all) != 30 {
-		t.Fatalf("Copy = %d outcomes, %v", len(all), err)
-	}
-	to.Inject(func(_ context.Context, op storetest.Op) (bool, error) {
-		// By chance and not in turn: with as many calls in every pass the last write would fail each time.
-		switch n := rand.IntN(3); {
-		case op.Kind != storetest.OpPut:
-			return true, nil
-		case n == 0:
-			return true, errors.New("connection reset")
-		case n == 1:
-			return false, errors.New("connection reset")
-		}
-		return true, nil
-	})
-	for range 20 {
-		verdicts(t, from, to, false)
-	}
-	for n, v := range verdicts(t, from, to, false) {
-		if v != "unchanged" {
-			t.Errorf("%s: %s", n, v)
-		}
-	}
 }
 
 func TestCopyNeedsBothStores(t *testing.T) {

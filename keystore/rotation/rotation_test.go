@@ -430,17 +430,6 @@ func (c slowCluster) Signers(ctx context.Context) (map[string]keystore.KeyID, er
 // Whatever cannot be read or written ends a run with its error, and what was stored before is part of the outcome.
 func TestWhatFailsEndsARun(t *testing.T) {
 	boom := errors.New("it fails")
-	once := func(kind string, n int) storetest.Fault { // the nth call of a kind
-		return func(_ context.Context, op storetest.Op) (bool, error) {
-			if op.Kind == kind {
-				n--
-			}
-			if op.Kind != kind || n != -1 {
-				return true, nil
-			}
-			return false, boom
-		}
-	}
 	nth := func(kind string, n int) storetest.Fault { // and all after it
 		return func(_ context.Context, op storetest.Op) (bool, error) {
 			if op.Kind != kind {
@@ -463,7 +452,6 @@ func TestWhatFailsEndsARun(t *testing.T) {
 		"the step cannot be stored":                     {fault: nth(storetest.OpPut, 0), state: keystore.Next},
 		"nothing can be read after the step":            {fault: nth(storetest.OpGet, 2), took: 1, state: keystore.Active},
 		"whether the key may still sign cannot be read": {fault: nth(storetest.OpGet, 3), took: 1, state: keystore.Active},
-		"and for a moment neither":                      {fault: once(storetest.OpGet, 3), took: 1, state: keystore.Active},
 		"the records cannot be read":                    {observer: blindObserver{recorded: boom}, state: keystore.Next},
 		"no look can be made":                           {observer: blindObserver{look: boom}, state: keystore.Next},
 	} {
@@ -492,97 +480,6 @@ func (b blindObserver) Recorded(context.Context, keystore.KeySet, keystore.Key) 
 	return keystore.Observed{}, b.recorded
 }
 func (b blindObserver) Look(context.Context, keystore.KeySet) error { return b.look }
-
-// While a gate is closed, the outcome has the key set as stored.
-func TestTheOutcomeOfWaiting(t *testing.T) {
-	sc := newScene(t)
-	sc.start()
-	sc.blind = true
-	o, err := sc.driver().Step(t.Context(), "prod-a")
-	check(t, err)
-	if o.Set.Name() != "prod-a" || o.Set.Generation() != 2 || o.Waiting == nil {
-		t.Errorf("%q at generation %d, waiting for %v", o.Set.Name(), o.Set.Generation(), o.Waiting)
-	}
-}
-
-// Of several keys that are replaced, each is retired once and each removed once, whatever state the others are in; a key that
-// no rotation replaces is left alone.
-func TestTakeLeavesNoneOut(t *testing.T) {
-	sc := newScene(t)
-	s, _, err := sc.store.Load(t.Context(), "prod-a")
-	check(t, err)
-	ok := func(n keystore.KeySet, err error) keystore.KeySet {
-		t.Helper()
-		check(t, err)
-		return n
-	}
-	force := func() keystore.Change { return keystore.Change{At: sc.now, Force: true, Why: "test"} }
-	for range 3 {
-		k := storetest.Key(t)
-		s = ok(s.Add(sc.change(), k))
-		s = ok(s.Promote(force(), k.ID(), keystore.Observed{}))
-	}
-	apart := storetest.Key(t) // retired before
-	s = ok(s.Add(sc.change(), apart))
-	s = ok(s.Promote(force(), apart.ID(), keystore.Observed{}))
-	s = ok(s.Retire(sc.change(), apart.ID(), keystore.Evidence{Statement: "x"}))
-	s = ok(s.StartRotation(sc.change(), sc.fresh))
-	sc.now = t0.Add(48 * time.Hour)
-	all := map[string]keystore.KeyID{"10.0.0.1:6443": sc.fresh.ID()}
-	var steps []keystore.RotationStep
-	taken := map[keystore.KeyID]int{}
-	for s.Rotation() != nil {
-		n, took, err := rotation.Take(sc.change(), s, rotation.Facts{Observed: keystore.Observed{Since: t0, Fresh: sc.now}, Signers: all})
-		if closed, is := errors.AsType[*keystore.NotYetError](err); is && closed.Gate == gate.GateTokens {
-			if took.Key == "" || !closed.Opens.After(sc.now) {
-				t.Fatalf("key %q waits for %v", took.Key, closed)
-			}
-			sc.now = closed.Opens
-			continue
-		}
-		check(t, err)
-		s = n
-		steps = append(steps, took.Step)
-		taken[took.Key]++
-	}
-	want := []keystore.RotationStep{"promote", "retire", "retire", "retire", "retire", "remove", "remove", "remove", "remove"}
-	if !slices.Equal(steps, want) || len(taken) != 5 || taken[apart.ID()] != 0 || taken[sc.fresh.ID()] != 1 {
-		t.Errorf("%v; by key %v", steps, taken)
-	}
-	if k, there := s.Key(apart.ID()); !there || k.State != keystore.Retired {
-		t.Errorf("the key apart is %s (%t)", k.State, there)
-	}
-}
-
-// What is to come is counted from now, and what has happened from when it did.
-func TestTimetableLater(t *testing.T) {
-	sc := newScene(t)
-	s, _, err := sc.store.Load(t.Context(), "prod-a")
-	check(t, err)
-	s, err = s.StartRotation(sc.change(), sc.fresh)
-	check(t, err)
-	const wait = 25*time.Hour + 13*time.Minute + 15*time.Second
-	later := keystore.Change{At: t0.Add(5 * time.Hour)}
-	if got := rotation.Timetable(later, s, keystore.Observed{}); !got[0].Opens.Equal(later.At.Add(wait)) {
-		t.Errorf("nobody has seen it: %v", got)
-	}
-	if got := rotation.Timetable(later, s, keystore.Observed{Since: t0.Add(time.Hour)}); !got[0].Opens.Equal(t0.Add(time.Hour + wait)) {
-		t.Errorf("seen an hour after the start: %v", got)
-	}
-	if got := rotation.Timetable(keystore.Change{At: t0.Add(90 * time.Hour)}, s, keystore.Observed{Since: t0}); !got[0].Opens.Equal(t0.Add(90 * time.Hour)) {
-		t.Errorf("open since long: %v", got)
-	}
-	promoted := keystore.Change{At: t0.Add(48 * time.Hour)}
-	s, err = s.Promote(promoted, sc.fresh.ID(), keystore.Observed{Since: t0, Fresh: promoted.At})
-	check(t, err)
-	retired := keystore.Change{At: t0.Add(50 * time.Hour)}
-	s, err = s.Retire(retired, sc.old.ID(), keystore.Evidence{Statement: "seen"})
-	check(t, err)
-	want := []rotation.Entry{{Step: keystore.StepRemove, Opens: retired.At.Add(time.Hour + 6*time.Minute)}}
-	if got := rotation.Timetable(keystore.Change{At: t0.Add(51 * time.Hour)}, s, keystore.Observed{}); !slices.Equal(got, want) {
-		t.Errorf("an hour after it was retired: %v, want %v", got, want)
-	}
-}
 
 // A server that is not listed for a while comes back as it was: nothing is retired without it, and while it signs with a
 // retired key that is not removed, and its time counts anew once nothing signs with it.
@@ -707,42 +604,6 @@ func TestWhatHoldsARotationIsNamed(t *testing.T) {
 	history := o.Set.History()
 	if last := history[len(history)-1]; last.Why != want.Why {
 		t.Errorf("the history says %+v", last)
-	}
-}
-
-// A key that was to sign, and was given up, may have signed without ever being promoted: it is next again, and no gate opens by it.
-func TestAKeyThatWasNeverPromotedSignsAgain(t *testing.T) {
-	sc := newScene(t)
-	sc.start()
-	_, err := keystore.Update(t.Context(), sc.store, "prod-a", func(s keystore.KeySet) (keystore.KeySet, error) { return s.RollBack(sc.change()) })
-	check(t, err)
-	if got := sc.step(sc.driver()); got != "retire, waiting: tokens" {
-		t.Fatal(got)
-	}
-	sc.signers["10.0.0.2:6443"] = sc.fresh.ID()
-	o, err := sc.driver().Step(t.Context(), "prod-a")
-	check(t, err)
-	if k, _ := o.Set.Key(sc.fresh.ID()); k.State != keystore.Next || o.Waiting.Gate != gate.GateSigning {
-		t.Errorf("it is %s; waiting for %+v", k.State, o.Waiting)
-	}
-}
-
-// Without a cluster a removal says that nobody was asked.
-func TestARemovalThatNobodyWasAskedFor(t *testing.T) {
-	sc := newScene(t)
-	sc.start()
-	sc.since, sc.now = t0, t0.Add(48*time.Hour)
-	sc.signers = map[string]keystore.KeyID{"10.0.0.1:6443": sc.fresh.ID()}
-	if got := sc.step(sc.driver()); got != "promote, retire, waiting: tokens" {
-		t.Fatal(got)
-	}
-	sc.now = sc.now.Add(48 * time.Hour)
-	d := sc.driver()
-	d.Cluster = nil
-	o, err := d.Step(t.Context(), "prod-a")
-	check(t, err)
-	if len(o.Took) != 1 || !strings.Contains(o.Unasked, "no kube-apiserver was asked") {
-		t.Errorf("%+v, %q", o.Took, o.Unasked)
 	}
 }
 
