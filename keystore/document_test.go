@@ -10,13 +10,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/keypost/keypost/keystore/policy"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -82,22 +79,6 @@ func TestDocumentForm(t *testing.T) {
 	}
 }
 
-// The digests that lines of history once had are read and dropped; everything else stays.
-func TestDigestsInLinesAreDropped(t *testing.T) {
-	want := encode(t, fullSet(t))
-	chained := strings.ReplaceAll(want, "    what:", "    generation: 2\n    content: YUhF59Ea9\n    previous: 9WK1nDWQ\n    what:")
-	s, err := Parse("prod-a", []byte(chained))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := encode(t, s); got != want {
-		t.Errorf("read and written again it is\n%s", got)
-	}
-	if s.Digest() != must(Parse("prod-a", []byte(want))).Digest() {
-		t.Error("they count as another content of the same generation")
-	}
-}
-
 // What commit fa747eb wrote, with its digests in the lines of history, goes on being read and changed.
 func TestDocumentsOfAnEarlierVersion(t *testing.T) {
 	read := func(n Name, file string) KeySet {
@@ -130,14 +111,6 @@ func TestDocumentsOfAnEarlierVersion(t *testing.T) {
 	}
 }
 
-func TestMarshalJSONIsTheSameDocument(t *testing.T) {
-	s := fullSet(t)
-	back, err := Parse("prod-a", must(json.Marshal(s)))
-	if err != nil || back.Digest() != s.Digest() {
-		t.Errorf("error %v; digests equal: %v", err, back.Digest() == s.Digest())
-	}
-}
-
 func TestDigestIsOfTheContentAlone(t *testing.T) {
 	s := fullSet(t)
 	doc := encode(t, s)
@@ -158,31 +131,8 @@ func TestDigestIsOfTheContentAlone(t *testing.T) {
 			t.Errorf("%s: error %v, or another digest", name, err)
 		}
 	}
-	for name, text := range map[string]string{
-		"generation": strings.Replace(doc, "generation: 2", "generation: 3", 1),
-		"a time":     strings.Replace(doc, "2026-03-01T12:00:00Z", "2026-03-01T12:00:01Z", 1),
-		"a lifetime": strings.Replace(doc, "edgeHold: 1h", "edgeHold: 2h", 1),
-		"history":    strings.Replace(doc, "the old laptop was lost", "the laptop was lost", 1),
-	} {
-		if text == doc {
-			t.Fatalf("%s: the test changed nothing", name)
-		}
-		got, err := Parse("prod-a", []byte(text))
-		if err != nil || got.Digest() == s.Digest() {
-			t.Errorf("%s: error %v, or the same digest", name, err)
-		}
-	}
-}
-
-func TestEmptyListsAndZerosRoundTrip(t *testing.T) {
-	s := newSet(t, Policy{})
-	s = step(t)(s.Revoke(because(t0, "lost"), testKey(0).ID(), RevokeOptions{LeaveEmpty: true}))
-	doc := encode(t, s)
-	if !strings.Contains(doc, "keys: []") || strings.Contains(doc, "policy") {
-		t.Errorf("a key set without keys and policy is written as\n%s", doc)
-	}
-	if back, err := Parse("prod-a", []byte(doc)); err != nil || len(back.Keys()) != 0 {
-		t.Errorf("keys %v, error %v", back.Keys(), err)
+	if got, err := Parse("prod-a", []byte(strings.Replace(doc, "the old laptop was lost", "the laptop was lost", 1))); err != nil || got.Digest() == s.Digest() {
+		t.Errorf("another history: error %v, or the same digest", err)
 	}
 }
 
@@ -208,9 +158,7 @@ func TestParseRejects(t *testing.T) {
 		reason Reason // ReasonBroken when empty
 	}{
 		{name: "another group", edits: []edit{{"keypost.dev/v1", "example.com/v1"}}, want: `it is apiVersion "example.com/v1", kind "KeySet", not "keypost.dev/v1", "KeySet"`},
-		{name: "another kind", edits: []edit{{"kind: KeySet", "kind: ConfigMap"}}, want: `kind "ConfigMap"`},
 		{name: "a newer major version", edits: []edit{{"keypost.dev/v1", "keypost.dev/v2"}}, want: `its version is "v2" and this program reads v1: upgrade this program`, reason: ReasonNewerVersion},
-		{name: "a newer major version of another form", edits: []edit{{"keypost.dev/v1", "keypost.dev/v2"}, {"\nspec:", "\nspec: []\nold:"}}, want: `its version is "v2"`, reason: ReasonNewerVersion},
 		{name: "a newer version beside a misspelt one", edits: []edit{{"keypost.dev/v1", "keypost.dev/v2\napiversion: keypost.dev/v1"}}, want: `its version is "v2"`, reason: ReasonNewerVersion},
 		{name: "another name", edits: []edit{{"name: prod-a", "name: prod-b"}}, want: `it is stored as "prod-a" but its metadata.name is "prod-b"`},
 		{name: "generation zero", edits: []edit{{"generation: 2", "generation: 0"}}, want: "its generation is 0; it counts from 1"},
@@ -221,21 +169,16 @@ func TestParseRejects(t *testing.T) {
 		{name: "an issuer twice", edits: []edit{{"https://prod-a.oidc.example.com", "https://oidc.example.com/prod-a"}}, want: "it has the issuer URL https://oidc.example.com/prod-a twice"},
 		{name: "a port outside development", edits: []edit{{"https://prod-a.oidc.example.com", "https://prod-a.oidc.example.com:8443"}}, want: "it has a port"},
 		{name: "no keys member", edits: []edit{{"  keys:\n", "  kyes:\n"}}, want: "it has no spec.keys; write keys: [] for a key set without keys"},
-		{name: "keys: null", edits: []edit{{"  keys:\n", "  keys: null\n  old:\n"}}, want: "it has no spec.keys"},
-		{name: "no spec", edits: []edit{{"\nspec:", "\nSpec:"}}, want: "it has no spec.keys"},
 		{name: "a kid twice", edits: []edit{{keyBlock(kid1), keyBlock(kid0)}}, want: "two of its keys have the kid"},
 		{name: "a kid published and gone", edits: []edit{{"kid: 2024-01\n    promotedAt", "kid: " + kid0 + "\n    promotedAt"}},
 			want: "key " + kid0 + " is published and gone (revoked at 2026-03-02T16:00:00Z) at once: a key that is gone never comes back", reason: ReasonGoneReturned},
 		{name: "gone twice", edits: []edit{{"  gone:\n", "  gone:\n  - {at: \"2026-03-01T12:00:00Z\", kid: 2024-01, fingerprint: " + string(testKey(5).Fingerprint()) + ", why: removed}\n"}}, want: `its gone line for "2024-01" is a second one`},
 		{name: "gone without a reason", edits: []edit{{"why: revoked", "why: lost"}}, want: "its gone line for \"2024-01\" is a second one or has no kid, at, or why (removed or revoked)"},
-		{name: "gone without a time", edits: []edit{{"  - at: \"2026-03-02T16:00:00Z\"\n    fingerprint", "  - fingerprint"}}, want: "its gone line"},
 		{name: "a published key gone under another kid", edits: []edit{{"fingerprint: ", "fingerprint: " + kid0 + " # "}},
 			want: "key " + kid0 + " is published and gone (revoked at 2026-03-02T16:00:00Z) at once: a key that is gone never comes back", reason: ReasonGoneReturned},
 		{name: "a fingerprint that is none", edits: []edit{{"fingerprint: ", "fingerprint: x"}}, want: "which is not an unpadded base64url SHA-256"},
 		{name: "a fingerprint with stray bits", edits: []edit{{"fingerprint: ", "fingerprint: " + strings.Repeat("A", 42) + "B # "}}, want: "which is not an unpadded base64url SHA-256"},
 		{name: "a kid of another key", edits: []edit{{"kid: " + kid0 + "\n    promotedAt", "kid: x" + kid0[1:] + "\n    promotedAt"}}, want: "its kid does not belong to its publicKey, whose key ID is " + kid0},
-		{name: "importedKid with the computed kid", edits: []edit{{"    kid: " + kid0 + "\n    promotedAt", "    importedKid: true\n    kid: " + kid0 + "\n    promotedAt"}}, want: "its kid does not belong"},
-		{name: "no kid", edits: []edit{{"    kid: " + kid0 + "\n    promotedAt", "    promotedAt"}}, want: "its kid does not belong"},
 		{name: "a bad imported kid", edits: []edit{{"    kid: " + kid0 + "\n    promotedAt", "    importedKid: true\n    kid: a b\n    promotedAt"}}, want: "its kid is not 1 to 1024 printable ASCII characters"},
 		{name: "no alg", edits: []edit{{"  - alg: ES256\n    kid: " + kid0, "  - kid: " + kid0}}, want: "it has no alg"},
 		{name: "another alg", edits: []edit{{"  - alg: ES256\n    kid: " + kid0, "  - alg: RS256\n    kid: " + kid0}}, want: `its alg "RS256" does not fit a key for ES256`},
@@ -251,11 +194,8 @@ func TestParseRejects(t *testing.T) {
 		{name: "a hold of centuries", edits: []edit{{"tokenLifetime: 24h", "tokenLifetime: 2540400h"}}, want: "policy: heldUntil holds less than 0s or more than"},
 		{name: "no key in publicKey", edits: []edit{{publicKey(pub1), "nothing"}}, want: "its publicKey is not one whole PEM block"},
 		{name: "two keys in publicKey", edits: []edit{{publicKey(pub1), publicKey(pub1 + pub1)}}, want: "its publicKey is not one whole PEM block"},
-		{name: "a JWK in publicKey", edits: []edit{{publicKey(pub1), "{}"}}, want: "its publicKey is not one whole PEM block"},
-		{name: "a list for a text", edits: []edit{{"name: prod-a", "name: [prod-a]"}}, want: "it does not fit the form of a key set"},
 		{name: "a member twice", edits: []edit{{"  generation: 2\n", "  generation: 2\n  generation: 2\n"}}, want: "it is not valid YAML"},
 		{name: "two YAML documents", edits: []edit{{"kind: KeySet", "kind: KeySet\n---\nkind: KeySet"}}, want: "it holds more than one YAML document"},
-		{name: "two YAML documents, CRLF", edits: []edit{{"kind: KeySet", "kind: KeySet\n---\r\nkind: KeySet"}}, want: "it holds more than one YAML document"},
 		{name: "text after the end of the YAML document", edits: []edit{{"kind: KeySet", "kind: KeySet\n...\nkind: KeySet"}}, want: "it holds more than one YAML document"},
 		{name: "a merge marker", edits: []edit{{"kind: KeySet", "<<<<<<< HEAD\nkind: KeySet"}}, want: "it is not valid YAML"},
 
@@ -311,47 +251,17 @@ func TestParseRejectsWhatIsNoManifest(t *testing.T) {
 	for name, v := range map[string]struct{ in, want string }{
 		"nothing":          {"", "it is empty"},
 		"blank":            {" \n\r\n", "it is empty"},
-		"comments only":    {"# nothing\n", "it is empty"},
 		"null":             {"null", "it is empty"},
 		"text":             {"hello", "it is not a manifest"},
-		"a list":           {"[]", "it is not a manifest"},
 		"binary":           {"\x7fELF\x02\x01\x01\x00\x00", "it is not valid YAML"},
-		"UTF-16":           {"\xff\xfea\x00:\x00", "it is not UTF-8"},
 		"invalid UTF-8":    {"apiVersion: \xc3\x28", "it is not UTF-8"},
 		"oversize":         {"#" + strings.Repeat("x", MaxDocument), "it is larger than 1048576 bytes"},
 		"deeply nested":    {strings.Repeat("[", 100_000), "exceeded max depth"},
 		"itself in itself": {"a: &a [*a]", "it has a YAML anchor"},
 		"nested aliases":   {bomb, "it "},
-		"a long alias":     {"a: &a " + strings.Repeat("x", 900_000) + "\nb: [" + strings.Repeat("*a,", 990) + "]\n", "it has a YAML anchor"},
-		"long alias keys":  {"a: &a " + strings.Repeat("x", 900_000) + "\nb: [" + strings.Repeat("{*a : 1},", 200) + "]\n", "it has a YAML anchor"},
 		"escapes in names": {"\"\\e[31m\": 1", "it is apiVersion"},
 	} {
 		t.Run(name, func(t *testing.T) { rejected(t, []byte(v.in), v.want, "") })
-	}
-}
-
-func TestAliasesDoNotFillTheMemory(t *testing.T) {
-	doc := []byte("a: &a " + strings.Repeat("x", 900_000) + "\nb: [" + strings.Repeat("*a,", 990) + "]\n")
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	_, err := Parse("prod-a", doc)
-	runtime.ReadMemStats(&after)
-	if used := (after.TotalAlloc - before.TotalAlloc) >> 20; err == nil || used > 100 {
-		t.Errorf("error %v; reading %d KiB took %d MiB", err, len(doc)>>10, used)
-	}
-}
-
-func TestTextThatLooksLikeAnAnchorIsKept(t *testing.T) {
-	starred := newSet(t, awsPolicy())
-	starred = step(t)(starred.SetPolicy(because(t0, "R&D asked for *less* &quickly"), awsPolicy()))
-	encode(t, starred)
-}
-
-func TestParseChecksTheNameItIsStoredUnder(t *testing.T) {
-	for _, n := range []Name{"", "..", "Prod", "a/b"} {
-		if _, err := Parse(n, []byte(encode(t, newSet(t, Policy{})))); err == nil || !strings.Contains(err.Error(), "is not a key set name") {
-			t.Errorf("%q: error %v", n, err)
-		}
 	}
 }
 
@@ -385,27 +295,6 @@ func TestUnknownMembersAreReadableAndNotChanged(t *testing.T) {
 			changed := step(t)(s.Revoke(because(t0.Add(30*time.Hour), "lost"), testKey(0).ID(), RevokeOptions{}))
 			if data, err := Encode(changed); err == nil || !strings.Contains(err.Error(), "was written by a newer version") {
 				t.Errorf("encoded changed, error %v:\n%s", err, data)
-			}
-		})
-	}
-}
-
-func TestEncodeRefusesWhatItCouldNotReadBack(t *testing.T) {
-	good := newSet(t, awsPolicy())
-	for name, spoil := range map[string]func(s *KeySet){
-		"nothing in it":         func(s *KeySet) { *s = KeySet{} },
-		"a broken invariant":    func(s *KeySet) { s.gone = append(s.gone, Gone{ID: testKey(0).ID(), At: t0, Why: Removed}) },
-		"an empty key":          func(s *KeySet) { s.keys = append(s.keys, Key{State: Next, PublishedAt: t0}) },
-		"a negative lifetime":   func(s *KeySet) { s.policy.HeldUntil = []policy.Held{{Until: t0, Edge: -1}} },
-		"a year of five digits": func(s *KeySet) { s.history[0].At = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC) },
-		"more than a mebibyte":  func(s *KeySet) { s.annotations = map[string]string{"a": strings.Repeat("x", MaxDocument)} },
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := good
-			s.history = append([]Event(nil), good.history...)
-			spoil(&s)
-			if data, err := Encode(s); err == nil {
-				t.Errorf("encoded as\n%.2000s", data)
 			}
 		})
 	}

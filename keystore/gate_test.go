@@ -394,21 +394,6 @@ func TestALoweredTokenLifetimeBindsTokensFromBefore(t *testing.T) {
 	}
 }
 
-// What caches were allowed before says nothing of tokens, and shortens no token's life.
-func TestALoweredCachePolicyLeavesTokensAlone(t *testing.T) {
-	ok := step(t)
-	long, short := cachePolicy(10*time.Hour, 5*time.Hour), cachePolicy(time.Hour, time.Hour)
-	s := ok(published(t, long, false).Retire(change(at(1)), subject.ID(), Evidence{Statement: "x"}))
-	s = ok(s.SetPolicy(change(at(1)), short))
-	k, _ := s.Key(subject.ID())
-	if until, known := s.Gates().TrustedUntil(k, at(1)); len(s.Policy().HeldUntil) != 1 || !known || !until.Equal(at(2).Add(6*time.Minute)) {
-		t.Errorf("trusted until %v, held %+v", until, s.Policy().HeldUntil)
-	}
-	if _, err := s.Remove(change(at(2).Add(6*time.Minute-time.Second)), subject.ID(), Removal{}); err == nil {
-		t.Error("removed a second early")
-	}
-}
-
 // A year of tokens, once declared by mistake, is not to make promotions wait for a year.
 func TestTokenAndCacheLifetimesAreHeldApart(t *testing.T) {
 	ok := step(t)
@@ -502,8 +487,6 @@ func TestNotYetTermsAddUp(t *testing.T) {
 	}
 }
 
-// How long a revoked key may still be trusted is what the promotion gate counts on for a new one: convergence, the
-// edge, and the slowest relying party.
 // In development one machine has every clock, and one server watches its directory.
 func TestDevelopmentWaitsForNobody(t *testing.T) {
 	ok := step(t)

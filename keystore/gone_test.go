@@ -105,20 +105,6 @@ func TestRevokeWithAReplacementThatIsAnotherKeyThanThePublishedOne(t *testing.T)
 				t.Errorf("%s, %s: error %v", place, name, err)
 			}
 		}
-		r := subject
-		got, err := s.Revoke(because(openDay, "lost"), testKey(0).ID(), RevokeOptions{Replacement: &r})
-		if err != nil {
-			t.Errorf("%s: %v", place, err)
-			continue
-		}
-		h := got.History()
-		if what := h[len(h)-1].What; what != fmt.Sprintf("activate key %s in place of key %s", subject.ID(), testKey(0).ID()) {
-			t.Errorf("%s: the history ends in %q", place, what)
-		}
-		was, _ := s.Key(subject.ID())
-		if is, _ := got.Key(subject.ID()); place == "active" && !is.PromotedAt.Equal(was.PromotedAt) {
-			t.Errorf("an active key was promoted at %v, and now at %v", was.PromotedAt, is.PromotedAt)
-		}
 	}
 }
 

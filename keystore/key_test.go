@@ -59,28 +59,6 @@ func TestNewPublicTakesWhatCloudsAndKubernetesAccept(t *testing.T) {
 	}
 }
 
-func TestPublicEqualMeansSameMaterialIDAndAlgorithm(t *testing.T) {
-	a, rs := testKey(1), mustPublic(t, rsaPublic(2048))
-	renamed, rs512 := must(a.WithID("mine", "")), must(rs.WithID("", "RS512"))
-	for name, pair := range map[string]struct {
-		p, q VerificationKey
-		want bool
-	}{
-		"itself":          {a, testKey(1), true},
-		"another key":     {a, testKey(2), false},
-		"another type":    {a, rs, false},
-		"another kid":     {a, renamed, false},
-		"another alg":     {rs, rs512, false},
-		"nothing at all":  {VerificationKey{}, VerificationKey{}, false},
-		"a key, nothing":  {a, VerificationKey{}, false},
-		"own kid is kept": {a, must(a.WithID(a.ID(), "ES256")), true},
-	} {
-		if got := pair.p.Equal(pair.q); got != pair.want {
-			t.Errorf("%s: Equal is %v", name, got)
-		}
-	}
-}
-
 func TestNames(t *testing.T) {
 	for name, good := range map[Name]bool{
 		"a": true, "0": true, "prod-a": true, "a--b": true, Name(strings.Repeat("a", 63)): true,

@@ -63,42 +63,6 @@ func TestPolicyBounds(t *testing.T) {
 	}
 }
 
-// A client keeps a key for max-age, or for as long as the slowest of the declared relying parties does (keystore/party has for how long).
-func TestAllowance(t *testing.T) {
-	for name, tt := range map[string]struct {
-		parties []string
-		want    time.Duration
-	}{
-		"nobody is declared": {nil, 24 * time.Hour},
-		"max-age is longer":  {[]string{"vault"}, time.Minute},
-		"the slowest counts": {[]string{"vault", "aws", "kube-apiserver"}, time.Hour},
-	} {
-		p := Policy{MaxAge: DurationPtr(time.Minute), RelyingParties: tt.parties}
-		if got := p.Client(Cache{}); got != tt.want {
-			t.Errorf("%s: %v, want %v", name, got, tt.want)
-		}
-	}
-}
-
-func TestPolicyCachePrefersTheDocumentMemberByMember(t *testing.T) {
-	fallback := Cache{MaxAge: 1, StaleWhileRevalidate: 2, StaleIfError: 3}
-	for _, tt := range []struct {
-		p    Policy
-		want Cache
-	}{
-		{Policy{}, fallback},
-		{Policy{MaxAge: DurationPtr(time.Hour)}, Cache{MaxAge: time.Hour, StaleWhileRevalidate: 2, StaleIfError: 3}},
-		{Policy{StaleWhileRevalidate: DurationPtr(0), StaleIfError: DurationPtr(time.Hour)}, Cache{MaxAge: 1, StaleWhileRevalidate: 0, StaleIfError: time.Hour}},
-	} {
-		if got := tt.p.Cache(fallback); got != tt.want {
-			t.Errorf("%+v; want %+v", got, tt.want)
-		}
-	}
-	if got := DefaultCache(); got != (Cache{MaxAge: 5 * time.Minute, StaleWhileRevalidate: 5 * time.Minute, StaleIfError: 24 * time.Hour}) {
-		t.Errorf("the defaults are %+v", got)
-	}
-}
-
 func TestADeclaredTokenLifetimeStaysDeclared(t *testing.T) {
 	s := newSet(t, awsPolicy())
 	if _, err := s.SetPolicy(change(t0), Policy{}); err == nil || !strings.Contains(err.Error(), "cannot become undeclared") {

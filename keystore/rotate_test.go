@@ -218,32 +218,6 @@ func TestRollBackTakesTheLastPromoted(t *testing.T) {
 	}
 }
 
-// Exactly as many keys as relying parties take: one fewer may be listed before a new one.
-func TestStartRotationFillsTheList(t *testing.T) {
-	ok := step(t)
-	s := newSet(t, awsPolicy())
-	for n := range 8 - 2 {
-		s = ok(s.Add(change(t0), testKey(20+n)))
-		s = ok(s.Promote(forced(t0), testKey(20+n).ID(), Observed{}))
-	}
-	if s = ok(s.StartRotation(change(t0), subject)); len(s.Keys()) != 8 {
-		t.Errorf("%d keys", len(s.Keys()))
-	}
-}
-
-// What a caller does to the rotation that it is given changes no key set.
-func TestARotationIsACopy(t *testing.T) {
-	ok := step(t)
-	s := ok(ok(newSet(t, awsPolicy()).StartRotation(change(t0), subject)).Promote(forced(t0), subject.ID(), Observed{}))
-	s = ok(s.RollBack(change(t0)))
-	s = ok(s.RollBack(change(t0)))
-	r := s.Rotation()
-	r.Replaces[0], r.Kid, r.Step = "spoilt", "spoilt", "spoilt"
-	if again := s.Rotation(); again.Replaces[0] == "spoilt" || again.Kid == "spoilt" || again.Step != StepRetire {
-		t.Errorf("%+v", again)
-	}
-}
-
 // A retired key that something signs with is again what it was, whatever else the rotation has come to, and counts anew.
 func TestResume(t *testing.T) {
 	ok := step(t)

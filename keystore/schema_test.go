@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"sigs.k8s.io/yaml"
 )
@@ -107,53 +106,6 @@ func TestDefinitionHasEveryMember(t *testing.T) {
 	for _, line := range defined {
 		if !slices.Contains(written, line) {
 			t.Errorf("the definition has %q, and no document does", line)
-		}
-	}
-}
-
-// Together these have every member of a document but those of observations. Written, read and written again they are the same, so that no member is
-// read and not written.
-func TestEveryMemberIsWrittenAgain(t *testing.T) {
-	ok := step(t)
-	full := fullSet(t)
-	rest := ok(New(change(t0), Spec{Name: "prod-a", Dev: true, Issuers: []IssuerURL{must(ParseIssuerURL("https://localhost:8443/prod-a", true))},
-		Keys: []VerificationKey{must(testKey(0).WithID("2024-01", "ES256")), testKey(1)}}))
-	rest = ok(rest.Retire(forced(t0.Add(time.Hour)), testKey(1).ID(), Evidence{}))
-	rest = ok(rest.Revoke(because(t0.Add(2*time.Hour), "lost"), testKey(1).ID(), RevokeOptions{}))
-	withdrawn := rest
-	withdrawn.keys, withdrawn.withdrawnAt = nil, t0.Add(3*time.Hour)
-	found := map[string]bool{}
-	copied := ok(rest.SetPolicy(change(t0.Add(4*time.Hour)), copiesPolicy(ReachCopies, oneUpload)))
-	for _, s := range []KeySet{full, rest, withdrawn, copied} {
-		text := encode(t, s)
-		if again := encode(t, must(Parse(s.Name(), []byte(text)))); again != text {
-			t.Errorf("written again:\n%s\nwas\n%s", again, text)
-		}
-		var tree any
-		if err := yaml.Unmarshal([]byte(text), &tree); err != nil {
-			t.Fatal(err)
-		}
-		members(tree, "", found)
-	}
-	for _, line := range schemaOf(t, reflect.TypeFor[body]()).members(".spec") {
-		path, kind, _ := strings.Cut(line, " ")
-		if kind != "required" && !strings.HasSuffix(path, "[]") && !strings.HasPrefix(path, ".spec.observations") && !found[path] {
-			t.Errorf("none of the key sets has %s", path)
-		}
-	}
-}
-
-// members notes the path of every member below node.
-func members(node any, path string, found map[string]bool) {
-	switch n := node.(type) {
-	case map[string]any:
-		for name, v := range n {
-			found[path+"."+name] = true
-			members(v, path+"."+name, found)
-		}
-	case []any:
-		for _, v := range n {
-			members(v, path+"[]", found)
 		}
 	}
 }

@@ -2,8 +2,6 @@ package keystore
 
 import (
 	"encoding/json"
-	"errors"
-	"strings"
 	"testing"
 
 	"github.com/keypost/keypost/keystore/manifest"
@@ -25,14 +23,6 @@ func TestSortedYAMLCanBeRead(t *testing.T) {
 	}
 }
 
-// Nested members, as who may write one key set of a Kubernetes store can make them, do not become megabytes of indentation.
-func TestSortedYAMLOfNestedMembers(t *testing.T) {
-	nested := strings.Repeat(`{"a":`, 9000) + "1" + strings.Repeat("}", 9000)
-	if got, err := manifest.SortedYAML([]byte(nested)); err != nil || string(got) != nested {
-		t.Errorf("%d bytes of %d, %v", len(got), len(nested), err)
-	}
-}
-
 // What cannot be read again is not written.
 func TestEncodeRefusesWhatYAMLHasNot(t *testing.T) {
 	for _, why := range []string{"a\x7fb", "a\uFFFEb"} {
@@ -43,18 +33,5 @@ func TestEncodeRefusesWhatYAMLHasNot(t *testing.T) {
 		if err == nil {
 			t.Errorf("%q is written", why)
 		}
-	}
-}
-
-func TestPrivateMaterialInCommentsIsRefused(t *testing.T) {
-	t.Parallel()
-	doc := encode(t, newSet(t, Policy{}))
-	for _, form := range []string{"OpenPGP", "SSH.COM", "PuTTY"} { // PEM is among the broken documents
-		if _, err := Parse("prod-a", []byte(doc+"\n# "+strings.ReplaceAll(secrets()[form], "\n", "\n# ")+"\n")); !errors.Is(err, ErrPrivateKey) {
-			t.Errorf("%s in a comment: error %v", form, err)
-		}
-	}
-	if _, err := Parse("prod-a", []byte("# the private key is in the safe; its kid: see below, kty: EC\n"+doc)); err != nil {
-		t.Errorf("a comment that speaks of keys: %v", err)
 	}
 }

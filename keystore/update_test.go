@@ -71,34 +71,6 @@ func stocked(t *testing.T) *shelf {
 	return st
 }
 
-func TestCreateMakesAKeySetOnce(t *testing.T) {
-	st := stocked(t)
-	if g := st.load(t).Generation(); g != 1 {
-		t.Errorf("generation %d", g)
-	}
-	if err := Create(t.Context(), NewStore(st), newSet(t, Policy{})); !errors.Is(err, ErrConflict) || !strings.HasPrefix(err.Error(), `create key set "prod-a": `) {
-		t.Errorf("create again: error %v", err)
-	}
-}
-
-func TestUpdateCountsGenerationsAndReturnsWhatIsStored(t *testing.T) {
-	st := stocked(t)
-	for n := 1; n <= 3; n++ {
-		s, err := Update(t.Context(), NewStore(st), "prod-a", addKey(n))
-		if err != nil || s.Generation() != int64(n+1) || s.Digest() != st.load(t).Digest() {
-			t.Fatalf("update %d: generation %d, error %v", n, s.Generation(), err)
-		}
-	}
-	s, err := Update(t.Context(), NewStore(st), "prod-a", func(s KeySet) (KeySet, error) { return s.Accept(because(t0, "x"), 40, nil) })
-	if err != nil || s.Generation() != 41 {
-		t.Errorf("accepted past generation 40: generation %d, error %v", s.Generation(), err)
-	}
-	s, err = Update(t.Context(), NewStore(st), "prod-a", func(s KeySet) (KeySet, error) { return s.Accept(because(t0, "x"), 7, nil) })
-	if err != nil || s.Generation() != 42 {
-		t.Errorf("accepted past generation 7: generation %d, error %v", s.Generation(), err)
-	}
-}
-
 // A proxy sends a write twice, and the second is answered with a conflict. The change is not applied again.
 func TestUpdateAppliesNoChangeTwice(t *testing.T) {
 	st := stocked(t)

@@ -219,21 +219,6 @@ func TestPromoteNeverOpensBeforeEveryCopy(t *testing.T) {
 	}
 }
 
-// In development the waits are seconds, and a copy is needed all the same.
-func TestCopiesInDevelopment(t *testing.T) {
-	s := published(t, copiesPolicy(ReachCopies, oneUpload), true)
-	now := t0.Add(5 * time.Second)
-	if e := promoteAt(t, s, now, Observed{}); e == nil || e.Gate != gate.GateCopies {
-		t.Errorf("without a reading: %v", e)
-	}
-	if e := promoteAt(t, s, now.Add(-time.Second), Observed{Uploads: gate.Uploads{readBack(oneUpload, t0, subject)}}); e == nil {
-		t.Error("open a second too early")
-	}
-	if e := promoteAt(t, s, now, Observed{Uploads: gate.Uploads{readBack(oneUpload, t0, subject)}}); e != nil {
-		t.Error(e)
-	}
-}
-
 // A key set with copies is read as it was written, and one without has the form that it always had.
 func TestUploadsInDocuments(t *testing.T) {
 	s := published(t, copiesPolicy(ReachCopies, oneUpload), false)
@@ -249,14 +234,5 @@ func TestUploadsInDocuments(t *testing.T) {
 	without := published(t, copiesPolicy("", "aws"), false)
 	if data, err := Encode(without); err != nil || strings.Contains(string(data), "reach") {
 		t.Errorf("%s, %v", data, err)
-	}
-}
-
-// The history says which reach was set.
-func TestReachInHistory(t *testing.T) {
-	s := published(t, copiesPolicy("", oneUpload), false)
-	s = must(s.SetPolicy(change(t0), copiesPolicy(ReachCopies, oneUpload)))
-	if last := s.History()[len(s.History())-1].What; !strings.Contains(last, "reach copies, was not declared") {
-		t.Error(last)
 	}
 }
