@@ -4,13 +4,12 @@ package e2e
 
 import (
 	"bufio"
-	"context"
 	"encoding/base64"
 	"encoding/json"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"sync"
 	"testing"
 	"time"
 )
@@ -18,19 +17,13 @@ import (
 // browser is Chromium without a window, asked over pipes in its own protocol (chromedevtools.github.io/devtools-protocol): no port
 // that others reach, and no driver. One page is open. It is for one goroutine.
 type browser struct {
-	to      *os.File
-	session string
-	last    int
+	to, from *os.File
+	says     *bufio.Reader // of from
+	session  string
+	last     int
 
-	mu      sync.Mutex
-	answers map[int]chan answer
-	loaded  chan struct{}
-	notes   []string // what the page complained of: the console, the security policy, exceptions, dialogs
-}
-
-type answer struct {
-	Result json.RawMessage
-	Error  *struct{ Message string }
+	loaded bool
+	notes  []string // what the page complained of: the console, the security policy, exceptions, dialogs
 }
 
 // newBrowser starts Chromium with a profile of its own.
@@ -43,27 +36,21 @@ func newBrowser(t *testing.T) *browser {
 	log, err := os.Create(filepath.Join(t.ArtifactDir(), "chromium.log"))
 	must(t, err)
 	home := t.TempDir()
-	ctx, cancel := context.WithCancel(context.Background())
-	cmd := exec.CommandContext(ctx, "chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars", "--no-first-run",
+	cmd := exec.Command("chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars", "--no-first-run",
 		"--disable-background-networking", "--disable-component-update", "--user-data-dir="+filepath.Join(home, "profile"), "--remote-debugging-pipe", "about:blank")
-	cmd.Env = append(os.Environ(), "HOME="+home)
+	cmd.WaitDelay, cmd.Env = 5*time.Second, append(os.Environ(), "HOME="+home)
 	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = log, log, []*os.File{theirs, answers} // 3 and 4
 	must(t, cmd.Start())
 	for _, f := range []*os.File{theirs, answers, log} {
 		must(t, f.Close())
 	}
-	b := &browser{to: to, answers: map[int]chan answer{}, loaded: make(chan struct{}, 8)}
-	listened := make(chan struct{})
-	go func() { defer close(listened); b.listen(from) }()
+	b := &browser{to: to, from: from, says: bufio.NewReader(from)}
 	t.Cleanup(func() {
 		_ = to.Close() // Chromium ends with its pipe
-		select {
-		case <-listened:
-		case <-time.After(5 * time.Second):
-		}
-		cancel()
+		kill := time.AfterFunc(5*time.Second, func() { _ = cmd.Process.Kill() })
+		_, _ = io.Copy(io.Discard, from)
 		_ = cmd.Wait()
-		_ = from.Close()
+		kill.Stop()
 	})
 	var target struct{ TargetID, SessionID string }
 	b.ask(t, "Target.createTarget", map[string]any{"url": "about:blank"}, &target)
@@ -75,52 +62,34 @@ func newBrowser(t *testing.T) *browser {
 	return b
 }
 
-// listen reads what Chromium says until it has ended.
-func (b *browser) listen(from *os.File) {
-	lines := bufio.NewScanner(from)
-	lines.Buffer(nil, 64<<20)
-	lines.Split(func(data []byte, atEOF bool) (int, []byte, error) {
-		for i, c := range data {
-			if c == 0 {
-				return i + 1, data[:i], nil
-			}
-		}
-		if atEOF {
-			return 0, nil, bufio.ErrFinalToken
-		}
-		return 0, nil, nil
-	})
-	for lines.Scan() {
-		var m struct {
-			ID     int
-			Method string
-			Params json.RawMessage
-			answer
-		}
-		if json.Unmarshal(lines.Bytes(), &m) != nil {
-			continue
-		}
-		b.mu.Lock()
-		switch to := b.answers[m.ID]; {
-		case to != nil:
-			to <- m.answer
-		case m.Method == "Page.loadEventFired":
-			b.loaded <- struct{}{}
-		case m.Method == "Log.entryAdded" || m.Method == "Runtime.consoleAPICalled" || m.Method == "Runtime.exceptionThrown" || m.Method == "Page.javascriptDialogOpening":
-			b.notes = append(b.notes, m.Method+" "+string(m.Params))
-		}
-		b.mu.Unlock()
+// answer is what Chromium says: to something that it was asked, or of what has happened.
+type answer struct {
+	ID             int
+	Method         string
+	Params, Result json.RawMessage
+	Error          *struct{ Message string }
+}
+
+// hear reads what Chromium says next, and notes what has happened.
+func (b *browser) hear(t *testing.T) (a answer) {
+	t.Helper()
+	line, err := b.says.ReadBytes(0)
+	must(t, err)
+	must(t, json.Unmarshal(line[:len(line)-1], &a))
+	switch a.Method {
+	case "Page.loadEventFired":
+		b.loaded = true
+	case "Log.entryAdded", "Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Page.javascriptDialogOpening":
+		b.notes = append(b.notes, a.Method+" "+string(a.Params))
 	}
+	return a
 }
 
 // ask has the browser do something, and decodes what it answers.
 func (b *browser) ask(t *testing.T, method string, params map[string]any, result any) {
 	t.Helper()
+	must(t, b.from.SetReadDeadline(time.Now().Add(patience)))
 	b.last++
-	answers := make(chan answer, 1)
-	b.mu.Lock()
-	b.answers[b.last] = answers
-	b.mu.Unlock()
 	message := map[string]any{"id": b.last, "method": method}
 	if params != nil {
 		message["params"] = params
@@ -132,47 +101,30 @@ func (b *browser) ask(t *testing.T, method string, params map[string]any, result
 	must(t, err)
 	_, err = b.to.Write(append(body, 0))
 	must(t, err)
-	select {
-	case a := <-answers:
-		if a.Error != nil {
-			t.Fatalf("%s: %s", method, a.Error.Message)
-		}
-		if result != nil {
-			must(t, json.Unmarshal(a.Result, result))
-		}
-	case <-time.After(patience):
-		t.Fatalf("%s: Chromium has not answered within %v", method, patience)
+	a := b.hear(t)
+	for a.ID != b.last {
+		a = b.hear(t)
+	}
+	if a.Error != nil {
+		t.Fatalf("%s: %s", method, a.Error.Message)
+	}
+	if result != nil {
+		must(t, json.Unmarshal(a.Result, result))
 	}
 }
 
 // open loads a page, and forgets what the one before complained of.
 func (b *browser) open(t *testing.T, url string) {
 	t.Helper()
-	b.mu.Lock()
-	b.notes = nil
-	b.mu.Unlock()
+	b.notes, b.loaded = nil, false
 	var to struct{ ErrorText string }
 	b.ask(t, "Page.navigate", map[string]any{"url": url}, &to)
 	if to.ErrorText != "" {
 		t.Fatalf("open %s: %s", url, to.ErrorText)
 	}
-	b.awaitLoad(t)
-}
-
-func (b *browser) awaitLoad(t *testing.T) {
-	t.Helper()
-	select {
-	case <-b.loaded:
-	case <-time.After(patience):
-		t.Fatal("the page has not loaded")
+	for !b.loaded {
+		b.hear(t)
 	}
-}
-
-// complaints returns what the page has complained of so far.
-func (b *browser) complaints() []string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.notes
 }
 
 // show sets the width and the scheme of colours, "light" or "dark".

@@ -147,8 +147,8 @@ func (s pageScene) look(t *testing.T, b *browser, page string) string {
 	if strings.HasSuffix(page, "prod-e.html") && !strings.Contains(seen.Text, "<script>") {
 		t.Errorf("%s does not show what somebody has typed:\n%s", page, seen.Text)
 	}
-	if found := b.complaints(); len(found) > 0 {
-		t.Errorf("%s:\n%s", page, strings.Join(found, "\n"))
+	if len(b.notes) > 0 {
+		t.Errorf("%s:\n%s", page, strings.Join(b.notes, "\n"))
 	}
 	return seen.Paper
 }

@@ -11,6 +11,9 @@ import (
 	"time"
 )
 
+// Dial reaches issuers. The address is that of the URL, host:443.
+type Dial = func(ctx context.Context, network, address string) (net.Conn, error)
+
 // Start listens on a free port of 127.0.0.1 until the test ends, has serve answer there, and gives the URL. name is what
 // errors begin with.
 func Start(t testing.TB, name string, serve func(net.Listener) error) string {

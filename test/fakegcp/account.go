@@ -129,23 +129,6 @@ func deleteAccount(q *request) (any, error) {
 
 func goneMember(a Account) string { return "deleted:serviceAccount:" + a.Email + "?uid=" + a.UniqueID }
 
-// undeleteAccount takes the unique ID only: an email may have been used again.
-func undeleteAccount(q *request) (any, error) {
-	a, ok := q.world.accounts[q.vars["account"]]
-	if !ok || a.Deleted == nil {
-		return nil, notFound("Unknown service account")
-	}
-	for _, other := range q.world.accounts {
-		if other.Deleted == nil && other.Email == a.Email {
-			return nil, precondition("A service account with the email %s exists.", a.Email)
-		}
-	}
-	a.Deleted = nil
-	q.world.accounts = fakecloud.With(q.world.accounts, a.UniqueID, a)
-	q.world = q.world.renamed(goneMember(a), "serviceAccount:"+a.Email)
-	return map[string]Account{"restoredAccount": a}, nil
-}
-
 // renamed is the world with another name of a member in all policies.
 func (w world) renamed(from, to string) world {
 	for id, p := range w.policies {

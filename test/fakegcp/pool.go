@@ -35,16 +35,6 @@ func (q *request) pool() (Pool, error) {
 
 func getPool(q *request) (any, error) { return q.pool() }
 
-func listPools(q *request) (any, error) {
-	var l []any
-	for _, p := range fakecloud.Sorted(q.world.pools) {
-		if p.State != deleted || q.query.Get("showDeleted") == "true" {
-			l = append(l, p)
-		}
-	}
-	return q.page("workloadIdentityPools", l, pageRule{50, 1000})
-}
-
 func createPool(q *request) (any, error) {
 	id := q.query.Get("workloadIdentityPoolId")
 	if err := checkID("workload_identity_pool_id", id); err != nil {

@@ -109,7 +109,6 @@ func routes() []route {
 	of := func(service string, r route) route { r.service = service; return r }
 	return append([]route{
 		get("GetWorkloadIdentityPool", pools+"/{pool}", pool+"get", getPool),
-		asked(get("ListWorkloadIdentityPools", pools, pool+"list", listPools), page+"showDeleted"),
 		asked(change("CreateWorkloadIdentityPool", pools, pool+"create", createPool), "workloadIdentityPoolId"),
 		asked(change("PatchWorkloadIdentityPool", pools+"/{pool}", pool+"update", patchPool), "updateMask"),
 		change("DeleteWorkloadIdentityPool", pools+"/{pool}", pool+"delete", deletePool),
@@ -129,7 +128,6 @@ func routes() []route {
 		change("CreateServiceAccount", accounts, account+"create", createAccount),
 		change("PatchServiceAccount", accounts+"/{account}", account+"update", patchAccount),
 		change("DeleteServiceAccount", accounts+"/{account}", account+"delete", deleteAccount),
-		change("UndeleteServiceAccount", accounts+"/{account}:undelete", account+"undelete", undeleteAccount),
 		change("EnableServiceAccount", accounts+"/{account}:enable", account+"enable", switchAccount(false)),
 		change("DisableServiceAccount", accounts+"/{account}:disable", account+"disable", switchAccount(true)),
 		asked(read(change("GetServiceAccountIamPolicy", accounts+"/{account}:getIamPolicy", account+"getIamPolicy", getPolicy)),
