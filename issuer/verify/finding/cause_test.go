@@ -70,23 +70,6 @@ func sourceExists(source string) error {
 	return fmt.Errorf("there is no %q", source)
 }
 
-func TestSort(t *testing.T) {
-	ok := func(check string) Finding { return Finding{Code: check, Check: check, Severity: OK} }
-	findings := []Finding{
-		ok("url"), CauseOf("clock-off").Finding(Warn, "", ""), CauseOf("not-compared").Finding(Fail, "", ""), ok("tls-chain"),
-		CauseOf("token-expired").Finding(Fail, "", ""), CauseOf("tls-expired").Finding(Fail, "", ""), CauseOf("tls-expired").Finding(Warn, "", ""),
-	}
-	Sort(findings)
-	var got []string
-	for _, f := range findings {
-		got = append(got, f.Code)
-	}
-	want := []string{"tls-expired", "token-expired", "not-compared", "clock-off", "tls-expired", "url", "tls-chain"}
-	if !slices.Equal(got, want) {
-		t.Errorf("sorted %q, want %q", got, want)
-	}
-}
-
 // TestCodesInUse: a code that stands in the source is one of the catalogue's.
 func TestCodesInUse(t *testing.T) {
 	use := regexp.MustCompile(`(?:CauseOf|\.(?:Fail|Warn)(?:With)?)\("([a-z0-9-]+)"`)

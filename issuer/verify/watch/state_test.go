@@ -86,31 +86,6 @@ func TestConditions(t *testing.T) {
 	}
 }
 
-func TestStatusTimes(t *testing.T) {
-	later, recorded := start.Add(time.Hour), start.Add(-time.Minute)
-	s := Status{}.after(outcome{sight: sighting(), at: start})
-	if !s.Complete.Equal(start) || !s.Looked.Equal(start) {
-		t.Errorf("after a complete look: %+v", s)
-	}
-	bad := failedAt(sighting(), "a")
-	bad.Look.End = later
-	if s = s.after(outcome{sight: bad, at: later}); !s.Complete.Equal(start) || !s.Looked.Equal(later) {
-		t.Errorf("after one with a gap and no answer: %+v", s)
-	}
-	if s = s.after(outcome{err: errors.New("x"), at: later}); !s.Complete.Equal(start) {
-		t.Errorf("after none: %+v", s)
-	}
-	// What was not recorded opens no gate, so it is not the last complete look either.
-	full := sighting()
-	full.Look.End = later
-	if s = s.after(outcome{sight: full, notRecorded: errors.New("x"), at: later}); !s.Complete.Equal(start) {
-		t.Errorf("after one that was not recorded: %+v", s)
-	}
-	if s = s.after(outcome{sight: bad, complete: recorded, at: later}); !s.Complete.Equal(recorded) {
-		t.Errorf("with a record, its latest complete look counts, %v: %+v", recorded, s)
-	}
-}
-
 // chain returns certificates as they are verified: leaf, intermediate, root.
 func chain(t *testing.T, organisation, intermediate string, leafEnds time.Time) []*x509.Certificate {
 	t.Helper()
@@ -180,19 +155,11 @@ func TestWhatIsSeenNowCounts(t *testing.T) {
 	}
 }
 
-func TestWhatIsSeenLasts(t *testing.T) {
-	quick := sighting()
-	quick.Chains = []verify.Chain{{Address: "a", Certificates: chain(t, "x", "y", start.Add(time.Hour))}}
-	s := Status{}.after(outcome{sight: quick, at: start})
-	quick.Chains = nil // what was not seen this time stays
-	if s = s.after(outcome{sight: quick, at: start}); !s.NotAfter.Equal(start.Add(time.Hour)) {
-		t.Errorf("%+v", s)
-	}
-}
-
 func check(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
 }
+
+var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)

@@ -4,10 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
-	"io"
-	"net"
-	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -20,8 +16,6 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/keypost/keypost/issuer/verify"
-	"github.com/keypost/keypost/issuer/verify/fetch"
-	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/observation"
 	"github.com/keypost/keypost/keystore/storetest"
@@ -346,30 +340,6 @@ func TestWatchBeginsWithoutAStore(t *testing.T) {
 	})
 }
 
-// One line for each change, also when another key is rogue than before.
-func TestWatchLogsChanges(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		sc := newScene(t, "a")
-		sights := []verify.Sight{sighting(), sighting(rogue("192.0.2.1:443")), sighting(rogue("192.0.2.1:443")), sighting(finding.Finding{
-			Code: "key-rogue", Severity: finding.Fail, Evidence: "another key", At: []string{"192.0.2.1:443"},
-		})}
-		n := 0
-		sc.sees = func(context.Context, string) (verify.Sight, error) {
-			s := sights[min(n, len(sights)-1)]
-			n++
-			return s, nil
-		}
-		sc.run(t)
-		sc.wait(10 * time.Minute)
-		want := `{"msg":"a key is published that the store does not know","key_set":"a","issuer":"https://oidc.example.com/a","evidence":["a stranger's key"],"at":["192.0.2.1:443"]}
-{"msg":"a key is published that the store does not know","key_set":"a","issuer":"https://oidc.example.com/a","evidence":["another key"],"at":["192.0.2.1:443"]}
-`
-		if got := sc.log.String(); got != want || n < 9 {
-			t.Errorf("after %d looks:\n%swant\n%s", n, got, want)
-		}
-	})
-}
-
 // A watcher never writes key sets: it works on a store whose every Put fails the test. Looks go to the records, and those
 // that cannot be written there do not count.
 func TestWatchWritesObservationsOnly(t *testing.T) {
@@ -402,43 +372,6 @@ func TestWatchWritesObservationsOnly(t *testing.T) {
 		now, _ := sc.of("a")
 		if got := sc.conditions("a"); !slices.Equal(got, []Condition{NotRecorded}) || now.Complete.After(s.Complete.Add(time.Minute)) {
 			t.Errorf("%v; complete at %v, before that %v", got, now.Complete, s.Complete)
-		}
-	})
-}
-
-// Servers that accept and say nothing make no heap of connections, however long they are watched.
-func TestWatchOfSilentServers(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		const issuers, addresses = 6, 12
-		var open, most atomic.Int64
-		n := fetch.Network{
-			Lookup: func(context.Context, string) (all []netip.Addr, _ error) {
-				for i := range addresses {
-					all = append(all, netip.AddrFrom4([4]byte{192, 0, 2, byte(i)}))
-				}
-				return all, nil
-			},
-			Dial: func(context.Context, string, string) (net.Conn, error) {
-				near, far := net.Pipe()
-				most.Store(max(most.Load(), open.Add(1)))
-				go func() {
-					defer open.Add(-1)
-					_, _ = io.Copy(io.Discard, far) // until it is closed
-				}()
-				return near, nil
-			},
-		}
-		c := Config{Store: storetest.NewMemStore(t), Every: 5 * time.Minute, Network: n, Log: zap.NewNop()}
-		for i := range issuers {
-			check(t, keystore.Create(t.Context(), c.Store.(*storetest.MemStore).Store, storetest.KeySet(t, keystore.Name(fmt.Sprintf("n%d", i)))))
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-		defer cancel()
-		New(c).Run(ctx)
-		time.Sleep(time.Minute)
-		if synctest.Wait(); open.Load() > 0 || most.Load() == 0 || most.Load() > 3*issuers { // two of a look, and those that end just now
-			t.Errorf("%d connections are left, there were %d", open.Load(), most.Load())
 		}
 	})
 }

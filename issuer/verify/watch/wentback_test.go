@@ -1,10 +1,7 @@
 package watch
 
 import (
-	"context"
-	"errors"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -87,34 +84,4 @@ func TestStoreWentBack(t *testing.T) {
 			})
 		})
 	}
-}
-
-// A generation that no server takes is not remembered, and a record that fails is tried again.
-func TestStoreWentBackAfterTrouble(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		back := storetest.NewMemory(t)
-		var broken atomic.Bool
-		broken.Store(true)
-		back.Inject(func(_ context.Context, _ storetest.Op) (bool, error) {
-			if broken.Load() {
-				return false, errors.New("access denied")
-			}
-			return true, nil
-		})
-		sc := newScene(t, "prod-a")
-		sc.c.Records = observation.NewStore(back)
-		good, _, err := sc.store.Get(t.Context(), "prod-a")
-		check(t, err)
-		sc.run(t)
-		sc.wentBack(t, "at first")
-		broken.Store(false)
-		sc.wait(reread + time.Second)
-		if r, err := sc.c.Records.Load(t.Context(), "prod-a", observation.Subject{Issuer: url("prod-a")}); err != nil || r.Newest == nil || r.Newest.Generation != 1 {
-			t.Errorf("recorded: %+v, %v", r.Newest, err)
-		}
-		sc.store.Set("prod-a", []byte(strings.Replace(string(good), "generation: 1", "generation: 900000000000000", 1)))
-		sc.wait(reread + time.Second)
-		sc.store.Set("prod-a", good)
-		sc.wentBack(t, "after a typing error was taken back")
-	})
 }
