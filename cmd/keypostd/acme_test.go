@@ -1,20 +1,11 @@
 package main
 
 import (
-	"bytes"
-	"context"
-	"fmt"
-	"net/http"
-	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/keypost/keypost/issuer"
-	"github.com/keypost/keypost/issuer/listen"
-	"github.com/keypost/keypost/test/process"
 )
 
 func TestACMEHosts(t *testing.T) {
@@ -42,70 +33,5 @@ func TestACMEHosts(t *testing.T) {
 		if !slices.Equal(got, tt.want) || (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
 			t.Errorf("%s: %q, %v; want %q, %q", name, got, err, tt.want, tt.err)
 		}
-	}
-}
-
-// Every setting of listen.tls.acme reaches the orders.
-func TestACMESettings(t *testing.T) {
-	hosts := []string{"oidc.example.com"}
-	for text, want := range map[string]listen.ACMEConfig{
-		`cache: c`: {Hosts: hosts, Cache: "c"},
-		`cache: c, directory: staging, email: ops@example.com, httpAddress: ":80"`: {
-			Hosts: hosts, Cache: "c", Directory: listen.LetsEncryptStaging, Email: "ops@example.com", HTTP01: true,
-		},
-		`cache: c, directory: "https://ca.example/dir", caFile: ca.pem, externalAccount: {keyID: k, hmacKeyFile: h}`: {
-			Hosts: hosts, Cache: "c", Directory: "https://ca.example/dir", CAFile: "ca.pem", KeyID: "k", MACKeyFile: "h",
-		},
-	} {
-		c, err := parseConfig([]byte("dir: d\nissuerURLs: [\"https://oidc.example.com/{name}\"]\nlisten: {tls: {mode: acme, acme: {acceptTerms: true, " + text + "}}}\n"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := c.Listen.TLS.ACME.settings(hosts); !reflect.DeepEqual(got, want) {
-			t.Errorf("%s:\n%+v, want\n%+v", text, got, want)
-		}
-	}
-}
-
-// The listener for challenges ends with the others: a daemon that waited for it would end with an error.
-func TestChallengeListenerEnds(t *testing.T) {
-	address := process.FreeAddress(t)
-	c, err := parseConfig(fmt.Appendf(nil, `dir: %q
-issuerURLs: ["https://oidc.example.com/{name}"]
-listen: {tls: {mode: acme, acme: {acceptTerms: true, cache: %q, httpAddress: %q}}}
-`, t.TempDir(), filepath.Join(t.TempDir(), "cache"), address))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var log bytes.Buffer
-	d, err := newDaemon(c, "", &log)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if c := d.challengeListener(d.certificates.(*listen.ACME), func() {}); c.MaxConnections != listen.MaxChallengers { //nolint:forcetypeassert // mode acme
-		t.Errorf("it takes the place of the public listener: %+v", c)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	ended := make(chan error, 1)
-	go func() { ended <- d.serveChallenges(ctx, func() {}) }()
-	process.Await(t, "an answer", func() error {
-		res, err := http.Get("http://" + address + "/.well-known/acme-challenge/none") //nolint:noctx // a local server
-		if err != nil {
-			return err
-		}
-		return res.Body.Close()
-	})
-	cancel()
-	select {
-	case err := <-ended:
-		if err != nil {
-			t.Error(err)
-		}
-	case <-time.After(10 * time.Second):
-		t.Fatal("it serves on")
-	}
-	if !strings.Contains(log.String(), "challenge listener is up") || !strings.Contains(log.String(), "draining") {
-		t.Errorf("the log: %s", log.String())
 	}
 }

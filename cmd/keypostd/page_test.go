@@ -10,13 +10,11 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/keypost/keypost/internal/admin"
-	"github.com/keypost/keypost/issuer/listen"
 	"github.com/keypost/keypost/issuer/page"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/replicate"
@@ -157,58 +155,6 @@ func TestDocumentForARestore(t *testing.T) {
 	for _, path := range []string{"/keysets/prod-a.yaml", "/keysets/prod-z.yaml", "/keysets/../prod-b.yaml", "/prod-b.yaml"} {
 		if w := p.get(path); w.Code != http.StatusNotFound {
 			t.Errorf("%s: %d:\n%s", path, w.Code, w.Body)
-		}
-	}
-}
-
-// shown is what clients are shown, where nothing else matters.
-type shown struct {
-	listen.Certificates
-	until time.Time
-}
-
-func (s shown) InUse() []listen.InUse {
-	return []listen.InUse{{Names: []string{"oidc.example.com"}, From: "tls.crt", Until: s.until}}
-}
-
-// A certificate needs attention two weeks before it expires, as the chart's alert has it; that of a development issuer lives a week.
-func TestPageShowsCertificates(t *testing.T) {
-	p, now := newPaged(t), time.Now()
-	for _, tt := range []struct {
-		left    time.Duration
-		dev     string
-		trouble bool
-	}{
-		{15 * 24 * time.Hour, "", false}, {13 * 24 * time.Hour, "", true}, {-time.Hour, "", true}, {time.Hour, "dev", false},
-	} {
-		p.certificates, p.dev = shown{until: now.Add(tt.left)}, tt.dev
-		a := newPages(p.daemon).about(now)
-		if len(a.Certificates) != 1 || a.Certificates[0].From != "tls.crt" || !a.Certificates[0].Until.Equal(now.Add(tt.left)) {
-			t.Errorf("%v left: %+v", tt.left, a.Certificates)
-		}
-		told := slices.ContainsFunc(a.Trouble, func(t page.Trouble) bool { return t.Runbook == page.RunbookCertificate })
-		if told != tt.trouble {
-			t.Errorf("%v left, dev %q: told %v", tt.left, tt.dev, told)
-		}
-		if complete := p.publisher.Complete(); a.Complete.IsZero() || complete.Sub(a.Complete) >= time.Second {
-			t.Errorf("complete at %v, shown as %v", complete, a.Complete)
-		}
-	}
-}
-
-// A document that is gone is not one that cannot be read, before the publisher has noticed and after.
-func TestPageOfAnAbsentDocument(t *testing.T) {
-	p := newPaged(t)
-	if err := os.Remove(filepath.Join(p.dir, "prod-a.yaml")); err != nil {
-		t.Fatal(err)
-	}
-	for _, state := range []page.State{page.StateServed, page.StateMissing} {
-		one := p.keySet(t, "prod-a")
-		if one.State != state || one.Unread != "" {
-			t.Errorf("state %q, unread %q; want state %q", one.State, one.Unread, state)
-		}
-		if err := p.publisher.Refresh(t.Context()); err != nil {
-			t.Fatal(err)
 		}
 	}
 }
