@@ -8,9 +8,11 @@ import (
 	"encoding/pem"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"sigs.k8s.io/yaml"
 
@@ -58,8 +60,9 @@ func accidents() map[string]accident {
 		"newer schema": {func(e *estate) {
 			e.write("prod-a", []byte(strings.Replace(string(e.now), "keypost.dev/v1", "keypost.dev/v2", 1)))
 		}, "", "newer_version"},
-		"binary junk": {func(e *estate) { e.write("prod-a", []byte("\x7fELF\x02\x01\x01\x00\xff\xfe")) }, "", "broken"},
-		"huge file":   {func(e *estate) { must(e.t, os.Truncate(e.path("prod-a"), 1<<30)) }, "", "broken"},
+		"binary junk":     {func(e *estate) { e.write("prod-a", []byte("\x7fELF\x02\x01\x01\x00\xff\xfe")) }, "", "broken"},
+		"half a document": {func(e *estate) { must(e.t, os.Truncate(e.path("prod-a"), int64(len(e.now)/2))) }, "", "broken"},
+		"huge file":       {func(e *estate) { must(e.t, os.Truncate(e.path("prod-a"), 1<<30)) }, "", "broken"},
 		"merge conflict": {func(e *estate) {
 			e.write("prod-a", []byte("<<<<<<< HEAD\n"+string(e.now)+"=======\n"+string(e.first)+">>>>>>> x\n"))
 		}, "", "broken"},
@@ -75,6 +78,7 @@ func accidents() map[string]accident {
 		"another's URL":              {func(e *estate) { e.create("prod-c", []string{urlShared}) }, "prod-c", "url_conflict"},
 		"a URL outside the patterns": {func(e *estate) { e.create("prod-d", []string{urlA}) }, "prod-d", "url_not_permitted"},
 		"a new document is broken":   {func(e *estate) { e.write("prod-e", []byte("junk")) }, "prod-e", "broken"},
+		"named .yml":                 {func(e *estate) { must(e.t, os.WriteFile(filepath.Join(e.dir, "prod-f.yml"), e.now, 0o644)) }, "prod-f.yml", "broken"},
 	}
 }
 
@@ -211,5 +215,43 @@ func TestPrivateKeyInADocument(t *testing.T) {
 		if line = strings.TrimSpace(line); len(line) > 30 && strings.Contains(report+v.Output.String(), line[:30]) {
 			t.Errorf("a part of the private key is in the log or the report")
 		}
+	}
+}
+
+// A change is served within a second of its rename: by the watch, since five polls are not as fast.
+func TestChangeIsServedWithinASecond(t *testing.T) {
+	e := newEstate(t)
+	e.extra = "poll: 15s\n"
+	v := ready(t, e.settings)
+	c := v.client(t)
+	fastest := time.Hour
+	for range 5 {
+		k := storetest.Key(t)
+		e.update("prod-b", func(s keystore.KeySet) (keystore.KeySet, error) { return s.Add(storetest.Change(3*time.Hour), k) })
+		began := time.Now()
+		v.Await(t, "the new key", func() error { return checkKeys(c, urlB+"/keys.json", []keystore.VerificationKey{k}, nil) })
+		fastest = min(fastest, time.Since(began))
+	}
+	t.Logf("the fastest of five changes was served after %v", fastest)
+	if fastest > time.Second {
+		t.Errorf("the fastest of five changes was served after %v", fastest)
+	}
+}
+
+// A tombstone is the one way in which documents leave.
+func TestTombstone(t *testing.T) {
+	t.Parallel()
+	e := newEstate(t)
+	v := ready(t, e.settings)
+	c := v.client(t)
+	e.update("prod-b", func(s keystore.KeySet) (keystore.KeySet, error) { return s.Withdraw(storetest.Change(time.Hour)) })
+	v.Await(t, "404", func() error {
+		if status, _ := get(t, c, urlB+"/keys.json"); status != 404 {
+			return fmt.Errorf("status %d", status)
+		}
+		return nil
+	})
+	if status, _ := get(t, c, urlA+"/keys.json"); status != 200 {
+		t.Errorf("the other issuer answers %d", status)
 	}
 }

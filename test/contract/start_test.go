@@ -187,6 +187,37 @@ func TestCheckReadsTheDirectory(t *testing.T) {
 	}
 }
 
+// An empty directory is not a reason to end, and no place to send clients to, until the configuration says that it is.
+func TestEmptyDirectory(t *testing.T) {
+	t.Parallel()
+	for _, allowed := range []bool{false, true} {
+		s := newSettings(t)
+		s.extra = fmt.Sprintf("allowEmpty: %v\n", allowed)
+		v := start(t, s)
+		v.Await(t, "a complete listing", func() error {
+			if n := v.metric(t, "keypost_key_sets_last_complete_read_timestamp_seconds"); n == "0" {
+				return errors.New("none yet")
+			}
+			return nil
+		})
+		status, body := v.ask(t, "/readyz")
+		if ready := status == http.StatusOK; ready != allowed || !allowed && !strings.Contains(body, "allowEmpty") {
+			t.Errorf("allowed: %v; /readyz answers %d %s", allowed, status, body)
+		}
+		if status, _ := get(t, v.client(t), urlA+"/keys.json"); status != http.StatusServiceUnavailable {
+			t.Errorf("status %d for an issuer that may be missing", status)
+		}
+		e := &estate{settings: v.settings, t: t}
+		e.create("prod-a", []string{urlA})
+		v.Await(t, "ready", func() error {
+			if status, body := v.ask(t, "/readyz"); status != http.StatusOK {
+				return fmt.Errorf("%d %s", status, body)
+			}
+			return nil
+		})
+	}
+}
+
 // A new pair that is bad keeps the old one in use, for every new connection; a good one takes its place.
 func TestCertificatesAreReplacedWhileServing(t *testing.T) {
 	t.Parallel()

@@ -88,6 +88,37 @@ func TestDiskFull(t *testing.T) {
 	}
 }
 
+// A read-only file system is served from and says so to a writer.
+func TestReadOnlyFileSystem(t *testing.T) {
+	mountable(t)
+	if !inside(t, ownMounts) {
+		return
+	}
+	dir := mount(t, "size=1m,mode=755")
+	st, err := filestore.Open(dir)
+	must(t, err)
+	must(t, keystore.Create(t.Context(), keystore.NewStore(st), storetest.KeySet(t, name)))
+	must(t, unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
+	wantReadOnly(t, st)
+}
+
+func wantReadOnly(t *testing.T, st *filestore.Backend) {
+	t.Helper()
+	load(t, st)
+	_, err := keystore.Update(t.Context(), keystore.NewStore(st), name, storetest.Mark("x"))
+	t.Logf("Update: %v", err)
+	if !errors.Is(err, keystore.ErrReadOnly) || strings.Contains(err.Error(), "\n") {
+		t.Errorf("Update = %v, want ErrReadOnly", err)
+	}
+	err = keystore.Create(t.Context(), keystore.NewStore(st), storetest.KeySet(t, "prod-b"))
+	if !errors.Is(err, keystore.ErrReadOnly) {
+		t.Errorf("Create = %v, want ErrReadOnly", err)
+	}
+	if all, err := st.List(t.Context()); err != nil || len(all) != 1 {
+		t.Errorf("List = %v, %v; want prod-a", all, err)
+	}
+}
+
 // Without the right to write, or to read a document, the store says so; it never takes that for absence.
 func TestMissingRights(t *testing.T) {
 	if !inside(t, func(*exec.Cmd) {}) {
