@@ -249,4 +249,5 @@ func TestBoundsOfARequest(t *testing.T) {
 	eventually(t, "the handshake is refused", func() bool {
 		return gathered(t, s.metrics, "keypost_tls_handshake_errors_total") > 0
 	})
+	checkCounter(t, s, otherReason) // and not for its time
 }
