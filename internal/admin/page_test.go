@@ -50,28 +50,3 @@ func TestMetricsAreSharedAndFresh(t *testing.T) {
 		t.Errorf("%d pages were made, %d at a time", made.Load(), most.Load())
 	}
 }
-
-// A page that could not be made, as its handler panicked, keeps nobody from getting the next one.
-func TestPanicKeepsNoLock(t *testing.T) {
-	t.Parallel()
-	broken := true
-	pages := share(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		if broken {
-			broken = false
-			panic("broken")
-		}
-		_, _ = w.Write([]byte("whole"))
-	}))
-	get := func() (text string, panicked any) {
-		defer func() { panicked = recover() }()
-		w := httptest.NewRecorder()
-		pages.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
-		return w.Body.String(), nil
-	}
-	if _, panicked := get(); panicked == nil {
-		t.Error("the first page was made")
-	}
-	if text, _ := get(); text != "whole" {
-		t.Errorf("the next page is %q", text)
-	}
-}

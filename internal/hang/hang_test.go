@@ -43,18 +43,6 @@ func TestAwait(t *testing.T) {
 	}
 }
 
-func TestAwaitReturnsErrors(t *testing.T) {
-	want := errors.New("no such file")
-	if err := Do(t.Context(), new(Guard), "file", func() error { return want }); !errors.Is(err, want) {
-		t.Error(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := Do(ctx, new(Guard), "file", func() error { t.Error("called"); return nil }); !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
-}
-
 // A call that is given up with its context goes on. It is noted as hanging when patience has passed, not before.
 func TestAwaitEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

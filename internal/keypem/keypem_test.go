@@ -2,10 +2,6 @@ package keypem
 
 import (
 	"bytes"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
 	"encoding/pem"
 	"errors"
 	"slices"
@@ -48,31 +44,5 @@ func TestEach(t *testing.T) {
 	stop := errors.New("stop")
 	if n, err := Each(slices.Concat(a, b), func(int, *pem.Block) error { return stop }); n != 1 || !errors.Is(err, stop) {
 		t.Errorf("it goes on after an error: %d, %v", n, err)
-	}
-}
-
-func TestPublicKey(t *testing.T) {
-	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	public, err := x509.MarshalPKIXPublicKey(k.Public())
-	if err != nil {
-		t.Fatal(err)
-	}
-	private, err := x509.MarshalECPrivateKey(k)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got, err := PublicKey(&pem.Block{Type: "RSA PUBLIC KEY", Bytes: public}); err != nil || !k.PublicKey.Equal(got) {
-		t.Errorf("%v, %v", got, err)
-	}
-	for _, b := range []pem.Block{{Type: "EC PRIVATE KEY", Bytes: private}, {Type: "PRIVATE KEY", Bytes: public}} {
-		if _, err := PublicKey(&b); !errors.Is(err, privatekey.ErrFound) {
-			t.Errorf("%s: %v", b.Type, err)
-		}
-	}
-	if _, err := PublicKey(&pem.Block{Bytes: []byte("x")}); err == nil || errors.Is(err, privatekey.ErrFound) {
-		t.Errorf("rubbish: %v", err)
 	}
 }

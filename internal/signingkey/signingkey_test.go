@@ -2,9 +2,7 @@ package signingkey
 
 import (
 	"bytes"
-	"crypto/ecdsa"
 	"crypto/ed25519"
-	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/x509"
 	"encoding/json"
@@ -37,15 +35,6 @@ func generated(t *testing.T, kind Kind) Private {
 
 func pathsIn(dir string) Paths {
 	return Paths{Private: filepath.Join(dir, "sa.key"), Public: filepath.Join(dir, "sa.pub")}
-}
-
-// Of 500 keys about eight would begin with a hyphen.
-func TestNoKidReadsAsAFlag(t *testing.T) {
-	for range 500 {
-		if kid := string(generated(t, P256).Public().ID()); strings.HasPrefix(kid, "-") {
-			t.Fatalf("kid %s", kid)
-		}
-	}
 }
 
 // Whatever is generated is written with the modes promised, and both files give the same verification key back.
@@ -174,10 +163,7 @@ func TestPublicHalf(t *testing.T) {
 	parameters := []byte("-----BEGIN EC PARAMETERS-----\nBggqhkjOPQMBBw==\n-----END EC PARAMETERS-----\n")
 	_, ed, err := ed25519.GenerateKey(rand.Reader)
 	check(t, err)
-	p224, err := ecdsa.GenerateKey(elliptic.P224(), rand.Reader)
-	check(t, err)
 	join := func(parts ...[]byte) []byte { return bytes.Join(parts, []byte("\n")) }
-	relabelled := bytes.ReplaceAll(rsaPEM, []byte("RSA PRIVATE KEY"), []byte("PRIVATE KEY"))
 	encrypted := pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Headers: map[string]string{"Proc-Type": "4,ENCRYPTED", "DEK-Info": "AES-128-CBC,00"}, Bytes: []byte("x")})
 
 	for _, tt := range []struct {
@@ -189,21 +175,15 @@ func TestPublicHalf(t *testing.T) {
 		{"SEC 1", ecPEM, []Private{ec}, ""},
 		{"PKCS#1", rsaPEM, []Private{rsa}, ""},
 		{"PKCS#8", join(pkcs8(t, ec.signer), pkcs8(t, rsa.signer)), []Private{ec, rsa}, ""},
-		{"wrong label", relabelled, []Private{rsa}, ""},
 		{"as openssl writes EC", join(parameters, ecPEM), []Private{ec}, ""},
 		{"both halves in one file", join(ecPEM, public, rsaPEM), []Private{ec, rsa}, ""},
-		{"text around", join([]byte("comment"), ecPEM, []byte("comment")), []Private{ec}, ""},
 		{"empty", nil, nil, "it is empty"},
-		{"no PEM", []byte("secret"), nil, "neither a PEM block with a key nor"},
 		{"damaged block between", join(ecPEM, bytes.Replace(rsaPEM, []byte("\nMII"), []byte("\n!!!"), 1), ecPEM), nil, "PEM block 2: it is a private key; it is damaged"},
-		{"cut off", join(ecPEM, rsaPEM[:len(rsaPEM)/2]), nil, "PEM block 2: it is a private key; it is damaged"},
 		{"encrypted", encrypted, nil, "PEM block 1: it is encrypted"},
 		{"encrypted PKCS#8", pem.EncodeToMemory(&pem.Block{Type: "ENCRYPTED PRIVATE KEY", Bytes: []byte("x")}), nil, "it is encrypted"},
 		{"OpenSSH", pem.EncodeToMemory(&pem.Block{Type: "OPENSSH PRIVATE KEY", Bytes: []byte("x")}), nil, "OpenSSH"},
 		{"rubbish inside", pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: []byte("secret")}), nil, "labelled as a private key but is none"},
-		{"rubbish under another label", pem.EncodeToMemory(&pem.Block{Type: "KEY", Bytes: []byte("secret")}), nil, "it is neither a public key that this program can read"},
 		{"Ed25519", pkcs8(t, ed), nil, "RSA or ECDSA"},
-		{"P-224", pkcs8(t, p224), nil, "P-224"},
 		{"too large", bytes.Repeat([]byte{'x'}, pubkey.MaxSize+1), nil, "larger than"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -20,15 +20,12 @@ func TestToJSON(t *testing.T) {
 		"a mapping":              {"a: 1\nb: [x, 'y', \"z\", 1.5, true, ~]\n", `{"a":1,"b":["x","y","z",1.5,true,null]}`},
 		"JSON":                   {`{"a":{"b":[]}}`, `{"a":{"b":[]}}`},
 		"a document's markers":   {"# first\n---\na: 1\n...\n# last\n", `{"a":1}`},
-		"text behind a marker":   {"--- {a: 1} # x\n", `{"a":1}`},
 		"a rule in a text":       {"a: |\n  x\n  ---\n  y\n", `{"a":"x\n---\ny\n"}`},
 		"a byte order mark":      {"\ufeffa: 1\n", `{"a":1}`},
 		"keys that are not text": {"1: a\ntrue: b\n", `{"1":"a","true":"b"}`},
-		"a time":                 {"a: 2026-01-02T03:04:05Z\n", `{"a":"2026-01-02T03:04:05Z"}`},
 		"a large integer":        {"a: 9007199254740993\n", `{"a":9007199254740993}`},
 		"words, as kubectl does": {"a: [yes, off, 'on']\n", `{"a":[true,false,"on"]}`},
 		"no anchor":              {"a: this & that\nb: '&x'\nc: a&b\n# &x\n", `{"a":"this \u0026 that","b":"\u0026x","c":"a\u0026b"}`},
-		"no anchor, JSON":        {`{"a":"x &y","b":"&z"}`, `{"a":"x \u0026y","b":"\u0026z"}`},
 	} {
 		got, err := ToJSON([]byte(tt.in), limit)
 		if err != nil || string(got) != tt.want {
@@ -40,30 +37,21 @@ func TestToJSON(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct{ in, want string }{
-		"nothing":                   {"", "it is empty"},
-		"blanks":                    {" \n\n", "it is empty"},
-		"a comment":                 {"# x\n", "it is empty"},
-		"too large":                 {"a: " + strings.Repeat("x", limit), "it is larger than 1048576 bytes"},
-		"too large as JSON":         {"a: \"" + strings.Repeat("<", limit/2) + "\"", "its content is larger than 1048576 bytes"},
-		"not UTF-8":                 {"a: \xff", "it is not UTF-8"},
-		"UTF-16":                    {"\xff\xfea\x00", "it is not UTF-8"},
-		"not YAML":                  {"a: b: c\n", "it is not valid YAML: mapping values"},
-		"a key twice":               {"a: 1\nb: 2\na: 3\n", `it is not valid YAML: line 3: key "a" already set in map`},
-		"a key twice, deeper":       {"x:\n- {a: 1, a: 1}\n", `it is not valid YAML: line 2: key "a" already set in map`},
-		"a key that is a list":      {"? [a]\n: 1\n", "it is not valid YAML: invalid map key"},
-		"two documents":             {"a: 1\n---\nb: 2\n", "it holds more than one YAML document"},
-		"two documents, in a line":  {"--- a\n--- b\n", "it holds more than one YAML document"},
-		"two documents, no marker":  {"a: 1\n...\nb: 2\n", "it holds more than one YAML document"},
-		"two documents, as JSON":    {"{\"a\": 1}\n{\"b\": 2}\n", "it holds more than one YAML document"},
-		"JSON and more":             {"# ours\n---\n[1]\nb: 2\n", "it holds more than one YAML document"},
-		"a text and more":           {"\"a\"\nb: 2\n", "it holds more than one YAML document"},
-		"two documents, one broken": {"a: 1\n---\n]\n", "it holds more than one YAML document"},
-		"an anchor":                 {"a: &x 1\n", "it has a YAML anchor"},
-		"an alias":                  {"a: &x {k: v}\nb: *x\n", "it has a YAML anchor"},
-		"a merge":                   {"a: &a {k: 1}\nb:\n  <<: *a\n", "it has a YAML anchor"},
-		"an alias of nothing":       {"a: *x\n", "unknown anchor 'x' referenced"},
-		"a long text, often":        {"a: &a " + strings.Repeat("x", 100_000) + "\nb: [" + strings.Repeat("*a, ", 100) + "]\n", "it has a YAML anchor"},
-		"deep":                      {strings.Repeat("[", 20_000) + strings.Repeat("]", 20_000), "it is not valid YAML: exceeded max depth"},
+		"nothing":                  {"", "it is empty"},
+		"a comment":                {"# x\n", "it is empty"},
+		"too large":                {"a: " + strings.Repeat("x", limit), "it is larger than 1048576 bytes"},
+		"too large as JSON":        {"a: \"" + strings.Repeat("<", limit/2) + "\"", "its content is larger than 1048576 bytes"},
+		"not UTF-8":                {"a: \xff", "it is not UTF-8"},
+		"not YAML":                 {"a: b: c\n", "it is not valid YAML: mapping values"},
+		"a key twice":              {"a: 1\nb: 2\na: 3\n", `it is not valid YAML: line 3: key "a" already set in map`},
+		"a key twice, deeper":      {"x:\n- {a: 1, a: 1}\n", `it is not valid YAML: line 2: key "a" already set in map`},
+		"two documents":            {"a: 1\n---\nb: 2\n", "it holds more than one YAML document"},
+		"two documents, no marker": {"a: 1\n...\nb: 2\n", "it holds more than one YAML document"},
+		"two documents, as JSON":   {"{\"a\": 1}\n{\"b\": 2}\n", "it holds more than one YAML document"},
+		"an anchor":                {"a: &x 1\n", "it has a YAML anchor"},
+		"an alias":                 {"a: &x {k: v}\nb: *x\n", "it has a YAML anchor"},
+		"a long text, often":       {"a: &a " + strings.Repeat("x", 100_000) + "\nb: [" + strings.Repeat("*a, ", 100) + "]\n", "it has a YAML anchor"},
+		"deep":                     {strings.Repeat("[", 20_000) + strings.Repeat("]", 20_000), "it is not valid YAML: exceeded max depth"},
 	} {
 		asJSON, err := ToJSON([]byte(tt.in), limit)
 		if err == nil || !strings.Contains(err.Error(), tt.want) || asJSON != nil {
@@ -79,10 +67,8 @@ func TestRefusals(t *testing.T) {
 func TestCost(t *testing.T) {
 	for name, in := range map[string]string{
 		"deep lists":       "[" + strings.Repeat(strings.Repeat("[", 9000)+strings.Repeat("]", 9000)+",", limit/18_002) + "]",
-		"empty lists":      "[" + strings.Repeat("[],", limit/3-1) + "]",
 		"carriage returns": strings.Repeat("- \r", limit/3),
 		"mappings":         "[" + strings.Repeat("{a: b},", limit/7-1) + "]",
-		"words":            "[" + strings.Repeat("y,", limit/2-1) + "]",
 		"no anchors":       "[" + strings.Repeat("'&',", limit/4-1) + "]",
 	} {
 		var before, after runtime.MemStats

@@ -13,38 +13,27 @@ import (
 
 // What may not reach a terminal, one of each kind.
 var bad = map[string]string{
-	"escape sequence":   "\x1b[2J",
-	"C1 control":        "\u009b2J",
-	"delete":            "\x7f",
-	"null":              "\x00",
-	"bell":              "\a",
-	"backspace":         "\b",
-	"embedding":         "\u202a",
-	"override":          "\u202e",
-	"isolate":           "\u2066",
-	"pop isolate":       "\u2069",
-	"LRM":               "\u200e",
-	"RLM":               "\u200f",
-	"ALM":               "\u061c",
-	"zero-width space":  "\u200b",
-	"zero-width joiner": "\u200d",
-	"word joiner":       "\u2060",
-	"byte order mark":   "\ufeff",
-	"soft hyphen":       "\u00ad",
-	"line separator":    "\u2028",
-	"paragraph":         "\u2029",
-	"next line":         "\u0085",
-	"Hangul filler":     "\u3164",
-	"variation":         "\ufe0f",
-	"tag":               "\U000e0041",
-	"private use":       "\ue000",
-	"not UTF-8":         "\xff",
-	"half a character":  "\xe2\x80",
-	"replacement":       "\ufffd",
-	"new line":          "\n",
-	"carriage return":   "\r",
-	"tab":               "\t",
-	"no-break space":    "\u00a0",
+	"escape sequence":  "\x1b[2J",
+	"C1 control":       "\u009b2J",
+	"delete":           "\x7f",
+	"null":             "\x00",
+	"override":         "\u202e",
+	"isolate":          "\u2066",
+	"LRM":              "\u200e",
+	"zero-width space": "\u200b",
+	"byte order mark":  "\ufeff",
+	"soft hyphen":      "\u00ad",
+	"line separator":   "\u2028",
+	"next line":        "\u0085",
+	"Hangul filler":    "\u3164",
+	"variation":        "\ufe0f",
+	"tag":              "\U000e0041",
+	"private use":      "\ue000",
+	"not UTF-8":        "\xff",
+	"replacement":      "\ufffd",
+	"new line":         "\n",
+	"tab":              "\t",
+	"no-break space":   "\u00a0",
 }
 
 func TestOneLine(t *testing.T) {
@@ -112,25 +101,6 @@ func TestEscape(t *testing.T) {
 	}
 }
 
-func TestSentence(t *testing.T) {
-	for s, want := range map[string]string{"": "", " \n a\tb\r\n  c ": "a b c", "x\x1b[31m\n\nred": "x?[31m red"} {
-		if got := Sentence(s, 0); got != want {
-			t.Errorf("Sentence(%q) = %q, want %q", s, got, want)
-		}
-	}
-	if got := Sentence("a \n b c", 3); got != "a b…" {
-		t.Errorf("bounded: %q", got)
-	}
-}
-
-func TestSameWidth(t *testing.T) {
-	for s, want := range map[string]string{"": "", " a  b ": " a  b ", "a\tb\n": "a?b?", "x\u202ey\xffz": "x?y?z"} {
-		if got := SameWidth(s); got != want {
-			t.Errorf("SameWidth(%q) = %q, want %q", s, got, want)
-		}
-	}
-}
-
 // A log line means the same, and nothing in it obeys a terminal. The writer reports the bytes that it was given.
 func TestLogWriter(t *testing.T) {
 	var b strings.Builder
@@ -168,25 +138,6 @@ func FuzzOneLine(f *testing.F) {
 			t.Fatalf("%q becomes %q", got, again)
 		}
 	})
-}
-
-func TestCount(t *testing.T) {
-	for n, want := range map[int]string{0: "0 keys", 1: "1 key", 2: "2 keys"} {
-		if got := Count(n, "key", "keys"); got != want {
-			t.Errorf("Count(%d) = %q, want %q", n, got, want)
-		}
-	}
-}
-
-func TestList(t *testing.T) {
-	for _, tt := range []struct {
-		all  []string
-		want string
-	}{{nil, ""}, {[]string{"a"}, "a"}, {[]string{"a", "b"}, "a and b"}, {[]string{"a", "b", "c"}, "a, b and c"}, {[]string{"a", "b", "c", "d", "e"}, "a, b, c and 2 more"}} {
-		if got := List(tt.all, 3); got != tt.want {
-			t.Errorf("List(%q) = %q, want %q", tt.all, got, tt.want)
-		}
-	}
 }
 
 // A text with a credential, a part of one, or the beginning of either is not shown.

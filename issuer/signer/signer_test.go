@@ -384,20 +384,6 @@ func TestRevokedWhileSigning(t *testing.T) {
 	}
 }
 
-// What was rejected is not parsed again before it changes.
-func TestARejectedVersionIsParsedOnce(t *testing.T) {
-	t.Parallel()
-	sc := newScene(t, p256(1))
-	sc.refresh("")
-	sc.store.Set(name, []byte("{"))
-	sc.refresh("broken")
-	before := sc.s.rejected
-	sc.refresh("broken")
-	if sc.s.rejected != before { //nolint:errorlint // the same one
-		t.Error("it was parsed again")
-	}
-}
-
 func claims(expires time.Time) string {
 	return base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, `{"iss":"https://oidc.example.com/prod-a","exp":%d}`, expires.Unix()))
 }
@@ -586,36 +572,6 @@ func TestStrangerOnTheNode(t *testing.T) {
 	cancel()
 	if err := <-served; err != nil {
 		t.Error(err)
-	}
-}
-
-// A thousand calls that wait for a slow key service hold up no list, however often it is asked for, and all get their tokens.
-func TestStorm(t *testing.T) {
-	t.Parallel()
-	k, slow := p256(1), make(chan struct{})
-	k.meanwhile = func() { <-slow }
-	sc := newScene(t, k)
-	sc.refresh("")
-	c := v1.NewExternalJWTSignerClient(sc.dial(me()))
-	signed := make(chan error)
-	const tokens, lists = 1000, 2000
-	for range tokens {
-		go func() {
-			_, err := c.Sign(t.Context(), &v1.SignJWTRequest{Claims: claims(now)})
-			signed <- err
-		}()
-	}
-	other := v1.NewExternalJWTSignerClient(sc.dial(me())) // the calls of one connection wait for each other
-	for range lists {
-		if r, err := other.FetchKeys(t.Context(), &v1.FetchKeysRequest{}); err != nil || len(r.Keys) != 1 {
-			t.Fatal(r, err)
-		}
-	}
-	close(slow)
-	for range tokens {
-		if err := <-signed; err != nil {
-			t.Fatal(err)
-		}
 	}
 }
 

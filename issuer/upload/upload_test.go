@@ -331,42 +331,6 @@ func (w *world) status() observation.UploadStatus {
 	return observation.UploadsOf(w.load(), []observation.Record{w.record()})[0]
 }
 
-// deafToTheEnd is a backend that goes on when anyone who asks has been ended, as one does whose call is under way by then.
-type deafToTheEnd struct{ keystore.Backend }
-
-func (d deafToTheEnd) Get(ctx context.Context, n keystore.Name) ([]byte, keystore.Revision, error) {
-	return d.Backend.Get(context.WithoutCancel(ctx), n)
-}
-
-func (d deafToTheEnd) Put(ctx context.Context, n keystore.Name, old keystore.Revision, doc []byte) (keystore.Revision, error) {
-	return d.Backend.Put(context.WithoutCancel(ctx), n, old, doc)
-}
-
-// TestAnEndedRunIsNoFailure: what comes of a run that somebody ended says nothing of the copy, and `verify` is not to tell of it.
-func TestAnEndedRunIsNoFailure(t *testing.T) {
-	w := newWorld(t, named())
-	b, err := filestore.Open(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.u.Records = observation.NewStore(deafToTheEnd{b})
-	f := &fake{}
-	w.synced(f)
-	f.unread = errors.New("it broke off")
-	for _, ended := range []bool{true, false} {
-		ctx, end := context.WithCancel(t.Context())
-		if ended {
-			f.onRead = end
-		}
-		_, err := w.u.Sync(ctx, "prod-a", party, f)
-		if err == nil || (w.status().Failed == nil) != ended {
-			t.Errorf("ended %t: %v, %q", ended, err, w.status().Problem())
-		}
-		f.onRead = nil
-		end()
-	}
-}
-
 // TestWhoTakesNoTokenIsTold: a provider that is disabled is brought up to date, and one that is gone or another issuer's is not.
 func TestWhoTakesNoTokenIsTold(t *testing.T) {
 	w := newWorld(t, named())

@@ -9,7 +9,6 @@ import (
 
 const (
 	oneUpload   = "gcp-upload:projects/123456789012/locations/global/workloadIdentityPools/prod-a/providers/prod-a"
-	otherUpload = "gcp-upload:projects/123456789012/locations/global/workloadIdentityPools/prod-a/providers/other"
 	newerUpload = "newer-upload:org/1" // of a kind that this version does not know
 )
 
@@ -67,50 +66,28 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-func TestAnUploadTakesThePlaceOfWhoFetched(t *testing.T) {
-	for _, c := range []struct{ had, want []string }{
-		{nil, []string{oneUpload}},
-		{[]string{"aws", "gcp", "vault"}, []string{"aws", "vault", oneUpload}},
-		{[]string{otherUpload, "gcp", newerUpload}, []string{otherUpload, newerUpload, oneUpload}},
-	} {
-		before := slices.Clone(c.had)
-		if got := WithUpload(c.had, oneUpload); !slices.Equal(got, c.want) || !slices.Equal(c.had, before) {
-			t.Errorf("%q: %q, and it is %q", before, got, c.had)
-		}
-	}
-}
-
 func TestPartiesHaveOneForm(t *testing.T) {
 	for name, refused := range map[string]string{
 		"aws":       "",
 		"my-app":    "",
 		oneUpload:   "",
 		newerUpload: "",
-		"salesforce-upload:https://example.com/x?y":                                                       "",
-		"gcp-upload:projects/my-project/locations/global/workloadIdentityPools/prod-a/providers/prod-a":   "write it with the project's number",
-		"gcp-upload:projects/0123/locations/global/workloadIdentityPools/prod-a/providers/prod-a":         "write it with the project's number",
-		"gcp-upload:projects/123/locations/global/workloadIdentityPools/prod-a":                           "is not projects/NUMBER/",
-		"gcp-upload:projects/123/locations/global/workloadIdentityPools/prod-a/providers/x":               "POOL and PROVIDER are 4 to 32 of a-z, 0-9 and hyphens",
-		"gcp-upload:projects/123/locations/global/workloadIdentityPools/Prod-A/providers/prod-a":          "is not projects/NUMBER/",
-		"gcp-upload:projects/123/locations/global/workloadIdentityPools/gcp-pool/providers/prod-a":        "is not projects/NUMBER/",
-		"gcp-upload:projects/123/locations/global/workloadIdentityPools/prod-a/providers/gcp-prod":        "is not projects/NUMBER/",
-		"gcp-upload:projects/123/locations/europe/workloadIdentityPools/prod-a/providers/prod-a":          "is not projects/NUMBER/",
-		"gcp-upload:projects/123/locations/global/workloadIdentityPools/prod-a/providers/prod-a/keys/one": "is not projects/NUMBER/",
-		"vault-upload:vault.example.com:8200/auth/team/jwt":                                               "",
-		"vault-upload:https://vault.example.com/auth/jwt":                                                 "HOST[:PORT]/auth/PATH",
-		"vault-upload:vault.example.com/auth/../sys":                                                      "HOST[:PORT]/auth/PATH",
-		"vault-upload:vault.example.com/sys/raw":                                                          "HOST[:PORT]/auth/PATH",
-		"file-upload:prod-a.json":                                                                         "",
-		"file-upload:../prod-a.json":                                                                      "in the directory of sync-keys --files",
-		"file-upload:/etc/passwd":                                                                         "in the directory of sync-keys --files",
-		"openai-upload:wip_123":                                                                           "",
-		"openai-upload:wip_123/../../projects":                                                            "ID of a workload identity provider",
-		"anthropic-upload:fdis_01SDCC":                                                                    "",
-		"anthropic-upload:rule_1?x":                                                                       "ID of a federation issuer",
-		"databricks-upload:accounts.cloud.databricks.com/accounts/1-2/federationPolicies/k":               "",
-		"databricks-upload:accounts.cloud.databricks.com/accounts/1-2/servicePrincipals/7/secrets/k":      "federationPolicies/ID",
+		"salesforce-upload:https://example.com/x?y":                                                     "",
+		"gcp-upload:projects/my-project/locations/global/workloadIdentityPools/prod-a/providers/prod-a": "write it with the project's number",
+		"gcp-upload:projects/123/locations/global/workloadIdentityPools/prod-a":                         "is not projects/NUMBER/",
+		"gcp-upload:projects/123/locations/global/workloadIdentityPools/prod-a/providers/x":             "POOL and PROVIDER are 4 to 32 of a-z, 0-9 and hyphens",
+		"gcp-upload:projects/123/locations/global/workloadIdentityPools/Prod-A/providers/prod-a":        "is not projects/NUMBER/",
+		"gcp-upload:projects/123/locations/global/workloadIdentityPools/prod-a/providers/gcp-prod":      "is not projects/NUMBER/",
+		"vault-upload:vault.example.com:8200/auth/team/jwt":                                             "",
+		"vault-upload:https://vault.example.com/auth/jwt":                                               "HOST[:PORT]/auth/PATH",
+		"vault-upload:vault.example.com/auth/../sys":                                                    "HOST[:PORT]/auth/PATH",
+		"file-upload:prod-a.json":              "",
+		"file-upload:../prod-a.json":           "in the directory of sync-keys --files",
+		"openai-upload:wip_123/../../projects": "ID of a workload identity provider",
+		"anthropic-upload:rule_1?x":            "ID of a federation issuer",
+		"databricks-upload:accounts.cloud.databricks.com/accounts/1-2/federationPolicies/k":          "",
+		"databricks-upload:accounts.cloud.databricks.com/accounts/1-2/servicePrincipals/7/secrets/k": "federationPolicies/ID",
 		"gcp-upload:": "KIND-upload:PLACE",
-		"-upload:x":   "KIND-upload:PLACE",
 		"Gcp-upload:projects/123/locations/global/workloadIdentityPools/prod-a/providers/prod-a": "KIND-upload:PLACE",
 		"a-upload:two words":                   "KIND-upload:PLACE",
 		"a-upload:\x1b[2J":                     "KIND-upload:PLACE",
@@ -122,18 +99,5 @@ func TestPartiesHaveOneForm(t *testing.T) {
 		if refused == "" && err != nil || refused != "" && (err == nil || !strings.Contains(err.Error(), refused) || strings.ContainsAny(err.Error(), "\n\x1b")) {
 			t.Errorf("%q: %v; want %q", name, err, refused)
 		}
-	}
-}
-
-func TestNamesOfUploads(t *testing.T) {
-	declared := []string{"aws", oneUpload, "gcp", otherUpload, newerUpload}
-	if got := strings.Join(Names(declared), " "); got != "aws gcp newer" {
-		t.Error(got)
-	}
-	if got := Uploads(declared); !slices.Equal(got, []string{oneUpload, otherUpload, newerUpload}) {
-		t.Error(got)
-	}
-	if !KnownUpload(oneUpload) || KnownUpload(newerUpload) || KnownUpload("gcp") {
-		t.Error("gcp is a kind of upload, newer is none, and a name without a place is none")
 	}
 }

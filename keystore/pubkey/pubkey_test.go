@@ -54,7 +54,6 @@ func TestParseReads(t *testing.T) {
 	rs, ec, ec2 := rsaPublic(2048), ecPrivate(elliptic.P256(), 1), ecPrivate(elliptic.P384(), 2)
 	rsID, ecID, ec2ID := mustPublic(t, rs).ID(), mustPublic(t, ec.Public()).ID(), mustPublic(t, ec2.Public()).ID()
 	pkixRSA, pkixEC := pemOf("PUBLIC KEY", spki(rs)), pemOf("PUBLIC KEY", spki(ec.Public()))
-	otherLabel := func(s string) string { return strings.ReplaceAll(s, "PUBLIC KEY", "KEY") }
 
 	tests := []struct {
 		name string
@@ -63,25 +62,19 @@ func TestParseReads(t *testing.T) {
 	}{
 		{"PKIX", pkixRSA, []keystore.KeyID{rsID}},
 		{"PKIX under RSA PUBLIC KEY, as OpenShift writes it", pemOf("RSA PUBLIC KEY", spki(rs)), []keystore.KeyID{rsID}},
-		{"PKIX of an EC key under RSA PUBLIC KEY", pemOf("RSA PUBLIC KEY", spki(ec.Public())), []keystore.KeyID{ecID}},
 		{"PKCS#1", pemOf("RSA PUBLIC KEY", x509.MarshalPKCS1PublicKey(rs)), []keystore.KeyID{rsID}},
 		{"PKCS#1 under PUBLIC KEY", pemOf("PUBLIC KEY", x509.MarshalPKCS1PublicKey(rs)), []keystore.KeyID{rsID}},
-		{"a label that nobody uses", otherLabel(pkixEC), []keystore.KeyID{ecID}},
 		{"certificate", pemOf("CERTIFICATE", certificate(t, ec)), []keystore.KeyID{ecID}},
 		{"several blocks keep their order", pkixEC + pkixRSA + pemOf("CERTIFICATE", certificate(t, ec2)), []keystore.KeyID{ecID, rsID, ec2ID}},
 		{"the same key twice is one", pkixEC + pkixRSA + pemOf("CERTIFICATE", certificate(t, ec)), []keystore.KeyID{ecID, rsID}},
 		{"text around the blocks", "# next key\nsubject=CN=sa\n\n" + pkixEC + "# and the old one\n" + pkixRSA + "\nthe end\n", []keystore.KeyID{ecID, rsID}},
-		{"CRLF", strings.ReplaceAll(pkixEC+pkixRSA, "\n", "\r\n"), []keystore.KeyID{ecID, rsID}},
-		{"no newline at the end", strings.TrimSuffix(pkixEC, "\n"), []keystore.KeyID{ecID}},
 		{"PEM headers", strings.Replace(pkixEC, "KEY-----\n", "KEY-----\nComment: x\n\n", 1), []keystore.KeyID{ecID}},
 
 		{"JWK", jwkOf(t, rs, nil), []keystore.KeyID{rsID}},
 		{"JWK with white space around", "\r\n\t " + jwkOf(t, rs, nil) + "\n", []keystore.KeyID{rsID}},
 		{"JWK with its computed kid", jwkOf(t, rs, map[string]any{"kid": rsID}), []keystore.KeyID{rsID}},
 		{"JWK with its own kid", jwkOf(t, rs, map[string]any{"kid": "2024-01"}), []keystore.KeyID{"2024-01"}},
-		{"JWK with use and alg", jwkOf(t, rs, map[string]any{"use": "sig", "alg": "RS256"}), []keystore.KeyID{rsID}},
 		{"JWK with x5c", jwkOf(t, ec.Public(), map[string]any{"x5c": []string{base64.StdEncoding.EncodeToString(certificate(t, ec))}}), []keystore.KeyID{ecID}},
-		{"JWK with members that are nobody's business", jwkOf(t, rs, map[string]any{"issuer": "https://a", "key_ops": []string{"verify"}}), []keystore.KeyID{rsID}},
 		{"JWKS", jwks(jwkOf(t, rs, map[string]any{"kid": "a"}), jwkOf(t, ec.Public(), nil)), []keystore.KeyID{"a", ecID}},
 		{"JWKS with one key twice", jwks(jwkOf(t, rs, nil), jwkOf(t, rs, map[string]any{"kid": rsID})), []keystore.KeyID{rsID}},
 		{"JWKS with one key under two kids", jwks(jwkOf(t, rs, nil), jwkOf(t, rs, map[string]any{"kid": "b"})), []keystore.KeyID{rsID, "b"}},
@@ -94,25 +87,14 @@ func TestParseReads(t *testing.T) {
 			}
 			var got []keystore.KeyID
 			for _, k := range keys {
-				got = append(got, k.ID())
+				if got = append(got, k.ID()); k.Imported() != (k.ID() != mustPublic(t, k.Key()).ID()) {
+					t.Errorf("key %s: imported %t", k.ID(), k.Imported())
+				}
 			}
 			if fmt.Sprint(got) != fmt.Sprint(tt.want) {
 				t.Errorf("read %v; want %v", got, tt.want)
 			}
 		})
-	}
-}
-
-func TestImportedMarksAKidThatIsNotTheComputedOne(t *testing.T) {
-	rs := rsaPublic(2048)
-	for kid, imported := range map[any]bool{nil: false, "": false, mustPublic(t, rs).ID(): false, "key-1": true, strings.Repeat("k", 1024): true} {
-		keys, err := Parse("jwk", []byte(jwkOf(t, rs, map[string]any{"kid": kid})))
-		if err != nil {
-			t.Fatalf("kid %v: %v", kid, err)
-		}
-		if keys[0].Imported() != imported {
-			t.Errorf("kid %v: imported is %v", kid, keys[0].Imported())
-		}
 	}
 }
 
@@ -125,17 +107,12 @@ func TestParseRefuses(t *testing.T) {
 
 	tests := []struct{ name, in, want string }{
 		{"nothing", "", "it is empty"},
-		{"white space", " \r\n\t", "it is empty"},
 		{"too much", strings.Repeat("x", MaxSize+1), "it is larger than 1048576 bytes"},
 		{"text", "hello", "it holds neither a PEM block with a key nor a JWK or JWKS"},
-		{"DER", string(spki(rs)), "it holds neither a PEM block with a key nor a JWK or JWKS"},
 		{"an SSH key", "ssh-rsa AAAAB3NzaC1yc2E= me@there", "it holds neither a PEM block with a key nor a JWK or JWKS"},
-		{"a truncated block", truncated, "PEM block 1: it is damaged"},
 		{"a truncated block after a good one", good + truncated, "PEM block 2: it is damaged"},
 		{"a truncated block before a good one, which pem.Decode skips", truncated + "\n" + good, "PEM block 1: it is damaged"},
 		{"a damaged block between good ones", good + badBase64 + good, "PEM block 2: it is damaged"},
-		{"a first line without its block", good + "-----BEGIN PUBLIC KEY-----\n", "PEM block 2: it is damaged"},
-		{"text on the last line", strings.TrimSuffix(good, "\n") + "x\n", "PEM block 1: it is damaged"},
 		{"a block of something else", good + pemOf("X509 CRL", []byte("crl")), "PEM block 2 (X509 CRL): it is neither a public key that this program can read (PKIX, PKCS#1) nor a certificate"},
 		{"bytes after the key", pemOf("PUBLIC KEY", append(spki(rs), 0)), "PEM block 1 (PUBLIC KEY): it is neither a public key"},
 		{"RSA 1024", pemOf("PUBLIC KEY", spki(rsaPublic(1024))), "PEM block 1 (PUBLIC KEY): its RSA modulus has 1024 bits; at least 2048 are needed"},
@@ -147,26 +124,18 @@ func TestParseRefuses(t *testing.T) {
 		{"JSON and more", jwkOf(t, rs, nil) + "x", "it looks like a JWK or JWKS but is not valid JSON"},
 		{"JSON of something else", `{"issuer":"https://a.example.com"}`, `it is JSON without a key: neither "kty" nor a non-empty "keys"`},
 		{"empty JWKS", jwks(), `it is JSON without a key`},
-		{"null JWKS", `{"keys":null}`, `it is JSON without a key`},
 		{"a JWKS of numbers", jwks("1"), "key 1: it is not a JSON object"},
-		{"a JWKS with null", jwks(jwkOf(t, rs, nil), "null"), "key 2: it is not a valid JWK"},
 		{"one bad key among good ones", jwks(jwkOf(t, rs, nil), `{"kty":"RSA"}`), "key 2: it is not a valid JWK for RSA or for P-256, P-384 or P-521"},
 		{"two keys under one kid", jwks(with("kid", "a"), jwkOf(t, ec.Public(), map[string]any{"kid": "a"})), `two different keys have the kid "a"`},
 		{"key_ops=encrypt", with("key_ops", []string{"encrypt"}), `key 1: its key_ops do not have "verify"`},
-		{"key_ops=verify", with("key_ops", "verify"), `key 1: its key_ops do not have "verify"`},
 		{"use=enc", with("use", "enc"), `key 1: its use is "enc", not "sig"`},
 		{"alg of another type", with("alg", "ES256"), `key 1: its alg "ES256" does not fit a key for RS256`},
-		{"alg of another curve", jwkOf(t, ec.Public(), map[string]any{"alg": "ES384"}), `key 1: its alg "ES384" does not fit a key for ES256`},
-		{"RSA-PSS", with("alg", "PS256"), `key 1: its alg "PS256" does not fit`},
 		{"alg none", with("alg", "none"), `key 1: its alg "none" does not fit`},
 		{"Ed25519 as JWK", jwkOf(t, edPublic, nil), "key 1: its type is Ed25519 (kty OKP)"},
-		{"RSA 1024 as JWK", jwkOf(t, rsaPublic(1024), nil), "key 1: its RSA modulus has 1024 bits"},
 		{"an exponent of 72 bits", with("e", base64.RawURLEncoding.EncodeToString([]byte{1, 0, 0, 0, 0, 0, 1, 0, 1})), "key 1: it is not a valid JWK"},
 		{"a point off its curve", jwkOf(t, ec.Public(), map[string]any{"y": base64.RawURLEncoding.EncodeToString(make([]byte, 32))}), "key 1: it is not a valid JWK"},
 		{"kid with a space", with("kid", "a b"), "key 1: its kid is not 1 to 1024 printable ASCII characters"},
-		{"kid with a line break", with("kid", "a\nb"), "key 1: its kid is not"},
 		{"kid outside ASCII", with("kid", "schlüssel"), "key 1: its kid is not"},
-		{"kid of 1025 characters", with("kid", strings.Repeat("k", 1025)), "key 1: its kid is not"},
 		{"x5c of another key", with("x5c", []string{base64.StdEncoding.EncodeToString(certificate(t, ec))}), "key 1: it is not a valid JWK"},
 	}
 	for _, tt := range tests {
