@@ -2,13 +2,7 @@ package main
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/rsa"
-	"crypto/x509"
 	"encoding/json"
-	"encoding/pem"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -18,7 +12,6 @@ import (
 	"testing"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
-	"github.com/keypost/keypost/keystore/pubkey"
 )
 
 // What testdata/ccoctl/want holds is what ccoctl writes for testdata/ccoctl/requests in a dry run, with a permissions
@@ -199,35 +192,6 @@ func TestDryRunSaysWhatToFillIn(t *testing.T) {
 			if strings.HasPrefix(name, "05-") && !strings.Contains(string(data), tt.want) {
 				t.Errorf("%s: %s does not have %s:\n%s", tt.region, name, tt.want, data)
 			}
-		}
-	}
-}
-
-// ccoctl reads the first form only; the second is how OpenShift keeps the key in the cluster.
-func TestFormsOfThePublicKey(t *testing.T) {
-	private, err := rsa.GenerateKey(rand.Reader, 2048)
-	checked{t}.Check(err)
-	ec, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	checked{t}.Check(err)
-	pkix := func(key any) []byte {
-		der, err := x509.MarshalPKIXPublicKey(key)
-		checked{t}.Check(err)
-		return der
-	}
-	for name, block := range map[string]*pem.Block{
-		"PKIX":                              {Type: "PUBLIC KEY", Bytes: pkix(&private.PublicKey)},
-		"PKIX with the label of the other":  {Type: "RSA PUBLIC KEY", Bytes: pkix(&private.PublicKey)},
-		"PKCS#1":                            {Type: "RSA PUBLIC KEY", Bytes: x509.MarshalPKCS1PublicKey(&private.PublicKey)},
-		"EC, which AWS reads as well as RS": {Type: "PUBLIC KEY", Bytes: pkix(&ec.PublicKey)},
-	} {
-		file := filepath.Join(t.TempDir(), "key.pub")
-		checked{t}.Check(os.WriteFile(file, pem.EncodeToMemory(block), 0o600))
-		out := t.TempDir()
-		keypost(t, "aws", "create-identity-provider", "--dry-run", "--name", "fake", "--region", "us-east-1", "--output-dir", out,
-			"--issuer-url", "https://oidc.example.com/mycluster", "--public-key-file", file)
-		keys, err := pubkey.Parse("03-keys.json", filesBelow(t, out)["03-keys.json"])
-		if err != nil || len(keys) != 1 {
-			t.Errorf("%s: %v, %v", name, keys, err)
 		}
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"regexp"
 	"slices"
 	"strconv"
@@ -34,10 +33,7 @@ type accountKey struct{}
 // start plays an AWS account from here on: fakeaws [PARTITION|ports|TRUSTLIMIT|issuer|private]. All commands of the script talk to it.
 // With ports, issuer URLs may have one; a number is how long trust policies may be; with issuer, its STS reaches what serve
 // has published, and takes its CA for a public one; with private, for one that it does not know.
-func (a accounts) start(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) > 1 {
-		ts.Fatalf("usage: fakeaws [PARTITION|ports|TRUSTLIMIT|issuer|private]")
-	}
+func (a accounts) start(ts *testscript.TestScript, args []string) {
 	o := fakeaws.Options{}
 	if len(args) == 1 {
 		switch n, err := strconv.Atoi(args[0]); {
@@ -87,14 +83,6 @@ func accountOf(ts *testscript.TestScript) *fakeaws.Server {
 		ts.Fatalf("fakeaws was not started")
 	}
 	return s
-}
-
-// calls compares the calls since the last time: calls none|reads, or calls ACTION=COUNT…
-func calls(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) == 0 {
-		ts.Fatalf("usage: calls none|reads|ACTION=COUNT…")
-	}
-	compareCalls(ts, accountOf(ts), args)
 }
 
 // recorder is a cloud that records its calls.
@@ -154,10 +142,7 @@ func linesOf() map[string]string {
 }
 
 // said is compareLines of whatever writes: said COUNT
-func said(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 1 {
-		ts.Fatalf("usage: said COUNT")
-	}
+func said(ts *testscript.TestScript, args []string) {
 	if counts := compareLines(ts, accountOf(ts), args[0], linesOf()); len(counts) > 0 {
 		ts.Fatalf("no line is known for %v", counts)
 	}
@@ -187,14 +172,7 @@ func compareLines(ts *testscript.TestScript, s recorder, writes string, lines ma
 	return counts
 }
 
-// printAccount writes what the account holds to a file: account FILE. What differs in every run is left out.
-func printAccount(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 1 {
-		ts.Fatalf("usage: account FILE")
-	}
-	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(describe(accountOf(ts).State())), 0o600))
-}
-
+// describe is what an account holds. What differs in every run is left out.
 func describe(s fakeaws.State) string {
 	var b strings.Builder
 	for _, p := range s.Providers {
@@ -229,10 +207,7 @@ func asJSON(v any) string {
 
 // callIAM changes the account behind keypost's back, as somebody at the console would: iam ACTION NAME=VALUE… A value
 // @FILE is the file's text.
-func callIAM(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) == 0 {
-		ts.Fatalf("usage: iam ACTION NAME=VALUE…")
-	}
+func callIAM(ts *testscript.TestScript, args []string) {
 	form := url.Values{"Action": {args[0]}}
 	for _, arg := range args[1:] {
 		name, value, _ := strings.Cut(arg, "=")

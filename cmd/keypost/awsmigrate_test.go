@@ -3,16 +3,12 @@ package main
 import (
 	"encoding/base64"
 	"encoding/json"
-	"encoding/pem"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
-	"testing"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
@@ -22,28 +18,6 @@ import (
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/pubkey"
 )
-
-// TestMigrateScripts runs testdata/awsmigrate/*.txtar against the real program, a played account and a played cluster.
-func TestMigrateScripts(t *testing.T) {
-	t.Parallel()
-	testscript.Run(t, testscript.Params{
-		Dir:                 filepath.Join("testdata", "awsmigrate"),
-		RequireExplicitExec: true,
-		RequireUniqueNames:  true,
-		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"exits": exits, "serve": accounts{t}.serve, "trust": trust, "kids": setKids, "keyset": writeKeySet, "order": inOrder,
-			"fakeaws": accounts{t}.start, "calls": calls, "account": printAccount, "iam": callIAM, "said": said,
-			"plane": startPlane, "signs": planeSigns, "past": setPast, "json": jsonObject, "hint": hint,
-		},
-		Setup: func(env *testscript.Env) error {
-			env.Values[accountKey{}] = &fakeAccount{}
-			env.Values[planeKey{}] = &fakePlane{}
-			env.Setenv("KEYPOST_STORE", "file://./store")
-			env.Setenv("GORACE", "atexit_sleep_ms=0")
-			return nil
-		},
-	})
-}
 
 type planeKey struct{}
 
@@ -61,41 +35,20 @@ type fakePlane struct {
 // startPlane plays the kube-apiservers of a cluster: plane kubernetes|openshift KEYFILE PODS ISSUER… Each signs as its
 // issuer, with the key of a public key file; PODS is a file with what the cluster answers for its pods. It writes the
 // kubeconfig $KUBECONFIG_FILE.
-func startPlane(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) < 4 {
-		ts.Fatalf("usage: plane kubernetes|openshift KEYFILE PODS ISSUER…")
-	}
+func startPlane(ts *testscript.TestScript, args []string) {
 	p := ts.Value(planeKey{}).(*fakePlane)
 	keys, err := pubkey.Parse(args[1], []byte(ts.ReadFile(args[1])))
 	ts.Check(err)
 	p.openShift, p.key, p.pods, p.issuers = args[0] == "openshift", keys[0], ts.ReadFile(args[2]), args[3:]
-	kubeconfig, err := p.listen(ts.MkAbs("."))
-	ts.Check(err)
-	for i, server := range p.servers {
+	for i := range p.issuers {
+		server := httptest.NewTLSServer(p.handler(i))
 		ts.Defer(server.Close)
+		p.mu.Lock()
+		p.servers = append(p.servers, server)
+		p.mu.Unlock()
 		ts.Setenv(fmt.Sprintf("SERVER%d", i+1), strings.TrimPrefix(server.URL, "https://"))
 	}
-	ts.Setenv("KUBECONFIG_FILE", kubeconfig)
-}
-
-// listen starts a server per issuer and writes a kubeconfig for the first.
-func (p *fakePlane) listen(dir string) (kubeconfig string, err error) {
-	for i := range p.issuers {
-		s := httptest.NewTLSServer(p.handler(i))
-		p.mu.Lock()
-		p.servers = append(p.servers, s)
-		p.mu.Unlock()
-	}
-	first := p.servers[0]
-	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: first.Certificate().Raw})
-	kubeconfig = filepath.Join(dir, "kubeconfig")
-	return kubeconfig, os.WriteFile(kubeconfig, fmt.Appendf(nil, `apiVersion: v1
-kind: Config
-current-context: c
-clusters: [{name: c, cluster: {server: %q, certificate-authority-data: %s}}]
-users: [{name: u, user: {token: good}}]
-contexts: [{name: c, context: {cluster: c, user: u}}]
-`, first.URL, base64.StdEncoding.EncodeToString(ca)), 0o600)
+	ts.Setenv("KUBECONFIG_FILE", writeKubeconfig(ts, p.servers[0]))
 }
 
 func (p *fakePlane) handler(i int) http.Handler {
@@ -136,10 +89,7 @@ func (p *fakePlane) issuer(i int) string {
 }
 
 // planeSigns restarts a kube-apiserver with another issuer: signs NUMBER ISSUER.
-func planeSigns(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 2 {
-		ts.Fatalf("usage: signs NUMBER ISSUER")
-	}
+func planeSigns(ts *testscript.TestScript, args []string) {
 	p := ts.Value(planeKey{}).(*fakePlane)
 	n, err := strconv.Atoi(args[0])
 	ts.Check(err)
@@ -149,10 +99,7 @@ func planeSigns(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 // setPast sets a variable to a time before now: past NAME DURATION.
-func setPast(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 2 {
-		ts.Fatalf("usage: past NAME DURATION")
-	}
+func setPast(ts *testscript.TestScript, args []string) {
 	d, err := time.ParseDuration(args[1])
 	ts.Check(err)
 	ts.Setenv(args[0], cli.Stamp(time.Now().Add(-d)))

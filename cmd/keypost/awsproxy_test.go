@@ -21,10 +21,7 @@ type forwarder struct {
 }
 
 // startProxy plays the company's proxy: proxy LOG HOST=ADDRESS… All commands of the script go through it.
-func startProxy(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) < 2 {
-		ts.Fatalf("usage: proxy LOG HOST=ADDRESS…")
-	}
+func startProxy(ts *testscript.TestScript, args []string) {
 	f := &forwarder{hosts: map[string]string{}, log: ts.MkAbs(args[0])}
 	for _, arg := range args[1:] {
 		host, address, _ := strings.Cut(arg, "=")

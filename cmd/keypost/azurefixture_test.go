@@ -4,7 +4,6 @@ import (
 	"crypto/x509"
 	"fmt"
 	"maps"
-	"os"
 	"path"
 	"strings"
 
@@ -20,10 +19,7 @@ type fakeSubscription struct{ *fakeazure.Server }
 
 // startAzure plays an Azure subscription from here on: fakeazure [slow]. All commands of the script talk to it, at Microsoft's own
 // names. Its Entra reaches what serve has published, and takes its CA for a public one.
-func (a accounts) startAzure(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) > 1 {
-		ts.Fatalf("usage: fakeazure [slow]")
-	}
+func (a accounts) startAzure(ts *testscript.TestScript, args []string) {
 	o := fakeazure.Options{VaryCase: true, Roots: x509.NewCertPool()}
 	if ts.Getenv("CA") != "" {
 		o.Roots.AppendCertsFromPEM([]byte(ts.ReadFile(ts.Getenv("CA"))))
@@ -40,22 +36,6 @@ func subscriptionOf(ts *testscript.TestScript) *fakeazure.Server {
 		ts.Fatalf("fakeazure was not started")
 	}
 	return s
-}
-
-// azureCalls compares the calls since the last time: azcalls none|reads, or azcalls ACTION=COUNT…
-func azureCalls(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) == 0 {
-		ts.Fatalf("usage: azcalls none|reads|ACTION=COUNT…")
-	}
-	compareCalls(ts, subscriptionOf(ts), args)
-}
-
-// printAzure writes what the subscription holds to a file: azure FILE
-func printAzure(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 1 {
-		ts.Fatalf("usage: azure FILE")
-	}
-	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(describeAzure(subscriptionOf(ts).State())), 0o600))
 }
 
 func describeAzure(s fakeazure.State) string {
@@ -79,20 +59,14 @@ func describeAzure(s fakeazure.State) string {
 }
 
 // askAzure changes the subscription behind keypost's back, as somebody at the portal would: azask METHOD PATH VERSION [BODY]
-func askAzure(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) < 3 || len(args) > 4 {
-		ts.Fatalf("usage: azask METHOD PATH VERSION [BODY]")
-	}
+func askAzure(ts *testscript.TestScript, args []string) {
 	s := subscriptionOf(ts)
 	ts.Check(s.Ask(args[0], args[1], args[2], strings.Join(args[3:], "")))
 	s.ResetCalls()
 }
 
 // tagAzureGroup gives a resource group one tag more, as another program would: aztag GROUP NAME VALUE
-func tagAzureGroup(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 3 {
-		ts.Fatalf("usage: aztag GROUP NAME VALUE")
-	}
+func tagAzureGroup(ts *testscript.TestScript, args []string) {
 	s := subscriptionOf(ts)
 	for _, g := range s.State().Groups {
 		if !strings.EqualFold(g.Name, args[0]) {

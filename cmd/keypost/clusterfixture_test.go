@@ -1,13 +1,9 @@
 package main
 
 import (
-	"encoding/base64"
 	"encoding/json"
-	"encoding/pem"
-	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"strings"
 
 	"github.com/go-jose/go-jose/v4"
@@ -19,10 +15,7 @@ import (
 // startCluster plays a cluster of one kube-apiserver that signs with the key of DIR/sa.key as ISSUER, and knows only that key:
 // cluster DIR ISSUER AUDIENCE… The audiences are those of its --api-audiences. It writes the kubeconfig $KUBECONFIG_FILE, whose
 // context forbidden is a user without rights. What real ones answer is shown by test/e2e.
-func startCluster(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) < 3 {
-		ts.Fatalf("usage: cluster DIR ISSUER AUDIENCE…")
-	}
+func startCluster(ts *testscript.TestScript, args []string) {
 	type m = map[string]any
 	private := []byte(ts.ReadFile(args[0] + "/sa.key"))
 	public, err := pubkey.Parse(args[0], []byte(ts.ReadFile(args[0]+"/sa.pub")))
@@ -62,14 +55,7 @@ func startCluster(ts *testscript.TestScript, neg bool, args []string) {
 	answer("GET /api/v1/namespaces/kube-system/pods", func(*http.Request) any { return m{"items": []m{}} })
 	server = httptest.NewTLSServer(mux)
 	ts.Defer(server.Close)
-	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-	ts.Check(os.WriteFile(ts.MkAbs("kubeconfig"), fmt.Appendf(nil, `apiVersion: v1
-kind: Config
-current-context: good
-clusters: [{name: c, cluster: {server: %q, certificate-authority-data: %s}}]
-users: [{name: good, user: {token: good}}, {name: bad, user: {token: bad}}]
-contexts: [{name: good, context: {cluster: c, user: good}}, {name: forbidden, context: {cluster: c, user: bad}}]
-`, server.URL, base64.StdEncoding.EncodeToString(ca)), 0o600))
+	writeKubeconfig(ts, server)
 	ts.Setenv("KUBECONFIG_FILE", "kubeconfig")
 	ts.Setenv("SERVER", strings.TrimPrefix(server.URL, "https://"))
 }

@@ -139,42 +139,43 @@ func walk(c *cobra.Command, visit func(*cobra.Command)) {
 	}
 }
 
-// Every command that a hint or a notice prints is one that exists, with flags that it has. Its arguments are known only
-// when it is printed.
-func TestPrintedCommandsExist(t *testing.T) {
-	files, err := filepath.Glob("*.go")
+// printed calls found with the words of each command that the program prints, and the file that prints it.
+func printed(t *testing.T, found func(file string, words []string)) {
+	t.Helper()
+	files, err := filepath.Glob("internal/*/*.go")
 	if err != nil {
 		t.Fatal(err)
 	}
-	below, err := filepath.Glob("internal/*/*.go")
-	if err != nil || len(below) == 0 {
-		t.Fatal(err)
-	}
-	files = append(files, below...)
-	printed := 0
+	count := 0
 	for _, name := range files {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
 		file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if strings.HasSuffix(name, "_test.go") {
-			continue
-		}
 		ast.Inspect(file, func(n ast.Node) bool {
-			words := wordsOf(n)
-			if words == nil {
-				return true
-			}
-			printed++
-			if err := exists(words); err != nil {
-				t.Errorf("%s prints %q: %v", name, words, err)
+			if words := wordsOf(n); words != nil {
+				count++
+				found(name, words)
 			}
 			return true
 		})
 	}
-	if printed < 20 {
-		t.Errorf("only %d commands were found", printed)
+	if count < 20 {
+		t.Errorf("only %d commands were found", count)
 	}
+}
+
+// Every command that a hint or a notice prints is one that exists, with flags that it has. Its arguments are known only
+// when it is printed.
+func TestPrintedCommandsExist(t *testing.T) {
+	printed(t, func(file string, words []string) {
+		if err := exists(words); err != nil {
+			t.Errorf("%s prints %q: %v", file, words, err)
+		}
+	})
 	for _, words := range [][]string{{"issuer", "lst"}, {"issuer", "show", "--edge"}, {"issuer"}} {
 		if exists(words) == nil {
 			t.Errorf("%q passes for a command", words)
@@ -213,30 +214,13 @@ func TestEachPrintedCommandIsRun(t *testing.T) {
 	runs := func(command, script, form string) bool {
 		return regexp.MustCompile(`(?m)^` + form + `keypost ` + regexp.QuoteMeta(command) + `($|[ '])`).MatchString(script)
 	}
-	files, err := filepath.Glob("internal/*/*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	printed := map[string]bool{}
-	for _, name := range files {
-		if strings.HasSuffix(name, "_test.go") {
-			continue
+	commands := map[string]bool{}
+	printed(t, func(_ string, words []string) {
+		if len(words) > 1 && !strings.HasPrefix(words[1], "-") {
+			commands[words[0]+" "+words[1]] = true
 		}
-		file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ast.Inspect(file, func(n ast.Node) bool {
-			if words := wordsOf(n); len(words) > 1 && !strings.HasPrefix(words[1], "-") {
-				printed[words[0]+" "+words[1]] = true
-			}
-			return true
-		})
-	}
-	if len(printed) < 20 {
-		t.Errorf("only %d commands were found", len(printed))
-	}
-	for command := range printed {
+	})
+	for command := range commands {
 		verb, _, _ := strings.Cut(command, " ")
 		known := exists([]string{verb}) == nil // verify, watch: the second word is an argument
 		if known {

@@ -42,10 +42,7 @@ import (
 // writeKeySet stores a key set with a past: keyset DIR NAME URL STATE[=AGE]… Each state makes a new key, which is in
 // that state since AGE ago (0 by default); $KID1, $KID2 … are their key IDs. Tokens live for one hour. Copies of the
 // documents of a development issuer, whose URL has a port, live for seconds.
-func writeKeySet(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) < 4 {
-		ts.Fatalf("usage: keyset DIR NAME URL STATE[=AGE]…")
-	}
+func writeKeySet(ts *testscript.TestScript, args []string) {
 	now := time.Now()
 	url, err := keystore.ParseIssuerURL(args[2], true)
 	ts.Check(err)
@@ -114,10 +111,7 @@ func newKey(ts *testscript.TestScript) keystore.VerificationKey {
 
 // seenEarlier moves the times of observations into the past, as if the looks had been made then: earlier DIR AGE [MEMBER…].
 // Without members it moves since when keys are seen, and nothing else.
-func seenEarlier(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) < 2 {
-		ts.Fatalf("usage: earlier DIR AGE [MEMBER…]")
-	}
+func seenEarlier(ts *testscript.TestScript, args []string) {
 	age, err := time.ParseDuration(args[1])
 	ts.Check(err)
 	members := []string{"since"}
@@ -146,26 +140,17 @@ func seenEarlier(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 // setClock makes observations of who has a clock that is ahead of the issuer's: clock DIR OFFSET
-func setClock(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 2 {
-		ts.Fatalf("usage: clock DIR OFFSET")
-	}
+func setClock(ts *testscript.TestScript, args []string) {
 	editEach(ts, args[0], regexp.MustCompile(`clockAhead: .*`), "clockAhead: "+args[1])
 }
 
 // damage breaks every document of a directory: damage DIR
-func damage(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 1 {
-		ts.Fatalf("usage: damage DIR")
-	}
+func damage(ts *testscript.TestScript, args []string) {
 	editEach(ts, args[0], regexp.MustCompile(`(?s)kind: .*`), "")
 }
 
 // addURL adds an issuer URL to a document: withurl FILE URL
-func addURL(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 2 {
-		ts.Fatalf("usage: withurl FILE URL")
-	}
+func addURL(ts *testscript.TestScript, args []string) {
 	text := strings.Replace(ts.ReadFile(args[0]), "  issuers:\n", "  issuers:\n  - "+args[1]+"\n", 1)
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(text), 0o600))
 }
@@ -243,10 +228,7 @@ func signTokenOf(keyFile []byte, issuer string, audiences []string, subject stri
 }
 
 // writeToken signs a token as kube-apiserver does: token KEYFILE ISSUER FILE. The key is EC.
-func writeToken(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 3 {
-		ts.Fatalf("usage: token KEYFILE ISSUER FILE")
-	}
+func writeToken(ts *testscript.TestScript, args []string) {
 	token, err := signToken([]byte(ts.ReadFile(args[0])), args[1], []string{"sts.amazonaws.com"})
 	ts.Check(err)
 	ts.Check(os.WriteFile(ts.MkAbs(args[2]), []byte(token+"\n"), 0o600))
@@ -255,10 +237,7 @@ func writeToken(ts *testscript.TestScript, neg bool, args []string) {
 // serve publishes the store in DIR over HTTPS, as keypostd would, for every issuer https://oidc.example.com/NAME
 // (reached as https://127.0.0.1:$PORT) and https://localhost:$PORT/NAME: $PORT is the port, $CA the file of the
 // certificate's CA, and $ADMIN the URL of an admin listener. Each request reads the store anew.
-func (a accounts) serve(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 1 {
-		ts.Fatalf("usage: serve DIR")
-	}
+func (a accounts) serve(ts *testscript.TestScript, args []string) {
 	server, admin, ca := startIssuer(a.t, ts, ts.MkAbs(args[0]))
 	ts.Defer(server.Close)
 	ts.Defer(admin.Close)
@@ -360,10 +339,7 @@ func trustOurCA() {
 }
 
 // trust has all commands from here on trust a CA beside those that they trusted: trust FILE
-func trust(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 1 {
-		ts.Fatalf("usage: trust FILE")
-	}
+func trust(ts *testscript.TestScript, args []string) {
 	setenv(ts, "SSL_CERT_FILE="+ts.MkAbs(args[0]))
 }
 
@@ -382,10 +358,7 @@ func trustAll(c checker, dir string, files ...string) string {
 
 // serveAPI plays a kube-apiserver with an issuer and the keys of public key files: apiserver ISSUER FILE… A .jwk is served as it is.
 // It writes a kubeconfig, $KUBECONFIG_FILE, with the contexts good and forbidden.
-func serveAPI(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) < 2 {
-		ts.Fatalf("usage: apiserver ISSUER FILE…")
-	}
+func serveAPI(ts *testscript.TestScript, args []string) {
 	var set struct {
 		Keys []any `json:"keys"`
 	}
@@ -416,17 +389,20 @@ func serveAPI(ts *testscript.TestScript, neg bool, args []string) {
 		}
 	}))
 	ts.Defer(server.Close)
-	ca := certificatePEM(server)
-	config := fmt.Sprintf(`apiVersion: v1
+	ts.Setenv("KUBECONFIG_FILE", writeKubeconfig(ts, server))
+}
+
+// writeKubeconfig writes that of a played kube-apiserver, whose context forbidden is a user without rights.
+func writeKubeconfig(ts *testscript.TestScript, server *httptest.Server) (file string) {
+	file = ts.MkAbs("kubeconfig")
+	ts.Check(os.WriteFile(file, fmt.Appendf(nil, `apiVersion: v1
 kind: Config
 current-context: good
 clusters: [{name: c, cluster: {server: %q, certificate-authority-data: %s}}]
 users: [{name: good, user: {token: good}}, {name: bad, user: {token: bad}}]
 contexts: [{name: good, context: {cluster: c, user: good}}, {name: forbidden, context: {cluster: c, user: bad}}]
-`, server.URL, base64.StdEncoding.EncodeToString(ca))
-	file := filepath.Join(ts.MkAbs("."), "kubeconfig")
-	ts.Check(os.WriteFile(file, []byte(config), 0o600))
-	ts.Setenv("KUBECONFIG_FILE", file)
+`, server.URL, base64.StdEncoding.EncodeToString(certificatePEM(server))), 0o600))
+	return file
 }
 
 // certificatePEM is a test server's own certificate, for those that trust it.
@@ -435,10 +411,7 @@ func certificatePEM(s *httptest.Server) []byte {
 }
 
 // awaitText waits until a file has a text that matches: await FILE PATTERN
-func awaitText(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 2 {
-		ts.Fatalf("usage: await FILE PATTERN")
-	}
+func awaitText(ts *testscript.TestScript, args []string) {
 	pattern, err := regexp.Compile(`(?m)` + args[1])
 	ts.Check(err)
 	var text []byte

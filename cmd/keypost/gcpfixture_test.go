@@ -44,10 +44,7 @@ func startProject(t testing.TB, c checker, o fakegcp.Options) *project {
 // startGCP plays a project from here on: fakegcp [issuer|refusing|slow|lagging]. All commands of the script talk to it. With issuer, its
 // STS reaches what serve has published, and takes its CA for a public one; refusing, its organisation lets no issuer in but one;
 // slow, operations take a while; lagging, new accounts too.
-func (a accounts) startGCP(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) > 1 {
-		ts.Fatalf("usage: fakegcp [issuer|refusing|slow|lagging]")
-	}
+func (a accounts) startGCP(ts *testscript.TestScript, args []string) {
 	o := fakegcp.Options{}
 	switch strings.Join(args, "") {
 	case "issuer":
@@ -71,22 +68,6 @@ func projectOf(ts *testscript.TestScript) *project {
 		ts.Fatalf("fakegcp was not started")
 	}
 	return p
-}
-
-// gcalls compares the calls since the last time: gcalls none|reads, or gcalls ACTION=COUNT…
-func gcalls(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) == 0 {
-		ts.Fatalf("usage: gcalls none|reads|ACTION=COUNT…")
-	}
-	compareCalls(ts, projectOf(ts), args)
-}
-
-// printProject writes what the project holds to a file: project FILE. What differs in every run is left out.
-func printProject(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 1 {
-		ts.Fatalf("usage: project FILE")
-	}
-	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(describeProject(projectOf(ts).State())), 0o600))
 }
 
 func describeProject(s fakegcp.State) string {
@@ -124,10 +105,7 @@ func describePolicy(p fakegcp.Policy) string {
 
 // callGoogle changes the project behind keypost's back, as somebody at the console would: google METHOD URL [BODY]. A body @FILE is the
 // file's text.
-func callGoogle(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) < 2 || len(args) > 3 {
-		ts.Fatalf("usage: google METHOD URL [BODY]")
-	}
+func callGoogle(ts *testscript.TestScript, args []string) {
 	body := strings.Join(args[2:], "")
 	if file, is := strings.CutPrefix(body, "@"); is {
 		body = ts.ReadFile(file)
@@ -194,10 +172,7 @@ func exchange(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 // gsaid is compareLines of what makes things: gsaid COUNT
-func gsaid(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 1 {
-		ts.Fatalf("usage: gsaid COUNT")
-	}
+func gsaid(ts *testscript.TestScript, args []string) {
 	compareLines(ts, projectOf(ts), args[0], map[string]string{
 		"CreateWorkloadIdentityPool":         "Workload identity pool created with name ",
 		"CreateWorkloadIdentityPoolProvider": "workload identity provider created with name ",

@@ -10,10 +10,7 @@ import (
 
 // moves holds the commands of a plan against the programs that they are for: moves FILE. Of oc and gcloud, which are not here, the forms are
 // known that their documentation has.
-func moves(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 1 {
-		ts.Fatalf("usage: moves FILE")
-	}
+func moves(ts *testscript.TestScript, args []string) {
 	printed, err := commands.Notes(args[0], ts.ReadFile(args[0]))
 	ts.Check(err)
 	forms := []string{

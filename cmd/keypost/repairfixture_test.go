@@ -68,10 +68,7 @@ func damaged() map[string]struct {
 
 // front is what people put before an issuer: it serves the files of an export in DIR (keypost export), and where it has none what
 // the issuer of the command serve has, spoiled: front DIR CAUSE. It sets $FRONT, its address.
-func (a accounts) front(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 2 {
-		ts.Fatalf("usage: front DIR CAUSE")
-	}
+func (a accounts) front(ts *testscript.TestScript, args []string) {
 	dir, behind := ts.MkAbs(args[0]), ts.Getenv("PORT")
 	spoil, has := spoils()[args[1]]
 	broken := damaged()[args[1]]
@@ -134,10 +131,7 @@ func (a accounts) front(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 // silent starts a server that accepts connections and says nothing, at $SILENT.
-func silent(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 0 {
-		ts.Fatalf("usage: silent")
-	}
+func silent(ts *testscript.TestScript, args []string) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	ts.Check(err)
 	ts.Defer(func() { _ = l.Close() })
@@ -216,10 +210,7 @@ func repair(ts *testscript.TestScript, neg bool, args []string) {
 
 // hint executes a command that the last one printed for people, as it is printed, and expects an exit code of it:
 // hint CODE BEGINNING [PLACEHOLDER=VALUE…], where BEGINNING are its first words.
-func hint(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) < 2 {
-		ts.Fatalf("usage: hint CODE BEGINNING [PLACEHOLDER=VALUE…]")
-	}
+func hint(ts *testscript.TestScript, args []string) {
 	form := regexp.MustCompile(`\bmkdir -p (?:'(?:[^']|'\\'')*'|[^'();&,: ])+|` + printedCommand.String())
 	var printed []string
 	for line := range strings.Lines(ts.ReadFile("stderr")) {
@@ -241,5 +232,5 @@ func hint(ts *testscript.TestScript, neg bool, args []string) {
 	if left := regexp.MustCompile(`(^| )[A-Z]+(:[A-Z]+)?($| )`).FindString(command); left != "" {
 		ts.Fatalf("%s has the placeholder%s", command, left)
 	}
-	exits(ts, false, []string{args[0], "sh", "-c", command})
+	exits(ts, []string{args[0], "sh", "-c", command})
 }

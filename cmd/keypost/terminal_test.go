@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -17,22 +18,16 @@ import (
 
 // TestTerminal shows what a person sees at 80 columns. KEYPOST_UPDATE=1 writes the screens anew.
 func TestTerminal(t *testing.T) {
-	testscript.Run(t, testscript.Params{
-		Dir:                 "testdata/terminal",
-		RequireExplicitExec: true,
-		UpdateScripts:       os.Getenv("KEYPOST_UPDATE") != "",
-		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"terminal": onTerminal, "serve": accounts{t}.serve, "trust": trust, "kids": setKids, "fits": fits, "token": writeToken,
-		},
-		Setup: func(env *testscript.Env) error {
-			env.Values[accountKey{}] = &fakeAccount{}
-			env.Setenv("KEYPOST_STORE", "file://./store")
-			env.Setenv("TERM", "xterm")
-			env.Setenv("NO_COLOR", "1")
-			env.Setenv("GORACE", "atexit_sleep_ms=0")
-			return nil
-		},
-	})
+	all := scripts(t, filepath.Join("testdata", "terminal"))
+	all.UpdateScripts = os.Getenv("KEYPOST_UPDATE") != ""
+	all.Cmds["terminal"], all.Cmds["fits"] = word(2, many, "FILE COMMAND ARG…", onTerminal), word(1, many, "FILE…", fits)
+	prepare := all.Setup
+	all.Setup = func(env *testscript.Env) error {
+		env.Setenv("TERM", "xterm")
+		env.Setenv("NO_COLOR", "1")
+		return prepare(env)
+	}
+	testscript.Run(t, all)
 }
 
 // Times pass; their width stays.
@@ -42,10 +37,7 @@ var (
 )
 
 // onTerminal runs a command with a terminal of 80 columns, and writes what it shows to a file: terminal FILE keypost ARG…
-func onTerminal(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) < 2 {
-		ts.Fatalf("usage: terminal FILE COMMAND ARG…")
-	}
+func onTerminal(ts *testscript.TestScript, args []string) {
 	master, slave, err := pty.Open(80)
 	ts.Check(err)
 	defer func() { _ = master.Close() }()
@@ -76,10 +68,7 @@ func onTerminal(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 // fits proves that no line of files is wider than 80 columns, but by one word that is too long for its column: fits FILE…
-func fits(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) == 0 {
-		ts.Fatalf("usage: fits FILE…")
-	}
+func fits(ts *testscript.TestScript, args []string) {
 	for _, name := range args {
 		for n, line := range strings.Split(ts.ReadFile(name), "\n") {
 			cells := strings.Split(strings.TrimSuffix(line, ` \`), "  ")
