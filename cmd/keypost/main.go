@@ -9,8 +9,6 @@ import (
 	"os/signal"
 	"runtime"
 	"syscall"
-
-	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 )
 
 func main() { begin("") }
@@ -20,9 +18,6 @@ func begin(connect string) {
 	// Nothing that may hang runs on the main thread: the kernel gives that thread each signal, and a thread that waits for a file
 	// system does not take it.
 	runtime.LockOSThread()
-	if cli.Completing(os.Args[1:]) {
-		cli.Quiet()
-	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the process, whatever hangs
 	code := make(chan int)

@@ -10,7 +10,7 @@ import (
 )
 
 // Of returns the step that a published key takes next, and the gate that is closed before it; nil for an open one. The
-// step is empty for a key that is to sign and does, which takes none: the only active one, and the one that a rotation
+// step is empty for a key that is to sign and does, which takes none: the active one that was promoted last, and the one that a rotation
 // under way goes to. A key that the rotation replaces leaves, also one that was turned away before it signed. What was seen counts
 // for a key that is next, and what was read back of uploads for one that is retired as well.
 func Of(c keystore.Change, s keystore.KeySet, k keystore.Key, seen keystore.Observed) (keystore.RotationStep, *keystore.NotYetError) {
@@ -23,7 +23,9 @@ func Of(c keystore.Change, s keystore.KeySet, k keystore.Key, seen keystore.Obse
 		step = keystore.StepPromote
 		_, err = s.Promote(c, k.ID(), seen)
 	case k.State != keystore.Retired:
-		others := func(o keystore.Key) bool { return o.State == keystore.Active && o.ID() != k.ID() }
+		others := func(o keystore.Key) bool {
+			return o.State == keystore.Active && o.ID() != k.ID() && (replaced || !o.PromotedAt.Before(k.PromotedAt))
+		}
 		if !slices.ContainsFunc(s.Keys(), others) || r != nil && r.Kid == k.ID() {
 			return "", nil
 		}

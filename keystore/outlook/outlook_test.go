@@ -41,6 +41,10 @@ func TestOf(t *testing.T) {
 	check(t, err)
 	retired, err := promoted.Retire(late, old, keystore.Evidence{Statement: "seen"})
 	check(t, err)
+	added, err := s.Add(early, both[1])
+	check(t, err)
+	beside, err := added.Promote(late, fresh, seen)
+	check(t, err)
 	turnedAway, err := begun.RollBack(early)
 	check(t, err)
 	turnedBack, err := promoted.RollBack(late)
@@ -55,6 +59,8 @@ func TestOf(t *testing.T) {
 	}
 	for _, tt := range []struct{ got, want string }{
 		{next(begun, old, late, seen), ""},
+		{next(beside, old, late, seen), "retire: signing"},
+		{next(beside, fresh, late, seen), ""},
 		{next(begun, fresh, early, keystore.Observed{}), "promote: observed"},
 		{next(begun, fresh, early, keystore.Observed{Since: t0, Fresh: t0, Newest: t0}), "promote: caches"},
 		{next(begun, fresh, late, seen), "promote"},

@@ -1,28 +1,15 @@
 package cli
 
 import (
-	"context"
-	"maps"
-	"os"
-	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
 
-// Completing reports whether a shell asks how a line may go on. Nothing but the answer may be seen then: an error is not an answer,
-// and nobody is asked for anything.
-func Completing(args []string) bool {
+// completing reports whether a shell asks how a line may go on. Nothing but the answer may be seen then: an error is not an answer.
+func completing(args []string) bool {
 	return len(args) > 0 && (args[0] == cobra.ShellCompRequestCmd || args[0] == cobra.ShellCompNoDescRequestCmd)
-}
-
-// Quiet keeps programs that are started for credentials, and libraries, from the terminal of somebody who pressed Tab.
-func Quiet() {
-	if null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0); err == nil {
-		os.Stdin, os.Stderr = null, null
-	}
 }
 
 // choices is the annotation of a flag with its values.
@@ -35,14 +22,12 @@ func Choices[S ~string](fs *pflag.FlagSet, flag string, values ...S) {
 	}
 }
 
-// Complete has shells offer the names of key sets, and the values of flags that have [Choices], for a command and those below it.
-func (f *Factory) Complete(cmd *cobra.Command) {
+// complete has shells offer the values of flags that have [Choices], and directories where an argument is one, for a command and those
+// below it. No store is asked: a shell would evaluate what somebody else has called his key set.
+func complete(cmd *cobra.Command) {
 	if cmd.ValidArgsFunction == nil {
 		cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-			switch kind := Argument(cmd.Use, len(args)); {
-			case kind == "ISSUER", kind == "NAME" && cmd.Name() != "add":
-				return f.names(cmd.Context()), cobra.ShellCompDirectiveNoFileComp
-			case kind == "DIR":
+			if Argument(cmd.Use, len(args)) == "DIR" {
 				return nil, cobra.ShellCompDirectiveFilterDirs
 			}
 			return nil, cobra.ShellCompDirectiveNoFileComp
@@ -56,24 +41,8 @@ func (f *Factory) Complete(cmd *cobra.Command) {
 	cmd.Flags().VisitAll(each)
 	cmd.PersistentFlags().VisitAll(each)
 	for _, c := range cmd.Commands() {
-		f.Complete(c)
+		complete(c)
 	}
-}
-
-// names returns the names of the store's key sets; none where it does not answer in two seconds. Shells evaluate what they are given, so
-// that nothing else is offered: bash would run a file that is called $(…).
-func (f *Factory) names(ctx context.Context) (names []string) {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
-	defer cancel()
-	if st, err := f.OpenStore(ctx); err == nil {
-		listed, _ := st.List(ctx) // without an answer nothing is offered
-		for _, n := range slices.Sorted(maps.Keys(listed)) {
-			if n.Check() == nil {
-				names = append(names, string(n))
-			}
-		}
-	}
-	return names
 }
 
 // Argument returns what the nth argument of a command is, such as ISSUER: the words of its form that no flag goes before. The

@@ -56,7 +56,7 @@ func (f *Factory) Root(root *cobra.Command, commands ...*cobra.Command) {
 	root.InitDefaultCompletionCmd()
 	completion, _, _ := root.Find([]string{"completion"}) // which cobra has just made
 	completion.RunE = Group(completion.Use, completion.Short).RunE
-	f.Complete(root)
+	complete(root)
 	WithoutResult(completion.Commands()...)
 	f.ran = root
 }
@@ -77,8 +77,9 @@ func (f *Factory) flags(fs *pflag.FlagSet) {
 func (f *Factory) Run(ctx context.Context, root *cobra.Command, args []string) int {
 	f.In = endingWith{ctx, f.In}
 	defer func() { f.Live().Clear() }()
-	if Completing(args) {
+	if completing(args) {
 		f.Err = io.Discard
+		os.Stderr, _ = os.OpenFile(os.DevNull, os.O_WRONLY, 0) // which cobra writes to by itself
 	}
 	root.SetArgs(DashedKIDs(root, args))
 	root.SetIn(f.In)

@@ -17,6 +17,13 @@ func usage(cmd *cobra.Command, err error) error {
 	if _, hinted := errors.AsType[*HintedError](err); hinted {
 		return &usageError{err}
 	}
+	var want, got int
+	form := strings.NewReplacer("requires at least", "accepts", "only ", "").Replace(err.Error())
+	if n, _ := fmt.Sscanf(form, "accepts %d arg(s), received %d", &want, &got); n == 2 && got < want {
+		err = fmt.Errorf("%s: %s is missing: %s", cmd.CommandPath(), Argument(cmd.Use, got), cmd.Use)
+	} else if n == 2 {
+		err = fmt.Errorf("%s: there is nothing that %q could be: %s", cmd.CommandPath(), cmd.Flags().Arg(want), cmd.Use)
+	}
 	return WithHint(&usageError{err}, "%s --help", cmd.CommandPath())
 }
 

@@ -76,15 +76,19 @@ func stateOf(ctx context.Context, f *cli.Factory, s keystore.KeySet) (state, err
 	return st, nil
 }
 
-// what explains the steps, in the order in which they are taken.
-func what(step keystore.RotationStep) string {
+// what explains the steps, in the order in which they are taken. A rotation that was rolled back goes from the new key to the old one.
+func what(step keystore.RotationStep, back bool) string {
+	to, from := "new", "old"
+	if back {
+		to, from = from, to
+	}
 	switch step {
 	case keystore.StepPromote:
-		return "let the new key sign, once it was seen for longer than any cache could hide it"
+		return "let the " + to + " key sign, once it was seen for longer than any cache could hide it"
 	case keystore.StepRetire:
-		return "retire the old key, once every kube-apiserver signs with the new one"
+		return "retire the " + from + " key, once every kube-apiserver signs with the " + to + " one"
 	case keystore.StepRemove:
-		return "remove the old key, once its last token has expired"
+		return "remove the " + from + " key, once its last token has expired"
 	}
 	return string(step)
 }
@@ -121,7 +125,7 @@ func rotationRows(w *terminal.Table, s state) {
 		case !e.Opens.IsZero():
 			when = cli.Stamp(e.Opens)
 		}
-		w.Row("  "+string(e.Step), when, what(e.Step))
+		w.Row("  "+string(e.Step), when, what(e.Step, s.Back))
 	}
 	if s.Fetch != "" {
 		w.Row("  fetch", "not ready", s.Fetch)
