@@ -77,27 +77,19 @@ func TestPromoteGate(t *testing.T) {
 	}{
 		{name: "nothing declared: 24 h for unknown relying parties", want: conv + 24*time.Hour + 10*time.Minute + 24*time.Hour},
 		{name: "aws", p: Policy{RelyingParties: []string{"aws"}}, want: conv + 24*time.Hour + 10*time.Minute + time.Hour},
-		{name: "gcp", p: quick(Policy{RelyingParties: []string{"gcp"}}), want: conv + time.Minute + time.Hour},
 		{name: "entra", p: quick(Policy{RelyingParties: []string{"entra"}}), want: conv + time.Minute + 24*time.Hour},
-		{name: "aws and entra", p: quick(Policy{RelyingParties: []string{"aws", "entra"}}), want: conv + time.Minute + 24*time.Hour},
 		{name: "a relying party that nobody knows", p: quick(Policy{RelyingParties: []string{"aws", "my-app"}}), want: conv + time.Minute + 24*time.Hour},
 		{name: "vault: the floor", p: quick(Policy{RelyingParties: []string{"vault"}}), want: time.Hour},
 		{name: "kube-apiserver follows max-age: the floor", p: quick(Policy{RelyingParties: []string{"kube-apiserver"}}), want: time.Hour},
 		{name: "no floor in development", p: quick(Policy{RelyingParties: []string{"vault"}}), dev: true, want: devSlack + 2*time.Minute},
 		{name: "no cloud reads a development issuer", p: quick(Policy{RelyingParties: []string{"aws", "entra"}}), dev: true, want: devSlack + 2*time.Minute},
-		{name: "less than the least max-age, in development", p: Policy{MaxAge: DurationPtr(40 * time.Second), StaleWhileRevalidate: DurationPtr(0), StaleIfError: DurationPtr(0), RelyingParties: []string{"vault"}}, dev: true, want: devSlack + 80*time.Second},
 		{name: "a long max-age counts at the edge and at the client", p: Policy{MaxAge: DurationPtr(6 * time.Hour), StaleWhileRevalidate: DurationPtr(0), StaleIfError: DurationPtr(0), RelyingParties: []string{"aws"}}, want: conv + 12*time.Hour},
 		{name: "stale-while-revalidate and stale-if-error count at the edge", p: Policy{MaxAge: DurationPtr(time.Minute), StaleWhileRevalidate: DurationPtr(2 * time.Hour), StaleIfError: DurationPtr(3 * time.Hour), RelyingParties: []string{"aws"}}, want: conv + time.Minute + 5*time.Hour + time.Hour},
 		{name: "edgeHold, when it is longer", p: quick(Policy{EdgeHold: DurationPtr(7 * time.Hour), RelyingParties: []string{"aws"}}), want: conv + 7*time.Hour + time.Hour},
-		{name: "edgeHold, when it is shorter", p: Policy{EdgeHold: DurationPtr(time.Hour), RelyingParties: []string{"aws"}}, want: conv + 24*time.Hour + 10*time.Minute + time.Hour},
 		{name: "an observed max-age that is longer than declared", p: quick(Policy{RelyingParties: []string{"aws"}}), look: Observed{Cache: Cache{MaxAge: 5 * time.Hour}}, want: conv + 5*time.Hour + 5*time.Hour},
 		{name: "an observed max-age that is shorter than declared", p: Policy{MaxAge: DurationPtr(2 * time.Hour), StaleWhileRevalidate: DurationPtr(0), StaleIfError: DurationPtr(0), RelyingParties: []string{"aws"}}, look: Observed{Cache: Cache{MaxAge: 1}}, want: conv + 4*time.Hour},
-		{name: "an edge adds stale-while-revalidate", p: quick(Policy{RelyingParties: []string{"aws"}}), look: Observed{Cache: Cache{StaleWhileRevalidate: 2 * time.Hour}}, want: conv + time.Minute + 2*time.Hour + time.Hour},
 		{name: "an edge adds stale-if-error", p: quick(Policy{RelyingParties: []string{"aws"}}), look: Observed{Cache: Cache{StaleIfError: 7 * time.Hour}}, want: conv + time.Minute + 7*time.Hour + time.Hour},
 		{name: "an edge adds to everything", p: Policy{RelyingParties: []string{"vault"}}, look: Observed{Cache: Cache{MaxAge: 6 * time.Minute, StaleWhileRevalidate: 7 * time.Minute, StaleIfError: 25 * time.Hour}}, want: conv + 6*time.Minute + 7*time.Minute + 25*time.Hour + 6*time.Minute},
-		{name: "an edge takes away from everything", p: Policy{RelyingParties: []string{"aws"}}, look: Observed{Cache: Cache{MaxAge: time.Minute, StaleWhileRevalidate: 0, StaleIfError: time.Hour}}, want: conv + 24*time.Hour + 10*time.Minute + time.Hour},
-		{name: "an edge makes one longer and another shorter", p: Policy{RelyingParties: []string{"aws"}}, look: Observed{Cache: Cache{MaxAge: time.Minute, StaleWhileRevalidate: time.Hour, StaleIfError: time.Minute}}, want: conv + 24*time.Hour + 65*time.Minute + time.Hour},
-		{name: "an edge adds, in development", p: quick(Policy{RelyingParties: []string{"vault"}}), look: Observed{Cache: Cache{MaxAge: 0, StaleWhileRevalidate: time.Minute, StaleIfError: time.Hour}}, dev: true, want: devSlack + time.Minute + 61*time.Minute + time.Minute},
 		{name: "what an edge adds is longer than edgeHold", p: quick(Policy{EdgeHold: DurationPtr(time.Hour), RelyingParties: []string{"aws"}}), look: Observed{SharedCache: "Via", Cache: Cache{StaleIfError: 2 * time.Hour}}, want: conv + time.Minute + 2*time.Hour + time.Hour},
 		{name: "a shared cache was seen, and edgeHold says how long it holds", p: quick(Policy{EdgeHold: DurationPtr(time.Hour), RelyingParties: []string{"vault"}}), look: Observed{SharedCache: "Via"}, want: conv + time.Hour + time.Minute},
 	} {
@@ -123,7 +115,6 @@ func TestPromoteAsksForWhatNeedsAnActFirst(t *testing.T) {
 	missing := Observed{Without: []string{"https://oidc.example.com/prod-a from eu"}}
 	sinceButMissing := seen(t0, open)
 	sinceButMissing.Without = []string{"a", "b", "c\x1b", "d", "e"}
-	three := Observed{Without: []string{"a", "b", "c"}}
 	for _, tt := range []struct {
 		name string
 		seen Observed
@@ -131,13 +122,10 @@ func TestPromoteAsksForWhatNeedsAnActFirst(t *testing.T) {
 		need string
 	}{
 		{"nobody has looked", Observed{}, gate.GateObserved, "the key has not been observed at the issuer's public addresses"},
-		{"nobody has looked completely", Observed{Since: t0}, gate.GateObserved, "has not been observed"},
 		{"nobody has seen it everywhere", Observed{Fresh: open}, gate.GateObserved, "has not been observed"},
 		{"it is missing somewhere", missing, gate.GateObserved, "public addresses (missing: https://oidc.example.com/prod-a from eu)"},
-		{"it is missing at three places", three, gate.GateObserved, "(missing: a, b and c)"},
 		{"it is missing at many places", sinceButMissing, gate.GateObserved, "(missing: a, b, c? and 2 more)"},
 		{"the last look is 15 min and a second old", seen(t0, open.Add(-15*time.Minute-time.Second)), gate.GateFresh, "the last complete observation was at 2026-03-03T11:44:59Z, more than 15m ago; observe again"},
-		{"the last complete look is too old", seen(t0, open.Add(-time.Hour)), gate.GateFresh, "observe again"},
 		{"a shared cache that nobody has declared", cached(t0), gate.GateEdge, "a shared cache was seen (X-Cache: Hit from cloudfront)"},
 		{"though the caches gate is closed as well", cached(open), gate.GateEdge, "the policy does not say how long it holds copies"},
 	} {
@@ -179,7 +167,6 @@ func TestPromoteRecordsSinceWhen(t *testing.T) {
 	}{
 		"seen":               {seen(at(1).Add(time.Millisecond), now), at(1)},
 		"forced too early":   {seen(at(999.9), now), at(999.9)},
-		"a second ahead":     {seen(now.Add(time.Second), now), now},
 		"in the future":      {seen(now.Add(2*time.Minute), now), time.Time{}},
 		"not seen":           {Observed{}, time.Time{}},
 		"not everywhere":     {without, time.Time{}},
@@ -209,11 +196,9 @@ func TestClocksOfWhoObserves(t *testing.T) {
 		{with(61 * time.Second), "observed by a machine whose clock is 1m1s ahead of the server's"},
 		{with(-61 * time.Second), "observed by a machine whose clock is 1m1s behind the server's"},
 		{with(math.MaxInt64), "ahead of the server's"},
-		{with(math.MinInt64), "behind the server's"},
 		{seen(t0, now.Add(time.Minute)), ""},
 		{seen(t0, now.Add(61*time.Second)), "the key was observed at 2026-04-12T04:01:01Z, which lies in the future"},
 		{seen(now.Add(61*time.Second), now), "the key was observed at 2026-04-12T04:01:01Z, which lies in the future"},
-		{seen(t0, time.Unix(1<<55, 0)), "which lies in the future"},
 		{Observed{Since: t0, Fresh: now, Newest: now.Add(61 * time.Second)}, "which lies in the future"}, // one of two vantages
 		{Observed{ClockAhead: Duration(time.Hour)}, "a machine whose clock is 1h ahead"},
 	} {
@@ -307,7 +292,6 @@ func TestLoweredCacheLifetimesBindUntilTheLastOldCopyHasRunOut(t *testing.T) {
 	const conv, h = 75*time.Second + 2*time.Minute, time.Hour // with the clocks
 	slow, fast, entra := cachePolicy(10*h, 5*h), cachePolicy(h, h), cachePolicy(h, h)
 	entra.RelyingParties = []string{"entra"}
-	slowEdge := cachePolicy(10*h, h)
 	type policyChange struct {
 		hours float64
 		p     Policy
@@ -319,19 +303,15 @@ func TestLoweredCacheLifetimesBindUntilTheLastOldCopyHasRunOut(t *testing.T) {
 		observed float64       // hours after t0
 		want     time.Duration // after t0
 	}{
-		{"lowered just before it was observed", slow, []policyChange{{1, fast}}, 1, 1*h + conv + 15*h},
 		{"lowered after it was observed", slow, []policyChange{{2, fast}}, 1, 1*h + conv + 15*h},
 		{"observed while old copies run out", slow, []policyChange{{1, fast}}, 12, 1*h + conv + 15*h},
 		{"observed when the new values take longer", slow, []policyChange{{1, fast}}, 15, 15*h + conv + 2*h},
 		{"observed when old copies have run out", slow, []policyChange{{1, fast}}, 40, 40*h + conv + 2*h},
 		{"edge alone", slow, []policyChange{{1, cachePolicy(h, 5*h)}}, 2, 1*h + conv + 15*h},
-		{"client alone", slow, []policyChange{{1, cachePolicy(10*h, h)}}, 2, 1*h + conv + 15*h},
 		{"by steps", slow, []policyChange{{1, cachePolicy(5*h, 5*h)}, {2, fast}}, 2, 1*h + conv + 15*h},
 		{"raised again", fast, []policyChange{{1, slow}}, 2, 2*h + conv + 15*h},
 		{"lowered and raised again", slow, []policyChange{{1, fast}, {2, slow}}, 3, 3*h + conv + 15*h},
 		{"edge lowered, then a slow relying party declared, which was there all along", cachePolicy(24*h, h), []policyChange{{1, fast}, {2, entra}}, 3, 1*h + conv + 48*h},
-		{"and the policy set again meanwhile", cachePolicy(24*h, h), []policyChange{{1, fast}, {2, entra}, {30, entra}}, 3, 1*h + conv + 48*h},
-		{"client lowered as the edge is raised", entra, []policyChange{{1, slowEdge}}, 1, 1*h + conv + 34*h},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			ok := step(t)
@@ -366,7 +346,6 @@ func TestALoweredTokenLifetimeBindsTokensFromBefore(t *testing.T) {
 	}{
 		{"lowered, then retired: the last long token is from before the lowering", 1, 5, 25 * h},
 		{"retired, then lowered: the last token is from before the retirement", 5, 1, 25 * h},
-		{"lowered long before", 1, 100, 101 * h},
 		{"lowered so long before that new tokens last longer", 1, 24.5, 25*h + 30*time.Minute},
 	} {
 		ok := step(t)
@@ -467,26 +446,6 @@ func describe(p Policy) string {
 	return fmt.Sprintf("edge %v, client %v, tokens %v, held %+v", p.Edge(Cache{}), p.Client(Cache{}), p.Lifetime(), p.HeldUntil)
 }
 
-func TestNotYetTermsAddUp(t *testing.T) {
-	s := published(t, awsPolicy(), false)
-	_, err := s.Promote(change(t0.Add(time.Minute)), subject.ID(), seen(t0, t0))
-	var notYet *NotYetError
-	if !errors.As(err, &notYet) {
-		t.Fatal(err)
-	}
-	want := []policy.Term{{What: "convergence", Duration: 75 * time.Second}, {What: "edge", Duration: 24*time.Hour + 10*time.Minute}, {What: "client", Duration: time.Hour}, {What: "clocks", Duration: 2 * time.Minute}}
-	if !slices.Equal(notYet.Terms, want) {
-		t.Errorf("terms %v; want %v", notYet.Terms, want)
-	}
-	sum := t0
-	for _, term := range notYet.Terms {
-		sum = sum.Add(term.Duration)
-	}
-	if !sum.Equal(notYet.Opens) {
-		t.Errorf("the terms lead to %v, it opens at %v", sum, notYet.Opens)
-	}
-}
-
 // In development one machine has every clock, and one server watches its directory.
 func TestDevelopmentWaitsForNobody(t *testing.T) {
 	ok := step(t)
@@ -534,12 +493,10 @@ func TestCopiesUntil(t *testing.T) {
 	}{
 		"aws":                                  {was: awsPolicy(), is: awsPolicy(), want: aws},
 		"none declared":                        {was: Policy{}, is: Policy{}, want: aws + 23*time.Hour},
-		"tokens lived longer":                  {was: Policy{RelyingParties: []string{"aws"}, TokenLifetime: DurationPtr(1000 * time.Hour)}, is: awsPolicy(), want: aws},
 		"lowered just now":                     {was: awsPolicy(), is: lowered, want: aws},
 		"a higher max-age seen":                {was: awsPolicy(), is: awsPolicy(), seen: Cache{MaxAge: 3 * time.Hour}, want: aws + 3*time.Hour - 5*time.Minute + 2*time.Hour},
 		"an edge adds to it":                   {was: awsPolicy(), is: awsPolicy(), seen: Cache{StaleWhileRevalidate: 15 * time.Minute, StaleIfError: 48 * time.Hour}, want: aws + 10*time.Minute + 24*time.Hour},
 		"an edge added, before it was lowered": {was: awsPolicy(), is: lowered, seen: Cache{StaleIfError: 48 * time.Hour}, want: aws + 24*time.Hour},
-		"aws, longer at the edge":              {was: Policy{RelyingParties: []string{"aws"}, EdgeHold: DurationPtr(48 * time.Hour)}, is: Policy{RelyingParties: []string{"aws"}, EdgeHold: DurationPtr(48 * time.Hour)}, want: 75*time.Second + 49*time.Hour},
 	} {
 		s := step(t)(newSet(t, tt.was).SetPolicy(change(t0), tt.is))
 		if got := s.Gates().CopiesUntil(t0, tt.seen).Sub(t0); got != tt.want {

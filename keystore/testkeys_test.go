@@ -17,11 +17,7 @@ var (
 	spki       = keys.SPKI
 )
 
-// Constants of package gate.
-const (
-	devSlack     = 5 * time.Second
-	promoteFloor = time.Hour
-)
+const devSlack = 5 * time.Second // of package gate
 
 // t0 is where the virtual clocks of the tests begin.
 var t0 = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)

@@ -2,8 +2,6 @@ package keystore
 
 import (
 	"fmt"
-	"math/rand/v2"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -167,55 +165,6 @@ func TestRemoveWaitsForCopies(t *testing.T) {
 	}
 	if got := remove(expired, againAt(readBack(oneUpload, long, subject), expired)); got != "" {
 		t.Errorf("a copy that does not have the old key already keeps it: %s", got)
-	}
-}
-
-// TestPromoteNeverOpensBeforeEveryCopy: whatever was read back when, a promotion that is not forced has each copy that is named
-// with the key for its time, and read of late.
-func TestPromoteNeverOpensBeforeEveryCopy(t *testing.T) {
-	opened := 0
-	for seed := range many(20000, 1000) {
-		rng := rand.New(rand.NewPCG(seed, 11))
-		names := []string{oneUpload, otherUpload, newerUpload}[:1+rng.IntN(3)]
-		reach := []policy.Reach{ReachCopies, ""}[rng.IntN(2)]
-		s := published(t, copiesPolicy(reach, names...), false)
-		now := t0.Add(time.Duration(rng.IntN(30*60)) * time.Minute)
-		before := func(most int) time.Time { return now.Add(-time.Duration(rng.IntN(most)) * time.Minute) }
-		var u gate.Uploads
-		for _, name := range append(slices.Clone(names), "gcp-upload:of-nobody") {
-			if rng.IntN(12) == 0 {
-				continue
-			}
-			r := readBack(name, before(28*60), subject)
-			if rng.IntN(12) == 0 {
-				r = readBack(name, before(28*60), testKey(0))
-			}
-			u = append(u, againAt(r, before(1+16*rng.IntN(2))))
-		}
-		_, err := s.Promote(change(now), subject.ID(), Observed{Since: t0, Fresh: now, Uploads: u})
-		if err != nil {
-			continue
-		}
-		opened++
-		for _, name := range names {
-			i := slices.IndexFunc(u, func(r gate.ReadBack) bool { return r.Upload == name })
-			if i < 0 {
-				t.Fatalf("seed %d: open although %s was never read back", seed, name)
-			}
-			k, has := s.Key(subject.ID())
-			j := slices.IndexFunc(u[i].Keys, func(r gate.ReadKey) bool { return r.ID == k.ID() && r.Fingerprint == k.Fingerprint() })
-			if j < 0 {
-				t.Fatalf("seed %d: open although %s does not have the key", seed, name)
-			}
-			since := u[i].Keys[j].Since
-			wait := map[bool]time.Duration{true: time.Hour, false: 24 * time.Hour}[name != newerUpload]
-			if !has || since.IsZero() || now.Sub(since) < wait || now.Sub(k.PublishedAt) < wait || now.Sub(u[i].At) > gate.ObservationFresh {
-				t.Fatalf("seed %d: open at %v with %s as %+v", seed, now, name, u[i])
-			}
-		}
-	}
-	if opened < 20 {
-		t.Errorf("only %d of the promotions were possible", opened)
 	}
 }
 
