@@ -66,7 +66,7 @@ func kubeAPIServer() Party {
 			},
 		},
 		Refusals: kubeAPIServerRefusals(),
-		Tried:    "test/parties/run -run TestAPIServer",
+		Tried:    "test/e2e/run -run '^(TestRevoke|TestKubeAPIServerAnswers)$'",
 		ends: []string{
 			"kube-apiserver (of a cluster that trusts this issuer) without end, " + onlyUnknown + " {until}, restart it, or show it a token of a new signing key",
 		},

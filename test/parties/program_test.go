@@ -34,18 +34,6 @@ func (p *program) said() string {
 	return p.logs.String()
 }
 
-// awaitLog waits for a text in what it says.
-func (p *program) awaitLog(text string) {
-	p.t.Helper()
-	for range 100 {
-		if strings.Contains(p.said(), text) {
-			return
-		}
-		time.Sleep(100 * time.Millisecond)
-	}
-	p.t.Errorf("its log does not have %q: %s", text, p.said())
-}
-
 // startProgram returns once it is ready.
 func startProgram(t *testing.T, ready func() bool, name string, args ...string) *program {
 	t.Helper()

@@ -63,10 +63,7 @@ func TestMirrorAdmin(t *testing.T) {
 	root := t.TempDir()
 	store, err := filestore.Create(filepath.Join(root, "store"))
 	must(t, err)
-	must(t, os.Mkdir(filepath.Join(root, "copy"), 0o700))
-	f := &cli.Factory{Err: io.Discard, Store: "file://" + store.Dir()}
-	m, err := newMirroring(t.Context(), &options{f: f, dir: filepath.Join(root, "copy"), issuerURLs: []string{"https://oidc.example.com/{name}"}})
-	must(t, err)
+	m := mirrorOf(t, store, filepath.Join(root, "copy"), "https://oidc.example.com/{name}")
 	m.o.adminAddress = "127.0.0.1:0"
 	ctx, cancel := context.WithCancel(t.Context())
 	server, err := service.Admin{Address: m.o.adminAddress, Metrics: m, Ready: m.Ready, Log: m.log}.Listen(ctx)
@@ -110,8 +107,7 @@ func TestMirrorAdmin(t *testing.T) {
 	}
 
 	// What a run finds of an earlier one counts from its start.
-	again, err := newMirroring(t.Context(), &options{f: f, dir: filepath.Join(root, "copy"), issuerURLs: []string{"https://oidc.example.com/{name}"}})
-	must(t, err)
+	again := mirrorOf(t, store, filepath.Join(root, "copy"), "https://oidc.example.com/{name}")
 	if got, want := again.Status().Complete, m.Status().Complete; want.Sub(got).Abs() > time.Millisecond {
 		t.Errorf("after a restart: complete at %v, want %v", got, want)
 	}
@@ -125,11 +121,8 @@ func TestMirrorAdmin(t *testing.T) {
 
 // A tombstone with another's issuer URL bars no keys of that one. Patterns refuse it, as they refuse any key set.
 func TestMirrorAsksThePatternsAboutTombstones(t *testing.T) {
-	root := t.TempDir()
-	store, err := filestore.Create(filepath.Join(root, "store"))
-	must(t, err)
-	key := storetest.Key(t)
-	must(t, keystore.Create(t.Context(), keystore.NewStore(store), storetest.KeySet(t, "prod-a", key)))
+	root, key := t.TempDir(), storetest.Key(t)
+	store := newStore(t, root, key)
 	evil, err := storetest.KeySet(t, "evil", key).Withdraw(storetest.Change(365 * 24 * time.Hour))
 	must(t, err)
 	text := strings.ReplaceAll(storetest.Text(t, evil), "oidc.example.com/evil", "oidc.example.com/prod-a")
@@ -139,10 +132,7 @@ func TestMirrorAsksThePatternsAboutTombstones(t *testing.T) {
 		held     int
 		evil     keystore.Reason
 	}{"patterns": {[]string{"https://oidc.example.com/{name}"}, 1, lastgood.ReasonURLNotPermitted}, "none": {nil, 2, ""}} {
-		dir := filepath.Join(root, name)
-		must(t, os.Mkdir(dir, 0o700))
-		m, err := newMirroring(t.Context(), &options{f: &cli.Factory{Err: io.Discard, Store: "file://" + store.Dir()}, dir: dir, issuerURLs: tc.patterns})
-		must(t, err)
+		m := mirrorOf(t, store, filepath.Join(root, name), tc.patterns...)
 		must(t, m.Pass(t.Context()))
 		if got := m.Status().Held; got != tc.held || m.Status().Refused["evil"].Reason != tc.evil || m.Ready() != nil {
 			t.Errorf("%s: %d key sets are held, want %d; refused: %v", name, got, tc.held, m.Status().Refused)
@@ -153,17 +143,12 @@ func TestMirrorAsksThePatternsAboutTombstones(t *testing.T) {
 // A run with other patterns refuses what an earlier run has copied, and leaves the copy.
 func TestMirrorWithOtherPatterns(t *testing.T) {
 	root := t.TempDir()
-	store, err := filestore.Create(filepath.Join(root, "store"))
-	must(t, err)
-	must(t, keystore.Create(t.Context(), keystore.NewStore(store), storetest.KeySet(t, "prod-a")))
-	dir := filepath.Join(root, "copy")
-	must(t, os.Mkdir(dir, 0o700))
+	store := newStore(t, root)
 	for i, tc := range []struct {
 		patterns []string
 		refused  int
 	}{{nil, 0}, {[]string{"https://other.example.com/{name}"}, 1}, {[]string{"https://oidc.example.com/{name}"}, 0}} {
-		m, err := newMirroring(t.Context(), &options{f: &cli.Factory{Err: io.Discard, Store: "file://" + store.Dir()}, dir: dir, issuerURLs: tc.patterns})
-		must(t, err)
+		m := mirrorOf(t, store, filepath.Join(root, "copy"), tc.patterns...)
 		must(t, m.Pass(t.Context()))
 		if s := m.Status(); len(s.Refused) != tc.refused || s.Held != 1 {
 			t.Errorf("run %d: %+v, want %d refused", i, s, tc.refused)
@@ -174,17 +159,12 @@ func TestMirrorWithOtherPatterns(t *testing.T) {
 // What nobody reads is not waited for, and counts as nobody's failure, where none of its issuer URLs is the server's.
 func TestMirrorLeavesCopiesApart(t *testing.T) {
 	root := t.TempDir()
-	store, err := filestore.Create(filepath.Join(root, "store"))
-	must(t, err)
-	must(t, keystore.Create(t.Context(), keystore.NewStore(store), storetest.KeySet(t, "prod-a")))
+	store := newStore(t, root)
 	copied, err := keystore.New(storetest.Change(0), keystore.Spec{Name: "prod-b", Issuers: storetest.URLs(t, "https://oidc.internal/prod-b"), Keys: []keystore.VerificationKey{storetest.Key(t)},
 		Policy: keystore.Policy{Reach: keystore.ReachCopies, RelyingParties: []string{"gcp-upload:projects/123456789012/locations/global/workloadIdentityPools/prod-a/providers/prod-a"}}})
 	must(t, err)
 	must(t, keystore.Create(t.Context(), keystore.NewStore(store), copied))
-	dir := filepath.Join(root, "copy")
-	must(t, os.Mkdir(dir, 0o700))
-	m, err := newMirroring(t.Context(), &options{f: &cli.Factory{Err: io.Discard, Store: "file://" + store.Dir()}, dir: dir, issuerURLs: []string{"https://oidc.example.com/{name}"}})
-	must(t, err)
+	m := mirrorOf(t, store, filepath.Join(root, "copy"), "https://oidc.example.com/{name}")
 	must(t, m.Pass(t.Context()))
 	if s := m.Status(); len(s.Refused) != 0 || s.Held != 1 || s.Partial || m.Ready() != nil {
 		t.Errorf("%+v, ready: %v", s, m.Ready())
@@ -194,24 +174,36 @@ func TestMirrorLeavesCopiesApart(t *testing.T) {
 // Nothing that was copied is an error, and a broken key set beside one that was copied is none.
 func TestMirrorOnceTellsThatNothingWasCopied(t *testing.T) {
 	root := t.TempDir()
-	store, err := filestore.Create(filepath.Join(root, "store"))
-	must(t, err)
-	must(t, keystore.Create(t.Context(), keystore.NewStore(store), storetest.KeySet(t, "prod-a")))
+	store := newStore(t, root)
 	must(t, os.WriteFile(filepath.Join(store.Dir(), "prod-b.yaml"), []byte("junk"), 0o600))
 	for name, tc := range map[string]struct {
 		patterns []string
 		copied   bool
 	}{"none": {nil, true}, "that allow it": {[]string{"prod-b=https://oidc.example.com/prod-a", "prod-a=https://oidc.example.com/prod-a"}, true}, "that allow neither": {[]string{"https://x.example.com/{name}"}, false}} {
-		dir := filepath.Join(root, name)
-		must(t, os.Mkdir(dir, 0o700))
-		o := &options{f: &cli.Factory{Err: io.Discard, Store: "file://" + store.Dir()}, dir: dir, issuerURLs: tc.patterns}
-		m, err := newMirroring(t.Context(), o)
-		must(t, err)
+		m := mirrorOf(t, store, filepath.Join(root, name), tc.patterns...)
 		must(t, m.Pass(t.Context()))
 		if got := m.nothingCopied(); (m.Status().Held > 0) != tc.copied || (got == nil) != tc.copied {
 			t.Errorf("patterns %s: %d are held, %v", name, m.Status().Held, got)
 		}
 	}
+}
+
+// mirrorOf is a mirror of a directory into another one, for issuer URLs of some patterns.
+func mirrorOf(t *testing.T, store *filestore.Backend, dir string, patterns ...string) *mirroring {
+	t.Helper()
+	must(t, os.MkdirAll(dir, 0o700))
+	m, err := newMirroring(t.Context(), &options{f: &cli.Factory{Err: io.Discard, Store: "file://" + store.Dir()}, dir: dir, issuerURLs: patterns})
+	must(t, err)
+	return m
+}
+
+// newStore is a directory below a root with a key set prod-a.
+func newStore(t *testing.T, root string, keys ...keystore.VerificationKey) *filestore.Backend {
+	t.Helper()
+	store, err := filestore.Create(filepath.Join(root, "store"))
+	must(t, err)
+	must(t, keystore.Create(t.Context(), keystore.NewStore(store), storetest.KeySet(t, "prod-a", keys...)))
+	return store
 }
 
 func must(t *testing.T, err error) {
