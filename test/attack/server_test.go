@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 	_ = os.Setenv("CGO_ENABLED", "0") // for go build; a name without NUL or "=" cannot fail
 	os.Exit(process.Main(m, func(dir string) error {
 		keypostd = filepath.Join(dir, "keypostd")
-		return process.Build("../..", dir, "-trimpath", "./cmd/keypostd")
+		return process.Build("../..", dir, "./cmd/keypostd")
 	}))
 }
 
