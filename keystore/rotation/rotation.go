@@ -273,7 +273,7 @@ func (d Driver) gather(ctx context.Context, s keystore.KeySet, o *Outcome) (f Fa
 	switch r.Step {
 	case keystore.StepPromote:
 		d.early(ctx, to.ID(), o)
-		if f.Observed, err = d.observe(ctx, s, to); err == nil && d.Cluster != nil {
+		if f.Observed, err = d.Observe(ctx, s, to); err == nil && d.Cluster != nil {
 			f.Lists = d.lists(ctx, to, o)
 		}
 	case keystore.StepRetire:
@@ -388,8 +388,8 @@ func allSignWith(id keystore.KeyID, signers map[string]keystore.KeyID) bool {
 	return !slices.ContainsFunc(slices.Collect(maps.Values(signers)), func(k keystore.KeyID) bool { return k != id })
 }
 
-// observe looks if the records do not open the gate and a look could.
-func (d Driver) observe(ctx context.Context, s keystore.KeySet, k keystore.Key) (keystore.Observed, error) {
+// Observe returns what was seen of a key that is next. It looks if the records do not open the gate and a look could.
+func (d Driver) Observe(ctx context.Context, s keystore.KeySet, k keystore.Key) (keystore.Observed, error) {
 	seen, err := d.Observer.Recorded(ctx, s, k)
 	if err != nil {
 		return seen, err

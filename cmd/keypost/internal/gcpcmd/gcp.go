@@ -14,17 +14,16 @@ import (
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/cmd/keypost/internal/cloudcmd"
-	"github.com/keypost/keypost/cmd/keypost/internal/uploadcmd"
 	"github.com/keypost/keypost/provision/gcp"
 	"github.com/keypost/keypost/provision/gcp/federation"
 	"github.com/keypost/keypost/provision/gcp/iam"
 )
 
-// NewCmdGCP returns the commands of ccoctl gcp, with ccoctl's flags, files and log lines, and three of our own.
+// NewCmdGCP returns the commands of ccoctl gcp, with ccoctl's flags, files and log lines, and two of our own.
 func NewCmdGCP(f *cli.Factory) *cobra.Command {
 	return cloudcmd.Group("gcp", "Register an issuer and service accounts with Google Cloud; ccoctl gcp, without a bucket", (&flags{}).all(), common(),
 		cloudcmd.NewCmdCreateKeyPair(f), newCmdCreatePool(f), newCmdCreateProvider(f), newCmdCreateAccounts(f), newCmdCreateAll(f), newCmdDelete(f),
-		newCmdCreateAccount(f), uploadcmd.NewCmdSync(f, Uploads(f)), newCmdMigrate(f))
+		newCmdCreateAccount(f), newCmdMigrate(f))
 }
 
 // flags are those of all commands; each command registers those that it has.
@@ -65,7 +64,7 @@ func (f *flags) command(factory *cli.Factory, c cobra.Command, do func(ctx conte
 	return &c
 }
 
-// common are the flags of every command but sync-keys, which reads none of them.
+// common are the flags of every command.
 func common() []string { return []string{"project", "dev", "output-dir"} }
 
 // define registers those of the other flags that a command has, by their names.

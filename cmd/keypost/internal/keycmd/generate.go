@@ -16,7 +16,6 @@ import (
 type generateOptions struct {
 	*cli.Factory
 	dir, kind string
-	paths     signingkey.Paths
 }
 
 func newGenerate(f *cli.Factory) *cobra.Command {
@@ -24,32 +23,22 @@ func newGenerate(f *cli.Factory) *cobra.Command {
 	cmd := f.Command("generate --out DIR", "Generate a signing key for a cluster", cobra.ExactArgs(0), o.run)
 	cmd.Long = "Generate a signing key: the private half for kube-apiserver --service-account-signing-key-file, the public half\n" +
 		"for keypost issuer add, rotate start or key add. Files are never overwritten. The private key stays on this machine."
-	cmd.Example = "  keypost key generate --out next\n" +
-		"  keypost key generate --type p256 --private-key-file sa.key --public-key-file sa.pub"
+	cmd.Example = "  keypost key generate --type p256 --out next"
 	fs := cmd.Flags()
 	fs.StringVar(&o.dir, "out", "", "`DIR` to write sa.key and sa.pub to")
-	fs.StringVar(&o.paths.Private, "private-key-file", "", "`FILE` for the private key, instead of --out")
-	fs.StringVar(&o.paths.Public, "public-key-file", "", "`FILE` for the public key, instead of --out")
 	fs.StringVar(&o.kind, "type", string(signingkey.RSA3072), "rsa2048, rsa3072, rsa4096, p256, p384 or p521; Entra accepts RSA only")
 	cli.Choices(fs, "type", signingkey.Kinds()...)
+	cli.Required(cmd, "out")
 	return cmd
 }
 
 func (o *generateOptions) run(context.Context, []string) error {
-	paths := o.paths
-	switch both := paths.Private != "" && paths.Public != ""; {
-	case o.dir != "" && (paths.Private != "" || paths.Public != ""), o.dir == "" && !both:
-		return cli.Usagef("give --out DIR, or --private-key-file FILE and --public-key-file FILE")
-	case o.dir != "":
-		paths = signingkey.Paths{Private: filepath.Join(o.dir, "sa.key"), Public: filepath.Join(o.dir, "sa.pub")}
-	}
+	paths := signingkey.Paths{Private: filepath.Join(o.dir, "sa.key"), Public: filepath.Join(o.dir, "sa.pub")}
 	if !slices.Contains(signingkey.Kinds(), signingkey.Kind(o.kind)) {
 		return cli.Usagef("--type %q: use one of %v", o.kind, signingkey.Kinds())
 	}
-	if o.dir != "" {
-		if err := cli.MakeDir("--out "+o.dir, o.dir, 0o700); err != nil {
-			return err
-		}
+	if err := cli.MakeDir("--out "+o.dir, o.dir, 0o700); err != nil {
+		return err
 	}
 	if err := paths.CheckFree(); err != nil {
 		return cli.WithHint(err, "move it away, or choose another place")

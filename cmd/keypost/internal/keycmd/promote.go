@@ -13,13 +13,13 @@ import (
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/catalog"
 	"github.com/keypost/keypost/keystore/gate"
+	"github.com/keypost/keypost/keystore/rotation"
 )
 
 // promoteOptions are those of a step whose gate opens by what was seen at the public URLs.
 type promoteOptions struct {
 	step
-	flags observe.Flags
-	wait  bool
+	wait bool
 }
 
 func newPromote(f *cli.Factory) *cobra.Command {
@@ -35,7 +35,6 @@ func newPromote(f *cli.Factory) *cobra.Command {
 	fs := cmd.Flags()
 	fs.BoolVar(&o.wait, "wait", false, "observe and wait until the gate opens")
 	cmd.MarkFlagsMutuallyExclusive("wait", "force")
-	o.flags = observe.Here()
 	return cmd
 }
 
@@ -91,8 +90,9 @@ func (o *promoteOptions) awaitGate(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	var observer observe.Observer
-	for looked := false; ; looked = true {
+	looker := &observe.Looker{Factory: o.Factory}
+	d := rotation.Driver{Observer: looker, Change: func() keystore.Change { return o.Change(o.why, false) }}
+	for {
 		s, err := catalog.Find(ctx, st, args[0])
 		if err != nil {
 			return err
@@ -101,36 +101,33 @@ func (o *promoteOptions) awaitGate(ctx context.Context, args []string) error {
 		if err != nil {
 			return err
 		}
-		if !looked { // not before: it makes a directory
-			if observer, err = o.flags.Open(ctx, o.Factory); err != nil {
+		if k.State == keystore.Next {
+			if _, err := d.Observe(ctx, s, k); err != nil {
 				return err
 			}
 		}
-		_, err = o.promote(ctx, s, o.Change(o.why, false), k.ID())
+		_, err = o.promote(ctx, s, d.Change(), k.ID())
 		e, closed := errors.AsType[*keystore.NotYetError](err)
-		byLook := closed && (e.Gate == gate.GateObserved || e.Gate == gate.GateFresh)
-		switch {
-		case err == nil:
+		if err == nil {
 			return nil
-		case !closed || !slices.Contains([]gate.Gate{gate.GateObserved, gate.GateFresh, gate.GateCaches, gate.GateCopies, gate.GateFetched}, e.Gate):
+		}
+		if !closed || !slices.Contains([]gate.Gate{gate.GateObserved, gate.GateFresh, gate.GateCaches, gate.GateCopies, gate.GateFetched}, e.Gate) {
 			return o.AtGate(err, s)
-		case looked || !byLook:
-			o.Notice("waiting: %v", e)
-			switch {
-			case e.Gate == gate.GateCopies && cli.Syncs(s):
-				o.Notice("this waits until somebody has uploaded and read back: %s", cli.SyncCommand(s.Name()))
-			case e.Gate == gate.GateFetched:
-				o.Notice("this waits until somebody has recorded a later fetch: %s", cli.FetchedCommand(s))
-			}
-			if err := cli.Pause(ctx, cli.PauseFor(e, lookSoon)); err != nil {
+		}
+		o.Notice("waiting: %v", e)
+		switch {
+		case e.Gate == gate.GateCopies && cli.Syncs(s):
+			o.Notice("this waits until somebody has uploaded and read back: %s", cli.SyncCommand(s.Name()))
+		case e.Gate == gate.GateFetched:
+			o.Notice("this waits until somebody has recorded a later fetch: %s", cli.FetchedCommand(s))
+		}
+		if err := cli.Pause(ctx, cli.PauseFor(e, lookSoon)); err != nil {
+			return err
+		}
+		if e.Gate == gate.GateCaches { // one that is without the key meanwhile begins the wait anew
+			if err := looker.Look(ctx, s); err != nil {
 				return err
 			}
-		}
-		if e.Gate == gate.GateCopies || e.Gate == gate.GateFetched { // no look opens it
-			continue
-		}
-		if err := observer.Counting(ctx, o.Factory, s); err != nil {
-			return err
 		}
 	}
 }

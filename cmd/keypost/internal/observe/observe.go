@@ -29,12 +29,12 @@ type Flags struct {
 	connect string
 }
 
-// Here returns the flags of a command that looks only while it waits, and has none of its own.
-func Here() Flags { return Flags{Vantage: strings.TrimSpace(os.Getenv("KEYPOST_VANTAGE"))} }
+// here returns the flags of a command that looks only while it waits, and has none of its own.
+func here() Flags { return Flags{Vantage: strings.TrimSpace(os.Getenv("KEYPOST_VANTAGE"))} }
 
 // Register defines --vantage.
 func (fl *Flags) Register(fs *pflag.FlagSet) {
-	*fl = Here()
+	*fl = here()
 	fs.StringVar(&fl.Vantage, "vantage", fl.Vantage, "`NAME` of the place that this is run at, where the policy asks for named ones (issuer set --observe-from; default $KEYPOST_VANTAGE)")
 	fs.Lookup("vantage").DefValue = ""
 }
@@ -162,8 +162,8 @@ func (r Result) Missing() []string {
 	return r.Look.Gaps
 }
 
-// Counting looks at s if its policy counts what is seen from here, and prints what keeps a look from being complete.
-func (o Observer) Counting(ctx context.Context, f *cli.Factory, s keystore.KeySet) error {
+// counting looks at s if its policy counts what is seen from here, and prints what keeps a look from being complete.
+func (o Observer) counting(ctx context.Context, f *cli.Factory, s keystore.KeySet) error {
 	if !slices.ContainsFunc(observation.Required(s), func(p observation.Subject) bool { return p.Vantage == o.vantage }) {
 		f.Notice("the policy counts other vantages than this one; they have to observe: %s", cli.ObserveCommand(s))
 		return nil
@@ -180,6 +180,30 @@ func (o Observer) Counting(ctx context.Context, f *cli.Factory, s keystore.KeySe
 		}
 	}
 	return nil
+}
+
+// Looker looks for a command that waits for gates. It implements [rotation.Observer].
+type Looker struct {
+	*cli.Factory
+	observer *Observer // opened when a look is needed, as that makes a directory
+}
+
+// Recorded returns what was seen of a key.
+func (l *Looker) Recorded(ctx context.Context, s keystore.KeySet, k keystore.Key) (keystore.Observed, error) {
+	return Recorded(ctx, l.Factory, s, k)
+}
+
+// Look looks at a key set, and records that.
+func (l *Looker) Look(ctx context.Context, s keystore.KeySet) error {
+	if l.observer == nil {
+		here := here()
+		opened, err := here.Open(ctx, l.Factory)
+		if err != nil {
+			return err
+		}
+		l.observer = &opened
+	}
+	return l.observer.counting(ctx, l.Factory, s)
 }
 
 // OwnCA says how a look is made to count where the certificate comes from a private CA.

@@ -22,12 +22,9 @@ import (
 
 type stepOptions struct {
 	*cli.Factory
-	flags               observe.Flags
 	access              cluster.Access
 	all, exitCode, wait bool
 	gone                []string // kube-apiservers that never come back
-
-	observer *observe.Observer // opened when a look is needed
 }
 
 func newStep(f *cli.Factory) *cobra.Command {
@@ -44,7 +41,6 @@ func newStep(f *cli.Factory) *cobra.Command {
 		"  keypost rotate step prod-a --wait --store file:///srv/keysets --observations file:///srv/observations\n" +
 		"  keypost rotate step --all --store file:///srv/keysets --observations file:///srv/observations"
 	fs := cmd.Flags()
-	o.flags = observe.Here()
 	fs.BoolVar(&o.all, "all", false, "every key set of the store that is in use")
 	fs.BoolVar(&o.exitCode, "exit-code", false, "exit with 75 when a step cannot be taken yet")
 	fs.BoolVar(&o.wait, "wait", false, "go on until the rotation is complete, or a person has to act")
@@ -71,7 +67,7 @@ func (o *stepOptions) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	d := rotation.Driver{Store: st, Observer: o, Change: func() keystore.Change { return o.Change("", false) }, Gone: o.gone}
+	d := rotation.Driver{Store: st, Observer: &observe.Looker{Factory: o.Factory}, Change: func() keystore.Change { return o.Change("", false) }, Gone: o.gone}
 	if o.access.Kubeconfig != "" {
 		if d.Cluster, err = o.cluster(ctx); err != nil {
 			return err
@@ -284,20 +280,3 @@ func (r *running) awaited() terminal.Awaited {
 
 // shortPause is how long --wait sleeps where a gate opens by an act: until somebody may have done what is missing.
 const shortPause = 30 * time.Second
-
-// Recorded implements [rotation.Observer].
-func (o *stepOptions) Recorded(ctx context.Context, s keystore.KeySet, k keystore.Key) (keystore.Observed, error) {
-	return observe.Recorded(ctx, o.Factory, s, k)
-}
-
-// Look implements [rotation.Observer].
-func (o *stepOptions) Look(ctx context.Context, s keystore.KeySet) error {
-	if o.observer == nil {
-		opened, err := o.flags.Open(ctx, o.Factory)
-		if err != nil {
-			return err
-		}
-		o.observer = &opened
-	}
-	return o.observer.Counting(ctx, o.Factory, s)
-}

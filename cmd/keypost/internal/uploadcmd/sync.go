@@ -39,7 +39,7 @@ type syncOptions struct {
 	permitted  issuer.Admission
 }
 
-// NewCmdSync returns the command sync-keys for some kinds of uploads.
+// NewCmdSync returns sync-keys.
 func NewCmdSync(f *cli.Factory, kinds ...holder.Kind) *cobra.Command {
 	o := &syncOptions{Factory: f, kinds: kinds}
 	cmd := f.Command("sync-keys ISSUER…|--all", "Upload the published keys to whom the policy names, and read them back", cobra.ArbitraryArgs, o.run)
@@ -60,16 +60,10 @@ func NewCmdSync(f *cli.Factory, kinds ...holder.Kind) *cobra.Command {
 	cmd.Flags().BoolVar(&o.adopt, "adopt", false, "upload also where the relying party is marked as another installation's, or as nobody's; not with --all")
 	cmd.Flags().BoolVar(&o.force, "force", false, "upload also where the store has an older key set than the one that was uploaded last; not with --all")
 	cmd.Flags().StringArrayVar(&o.issuerURLs, "issuer-url", nil, "pattern as in keypostd's issuerURLs (repeatable): refuse what keypostd would refuse; --all needs it, but for gcp")
-	if o.has("file") {
-		cmd.Flags().StringVar(&o.files, "files", "", "the directory of uploads to files (file-upload:NAME.json)")
-	}
+	cmd.Flags().StringVar(&o.files, "files", "", "the directory of uploads to files (file-upload:NAME.json)")
 	cmd.MarkFlagsMutuallyExclusive("all", "adopt")
 	cmd.MarkFlagsMutuallyExclusive("all", "force")
 	return cmd
-}
-
-func (o *syncOptions) has(kind string) bool {
-	return slices.ContainsFunc(o.kinds, func(k holder.Kind) bool { return k.Name == kind })
 }
 
 // NewestHint goes with an [upload.OlderError], and a command.
@@ -167,7 +161,7 @@ func (o *syncOptions) run(ctx context.Context, args []string) error {
 	return errors.Join(failed...)
 }
 
-// list returns the uploads of these kinds that the key sets name. One that was asked for by its name has to have some.
+// list returns the uploads that the key sets name. One that was asked for by its name has to have some.
 func (o *syncOptions) list(sets []keystore.KeySet) (all []work, err error) {
 	for _, s := range sets {
 		before := len(all)
@@ -178,7 +172,7 @@ func (o *syncOptions) list(sets []keystore.KeySet) (all []work, err error) {
 			}
 		}
 		if len(all) == before && !o.all {
-			return nil, o.unnamed(s)
+			return nil, unnamed(s)
 		}
 		if more := len(all) - before - most; more > 0 {
 			o.Warn("key set %q names %d uploads; the last %d are passed over", s.Name(), most+more, more)
@@ -186,29 +180,17 @@ func (o *syncOptions) list(sets []keystore.KeySet) (all []work, err error) {
 		}
 	}
 	if len(all) == 0 {
-		o.Notice("no policy names an %s, so there is nothing to upload", o.uploads())
+		o.Notice("no policy names an upload, so there is nothing to do")
 	}
 	return all, nil
 }
 
 // unnamed is the error about a key set whose policy names no upload.
-func (o *syncOptions) unnamed(s keystore.KeySet) error {
-	kind, form := "KIND", "keypost sync-keys --help says what KIND and PLACE may be"
-	if len(o.kinds) == 1 {
-		kind, form = o.kinds[0].Name, "PLACE is "+party.UploadForm(o.kinds[0].Name)
-	}
+func unnamed(s keystore.KeySet) error {
 	want := s.Policy()
-	want.RelyingParties = party.WithUpload(want.RelyingParties, kind+"-upload:PLACE")
-	return cli.WithHint(fmt.Errorf("the policy of key set %q names no %s", s.Name(), o.uploads()),
-		"name it beside the other relying parties: %s (%s)", Setting(s.Name(), s.Policy(), want), form)
-}
-
-// uploads are what this command brings up to date, for people.
-func (o *syncOptions) uploads() string {
-	if len(o.kinds) == 1 {
-		return "upload of " + o.kinds[0].Title
-	}
-	return "upload"
+	want.RelyingParties = party.WithUpload(want.RelyingParties, "KIND-upload:PLACE")
+	return cli.WithHint(fmt.Errorf("the policy of key set %q names no upload", s.Name()),
+		"name it beside the other relying parties: %s (keypost sync-keys --help says what KIND and PLACE may be)", Setting(s.Name(), s.Policy(), want))
 }
 
 // noteOwners notes which key sets of the store have which issuer URLs.
