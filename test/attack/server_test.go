@@ -37,7 +37,6 @@ func TestMain(m *testing.M) {
 	if keypostd = os.Getenv("KEYPOST_KEYPOSTD"); keypostd != "" {
 		os.Exit(m.Run())
 	}
-	_ = os.Setenv("CGO_ENABLED", "0") // for go build; a name without NUL or "=" cannot fail
 	os.Exit(process.Main(m, func(dir string) error {
 		keypostd = filepath.Join(dir, "keypostd")
 		return process.Build("../..", dir, "./cmd/keypostd")
