@@ -57,7 +57,7 @@ func scripts(t testing.TB, dir string) testscript.Params {
 		env.Setenv("KEYPOST_STORE", "file://./store")
 		env.Setenv("GORACE", "atexit_sleep_ms=0")                          // or each of hundreds of processes takes a second to end
 		env.Setenv("SSL_CERT_DIR", filepath.Join(env.WorkDir, "no-roots")) // or each that speaks TLS reads hundreds of files
-		env.Setenv("GOGC", "off")                                          // or each sweeps a heap that it leaves in a moment
+		env.Setenv("GOGC", "400")                                          // or each sweeps a heap that it leaves in a moment
 		requests, err := filepath.Abs("testdata/gcp/requests")
 		env.Setenv("GCP_REQUESTS", requests)
 		return err
