@@ -227,16 +227,6 @@ func hashOf(style []byte) string {
 	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 }
 
-// A list that leaves key sets out says so.
-func TestListIsBounded(t *testing.T) {
-	l := page.List{About: at(0), KeySets: page.MaxRows + 7, Rows: make([]page.KeySet, page.MaxRows)}
-	html, err := page.HTML(l)
-	check(t, err)
-	if !strings.Contains(string(html), "7 more are left out") {
-		t.Error("it does not say that seven are left out")
-	}
-}
-
 // What has not been read is not shown as if it had: neither as served as stored, nor as without keys or a next step.
 func TestUnread(t *testing.T) {
 	in := page.Input{Name: "prod-a", Unread: "it has not been read in time", Served: page.Served{Generation: 7}}

@@ -79,6 +79,7 @@ func TestFollowsComparesMaterial(t *testing.T) {
 		"a computed one is gone":           {keys: []any{published(2, "signer-1")}, gone: []any{legacy, line(computed, fp(0))}},
 		"under another kid":                {keys: []any{published(0, ""), published(2, "signer-2")}, want: ReasonKidMissing},
 		"a line has another fingerprint":   {keys: []any{published(0, ""), published(2, "signer-1")}, gone: []any{line("legacy", fp(7))}, want: ReasonGoneReturned},
+		"a line has another kid":           {keys: []any{published(0, ""), published(2, "signer-1")}, gone: []any{line("other", fp(1))}, want: ReasonGoneReturned},
 		"a line has vanished":              {keys: []any{published(0, ""), published(2, "signer-1")}, gone: []any{}, want: ReasonGoneReturned},
 		"a line vanished, its key is back": {keys: []any{published(0, ""), published(2, "signer-1"), published(1, "legacy")}, gone: []any{}, want: ReasonGoneReturned},
 	} {

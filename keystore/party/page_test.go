@@ -84,46 +84,6 @@ func anchor(title string) string {
 	return strings.ReplaceAll(regexp.MustCompile(`[^a-z0-9 -]`).ReplaceAllString(strings.ToLower(title), ""), " ", "-")
 }
 
-// A figure has a source, or says that it has none.
-func TestFiguresHaveSources(t *testing.T) {
-	t.Parallel()
-	figure := regexp.MustCompile(`\b\d+ (h|hours?|days?|bits|bytes|keys|characters|client|credentials|policies|issuers|providers|thumbprints|fingerprints|minutes|s)\b`)
-	for _, p := range All() {
-		for _, h := range p.facts() {
-			for _, f := range h.facts {
-				ours := h.heading == "keeps keys for" && strings.Contains(f.Says, "is an allowance") // a figure of nobody else's
-				if figure.MatchString(f.Says) && f.Page == "" && !ours {
-					t.Errorf("%s, %s: %q has no source", p.Name, h.heading, f.Says)
-				}
-				if f.Says == "" || f.Page != "" && !strings.HasPrefix(f.Page, "https://") {
-					t.Errorf("%s, %s: %+v", p.Name, h.heading, f)
-				}
-			}
-		}
-		if len(p.Given) == 0 || len(p.Keeping) == 0 || p.Audience.Says == "" || p.Signed.Says == "" || len(p.Ends) == 0 || p.Fetch.Says == "" {
-			t.Errorf("%s: a heading has nothing under it", p.Name)
-		}
-	}
-	if !slices.IsSortedFunc(All(), func(a, b Party) int { return strings.Compare(a.Name, b.Name) }) {
-		t.Error("they are not in order")
-	}
-}
-
-// What ends trust: nothing of a template is left, and each common one has lines of its own.
-func TestEndOfTrust(t *testing.T) {
-	t.Parallel()
-	for _, name := range append(Known(), "my-app") {
-		lines := EndOfTrust(name, "https://oidc.example.com/prod-a", "TIME")
-		all := strings.Join(lines, "\n")
-		if !strings.HasPrefix(lines[0], name+" ") || !strings.Contains(lines[0], "TIME") || strings.ContainsAny(strings.ReplaceAll(all, revokeSessions, ""), "{}") {
-			t.Errorf("%s: %s", name, all)
-		}
-		if slices.Contains(Common(), name) && strings.Contains(all, "as Go services with go-oidc do") {
-			t.Errorf("%s has no lines of its own", name)
-		}
-	}
-}
-
 // What gates go by cannot be forgotten: how long keys are kept, real algorithms, and names that nobody else has.
 func TestPartiesAreWhole(t *testing.T) {
 	t.Parallel()

@@ -30,12 +30,10 @@ func TestExplain(t *testing.T) {
 		"a condition that nobody can judge": {append(slices.Clone(looked), of(finding.Warn, "aws-trust-unclear"), refused(denied)), "aws-trust-unclear", "repair aws-trust-unclear first"},
 		"a failure explains it":             {[]finding.Finding{of(finding.Warn, "aws-trust-unclear"), of(finding.Fail, "aws-trust-subject"), refused(denied)}, "aws-trust-subject", "repair aws-trust-subject first"},
 		"a failure of something else":       {append(slices.Clone(looked), of(finding.Fail, "clock-off"), of(finding.Warn, "aws-trust-unclear"), refused(denied)), "clock-off", "repair aws-trust-unclear first"},
-		"a failure goes before a warning":   {[]finding.Finding{of(finding.Warn, "not-cacheable"), of(finding.Fail, "token-kid-unknown"), refused(noKey)}, "token-kid-unknown", "repair token-kid-unknown first"},
 		"a warning that is not a reason":    {append(slices.Clone(looked), of(finding.Warn, "aws-trust-open"), refused(denied)), "aws-refused", "a policy of the organisation"},
 		"all is well":                       {append(slices.Clone(looked), refused(noKey)), "aws-refused", "a policy of the organisation"},
 		"the role could not be read":        {append(slices.Clone(issuerOnly), of(finding.Warn, "aws-forbidden"), refused(denied)), "aws-refused", "this lists what may: keypost verify --error 'AccessDenied: "},
 		"the issuer is well":                {append(slices.Clone(issuerOnly), refused(noKey)), "aws-refused", "this lists what may: keypost verify --error "},
-		"words that nobody knows":           {[]finding.Finding{refused("Teapot: short and stout")}, "aws-refused", "a policy of the organisation"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			all := slices.Clone(tt.findings)
