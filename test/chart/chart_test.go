@@ -185,6 +185,20 @@ func workload(t *testing.T, all []object) object {
 	return the(t, append(find(all, "Deployment"), find(all, "StatefulSet")...), append(find(all, "Deployment"), find(all, "StatefulSet")...)[0].str("kind"))
 }
 
+// config is keypostd's configuration.
+func config(all []object) (text string) {
+	for _, c := range find(all, "ConfigMap") {
+		text += c.str("data", "keypostd.yaml")
+	}
+	return text
+}
+
+// pod is what the workload makes.
+func pod(t *testing.T, all []object) object {
+	t.Helper()
+	return workload(t, all).at("spec", "template", "spec").(map[string]any)
+}
+
 func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {

@@ -39,22 +39,14 @@ func TestPresetsNameNobody(t *testing.T) {
 		}
 		text, err := os.ReadFile(p.file())
 		must(t, err)
+		if !strings.Contains(string(text), "# Survives: ") {
+			t.Error("it does not say what it survives")
+		}
 		for line := range strings.Lines(string(text)) {
 			live, _, _ := strings.Cut(line, "#")
 			if named := regexp.MustCompile(`example|arn:|s3://|team-`).FindString(live); named != "" {
 				t.Errorf("%q is the author's own: %s", named, live)
 			}
-		}
-	})
-}
-
-func TestPresetsSayWhatTheySurvive(t *testing.T) {
-	t.Parallel()
-	each(t, func(t *testing.T, p preset) {
-		text, err := os.ReadFile(p.file())
-		must(t, err)
-		if !strings.Contains(string(text), "# Survives: ") {
-			t.Error("it does not say what it survives")
 		}
 	})
 }
@@ -69,7 +61,7 @@ func TestPodsAreRestricted(t *testing.T) {
 				set = append(set, "route.enabled=false")
 			}
 			all := p.objects(t, set...)
-			for _, spec := range []object{workload(t, all).at("spec", "template", "spec").(map[string]any), the(t, all, "Pod").at("spec").(map[string]any)} {
+			for _, spec := range []object{pod(t, all), the(t, all, "Pod").at("spec").(map[string]any)} {
 				checkRestricted(t, platform, spec)
 			}
 		}
@@ -109,7 +101,7 @@ func checkRestricted(t *testing.T, platform string, spec object) {
 func TestKeypostdHoldsNoToken(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, p preset) {
-		spec := object(workload(t, p.objects(t)).at("spec", "template", "spec").(map[string]any))
+		spec := pod(t, p.objects(t))
 		containers := spec.objects("containers")
 		if len(containers) != 1 || containers[0].str("name") != "keypostd" {
 			t.Fatalf("containers: %v", containers)
@@ -257,7 +249,7 @@ func TestWatchArguments(t *testing.T) {
 func TestKeypostdStartsAfterACompleteCopy(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, p preset) {
-		spec := object(workload(t, p.objects(t)).at("spec", "template", "spec").(map[string]any))
+		spec := pod(t, p.objects(t))
 		mirrors := spec.objects("initContainers")
 		if p == "configmap" {
 			if len(mirrors) > 0 {
@@ -305,14 +297,10 @@ func TestEmptyIsSaidToBoth(t *testing.T) {
 	each(t, func(t *testing.T, p preset) {
 		for _, allowed := range []bool{false, true} {
 			all := p.objects(t, "allowEmpty="+strconv.FormatBool(allowed))
-			var config string
-			for _, c := range find(all, "ConfigMap") {
-				config += c.str("data", "keypostd.yaml")
+			if text := config(all); strings.Contains(text, "\nallowEmpty: true\n") != allowed {
+				t.Errorf("allowed: %v; keypostd's configuration:\n%s", allowed, text)
 			}
-			if strings.Contains(config, "\nallowEmpty: true\n") != allowed {
-				t.Errorf("allowed: %v; keypostd's configuration:\n%s", allowed, config)
-			}
-			for _, m := range object(workload(t, all).at("spec", "template", "spec").(map[string]any)).objects("initContainers") {
+			for _, m := range pod(t, all).objects("initContainers") {
 				if slices.Contains(m.at("args").([]any), any("--allow-empty")) != allowed {
 					t.Errorf("allowed: %v; the mirror's arguments: %v", allowed, m.at("args"))
 				}
@@ -436,13 +424,7 @@ func TestRefusals(t *testing.T) {
 		"no account at all":       {"serviceAccount.create=false", "serviceAccount.name must say"},
 		"image.tag":               {"image.tag=1.0.0", "use image.keypostd.tag and image.keypost.tag"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			args := append([]string{"template", release, chartDir, "--kube-version", kubeVersion, "--set", tc.set}, preset("kubernetes").values(t)...)
-			_, errs, err := try(nil, tool(t, "helm"), args...)
-			if err == nil || !strings.Contains(errs, tc.want) {
-				t.Errorf("error %v: %s", err, errs)
-			}
-		})
+		t.Run(name, func(t *testing.T) { refused(t, preset("kubernetes"), tc.want, tc.set) })
 	}
 }
 
@@ -458,16 +440,19 @@ func TestKeypostdTakesTheConfiguration(t *testing.T) {
 				hosts = append(hosts, h.(string))
 			}
 		}
-		cert, key := selfSigned(t, dir, hosts)
-		var text string
-		for _, c := range find(all, "ConfigMap") {
-			text = text + c.str("data", "keypostd.yaml")
-		}
-		text = strings.NewReplacer("/var/lib/keypost", dir, "/etc/keypost/tls/tls.crt", cert, "/etc/keypost/tls/tls.key", key).Replace(text)
-		file := filepath.Join(dir, "keypostd.conf")
-		must(t, os.WriteFile(file, []byte(text), 0o600))
-		output(t, nil, tool(t, "bin")+"/keypostd", "--config", file, "--check")
+		checked(t, dir, hosts, config(all))
 	})
+}
+
+// checked has keypostd look at its configuration in a directory that has all of its files, and returns what it says.
+func checked(t *testing.T, dir string, hosts []string, text string) string {
+	t.Helper()
+	cert, key := selfSigned(t, dir, hosts)
+	text = strings.NewReplacer("/var/lib/keypost", dir, "/etc/keypost/tls/tls.crt", cert, "/etc/keypost/tls/tls.key", key,
+		"/etc/keypost/shield/", dir+"/", "/etc/keypost/shield-ca/ca.crt", cert).Replace(text)
+	file := filepath.Join(dir, "keypostd.conf")
+	must(t, os.WriteFile(file, []byte(text), 0o600))
+	return output(t, nil, tool(t, "bin")+"/keypostd", "--config", file, "--check")
 }
 
 // The shield's files are mounted where the configuration names them.
@@ -475,7 +460,7 @@ func TestShield(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	all := preset("kubernetes").objects(t, "shield.header=X-Origin-Secret", "shield.secretName=cdn", "shield.keys={current,next}", "shield.clientCAConfigMap=cdn-ca", "allowEmpty=true")
-	spec := object(workload(t, all).at("spec", "template", "spec").(map[string]any))
+	spec := pod(t, all)
 	from := map[string]string{}
 	for _, v := range spec.objects("volumes") {
 		from[v.str("name")] = v.str("secret", "secretName") + v.str("configMap", "name")
@@ -486,18 +471,11 @@ func TestShield(t *testing.T) {
 	if from["/etc/keypost/shield"] != "cdn" || from["/etc/keypost/shield-ca"] != "cdn-ca" {
 		t.Errorf("mounted: %v", from)
 	}
-	var text string
-	for _, c := range find(all, "ConfigMap") {
-		text += c.str("data", "keypostd.yaml")
-	}
-	cert, key := selfSigned(t, dir, []string{"oidc.example.com"})
 	for _, name := range []string{"current", "next"} {
 		must(t, os.WriteFile(filepath.Join(dir, name), []byte("0123456789abcdef-"+name), 0o600))
 	}
-	text = strings.NewReplacer("/var/lib/keypost", dir, "/etc/keypost/tls/tls.crt", cert, "/etc/keypost/tls/tls.key", key, "/etc/keypost/shield/", dir+"/", "/etc/keypost/shield-ca/ca.crt", cert).Replace(text)
-	file := filepath.Join(dir, "keypostd.conf")
-	must(t, os.WriteFile(file, []byte(text), 0o600))
-	if checked := output(t, nil, tool(t, "bin")+"/keypostd", "--config", file, "--check"); !strings.Contains(checked, dir+"/next") || !strings.Contains(checked, "clientCAFile") {
+	checked := checked(t, dir, []string{"oidc.example.com"}, config(all))
+	if !strings.Contains(checked, dir+"/next") || !strings.Contains(checked, "clientCAFile") {
 		t.Errorf("no shield in:\n%s", checked)
 	}
 }
@@ -523,7 +501,7 @@ func TestConventionalValues(t *testing.T) {
 	t.Parallel()
 	all := preset("kubernetes").objects(t, "serviceAccount.create=false", "serviceAccount.name=shared", "extraEnv[0].name=GOGC", "extraEnv[0].value=x",
 		"topologySpreadConstraints[0].topologyKey=rack")
-	spec := object(workload(t, all).at("spec", "template", "spec").(map[string]any))
+	spec := pod(t, all)
 	if spec.str("serviceAccountName") != "shared" || len(find(all, "ServiceAccount")) > 0 {
 		t.Errorf("account %s, and %d are made", spec.str("serviceAccountName"), len(find(all, "ServiceAccount")))
 	}
@@ -554,12 +532,8 @@ func TestLintWithoutValues(t *testing.T) {
 func TestAdminPage(t *testing.T) {
 	t.Parallel()
 	for shown, want := range map[bool]string{false: `admin: {address: ":9090", probes: ":9092"}`, true: `admin: {address: ":9090", probes: ":9092", page: true}`} {
-		config := ""
-		for _, c := range find(preset("kubernetes").objects(t, "admin.page="+strconv.FormatBool(shown)), "ConfigMap") {
-			config += c.str("data", "keypostd.yaml")
-		}
-		if !strings.Contains(config, "\n"+want+"\n") {
-			t.Errorf("page %t: keypostd's configuration:\n%s", shown, config)
+		if text := config(preset("kubernetes").objects(t, "admin.page="+strconv.FormatBool(shown))); !strings.Contains(text, "\n"+want+"\n") {
+			t.Errorf("page %t: keypostd's configuration:\n%s", shown, text)
 		}
 	}
 }
