@@ -11,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-jose/go-jose/v4"
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
@@ -41,8 +40,7 @@ func startPlane(ts *testscript.TestScript, args []string) {
 	ts.Check(err)
 	p.openShift, p.key, p.pods, p.issuers = args[0] == "openshift", keys[0], ts.ReadFile(args[2]), args[3:]
 	for i := range p.issuers {
-		server := httptest.NewTLSServer(p.handler(i))
-		ts.Defer(server.Close)
+		server := playAPI(ts, p.routes(i))
 		p.mu.Lock()
 		p.servers = append(p.servers, server)
 		p.mu.Unlock()
@@ -51,35 +49,28 @@ func startPlane(ts *testscript.TestScript, args []string) {
 	ts.Setenv("KUBECONFIG_FILE", writeKubeconfig(ts, p.servers[0]))
 }
 
-func (p *fakePlane) handler(i int) http.Handler {
-	type m = map[string]any
-	mux := http.NewServeMux()
-	answer := func(pattern string, body func() any) {
-		mux.HandleFunc(pattern, func(w http.ResponseWriter, _ *http.Request) { _ = json.NewEncoder(w).Encode(body()) })
+func (p *fakePlane) routes(i int) map[string]func(*http.Request) any {
+	routes := map[string]func(*http.Request) any{
+		"GET /.well-known/openid-configuration": func(*http.Request) any { return member{"issuer": p.issuer(i)} },
+		"GET /openid/v1/jwks":                   func(*http.Request) any { return jwksOf(p.key) },
+		"GET /api/v1/pods":                      func(*http.Request) any { return json.RawMessage(p.pods) },
+		"GET /apis/discovery.k8s.io/v1/namespaces/default/endpointslices": func(*http.Request) any {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			return slicesOf(p.servers...)
+		},
+		"POST /api/v1/namespaces/default/serviceaccounts/default/token": func(*http.Request) any {
+			part := func(v any) string { return base64.RawURLEncoding.EncodeToString([]byte(asJSON(v))) }
+			return member{"status": member{"token": part(member{"kid": p.key.ID()}) + "." + part(member{"iss": p.issuer(i), "iat": 1, "exp": 601}) + ".c2ln"}}
+		},
 	}
-	answer("GET /.well-known/openid-configuration", func() any { return m{"issuer": p.issuer(i)} })
-	answer("GET /openid/v1/jwks", func() any {
-		return jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: p.key.Key(), KeyID: string(p.key.ID()), Algorithm: p.key.Alg(), Use: "sig"}}}
-	})
-	answer("GET /apis/discovery.k8s.io/v1/namespaces/default/endpointslices", func() any {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		var items []any
-		for _, s := range p.servers {
-			items = append(items, m{"endpoints": []m{{"addresses": []string{"127.0.0.1"}}}, "ports": []m{{"port": json.Number(portOf(s))}}})
-		}
-		return m{"items": items}
-	})
-	answer("POST /api/v1/namespaces/default/serviceaccounts/default/token", func() any {
-		part := func(v any) string { return base64.RawURLEncoding.EncodeToString([]byte(asJSON(v))) }
-		return m{"status": m{"token": part(m{"kid": p.key.ID()}) + "." + part(m{"iss": p.issuer(i), "iat": 1, "exp": 601}) + ".c2ln"}}
-	})
-	answer("GET /api/v1/pods", func() any { return json.RawMessage(p.pods) })
 	if p.openShift {
-		answer("GET /apis/config.openshift.io/v1", func() any { return m{} })
-		answer("GET /apis/config.openshift.io/v1/authentications/cluster", func() any { return m{"spec": m{"serviceAccountIssuer": p.issuer(i)}} })
+		routes["GET /apis/config.openshift.io/v1"] = func(*http.Request) any { return member{} }
+		routes["GET /apis/config.openshift.io/v1/authentications/cluster"] = func(*http.Request) any {
+			return member{"spec": member{"serviceAccountIssuer": p.issuer(i)}}
+		}
 	}
-	return mux
+	return routes
 }
 
 func (p *fakePlane) issuer(i int) string {

@@ -1,15 +1,17 @@
 package main
 
 import (
-	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
 	"os"
 	"strings"
 	"sync"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/keypost/keypost/test/fakecloud"
 )
 
 // forwarder is a proxy that leads hosts to where they are played; all it is asked for is written to a file.
@@ -40,41 +42,14 @@ func (f *forwarder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	f.note(r.Method + " " + host + "\n")
 	address, known := f.hosts[host]
-	if !known {
+	switch {
+	case !known:
 		http.Error(w, "no such host", http.StatusBadGateway)
-		return
+	case r.Method == http.MethodConnect:
+		fakecloud.Tunnel(func(*http.Request) string { return address }).ServeHTTP(w, r)
+	default:
+		(&httputil.ReverseProxy{Rewrite: func(p *httputil.ProxyRequest) { p.Out.URL.Host, p.Out.Host = address, r.Host }}).ServeHTTP(w, r) // the Host header is signed
 	}
-	if r.Method != http.MethodConnect {
-		out := r.Clone(r.Context())
-		out.RequestURI, out.URL.Host = "", address // the Host header stays: it is signed
-		resp, err := http.DefaultTransport.RoundTrip(out)
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusBadGateway)
-			return
-		}
-		defer resp.Body.Close()
-		w.WriteHeader(resp.StatusCode)
-		_, _ = io.Copy(w, resp.Body)
-		return
-	}
-	f.tunnel(w, address)
-}
-
-func (f *forwarder) tunnel(w http.ResponseWriter, address string) {
-	there, err := net.Dial("tcp", address)
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadGateway)
-		return
-	}
-	defer there.Close()
-	here, _, err := w.(http.Hijacker).Hijack()
-	if err != nil {
-		return
-	}
-	defer here.Close()
-	_, _ = io.WriteString(here, "HTTP/1.1 200 OK\r\n\r\n")
-	go func() { _, _ = io.Copy(there, here) }()
-	_, _ = io.Copy(here, there)
 }
 
 func (f *forwarder) note(line string) {

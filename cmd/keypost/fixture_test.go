@@ -373,23 +373,46 @@ func serveAPI(ts *testscript.TestScript, args []string) {
 			set.Keys = append(set.Keys, jose.JSONWebKey{Key: k.Key(), KeyID: string(k.ID()), Algorithm: k.Alg(), Use: "sig"})
 		}
 	}
-	uid := ts.Getenv("CLUSTER_UID")
-	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch {
-		case r.Header.Get("Authorization") != "Bearer good":
-			http.Error(w, "forbidden", http.StatusForbidden)
-		case r.URL.Path == "/openid/v1/jwks":
-			_ = json.NewEncoder(w).Encode(set)
-		case r.URL.Path == "/.well-known/openid-configuration":
-			_ = json.NewEncoder(w).Encode(map[string]string{"issuer": args[0]})
-		case r.URL.Path == "/api/v1/namespaces/kube-system" && uid != "":
-			_ = json.NewEncoder(w).Encode(map[string]any{"metadata": map[string]string{"uid": uid}})
-		default:
-			http.NotFound(w, r)
-		}
-	}))
+	routes := map[string]func(*http.Request) any{
+		"GET /openid/v1/jwks":                   func(*http.Request) any { return set },
+		"GET /.well-known/openid-configuration": func(*http.Request) any { return member{"issuer": args[0]} },
+	}
+	if uid := ts.Getenv("CLUSTER_UID"); uid != "" {
+		routes["GET /api/v1/namespaces/kube-system"] = func(*http.Request) any { return member{"metadata": member{"uid": uid}} }
+	}
+	ts.Setenv("KUBECONFIG_FILE", writeKubeconfig(ts, playAPI(ts, routes)))
+}
+
+// playAPI plays a kube-apiserver, which answers the bearer of the token good.
+func playAPI(ts *testscript.TestScript, routes map[string]func(*http.Request) any) *httptest.Server {
+	mux := http.NewServeMux()
+	for pattern, body := range routes {
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+			if r.Header.Get("Authorization") != "Bearer good" {
+				w.WriteHeader(http.StatusForbidden)
+				_ = json.NewEncoder(w).Encode(member{"kind": "Status", "message": `forbidden: User "jane" cannot do this`})
+				return
+			}
+			_ = json.NewEncoder(w).Encode(body(r))
+		})
+	}
+	server := httptest.NewTLSServer(mux)
 	ts.Defer(server.Close)
-	ts.Setenv("KUBECONFIG_FILE", writeKubeconfig(ts, server))
+	return server
+}
+
+// jwksOf is what a kube-apiserver says of its own key.
+func jwksOf(k keystore.VerificationKey) any {
+	return jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: k.Key(), KeyID: string(k.ID()), Algorithm: k.Alg(), Use: "sig"}}}
+}
+
+// slicesOf lists kube-apiservers.
+func slicesOf(servers ...*httptest.Server) any {
+	var items []any
+	for _, s := range servers {
+		items = append(items, member{"endpoints": []member{{"addresses": []string{"127.0.0.1"}}}, "ports": []member{{"port": json.Number(portOf(s))}}})
+	}
+	return member{"items": items}
 }
 
 // writeKubeconfig writes that of a played kube-apiserver, whose context forbidden is a user without rights.

@@ -18,21 +18,15 @@ func Among(hosts []string, host string) bool {
 	return slices.Contains(hosts, host) || slices.Contains(hosts, "*."+rest)
 }
 
-// Tunnel is an HTTPS proxy that leads a cloud's hosts to the server at one address, which must speak TLS: so programs that know
-// nothing of a fake find it at the cloud's own host names (HTTPS_PROXY), once they trust its certificate. Hosts that are
-// not [Among] them are led to where they are.
-func Tunnel(address string, hosts []string) http.Handler {
+// Tunnel is an HTTPS proxy that leads a request to an address, which must speak TLS.
+func Tunnel(lead func(r *http.Request) (address string)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodConnect {
 			http.Error(w, "only CONNECT is served", http.StatusMethodNotAllowed)
 			return
 		}
-		to := address
-		if !Among(hosts, Host(r)) {
-			to = r.Host
-		}
 		var d net.Dialer
-		there, err := d.DialContext(r.Context(), "tcp", to)
+		there, err := d.DialContext(r.Context(), "tcp", lead(r))
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusBadGateway)
 			return
@@ -52,7 +46,8 @@ func Tunnel(address string, hosts []string) http.Handler {
 	})
 }
 
-// StartTunnel has serve answer over HTTPS for a cloud's hosts, and a Tunnel lead there, until the test ends. It returns what a
+// StartTunnel has serve answer over HTTPS for a cloud's hosts, and a Tunnel lead there, until the test ends: so programs that know
+// nothing of a fake find it at the cloud's own host names. Hosts that are not [Among] them are led to where they are. It returns what a
 // program needs in its environment to find the server at the cloud's own names, and to trust it: SSL_CERT_FILE is Go's,
 // NODE_EXTRA_CA_CERTS Node's. name is what errors begin with; serve is given PEM files.
 func StartTunnel(t testing.TB, name string, hosts []string, serve func(l net.Listener, certificate, key string) error) []string {
@@ -62,7 +57,12 @@ func StartTunnel(t testing.TB, name string, hosts []string, serve func(l net.Lis
 	behind := Start(t, name, func(l net.Listener) error {
 		return serve(l, filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"))
 	})
-	proxy := &http.Server{Handler: Tunnel(strings.TrimPrefix(behind, "http://"), hosts)} //nolint:gosec // Serve sets the limit
+	proxy := &http.Server{Handler: Tunnel(func(r *http.Request) string { //nolint:gosec // Serve sets the limit
+		if Among(hosts, Host(r)) {
+			return strings.TrimPrefix(behind, "http://")
+		}
+		return r.Host
+	})}
 	url := Start(t, name+"'s proxy", func(l net.Listener) error { return Serve(l, proxy) })
 	ca := filepath.Join(dir, "ca.pem")
 	return []string{"HTTPS_PROXY=" + url, "NO_PROXY=", "SSL_CERT_FILE=" + ca, "NODE_EXTRA_CA_CERTS=" + ca}
