@@ -2,20 +2,28 @@ package aws_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/filestore"
 	"github.com/keypost/keypost/keystore/storetest"
 	"github.com/keypost/keypost/provision/aws"
-	"github.com/keypost/keypost/provision/awsiam"
 	"github.com/keypost/keypost/provision/ccoctl"
 	"github.com/keypost/keypost/provision/install"
 	"github.com/keypost/keypost/provision/plan"
+	"github.com/keypost/keypost/test/fakeaws"
 	"github.com/keypost/keypost/test/scene"
 )
 
@@ -74,28 +82,6 @@ func (w *world) published(t *testing.T) int {
 	return len(list)
 }
 
-// A dry run calls nobody, publishes nothing, and leaves the account's ID to be filled in.
-func TestDryRun(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.WriteKeys(t)
-	o := w.create(t, "a")
-	o.Mode, o.Store = install.DryRun, install.KeyStore{}
-	_, err := aws.Create(t.Context(), o)
-	must(t, err)
-	if len(w.Calls()) > 0 || w.published(t) > 0 {
-		t.Errorf("it made the calls %v", w.Calls())
-	}
-	for _, name := range []string{"02-openid-configuration", "03-keys.json", "04-iam-identity-provider.json", "05-0-prod-a-ns-a-a-creds-role.json",
-		"06-0-prod-a-ns-a-a-creds-policy.json"} {
-		data, err := os.ReadFile(filepath.Join(w.Out(), name))
-		must(t, err)
-		if strings.HasPrefix(name, "05") && !bytes.Contains(data, []byte("arn:aws:iam::"+aws.UnknownAccount)) {
-			t.Errorf("%s is %s", name, data)
-		}
-	}
-}
-
 // What is wrong is found before anything is changed, and the error's type says what the caller can offer.
 func TestCreateRefuses(t *testing.T) {
 	t.Parallel()
@@ -103,28 +89,7 @@ func TestCreateRefuses(t *testing.T) {
 		change func(t *testing.T, w *world, o *aws.CreateOptions)
 		is     func(error) bool
 	}{
-		"another account": {func(_ *testing.T, _ *world, o *aws.CreateOptions) { o.Account = "999999999999" }, is(install.WrongAccount)},
-		"half a key pair": {func(t *testing.T, w *world, _ *aws.CreateOptions) {
-			must(t, os.Remove(filepath.Join(w.Out(), ccoctl.PrivateKeyName)))
-		}, is(install.HalfKeyPair)},
-		"two keys": {func(t *testing.T, w *world, _ *aws.CreateOptions) {
-			private := filepath.Join(w.Out(), ccoctl.PrivateKeyName)
-			data, err := os.ReadFile(private)
-			must(t, err)
-			must(t, os.RemoveAll(w.Out()))
-			w.WriteKeys(t)
-			must(t, os.WriteFile(private, data, 0o600))
-		}, is(install.KeyPairMismatch)},
-		"another signing key in its place": {func(t *testing.T, w *world, _ *aws.CreateOptions) {
-			data, err := os.ReadFile(filepath.Join(w.Out(), ccoctl.PrivateKeyName))
-			must(t, err)
-			must(t, os.RemoveAll(w.Out()))
-			w.WriteKeys(t)
-			must(t, os.Mkdir(filepath.Join(w.Out(), ccoctl.TLSDir), 0o700))
-			must(t, os.WriteFile(filepath.Join(w.Out(), ccoctl.SigningKeyName), data, 0o600))
-		}, is(install.OtherSigningKey)},
-		"no requests": {func(t *testing.T, _ *world, o *aws.CreateOptions) { o.Roles.Dir = t.TempDir() }, is(install.NoRequests)},
-		"a name":      {func(_ *testing.T, _ *world, o *aws.CreateOptions) { o.Name = "Prod_A" }, is(install.BadName)},
+		"a name": {func(_ *testing.T, _ *world, o *aws.CreateOptions) { o.Name = "Prod_A" }, is(install.BadName)},
 		"a taken name": {func(t *testing.T, w *world, _ *aws.CreateOptions) {
 			w.store1(t, "prod-a", "https://oidc.example.com/x")
 		}, is(install.Taken)},
@@ -169,76 +134,6 @@ func (w *world) store1(t *testing.T, name keystore.Name, url string) {
 	must(t, keystore.Create(t.Context(), w.Store, s))
 }
 
-// Roles of an upgrade and of workloads need the provider; it is deleted with the roles, and the key set stays.
-func TestRolesAndDelete(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.WriteKeys(t)
-	all := w.create(t, "a")
-	made, err := aws.Create(t.Context(), all)
-	must(t, err)
-	roles := aws.RolesOptions{Options: all.Options, ProviderARN: made.ProviderARN, Roles: *w.requests(t, "a", "b")}
-	upgraded, err := aws.CreateRoles(t.Context(), roles)
-	must(t, err)
-	if len(upgraded.Secrets) != 2 || !upgraded.Secrets[0].Same || upgraded.Secrets[1] != (install.Secret{Namespace: "ns-b", File: filepath.Join(w.Out(), "manifests/ns-b-b-creds-credentials.yaml")}) {
-		t.Errorf("Secrets %+v", upgraded.Secrets)
-	}
-	roles.Usual, roles.ClientIDs = false, []string{"vault"}
-	if _, err := aws.CreateRoles(t.Context(), roles); !is(install.UnknownAudience)(err) {
-		t.Errorf("an audience that the provider does not take: %v", err)
-	}
-	role := aws.RoleOptions{Options: all.Options, ServiceAccounts: []install.ServiceAccount{{Namespace: "ns", Name: "app"}}}
-	role.Name, role.ClientIDs, role.Usual = "app", []string{"sts.amazonaws.com"}, false
-	app, err := aws.CreateRole(t.Context(), role)
-	must(t, err)
-	if !strings.HasSuffix(app.ARN, ":role/app") {
-		t.Errorf("role %+v", app)
-	}
-	role.IssuerURL = "https://oidc.example.com/nowhere"
-	if _, err := aws.CreateRole(t.Context(), role); !is(install.ProviderUnread)(err) {
-		t.Errorf("a provider that is not there: %v", err)
-	}
-	w.delete(t, all, "app")
-}
-
-func (w *world) delete(t *testing.T, all aws.CreateOptions, stays string) {
-	t.Helper()
-	o := aws.DeleteOptions{Options: all.Options}
-	_, err := aws.Delete(t.Context(), o)
-	if e, is := errors.AsType[*awsiam.Error](err); !is || e.Problem != awsiam.Stranded {
-		t.Errorf("roles would trust nobody: %v", err)
-	}
-	o.IssuerURL, o.Mode = "", install.Preview
-	deleted, err := aws.Delete(t.Context(), o)
-	must(t, err)
-	scene.Held(t, shown(t, deleted.Preview), "- delete IAM role prod-a-ns-a-a-creds", "- delete IAM role prod-a-ns-b-b-creds", "- delete IAM OIDC identity provider")
-	o.Mode = install.Apply
-	deleted, err = aws.Delete(t.Context(), o)
-	must(t, err)
-	if want := (install.StillPublished{URL: issuerURL, KeySet: "prod-a", Signs: true, Asked: true}); len(deleted.Issuers) != 1 || deleted.Issuers[0] != want {
-		t.Errorf("issuers %+v", deleted.Issuers)
-	}
-	if s := w.State(); len(s.Providers) != 0 || len(s.Roles) != 1 || s.Roles[0].Name != stays {
-		t.Errorf("left %+v", s)
-	}
-	w.Reported()
-	o.Store = install.KeyStore{}
-	_, err = aws.Delete(t.Context(), o)
-	must(t, err)
-	scene.Held(t, w.Reported(), "line Nothing in account ")
-}
-
-// makeProvider makes a provider that another installation owns.
-func (w *world) makeProvider(t *testing.T, url, owner string) {
-	client, err := awsiam.Open(t.Context(), awsiam.Options{Config: w.Config()})
-	must(t, err)
-	account, err := client.Account(t.Context())
-	must(t, err)
-	p, err := client.PlanProvider(t.Context(), account, awsiam.Provider{URL: url, ClientIDs: []string{"x"}, Owner: awsiam.OwnedBy(owner)})
-	must(t, err)
-	must(t, p.Apply(t.Context(), 1, nop))
-}
-
 // What was just made needs no second look, and what was planned before the publication no second plan. IAM throttles anyone who
 // calls too often, and each call takes a while.
 func TestCreateMakesFewCalls(t *testing.T) {
@@ -262,4 +157,176 @@ func TestCreateMakesFewCalls(t *testing.T) {
 	if n, most := len(w.Calls()), 3+4*requests+slack; n > most || w.writes() > 0 { // the provider is read before the wait and after it
 		t.Errorf("%d calls to find nothing to do, want at most %d, none of which writes", n, most)
 	}
+}
+
+// spread serves the issuer at the addresses of its host and of others, a server each. Nil is the world's own.
+func (w *world) spread(t *testing.T, at map[string]http.HandlerFunc) {
+	t.Helper()
+	servers := map[string]string{}
+	for ip, h := range at {
+		if h == nil {
+			h = w.Publish
+		}
+		server := httptest.NewTLSServer(h)
+		t.Cleanup(server.Close)
+		servers[net.JoinHostPort(ip, "443")] = server.Listener.Addr().String()
+		w.Site.RootCAs.AddCert(server.Certificate())
+	}
+	w.Site.Connect = ""
+	w.Site.Lookup = func(_ context.Context, host string) ([]netip.Addr, error) {
+		var all []netip.Addr
+		for ip := range at {
+			if a := netip.MustParseAddr(ip); a.IsLoopback() == (host == "oidc.example.com") {
+				all = append(all, a)
+			}
+		}
+		return all, nil
+	}
+	w.Site.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, network, servers[address])
+	}
+}
+
+// createUntil creates an installation until it reports a text, and returns what it reported.
+func (w *world) createUntil(t *testing.T, o aws.CreateOptions, text string) (string, error) {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	o.Report = func(e install.Event) {
+		if w.Report(e); strings.Contains(e.Text, text) {
+			stop()
+		}
+	}
+	_, err := aws.Create(ctx, o)
+	return w.Reported(), err
+}
+
+const waits = "for answers from before to run out"
+
+// A run is stopped while nobody serves the store, and is made again when somebody does: that the key lay in the store for long
+// says nothing about caches, and the wait is whole. Once the provider is there nothing is waited for, but for a key that is
+// younger than the provider, and behind a provider that something else made.
+func TestCreateAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.WriteKeys(t)
+	var behind atomic.Bool // what serves the store has not read it
+	behind.Store(true)
+	w.spread(t, map[string]http.HandlerFunc{"127.0.0.1": func(rw http.ResponseWriter, r *http.Request) {
+		if behind.Load() {
+			http.NotFound(rw, r)
+			return
+		}
+		w.Publish(rw, r)
+	}})
+	o := w.create(t, "a")
+	o.Site = w.Site
+	o.Store.Change = func() keystore.Change { return keystore.Change{At: time.Now().Add(-time.Hour), By: "me"} }
+	if text, err := w.createUntil(t, o, "answers 404"); !errors.Is(err, context.Canceled) {
+		t.Fatalf("%v; nobody serves it:\n%s", err, text)
+	}
+	behind.Store(false)
+	if text, err := w.createUntil(t, o, waits); !errors.Is(err, context.Canceled) || w.writes() > 0 {
+		t.Fatalf("%v; want a wait, and no call that writes:\n%s", err, text)
+	}
+	made, err := aws.Create(t.Context(), o)
+	must(t, err)
+	scene.Held(t, w.Reported(), waits, "is served with key", "Made for prod-a")
+	again := w.create(t, "a", "b") // a later release has another role
+	again.Site = w.Site
+	_, err = aws.Create(t.Context(), again)
+	must(t, err)
+	if text := w.Reported(); strings.Contains(text, "to run out") || !strings.Contains(text, "Made for prod-a") {
+		t.Errorf("the provider is there, and it waits:\n%s", text)
+	}
+	w.Disown(made.ProviderARN)
+	again.Name, again.Adopt = "prod-b", true // to which the provider does not belong
+	again.Dir = o.Dir
+	_, err = aws.Create(t.Context(), again)
+	must(t, err)
+	scene.Held(t, w.Reported(), waits, "Made for prod-b")
+}
+
+// The provider was there before the key: relying parties may have been told of another.
+func TestCreateWithAnOlderProvider(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.WriteKeys(t)
+	o := w.create(t, "a")
+	_, err := aws.Create(t.Context(), o)
+	must(t, err)
+	w.Reported()
+	backend, err := filestore.Create(t.TempDir())
+	must(t, err)
+	w.Store = keystore.NewStore(backend) // it is published anew
+	o.Store = w.KeyStore()
+	o.Store.Change = func() keystore.Change { return keystore.Change{At: time.Now().Add(time.Second), By: "me"} }
+	_, err = aws.Create(t.Context(), o)
+	must(t, err)
+	scene.Held(t, w.Reported(), "Key set prod-a stored", waits, "Made for prod-a")
+}
+
+const issuerURL = scene.IssuerURL
+
+// world is all that an installation needs: an account and a scene.
+type world struct {
+	*fakeaws.Server
+	*scene.Scene
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{fakeaws.Start(t, fakeaws.Options{}), scene.New(t)}
+	return w
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// requests writes CredentialsRequests with these names.
+func (w *world) requests(t *testing.T, names ...string) *aws.RequestedRoles {
+	t.Helper()
+	dir := filepath.Join(w.Dir, "requests")
+	must(t, os.MkdirAll(dir, 0o700))
+	for _, n := range names {
+		text := strings.ReplaceAll(`apiVersion: cloudcredential.openshift.io/v1
+kind: CredentialsRequest
+metadata: {name: NAME, namespace: openshift-cloud-credential-operator}
+spec:
+  secretRef: {name: NAME-creds, namespace: ns-NAME}
+  serviceAccountNames: [NAME]
+  providerSpec:
+    apiVersion: cloudcredential.openshift.io/v1
+    kind: AWSProviderSpec
+    statementEntries: [{effect: Allow, action: ["s3:GetObject"], resource: "*"}]
+`, "NAME", n)
+		must(t, os.WriteFile(filepath.Join(dir, n+".yaml"), []byte(text), 0o600))
+	}
+	return &aws.RequestedRoles{Dir: dir}
+}
+
+func (w *world) create(t *testing.T, names ...string) aws.CreateOptions {
+	t.Helper()
+	return aws.CreateOptions{
+		Options: aws.Options{
+			Options: w.Options("aws"), Config: w.Config(), Region: "us-east-1", ClientIDs: []string{"openshift", "sts.amazonaws.com"}, Usual: true,
+		},
+		Roles: w.requests(t, names...),
+	}
+}
+
+// writes returns how many calls wrote since the last time.
+func (w *world) writes() int {
+	n := 0
+	for _, c := range w.Calls() {
+		if c.Write {
+			n++
+		}
+	}
+	w.ResetCalls()
+	return n
 }

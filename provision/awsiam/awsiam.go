@@ -10,9 +10,12 @@ package awsiam
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/aws/arn"
+	"github.com/aws/aws-sdk-go-v2/service/iam/types"
 
 	"github.com/keypost/keypost/provision/awsiam/api"
 	"github.com/keypost/keypost/provision/cloud"
@@ -60,4 +63,60 @@ func (c *Client) Account(ctx context.Context) (Account, error) {
 // each calls f for every element of list, ParallelCalls at once, and joins the errors.
 func each[T, R any](list []T, f func(T) (R, error)) ([]R, error) {
 	return cloud.Each(ParallelCalls, list, f)
+}
+
+// Error is an error about which the caller can do something.
+type Error = cloud.Error[Problem]
+
+// Problem is the kind of an [Error].
+type Problem int
+
+// The problems.
+const (
+	NoRegion     Problem = iota + 1 // none is configured, and the account may need one
+	NotOwned                        // a provider or a role has no owner's tag, and may be adopted
+	OthersThing                     // a provider or a role has another owner's tag
+	ForeignRoles                    // roles trust the old issuer and not the new one, and some have no owner's tag and may be adopted
+	OthersRoles                     // the same, and all have another owner's tag
+	Stranded                        // roles would trust nobody without the issuer that is to be deleted
+	NeedsPrune                      // a policy cannot be extended without removing permissions
+	TrustTooLong                    // a trust policy has more characters than the account's quota allows
+)
+
+func problem(p Problem, format string, args ...any) error {
+	return &Error{Problem: p, Err: fmt.Errorf(format, args...)}
+}
+
+// CreateJSON returns the AWS CLI's --cli-input-json for create-open-id-connect-provider, in the layout of ccoctl's 04 file.
+// Without a thumbprint IAM obtains its own, so there is no placeholder to fill in.
+func (p Provider) CreateJSON() []byte {
+	in := struct {
+		Url            string
+		ClientIDList   []string
+		ThumbprintList []string `json:",omitempty"`
+		Tags           []types.Tag
+	}{p.URL, unique(p.ClientIDs), unique(p.Thumbprints), p.Owner.tags(p.Tags)}
+	out, _ := json.MarshalIndent(in, "", "\t") // strings and lists of strings always marshal
+	return append(out, '\n')
+}
+
+// CreateJSON returns the AWS CLI's --cli-input-json for create-role, in the layout of ccoctl's 05 files. Managed policies are
+// attached by another call.
+func (r Role) CreateJSON(t Trust) []byte {
+	return asJSON(struct {
+		AssumeRolePolicyDocument string
+		Description              string `json:",omitempty"`
+		PermissionsBoundary      string `json:",omitempty"`
+		RoleName                 string
+		Tags                     []types.Tag
+	}{t.policy().Document(r.Subjects).String(), r.Description, r.Boundary, r.Name, r.Owner.tags(r.Tags)})
+}
+
+// PolicyJSON returns the AWS CLI's --cli-input-json for put-role-policy, in the layout of ccoctl's 06 files; nil without a
+// policy.
+func (r Role) PolicyJSON() []byte {
+	if r.Policy == nil {
+		return nil
+	}
+	return asJSON(struct{ PolicyDocument, PolicyName, RoleName string }{string(r.Policy), r.Name, r.Name})
 }

@@ -197,37 +197,6 @@ func TestWhatOthersMadeIsNotTouched(t *testing.T) {
 	})
 }
 
-// A run with a new issuer adds its statement: tokens of the old issuer, and administrators, are never locked out.
-func TestStatementsOfOthersStayAndAreNamed(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, fakeaws.Options{})
-		d := w.cluster(1)
-		name := aws.String(d.roles[0].Name)
-		old := `{"Effect":"Allow","Principal":{"Federated":"arn:aws:iam::123456789012:oidc-provider/c1-oidc.s3.us-east-1.amazonaws.com"},` +
-			`"Action":"sts:AssumeRoleWithWebIdentity","Condition":{"StringEquals":{"c1-oidc.s3.us-east-1.amazonaws.com:sub":["system:` +
-			`serviceaccount:openshift-0:operator"]}}}`
-		_, err := w.hand.CreateRole(t.Context(), &iam.CreateRoleInput{RoleName: name,
-			AssumeRolePolicyDocument: aws.String(`{"Version":"2012-10-17","Statement":[` + old + `]}`),
-			Tags:                     []types.Tag{{Key: aws.String("openshift.io/cloud-credential-operator/c1"), Value: aws.String("owned")}}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		was := w.role(t, *name).Trust
-		kept := strings.TrimSuffix(was[strings.Index(was, `"Statement":`)+len(`"Statement":`):], "}")
-		p, err := w.plan(t.Context(), d)
-		if want := "role c1-openshift-0-cloud-credentials has a statement for " +
-			"arn:aws:iam::123456789012:oidc-provider/c1-oidc.s3.us-east-1.amazonaws.com too, which stays"; !slices.Contains(p.Notes, want) {
-			t.Errorf("notes %q", p.Notes)
-		}
-		apply(t, p, err)
-		if got := w.role(t, *name).Trust; !strings.Contains(got, strings.Trim(kept, "[]")) || !strings.Contains(got, "oidc.example.com/c1:aud") {
-			t.Errorf("was %s, is %s", was, got)
-		}
-		w.mustPlanNothing(t, d)
-	})
-}
-
 func TestAudiencesAreTakenAwayOnlyWhenAsked(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

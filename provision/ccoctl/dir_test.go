@@ -420,3 +420,10 @@ func TestNamesInSecrets(t *testing.T) {
 		}
 	}
 }
+
+func TestRoleNameIsCutAsCcoctlDoes(t *testing.T) {
+	got := ccoctl.RoleName("mycluster", "openshift-cloud-credential-operator", "cloud-credential-operator-iam-ro-creds")
+	if want := "mycluster-openshift-cloud-credential-operator-cloud-credential-o"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}

@@ -80,20 +80,6 @@ func (d Document) Judge(id Identity) []Judgement {
 	return all
 }
 
-// Decide returns whether judgements let a token in: a statement allows it and none denies it. It sums up what the findings on a
-// role say one by one, and exists for package awsiam's test, which holds these judgements against what an STS decides.
-func Decide(all []Judgement) Truth {
-	allowed, denied := No, No
-	for _, j := range all {
-		if j.Deny {
-			denied = max(denied, j.Applies())
-		} else {
-			allowed = max(allowed, j.Applies())
-		}
-	}
-	return min(allowed, denied.not())
-}
-
 // isFor reports whether a statement is about a provider. "*" is everybody.
 func (s statement) isFor(providerARN string) Truth {
 	switch {

@@ -4,17 +4,24 @@ package api
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
+	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/arn"
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/iam"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
+	"github.com/aws/smithy-go"
 	"github.com/aws/smithy-go/logging"
 
 	"github.com/keypost/keypost/internal/awsconf"
+	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/provision/cloud"
+	"github.com/keypost/keypost/provision/iampolicy"
 )
 
 // ParallelCalls is how many calls of a client are under way at once, most of them reads. Where that is too fast, IAM says so,
@@ -105,3 +112,106 @@ func (r *watched) RetryDelay(attempt int, err error) (time.Duration, error) {
 	}
 	return r.pending.Delay(d, err)
 }
+
+// Account is the account of the caller's credentials.
+type Account struct {
+	ID        string // 12 digits
+	Partition string // "aws", "aws-us-gov", "aws-cn", "aws-iso", "aws-iso-b", "aws-eusc" …
+	Caller    string // the ARN that sts:GetCallerIdentity names
+}
+
+func isAccountID(s string) bool {
+	return len(s) == 12 && strings.Trim(s, "0123456789") == ""
+}
+
+// ProviderARN returns the ARN that the provider for an issuer URL has in this account, whether or not it exists.
+func (a Account) ProviderARN(url string) string {
+	return fmt.Sprintf("arn:%s:iam::%s:%s%s", a.Partition, a.ID, providerResource, iampolicy.HostPath(url))
+}
+
+// RoleARN returns the ARN that the role of this name has in this account, whether or not it exists.
+func (a Account) RoleARN(name string) string {
+	return fmt.Sprintf("arn:%s:iam::%s:role/%s", a.Partition, a.ID, name)
+}
+
+const providerResource = "oidc-provider/"
+
+// SplitARN splits an IAM ARN.
+func SplitARN(s string) (a Account, resource string, ok bool) {
+	p, err := arn.Parse(s)
+	ok = err == nil && p.Partition != "" && p.Service == "iam" && p.Region == ""
+	return Account{ID: p.AccountID, Partition: p.Partition}, p.Resource, ok
+}
+
+// ProviderURL returns the issuer URL of the provider with an ARN.
+func ProviderURL(providerARN string) (string, error) {
+	a, resource, ok := SplitARN(providerARN)
+	url, isProvider := strings.CutPrefix(resource, providerResource)
+	if !ok || !isProvider || url == "" || !isAccountID(a.ID) {
+		return "", fmt.Errorf("%q is not the ARN of an IAM OIDC identity provider (arn:aws:iam::ACCOUNT:oidc-provider/HOST)", providerARN)
+	}
+	return "https://" + url, nil
+}
+
+// ParseRoleARN returns the account and the name of the IAM role with an ARN.
+func ParseRoleARN(roleARN string) (home Account, name string, err error) {
+	home, resource, ok := SplitARN(roleARN)
+	if !ok || !isAccountID(home.ID) || !strings.HasPrefix(resource, "role/") || strings.HasSuffix(resource, "/") {
+		return home, "", fmt.Errorf("%q is not the ARN of an IAM role (arn:aws:iam::ACCOUNT:role/NAME)", roleARN)
+	}
+	return home, resource[strings.LastIndex(resource, "/")+1:], nil
+}
+
+// Explain returns an error that names the failed call and the reason.
+func Explain(err error) error {
+	return awsconf.Explain(err, func(op *smithy.OperationError) string {
+		return strings.ToLower(op.ServiceID) + ":" + op.OperationName
+	}, reason)
+}
+
+// reason returns a sentence for errors that the user can do something about, else "".
+func reason(call string, err error) string {
+	if errors.Is(err, context.Canceled) {
+		return call + ": interrupted"
+	}
+	if api, ok := errors.AsType[smithy.APIError](err); ok {
+		return refusal(call, api)
+	}
+	if cloud.NobodyListens(err) {
+		return call + ": AWS cannot be reached; see the network, the region and HTTPS_PROXY (" + innermost(err) + ")"
+	}
+	return ""
+}
+
+func refusal(call string, api smithy.APIError) string {
+	code, message := api.ErrorCode(), api.ErrorMessage()
+	switch code {
+	case "AccessDenied", "AccessDeniedException":
+		return fmt.Sprintf("the caller's policy does not allow %s (AWS says: %s)", call, message)
+	case "ExpiredToken", "RequestExpired", "InvalidClientTokenId", "SignatureDoesNotMatch", "IncompleteSignature":
+		return fmt.Sprintf("the caller's credentials are not good for %s: %s (%s)", call, message, code)
+	case "OpenIdIdpCommunicationError":
+		return fmt.Sprintf("%s: IAM cannot reach the issuer to learn its certificate; publish it first, or give a thumbprint (AWS says: %s)",
+			call, message)
+	}
+	return ""
+}
+
+// brief returns the error of one attempt in few words.
+func brief(err error) error {
+	if api, ok := errors.AsType[smithy.APIError](err); ok {
+		return fmt.Errorf("%s (%s)", api.ErrorMessage(), api.ErrorCode())
+	}
+	return errors.New(innermost(err))
+}
+
+// innermost returns the message of the network error, without what the SDK wraps around it.
+func innermost(err error) string {
+	if e, ok := errors.AsType[*net.OpError](err); ok {
+		return oneLine(e)
+	}
+	return oneLine(err)
+}
+
+// oneLine returns the message of an error on one line. The SDK's may have several.
+func oneLine(err error) string { return text.Sentence(err.Error(), 0) }

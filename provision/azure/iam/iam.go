@@ -10,11 +10,19 @@
 package iam
 
 import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"slices"
+	"strings"
 	"sync"
 
+	"github.com/google/uuid"
+
 	"github.com/keypost/keypost/provision/azure/arm"
+	"github.com/keypost/keypost/provision/cloud"
 	"github.com/keypost/keypost/provision/install"
+	"github.com/keypost/keypost/provision/plan"
 )
 
 // Parallel is how many things are changed at once. What Azure allows of federated credentials is far
@@ -109,4 +117,76 @@ func minus(list, other []string) []string {
 		}
 	}
 	return out
+}
+
+// Suffixed returns a name that Azure takes, with a hash in its end.
+func Suffixed(name, hashed string) string {
+	sum := sha256.Sum256([]byte(hashed))
+	clean := strings.ReplaceAll(name, ".", "-")
+	return clean[:min(len(clean), 111)] + "-" + hex.EncodeToString(sum[:4])
+}
+
+// guid returns a name for a role or an assignment that is the same in every run: made of what it stands for, in lower case, since
+// Azure gives IDs back in varying letter case. So a creation whose answer was lost is found again.
+func guid(parts ...string) string {
+	space := uuid.NewSHA1(uuid.NameSpaceURL, []byte("https://keypost.dev/azure"))
+	return uuid.NewSHA1(space, []byte(Folded(strings.Join(parts, "\n")))).String()
+}
+
+// last returns the last part of an ID, in lower case: for roles and assignments the GUID, which is unique in the tenant.
+func last(id string) string {
+	return Folded(id[strings.LastIndexByte(id, '/')+1:])
+}
+
+// location returns a region's name in the form in which regions are compared: some answers have "Central US" for "centralus".
+func location(s string) string { return Folded(strings.ReplaceAll(s, " ", "")) }
+
+// learn remembers an identity.
+func (r *Run) learn(s identityState) { r.seen.Store(Folded(s.name), s) }
+
+// known returns an identity as Azure last showed it; nil if it did not.
+func (r *Run) known(name string) *identityState {
+	v, _ := r.seen.Load(Folded(name))
+	if s, is := v.(identityState); is {
+		return &s
+	}
+	return nil
+}
+
+// Known returns the client and the tenant ID of an identity as Azure last showed it; empty if it did not.
+func (r *Run) Known(name string) (client, tenant string) {
+	if s := r.known(name); s != nil {
+		return s.client, s.tenant
+	}
+	return "", ""
+}
+
+// planThing plans to make a group, an identity or a custom role, or to change what was read of it; nil if it is not there.
+func planThing[S any](api cloud.API, kind, name string, have *S, read func(context.Context) (*S, error),
+	next func(*S) ([]cloud.Step, error)) (plan.Stage, error) {
+	steps, err := next(have)
+	if err != nil {
+		return nil, err
+	}
+	change := plan.Change{Verb: plan.Update, Thing: kind, Name: name}
+	if have == nil {
+		change.Verb = plan.Create
+	}
+	return api.Stage(change, steps, then(read, next)), nil
+}
+
+// then returns the steps from what is read.
+func then[S any](read func(context.Context) (S, error), steps func(S) ([]cloud.Step, error)) cloud.Remaining {
+	return func(ctx context.Context) ([]cloud.Step, error) {
+		have, err := read(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return steps(have)
+	}
+}
+
+// each calls f for every element of a list at once, as far as calls may be under way, and joins the errors.
+func each[T, R any](list []T, f func(T) (R, error)) ([]R, error) {
+	return cloud.Each(arm.Parallel, list, f)
 }

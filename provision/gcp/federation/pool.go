@@ -3,10 +3,12 @@ package federation
 import (
 	"context"
 	"fmt"
+	"path"
 
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/provision/cloud"
 	"github.com/keypost/keypost/provision/gcp/rest"
+	"github.com/keypost/keypost/provision/plan"
 )
 
 // PoolThing is how plans and messages call a pool.
@@ -91,4 +93,93 @@ func (c *Client) decidePool(p Project, w Pool, have *poolState) (rest.Decision, 
 
 func (w Pool) body() map[string]any {
 	return map[string]any{"displayName": w.ID, "description": w.Owner.Describe(Made)}
+}
+
+// Contents is a pool as it is, with its providers but for those that are deleted.
+type Contents struct {
+	pool      *poolState // nil if it is not there
+	providers []namedProvider
+}
+
+// ReadContents reads a pool with its providers.
+func (c *Client) ReadContents(ctx context.Context, p Project, pool string) (out Contents, err error) {
+	if out.pool, err = c.readPool(ctx, p, pool); err != nil || out.pool == nil || out.pool.isDeleted() {
+		return out, err
+	}
+	out.providers, err = c.readProviders(ctx, p, pool)
+	return out, err
+}
+
+// Goes reports whether a deletion by this owner deletes the pool.
+func (t Contents) Goes(o Owner) bool {
+	return t.pool != nil && !t.pool.isDeleted() && o.Takes(t.pool.Description)
+}
+
+// namedProvider is a provider in a list.
+type namedProvider struct {
+	Name string `json:"name"`
+	providerState
+}
+
+// readProviders reads the providers of a pool but for those that are deleted.
+func (c *Client) readProviders(ctx context.Context, p Project, pool string) ([]namedProvider, error) {
+	k := providerCall(p.PoolName(pool)+"/providers", "ListWorkloadIdentityPoolProviders", "list")
+	return rest.List[namedProvider](ctx, c.Rest, k, "workloadIdentityPoolProviders")
+}
+
+// PlanDeletePool plans to delete a pool of the owner's, with its providers.
+func (c *Client) PlanDeletePool(p Project, o Owner, pool string, have Contents) (plan.Stage, []string, error) {
+	if !have.Goes(o) {
+		if have.pool == nil || have.pool.isDeleted() {
+			return nil, nil, nil
+		}
+		return nil, []string{fmt.Sprintf("%v: it stays", o.NotOwned(PoolThing, pool, have.pool.Description))}, nil
+	}
+	if err := have.checkProviders(o, pool); err != nil {
+		return nil, nil, err
+	}
+	k := poolCall(p, pool, "DeleteWorkloadIdentityPool", "delete")
+	k.Method = "DELETE"
+	step := c.Rest.ChangeStep(k, fmt.Sprintf("Workload identity pool %s deleted", pool))
+	return c.Rest.API.Stage(plan.Change{Verb: plan.Delete, Thing: PoolThing, Name: pool}, []cloud.Step{step}, func(ctx context.Context) ([]cloud.Step, error) {
+		now, err := c.ReadContents(ctx, p, pool) // Google deletes the providers with the pool, also one that was made since the plan
+		if err != nil || now.pool == nil || now.pool.isDeleted() {
+			return nil, err
+		}
+		if now.pool.Description != have.pool.Description {
+			return nil, fmt.Errorf("its description has changed meanwhile; make the plan again")
+		}
+		return []cloud.Step{step}, now.checkProviders(o, pool)
+	}), nil, nil
+}
+
+// checkProviders returns an error of the problem [rest.NotOwned] if a provider of the pool is somebody else's.
+func (t Contents) checkProviders(o Owner, pool string) error {
+	for _, v := range t.providers {
+		if !o.takesNamed(path.Base(v.Name), v.Description) {
+			return rest.Problemf(rest.NotOwned, "%s %s has a provider that is somebody else's, and that would go with it: %s; delete that one first",
+				PoolThing, pool, v.Name)
+		}
+	}
+	return nil
+}
+
+// Trusted is what goes with a pool, as anyone who publishes keys for it has to know.
+type Trusted struct {
+	Issuers []string // that its providers trust; a moved cluster has had two
+	Stays   bool     // the pool is somebody else's, and nothing goes
+}
+
+// Trusted returns what goes with the pool: nothing if that is gone.
+func (t Contents) Trusted(o Owner) (goes Trusted) {
+	if t.pool != nil && !o.Takes(t.pool.Description) {
+		return Trusted{Stays: true}
+	}
+	for _, have := range t.providers {
+		if have.OIDC != nil {
+			goes.Issuers = append(goes.Issuers, have.OIDC.Issuer)
+		}
+	}
+	goes.Issuers = rest.Minus(goes.Issuers, nil)
+	return goes
 }

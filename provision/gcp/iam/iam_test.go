@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keypost/keypost/provision/gcp/federation"
 	"github.com/keypost/keypost/provision/gcp/iam"
 	"github.com/keypost/keypost/provision/gcp/rest"
 	"github.com/keypost/keypost/test/fakegcp"
@@ -163,21 +164,6 @@ func email(t *testing.T, w *world, want iam.Wanted, i int) string {
 	p, err := w.client().Plan(t.Context(), want)
 	check(t, err)
 	return p.Emails[i]
-}
-
-// The documented steps run one after another, each in a program of its own, though Google shows late what the one before has made.
-func TestStepsInARow(t *testing.T) {
-	t.Parallel()
-	inWorld(t, fakegcp.Options{ConsistencyDelay: 30 * time.Second, PoolDelay: 20 * time.Second}, func(t *testing.T, w *world) {
-		want := installation("demo")
-		mustApply(t, w, iam.Wanted{Pool: want.Pool})
-		mustApply(t, w, iam.Wanted{Provider: want.Provider})
-		_, err := w.client().Provider(t.Context(), "demo", "demo")
-		check(t, err)
-		mustApply(t, w, iam.Wanted{Accounts: want.Accounts})
-		settle(w)
-		finished(t, w, want)
-	})
 }
 
 // What others put into policies, roles and providers survives every run.
@@ -491,5 +477,24 @@ func TestNewAccountIsDenied(t *testing.T) {
 			mustApply(t, w, installation("demo"))
 			finished(t, w, installation("demo"))
 		})
+	}
+}
+
+// Two components that shared an account would each have what both are permitted: names are cut, and then come to the same.
+func TestTwoRequestsShareNoAccount(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("r", 49)
+	list := []iam.Account{{Request: long + "-a", For: "CredentialsRequest a"}, {Request: long + "-b", For: "CredentialsRequest b"}}
+	err := iam.Accounts{Owner: federation.OwnedBy("demo"), List: list}.Check()
+	if want := "CredentialsRequest a and CredentialsRequest b come to the same service account demo-" + long + ": drop one of them"; err == nil || err.Error() != want {
+		t.Errorf("%v; want %s", err, want)
+	}
+	roles := []iam.Account{{Request: "foo-bar", For: "CredentialsRequest a", Permissions: []string{"a.b.c"}}, {Request: "foobar", For: "CredentialsRequest b", Permissions: []string{"a.b.d"}}}
+	err = iam.Accounts{Owner: federation.OwnedBy("demo"), List: roles}.Check()
+	if want := "CredentialsRequest a and CredentialsRequest b come to the same custom role foobar: drop one of them"; err == nil || err.Error() != want {
+		t.Errorf("%v; want %s", err, want)
+	}
+	if err := (iam.Accounts{Owner: federation.OwnedBy("demo"), List: list[:1]}).Check(); err != nil {
+		t.Error(err)
 	}
 }

@@ -2,12 +2,14 @@ package iam_test
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/keypost/keypost/provision/gcp/federation"
 	"github.com/keypost/keypost/provision/gcp/iam"
 	"github.com/keypost/keypost/provision/gcp/rest"
 	"github.com/keypost/keypost/test/fakegcp"
@@ -199,5 +201,209 @@ func TestProviderNeedsItsPool(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+const (
+	keyOne = `{"kty":"EC","alg":"ES256","use":"sig","kid":%q,"crv":"P-256","x":"MKBCTNIcKUSDii11ySs3526iDZ8AiTo7Tu6KPAqv7D4","y":"4Etl6SRW2YiLUrN5vfvVHuhp7x8PxltmWWlbbM4IFyM"}`
+	keyTwo = `{"kty":"EC","alg":"ES256","use":"sig","kid":%q,"crv":"P-256","x":"n5eur1UOhEbGtgxfteLmXo3qHW1rjDyRy_2IZtLNQYw","y":"LE8Dgly7sdiAr8uSl7FGipMiCS8_YDiqICTXNM3BBwM"}`
+)
+
+// jwks has keys with these IDs.
+func jwks(form string, kids ...string) []byte {
+	var keys []string
+	for _, k := range kids {
+		keys = append(keys, fmt.Sprintf(form, k))
+	}
+	return []byte(`{"keys":[` + strings.Join(keys, ",") + `]}`)
+}
+
+// Uploaded keys are those that are published: no more, no less, whatever the form.
+func TestUpload(t *testing.T) {
+	t.Parallel()
+	inWorld(t, fakegcp.Options{ConsistencyDelay: 30 * time.Second, OperationPolls: 1}, func(t *testing.T, w *world) {
+		want := installation("demo")
+		want.Accounts = nil
+		want.Provider.JWKS = jwks(keyOne, "k1", "k2")
+		contains(t, preview(t, w, want), "+ uploaded key k1", "+ uploaded key k2")
+		mustApply(t, w, want)
+		settle(w)
+		finished(t, w, want)
+		c := w.client()
+		want.Provider.JWKS = jwks(keyTwo, "k1", "k2")
+		contains(t, preview(t, w, want), "~ uploaded keys of the same IDs")
+		want.Provider.JWKS = jwks(keyOne, "k2", "k3")
+		contains(t, preview(t, w, want), "- uploaded key k1", "+ uploaded key k3")
+		lines := strings.Join(mustApply(t, w, want), "\n")
+		contains(t, lines, "workload identity provider demo updated with new JWK set")
+		for i, changed := range []bool{true, false} {
+			is, err := c.UploadKeys(t.Context(), federation.Provider{Pool: "demo", ID: "demo", IssuerURL: issuerURL, Owner: federation.OwnedBy("demo"), JWKS: jwks(keyTwo, "e1")})
+			if err != nil || is != changed {
+				t.Errorf("upload %d: %t, %v", i, is, err)
+			}
+		}
+		have, err := c.UploadedKeys(t.Context(), "demo", "demo")
+		check(t, err)
+		if have.JWKS != string(jwks(keyTwo, "e1")) || have.IssuerURL != issuerURL {
+			t.Errorf("uploaded %s for %s", have.JWKS, have.IssuerURL)
+		}
+		settle(w)
+		r, err := c.Provider(t.Context(), "demo", "demo")
+		if err != nil || r.JWKS == "" || r.IssuerURL != issuerURL || fmt.Sprint(r.Audiences) != "[openshift]" {
+			t.Errorf("registered %+v, %v", r, err)
+		}
+
+		want.Provider.JWKS, want.Provider.UsualKeys = nil, true
+		if _, err := c.Plan(t.Context(), want); err == nil || !strings.Contains(err.Error(), "say --key-storage-method pool-jwk-file") {
+			t.Errorf("without a word about the keys: %v", err)
+		}
+		want.Provider.UsualKeys = false
+		contains(t, preview(t, w, want), "- uploaded key e1", "+ keys as published by https://oidc.example.com/demo")
+		mustApply(t, w, want)
+		settle(w)
+		finished(t, w, want)
+		if have, err := c.UploadedKeys(t.Context(), "demo", "demo"); err != nil || have.JWKS != "" {
+			t.Errorf("keys %s, %v", have.JWKS, err)
+		}
+		if _, err := c.UploadKeys(t.Context(), federation.Provider{Pool: "demo", ID: "demo", IssuerURL: issuerURL, Owner: federation.OwnedBy("demo"), JWKS: jwks(keyOne, "k1")}); err == nil || !strings.Contains(err.Error(), "has no uploaded keys") {
+			t.Errorf("error %v", err)
+		}
+	})
+}
+
+// A provider that was given to another issuer since it was read keeps its keys: ours would count for that issuer's tokens.
+func TestUploadGoesToTheIssuerThatWasRead(t *testing.T) {
+	t.Parallel()
+	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
+		want := installation("demo")
+		want.Accounts, want.Provider.JWKS = nil, jwks(keyOne, "k1")
+		mustApply(t, w, want)
+		w.Do(t, "PATCH", poolPath+"/providers/demo?updateMask=oidc.issuerUri", map[string]any{"oidc": map[string]any{"issuerUri": "https://victim.example.com"}})
+		before := state(w)
+		want.Provider.JWKS = jwks(keyOne, "k2")
+		if _, err := w.client().UploadKeys(t.Context(), *want.Provider); problemOf(err) != rest.OtherIssuer || !strings.Contains(err.Error(), "trusts the issuer https://victim.example.com by now") {
+			t.Errorf("error %v", err)
+		}
+		if after := state(w); after != before {
+			t.Errorf("changed to\n%s", after)
+		}
+	})
+}
+
+func TestUploadRefuses(t *testing.T) {
+	t.Parallel()
+	c := iam.OpenWith("x", rest.Access{Project: "p", Transport: roundTripper(nil)}) // nobody is called
+	for _, tt := range []struct{ jwks, want string }{
+		{`secret`, "the JWKS to upload"},
+		{`{"keys":[]}`, "JSON without a key"},
+		{string(jwks(keyOne, "1", "2", "3", "4", "5", "6", "7", "8", "9")), "9 keys to upload: Google takes 8"},
+		{strings.Replace(string(jwks(keyOne, "k")), `"kid"`, `"d":"secret","kid"`, 1), "private"},
+		{`{"keys":[{"kty":"EC","kid":"k","crv":"P-384","x":"8UDjyzPTS_GOIzX65T8LSlVvU68GKkfXnwdcbWe0OrNHnXLiO6DKlLIhLPqE3FBA","y":"IQ9uZvT-A3OJEnqY2uYz2iXMUNxXuxDL2FWJdYR8gmBsjNDzjq1XWNPvsgiO1wBG"}]}`, ""},
+	} {
+		_, err := c.UploadKeys(t.Context(), federation.Provider{Pool: "pool", ID: "prov", Owner: federation.OwnedBy("demo"), JWKS: []byte(tt.jwks)})
+		if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v, want %q", tt.jwks, err, tt.want)
+		}
+	}
+}
+
+// A copy without a record is not replaced by other keys, whether it has more or less: a key may have been revoked since.
+func TestAnUnknownCopyIsLeft(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		want, held string
+		refused    bool
+	}{
+		{string(jwks(keyOne, "k1")), string(jwks(keyOne, "k1")), false},
+		{string(jwks(keyOne, "k2")), string(jwks(keyOne, "k1")), true},
+		{string(jwks(keyOne, "k1", "k2")), string(jwks(keyOne, "k1")), true},
+		{string(jwks(keyOne, "k1")), string(jwks(keyOne, "k1", "k2")), true},
+		{string(jwks(keyOne, "k1")), `{"keys":[{"kty":"RSA","kid":"weak","n":"AQAB","e":"AQAB"}]}`, true},
+	} {
+		inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
+			want := installation("demo")
+			want.Accounts, want.Provider.JWKS = nil, jwks(keyOne, "k0")
+			mustApply(t, w, want)
+			w.Do(t, "PATCH", poolPath+"/providers/demo?updateMask=oidc.jwksJson", map[string]any{"oidc": map[string]any{"jwksJson": tt.held}})
+			want.Provider.JWKS, want.Provider.Unrecorded = []byte(tt.want), true
+			_, err := w.client().Plan(t.Context(), want)
+			if (problemOf(err) == rest.UnknownCopy) != tt.refused || (err != nil) != tt.refused {
+				t.Errorf("%s instead of %s: %v", tt.want, tt.held, err)
+			}
+		})
+	}
+}
+
+// A pool that is disabled or deleted is told with what its provider holds; anyone who may not read pools is told nothing of it.
+func TestUploadedKeysOfAPoolThatTakesNoToken(t *testing.T) {
+	t.Parallel()
+	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
+		want := installation("demo")
+		want.Accounts, want.Provider.JWKS = nil, jwks(keyOne, "k1")
+		mustApply(t, w, want)
+		trouble := func(c *iam.Client) string {
+			have, err := c.UploadedKeys(t.Context(), "demo", "demo")
+			check(t, err)
+			if have.Refused == nil {
+				return ""
+			}
+			return have.Refused.Error()
+		}
+		if got := trouble(w.client()); got != "" {
+			t.Errorf("of a good pool: %q", got)
+		}
+		w.Do(t, "PATCH", "my-project/locations/global/workloadIdentityPools/demo?updateMask=disabled", map[string]any{"disabled": true})
+		if got := trouble(w.client()); !strings.Contains(got, "pool demo is disabled") {
+			t.Errorf("of a disabled pool: %q", got)
+		}
+		denied := roundTripper(func(r *http.Request) (*http.Response, error) {
+			res, err := w.RoundTrip(r)
+			if err == nil && strings.HasSuffix(r.URL.Path, "/workloadIdentityPools/demo") {
+				res.StatusCode, res.Status = http.StatusForbidden, "403 Forbidden"
+				res.Body = io.NopCloser(strings.NewReader(`{"error":{"code":403,"status":"PERMISSION_DENIED","message":"Permission 'iam.workloadIdentityPools.get' denied on resource '//iam.googleapis.com/x' (or it may not exist)."}}`))
+			}
+			return res, err
+		})
+		if got := trouble(iam.OpenWith(fakegcp.AccessToken, rest.Access{Project: "my-project", Transport: denied})); got != "" {
+			t.Errorf("of a pool that nobody may read: %q", got)
+		}
+	})
+}
+
+// A provider has the keys of the installation that its description names, or, where ccoctl's names none, of the one whose name it bears;
+// another's only if that is said.
+func TestUploadGoesToItsOwnProvider(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		description string
+		owner       string
+		adopt       bool
+		want        string
+	}{
+		{"Created By OpenShift ccoctl; installation demo", "demo", false, ""},
+		{"Created By OpenShift ccoctl; installation other", "other", false, ""},
+		{"Created By OpenShift ccoctl", "demo", false, ""},
+		{"Created By OpenShift ccoctl", "other", false, "somebody else's: its description is \"Created By OpenShift ccoctl\""},
+		{"Created By OpenShift ccoctl", "other", true, ""},
+		{"Created By OpenShift ccoctl; installation other", "demo", false, "somebody else's: its description is \"Created By OpenShift ccoctl; installation other\""},
+		{"of another team", "demo", false, "somebody else's"},
+		{"", "demo", false, "somebody else's"},
+		{"of another team", "demo", true, ""},
+	} {
+		inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
+			want := installation("demo")
+			want.Accounts, want.Provider.JWKS = nil, jwks(keyOne, "k1")
+			mustApply(t, w, want)
+			w.Do(t, "PATCH", poolPath+"/providers/demo?updateMask=description", map[string]any{"description": tt.description})
+			before := state(w)
+			_, err := w.client().UploadKeys(t.Context(), federation.Provider{Pool: "demo", ID: "demo", IssuerURL: issuerURL, Owner: federation.OwnedBy(tt.owner), Adopt: tt.adopt, JWKS: jwks(keyOne, "k2")})
+			if tt.want == "" {
+				check(t, err)
+				return
+			}
+			if err == nil || !strings.Contains(err.Error(), tt.want) || problemOf(err) != rest.NotOwned || state(w) != before {
+				t.Errorf("%q: %v\n%s", tt.description, err, state(w))
+			}
+		})
 	}
 }
