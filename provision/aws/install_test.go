@@ -55,9 +55,9 @@ func TestCreate(t *testing.T) {
 	o.Mode = install.Apply
 	made, err = aws.Create(t.Context(), o)
 	must(t, err)
-	scene.Held(t, w.Reported(), "line Account ", "store the store, issuer "+issuerURL, "line "+ccoctl.KeyPairFound(filepath.Join(w.Out(), ccoctl.PrivateKeyName)),
+	scene.Held(t, w.Reported(), "line Account ", "store the store, issuer "+issuerURL, "line Using existing RSA keypair found at "+filepath.Join(w.Out(), ccoctl.PrivateKeyName),
 		"line Key set prod-a stored in the store", "line Issuer "+issuerURL+" is served with key "+string(key.ID()),
-		"line "+ccoctl.ProviderCreated(made.ProviderARN), "progress 3 of 3 changes made", "line "+ccoctl.InstallingKey, "line Made for prod-a in account ", "2 roles, 2 Secrets")
+		"line Identity Provider created with ARN: "+made.ProviderARN, "progress 3 of 3 changes made", "line Copying signing key for use by installer", "line Made for prod-a in account ", "2 roles, 2 Secrets")
 	if made.Roles != 2 || made.Secrets != 2 || made.KeySet.Name() != "prod-a" || made.PrivateKey != filepath.Join(w.Out(), ccoctl.PrivateKeyName) {
 		t.Errorf("made %+v", made)
 	}
@@ -72,7 +72,7 @@ func TestCreate(t *testing.T) {
 	if n := w.writes(); n != 0 || again.ProviderARN != made.ProviderARN {
 		t.Errorf("the second run made %d calls that write: %+v", n, again)
 	}
-	scene.Held(t, w.Reported(), "line "+ccoctl.ProviderFound(made.ProviderARN), "line Existing role", "line Already there for prod-a in account ")
+	scene.Held(t, w.Reported(), "line Existing Identity Provider found with ARN: "+made.ProviderARN, "line Existing role", "line Already there for prod-a in account ")
 }
 
 func (w *world) published(t *testing.T) int {

@@ -14,6 +14,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/iam/types"
 
 	"github.com/keypost/keypost/provision/awsiam/api"
+	"github.com/keypost/keypost/provision/cloud"
 	"github.com/keypost/keypost/provision/iampolicy"
 	"github.com/keypost/keypost/provision/plan"
 )
@@ -102,15 +103,15 @@ func (c *Client) adoptFrom(ctx context.Context, m Move) (plan.Stage, error) {
 	if have == nil {
 		return nil, fmt.Errorf("there is no %s %s to move away from", providerThing, arn)
 	}
-	decide := func(have *ProviderState) ([]api.Step, error) {
+	decide := func(have *ProviderState) ([]cloud.Step, error) {
 		missing, diff := tagDifference(have.tags, OwnedBy(m.Name).tags(nil))
 		if OwnedBy(m.Name).Owns(have.tags) || len(missing) == 0 {
 			return nil, nil
 		}
-		return []api.Step{tagProviderStep(arn, missing, diff)}, OwnedBy(m.Name).mayTake(providerThing+" "+arn, have.tags, m.Adopt)
+		return []cloud.Step{c.tagProviderStep(arn, missing, diff)}, OwnedBy(m.Name).mayTake(providerThing+" "+arn, have.tags, m.Adopt)
 	}
 	steps, err := decide(have)
-	return c.Action(plan.Change{Verb: plan.Update, Thing: providerThing, Name: arn}, steps, func(ctx context.Context) ([]api.Step, error) {
+	return c.API.Stage(plan.Change{Verb: plan.Update, Thing: providerThing, Name: arn}, steps, func(ctx context.Context) ([]cloud.Step, error) {
 		have, err := c.Provider(ctx, arn)
 		if err != nil || have == nil {
 			return nil, err
@@ -149,27 +150,27 @@ func (c *Client) moveRole(m Move, b trustingRole) (plan.Stage, string, error) {
 	if b.adopted {
 		tags = OwnedByKeypost().tags(nil)
 	}
-	steps, err := moveSteps(m, b.name, b.trust, tags)
+	steps, err := c.moveSteps(m, b.name, b.trust, tags)
 	if err != nil {
 		return nil, "", err
 	}
 	if len(steps) == 0 {
 		return nil, fmt.Sprintf("role %s trusts %s already", b.name, m.To.ProviderARN), nil
 	}
-	return c.updateRole(b.name, steps, func(have *roleState) ([]api.Step, error) {
+	return c.updateRole(b.name, steps, func(have *roleState) ([]cloud.Step, error) {
 		if err := b.still(have); err != nil {
 			return nil, err
 		}
 		missing, _ := tagDifference(have.tags, tags)
-		return moveSteps(m, b.name, have.trust, missing)
+		return c.moveSteps(m, b.name, have.trust, missing)
 	}), "", nil
 }
 
-func moveSteps(m Move, name string, trust iampolicy.Document, tags []types.Tag) ([]api.Step, error) {
-	var steps []api.Step
+func (c *Client) moveSteps(m Move, name string, trust iampolicy.Document, tags []types.Tag) ([]cloud.Step, error) {
+	var steps []cloud.Step
 	if len(tags) > 0 {
 		_, diff := tagDifference(nil, tags)
-		steps = append(steps, tagRoleStep(name, tags, diff))
+		steps = append(steps, c.tagRoleStep(name, tags, diff))
 	}
 	both, diff, rest, err := trust.Alongside(m.From.policy(), m.To.policy())
 	if err != nil {
@@ -178,7 +179,7 @@ func moveSteps(m Move, name string, trust iampolicy.Document, tags []types.Tag) 
 	if err := m.unfinished(name, rest); err != nil || len(diff) == 0 {
 		return steps, err
 	}
-	s, err := trustStep(name, both, m.To.limit(), diff)
+	s, err := c.trustStep(name, both, m.To.limit(), diff)
 	if err != nil {
 		return nil, fmt.Errorf("trust policy of role %s with the statements of both issuers: %w", name, err)
 	}
@@ -297,17 +298,17 @@ func (c *Client) MovedAt(ctx context.Context, providerARN string) (time.Time, er
 // the zero time removes the record. It returns the lines of the calls that it made.
 func (c *Client) SetMovedAt(ctx context.Context, providerARN string, at time.Time) (lines []string, err error) {
 	id, want := aws.String(providerARN), ""
-	s := api.NewStep((*iam.Client).UntagOpenIDConnectProvider, &iam.UntagOpenIDConnectProviderInput{OpenIDConnectProviderArn: id, TagKeys: []string{movedAtKey}},
+	s := api.NewStep(c.Client, c.IAM.UntagOpenIDConnectProvider, &iam.UntagOpenIDConnectProviderInput{OpenIDConnectProviderArn: id, TagKeys: []string{movedAtKey}},
 		fmt.Sprintf("Tag %s removed from Identity Provider with ARN %s", movedAtKey, providerARN))
 	if !at.IsZero() {
 		want = at.UTC().Format(time.RFC3339)
-		s = tagProviderStep(providerARN, []types.Tag{tag(movedAtKey, want)}, nil)
+		s = c.tagProviderStep(providerARN, []types.Tag{tag(movedAtKey, want)}, nil)
 	}
-	return c.Converge(ctx, func(ctx context.Context) ([]api.Step, error) {
+	return c.API.Converge(ctx, func(ctx context.Context) ([]cloud.Step, error) {
 		tags, err := c.providerTags(ctx, providerARN)
 		if err != nil || tags[movedAtKey] == want {
 			return nil, err
 		}
-		return []api.Step{s}, nil
+		return []cloud.Step{s}, nil
 	})
 }

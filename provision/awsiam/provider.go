@@ -12,7 +12,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/iam/types"
 
 	"github.com/keypost/keypost/provision/awsiam/api"
-	"github.com/keypost/keypost/provision/ccoctl"
 	"github.com/keypost/keypost/provision/cloud"
 	"github.com/keypost/keypost/provision/iampolicy"
 	"github.com/keypost/keypost/provision/plan"
@@ -85,57 +84,44 @@ func (c *Client) PlanProvider(ctx context.Context, a Account, p Provider) (plan.
 	if err != nil {
 		return plan.Plan{}, err
 	}
-	steps, notes, err := p.decide(arn, have)
-	if err != nil {
-		return plan.Plan{}, err
-	}
-	change := plan.Change{Verb: plan.Update, Thing: providerThing, Name: arn}
-	if have == nil {
-		change.Verb = plan.Create
-	}
-	stage := c.Action(change, steps, func(ctx context.Context) ([]api.Step, error) {
-		have, err := c.Provider(ctx, arn)
-		if err != nil {
-			return nil, err
-		}
-		steps, _, err := p.decide(arn, have)
-		return steps, err
-	})
-	return plan.Of(notes, cloud.OrFound(stage, ccoctl.ProviderFound(arn))), nil
+	return cloud.Thing[*ProviderState]{
+		Kind: providerThing, Name: arn, Missing: have == nil, Found: "Existing Identity Provider found with ARN: " + arn,
+		Read:   func(ctx context.Context) (*ProviderState, error) { return c.Provider(ctx, arn) },
+		Decide: func(have *ProviderState) (cloud.Decision, error) { return c.decideProvider(p, arn, have) },
+	}.Plan(c.API, have)
 }
 
-// decide returns the steps from have to p. The error reports another owner.
-func (p Provider) decide(arn string, have *ProviderState) ([]api.Step, []string, error) {
+// decideProvider returns the steps from have to p. The error reports another owner.
+func (c *Client) decideProvider(p Provider, arn string, have *ProviderState) (d cloud.Decision, err error) {
 	if have == nil {
-		return []api.Step{p.create(arn)}, nil, nil
+		return cloud.Decision{Steps: []cloud.Step{c.createProvider(p, arn)}}, nil
 	}
 	if err := p.Owner.mayTake(providerThing+" "+arn, have.tags, p.Adopt); err != nil {
-		return nil, nil, err
+		return d, err
 	}
-	notes := []string{ccoctl.ProviderFound(arn)}
-	var steps []api.Step
 	id := aws.String(arn)
 	if missing, diff := tagDifference(have.tags, p.Owner.tags(p.Tags)); len(missing) > 0 {
-		steps = append(steps, tagProviderStep(arn, missing, diff))
+		d.Steps = append(d.Steps, c.tagProviderStep(arn, missing, diff))
 	}
 	for _, client := range minus(p.ClientIDs, have.ClientIDs) {
-		steps = append(steps, api.NewStep((*iam.Client).AddClientIDToOpenIDConnectProvider, &iam.AddClientIDToOpenIDConnectProviderInput{OpenIDConnectProviderArn: id, ClientID: aws.String(client)},
+		d.Steps = append(d.Steps, api.NewStep(c.Client, c.IAM.AddClientIDToOpenIDConnectProvider, &iam.AddClientIDToOpenIDConnectProviderInput{OpenIDConnectProviderArn: id, ClientID: aws.String(client)},
 			fmt.Sprintf("Client ID %s added to Identity Provider with ARN %s", client, arn), "+ client ID "+client))
 	}
 	for _, client := range minus(have.ClientIDs, p.ClientIDs) {
 		if !p.Tighten {
-			notes = append(notes, fmt.Sprintf("%s takes tokens for the audience %s too; --tighten takes it away", arn, client))
+			d.Notes = append(d.Notes, fmt.Sprintf("%s takes tokens for the audience %s too; --tighten takes it away", arn, client))
 			continue
 		}
-		steps = append(steps, api.NewStep((*iam.Client).RemoveClientIDFromOpenIDConnectProvider, &iam.RemoveClientIDFromOpenIDConnectProviderInput{OpenIDConnectProviderArn: id, ClientID: aws.String(client)},
+		d.Steps = append(d.Steps, api.NewStep(c.Client, c.IAM.RemoveClientIDFromOpenIDConnectProvider, &iam.RemoveClientIDFromOpenIDConnectProviderInput{OpenIDConnectProviderArn: id, ClientID: aws.String(client)},
 			fmt.Sprintf("Client ID %s removed from Identity Provider with ARN %s", client, arn), "- client ID "+client))
 	}
-	return append(steps, p.thumbprintStep(arn, have)...), notes, nil
+	d.Steps = append(d.Steps, c.thumbprintStep(p, arn, have)...)
+	return d, nil
 }
 
-func tagProviderStep(arn string, tags []types.Tag, diff []string) api.Step {
+func (c *Client) tagProviderStep(arn string, tags []types.Tag, diff []string) cloud.Step {
 	in := &iam.TagOpenIDConnectProviderInput{OpenIDConnectProviderArn: aws.String(arn), Tags: tags}
-	return api.NewStep((*iam.Client).TagOpenIDConnectProvider, in, fmt.Sprintf("Identity Provider with ARN %s tagged %s", arn, tagLine(tags)), diff...)
+	return api.NewStep(c.Client, c.IAM.TagOpenIDConnectProvider, in, fmt.Sprintf("Identity Provider with ARN %s tagged %s", arn, tagLine(tags)), diff...)
 }
 
 // tagLine returns tags for the reader: KEY=VALUE, …
@@ -147,26 +133,26 @@ func tagLine(tags []types.Tag) string {
 	return strings.Join(out, ", ")
 }
 
-func (p Provider) create(arn string) api.Step {
+func (c *Client) createProvider(p Provider, arn string) cloud.Step {
 	in := &iam.CreateOpenIDConnectProviderInput{
 		Url: aws.String(p.URL), ClientIDList: unique(p.ClientIDs), ThumbprintList: unique(p.Thumbprints), Tags: p.Owner.tags(p.Tags),
 	}
 	diff := []string{"+ URL " + p.URL}
-	for _, c := range in.ClientIDList {
-		diff = append(diff, "+ client ID "+c)
+	for _, id := range in.ClientIDList {
+		diff = append(diff, "+ client ID "+id)
 	}
 	for _, t := range in.ThumbprintList {
 		diff = append(diff, "+ thumbprint "+t)
 	}
 	_, tags := tagDifference(nil, in.Tags)
-	s := api.NewStep((*iam.Client).CreateOpenIDConnectProvider, in, ccoctl.ProviderCreated(arn), append(diff, tags...)...)
+	s := api.NewStep(c.Client, c.IAM.CreateOpenIDConnectProvider, in, "Identity Provider created with ARN: "+arn, append(diff, tags...)...)
 	s.Read = true // by anyone who makes roles next
 	return s
 }
 
 // thumbprintStep adds the wanted ones to IAM's list; with Tighten they replace it. Without any, IAM keeps its own, and ignores it
 // for certificates of a public CA.
-func (p Provider) thumbprintStep(arn string, have *ProviderState) []api.Step {
+func (c *Client) thumbprintStep(p Provider, arn string, have *ProviderState) []cloud.Step {
 	list, current := p.Thumbprints, lower(have.Thumbprints)
 	if !p.Tighten && len(list) > 0 {
 		list = slices.Concat(list, minus(current, lower(list)))
@@ -177,14 +163,14 @@ func (p Provider) thumbprintStep(arn string, have *ProviderState) []api.Step {
 		return nil
 	}
 	in := &iam.UpdateOpenIDConnectProviderThumbprintInput{OpenIDConnectProviderArn: aws.String(arn), ThumbprintList: unique(list)}
-	s := api.NewStep((*iam.Client).UpdateOpenIDConnectProviderThumbprint, in, "Thumbprints of Identity Provider with ARN "+arn+" updated")
+	s := api.NewStep(c.Client, c.IAM.UpdateOpenIDConnectProviderThumbprint, in, "Thumbprints of Identity Provider with ARN "+arn+" updated")
 	for _, t := range gone {
 		s.Diff = append(s.Diff, "- thumbprint "+t)
 	}
 	for _, t := range added {
 		s.Diff = append(s.Diff, "+ thumbprint "+t)
 	}
-	return []api.Step{s}
+	return []cloud.Step{s}
 }
 
 // providers returns the ARNs of all.

@@ -15,6 +15,7 @@ import (
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/provision/awsiam/api"
 	"github.com/keypost/keypost/provision/ccoctl"
+	"github.com/keypost/keypost/provision/cloud"
 	"github.com/keypost/keypost/provision/iampolicy"
 	"github.com/keypost/keypost/provision/plan"
 )
@@ -165,8 +166,8 @@ func (l listed) policy(text string) (*iampolicy.Document, error) {
 // shows that it is gone: what was deleted before it, IAM no longer shows by then either.
 func (c *Client) deleteProvider(ctx context.Context, arn string, o Owner, adopt bool) (plan.Stage, error) {
 	in := &iam.DeleteOpenIDConnectProviderInput{OpenIDConnectProviderArn: aws.String(arn)}
-	s := api.NewDelete((*iam.Client).DeleteOpenIDConnectProvider, in, ccoctl.ProviderDeleted(arn))
-	remaining := func(ctx context.Context) ([]api.Step, error) {
+	s := api.NewDelete(c.Client, c.IAM.DeleteOpenIDConnectProvider, in, fmt.Sprintf("Identity Provider with ARN %s deleted", arn))
+	remaining := func(ctx context.Context) ([]cloud.Step, error) {
 		have, err := c.Provider(ctx, arn)
 		if err != nil || have == nil {
 			return nil, err
@@ -174,26 +175,26 @@ func (c *Client) deleteProvider(ctx context.Context, arn string, o Owner, adopt 
 		if !o.Owns(have.tags) && (!adopt || o.others(have.tags) != "") {
 			return nil, o.notOurs(providerThing+" "+arn, have.tags)
 		}
-		return []api.Step{s}, nil
+		return []cloud.Step{s}, nil
 	}
 	steps, err := remaining(ctx)
-	return c.Action(plan.Change{Verb: plan.Delete, Thing: providerThing, Name: arn}, steps, remaining), err
+	return c.API.Stage(plan.Change{Verb: plan.Delete, Thing: providerThing, Name: arn}, steps, remaining), err
 }
 
 // deleteRoles plans to delete roles, whose tags were just read. A call that IAM does not accept yet is made again, with what the
 // role has by then.
 func (c *Client) deleteRoles(ctx context.Context, names []string) (plan.Stage, error) {
 	stages, err := each(names, func(name string) (plan.Stage, error) {
-		remaining := func(ctx context.Context) ([]api.Step, error) { return c.removalSteps(ctx, name) }
+		remaining := func(ctx context.Context) ([]cloud.Step, error) { return c.removalSteps(ctx, name) }
 		steps, err := remaining(ctx)
-		return c.Deletion(plan.Change{Verb: plan.Delete, Thing: roleThing, Name: name}, steps, remaining), err
+		return c.API.Deletion(plan.Change{Verb: plan.Delete, Thing: roleThing, Name: name}, steps, remaining), err
 	})
 	return slices.Concat(stages...), err
 }
 
 // removalSteps returns the steps that delete a role's policies and then the role, since IAM deletes no role that has
 // policies. A missing role needs no steps.
-func (c *Client) removalSteps(ctx context.Context, name string) ([]api.Step, error) {
+func (c *Client) removalSteps(ctx context.Context, name string) ([]cloud.Step, error) {
 	inline, err := c.inlinePolicies(ctx, name)
 	if api.IsMissing(err) {
 		return nil, nil
@@ -205,24 +206,24 @@ func (c *Client) removalSteps(ctx context.Context, name string) ([]api.Step, err
 	if err != nil && !api.IsMissing(err) {
 		return nil, err
 	}
-	var steps []api.Step
+	var steps []cloud.Step
 	for _, p := range inline {
-		steps = append(steps, deletePolicyStep(name, p))
+		steps = append(steps, c.deletePolicyStep(name, p))
 	}
 	for _, arn := range attached {
-		steps = append(steps, detachStep(name, arn))
+		steps = append(steps, c.detachStep(name, arn))
 	}
-	return append(steps, api.NewDelete((*iam.Client).DeleteRole, &iam.DeleteRoleInput{RoleName: aws.String(name)}, ccoctl.RoleDeleted(name))), nil
+	return append(steps, api.NewDelete(c.Client, c.IAM.DeleteRole, &iam.DeleteRoleInput{RoleName: aws.String(name)}, fmt.Sprintf("IAM Role %s deleted", name))), nil
 }
 
-func deletePolicyStep(role, policy string) api.Step {
+func (c *Client) deletePolicyStep(role, policy string) cloud.Step {
 	in := &iam.DeleteRolePolicyInput{RoleName: aws.String(role), PolicyName: aws.String(policy)}
-	return api.NewDelete((*iam.Client).DeleteRolePolicy, in, ccoctl.RolePolicyDeleted(role, policy), "- inline policy "+policy)
+	return api.NewDelete(c.Client, c.IAM.DeleteRolePolicy, in, fmt.Sprintf("Policy %s associated with IAM Role %s deleted", policy, role), "- inline policy "+policy)
 }
 
-func detachStep(role, arn string) api.Step {
+func (c *Client) detachStep(role, arn string) cloud.Step {
 	in := &iam.DetachRolePolicyInput{RoleName: aws.String(role), PolicyArn: aws.String(arn)}
-	return api.NewDelete((*iam.Client).DetachRolePolicy, in, ccoctl.RolePolicyDetached(role, arn), "- managed policy "+arn)
+	return api.NewDelete(c.Client, c.IAM.DetachRolePolicy, in, fmt.Sprintf("Policy %s detached from IAM Role %s", arn, role), "- managed policy "+arn)
 }
 
 func (c *Client) inlinePolicies(ctx context.Context, name string) ([]string, error) {
@@ -317,7 +318,7 @@ func (c *Client) withdraw(b trustingRole, t Trust, check func(iampolicy.Document
 	if !b.ours && !b.adopted {
 		return nil, []string{fmt.Sprintf("role %s is not ours: it stays, and keeps a statement for the deleted provider %s", b, t.ProviderARN)}, nil
 	}
-	steps := func(trust iampolicy.Document) ([]api.Step, error) {
+	steps := func(trust iampolicy.Document) ([]cloud.Step, error) {
 		rest, diff := trust.Without(t.ProviderARN)
 		if len(diff) == 0 {
 			return nil, nil
@@ -325,11 +326,11 @@ func (c *Client) withdraw(b trustingRole, t Trust, check func(iampolicy.Document
 		if trust.TrustsOnly(t.ProviderARN) {
 			return nil, fmt.Errorf("role %s trusts nobody but %s now; run it again", b, t.ProviderARN)
 		}
-		s, err := trustStep(b.name, rest, iampolicy.MaxTrustLength, diff)
-		return []api.Step{s}, cmp.Or(check(trust), err)
+		s, err := c.trustStep(b.name, rest, iampolicy.MaxTrustLength, diff)
+		return []cloud.Step{s}, cmp.Or(check(trust), err)
 	}
 	planned, err := steps(b.trust)
-	return c.updateRole(b.name, planned, func(have *roleState) ([]api.Step, error) {
+	return c.updateRole(b.name, planned, func(have *roleState) ([]cloud.Step, error) {
 		left, err := steps(have.trust)
 		if len(left) == 0 {
 			return nil, err
@@ -339,9 +340,9 @@ func (c *Client) withdraw(b trustingRole, t Trust, check func(iampolicy.Document
 }
 
 // updateRole plans steps for a role. Applying the plan reads the role again; one that is gone needs no steps.
-func (c *Client) updateRole(name string, steps []api.Step, remaining func(have *roleState) ([]api.Step, error)) plan.Stage {
+func (c *Client) updateRole(name string, steps []cloud.Step, remaining func(have *roleState) ([]cloud.Step, error)) plan.Stage {
 	change := plan.Change{Verb: plan.Update, Thing: roleThing, Name: name}
-	return c.Action(change, steps, func(ctx context.Context) ([]api.Step, error) {
+	return c.API.Stage(change, steps, func(ctx context.Context) ([]cloud.Step, error) {
 		have, err := c.readRole(ctx, Role{Name: name})
 		if err != nil || have == nil {
 			return nil, err
@@ -351,11 +352,11 @@ func (c *Client) updateRole(name string, steps []api.Step, remaining func(have *
 }
 
 // trustStep returns the step that puts a role's trust policy.
-func trustStep(role string, d iampolicy.Document, limit int, diff []string) (api.Step, error) {
+func (c *Client) trustStep(role string, d iampolicy.Document, limit int, diff []string) (cloud.Step, error) {
 	text, err := d.Fit(limit)
 	if err != nil {
-		return api.Step{}, problem(TrustTooLong, "it %w: shorten it, or have the account's quota L-C07B4B0D raised", err)
+		return cloud.Step{}, problem(TrustTooLong, "it %w: shorten it, or have the account's quota L-C07B4B0D raised", err)
 	}
 	in := &iam.UpdateAssumeRolePolicyInput{RoleName: aws.String(role), PolicyDocument: aws.String(text)}
-	return api.NewStep((*iam.Client).UpdateAssumeRolePolicy, in, "Trust policy of Role "+role+" updated", diff...), nil
+	return api.NewStep(c.Client, c.IAM.UpdateAssumeRolePolicy, in, "Trust policy of Role "+role+" updated", diff...), nil
 }

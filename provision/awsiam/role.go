@@ -13,7 +13,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/iam/types"
 
 	"github.com/keypost/keypost/provision/awsiam/api"
-	"github.com/keypost/keypost/provision/ccoctl"
 	"github.com/keypost/keypost/provision/cloud"
 	"github.com/keypost/keypost/provision/iampolicy"
 	"github.com/keypost/keypost/provision/plan"
@@ -154,69 +153,62 @@ func (c *Client) attached(ctx context.Context, name string) ([]string, error) {
 // PlanRoles plans to make or update these roles. It makes at most two calls for a role that is as it should be, and two
 // more for an exact one. The warnings name the permissions and the subjects that roles lose.
 func (c *Client) PlanRoles(ctx context.Context, t Trust, roles []Role) (plan.Plan, error) {
-	var stage plan.Stage
-	var said plan.Plan
-	plans, err := each(roles, func(r Role) (decision, error) { return c.planRole(ctx, t, r) })
-	for _, d := range plans {
-		stage, said = append(stage, d.stage...), said.Then(d.said)
+	var all plan.Plan
+	plans, err := each(roles, func(r Role) (plan.Plan, error) { return c.planRole(ctx, t, r) })
+	for _, p := range plans {
+		all = all.Beside(p)
 	}
-	return said.Then(plan.Of(nil, stage)), err
+	return all, err
 }
 
-func (c *Client) planRole(ctx context.Context, t Trust, r Role) (decision, error) {
-	decide := func(ctx context.Context) (have *roleState, d decision, err error) {
-		if have, err = c.readRole(ctx, r); err == nil {
-			d, err = r.decide(t, have)
-		}
-		return have, d, err
+func (c *Client) planRole(ctx context.Context, t Trust, r Role) (plan.Plan, error) {
+	have, err := c.readRole(ctx, r)
+	if err != nil {
+		return plan.Plan{}, err
 	}
-	have, d, err := decide(ctx)
-	change := plan.Change{Verb: plan.Update, Thing: roleThing, Name: r.Name}
-	if have == nil {
-		change.Verb = plan.Create
-	}
-	d.stage = cloud.OrFound(c.Action(change, d.steps, func(ctx context.Context) ([]api.Step, error) {
-		_, d, err := decide(ctx)
-		return d.steps, err
-	}), ccoctl.RoleFound(r.Name))
-	return d, err
+	a, _, _ := api.SplitARN(t.ProviderARN)
+	return cloud.Thing[*roleState]{
+		Kind: roleThing, Name: r.Name, Missing: have == nil, Found: fmt.Sprintf("Existing role %s found", a.RoleARN(r.Name)),
+		Read:   func(ctx context.Context) (*roleState, error) { return c.readRole(ctx, r) },
+		Decide: func(have *roleState) (cloud.Decision, error) { return c.decideRole(t, r, have) },
+	}.Plan(c.API, have)
 }
 
-// decision holds the steps from a role to what is wanted.
+// decision is a decision about a role.
 type decision struct {
-	steps []api.Step
-	stage plan.Stage // of the steps
-	said  plan.Plan  // without stages; a warning for each permission and each subject that goes, an extra for what stays beyond what is wanted
+	*Client
+	cloud.Decision
 }
 
-// decide returns the steps from have to r. The error reports another owner, or a policy that does not fit.
-func (r Role) decide(t Trust, have *roleState) (decision, error) {
+// decideRole returns the steps from have to r, a warning for each permission and each subject that goes, and what stays beyond what is
+// wanted. The error reports another owner, or a policy that does not fit.
+func (c *Client) decideRole(t Trust, r Role, have *roleState) (cloud.Decision, error) {
 	if have == nil {
-		return r.create(t)
+		return c.createRole(t, r)
 	}
 	if err := r.Owner.mayTake(roleThing+" "+r.Name, have.tags, r.Adopt); err != nil {
-		return decision{}, err
+		return cloud.Decision{}, err
 	}
 	a, _, ok := api.SplitARN(t.ProviderARN)
 	if ok && have.arn != a.RoleARN(r.Name) {
-		return decision{}, fmt.Errorf("%s %s has the ARN %s where the cluster would be given %s: "+
+		return cloud.Decision{}, fmt.Errorf("%s %s has the ARN %s where the cluster would be given %s: "+
 			"keypost's roles have no path and exactly this name", roleThing, r.Name, have.arn, a.RoleARN(r.Name))
 	}
-	d := decision{said: plan.Plan{Notes: []string{ccoctl.RoleFound(have.arn)}}}
+	d := decision{Client: c}
 	if have.boundary != "" && r.Boundary == "" { // taking it away would give the role more than it has
-		d.said.Notes = append(d.said.Notes, fmt.Sprintf("role %s has the permissions boundary %s, which nobody asked for and which stays", r.Name,
+		d.Notes = append(d.Notes, fmt.Sprintf("role %s has the permissions boundary %s, which nobody asked for and which stays", r.Name,
 			have.boundary))
 	}
-	d.steps = r.attributeSteps(have)
+	d.attribute(r, have)
 	if err := d.addTrust(t, r, have); err != nil {
-		return decision{}, fmt.Errorf("trust policy of role %s: %w", r.Name, err)
+		return cloud.Decision{}, fmt.Errorf("trust policy of role %s: %w", r.Name, err)
 	}
 	if err := d.addPolicy(r, have); err != nil {
-		return decision{}, fmt.Errorf("permissions policy of role %s: %w", r.Name, err)
+		return cloud.Decision{}, fmt.Errorf("permissions policy of role %s: %w", r.Name, err)
 	}
-	d.steps = append(d.steps, r.attachSteps(have.attached)...)
+	d.attach(r, have.attached)
 	d.addExtra(r, have)
-	return d, nil
+	return d.Decision, nil
 }
 
 // addExtra adds to extra the policies that an exact role should not have. With Tighten it plans to remove them instead.
@@ -224,24 +216,24 @@ func (d *decision) addExtra(r Role, have *roleState) {
 	if !r.Exact {
 		return
 	}
-	beyond := func(kind string, names []string, removal func(role, name string) api.Step) {
+	beyond := func(kind string, names []string, removal func(role, name string) cloud.Step) {
 		for _, name := range names {
 			if r.Tighten {
-				d.steps = append(d.steps, removal(r.Name, name))
+				d.Steps = append(d.Steps, removal(r.Name, name))
 				continue
 			}
-			d.said.Extra = append(d.said.Extra, fmt.Sprintf("role %s has the %s %s, which nobody asked for; --tighten takes it away", r.Name, kind, name))
+			d.Extra = append(d.Extra, fmt.Sprintf("role %s has the %s %s, which nobody asked for; --tighten takes it away", r.Name, kind, name))
 		}
 	}
-	beyond("inline policy", slices.DeleteFunc(have.inline, func(p string) bool { return p == r.Name && r.Policy != nil }), deletePolicyStep)
-	beyond("managed policy", minus(have.attached, r.ManagedPolicies), detachStep)
+	beyond("inline policy", slices.DeleteFunc(have.inline, func(p string) bool { return p == r.Name && r.Policy != nil }), d.deletePolicyStep)
+	beyond("managed policy", minus(have.attached, r.ManagedPolicies), d.detachStep)
 }
 
-func (r Role) create(t Trust) (decision, error) {
+func (c *Client) createRole(t Trust, r Role) (cloud.Decision, error) {
 	a, _, _ := api.SplitARN(t.ProviderARN)
 	trust, err := t.policy().Document(r.Subjects).Fit(t.limit())
 	if err != nil {
-		return decision{}, problem(TrustTooLong, "trust policy of role %s for %d service accounts %w: divide them among several roles", r.Name, len(r.Subjects), err)
+		return cloud.Decision{}, problem(TrustTooLong, "trust policy of role %s for %d service accounts %w: divide them among several roles", r.Name, len(r.Subjects), err)
 	}
 	in := &iam.CreateRoleInput{RoleName: aws.String(r.Name), AssumeRolePolicyDocument: aws.String(trust), Tags: r.Owner.tags(r.Tags)}
 	var diff []string
@@ -254,38 +246,35 @@ func (r Role) create(t Trust) (decision, error) {
 	}
 	_, tags := tagDifference(nil, in.Tags)
 	_, lines := iampolicy.Document{}.With(t.policy(), r.Subjects)
-	s := api.NewStep((*iam.Client).CreateRole, in, ccoctl.RoleCreated(a.RoleARN(r.Name)), slices.Concat(diff, tags, lines)...)
-	s.Needs = r.Boundary
-	d := decision{steps: []api.Step{s}}
+	s := api.NewStep(c.Client, c.IAM.CreateRole, in, fmt.Sprintf("Role %s created", a.RoleARN(r.Name)), slices.Concat(diff, tags, lines)...)
+	d := decision{Client: c}
+	d.Steps = []cloud.Step{api.Needing(s, r.Boundary)}
 	if err := d.addPolicy(r, &roleState{}); err != nil {
-		return decision{}, fmt.Errorf("permissions policy of role %s: %w", r.Name, err)
+		return cloud.Decision{}, fmt.Errorf("permissions policy of role %s: %w", r.Name, err)
 	}
-	d.steps = append(d.steps, r.attachSteps(nil)...)
-	return d, nil
+	d.attach(r, nil)
+	return d.Decision, nil
 }
 
-// attributeSteps returns the steps for tags and boundary. The tags come first: if the run stops after them,
+// attribute adds the steps for tags and boundary. The tags come first: if the run stops after them,
 // the next one knows the role as the owner's.
-func (r Role) attributeSteps(have *roleState) []api.Step {
-	var steps []api.Step
+func (d *decision) attribute(r Role, have *roleState) {
 	if missing, diff := tagDifference(have.tags, r.Owner.tags(r.Tags)); len(missing) > 0 {
-		steps = append(steps, tagRoleStep(r.Name, missing, diff))
+		d.Steps = append(d.Steps, d.tagRoleStep(r.Name, missing, diff))
 	}
 	if r.Boundary != "" && r.Boundary != have.boundary {
-		s := api.NewStep((*iam.Client).PutRolePermissionsBoundary,
+		s := api.NewStep(d.Client.Client, d.IAM.PutRolePermissionsBoundary,
 			&iam.PutRolePermissionsBoundaryInput{RoleName: aws.String(r.Name), PermissionsBoundary: aws.String(r.Boundary)},
 			fmt.Sprintf("Permissions boundary of Role %s set to %s", r.Name, r.Boundary), "+ permissions boundary "+r.Boundary)
 		if have.boundary != "" {
 			s.Diff = append([]string{"- permissions boundary " + have.boundary}, s.Diff...)
 		}
-		s.Needs = r.Boundary
-		steps = append(steps, s)
+		d.Steps = append(d.Steps, api.Needing(s, r.Boundary))
 	}
-	return steps
 }
 
-func tagRoleStep(role string, tags []types.Tag, diff []string) api.Step {
-	return api.NewStep((*iam.Client).TagRole, &iam.TagRoleInput{RoleName: aws.String(role), Tags: tags},
+func (c *Client) tagRoleStep(role string, tags []types.Tag, diff []string) cloud.Step {
+	return api.NewStep(c.Client, c.IAM.TagRole, &iam.TagRoleInput{RoleName: aws.String(role), Tags: tags},
 		fmt.Sprintf("Role %s tagged %s", role, tagLine(tags)), diff...)
 }
 
@@ -293,34 +282,34 @@ func (d *decision) addTrust(t Trust, r Role, have *roleState) error {
 	a, _, _ := api.SplitARN(t.ProviderARN)
 	issuers, extra := have.trust.Others(t.ProviderARN, a.ProviderARN(""))
 	for _, other := range issuers {
-		d.said.Notes = append(d.said.Notes, fmt.Sprintf("role %s has a statement for %s too, which stays", r.Name, other))
+		d.Notes = append(d.Notes, fmt.Sprintf("role %s has a statement for %s too, which stays", r.Name, other))
 	}
 	for _, line := range extra {
-		d.said.Extra = append(d.said.Extra, fmt.Sprintf("role %s has a statement in its trust policy that nobody asked for, and that stays: %s", r.Name, line))
+		d.Extra = append(d.Extra, fmt.Sprintf("role %s has a statement in its trust policy that nobody asked for, and that stays: %s", r.Name, line))
 	}
 	t.Audiences = d.audiences(t, r, have.trust.Audiences(t.policy()))
 	var want iampolicy.Document
 	var diff []string
 	if r.Prune {
 		for _, s := range minus(have.trust.Subjects(t.policy()), r.Subjects) {
-			d.said.Warnings = append(d.said.Warnings, fmt.Sprintf("role %s no longer trusts %s", r.Name, s))
+			d.Warnings = append(d.Warnings, fmt.Sprintf("role %s no longer trusts %s", r.Name, s))
 		}
 		want, diff = have.trust.With(t.policy(), r.Subjects)
 	} else {
 		want, diff, extra = have.trust.Including(t.policy(), r.Subjects)
 		for _, s := range minus(have.trust.Subjects(t.policy()), r.Subjects) {
-			d.said.Extra = append(d.said.Extra, fmt.Sprintf("role %s trusts %s too, which nobody asked for; --prune takes it away", r.Name, s))
+			d.Extra = append(d.Extra, fmt.Sprintf("role %s trusts %s too, which nobody asked for; --prune takes it away", r.Name, s))
 		}
 		for _, line := range extra {
-			d.said.Extra = append(d.said.Extra, fmt.Sprintf("role %s has another statement for the provider in its trust policy; --prune takes it away: %s",
+			d.Extra = append(d.Extra, fmt.Sprintf("role %s has another statement for the provider in its trust policy; --prune takes it away: %s",
 				r.Name, line))
 		}
 	}
 	if len(diff) == 0 {
 		return nil
 	}
-	s, err := trustStep(r.Name, want, t.limit(), diff)
-	d.steps = append(d.steps, s)
+	s, err := d.trustStep(r.Name, want, t.limit(), diff)
+	d.Steps = append(d.Steps, s)
 	return err
 }
 
@@ -331,16 +320,16 @@ func (d *decision) audiences(t Trust, r Role, has []string) []string {
 	case len(has) == 0 || len(lost)+len(added) == 0:
 		return t.Audiences
 	case t.Usual:
-		d.said.Notes = append(d.said.Notes, fmt.Sprintf("role %s takes tokens for the audience %s; that stays, unless others are asked for",
+		d.Notes = append(d.Notes, fmt.Sprintf("role %s takes tokens for the audience %s; that stays, unless others are asked for",
 			r.Name, strings.Join(has, ", ")))
 		return has
 	}
 	for _, a := range lost {
 		if r.Prune {
-			d.said.Warnings = append(d.said.Warnings, fmt.Sprintf("role %s takes no tokens for the audience %s any more", r.Name, a))
+			d.Warnings = append(d.Warnings, fmt.Sprintf("role %s takes no tokens for the audience %s any more", r.Name, a))
 			continue
 		}
-		d.said.Extra = append(d.said.Extra, fmt.Sprintf("role %s takes tokens for the audience %s too, which nobody asked for; --prune takes it away", r.Name, a))
+		d.Extra = append(d.Extra, fmt.Sprintf("role %s takes tokens for the audience %s too, which nobody asked for; --prune takes it away", r.Name, a))
 	}
 	return t.Audiences
 }
@@ -367,27 +356,24 @@ func (d *decision) addPolicy(r Role, have *roleState) error {
 		return problem(NeedsPrune, "%w", err)
 	}
 	for _, g := range ch.Kept {
-		d.said.Extra = append(d.said.Extra, fmt.Sprintf("role %s keeps a permission that nobody asked for; --prune takes it away: %s", r.Name, g))
+		d.Extra = append(d.Extra, fmt.Sprintf("role %s keeps a permission that nobody asked for; --prune takes it away: %s", r.Name, g))
 	}
 	if r.Prune {
 		for _, g := range ch.Lost {
-			d.said.Warnings = append(d.said.Warnings, fmt.Sprintf("role %s loses a permission: %s", r.Name, g))
+			d.Warnings = append(d.Warnings, fmt.Sprintf("role %s loses a permission: %s", r.Name, g))
 		}
 	}
 	if len(ch.Diff) > 0 {
 		in := &iam.PutRolePolicyInput{RoleName: aws.String(r.Name), PolicyName: aws.String(r.Name), PolicyDocument: aws.String(ch.Text)}
-		d.steps = append(d.steps, api.NewStep((*iam.Client).PutRolePolicy, in, ccoctl.RolePolicyUpdated(r.Name), ch.Diff...))
+		d.Steps = append(d.Steps, api.NewStep(d.Client.Client, d.IAM.PutRolePolicy, in, "Updated Role policy for Role "+r.Name, ch.Diff...))
 	}
 	return nil
 }
 
-func (r Role) attachSteps(attached []string) []api.Step {
-	var steps []api.Step
+func (d *decision) attach(r Role, attached []string) {
 	for _, arn := range minus(r.ManagedPolicies, attached) {
-		s := api.NewStep((*iam.Client).AttachRolePolicy, &iam.AttachRolePolicyInput{RoleName: aws.String(r.Name), PolicyArn: aws.String(arn)},
+		s := api.NewStep(d.Client.Client, d.IAM.AttachRolePolicy, &iam.AttachRolePolicyInput{RoleName: aws.String(r.Name), PolicyArn: aws.String(arn)},
 			fmt.Sprintf("Policy %s attached to IAM Role %s", arn, r.Name), "+ managed policy "+arn)
-		s.Needs = arn
-		steps = append(steps, s)
+		d.Steps = append(d.Steps, api.Needing(s, arn))
 	}
-	return steps
 }

@@ -90,18 +90,60 @@ func (a API) stage(change plan.Change, steps, first []Step, remaining Remaining)
 	return plan.Stage{do}
 }
 
-// OrFound makes the actions of a stage return line when a concurrent run has already done their work.
-func OrFound(s plan.Stage, line string) plan.Stage {
-	for i, a := range s {
-		s[i].Do = func(ctx context.Context) ([]string, error) {
-			lines, err := a.Do(ctx)
-			if err == nil && len(lines) == 0 {
-				lines = []string{line}
+// Decision holds the steps from what is there to what is wanted, and what the reader should know: a plan without stages.
+type Decision struct {
+	Steps []Step
+	plan.Plan
+}
+
+// Thing is a thing that is compared with what is wanted.
+type Thing[S any] struct {
+	Kind, Name string
+	Missing    bool   // it is still to be made
+	Deleted    bool   // it is deleted, and comes back
+	Found      string // the line that reports one that is there, also if a concurrent run has done the work
+
+	Read   func(ctx context.Context) (S, error)
+	Decide func(have S) (Decision, error)
+}
+
+// Plan plans what is decided for have. Applied, the plan reads again and decides by what is there then.
+func (t Thing[S]) Plan(a API, have S) (plan.Plan, error) {
+	d, err := t.Decide(have)
+	if err != nil {
+		return plan.Plan{}, err
+	}
+	change := plan.Change{Verb: plan.Update, Thing: t.Kind, Name: t.Name}
+	if t.Missing {
+		change.Verb = plan.Create
+	} else if !t.Deleted {
+		d.Notes = append([]string{t.Found}, d.Notes...)
+	}
+	stage := a.Stage(change, d.Steps, After(t.Read, func(have S) ([]Step, error) {
+		d, err := t.Decide(have)
+		return d.Steps, err
+	}))
+	for i, action := range stage {
+		stage[i].Do = func(ctx context.Context) ([]string, error) {
+			lines, err := action.Do(ctx)
+			if err == nil && len(lines) == 0 && t.Found != "" {
+				lines = []string{t.Found}
 			}
 			return lines, err
 		}
 	}
-	return s
+	return d.Plan.Then(plan.Of(nil, stage)), nil
+}
+
+// After returns the steps from what is read.
+func After[S any](read func(context.Context) (S, error), steps func(S) ([]Step, error)) Remaining {
+	return func(ctx context.Context) ([]Step, error) {
+		have, err := read(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return steps(have)
+	}
 }
 
 const (

@@ -128,7 +128,16 @@ func TestStage(t *testing.T) {
 		if api(nil).Stage(change, nil, s.remaining()) != nil {
 			t.Error("an action without steps")
 		}
-		stage := cloud.OrFound(api(nil).Stage(change, []cloud.Step{s.step("a"), s.step("b")}, s.remaining("a", "b")), "r found")
+		decide := func(string) (d cloud.Decision, err error) {
+			d.Steps, err = s.remaining("a", "b")(t.Context())
+			return d, err
+		}
+		p, err := cloud.Thing[string]{Kind: "role", Name: "r", Missing: true, Found: "r found", Decide: decide,
+			Read: func(context.Context) (string, error) { return "", nil }}.Plan(api(nil), "")
+		if err != nil || len(p.Notes) > 0 {
+			t.Fatalf("error %v, notes %q", err, p.Notes)
+		}
+		stage := p.Stages[0]
 		if a := stage[0]; !slices.Equal(a.Diff, []string{"+ a", "+ b"}) || !slices.Equal(a.Lines, []string{"a made", "b made"}) {
 			t.Errorf("action %+v", a)
 		}

@@ -74,7 +74,7 @@ func (r *Run) writeAuthentication() error {
 	if err := r.WriteFiles(ccoctl.AuthenticationFile(r.IssuerURL)); err != nil {
 		return err
 	}
-	r.Line("%s", ccoctl.IssuerURL(r.IssuerURL))
+	r.Line("Issuer URL (serviceAccountIssuer) is %s", r.IssuerURL)
 	return nil
 }
 

@@ -93,7 +93,7 @@ func checkInstalled(dir string, k keyPair) error {
 // completeKeyPair writes what is missing of the pair.
 func (r *Run) completeKeyPair(k *keyPair) error {
 	if k.private == "" {
-		r.Line("%s", ccoctl.ReadingPublicKey)
+		r.Line("Reading public key")
 		return nil
 	}
 	if _, err := ccoctl.OpenDir(r.Dir); err != nil {
@@ -102,7 +102,7 @@ func (r *Run) completeKeyPair(k *keyPair) error {
 	if k.missing() {
 		return r.generateKeyPair(k)
 	}
-	r.Line("%s", ccoctl.KeyPairFound(k.private))
+	r.Line("Using existing RSA keypair found at %s", k.private)
 	if mode, open := signingkey.OpenToOthers(k.private); open {
 		r.Warn("the private key %s can be read by other users of this machine (mode %04o); chmod 600 %s, and consider whether it was", k.private,
 			mode, text.Quoted(k.private))
@@ -110,19 +110,19 @@ func (r *Run) completeKeyPair(k *keyPair) error {
 	if k.complete {
 		return nil
 	}
-	r.Line("%s", ccoctl.WritingPublicKey(k.public)) // an earlier run was stopped before it
+	r.Line("Writing public key to %s", k.public) // an earlier run was stopped before it
 	k.complete = true
 	return k.signer.WritePublic(k.public)
 }
 
 func (r *Run) generateKeyPair(k *keyPair) error {
-	r.Line("%s", ccoctl.GeneratingKeyPair)
+	r.Line("Generating RSA keypair")
 	signer, err := signingkey.Generate(signingkey.RSA4096)
 	if err != nil {
 		return err
 	}
-	r.Line("%s", ccoctl.WritingPrivateKey(k.private))
-	r.Line("%s", ccoctl.WritingPublicKey(k.public))
+	r.Line("Writing private key to %s", k.private)
+	r.Line("Writing public key to %s", k.public)
 	if err := signer.Write(signingkey.Paths{Private: k.private, Public: k.public}); err != nil {
 		return err
 	}
@@ -136,7 +136,7 @@ func (r *Run) installSigningKey(k keyPair) error {
 	if err != nil || k.private == "" {
 		return err
 	}
-	r.Line("%s", ccoctl.InstallingKey)
+	r.Line("Copying signing key for use by installer")
 	return k.signer.Install(d.Path(ccoctl.SigningKeyName))
 }
 

@@ -99,6 +99,13 @@ func (p Plan) Then(q Plan) Plan {
 	}
 }
 
+// Beside returns p and q with one stage: what they do may be done at the same time.
+func (p Plan) Beside(q Plan) Plan {
+	both := p.Then(q)
+	both.Stages = Of(nil, slices.Concat(both.Stages...)).Stages
+	return both
+}
+
 // Preview returns what Apply would do. A thing that is changed in several stages is shown once, where it is changed first.
 func (p Plan) Preview() Preview {
 	v := Preview{Notes: p.Notes, Warnings: p.Warnings, Extra: p.Extra}

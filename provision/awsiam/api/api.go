@@ -50,8 +50,8 @@ type Options struct {
 type Client struct {
 	IAM     *iam.Client // for Ask, All and steps
 	STS     *sts.Client
-	Guessed bool // no region is configured
-	api     cloud.API
+	Guessed bool          // no region is configured
+	API     cloud.API     // for changes
 	slots   chan struct{} // holds an element for each call that is under way
 }
 
@@ -76,14 +76,14 @@ func Open(ctx context.Context, o Options) (*Client, error) {
 		o.OnWait = func(cloud.Wait) {}
 	}
 	api := cloud.API{Name: "IAM", Consistency: o.Consistency, CallTime: callTime, OnWait: o.OnWait}
-	return &Client{IAM: iam.NewFromConfig(cfg), STS: sts.NewFromConfig(cfg), Guessed: guessed, api: api, slots: make(chan struct{}, ParallelCalls)}, nil
+	return &Client{IAM: iam.NewFromConfig(cfg), STS: sts.NewFromConfig(cfg), Guessed: guessed, API: api, slots: make(chan struct{}, ParallelCalls)}, nil
 }
 
 // Caller returns what sts:GetCallerIdentity says of the credentials.
 func (c *Client) Caller(ctx context.Context) (*sts.GetCallerIdentityOutput, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
-	wait := c.api.Await("sts:GetCallerIdentity")
+	wait := c.API.Await("sts:GetCallerIdentity")
 	defer wait.Stop()
 	out, err := c.STS.GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{}, func(o *sts.Options) { o.Retryer = watch(wait, o.Retryer) })
 	return out, Explain(err)

@@ -13,46 +13,48 @@ import (
 	"github.com/aws/smithy-go"
 
 	"github.com/keypost/keypost/provision/cloud"
-	"github.com/keypost/keypost/provision/plan"
 )
 
-// Step is one call that writes. See [NewStep].
-type Step struct {
-	Diff  []string // what it changes
-	Read  bool     // as in [cloud.Step]
-	Needs string   // ARN of a policy that it refers to: waiting does not make a missing one appear
-
-	call    func(ctx context.Context, c *Client) (again bool, err error) // again: more than one request was sent
-	key     string                                                       // the same for calls with the same input
-	line    string                                                       // reports that it was made
-	deletes bool                                                         // NoSuchEntity means that it was made
-}
-
-// NewStep returns the step that calls method with in.
-func NewStep[In, Out any](method func(*iam.Client, context.Context, *In, ...func(*iam.Options)) (*Out, error), in *In, line string, diff ...string) Step {
+// NewStep returns the step that makes a call with in.
+func NewStep[In, Out any](c *Client, call func(context.Context, *In, ...func(*iam.Options)) (*Out, error), in *In, line string, diff ...string) cloud.Step {
 	text, _ := json.Marshal(in) // strings, lists and maps, which always marshal
-	return Step{
-		call: func(ctx context.Context, c *Client) (bool, error) {
-			_, again, err := send(ctx, c, func(ctx context.Context, in *In, o ...func(*iam.Options)) (*Out, error) {
-				return method(c.IAM, ctx, in, o...)
-			}, in)
-			return again, err
-		},
-		key: fmt.Sprintf("%T %s", in, text), Diff: diff, line: line,
-	}
+	return cloud.Step{Key: fmt.Sprintf("%T %s", in, text), Diff: diff, Line: line, Call: func(ctx context.Context) (cloud.Answer, error) {
+		_, again, err := send(ctx, c, call, in)
+		return answer(again, err)
+	}}
 }
 
-// NewDelete is NewStep for a call that deletes.
-func NewDelete[In, Out any](method func(*iam.Client, context.Context, *In, ...func(*iam.Options)) (*Out, error), in *In, line string, diff ...string) Step {
-	s := NewStep(method, in, line, diff...)
-	s.deletes = true
+// NewDelete is NewStep for a call that deletes: what is not there is deleted.
+func NewDelete[In, Out any](c *Client, call func(context.Context, *In, ...func(*iam.Options)) (*Out, error), in *In, line string, diff ...string) cloud.Step {
+	return instead(NewStep(c, call, in, line, diff...), func(a cloud.Answer, err error) (cloud.Answer, error) {
+		if IsMissing(err) {
+			return cloud.Accepted, nil
+		}
+		return a, err
+	})
+}
+
+// Needing returns a step that refers to the policy with an ARN: waiting does not make a missing one appear.
+func Needing(s cloud.Step, arn string) cloud.Step {
+	return instead(s, func(a cloud.Answer, err error) (cloud.Answer, error) {
+		if IsMissing(err) && arn != "" && strings.Contains(err.Error(), arn) {
+			return cloud.Refused, fmt.Errorf("%w: correct the ARN %s, and run the same command again", err, arn)
+		}
+		return a, err
+	})
+}
+
+// instead returns a step whose answer means something else.
+func instead(s cloud.Step, means func(cloud.Answer, error) (cloud.Answer, error)) cloud.Step {
+	call := s.Call
+	s.Call = func(ctx context.Context) (cloud.Answer, error) { return means(call(ctx)) }
 	return s
 }
 
-// answer returns what the step's call has come to.
-func (s Step) answer(again bool, err error) (cloud.Answer, error) {
+// answer returns what a call that writes has come to.
+func answer(again bool, err error) (cloud.Answer, error) {
 	switch {
-	case err == nil || s.deletes && IsMissing(err):
+	case err == nil:
 		return cloud.Accepted, nil
 	case isExists(err) && again:
 		return cloud.Perhaps, err
@@ -61,49 +63,10 @@ func (s Step) answer(again bool, err error) (cloud.Answer, error) {
 	case inProfile(err):
 		return cloud.Refused, fmt.Errorf("%w: take the role out of its instance profile first "+
 			"(aws iam remove-role-from-instance-profile)", err)
-	case IsMissing(err) && s.Needs != "" && strings.Contains(err.Error(), s.Needs):
-		return cloud.Refused, fmt.Errorf("%w: correct the ARN %s, and run the same command again", err, s.Needs)
 	case IsMissing(err), isConflict(err):
 		return cloud.NotYet, err
 	}
 	return cloud.Refused, err
-}
-
-// Remaining reads the current state and returns the remaining steps; none if it is as wanted.
-type Remaining func(ctx context.Context) ([]Step, error)
-
-// Action returns the action that makes a change by these steps; none without steps. Doing the action calls remaining for
-// the steps that are left by then.
-func (c *Client) Action(change plan.Change, steps []Step, remaining Remaining) plan.Stage {
-	return c.api.Stage(change, c.bind(steps), c.remaining(remaining))
-}
-
-// Deletion is Action for a thing whose owner was read for this plan. See [cloud.API.Deletion].
-func (c *Client) Deletion(change plan.Change, steps []Step, remaining Remaining) plan.Stage {
-	return c.api.Deletion(change, c.bind(steps), c.remaining(remaining))
-}
-
-// Converge takes steps until none is left, and returns their lines.
-func (c *Client) Converge(ctx context.Context, remaining Remaining) (lines []string, err error) {
-	return c.api.Converge(ctx, c.remaining(remaining))
-}
-
-func (c *Client) remaining(f Remaining) cloud.Remaining {
-	return func(ctx context.Context) ([]cloud.Step, error) {
-		steps, err := f(ctx)
-		return c.bind(steps), err
-	}
-}
-
-// bind returns the steps with their calls made by c.
-func (c *Client) bind(steps []Step) []cloud.Step {
-	var out []cloud.Step
-	for _, s := range steps {
-		out = append(out, cloud.Step{Key: s.key, Diff: s.Diff, Line: s.line, Read: s.Read, Call: func(ctx context.Context) (cloud.Answer, error) {
-			return s.answer(s.call(ctx, c))
-		}})
-	}
-	return out
 }
 
 // Ask makes one call. Its time, with all retries, is bounded.
@@ -122,7 +85,7 @@ func send[In, Out any](ctx context.Context, c *Client, call func(context.Context
 	defer func() { <-c.slots }()
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
-	wait := c.api.Await("iam:" + callName.FindStringSubmatch(fmt.Sprintf("%T", in))[1])
+	wait := c.API.Await("iam:" + callName.FindStringSubmatch(fmt.Sprintf("%T", in))[1])
 	defer wait.Stop()
 	out, err := call(ctx, in, func(o *iam.Options) { o.Retryer = watch(wait, o.Retryer) })
 	return out, wait.Again(), Explain(err)

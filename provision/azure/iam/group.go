@@ -41,10 +41,12 @@ func (r *Run) readGroup(ctx context.Context, name string) (*groupState, error) {
 }
 
 // planGroup plans to make a resource group, or to tag it.
-func (r *Run) planGroup(name string, have *groupState) (plan.Stage, error) {
-	return planThing(r.API, groupThing, name, have,
-		func(ctx context.Context) (*groupState, error) { return r.readGroup(ctx, name) },
-		func(have *groupState) ([]cloud.Step, error) { return r.groupSteps(name, have) })
+func (r *Run) planGroup(name string, have *groupState) (plan.Plan, error) {
+	return cloud.Thing[*groupState]{
+		Kind: groupThing, Name: name, Missing: have == nil, Found: "Found existing resource group " + r.O.GroupID(name),
+		Read:   func(ctx context.Context) (*groupState, error) { return r.readGroup(ctx, name) },
+		Decide: decided(func(have *groupState) ([]cloud.Step, error) { return r.groupSteps(name, have) }),
+	}.Plan(r.API, have)
 }
 
 // groupSteps returns the steps from have to a resource group.

@@ -10,7 +10,6 @@
 package iam
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"slices"
@@ -22,7 +21,6 @@ import (
 	"github.com/keypost/keypost/provision/azure/arm"
 	"github.com/keypost/keypost/provision/cloud"
 	"github.com/keypost/keypost/provision/install"
-	"github.com/keypost/keypost/provision/plan"
 )
 
 // Parallel is how many things are changed at once. What Azure allows of federated credentials is far
@@ -161,28 +159,11 @@ func (r *Run) Known(name string) (client, tenant string) {
 	return "", ""
 }
 
-// planThing plans to make a group, an identity or a custom role, or to change what was read of it; nil if it is not there.
-func planThing[S any](api cloud.API, kind, name string, have *S, read func(context.Context) (*S, error),
-	next func(*S) ([]cloud.Step, error)) (plan.Stage, error) {
-	steps, err := next(have)
-	if err != nil {
-		return nil, err
-	}
-	change := plan.Change{Verb: plan.Update, Thing: kind, Name: name}
-	if have == nil {
-		change.Verb = plan.Create
-	}
-	return api.Stage(change, steps, then(read, next)), nil
-}
-
-// then returns the steps from what is read.
-func then[S any](read func(context.Context) (S, error), steps func(S) ([]cloud.Step, error)) cloud.Remaining {
-	return func(ctx context.Context) ([]cloud.Step, error) {
-		have, err := read(ctx)
-		if err != nil {
-			return nil, err
-		}
-		return steps(have)
+// decided returns what is decided by steps, of which there is nothing else to say.
+func decided[S any](steps func(S) ([]cloud.Step, error)) func(S) (cloud.Decision, error) {
+	return func(have S) (d cloud.Decision, err error) {
+		d.Steps, err = steps(have)
+		return d, err
 	}
 }
 

@@ -62,10 +62,12 @@ func (r *Run) readIdentity(ctx context.Context, name string) (*identityState, er
 }
 
 // planIdentity plans to make an identity, or to tag it.
-func (r *Run) planIdentity(name string, have *identityState) (plan.Stage, error) {
-	return planThing(r.API, IdentityThing, name, have,
-		func(ctx context.Context) (*identityState, error) { return r.readIdentity(ctx, name) },
-		func(have *identityState) ([]cloud.Step, error) { return r.identitySteps(name, have) })
+func (r *Run) planIdentity(name string, have *identityState) (plan.Plan, error) {
+	return cloud.Thing[*identityState]{
+		Kind: IdentityThing, Name: name, Missing: have == nil, Found: "Found existing user-assigned managed identity " + r.IdentityID(name),
+		Read:   func(ctx context.Context) (*identityState, error) { return r.readIdentity(ctx, name) },
+		Decide: decided(func(have *identityState) ([]cloud.Step, error) { return r.identitySteps(name, have) }),
+	}.Plan(r.API, have)
 }
 
 // identitySteps returns the steps from have to an identity of this name. Its region stays: it matters to nobody but Azure.
@@ -113,5 +115,5 @@ func (r *Run) planDeleteIdentity(have identityState) plan.Stage {
 	}
 	first, _ := steps(&have) // it belongs only to the owner
 	read := func(ctx context.Context) (*identityState, error) { return r.readIdentity(ctx, have.name) }
-	return r.API.Stage(plan.Change{Verb: plan.Delete, Thing: IdentityThing, Name: have.name}, first, then(read, steps))
+	return r.API.Stage(plan.Change{Verb: plan.Delete, Thing: IdentityThing, Name: have.name}, first, cloud.After(read, steps))
 }

@@ -89,7 +89,7 @@ func (r *Run) planEach(all []moving, steps func(identity string, have []Credenti
 			return plan.Plan{}, err
 		}
 		read := func(ctx context.Context) ([]Credential, error) { return r.readCredentials(ctx, r.O.OIDCGroup, m.name) }
-		again := then(read, func(have []Credential) ([]cloud.Step, error) { return steps(m.name, have) })
+		again := cloud.After(read, func(have []Credential) ([]cloud.Step, error) { return steps(m.name, have) })
 		stage = append(stage, r.API.Stage(plan.Change{Verb: plan.Update, Thing: credentialsThing, Name: m.name}, first, again)...)
 	}
 	return plan.Of(nil, stage), nil

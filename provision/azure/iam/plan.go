@@ -92,8 +92,7 @@ func (r *Run) readHanging(ctx context.Context, w *world, wanted []Identity) erro
 
 // planGroups plans both resource groups. With ccoctl the first is made with the issuer's storage; here nobody else makes it.
 func (r *Run) planGroups(w *world) (plan.Plan, error) {
-	var groups plan.Stage
-	var notes []string
+	var groups plan.Plan
 	for _, g := range []struct {
 		name string
 		have *groupState
@@ -101,16 +100,13 @@ func (r *Run) planGroups(w *world) (plan.Plan, error) {
 		if g.name == "" {
 			continue
 		}
-		s, err := r.planGroup(g.name, g.have)
+		p, err := r.planGroup(g.name, g.have)
 		if err != nil {
 			return plan.Plan{}, err
 		}
-		groups = append(groups, s...)
-		if g.have != nil {
-			notes = append(notes, "Found existing resource group "+g.have.id)
-		}
+		groups = groups.Beside(p)
 	}
-	return plan.Of(notes, groups), nil
+	return groups, nil
 }
 
 // planAll plans groups, identities and roles, what hangs on them, and at last what goes.
@@ -154,25 +150,20 @@ func (r *Run) planOne(w *world, i Identity, s *stages) (said plan.Plan, err erro
 	if err != nil {
 		return said, err
 	}
-	s.made = append(s.made, made...)
-	if have != nil {
-		said.Notes = append(said.Notes, "Found existing user-assigned managed identity "+have.id)
-	}
 	if i.custom() {
-		made, err := r.planRole(i, role)
+		own, err := r.planRole(i, role)
 		if err != nil {
 			return said, err
 		}
-		s.made = append(s.made, made...)
-		if role != nil {
-			said.Notes = append(said.Notes, fmt.Sprintf("Found existing customRole %s %s", i.Name, role.id))
+		made = made.Beside(own)
+		if role != nil && !r.O.Prune {
 			for _, a := range slices.Concat(minus(role.actions, i.Actions), minus(role.dataActions, i.DataActions)) {
-				if !r.O.Prune {
-					said.Extra = append(said.Extra, fmt.Sprintf("%s %s allows %s, which nobody asked for; --prune takes it away", roleThing, i.Name, a))
-				}
+				made.Extra = append(made.Extra, fmt.Sprintf("%s %s allows %s, which nobody asked for; --prune takes it away", roleThing, i.Name, a))
 			}
 		}
 	}
+	s.made = append(s.made, slices.Concat(made.Stages...)...)
+	made.Stages = nil
 	b, err := r.bindings(w, i)
 	if err != nil {
 		return said, err
@@ -188,7 +179,7 @@ func (r *Run) planOne(w *world, i Identity, s *stages) (said plan.Plan, err erro
 	if r.Mode == install.Preview { // where they would hide what differs
 		ofAssignments.Notes = nil
 	}
-	return said.Then(ofAssignments).Then(r.told(i, about)), nil
+	return made.Then(ofAssignments).Then(r.told(i, about)), nil
 }
 
 // bindings returns what the assignments of an identity are compared with.

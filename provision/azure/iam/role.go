@@ -91,12 +91,18 @@ func (r *Run) newRole(i Identity) roleState {
 
 // planRole plans the custom role of an identity. The name of one that was deleted is free again after a minute, that of another
 // subscription's never.
-func (r *Run) planRole(i Identity, have *roleState) (plan.Stage, error) {
+func (r *Run) planRole(i Identity, have *roleState) (plan.Plan, error) {
 	api := r.API
 	api.Consistency = time.Minute
-	return planThing(api, roleThing, i.Name, have,
-		func(ctx context.Context) (*roleState, error) { return r.readRole(ctx, i.Name) },
-		func(have *roleState) ([]cloud.Step, error) { return r.roleSteps(i, have) })
+	thing := cloud.Thing[*roleState]{
+		Kind: roleThing, Name: i.Name, Missing: have == nil,
+		Read:   func(ctx context.Context) (*roleState, error) { return r.readRole(ctx, i.Name) },
+		Decide: decided(func(have *roleState) ([]cloud.Step, error) { return r.roleSteps(i, have) }),
+	}
+	if have != nil {
+		thing.Found = fmt.Sprintf("Found existing customRole %s %s", i.Name, have.id)
+	}
+	return thing.Plan(api, have)
 }
 
 // roleSteps returns the steps from have to the custom role of i. A PUT replaces the whole role, which is written only if it
@@ -184,5 +190,5 @@ func (r *Run) planDeleteRole(have roleState) plan.Stage {
 	}
 	first, _ := steps(&have) // it is the owner's
 	read := func(ctx context.Context) (*roleState, error) { return r.readRole(ctx, have.name) }
-	return r.API.Stage(plan.Change{Verb: plan.Delete, Thing: roleThing, Name: have.name}, first, then(read, steps))
+	return r.API.Stage(plan.Change{Verb: plan.Delete, Thing: roleThing, Name: have.name}, first, cloud.After(read, steps))
 }

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/keypost/keypost/keystore/party"
+	"github.com/keypost/keypost/provision/cloud"
 	"github.com/keypost/keypost/provision/gcp/rest"
 	"github.com/keypost/keypost/provision/plan"
 )
@@ -138,12 +139,12 @@ func (c *Client) Read(ctx context.Context, p Project, pool *Pool, provider *Prov
 // Plan plans the way from s to the pool and the provider that are wanted; either may be nil.
 func (c *Client) Plan(p Project, pool *Pool, provider *Provider, s State) (out plan.Plan, err error) {
 	if pool != nil {
-		out, err = rest.PlanOne(c.Rest, rest.Subject[*poolState]{
-			Thing: PoolThing, Name: pool.ID, Found: fmt.Sprintf("Workload identity pool %s already exists", pool.ID),
+		out, err = cloud.Thing[*poolState]{
+			Kind: PoolThing, Name: pool.ID, Found: fmt.Sprintf("Workload identity pool %s already exists", pool.ID),
 			Missing: s.pool == nil, Deleted: s.pool.isDeleted(),
 			Read:   func(ctx context.Context) (*poolState, error) { return c.readPool(ctx, p, pool.ID) },
-			Decide: func(have *poolState) (rest.Decision, error) { return c.decidePool(p, *pool, have) },
-		}, s.pool)
+			Decide: func(have *poolState) (cloud.Decision, error) { return c.decidePool(p, *pool, have) },
+		}.Plan(c.Rest.API, s.pool)
 	}
 	if err != nil || provider == nil {
 		return out, err
@@ -158,12 +159,12 @@ func (c *Client) Plan(p Project, pool *Pool, provider *Provider, s State) (out p
 	if have != nil && have.OIDC != nil {
 		w.held = &have.OIDC.JWKS
 	}
-	next, err := rest.PlanOne(c.Rest, rest.Subject[*providerState]{
-		Thing: providerThing, Name: p.ProviderName(w.Pool, w.ID), Found: fmt.Sprintf("Workload identity provider %s already exists in pool %s", w.ID, w.Pool),
+	next, err := cloud.Thing[*providerState]{
+		Kind: providerThing, Name: p.ProviderName(w.Pool, w.ID), Found: fmt.Sprintf("Workload identity provider %s already exists in pool %s", w.ID, w.Pool),
 		Missing: have == nil, Deleted: have.isDeleted(),
 		Read:   func(ctx context.Context) (*providerState, error) { return c.readProvider(ctx, p, w.Pool, w.ID) },
-		Decide: func(have *providerState) (rest.Decision, error) { return c.decideProvider(p, w, have) },
-	}, have)
+		Decide: func(have *providerState) (cloud.Decision, error) { return c.decideProvider(p, w, have) },
+	}.Plan(c.Rest.API, have)
 	return out.Then(next), err
 }
 

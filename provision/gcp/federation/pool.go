@@ -54,20 +54,20 @@ func (s *poolState) usable(pool string) error {
 }
 
 // decidePool returns the steps from have to w.
-func (c *Client) decidePool(p Project, w Pool, have *poolState) (rest.Decision, error) {
+func (c *Client) decidePool(p Project, w Pool, have *poolState) (cloud.Decision, error) {
 	if have == nil {
 		k := poolCall(p, w.ID, "CreateWorkloadIdentityPool", "create")
 		k.Method, k.Path, k.Query = "POST", "projects/"+p.Number+"/locations/global/workloadIdentityPools", rest.Query("workloadIdentityPoolId", w.ID)
 		k.Body = w.body()
 		step := c.Rest.ChangeStep(k, "Workload identity pool created with name "+w.ID)
 		step.Read = true // the next command reads it
-		return rest.Decision{Steps: []cloud.Step{step}}, nil
+		return cloud.Decision{Steps: []cloud.Step{step}}, nil
 	}
 	ours := w.Owner.Takes(have.Description)
 	if !ours && !w.Adopt {
-		return rest.Decision{}, w.Owner.NotOwned(PoolThing, w.ID, have.Description)
+		return cloud.Decision{}, w.Owner.NotOwned(PoolThing, w.ID, have.Description)
 	}
-	var d rest.Decision
+	var d cloud.Decision
 	if have.isDeleted() {
 		k := poolCall(p, w.ID, "UndeleteWorkloadIdentityPool", "undelete")
 		k.Method, k.Path, k.Body = "POST", k.Path+":undelete", struct{}{}

@@ -73,21 +73,21 @@ func (c *Client) readProvider(ctx context.Context, p Project, pool, provider str
 
 // decision is a decision about a provider that is there, with what is to be changed.
 type decision struct {
-	rest.Decision
+	cloud.Decision
 	set rest.Patch
 }
 
 // decideProvider returns the steps from have to w. The error reports another owner, or a provider of another kind.
-func (c *Client) decideProvider(p Project, w Provider, have *providerState) (rest.Decision, error) {
+func (c *Client) decideProvider(p Project, w Provider, have *providerState) (cloud.Decision, error) {
 	if have == nil {
 		return c.createProvider(p, w)
 	}
 	ours := w.Owner.Takes(have.Description)
 	if !ours && !w.Adopt {
-		return rest.Decision{}, w.Owner.NotOwned(providerThing, w.ID, have.Description)
+		return cloud.Decision{}, w.Owner.NotOwned(providerThing, w.ID, have.Description)
 	}
 	if have.OIDC == nil {
-		return rest.Decision{}, fmt.Errorf("%s %s of pool %s is not for OIDC: use another name", providerThing, w.ID, w.Pool)
+		return cloud.Decision{}, fmt.Errorf("%s %s of pool %s is not for OIDC: use another name", providerThing, w.ID, w.Pool)
 	}
 	var d decision
 	if have.isDeleted() {
@@ -102,11 +102,11 @@ func (c *Client) decideProvider(p Project, w Provider, have *providerState) (res
 		d.set.Add("disabled", false, "- disabled")
 	}
 	if err := d.compareTrust(p, w, have); err != nil {
-		return rest.Decision{}, err
+		return cloud.Decision{}, err
 	}
 	keys, err := d.compareKeys(w, have)
 	if err != nil {
-		return rest.Decision{}, err
+		return cloud.Decision{}, err
 	}
 	if len(d.set.Mask) > 0 {
 		if w.vacant && !have.Disabled {
@@ -130,10 +130,10 @@ func (p Project) changed(w Provider, set rest.Patch) rest.Call {
 	return k
 }
 
-func (c *Client) createProvider(p Project, w Provider) (rest.Decision, error) {
+func (c *Client) createProvider(p Project, w Provider) (cloud.Decision, error) {
 	body, err := w.body()
 	if err != nil {
-		return rest.Decision{}, err
+		return cloud.Decision{}, err
 	}
 	diff := []string{"+ issuer " + w.IssuerURL}
 	for _, a := range w.Audiences {
@@ -150,7 +150,7 @@ func (c *Client) createProvider(p Project, w Provider) (rest.Decision, error) {
 	k.Method, k.Query, k.Body = "POST", rest.Query("workloadIdentityPoolProviderId", w.ID), body
 	step := c.Rest.ChangeStep(k, "workload identity provider created with name "+w.ID, diff...)
 	step.Read = true // the next command reads it
-	return rest.Decision{Steps: []cloud.Step{step}}, nil
+	return cloud.Decision{Steps: []cloud.Step{step}}, nil
 }
 
 // compareTrust compares whose tokens are taken. The error is about a change that would refuse tokens of a cluster that lives by the provider.

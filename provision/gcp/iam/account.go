@@ -159,7 +159,7 @@ func (c *Client) planAccount(p federation.Project, i identity, s *snapshot) (pla
 	if have == nil {
 		i.fresh = &newcomer{}
 	}
-	subject := rest.Subject[accountAndPolicy]{Thing: accountThing, Name: i.email, Missing: have == nil,
+	subject := cloud.Thing[accountAndPolicy]{Kind: accountThing, Name: i.email, Missing: have == nil,
 		Found: fmt.Sprintf("Existing IAM service account %s found", i.display)}
 	subject.Read = func(ctx context.Context) (now accountAndPolicy, err error) {
 		if now.account, err = c.readAccount(ctx, p, i.email); err != nil && !i.fresh.unknown(err) {
@@ -170,8 +170,8 @@ func (c *Client) planAccount(p federation.Project, i identity, s *snapshot) (pla
 		}
 		return now, err
 	}
-	subject.Decide = func(now accountAndPolicy) (rest.Decision, error) { return c.decideAccount(p, i, now.account, now.own) }
-	return rest.PlanOne(c.Rest, subject, accountAndPolicy{have, own})
+	subject.Decide = func(now accountAndPolicy) (cloud.Decision, error) { return c.decideAccount(p, i, now.account, now.own) }
+	return subject.Plan(c.Rest.API, accountAndPolicy{have, own})
 }
 
 // accountAndPolicy is an account with its own policy; nil is what is not there, or was not read.
@@ -198,14 +198,14 @@ func (i identity) setPolicy(p federation.Project, want allow.Policy) rest.Call {
 }
 
 // decideAccount returns the steps from have, with its own policy, to i. A policy that is nil is read before it is written.
-func (c *Client) decideAccount(p federation.Project, i identity, have *accountState, own *allow.Policy) (rest.Decision, error) {
-	var d rest.Decision
+func (c *Client) decideAccount(p federation.Project, i identity, have *accountState, own *allow.Policy) (cloud.Decision, error) {
+	var d cloud.Decision
 	if have == nil {
 		k := accountCall(p, "", "CreateServiceAccount", "create")
 		k.Method, k.Path, k.Body = "POST", strings.TrimSuffix(k.Path, "/"), i.of.body(i.Account)
 		d.Steps = append(d.Steps, c.Rest.Step(k, fmt.Sprintf("IAM service account %s created", i.display), "+ display name "+i.display))
 	} else if err := c.compareAccount(p, i, *have, &d); err != nil {
-		return rest.Decision{}, err
+		return cloud.Decision{}, err
 	}
 	line := "Updated policy bindings for IAM service account " + i.display
 	if own == nil {
@@ -227,7 +227,7 @@ func (c *Client) decideAccount(p federation.Project, i identity, have *accountSt
 	if others := rest.Minus(own.Pools(), []string{pool}); len(others) > 0 {
 		// For a workload the owner names no cluster: a second one would get the roles of the first.
 		if i.of.Owner.Installation() == "" && !i.of.Adopt && !slices.Contains(own.Pools(), pool) {
-			return rest.Decision{}, rest.Problemf(rest.NotOwned, "service account %s is used from %s: give this workload an account of its own",
+			return cloud.Decision{}, rest.Problemf(rest.NotOwned, "service account %s is used from %s: give this workload an account of its own",
 				i.email, text.List(others, 3))
 		}
 		d.Notes = append(d.Notes, fmt.Sprintf("service account %s can be used from %s too, which stays", i.email, text.List(others, 3)))
@@ -239,7 +239,7 @@ func (c *Client) decideAccount(p federation.Project, i identity, have *accountSt
 }
 
 // compareAccount adds the steps for what an account says of itself.
-func (c *Client) compareAccount(p federation.Project, i identity, have accountState, d *rest.Decision) error {
+func (c *Client) compareAccount(p federation.Project, i identity, have accountState, d *cloud.Decision) error {
 	a := i.of
 	description := have.Description
 	if !a.ours(have, i.Account) {

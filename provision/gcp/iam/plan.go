@@ -158,18 +158,14 @@ func (c *Client) Plan(ctx context.Context, w Wanted) (Planned, error) {
 func (c *Client) planAccounts(p federation.Project, a Accounts, identities []identity, s *snapshot) (plan.Plan, error) {
 	h := allow.Holdings{Roles: map[string][]string{}, Exact: a.Prune && a.Owner.Installation() != ""}
 	var all plan.Plan
-	var first, last plan.Stage
-	add := func(one plan.Plan) {
-		first, one.Stages = append(first, slices.Concat(one.Stages...)...), nil
-		all = all.Then(one)
-	}
+	var last plan.Stage
 	for _, i := range identities {
 		h.Roles[i.email] = slices.Clone(i.Roles)
 		one, err := c.planAccount(p, i, s)
 		if err != nil {
 			return plan.Plan{}, err
 		}
-		add(one)
+		all = all.Beside(one)
 		if i.role == nil {
 			continue
 		}
@@ -178,7 +174,7 @@ func (c *Client) planAccounts(p federation.Project, a Accounts, identities []ide
 		if err != nil {
 			return plan.Plan{}, err
 		}
-		add(grow)
+		all = all.Beside(grow)
 		last = append(last, shrink...)
 	}
 	var gone []accountState
@@ -192,7 +188,7 @@ func (c *Client) planAccounts(p federation.Project, a Accounts, identities []ide
 	notes, extra := a.surplusRoles(h, s.project)
 	all.Notes, all.Extra = append(all.Notes, notes...), append(all.Extra, extra...)
 	bindings := c.planProjectPolicy(p, h, s.project)
-	return all.Then(plan.Of(nil, first, bindings, slices.Concat(c.deleteAccounts(p, gone), last))), nil
+	return all.Then(plan.Of(nil, bindings, slices.Concat(c.deleteAccounts(p, gone), last))), nil
 }
 
 // surplus returns the owner's accounts that nobody asked for. An account of ccoctl's, which does not say for which installation

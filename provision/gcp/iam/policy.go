@@ -69,13 +69,9 @@ func (c *Client) planProjectPolicy(p federation.Project, h allow.Holdings, have 
 		k := setPolicy(projectPolicyCall(p, "setIamPolicy", "setIamPolicy"), want)
 		return []cloud.Step{c.Rest.Step(k, "Updated the IAM policy of project "+p.ID+": "+text.Count(len(diff), "binding", "bindings"), diff...)}
 	}
-	return c.Rest.API.Stage(plan.Change{Verb: plan.Update, Thing: policyThing, Name: p.ID}, steps(have), func(ctx context.Context) ([]cloud.Step, error) {
-		have, err := c.readProjectPolicy(ctx, p)
-		if err != nil {
-			return nil, err
-		}
-		return steps(have), nil
-	})
+	return c.Rest.API.Stage(plan.Change{Verb: plan.Update, Thing: policyThing, Name: p.ID}, steps(have), cloud.After(
+		func(ctx context.Context) (allow.Policy, error) { return c.readProjectPolicy(ctx, p) },
+		func(have allow.Policy) ([]cloud.Step, error) { return steps(have), nil }))
 }
 
 // holders returns the members that a policy gives a role to but those that are known, conditional ones too.

@@ -95,10 +95,10 @@ func findRole(roles []roleState, name, title string) *roleState {
 // planRole plans the way from have to r: first what the role gains, and last what it loses.
 func (c *Client) planRole(p federation.Project, r customRole, have *roleState) (grow plan.Plan, shrink plan.Stage, err error) {
 	read := func(ctx context.Context) (*roleState, error) { return c.readRole(ctx, r.name) }
-	grow, err = rest.PlanOne(c.Rest, rest.Subject[*roleState]{
-		Thing: roleThing, Name: r.name, Found: fmt.Sprintf("Existing IAM custom role %s found", r.title), Missing: have == nil, Deleted: have != nil && have.Deleted,
-		Read: read, Decide: func(have *roleState) (rest.Decision, error) { return c.growRole(r, have) },
-	}, have)
+	grow, err = cloud.Thing[*roleState]{
+		Kind: roleThing, Name: r.name, Found: fmt.Sprintf("Existing IAM custom role %s found", r.title), Missing: have == nil, Deleted: have != nil && have.Deleted,
+		Read: read, Decide: func(have *roleState) (cloud.Decision, error) { return c.growRole(r, have) },
+	}.Plan(c.Rest.API, have)
 	if err != nil {
 		return plan.Plan{}, nil, err
 	}
@@ -133,7 +133,7 @@ func (c *Client) checkHolders(ctx context.Context, p federation.Project, role st
 }
 
 // note tells of permissions that stay though nobody asked for them.
-func (r customRole) note(have *roleState, d *rest.Decision) {
+func (r customRole) note(have *roleState, d *cloud.Decision) {
 	surplus := rest.Minus(have.Permissions, r.permissions)
 	switch {
 	case len(surplus) == 0:
@@ -148,7 +148,7 @@ func (r customRole) note(have *roleState, d *rest.Decision) {
 }
 
 // growRole returns the steps after which the role has all that is asked for.
-func (c *Client) growRole(r customRole, have *roleState) (d rest.Decision, err error) {
+func (c *Client) growRole(r customRole, have *roleState) (d cloud.Decision, err error) {
 	if have == nil {
 		parent, id, _ := strings.Cut(r.name, "/roles/")
 		k := roleCall(parent+"/roles", "CreateRole", "create")

@@ -8,56 +8,10 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
-
-	"github.com/keypost/keypost/provision/cloud"
-	"github.com/keypost/keypost/provision/plan"
 )
 
 // Undeleted is what a plan shows of a thing that is deleted, and comes back.
 const Undeleted = "+ brought back: it was deleted, and Google still keeps it"
-
-// Subject is a thing that a plan is made for.
-type Subject[T any] struct {
-	Thing, Name string
-	Found       string // the line that reports one that is there
-	Missing     bool   // it is still to be made
-	Deleted     bool   // it is deleted, and Google still keeps it
-
-	Read   func(ctx context.Context) (T, error)
-	Decide func(have T) (Decision, error)
-}
-
-// Decision holds the steps from what is there to what is wanted, and what the reader should know.
-type Decision struct {
-	Steps           []cloud.Step
-	Notes, Warnings []string
-	Extra           []string // what is there beyond what is wanted, and stays
-}
-
-// PlanOne plans what is decided for have. Applied, the plan reads again and decides by what is there then.
-func PlanOne[T any](c *Client, s Subject[T], have T) (plan.Plan, error) {
-	d, err := s.Decide(have)
-	if err != nil {
-		return plan.Plan{}, err
-	}
-	change := plan.Change{Verb: plan.Update, Thing: s.Thing, Name: s.Name}
-	if s.Missing {
-		change.Verb = plan.Create
-	} else if !s.Deleted {
-		d.Notes = append([]string{s.Found}, d.Notes...)
-	}
-	stage := c.API.Stage(change, d.Steps, func(ctx context.Context) ([]cloud.Step, error) {
-		have, err := s.Read(ctx)
-		if err != nil {
-			return nil, err
-		}
-		d, err := s.Decide(have)
-		return d.Steps, err
-	})
-	out := plan.Of(d.Notes, cloud.OrFound(stage, s.Found))
-	out.Warnings, out.Extra = d.Warnings, d.Extra
-	return out, nil
-}
 
 // Present makes a call that reads one thing, and returns nil for one that is not there.
 func Present[T any](ctx context.Context, c *Client, k Call) (*T, error) {

@@ -245,7 +245,7 @@ type journal struct {
 }
 
 func newJournal(live *terminal.Line) *journal {
-	return &journal{live: live, lines: ccoctl.NewLogger(live), at: time.Now()}
+	return &journal{live: live, lines: log.New(live, "", log.LstdFlags), at: time.Now()}
 }
 
 // show logs one line.
