@@ -29,7 +29,6 @@ type Options struct {
 	Usual          bool     // ClientIDs are a default, and those that exist may differ from them
 	Thumbprints    []string
 	Tags           map[string]string // for all that is made, beside the owner's
-	Adopt          bool              // take over what is not tagged as ours
 	Tighten        bool              // take away what is not asked for
 	MaxTrustLength int               // of trust policies, in characters; 0 for 2,048
 }

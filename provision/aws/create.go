@@ -29,17 +29,12 @@ type Created struct {
 
 // Create makes an installation as [install.Run.Create] does: with an IAM OIDC identity provider and roles.
 func Create(ctx context.Context, o CreateOptions) (Created, error) {
-	c := &creation{run: newRun(o.Options), all: o.Roles != nil}
-	if o.Roles != nil {
-		var err error
-		if c.roles, err = readRoles(o.Options, *o.Roles); err != nil {
-			c.Lines(c.roles.skipped)
-			return Created{}, err
-		}
+	c, err := newCreation(o.Options, o.Roles)
+	if err != nil {
+		return Created{}, err
 	}
 	made, err := c.Create(ctx, install.CreateOptions{
-		PublicKey: o.PublicKey, Stored: o.Stored, Identities: c.all, Notes: c.roles.skipped, Parallel: awsiam.Parallel,
-		Adopt: o.Adopt, Trusted: c.trusted,
+		PublicKey: o.PublicKey, Stored: o.Stored, Identities: c.all, Notes: c.roles.skipped, Parallel: awsiam.Parallel, Trusted: c.trusted,
 	}, c)
 	if err != nil || o.Mode != install.Apply {
 		return Created{Created: made}, err
@@ -54,21 +49,44 @@ func Create(ctx context.Context, o CreateOptions) (Created, error) {
 	return all, nil
 }
 
-// creation is one run of [Create]. It is the [install.Cloud] of that run.
+// creation is one run of [Create] or [CreateRoles]. It is the [install.Cloud] of that run.
 type creation struct {
 	*run
 	all   bool // the roles too
 	roles roleSet
+	trust awsiam.Trust // for CreateRoles: in a provider that exists
+}
+
+// newCreation reads the requests for roles; nil are none.
+func newCreation(o Options, q *RequestedRoles) (c *creation, err error) {
+	c = &creation{run: newRun(o), all: q != nil}
+	if q != nil {
+		if c.roles, err = readRoles(o, *q); err != nil {
+			c.Lines(c.roles.skipped)
+		}
+	}
+	return c, err
 }
 
 func (c *creation) Check(keystore.VerificationKey) error {
+	if c.trust.ProviderARN != "" {
+		return awsiam.Check(awsiam.Provider{}, c.trust, c.roles.roles)
+	}
 	return awsiam.Check(c.o.provider(), c.o.trust(""), c.roles.roles)
 }
 
-func (c *creation) Identify(ctx context.Context) error { return c.identify(ctx) }
+func (c *creation) Identify(ctx context.Context) error {
+	if err := c.identify(ctx); err != nil || c.trust.ProviderARN == "" {
+		return err
+	}
+	return c.checkProvider(ctx, &c.trust)
+}
 
 // Plan plans the provider and the roles. Now that the account is known, ARNs are compared with it.
 func (c *creation) Plan(ctx context.Context) (plan.Plan, error) {
+	if c.trust.ProviderARN != "" {
+		return c.planRoles(ctx, c.roles, c.trust)
+	}
 	trust := c.o.trust(c.account.ProviderARN(c.IssuerURL))
 	if err := awsiam.Check(c.o.provider(), trust, c.roles.roles); err != nil {
 		return plan.Plan{}, err
@@ -83,7 +101,11 @@ func (c *creation) Plan(ctx context.Context) (plan.Plan, error) {
 
 func (c *creation) DryRun(d install.Documents) (provider, roles []ccoctl.File) {
 	provider = []ccoctl.File{ccoctl.DiscoveryFile(d.Discovery), ccoctl.JWKSFile(d.JWKS), ccoctl.ProviderFile(c.o.provider().CreateJSON())}
-	return provider, c.dryRunFiles(c.roles, c.o.trust(c.o.futureProviderARN()))
+	trust := c.trust
+	if trust.ProviderARN == "" {
+		trust = c.o.trust(c.o.futureProviderARN())
+	}
+	return provider, c.dryRunFiles(c.roles, trust)
 }
 
 func (c *creation) Secrets() []ccoctl.File { return c.secrets(c.roles) }

@@ -23,57 +23,20 @@ type RolesOptions struct {
 	Roles       RequestedRoles
 }
 
-// RolesCreated is what [CreateRoles] made.
-type RolesCreated struct {
-	Preview *plan.Preview // with mode Preview; Secrets is empty then
-	Secrets []install.Secret
-}
-
 // CreateRoles makes the roles that a release's CredentialsRequests ask for, and the Secrets that name them. Existing roles
 // are compared and brought up to date; without Prune nothing is taken away.
-func CreateRoles(ctx context.Context, o RolesOptions) (RolesCreated, error) {
+func CreateRoles(ctx context.Context, o RolesOptions) (install.Identities, error) {
 	issuerURL, err := api.ProviderURL(o.ProviderARN)
 	if err != nil {
-		return RolesCreated{}, err
+		return install.Identities{}, err
 	}
-	r := newRun(o.Options)
-	set, err := readRoles(o.Options, o.Roles)
+	c, err := newCreation(o.Options, &o.Roles)
 	if err != nil {
-		r.Lines(set.skipped)
-		return RolesCreated{}, err
+		return install.Identities{}, err
 	}
-	trust := o.trust(o.ProviderARN)
-	trust.Issuer = issuerURL
-	if err := awsiam.Check(awsiam.Provider{}, trust, set.roles); err != nil {
-		return RolesCreated{}, err
-	}
-	if err := r.CheckDir(o.Adopt, issuerURL); err != nil {
-		return RolesCreated{}, err
-	}
-	if o.Mode == install.DryRun {
-		r.Lines(set.skipped)
-		return RolesCreated{}, r.WriteFiles(r.dryRunFiles(set, trust)...)
-	}
-	if err := r.identify(ctx); err != nil {
-		return RolesCreated{}, err
-	}
-	r.Lines(set.skipped)
-	if err := r.checkProvider(ctx, &trust); err != nil {
-		return RolesCreated{}, err
-	}
-	p, err := r.planRoles(ctx, set, trust)
-	if err != nil {
-		return RolesCreated{}, err
-	}
-	if preview, err := r.carryOut(ctx, p); err != nil || preview != nil {
-		return RolesCreated{Preview: preview}, err
-	}
-	files := r.secrets(set)
-	var made RolesCreated
-	for i, q := range set.requests {
-		made.Secrets = append(made.Secrets, r.Secret(q.SecretNamespace, files[i]))
-	}
-	return made, r.WriteFiles(files...)
+	c.trust = o.trust(o.ProviderARN)
+	c.trust.Issuer = issuerURL
+	return c.CreateIdentities(ctx, install.CreateOptions{Notes: c.roles.skipped, Parallel: awsiam.Parallel}, c, issuerURL)
 }
 
 // RoleOptions say which role to make for a workload of any cluster.

@@ -32,17 +32,13 @@ type Created struct {
 
 // Create makes an installation as [install.Run.Create] does: with resource groups, identities and roles.
 func Create(ctx context.Context, o CreateOptions) (Created, error) {
-	c := &creation{run: newRun(o.Options), wanted: o.Identities != nil}
-	if o.Identities != nil {
-		var err error
-		if c.set, err = readIdentities(o.Options, *o.Identities); err != nil {
-			c.Lines(c.set.skipped)
-			return Created{}, err
-		}
+	c, err := newCreation(o.Options, o.Identities)
+	if err != nil {
+		return Created{}, err
 	}
 	made, err := c.Create(ctx, install.CreateOptions{
 		PublicKey: o.PublicKey, Stored: o.Stored, Identities: c.wanted, Notes: c.set.skipped, Parallel: iam.Parallel,
-		Adopt: o.Adopt, TrustPlanned: c.wanted,
+		TrustPlanned: c.wanted,
 	}, c)
 	if err != nil || o.Mode != install.Apply {
 		return Created{Created: made, Tenant: c.tenant}, err
@@ -60,11 +56,24 @@ func Create(ctx context.Context, o CreateOptions) (Created, error) {
 	return all, nil
 }
 
-// creation is one run of [Create]. It is the [install.Cloud] of that run.
+// creation is one run of [Create] or [CreateIdentities]. It is the [install.Cloud] of that run.
 type creation struct {
 	*run
-	set    identitySet
-	wanted bool // there are to be identities
+	set       identitySet
+	wanted    bool // there are to be identities
+	published bool // the issuer is, so that nothing else is made
+	allNew    bool // none of the identities is there by the last plan
+}
+
+// newCreation reads the requests for identities; nil are none.
+func newCreation(o Options, q *RequestedIdentities) (c *creation, err error) {
+	c = &creation{run: newRun(o), wanted: q != nil}
+	if q != nil {
+		if c.set, err = readIdentities(o, *q); err != nil {
+			c.Lines(c.set.skipped)
+		}
+	}
+	return c, err
 }
 
 func (c *creation) Check(key keystore.VerificationKey) error {
@@ -106,6 +115,11 @@ func (r *run) checkIssuer(ctx context.Context) error {
 }
 
 func (c *creation) Identify(ctx context.Context) error {
+	if c.published {
+		if err := c.checkIssuer(ctx); err != nil {
+			return err
+		}
+	}
 	if err := c.identify(ctx); err != nil {
 		return err
 	}
@@ -116,7 +130,9 @@ func (c *creation) Identify(ctx context.Context) error {
 }
 
 func (c *creation) Plan(ctx context.Context) (plan.Plan, error) {
-	return c.run.Plan(ctx, c.set.identities)
+	p, err := c.run.Plan(ctx, c.set.identities)
+	c.allNew = p.Creates(iam.IdentityThing) == len(c.set.identities)
+	return p, err
 }
 
 // tenantID returns the tenant, also where the caller may not read the subscription.
@@ -133,6 +149,9 @@ func (c *creation) DryRun(d install.Documents) (issuer, identities []ccoctl.File
 }
 
 func (c *creation) Secrets() []ccoctl.File {
+	if c.published {
+		return c.secrets(c.set)
+	}
 	return append(c.secrets(c.set), ccoctl.AzureWebhookFile(c.tenantID()))
 }
 
@@ -144,51 +163,18 @@ type IdentitiesOptions struct {
 
 // IdentitiesCreated is what [CreateIdentities] made.
 type IdentitiesCreated struct {
-	Preview *plan.Preview // with mode Preview; nothing else is set then
-	Secrets []install.Secret
-	AllNew  bool // none of the identities was there before
+	install.Identities
+	AllNew bool // none of the identities was there before
 }
 
 // CreateIdentities makes the identities that a release's CredentialsRequests ask for, and the Secrets that name them. Existing
 // ones are compared and brought up to date: what a new release needs is added before anything is taken away.
 func CreateIdentities(ctx context.Context, o IdentitiesOptions) (IdentitiesCreated, error) {
-	r := newRun(o.Options)
-	set, err := readIdentities(o.Options, o.Identities)
-	if err != nil {
-		r.Lines(set.skipped)
-		return IdentitiesCreated{}, err
-	}
-	if err := check(o.Options, set.identities); err != nil {
-		return IdentitiesCreated{}, err
-	}
-	if err := r.CheckDir(o.Adopt, o.IssuerURL); err != nil {
-		return IdentitiesCreated{}, err
-	}
-	if o.Mode == install.DryRun {
-		r.Lines(set.skipped)
-		return IdentitiesCreated{}, r.WriteFiles(r.secrets(set)...)
-	}
-	if err := r.checkIssuer(ctx); err != nil {
-		return IdentitiesCreated{}, err
-	}
-	if err := r.identify(ctx); err != nil {
-		return IdentitiesCreated{}, err
-	}
-	r.Lines(set.skipped)
-	for _, w := range set.warnings {
-		r.Warn("%s", w)
-	}
-	p, err := r.Plan(ctx, set.identities)
+	c, err := newCreation(o.Options, &o.Identities)
 	if err != nil {
 		return IdentitiesCreated{}, err
 	}
-	if preview, err := r.CarryOut(ctx, p, iam.Parallel); err != nil || preview != nil {
-		return IdentitiesCreated{Preview: preview}, err
-	}
-	files := r.secrets(set)
-	made := IdentitiesCreated{AllNew: p.Creates(iam.IdentityThing) == len(set.identities)}
-	for i, q := range set.requests {
-		made.Secrets = append(made.Secrets, r.Secret(q.SecretNamespace, files[i]))
-	}
-	return made, r.WriteFiles(files...)
+	c.published = true
+	made, err := c.CreateIdentities(ctx, install.CreateOptions{Notes: c.set.skipped, Parallel: iam.Parallel}, c, o.IssuerURL)
+	return IdentitiesCreated{made, c.allNew && o.Mode == install.Apply}, err
 }

@@ -39,6 +39,8 @@ type File struct {
 	Data []byte
 	Mode fs.FileMode // less the umask
 
+	Namespace string // of the Secret of a component, whose manifest it is; empty for any other file
+
 	log string // the line that reports it, up to its path
 }
 
@@ -90,7 +92,7 @@ const secretSuffix = "-credentials.yaml"
 
 // secretFile returns the file of a Secret's manifest.
 func secretFile(namespace, name, text string) File {
-	return File{Name: fmt.Sprintf("%s/%s-%s%s", ManifestsDir, namespace, name, secretSuffix), Data: []byte(text), Mode: 0o600,
+	return File{Name: fmt.Sprintf("%s/%s-%s%s", ManifestsDir, namespace, name, secretSuffix), Data: []byte(text), Mode: 0o600, Namespace: namespace,
 		log: "Saved credentials configuration to: "}
 }
 

@@ -13,60 +13,18 @@ import (
 	"github.com/keypost/keypost/provision/plan"
 )
 
-// AccountsCreated is what [CreateAccounts] made.
-type AccountsCreated struct {
-	Preview *plan.Preview // with mode Preview; Secrets is empty then
-	Secrets []install.Secret
-}
-
 // componentAudience is that of the tokens of OpenShift's own components.
 const componentAudience = "openshift"
 
 // CreateAccounts makes the service accounts that a release's CredentialsRequests ask for, and the Secrets that name them, for a
 // provider that exists. Existing accounts are compared and brought up to date. With IssuerURL, the provider must be that issuer's.
-func CreateAccounts(ctx context.Context, o Options, q RequestedAccounts) (AccountsCreated, error) {
-	r := newRun(o)
-	set, err := readRequests(o, q)
+func CreateAccounts(ctx context.Context, o Options, q RequestedAccounts) (install.Identities, error) {
+	c, err := newCreation(o, &q)
 	if err != nil {
-		r.Lines(set.skipped)
-		return AccountsCreated{}, err
+		return install.Identities{}, err
 	}
-	wanted := iam.Wanted{Accounts: &set.wanted}
-	if err := wanted.Accounts.Check(); err != nil {
-		return AccountsCreated{}, err
-	}
-	if err := r.CheckDir(o.Adopt, o.IssuerURL); err != nil {
-		return AccountsCreated{}, err
-	}
-	if o.Mode == install.DryRun {
-		r.Lines(set.skipped)
-		return AccountsCreated{}, r.WriteFiles(r.accountFiles(set)...)
-	}
-	if err := r.identify(ctx); err != nil {
-		return AccountsCreated{}, err
-	}
-	r.Lines(set.skipped)
-	issuerURL, err := r.checkProvider(ctx)
-	if err == nil {
-		err = r.CheckDir(o.Adopt, issuerURL)
-	}
-	if err != nil {
-		return AccountsCreated{}, err
-	}
-	p, err := r.client.Plan(ctx, wanted)
-	if err != nil {
-		return AccountsCreated{}, err
-	}
-	if preview, err := r.carryOut(ctx, p.Plan); err != nil || preview != nil {
-		return AccountsCreated{Preview: preview}, err
-	}
-	set.emails = p.Emails
-	files := r.secrets(set)
-	var made AccountsCreated
-	for i, q := range set.requests {
-		made.Secrets = append(made.Secrets, r.Secret(q.SecretNamespace, files[i]))
-	}
-	return made, r.WriteFiles(files...)
+	c.only = true
+	return c.CreateIdentities(ctx, install.CreateOptions{Notes: c.set.skipped, Parallel: iam.Parallel}, c, o.IssuerURL)
 }
 
 // checkProvider returns the issuer URL of the run's provider. It returns an error unless that is there, and the issuer's that is meant.

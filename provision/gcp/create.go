@@ -1,6 +1,7 @@
 package gcp
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -32,17 +33,12 @@ type Created struct {
 
 // Create makes an installation as [install.Run.Create] does: with a workload identity pool, its provider, and service accounts.
 func Create(ctx context.Context, o CreateOptions) (Created, error) {
-	c := &creation{run: newRun(o.Options), all: o.Accounts != nil}
-	if o.Accounts != nil {
-		var err error
-		if c.set, err = readRequests(o.Options, *o.Accounts); err != nil {
-			c.Lines(c.set.skipped)
-			return Created{}, err
-		}
+	c, err := newCreation(o.Options, o.Accounts)
+	if err != nil {
+		return Created{}, err
 	}
 	options := install.CreateOptions{
 		PublicKey: o.PublicKey, Stored: o.Stored, Identities: c.all, Notes: c.set.skipped, Parallel: iam.Parallel,
-		Adopt:        o.Adopt,
 		TrustPlanned: true, // the provider is in every plan
 	}
 	if o.Upload {
@@ -64,15 +60,27 @@ func Create(ctx context.Context, o CreateOptions) (Created, error) {
 	return created, nil
 }
 
-// creation is one run of [Create]. It is the [install.Cloud] of that run.
+// creation is one run of [Create] or [CreateAccounts]. It is the [install.Cloud] of that run.
 type creation struct {
 	*run
 	all  bool // pool and accounts too
+	only bool // only accounts, for a provider that exists
 	set  requestSet
 	jwks []byte // to upload; nil while the key is not known, and where Google fetches it
 
 	of         keystore.Name // whose keys jwks are; empty for a key set that is still to be made
 	unrecorded bool          // as in [federation.Provider]
+}
+
+// newCreation reads the requests for accounts; nil are none.
+func newCreation(o Options, q *RequestedAccounts) (c *creation, err error) {
+	c = &creation{run: newRun(o), all: q != nil}
+	if q != nil {
+		if c.set, err = readRequests(o, *q); err != nil {
+			c.Lines(c.set.skipped)
+		}
+	}
+	return c, err
 }
 
 // takeKeys takes the keys to upload, unless the store has an older key set than the one that was uploaded last.
@@ -86,6 +94,9 @@ func (c *creation) takeKeys(ctx context.Context, stored keystore.KeySet, jwks []
 }
 
 func (c *creation) wanted() iam.Wanted {
+	if c.only {
+		return iam.Wanted{Accounts: &c.set.wanted}
+	}
 	w := iam.Wanted{Provider: c.o.provider(c.jwks, c.of)}
 	w.Provider.Unrecorded = c.unrecorded
 	if c.all {
@@ -110,11 +121,17 @@ func checkKey(key keystore.VerificationKey) error {
 }
 
 func (c *creation) Identify(ctx context.Context) error {
-	err := c.identify(ctx)
-	if err == nil && c.o.Upload {
+	if err := c.identify(ctx); err != nil {
+		return err
+	}
+	if c.only {
+		issuerURL, err := c.checkProvider(ctx)
+		return cmp.Or(err, c.CheckDir(issuerURL))
+	}
+	if c.o.Upload {
 		c.nameCopy()
 	}
-	return err
+	return nil
 }
 
 func (c *creation) Plan(ctx context.Context) (plan.Plan, error) {

@@ -24,6 +24,8 @@ import (
 
 // Options are what the verbs of an installation have in common. Fields that a verb has no use for are ignored.
 type Options struct {
+	// Adopt also takes over what neither keypost nor ccoctl made, and a provider that trusts another issuer. It replaces a copy of keys that
+	// CheckUpload knows nothing newer of, though the store may be behind it; an error of CheckUpload stands.
 	install.Options
 
 	Transport http.RoundTripper  // as in [rest.Access]
@@ -41,11 +43,6 @@ type Options struct {
 	// CheckUpload, with Upload, returns an error if the keys of a stored key set are older than the copy that a policy calls party, and
 	// else whether nothing was recorded that says so. A key set that is still to be made is the zero one. Nil asks nobody.
 	CheckUpload func(ctx context.Context, stored keystore.KeySet, party string) (unrecorded bool, err error)
-
-	// Adopt takes over what neither keypost nor ccoctl made, a provider that trusts another issuer, and a directory with the manifests
-	// of another issuer. It also replaces a copy of keys that CheckUpload knows nothing newer of, though the store may be behind it; an
-	// error of CheckUpload stands.
-	Adopt bool
 }
 
 func (o Options) pool() *federation.Pool {

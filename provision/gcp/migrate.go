@@ -129,7 +129,7 @@ func newMigration(ctx context.Context, o MigrateOptions) (*migration, error) {
 	if o.Store.Check != nil {
 		checks = append(checks, o.Store.Check())
 	}
-	checks = append(checks, m.CheckDir(o.Adopt, o.Old, o.IssuerURL))
+	checks = append(checks, m.CheckDir(o.Old, o.IssuerURL))
 	if err := errors.Join(checks...); err != nil {
 		return nil, err
 	}

@@ -43,7 +43,6 @@ type CreateOptions struct {
 	Identities bool       // it has identities; without them, what trusts the issuer is all that is made, and no signing key is handed over
 	Notes      []string   // lines of the log, for after the account's: what of the input was left out
 	Parallel   int        // changes made at once, at most
-	Adopt      bool       // the manifests of another issuer in Dir may be replaced: the cluster moves from there
 
 	// Copy is given the JWKS that is published, or is going to be, before each Plan; it is not called while the key pair is still to
 	// be generated. stored is the key set as it is stored, zero while it is not. Plan then gives the relying party a copy of it, and
@@ -129,6 +128,46 @@ func (r *Run) Create(ctx context.Context, o CreateOptions, cloud Cloud) (Created
 	return Created{KeySet: c.set.Stored, PrivateKey: c.keys.private, Same: !fresh && p.Empty()}, c.handOver()
 }
 
+// Identities are those of a release, with what names them in the cluster.
+type Identities struct {
+	Preview *plan.Preview // with mode Preview; Secrets is empty then
+	Secrets []Secret
+}
+
+// CreateIdentities makes the identities that a release's CredentialsRequests ask for, for the issuer of a cluster, which the cloud trusts
+// already or is told to, and the Secrets that name them. Existing ones are compared and brought up to date. An empty issuerURL is not known.
+func (r *Run) CreateIdentities(ctx context.Context, o CreateOptions, cloud Cloud, issuerURL string) (made Identities, err error) {
+	if err := cloud.Check(keystore.VerificationKey{}); err != nil {
+		return made, err
+	}
+	if err := r.CheckDir(issuerURL); err != nil {
+		return made, err
+	}
+	if r.Mode == DryRun {
+		r.Lines(o.Notes)
+		_, files := cloud.DryRun(Documents{})
+		return made, r.WriteFiles(files...)
+	}
+	if err := cloud.Identify(ctx); err != nil {
+		return made, err
+	}
+	r.Lines(o.Notes)
+	p, err := cloud.Plan(ctx)
+	if err != nil {
+		return made, err
+	}
+	if made.Preview, err = r.CarryOut(ctx, p, o.Parallel); err != nil || made.Preview != nil {
+		return made, err
+	}
+	files := cloud.Secrets()
+	for _, f := range files {
+		if f.Namespace != "" {
+			made.Secrets = append(made.Secrets, r.secret(f))
+		}
+	}
+	return made, r.WriteFiles(files...)
+}
+
 // foresee asks the cloud, before anything is published and the wait for that, what it has of the installation. What it plans is
 // good for the rest of the run only if the publication is settled.
 func (c *creation) foresee(ctx context.Context) (p plan.Plan, err error) {
@@ -154,7 +193,7 @@ type creation struct {
 
 // check reads what is on this machine and in the store, and checks all of it before the first call and the first write.
 func (c *creation) check(ctx context.Context) error {
-	err := c.CheckDir(c.o.Adopt, c.IssuerURL)
+	err := c.CheckDir(c.IssuerURL)
 	if err != nil {
 		return err
 	}

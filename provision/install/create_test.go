@@ -170,7 +170,8 @@ func TestCreateInAnothersDirectory(t *testing.T) {
 				file := ccoctl.AuthenticationFile("")
 				file.Data = []byte(tt.manifest)
 				must(t, d.Write(file, s.Secrets()[0]))
-				_, err = s.Create(t.Context(), install.CreateOptions{Identities: true, Parallel: 1, Adopt: tt.adopt}, s)
+				s.Adopt = tt.adopt
+				_, err = s.Create(t.Context(), install.CreateOptions{Identities: true, Parallel: 1}, s)
 				if !tt.refused {
 					must(t, err)
 					return

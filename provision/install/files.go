@@ -13,17 +13,17 @@ import (
 	"github.com/keypost/keypost/provision/ccoctl"
 )
 
-// CheckDir returns an error if no files can be written into the output directory, or, without adopt, if the directory is another
+// CheckDir returns an error if no files can be written into the output directory, or, without Adopt, if the directory is another
 // cluster's: its manifests would be replaced one by one, and an installer that takes them from there would give that cluster what is this
 // one's. The names of the files do not say whose they are: the manifest that has the cluster's issuer URL does. The URL has to be one of
 // those given: the last is this cluster's, and those before it are what a move leaves. Without such a manifest the directory is
 // nobody's, and with one that cannot be read another cluster's; and an empty URL among those given stands for any. Every verb that writes
 // files calls it before it changes anything.
-func (r *Run) CheckDir(adopt bool, issuerURLs ...string) error {
+func (r *Run) CheckDir(issuerURLs ...string) error {
 	if err := r.checkDir(); err != nil {
 		return err
 	}
-	if adopt || slices.Contains(issuerURLs, "") {
+	if r.Adopt || slices.Contains(issuerURLs, "") {
 		return nil
 	}
 	file := path(r.Dir, ccoctl.AuthenticationFile("").Name)

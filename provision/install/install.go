@@ -45,6 +45,7 @@ type Options struct {
 	Name      string // of the installation, and of the key set if one has to be made
 	Dir       string // output directory
 	IssuerURL string
+	Adopt     bool            // take over what is not ours: in the cloud what the cloud's package says; the manifests of another issuer in Dir
 	Dev       bool            // a development issuer: its URL may have a port, and waits are short
 	Site      Site            // where the issuer is looked for
 	Policy    keystore.Policy // of a new key set
@@ -181,10 +182,10 @@ type Secret struct {
 	Same      bool   `json:"-"`    // an earlier run wrote the same file
 }
 
-// Secret returns the Secret that a file has the manifest of, before the file is written.
-func (r *Run) Secret(namespace string, f ccoctl.File) Secret {
+// secret returns the Secret that a file has the manifest of, before the file is written.
+func (r *Run) secret(f ccoctl.File) Secret {
 	had, err := regular.Read(r.Path(f.Name), 1<<20)
-	return Secret{Namespace: namespace, File: r.Path(f.Name), Same: err == nil && bytes.Equal(had, f.Data)}
+	return Secret{Namespace: f.Namespace, File: r.Path(f.Name), Same: err == nil && bytes.Equal(had, f.Data)}
 }
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }

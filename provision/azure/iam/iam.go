@@ -29,7 +29,7 @@ const Parallel = 16
 
 // Options are what the verbs have in common. Fields that a verb has no use for are ignored.
 type Options struct {
-	install.Options
+	install.Options // Adopt is also for what is not tagged as ours, identities that trust another issuer, and an issuer that is unknown to the store
 	arm.Endpoint
 
 	Subscription string // ID of the only subscription in which anything may be changed
@@ -44,7 +44,6 @@ type Options struct {
 	Audience string            // of tokens
 	Usual    bool              // Audience is a default, and federated credentials that exist may have another
 	Tags     map[string]string // for all that is made, beside the owner's
-	Adopt    bool              // take over what is not tagged as ours, and identities that trust another issuer; trust one that is unknown to the store
 	Prune    bool              // take away what this run does not ask for; without it a run only adds
 	Drop     []string          // issuer URLs that an identity for workloads takes no tokens of any more
 }
