@@ -47,7 +47,6 @@ type Component struct {
 	Namespace       string // of the Secret and of the service accounts
 	Secret          string
 	File            string // path of the Secret's manifest; empty if none was written
-	Email           string // of the Google service account
 	ServiceAccounts []string
 }
 
@@ -201,13 +200,12 @@ func (m *migration) result(ctx context.Context, set keystore.KeySet) (Migrated, 
 	}
 	files, requests := m.secrets(m.set), m.set.requests
 	written := files[:0:0]
-	emails := m.set.emails
 	for i, q := range requests {
 		c := Component{Request: fmt.Sprintf("CredentialsRequest %s (%s)", q, q.File), Namespace: q.SecretNamespace, Secret: q.SecretName,
-			Email: q.GCP.ServiceAccountEmail, ServiceAccounts: q.ServiceAccounts}
+			ServiceAccounts: q.ServiceAccounts}
 		switch {
 		case !q.HasIdentity():
-			c.File, c.Email, emails = m.Path(files[i].Name), emails[0], emails[1:]
+			c.File = m.Path(files[i].Name)
 			done.Components, written = append(done.Components, c), append(written, files[i])
 		case strings.HasSuffix(q.GCP.Audience, m.project.ProviderName(m.to.Pool, m.fromID)):
 			done.Named = append(done.Named, c)

@@ -302,7 +302,7 @@ func TestMigrate(t *testing.T) {
 	for _, c := range done.Components {
 		components = append(components, c.Namespace)
 		audience, email := s.credentials(t, strings.TrimPrefix(c.Namespace, "ns-"))
-		if want := s.emailOf(t, strings.TrimPrefix(c.Namespace, "ns-")); c.Email != want || email != want || audience != "//iam.googleapis.com/"+second.Name || c.Secret != "creds" {
+		if want := s.emailOf(t, strings.TrimPrefix(c.Namespace, "ns-")); email != want || audience != "//iam.googleapis.com/"+second.Name || c.Secret != "creds" {
 			t.Errorf("%+v, whose Secret names %s by %s, want %s", c, email, audience, want)
 		}
 	}

@@ -22,7 +22,8 @@ type Migration struct {
 	install.Move      // without OldKeys, which is for Reading
 	Finish       bool // take the trust in the old issuer away
 
-	jwks string
+	jwks   string
+	unread bool // the old issuer could not be read
 }
 
 // Define registers the flags. finish is the usage of --finish, empty for a cloud in which there is none.
@@ -75,13 +76,19 @@ func (m *Migration) Reading(factory *cli.Factory) install.Move {
 	move.OldKeys = func(ctx context.Context) ([]keystore.VerificationKey, error) {
 		source := keysource.Flags{JWKS: cmp.Or(m.jwks, m.Old)}
 		found, err := source.Read(ctx, factory)
+		m.unread = err != nil
 		return found.Keys, err
 	}
 	return move
 }
 
 // oldKeys are the words by which a command of ours takes the keys of Old.
-func (m *Migration) oldKeys() []string { return []string{"--jwks", cmp.Or(m.jwks, m.Old)} }
+func (m *Migration) oldKeys() []string {
+	if m.unread {
+		return []string{"--jwks", "FILE"}
+	}
+	return []string{"--jwks", cmp.Or(m.jwks, m.Old)}
+}
 
 // Hinted adds to an error of a move what to do about it. Any other is returned as it is. f are the flags of the run.
 func (m *Migration) Hinted(f *Flags, err error) error {

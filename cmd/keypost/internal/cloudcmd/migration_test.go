@@ -32,4 +32,10 @@ func TestMigrationHints(t *testing.T) {
 			t.Errorf("%v: want the hint %q", tt.err, tt.hint)
 		}
 	}
+	// gcp goes on without the old issuer: a command that reads it fails as this one did
+	m.unread = true
+	hinted, is := errors.AsType[*cli.HintedError](m.Hinted(f, install.Refuse(install.Taken, "x")))
+	if !is || !strings.Contains(hinted.Hint(&cli.Factory{}), "--jwks FILE") {
+		t.Errorf("the old issuer cannot be read: %v", hinted)
+	}
 }

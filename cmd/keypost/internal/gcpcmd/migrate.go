@@ -5,13 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/cmd/keypost/internal/cloudcmd"
 	"github.com/keypost/keypost/cmd/keypost/internal/terminal"
-	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/provision/gcp"
 	"github.com/keypost/keypost/provision/gcp/federation"
 	"github.com/keypost/keypost/provision/gcp/rest"
@@ -103,90 +103,74 @@ func (f *migrateFlags) createAccounts(provider, dir string) cli.Command {
 	return c
 }
 
-// migration is the plan of a move, as programs read it.
-type migration struct {
-	From   string        `json:"from"` // issuer URLs
-	To     string        `json:"to"`
-	KeySet keystore.Name `json:"keySet"`
-	Old    string        `json:"oldProvider"` // full names
-	New    string        `json:"newProvider"`
-	Gap    string        `json:"gap"`
-	Steps  []moveStep    `json:"steps"`
-	Back   []moveStep    `json:"back"` // the way back, from any step but the last
-}
-
 // moveStep is something to do, when what was to be done before is done.
 type moveStep struct {
-	Kind     string   `json:"kind"` // switch, wait, component, request, other, end
-	Do       string   `json:"do"`
-	Commands []string `json:"commands"` // none where there is no command for it
-	Secret   string   `json:"secret,omitempty"`
-	Manifest string   `json:"manifest,omitempty"`
-	Account  string   `json:"account,omitempty"` // email
-	Users    []string `json:"users,omitempty"`   // NAMESPACE/NAME of service accounts
+	do       string
+	commands []string // none where there is no command for it
 }
 
 // print prints the plan on stdout, which has nothing else.
 func (f *migrateFlags) print(r *run, done gcp.Migrated) error {
-	m := migration{
-		From: f.move.Old, To: f.IssuerURL, KeySet: done.KeySet.Name(),
-		Old: done.Project.ProviderName(done.Pool, done.From), New: done.Project.ProviderName(done.Pool, done.To),
-	}
-	m.Gap = fmt.Sprintf("from when a component's token belongs to %s until it has read the Secret that names %s, Google refuses it "+
-		"(invalid_grant: the issuer in the ID token does not match the expected one). An access token that it has by then lives for up to an hour, so that "+
-		"one which is restarted within minutes mostly notices nothing; one whose access token ends meanwhile fails until it is restarted", m.To, done.To)
-	f.switchSteps(&m)
-	f.componentSteps(&m, done)
-	f.otherStep(&m, done)
-	f.endSteps(r, &m, done)
-	return r.Print(m, func(w *terminal.Table) { m.write(w) })
-}
-
-func (m *migration) add(s moveStep) {
-	if s.Commands == nil {
-		s.Commands = []string{}
-	}
-	m.Steps = append(m.Steps, s)
+	old, to := f.move.Old, f.IssuerURL
+	m := cloudcmd.Moved{From: old, To: to, KeySet: done.KeySet.Name(), Switch: cloudcmd.SwitchOpenShift(to)}
+	return r.Print(m, func(w *terminal.Table) {
+		line := func(format string, args ...any) { w.Row(fmt.Sprintf(format, args...)) }
+		line("From %s, by the provider %s,", old, done.Project.ProviderName(done.Pool, done.From))
+		line("to   %s, by the provider %s.", to, done.Project.ProviderName(done.Pool, done.To))
+		w.Row()
+		line("The gap: from when a component's token belongs to %s until it has read the Secret that names %s, Google refuses it "+
+			"(invalid_grant: the issuer in the ID token does not match the expected one). An access token that it has by then lives for up to an hour, so that "+
+			"one which is restarted within minutes mostly notices nothing; one whose access token ends meanwhile fails until it is restarted.", to, done.To)
+		w.Row()
+		steps := func(list []moveStep) {
+			for i, s := range list {
+				line("%d. %s", i+1, s.do)
+				for _, c := range s.commands {
+					w.Command(c)
+				}
+			}
+		}
+		steps(slices.Concat(switchSteps(old, to), componentSteps(done), f.lastSteps(r, done)))
+		w.Row()
+		line("The way back, from any step but the last:")
+		steps([]moveStep{
+			{"Switch the issuer back.", []string{cloudcmd.SwitchOpenShift(old)}},
+			{"Wait until every kube-apiserver has restarted with it.", []string{"oc adm wait-for-stable-cluster"}},
+			{"Write the old Secrets again, put each back that was replaced, and delete its pods as above.",
+				[]string{r.Line(f.createAccounts(done.From, f.cloud.Path("old"))), cli.Quoted("oc", "apply", "-f", f.cloud.Path("old/manifests"))}},
+		})
+	})
 }
 
 // switchSteps come first: a Secret that is replaced before the tokens are new ones is refused as well, and for longer.
-func (f *migrateFlags) switchSteps(m *migration) {
-	m.add(moveStep{Kind: "switch", Do: "Switch the cluster's issuer. (With kubeadm and others, restart every kube-apiserver first with " +
-		cli.Quoted("--service-account-issuer="+m.From, "--service-account-issuer="+m.To) + ", then with the order switched.)",
-		Commands: []string{cloudcmd.SwitchOpenShift(m.To)}})
-	m.add(moveStep{Kind: "wait", Do: "Wait until every kube-apiserver has restarted with it. Before that, a pod that starts may get a token of either issuer.",
-		Commands: []string{"oc adm wait-for-stable-cluster"}})
+func switchSteps(old, to string) []moveStep {
+	return []moveStep{
+		{"Switch the cluster's issuer. (With kubeadm and others, restart every kube-apiserver first with " +
+			cli.Quoted("--service-account-issuer="+old, "--service-account-issuer="+to) + ", then with the order switched.)", []string{cloudcmd.SwitchOpenShift(to)}},
+		{"Wait until every kube-apiserver has restarted with it. Before that, a pod that starts may get a token of either issuer.",
+			[]string{"oc adm wait-for-stable-cluster"}},
+	}
 }
 
 // componentSteps move one component each: its Secret, and at once the pods that have read it. New pods get new tokens.
-func (f *migrateFlags) componentSteps(m *migration, done gcp.Migrated) {
+func componentSteps(done gcp.Migrated) (steps []moveStep) {
 	for _, c := range done.Components {
-		s := moveStep{Kind: "component", Secret: c.Namespace + "/" + c.Secret, Manifest: c.File, Account: c.Email,
-			Do:       fmt.Sprintf("Replace the Secret %s/%s, and right after it the pods that have read it.", c.Namespace, c.Secret),
-			Commands: []string{cli.Quoted("oc", "apply", "-f", c.File)}}
+		s := moveStep{fmt.Sprintf("Replace the Secret %s/%s, and right after it the pods that have read it.", c.Namespace, c.Secret),
+			[]string{cli.Quoted("oc", "apply", "-f", c.File)}}
 		for _, name := range c.ServiceAccounts {
-			s.Users = append(s.Users, c.Namespace+"/"+name)
-			s.Commands = append(s.Commands, cli.Quoted("oc", "delete", "pods", "-n", c.Namespace, "--field-selector", "spec.serviceAccountName="+name))
+			s.commands = append(s.commands, cli.Quoted("oc", "delete", "pods", "-n", c.Namespace, "--field-selector", "spec.serviceAccountName="+name))
 		}
-		m.add(s)
+		steps = append(steps, s)
 	}
 	for _, c := range done.Named {
-		m.add(moveStep{Kind: "request", Secret: c.Namespace + "/" + c.Secret, Account: c.Email,
-			Do: fmt.Sprintf("%s names the old provider itself: have it name %s as its audience (an operator of OLM: AUDIENCE, or PROVIDER_ID %s, in its "+
-				"Subscription's spec.config.env), and restart its pods.", c.Request, done.Project.Audience(done.Pool, done.To), done.To)})
+		steps = append(steps, moveStep{do: fmt.Sprintf("%s names the old provider itself: have it name %s as its audience (an operator of OLM: AUDIENCE, or PROVIDER_ID %s, in its "+
+			"Subscription's spec.config.env), and restart its pods.", c.Request, done.Project.Audience(done.Pool, done.To), done.To)})
 	}
+	return steps
 }
 
-// otherStep is for anyone who has a credential file that keypost did not write.
-func (f *migrateFlags) otherStep(m *migration, done gcp.Migrated) {
-	m.add(moveStep{Kind: "other", Do: fmt.Sprintf("Do the same for everything else that uses the pool %s. For each account of "+
-		"create-service-account run that again with %s (it prints what an operator of OLM takes); give any other credential file the "+
-		"audience %s. Then restart what has read them.",
-		done.Pool, cli.Quoted("--workload-identity-provider", done.To), done.Project.Audience(done.Pool, done.To))})
-}
-
-// endSteps are the last one and the way back.
-func (f *migrateFlags) endSteps(r *run, m *migration, done gcp.Migrated) {
+// lastSteps are for anyone who has a credential file that keypost did not write, and for the old provider.
+func (f *migrateFlags) lastSteps(r *run, done gcp.Migrated) []moveStep {
 	gcloud := func(words ...string) string {
 		return cli.Quoted(append(append([]string{"gcloud", "iam", "workload-identity-pools", "providers"}, words...),
 			"--workload-identity-pool", done.Pool, "--location", "global", "--project", done.Project.ID)...)
@@ -195,39 +179,12 @@ func (f *migrateFlags) endSteps(r *run, m *migration, done gcp.Migrated) {
 	for _, n := range done.OldCopies { // no upload to a provider that is disabled ends well
 		end = append(end, r.Line(withoutCopies(n)))
 	}
-	m.add(moveStep{Kind: "end", Do: fmt.Sprintf("When every step above is done, and the longest token of %s has expired since: disable the old provider, which "+
-		"can be undone (providers update-oidc --no-disabled), and once nothing has missed it, delete it. Policies of "+
-		"accounts, projects, folders and organizations may name the pool; nobody has looked there.", m.From),
-		Commands: append(end, gcloud("delete", done.From))})
-	old := f.cloud.Path("old")
-	m.Back = []moveStep{
-		{Kind: "switch", Do: "Switch the issuer back.", Commands: []string{cloudcmd.SwitchOpenShift(m.From)}},
-		{Kind: "wait", Do: "Wait until every kube-apiserver has restarted with it.", Commands: []string{"oc adm wait-for-stable-cluster"}},
-		{Kind: "secrets", Do: "Write the old Secrets again, put each back that was replaced, and delete its pods as above.",
-			Commands: []string{r.Line(f.createAccounts(done.From, old)), cli.Quoted("oc", "apply", "-f", f.cloud.Path("old/manifests"))}},
+	return []moveStep{
+		{do: fmt.Sprintf("Do the same for everything else that uses the pool %s. For each account of create-service-account run that again with %s (it prints what an "+
+			"operator of OLM takes); give any other credential file the audience %s. Then restart what has read them.",
+			done.Pool, cli.Quoted("--workload-identity-provider", done.To), done.Project.Audience(done.Pool, done.To))},
+		{fmt.Sprintf("When every step above is done, and the longest token of %s has expired since: disable the old provider, which can be undone (providers "+
+			"update-oidc --no-disabled), and once nothing has missed it, delete it. Policies of accounts, projects, folders and organizations may name the pool; "+
+			"nobody has looked there.", f.move.Old), append(end, gcloud("delete", done.From))},
 	}
-}
-
-// write prints the plan for people.
-func (m *migration) write(w *terminal.Table) {
-	line := func(format string, args ...any) {
-		w.Row(fmt.Sprintf(format, args...))
-	}
-	line("From %s, by the provider %s,", m.From, m.Old)
-	line("to   %s, by the provider %s.", m.To, m.New)
-	w.Row()
-	line("The gap: %s.", m.Gap)
-	w.Row()
-	steps := func(list []moveStep) {
-		for i, s := range list {
-			line("%d. %s", i+1, s.Do)
-			for _, c := range s.Commands {
-				w.Command(c)
-			}
-		}
-	}
-	steps(m.Steps)
-	w.Row()
-	line("The way back, from any step but the last:")
-	steps(m.Back)
 }
