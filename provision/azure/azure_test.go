@@ -213,17 +213,20 @@ func TestOthersThingsSurvive(t *testing.T) {
 		assign(group, "aaaaaaaa-0000-4000-8000-000000000001", devs, "Group")
 		assign(group, "aaaaaaaa-0000-4000-8000-000000000002", us.PrincipalID, "ServicePrincipal")
 		assign("/subscriptions/"+subscription, "aaaaaaaa-0000-4000-8000-000000000003", us.PrincipalID, "ServicePrincipal")
+		role := w.State().Definitions[0]
+		w.arm(t, "PUT", role.ID, "2022-04-01", fmt.Sprintf(`{"properties":{"roleName":%q,"description":%q,"type":"CustomRole","assignableScopes":["/subscriptions/%s"],
+			"permissions":[{"actions":["%s","Microsoft.Compute/disks/delete"]}]}}`, role.RoleName, role.Description, subscription, strings.Join(role.Permissions[0].Actions, `","`)))
 		w.writes()
 		_, err = azure.CreateIdentities(t.Context(), o)
 		must(t, err)
 		if wrote := w.writes(); len(wrote) > 0 {
 			t.Errorf("it wrote %q", wrote)
 		}
-		scene.Held(t, w.Reported(), "warning identity "+us.Name+" has the role Contributor at ", "--prune takes it away")
+		scene.Held(t, w.Reported(), " allows Microsoft.Compute/disks/delete, which nobody asked for", "warning identity "+us.Name+" has the role Contributor at ", "--prune takes it away")
 		o.Prune = true
 		_, err = azure.CreateIdentities(t.Context(), o)
 		must(t, err)
-		if wrote := w.writes(); len(wrote) != 1 || !strings.Contains(strings.ToLower(wrote[0]), "aaaaaaaa-0000-4000-8000-000000000002") {
+		if wrote := w.writes(); len(wrote) != 2 || !strings.Contains(strings.ToLower(strings.Join(wrote, " ")), "aaaaaaaa-0000-4000-8000-000000000002") {
 			t.Errorf("with --prune it wrote %q", wrote)
 		}
 		_, err = azure.Delete(t.Context(), azure.DeleteOptions{Options: w.options(), Group: true})

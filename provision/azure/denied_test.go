@@ -22,7 +22,6 @@ import (
 // command is one of keypost azure, and what is there before.
 type command struct {
 	name  string
-	fresh bool // it makes something new, on which it looks only then
 	setUp func(t *testing.T, w *world) func(context.Context) error
 }
 
@@ -33,15 +32,7 @@ func commands() []command {
 		must(t, err)
 	}
 	return []command{
-		{"create-all", true, func(t *testing.T, w *world) func(context.Context) error {
-			w.WriteKeys(t)
-			o := w.create(t, usual()[1])
-			return func(ctx context.Context) error {
-				_, err := azure.Create(ctx, o)
-				return err
-			}
-		}},
-		{"create-managed-identities", false, func(t *testing.T, w *world) func(context.Context) error {
+		{"create-managed-identities", func(t *testing.T, w *world) func(context.Context) error {
 			installed(t, w, usual()[:2]...)
 			o := w.identities(t, usual()[1:]...)
 			o.Prune, o.Tags = true, map[string]string{"team": "a"}
@@ -50,27 +41,10 @@ func commands() []command {
 				return err
 			}
 		}},
-		{"create-identity", true, func(t *testing.T, w *world) func(context.Context) error {
-			installed(t, w, usual()[2])
-			o := azure.WorkloadOptions{Options: w.elsewhere(), For: "--name", Roles: []string{"Contributor"}, Actions: []string{"Microsoft.Compute/disks/read"},
-				ServiceAccounts: []install.ServiceAccount{{Namespace: "logging", Name: "loki"}}}
-			o.Name, o.InstallGroup = "loki", ""
-			return func(ctx context.Context) error {
-				_, err := azure.CreateIdentity(ctx, o)
-				return err
-			}
-		}},
-		{"delete", false, func(t *testing.T, w *world) func(context.Context) error {
+		{"delete", func(t *testing.T, w *world) func(context.Context) error {
 			installed(t, w, usual()[:2]...)
 			return func(ctx context.Context) error {
 				_, err := azure.Delete(ctx, azure.DeleteOptions{Options: w.options(), Group: true})
-				return err
-			}
-		}},
-		{"migrate", false, func(t *testing.T, w *world) func(context.Context) error {
-			o := w.moved(t, "https://prod-a.blob.core.windows.net/prod-a")
-			return func(ctx context.Context) error {
-				_, err := azure.Migrate(ctx, o)
 				return err
 			}
 		}},
@@ -150,7 +124,7 @@ func TestADeniedPermissionIsToldAndNothingIsHalfRead(t *testing.T) {
 						switch after := w.subscription(); {
 						case err == nil && after != done:
 							t.Errorf("it ends well and has done\n%s\ninstead of\n%s", after, done)
-						case err != nil && !write && !c.fresh && after != before:
+						case err != nil && !write && after != before:
 							t.Errorf("it ends with %v and has changed\n%s\nto\n%s", err, before, after)
 						case err != nil && !strings.Contains(err.Error(), permission):
 							t.Errorf("the error does not name the permission: %v", err)

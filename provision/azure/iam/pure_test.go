@@ -84,11 +84,13 @@ func TestCompareCredentials(t *testing.T) {
 		kept       string // what stays and nobody asked for, or what goes with Prune
 		lost       string // with Prune
 		audiences  string // that change with Prune, as put
+		usual      bool   // nobody asked for an audience
 	}{
 		{name: "nothing", want: []Credential{c("a", ours, "s-a", "openshift"), c("b", ours, "s-b", "openshift")}, put: "a=s-a b=s-b"},
 		{name: "all is there", have: []Credential{c("a", ours, "s-a", "openshift")}, want: []Credential{c("a", ours, "s-a", "openshift")}},
 		{name: "under another name", have: []Credential{c("z", ours, "s-a", "openshift")}, want: []Credential{c("a", ours, "s-a", "openshift")}},
 		{name: "another audience", have: []Credential{c("z", ours, "s-a", "other")}, want: []Credential{c("a", ours, "s-a", "openshift")}, audiences: "z=s-a"},
+		{name: "another audience, and none was asked for", have: []Credential{c("z", ours, "s-a", "other")}, want: []Credential{c("a", ours, "s-a", "openshift")}, usual: true},
 		{name: "a subject in another letter case", have: []Credential{c("a", ours, "S-A", "openshift")}, want: []Credential{c("a", ours, "s-a", "openshift")},
 			put: second, kept: "a", lost: "S-A"},
 		{name: "a slash after the issuer", have: []Credential{c("a", ours+"/", "s-a", "openshift")}, want: []Credential{c("a", ours, "s-a", "openshift")},
@@ -106,7 +108,7 @@ func TestCompareCredentials(t *testing.T) {
 	} {
 		for _, prune := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, prune %v", tt.name, prune), func(t *testing.T) {
-				o := Options{Prune: prune}
+				o := Options{Prune: prune, Usual: tt.usual}
 				o.IssuerURL = ours
 				got := New(o).compare(tt.have, tt.want, false)
 				names := func(list []Credential) string {
