@@ -268,7 +268,7 @@ func (s *federation) rotated(t *testing.T) {
 		t.Errorf("exit code %d: %s", early.code, early.stderr)
 	}
 
-	s.keypost(t, "gcp", "sync-keys", s.b.name).ok(t)
+	s.keypost(t, "sync-keys", s.b.name).ok(t)
 	s.expectAll(t, s.b, before, "")
 	s.expectAll(t, s.b, after, "")
 	s.step(t, "prod-b: promoted key "+kidOf(t, after))
@@ -276,7 +276,7 @@ func (s *federation) rotated(t *testing.T) {
 	s.step(t, "prod-b: the rotation is complete")
 	s.expectAll(t, s.b, before, "") // Google has what it was given
 
-	s.keypost(t, "gcp", "sync-keys", "--all").ok(t)
+	s.keypost(t, "sync-keys", "--all").ok(t)
 	s.expectAll(t, s.b, before, issuerOutOfReach)
 	s.expectAll(t, s.b, after, "")
 }
@@ -289,7 +289,7 @@ func (s *federation) step(t *testing.T, want string) {
 	}
 	// A gate asks what the copy holds now. A document with other dates under the generation that was uploaded is another version of it, as
 	// after a restored backup.
-	s.keypost(t, "gcp", "sync-keys", s.b.name, "--force").ok(t)
+	s.keypost(t, "sync-keys", s.b.name, "--force").ok(t)
 	if r := s.keypost(t, "rotate", "step", s.b.name); r.code != 0 || !strings.Contains(r.stderr, want) {
 		t.Fatalf("exit code %d, without %q: %s", r.code, want, r.stderr)
 	}

@@ -3,6 +3,7 @@ package mirrorcmd
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/keypost/keypost/cmd/keypost/internal/service"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/lastgood"
 )
@@ -15,16 +16,11 @@ func (m *mirroring) Collect(ch chan<- prometheus.Metric) {
 	gauge := func(name, help string, v float64) {
 		ch <- prometheus.MustNewConstMetric(prometheus.NewDesc(name, help, nil, nil), prometheus.GaugeValue, v)
 	}
-	truth := map[bool]float64{true: 1}
 	s := m.Status()
-	complete := 0.0
-	if !s.Complete.IsZero() {
-		complete = float64(s.Complete.UnixMilli()) / 1000
-	}
-	gauge("keypost_mirror_last_complete_timestamp_seconds", "When the listing of the last complete pass was begun, also of an earlier run; 0 for never.", complete)
-	gauge("keypost_mirror_failing", "1 while the store cannot be read or the copy cannot be written.", truth[s.Failing])
+	gauge("keypost_mirror_last_complete_timestamp_seconds", "When the listing of the last complete pass was begun, also of an earlier run; 0 for never.", service.Stamp(s.Complete))
+	gauge("keypost_mirror_failing", "1 while the store cannot be read or the copy cannot be written.", service.Truth(s.Failing))
 	gauge("keypost_mirror_key_sets", "Key sets with a good copy.", float64(s.Held))
-	gauge("keypost_mirror_depends_on_itself", "1 when the store's credentials come from an issuer that is mirrored.", truth[m.itself.Load()])
+	gauge("keypost_mirror_depends_on_itself", "1 when the store's credentials come from an issuer that is mirrored.", service.Truth(m.itself.Load()))
 	const help = "Key sets whose stored version is not the copied one, by reason; the last good copy stays."
 	refused := prometheus.NewDesc("keypost_mirror_key_sets_refused", help, []string{"reason"}, nil)
 	counts := map[keystore.Reason]int{} // a reason has a 0 before it first occurs, so that an alert sees the change

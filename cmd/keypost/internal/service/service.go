@@ -97,6 +97,17 @@ func (a Admin) Listen(ctx context.Context) (*admin.Server, error) {
 	return s, nil
 }
 
+// Stamp is a time as metrics have it; 0 for never.
+func Stamp(t time.Time) float64 {
+	if t.IsZero() {
+		return 0
+	}
+	return float64(t.UnixMilli()) / 1000
+}
+
+// Truth is 1 while something is so, as metrics have it.
+func Truth(is bool) float64 { return map[bool]float64{true: 1}[is] }
+
 // lastWait is how long work may go on after its context has ended.
 const lastWait = 3 * time.Second
 

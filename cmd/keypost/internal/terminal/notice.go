@@ -3,8 +3,6 @@ package terminal
 import (
 	"regexp"
 	"strings"
-
-	"github.com/mattn/go-runewidth"
 )
 
 // Notice lays out a line of prose, which may be indented and may quote commands. A line that does not fit is wrapped, and each command
@@ -65,29 +63,7 @@ func (s Screen) begin(line string) string {
 
 // Shell breaks a command line between its words, for a POSIX shell, so that no line is longer than width where words allow it.
 func Shell(command string, width, indent int) string {
-	words := shellWords(command)
-	var b strings.Builder
-	b.WriteString(strings.Repeat(" ", indent))
-	column := indent
-	for i, word := range words {
-		room := width
-		if i < len(words)-1 {
-			room -= len(` \`)
-		}
-		size := runewidth.StringWidth(word)
-		switch {
-		case i == 0:
-		case column+1+size <= room:
-			b.WriteByte(' ')
-			column++
-		default:
-			b.WriteString(" \\\n" + strings.Repeat(" ", indent+4))
-			column = indent + 4
-		}
-		b.WriteString(word)
-		column += size
-	}
-	return b.String()
+	return strings.Repeat(" ", indent) + fill(shellWords(command), width, [2]int{indent, indent + 4}, ` \`)
 }
 
 // shellWords returns the words of a command line, a flag with its value as one.

@@ -125,18 +125,28 @@ func Duration(d time.Duration) string {
 // Wrap breaks text at spaces into lines of at most width columns. The first begins at column first, the others at column rest. A word
 // that is longer than a line stays whole.
 func Wrap(text string, width, first, rest int) string {
+	return fill(strings.Fields(text), width, [2]int{first, rest}, "")
+}
+
+// fill writes words into lines of at most width columns, each of which but the last ends with end. The first begins at the first of the
+// columns, the others at the second.
+func fill(words []string, width int, columns [2]int, end string) string {
 	var b strings.Builder
-	column := first
-	for i, word := range strings.Fields(text) {
+	column := columns[0]
+	for i, word := range words {
+		room := width
+		if i < len(words)-1 {
+			room -= len(end)
+		}
 		size := runewidth.StringWidth(word)
 		switch {
 		case i == 0:
-		case column+1+size <= width:
+		case column+1+size <= room:
 			b.WriteByte(' ')
 			column++
 		default:
-			b.WriteString("\n" + strings.Repeat(" ", rest))
-			column = rest
+			b.WriteString(end + "\n" + strings.Repeat(" ", columns[1]))
+			column = columns[1]
 		}
 		b.WriteString(word)
 		column += size

@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/keypost/keypost/cmd/keypost/internal/service"
 	"github.com/keypost/keypost/issuer/verify/watch"
 )
 
@@ -29,8 +30,8 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	issuers, store := c.w.Issuers(), c.w.Store()
 	gauge("keypost_watch_issuers", "Issuers that are looked at.", float64(len(issuers)))
 	gauge("keypost_watch_interval_seconds", "In this time each issuer is looked at once.", c.every.Seconds())
-	gauge("keypost_watch_store_failing", "1 while the store cannot be read; the issuers known so far are looked at.", truth(store.Failing))
-	gauge("keypost_watch_store_last_read_timestamp_seconds", "When the store was last read, whole; 0 for never.", stamp(store.Read))
+	gauge("keypost_watch_store_failing", "1 while the store cannot be read; the issuers known so far are looked at.", service.Truth(store.Failing))
+	gauge("keypost_watch_store_last_read_timestamp_seconds", "When the store was last read, whole; 0 for never.", service.Stamp(store.Read))
 	gauge("keypost_watch_key_sets_unread", "Key sets that are missing, cannot be read, or are outside --issuer-url; their issuers are looked at as they were.", float64(store.Unread))
 	for _, s := range issuers {
 		ofIssuer := func(name, help string, value float64, more ...string) { // a further label, and its value
@@ -41,19 +42,19 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 			_, holds := s.Conditions[is]
 			switch is {
 			case watch.RogueKey:
-				ofIssuer("keypost_watch_rogue_key", "1 while a key is published that the store does not know. The log names it.", truth(holds))
+				ofIssuer("keypost_watch_rogue_key", "1 while a key is published that the store does not know. The log names it.", service.Truth(holds))
 			case watch.ServedNotStored:
-				ofIssuer("keypost_watch_served_not_stored", "1 while keys are published otherwise than they are stored, longer than caches explain.", truth(holds))
+				ofIssuer("keypost_watch_served_not_stored", "1 while keys are published otherwise than they are stored, longer than caches explain.", service.Truth(holds))
 			default:
 				ofIssuer("keypost_watch_look_failing", "1 while looks fail: nothing answers, some answers are missing, the store has nothing to compare with, "+
-					"or the look cannot be recorded.", truth(holds), "reason", string(is))
+					"or the look cannot be recorded.", service.Truth(holds), "reason", string(is))
 			}
 		}
-		ofIssuer("keypost_watch_last_look_timestamp_seconds", "When the latest look ended, whatever came of it; 0 for never.", stamp(s.Looked))
-		ofIssuer("keypost_watch_last_complete_look_timestamp_seconds", "When the latest complete look ended, one that was recorded if looks are; 0 for never.", stamp(s.Complete))
+		ofIssuer("keypost_watch_last_look_timestamp_seconds", "When the latest look ended, whatever came of it; 0 for never.", service.Stamp(s.Looked))
+		ofIssuer("keypost_watch_last_complete_look_timestamp_seconds", "When the latest complete look ended, one that was recorded if looks are; 0 for never.", service.Stamp(s.Complete))
 		if !s.NotAfter.IsZero() {
 			ofIssuer("keypost_watch_certificate_not_after_timestamp_seconds",
-				"When the first certificate expires of the verified chains without their roots, in the latest look with one; left out before the first.", stamp(s.NotAfter))
+				"When the first certificate expires of the verified chains without their roots, in the latest look with one; left out before the first.", service.Stamp(s.NotAfter))
 		}
 	}
 	for _, u := range c.w.Uploads() {
@@ -65,27 +66,13 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 		for _, t := range watch.UploadTroubles() {
 			ofUpload("keypost_watch_upload_failing", "1 while an upload that a relying party holds is not known to have the published keys and no other: as it was read back last it "+
 				"is without one or has another (behind), it was never read back (unread), or not for a day or not the last time (stale), or what was read back cannot be read by the watch (not_compared).",
-				truth(t == trouble), "reason", string(t))
+				service.Truth(t == trouble), "reason", string(t))
 		}
-		ofUpload("keypost_watch_upload_last_read_timestamp_seconds", "When an upload that a relying party holds was read back last, by anyone who uploads it; 0 for never.", stamp(u.ReadAt))
+		ofUpload("keypost_watch_upload_last_read_timestamp_seconds", "When an upload that a relying party holds was read back last, by anyone who uploads it; 0 for never.", service.Stamp(u.ReadAt))
 	}
 	wentBack := prometheus.NewDesc("keypost_watch_store_went_back", "1 while the store holds an older version of a key set than the watch has read before; "+
 		"gone_key_published says whether that publishes a key which was revoked or removed. Left out for every other key set.", []string{"key_set", "gone_key_published"}, nil)
 	for _, b := range c.w.WentBack() {
 		ch <- prometheus.MustNewConstMetric(wentBack, prometheus.GaugeValue, 1, string(b.KeySet), strconv.FormatBool(len(b.Revived) > 0))
 	}
-}
-
-func stamp(t time.Time) float64 {
-	if t.IsZero() {
-		return 0
-	}
-	return float64(t.UnixMilli()) / 1000
-}
-
-func truth(b bool) float64 {
-	if b {
-		return 1
-	}
-	return 0
 }
