@@ -1,7 +1,6 @@
 package aws_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -20,60 +19,10 @@ import (
 	"github.com/keypost/keypost/keystore/filestore"
 	"github.com/keypost/keypost/keystore/storetest"
 	"github.com/keypost/keypost/provision/aws"
-	"github.com/keypost/keypost/provision/ccoctl"
 	"github.com/keypost/keypost/provision/install"
-	"github.com/keypost/keypost/provision/plan"
 	"github.com/keypost/keypost/test/fakeaws"
 	"github.com/keypost/keypost/test/scene"
 )
-
-func shown(t *testing.T, v *plan.Preview) string {
-	t.Helper()
-	if v == nil {
-		t.Fatal("there is no preview")
-	}
-	var b bytes.Buffer
-	must(t, v.Write(&b))
-	return b.String()
-}
-
-// A preview changes nothing and shows all; the run makes all of it; a second run finds nothing to do.
-func TestCreate(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	key := w.WriteKeys(t)
-	o := w.create(t, "a", "b")
-	o.Mode = install.Preview
-	made, err := aws.Create(t.Context(), o)
-	must(t, err)
-	scene.Held(t, shown(t, made.Preview), "+ create key set prod-a\n", "+ create IAM OIDC identity provider", "+ create IAM role prod-a-ns-a-a-creds")
-	if n := w.writes(); n != 0 || w.published(t) != 0 {
-		t.Fatalf("a preview made %d calls that write, and the store has %d key sets", n, w.published(t))
-	}
-	w.Reported()
-
-	o.Mode = install.Apply
-	made, err = aws.Create(t.Context(), o)
-	must(t, err)
-	scene.Held(t, w.Reported(), "line Account ", "store the store, issuer "+issuerURL, "line Using existing RSA keypair found at "+filepath.Join(w.Out(), ccoctl.PrivateKeyName),
-		"line Key set prod-a stored in the store", "line Issuer "+issuerURL+" is served with key "+string(key.ID()),
-		"line Identity Provider created with ARN: "+made.ProviderARN, "progress 3 of 3 changes made", "line Copying signing key for use by installer", "line Made for prod-a in account ", "2 roles, 2 Secrets")
-	if made.Roles != 2 || made.Secrets != 2 || made.KeySet.Name() != "prod-a" || made.PrivateKey != filepath.Join(w.Out(), ccoctl.PrivateKeyName) {
-		t.Errorf("made %+v", made)
-	}
-	for _, name := range []string{"manifests/ns-a-a-creds-credentials.yaml", "manifests/cluster-authentication-02-config.yaml", ccoctl.SigningKeyName} {
-		if _, err := os.Stat(filepath.Join(w.Out(), name)); err != nil {
-			t.Error(err)
-		}
-	}
-	w.writes()
-	again, err := aws.Create(t.Context(), o)
-	must(t, err)
-	if n := w.writes(); n != 0 || again.ProviderARN != made.ProviderARN {
-		t.Errorf("the second run made %d calls that write: %+v", n, again)
-	}
-	scene.Held(t, w.Reported(), "line Existing Identity Provider found with ARN: "+made.ProviderARN, "line Existing role", "line Already there for prod-a in account ")
-}
 
 func (w *world) published(t *testing.T) int {
 	t.Helper()

@@ -75,7 +75,7 @@ func TestTheWaitBeginsWhereTheKeyIsSeen(t *testing.T) {
 		{"development, with a long max-age", true, time.Hour, 0, false, time.Second},
 	} {
 		s, key := keySet(t, tt.dev, keystore.Policy{MaxAge: keystore.DurationPtr(tt.maxAge)})
-		a := awaited{set: s, keys: []keystore.VerificationKey{key}}
+		a := &Publication{Stored: s, Keys: []keystore.VerificationKey{key}}
 		if got := a.propagated(published.Add(tt.seen), !tt.later).Sub(published); got != tt.seen+tt.want {
 			t.Errorf("%s: until %v after it was published, want %v", tt.name, got, tt.seen+tt.want)
 		}
@@ -87,9 +87,9 @@ func TestTheWaitBeginsWhereTheKeyIsSeen(t *testing.T) {
 func TestTrustedAlready(t *testing.T) {
 	s, key := keySet(t, false, keystore.Policy{})
 	seen := published.Add(time.Hour)
-	for name, a := range map[string]awaited{
-		"trusted": {set: s, keys: []keystore.VerificationKey{key}, trusted: published.Add(usual)},
-		"settled": {set: s, keys: []keystore.VerificationKey{key}, settled: true},
+	for name, a := range map[string]*Publication{
+		"trusted": {Stored: s, Keys: []keystore.VerificationKey{key}, Trusted: published.Add(usual)},
+		"settled": {Stored: s, Keys: []keystore.VerificationKey{key}, Settled: true},
 	} {
 		if until := a.propagated(seen, true); until.After(seen) {
 			t.Errorf("%s: the second run waits until %v", name, until)
@@ -103,7 +103,7 @@ func TestTrustedAlready(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := awaited{set: s, keys: []keystore.VerificationKey{next}, settled: true}
+	a := &Publication{Stored: s, Keys: []keystore.VerificationKey{next}, Settled: true}
 	if until := a.propagated(seen, true); until != seen.Add(usual) {
 		t.Errorf("with a next key: %v", until)
 	}

@@ -90,11 +90,10 @@ func (r *Run) awaitServed(ctx context.Context, t site, p *Publication) error {
 	if t.proxy != nil {
 		r.Line("%s is looked at through the proxy %s (HTTPS_PROXY), and not at each of its addresses", t.url, t.proxy.Redacted())
 	}
-	a := awaited{set: p.Stored, keys: p.Keys, trusted: p.Trusted, settled: p.Settled}
-	if err := a.settle(ctx); err != nil {
+	if err := p.settle(ctx); err != nil {
 		return err
 	}
-	until, err := r.awaitSeen(ctx, t, a)
+	until, err := r.awaitSeen(ctx, t, p)
 	if err != nil {
 		return err
 	}
@@ -114,14 +113,14 @@ func (r *Run) awaitServed(ctx context.Context, t site, p *Publication) error {
 }
 
 // settle waits until the servers can have a publication.
-func (a awaited) settle(ctx context.Context) error {
+func (p *Publication) settle(ctx context.Context) error {
 	d, now := settling, time.Now()
-	if a.set.Dev() {
+	if p.Stored.Dev() {
 		d = settlingInDev
 	}
 	var newest time.Time
-	for _, key := range a.keys {
-		if k, ok := a.set.Key(key.ID()); ok && k.PublishedAt.After(newest) {
+	for _, key := range p.Keys {
+		if k, ok := p.Stored.Key(key.ID()); ok && k.PublishedAt.After(newest) {
 			newest = k.PublishedAt
 		}
 	}
@@ -129,20 +128,20 @@ func (a awaited) settle(ctx context.Context) error {
 }
 
 // awaitSeen looks until the keys are served wherever it asks. It returns until when an older answer may be left.
-func (r *Run) awaitSeen(ctx context.Context, t site, a awaited) (time.Time, error) {
-	longest := patience(a.set)
-	every, deadline := min(2*time.Second, propagation(a.set)/5), time.Now().Add(longest)
+func (r *Run) awaitSeen(ctx context.Context, t site, p *Publication) (time.Time, error) {
+	longest := patience(p.Stored)
+	every, deadline := min(2*time.Second, propagation(p.Stored)/5), time.Now().Add(longest)
 	for first := true; ; first = false {
-		l := t.look(ctx, a.set)
+		l := t.look(ctx, p.Stored)
 		if ctx.Err() != nil {
 			return time.Time{}, context.Cause(ctx)
 		}
-		if a.serves(l) {
-			return a.propagated(l.End, first), nil
+		if p.serves(l) {
+			return p.propagated(l.End, first), nil
 		}
-		problem, now := a.problem(l), time.Now()
+		problem, now := p.problem(l), time.Now()
 		if now.After(deadline) {
-			return time.Time{}, &Error{Problem: NotServed, KeySet: a.set.Name(), Err: fmt.Errorf("%s is stored but after %v not served: %w", t.url, longest, problem)}
+			return time.Time{}, &Error{Problem: NotServed, KeySet: p.Stored.Name(), Err: fmt.Errorf("%s is stored but after %v not served: %w", t.url, longest, problem)}
 		}
 		left := deadline.Sub(now).Round(time.Second)
 		r.Wait(now, "waiting until %s is served, for %v at most: %v", t.url, left, problem)
@@ -168,23 +167,14 @@ type sight struct {
 	proxied bool             // it was made through a proxy
 }
 
-// awaited is a publication that must be known everywhere before a relying party is sent there.
-type awaited struct {
-	set  keystore.KeySet
-	keys []keystore.VerificationKey // that must be served
-
-	trusted time.Time // since when what an earlier run made in the cloud trusts the issuer; zero if nothing does
-	settled bool      // something does, and this run makes nothing
-}
-
 // serves reports whether a look found the keys wherever it asked. What it could not ask without a route says nothing.
-func (a awaited) serves(l sight) bool {
+func (p *Publication) serves(l sight) bool {
 	for address, err := range l.failed {
 		if !noRoute(address, err) {
 			return false
 		}
 	}
-	return a.missing(l) == ""
+	return p.missing(l) == ""
 }
 
 // noRoute reports whether an address failed since this machine has no IPv6. The others are asked all the same.
@@ -194,8 +184,8 @@ func noRoute(address string, err error) bool {
 }
 
 // missing returns a key that not every answer had; empty if there is none.
-func (a awaited) missing(l sight) keystore.KeyID {
-	for _, k := range a.keys {
+func (p *Publication) missing(l sight) keystore.KeyID {
+	for _, k := range p.Keys {
 		if !slices.Contains(l.Keys, seenKey(k)) {
 			return k.ID()
 		}
@@ -208,7 +198,7 @@ func seenKey(k keystore.VerificationKey) observation.Key {
 }
 
 // problem returns why a look does not find the keys served.
-func (a awaited) problem(l sight) error {
+func (p *Publication) problem(l sight) error {
 	for _, address := range slices.Sorted(maps.Keys(l.failed)) {
 		switch err := l.failed[address]; {
 		case l.proxied:
@@ -222,7 +212,7 @@ func (a awaited) problem(l sight) error {
 	if l.Answers == 0 {
 		return errors.New("none of its addresses can be reached from this machine")
 	}
-	return fmt.Errorf("not every answer has the key %s", a.missing(l))
+	return fmt.Errorf("not every answer has the key %s", p.missing(l))
 }
 
 // inDev is the longest wait for a publication in development.
@@ -249,12 +239,12 @@ func patience(s keystore.KeySet) time.Duration {
 
 // propagated returns when every answer from before the publication has run out of every cache. The keys were first seen at
 // every address at the time seen. A look of the run that did not find them, made before, refutes whatever was known.
-func (a awaited) propagated(seen time.Time, atFirstLook bool) time.Time {
+func (p *Publication) propagated(seen time.Time, atFirstLook bool) time.Time {
 	var until time.Time
-	for _, key := range a.keys {
-		at := seen.Add(propagation(a.set))
-		if k, published := a.set.Key(key.ID()); published && atFirstLook {
-			if at = runsOut(k, seen, a.trusted, propagation(a.set)); a.settled && k.State != keystore.Next {
+	for _, key := range p.Keys {
+		at := seen.Add(propagation(p.Stored))
+		if k, published := p.Stored.Key(key.ID()); published && atFirstLook {
+			if at = runsOut(k, seen, p.Trusted, propagation(p.Stored)); p.Settled && k.State != keystore.Next {
 				at = seen // relying parties were sent there before; but perhaps not since there is a next key
 			}
 		}
