@@ -165,8 +165,14 @@ func TestDriftIsShownAndRepaired(t *testing.T) {
 				must(t, err)
 				tt.drift(w)
 				w.writes()
-				o.Mode = install.Preview
+				o.Mode, o.Prune = install.Preview, false
 				shown, err := azure.CreateIdentities(t.Context(), o)
+				must(t, err)
+				if extra := strings.Join(shown.Preview.Extra, "\n"); tt.name == "an audience" && !strings.Contains(extra, "for the audience other, and not openshift; --audience openshift --prune changes it") {
+					t.Errorf("without --prune it says %q", extra)
+				}
+				o.Prune = true
+				shown, err = azure.CreateIdentities(t.Context(), o)
 				must(t, err)
 				var lines []string
 				for _, c := range shown.Preview.Changes {
