@@ -493,6 +493,22 @@ func TestMirrorTellsNewcomersWithOneURL(t *testing.T) {
 	}
 }
 
+// An issuer URL passes from a withdrawn key set to its successor within one pass.
+func TestMirrorHandsAnIssuerURLOver(t *testing.T) {
+	m := newMirrored(t)
+	m.pass()
+	m.update("prod-b", func(s keystore.KeySet) (keystore.KeySet, error) {
+		return s.Withdraw(storetest.Change(365 * 24 * time.Hour))
+	})
+	heir := strings.Replace(storetest.Text(t, storetest.KeySet(t, "an-heir")), "oidc.example.com/an-heir", "oidc.example.com/prod-b", 1)
+	m.from.Set("an-heir", []byte(heir))
+	m.pass()
+	m.wantCopied("an-heir", heir)
+	m.from.Delete("prod-b") // a tombstone may be tidied away
+	m.pass()
+	m.wantRefused(lastgood.ReasonMissing, 0)
+}
+
 // Ten thousand timeouts are not waited for.
 func TestMirrorGivesAStoreUpThatReadsNothing(t *testing.T) {
 	m := newMirrored(t)
