@@ -218,6 +218,10 @@ func TestKeysOfOthers(t *testing.T) {
 	sc := newScene(t, ours)
 	sc.refresh("")
 	sc.change(add(others))
+	sc.held = []Key{others} // a key that is next never signs
+	sc.refresh("")
+	sc.signs(nil)
+	sc.held = []Key{ours}
 	sc.change(promote(others))
 	sc.signs(ours)
 	sc.lists(ours, others)
@@ -459,6 +463,7 @@ func TestTokens(t *testing.T) {
 // Who asks for a token reads what a signer answers: nothing of keys, files or services may be in it.
 func TestWhatCallersAreTold(t *testing.T) {
 	t.Parallel()
+	makeRSA := keys.NewRSA()
 	for what, tt := range map[string]struct {
 		key    func(k *fakeKey)
 		claims string
@@ -467,12 +472,17 @@ func TestWhatCallersAreTold(t *testing.T) {
 	}{
 		"service fails":   {func(k *fakeKey) { k.err = errors.New("arn:aws:kms:secret") }, claims(now), failedKey, errFailed},
 		"wrong signature": {func(k *fakeKey) { k.wrong = true }, claims(now), failedSignature, errFailed},
+		"wrong RSA":       {func(k *fakeKey) { k.wrong = true }, claims(now), failedSignature, errFailed},
 		"no base64":       {func(*fakeKey) {}, "{}", failedClaims, errClaims},
 		"no expiry":       {func(*fakeKey) {}, base64.RawURLEncoding.EncodeToString([]byte(`{"exp":"x"}`)), failedClaims, errClaims},
+		"expiry zero":     {func(*fakeKey) {}, base64.RawURLEncoding.EncodeToString([]byte(`{"exp":0}`)), failedClaims, errClaims},
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			k := p256(1)
+			if what == "wrong RSA" {
+				k = newKey(makeRSA())
+			}
 			sc := newScene(t, k)
 			sc.refresh("")
 			tt.key(k)

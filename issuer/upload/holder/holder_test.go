@@ -242,6 +242,28 @@ func TestAmbiguousAnswers(t *testing.T) {
 	}
 }
 
+// What was read for one issuer is not written where another one stands by now.
+func TestTheIssuerIsChangedMeanwhile(t *testing.T) {
+	t.Parallel()
+	const issuer = `{"data":{"bound_issuer":"https://%s","jwt_validation_pubkeys":[]}}`
+	name := "a"
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost {
+			t.Error("it is written")
+		}
+		_, _ = fmt.Fprintf(w, issuer, name)
+	}))
+	defer server.Close()
+	h := open(t, "vault", strings.TrimPrefix(server.URL, "http://")+"/auth/jwt", server.URL, map[string]string{"VAULT_ADDR": "%s", "VAULT_TOKEN": secret})
+	if _, err := h.Read(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	name = "b"
+	if err := h.Upload(t.Context(), []byte(`{"keys":[]}`)); err == nil || !strings.Contains(err.Error(), "its issuer was changed meanwhile") {
+		t.Error(err)
+	}
+}
+
 // Each version that is read has to be permitted, not only the first.
 func TestEachVersionIsPermitted(t *testing.T) {
 	t.Parallel()
@@ -307,6 +329,9 @@ func TestFile(t *testing.T) {
 	}
 	if keys, err := pubkey.Parse("the file", b); err != nil || len(keys) != 1 || keys[0].ID() != "a-kid-of-its-own" {
 		t.Error(keys, err)
+	}
+	if _, err := kindOf(t, "file").Open(t.Context(), holder.Target{Place: "prod-b.json", Set: w.set, Files: dir}); err == nil {
+		t.Error("a key set may write the file of another one")
 	}
 	outside := filepath.Join(t.TempDir(), "outside")
 	if err := os.Symlink(outside, filepath.Join(dir, "link.json")); err != nil {
