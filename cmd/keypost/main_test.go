@@ -64,7 +64,7 @@ func scripts(t testing.TB, dir string) testscript.Params {
 	}}
 }
 
-// many is no bound on the number of arguments.
+// many lets a word take any number of arguments.
 const many = math.MaxInt
 
 // word is a word of scripts that takes from least to most arguments, and no "!".

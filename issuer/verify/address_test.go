@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -167,6 +168,13 @@ func TestManyAddresses(t *testing.T) {
 	}
 	if got := findings(t, w); !strings.Contains(got, "fail addresses not seen: 168 further addresses") {
 		t.Errorf("200 addresses:\n%s", got)
+	}
+	refused := func(context.Context, string, string) (net.Conn, error) { return nil, syscall.ECONNREFUSED }
+	n := fetch.Network{Lookup: w.options.Lookup, Dial: refused}
+	u, _ := keystore.ParseIssuerURL(testIssuer, false)
+	look, err := Observe(t.Context(), n, Target{URL: u, Rounds: 1})
+	if err != nil || !slices.Contains(look.Gaps, "168 of 200 addresses were not asked") {
+		t.Errorf("observed: %v, %v", look.Gaps, err)
 	}
 }
 

@@ -78,7 +78,33 @@ func activeSetups() []setup {
 	}
 	return []setup{
 		{"the signing key was revoked while its successor was next", "active-none", "", next(revoked), promoted},
+		{"the signing key was revoked after another was retired", "active-none", "", func(t *testing.T, w *world) {
+			old := newECKey(t)
+			w.storeKey(t, stale+2*time.Hour, old)
+			w.store(t, func(s keystore.KeySet) (keystore.KeySet, error) {
+				return s.Retire(ago(stale+time.Hour), public(t, old).ID(), keystore.Evidence{})
+			})
+			revoked(t, w)
+		}, promoted},
+		{"the signing key was revoked, and its successor was retired before it signed", "active-none", "", func(t *testing.T, w *world) {
+			unused := newECKey(t)
+			w.storeKey(t, stale+time.Hour, unused)
+			revoked(t, w)
+			w.store(t, func(s keystore.KeySet) (keystore.KeySet, error) {
+				return s.Retire(ago(stale-time.Hour), public(t, unused).ID(), keystore.Evidence{})
+			})
+			w.heal(t)
+		}, promoted},
 		{"a cluster that has ended, whose key was retired", "active-none", finding.Warn, retired, promoted},
+		{"a cluster that has ended, one of whose keys was revoked before", "active-none", finding.Warn, func(t *testing.T, w *world) {
+			old := newECKey(t)
+			w.storeKey(t, stale+2*time.Hour, old)
+			w.store(t, func(s keystore.KeySet) (keystore.KeySet, error) {
+				return s.Promote(ago(stale+2*time.Hour), public(t, old).ID(), keystore.Observed{})
+			})
+			w.revoke(t, stale+time.Hour, public(t, old).ID())
+			retired(t, w)
+		}, promoted},
 		{"a key set that is not in use yet, with only a next key", "active-none", finding.Warn, next(func(t *testing.T, w *world) {
 			retired(t, w)
 			signer(t, w, func(s keystore.KeySet, id keystore.KeyID) (keystore.KeySet, error) {

@@ -158,7 +158,7 @@ func (r *Run) Known(name string) (client, tenant string) {
 	return "", ""
 }
 
-// decided returns what is decided by steps, of which there is nothing else to say.
+// decided makes a decision of steps, without a word about them.
 func decided[S any](steps func(S) ([]cloud.Step, error)) func(S) (cloud.Decision, error) {
 	return func(have S) (d cloud.Decision, err error) {
 		d.Steps, err = steps(have)
