@@ -132,7 +132,7 @@ func (t Thing[S]) Plan(a API, have S) (plan.Plan, error) {
 			return lines, err
 		}
 	}
-	return d.Plan.Then(plan.Of(nil, stage)), nil
+	return d.Then(plan.Of(nil, stage)), nil
 }
 
 // After returns the steps from what is read.
