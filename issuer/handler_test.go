@@ -43,6 +43,22 @@ func serving(s *snapshot, aliases map[string]string) *Handler {
 	return NewHandler(p, aliases)
 }
 
+// A host is ASCII: strings.ToLower makes a k of the Kelvin sign.
+func TestTheKelvinSignIsNotAK(t *testing.T) {
+	v, err := newVersion(doc{name: "k", generation: 1, issuers: []string{"https://k.example.com"}}.parse(t), keystore.DefaultCache())
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := serving(new(snapshot).with(edit{v.places()[0]: &v.pages[0]}), nil)
+	for host, served := range map[string]bool{"K.example.com": true, "\u212a.example.com": false} {
+		r := request(t, "GET /keys.json HTTP/1.1", "Host: x")
+		r.Host = host
+		if got := answer(h, r).StatusCode == http.StatusOK; got != served {
+			t.Errorf("%q is served: %t", host, got)
+		}
+	}
+}
+
 // request reads the lines of a request as the server does.
 func request(t testing.TB, lines ...string) *http.Request {
 	t.Helper()
