@@ -72,10 +72,14 @@ func (o *promoteOptions) promote(ctx context.Context, s keystore.KeySet, c keyst
 	return s.Promote(c, id, seen)
 }
 
+// waits reports whether a key may sign only once it was seen. One that has signed may sign again at once, and one that was retired
+// before it was promoted may not ([keystore.KeySet.Promote]).
+func waits(k keystore.Key) bool { return k.State == keystore.Next || k.PromotedAt.IsZero() }
+
 // observed returns what was seen of a key; nothing of one that may sign again whatever was seen.
 func (o *promoteOptions) observed(ctx context.Context, s keystore.KeySet, id keystore.KeyID) (keystore.Observed, error) {
 	k, published := s.Key(id)
-	if rollback := k.State != keystore.Next && !k.PromotedAt.IsZero(); !published || rollback {
+	if !published || !waits(k) {
 		return keystore.Observed{}, nil
 	}
 	return observe.Recorded(ctx, o.Factory, s, k)
@@ -101,7 +105,7 @@ func (o *promoteOptions) awaitGate(ctx context.Context, args []string) error {
 		if err != nil {
 			return err
 		}
-		if k.State == keystore.Next {
+		if waits(k) {
 			if _, err := d.Observe(ctx, s, k); err != nil {
 				return err
 			}
