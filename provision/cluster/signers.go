@@ -178,7 +178,7 @@ type endpointSlice struct {
 }
 
 var errNoServers = errors.New("list the kube-apiservers: the service default/kubernetes has no endpoints, " +
-	"so that nobody knows how many there are")
+	"so that nobody knows how many there are; wait until one is ready, and start none with --endpoint-reconciler-type=none or a loopback --advertise-address")
 
 // addresses lists host:port of every kube-apiserver; each keeps its own entry there.
 func (a api) addresses(ctx context.Context) ([]string, error) {

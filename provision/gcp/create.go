@@ -1,7 +1,6 @@
 package gcp
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 
@@ -126,7 +125,10 @@ func (c *creation) Identify(ctx context.Context) error {
 	}
 	if c.only {
 		issuerURL, err := c.checkProvider(ctx)
-		return cmp.Or(err, c.CheckDir(issuerURL))
+		if err != nil {
+			return err
+		}
+		return c.CheckDir(issuerURL)
 	}
 	if c.o.Upload {
 		c.nameCopy()

@@ -52,7 +52,7 @@ func TestWhatCannotBeReadAgainIsNotWritten(t *testing.T) {
 				told = told || problemOf(err) == rest.Denied
 			}
 			if !told {
-				t.Errorf("deletion %t: no error tells that %s was refused", tt.deletion, tt.read)
+				t.Errorf("deletion %t: no error says that %s was refused", tt.deletion, tt.read)
 			}
 			for _, c := range w.Calls() {
 				if c.Write && strings.HasSuffix(c.Action, tt.write) {

@@ -112,7 +112,7 @@ func TestOtherIssuerOfWhatWasDeleted(t *testing.T) {
 }
 
 // A run that is stopped between the undelete and the change after it leaves what was deleted, with the keys that were revoked since, and
-// nothing there tells that from a provider by which a cluster lives. It was said before the first write; the next run refuses what could be
+// nothing there sets it apart from a provider by which a cluster lives. It was said before the first write; the next run refuses what could be
 // a live one's, and ends it with Adopt.
 func TestStoppedRevival(t *testing.T) {
 	t.Parallel()

@@ -23,7 +23,7 @@ func Choices[S ~string](fs *pflag.FlagSet, flag string, values ...S) {
 }
 
 // complete has shells offer the values of flags that have [Choices], and directories where an argument is one, for a command and those
-// below it. No store is asked: a shell would evaluate what somebody else has called his key set.
+// below it. No store is asked: opening one may start the credential program of a kubeconfig.
 func complete(cmd *cobra.Command) {
 	if cmd.ValidArgsFunction == nil {
 		cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {

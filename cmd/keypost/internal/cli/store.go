@@ -91,7 +91,7 @@ func Opened(b keystore.Backend, err error) (*keystore.Store, error) {
 	missing, is := errors.AsType[*open.MissingDirError](err)
 	switch {
 	case is && missing.Parent != "":
-		return nil, WithHint(err, "mkdir -p %s, or mount what holds it", Quoted(missing.Parent))
+		return nil, WithHint(err, "mount what holds it; for a new store: mkdir -p %s", Quoted(missing.Parent))
 	case is:
 		return nil, WithHint(err, "mount what holds it; for a new store, keypost issuer add makes it")
 	case err != nil:

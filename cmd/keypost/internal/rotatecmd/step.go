@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -43,7 +44,7 @@ func newStep(f *cli.Factory) *cobra.Command {
 	fs := cmd.Flags()
 	fs.BoolVar(&o.all, "all", false, "every key set of the store that is in use")
 	fs.BoolVar(&o.exitCode, "exit-code", false, "exit with 75 when a step cannot be taken yet")
-	fs.BoolVar(&o.wait, "wait", false, "go on until the rotation is complete, or a person has to act")
+	fs.BoolVar(&o.wait, "wait", false, "go on until the rotation is complete; without --kubeconfig, until a person has to act")
 	fs.StringVar(&o.access.Kubeconfig, "kubeconfig", "", "kubeconfig `FILE` of the cluster whose tokens the keys sign")
 	fs.StringSliceVar(&o.gone, "gone", nil, "`ADDRESS` of a kube-apiserver that was there in this rotation and never comes back; what it would sign is refused")
 	fs.StringToStringVar(&o.access.Reach, "apiserver", nil, "`LISTED=HOST:PORT`: where a kube-apiserver is reached from here, by the address that the cluster lists, such as the end of a tunnel to it (repeatable)")
@@ -256,6 +257,12 @@ func (o *stepOptions) sayByHand(s keystore.KeySet, steps string) {
 		again := cli.Command{"rotate", "step", string(s.Name())}
 		if o.access.Kubeconfig != "" {
 			again = append(again, "--kubeconfig", o.access.Kubeconfig)
+		}
+		if o.access.Context != "" {
+			again = append(again, "--context", o.access.Context)
+		}
+		for _, listed := range slices.Sorted(maps.Keys(o.access.Reach)) {
+			again = append(again, "--apiserver", listed+"="+o.access.Reach[listed])
 		}
 		o.Steps(string(s.Name()), strings.Split(steps, "\n"), again)
 	}

@@ -128,8 +128,8 @@ func Wrap(text string, width, first, rest int) string {
 	return fill(strings.Fields(text), width, [2]int{first, rest}, "")
 }
 
-// fill writes words into lines of at most width columns, each of which but the last ends with end. The first begins at the first of the
-// columns, the others at the second.
+// fill writes words into lines of at most width columns. The first line begins at the first of the columns, the others at the second.
+// Each line but the last ends with end.
 func fill(words []string, width int, columns [2]int, end string) string {
 	var b strings.Builder
 	column := columns[0]

@@ -39,7 +39,7 @@ type syncOptions struct {
 	permitted  issuer.Admission
 }
 
-// NewCmdSync returns sync-keys.
+// NewCmdSync returns the command sync-keys, which uploads the keys of issuers to relying parties that hold a JWKS.
 func NewCmdSync(f *cli.Factory, kinds ...holder.Kind) *cobra.Command {
 	o := &syncOptions{Factory: f, kinds: kinds}
 	cmd := f.Command("sync-keys ISSUER…|--all", "Upload the published keys to whom the policy names, and read them back", cobra.ArbitraryArgs, o.run)
