@@ -31,10 +31,12 @@ func Publish(ctx context.Context, dir string) (*issuer.Publisher, error) {
 		return nil, err
 	}
 	p := issuer.NewPublisher(issuer.Config{Source: keystore.NewStore(store), Patterns: []issuer.Pattern{pattern}, Cache: keystore.DefaultCache(), Log: zap.NewNop()})
-	if err := p.Refresh(ctx); err != nil {
-		return nil, err
+	for p.Ready() != nil { // a refresh leaves to the next one what it had no time for
+		if err := p.Refresh(ctx); err != nil {
+			return nil, err
+		}
 	}
-	return p, p.Ready()
+	return p, nil
 }
 
 // Handler answers as keypostd did. It keeps header values in the form in which net/http keeps them, so that it
