@@ -152,21 +152,6 @@ func uploadable(s keystore.KeySet, party string) error {
 	return nil
 }
 
-// Newest reports whether an upload to a relying party was recorded. The error is an [*OlderError] if it has a later version than s.
-func Newest(ctx context.Context, records *observation.Store, s keystore.KeySet, party string) (recorded bool, err error) {
-	r, err := records.Load(ctx, s.Name(), observation.Subject{Issuer: party})
-	if errors.Is(err, keystore.ErrNotFound) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	if older := r.Older(s); older != nil {
-		return true, &OlderError{s.Name(), *older}
-	}
-	return r.Newest != nil, nil
-}
-
 // once uploads the keys of s unless they are held, and records what is read before and after.
 func (u *run) once(ctx context.Context, s keystore.KeySet) error {
 	jwks, err := issuer.RenderJWKS(s)

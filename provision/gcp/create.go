@@ -65,10 +65,8 @@ type creation struct {
 	all  bool // pool and accounts too
 	only bool // only accounts, for a provider that exists
 	set  requestSet
-	jwks []byte // to upload; nil while the key is not known, and where Google fetches it
-
-	of         keystore.Name // whose keys jwks are; empty for a key set that is still to be made
-	unrecorded bool          // as in [federation.Provider]
+	jwks []byte        // to upload; nil while the key is not known, and where Google fetches it
+	of   keystore.Name // whose keys jwks are; empty for a key set that is still to be made
 }
 
 // newCreation reads the requests for accounts; nil are none.
@@ -82,22 +80,14 @@ func newCreation(o Options, q *RequestedAccounts) (c *creation, err error) {
 	return c, err
 }
 
-// takeKeys takes the keys to upload, unless the store has an older key set than the one that was uploaded last.
-func (c *creation) takeKeys(ctx context.Context, stored keystore.KeySet, jwks []byte) (err error) {
-	first := c.jwks == nil
-	c.jwks, c.of = jwks, stored.Name()
-	if first {
-		c.unrecorded, err = c.checkUpload(ctx, stored)
-	}
-	return err
-}
+// takeKeys takes the keys to upload.
+func (c *creation) takeKeys(stored keystore.KeySet, jwks []byte) { c.jwks, c.of = jwks, stored.Name() }
 
 func (c *creation) wanted() iam.Wanted {
 	if c.only {
 		return iam.Wanted{Accounts: &c.set.wanted}
 	}
 	w := iam.Wanted{Provider: c.o.provider(c.jwks, c.of)}
-	w.Provider.Unrecorded = c.unrecorded
 	if c.all {
 		w.Pool, w.Accounts = c.o.pool(), &c.set.wanted
 	}

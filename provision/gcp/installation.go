@@ -24,8 +24,7 @@ import (
 
 // Options are what the verbs of an installation have in common. Fields that a verb has no use for are ignored.
 type Options struct {
-	// Adopt also takes over what neither keypost nor ccoctl made, and a provider that trusts another issuer. It replaces a copy of keys that
-	// CheckUpload knows nothing newer of, though the store may be behind it; an error of CheckUpload stands.
+	// Adopt also takes over what neither keypost nor ccoctl made, and a provider that trusts another issuer or holds a copy of other keys.
 	install.Options
 
 	Transport http.RoundTripper  // as in [rest.Access]
@@ -40,9 +39,6 @@ type Options struct {
 	Condition     string   // attribute condition of the provider, CEL; empty leaves what is there
 	Upload        bool     // give Google a copy of the keys, so that it never calls the issuer
 	UsualKeys     bool     // without Upload: that is a default, and a provider that has a copy is refused
-	// CheckUpload, with Upload, returns an error if the keys of a stored key set are older than the copy that a policy calls party, and
-	// else whether nothing was recorded that says so. A key set that is still to be made is the zero one. Nil asks nobody.
-	CheckUpload func(ctx context.Context, stored keystore.KeySet, party string) (unrecorded bool, err error)
 }
 
 func (o Options) pool() *federation.Pool {
@@ -114,14 +110,6 @@ func (r *run) copyParty() string {
 }
 
 func copyParty(provider string) string { return "gcp-upload:" + provider }
-
-// checkUpload asks [Options.CheckUpload] about the copy that the provider holds.
-func (r *run) checkUpload(ctx context.Context, stored keystore.KeySet) (unrecorded bool, err error) {
-	if r.o.CheckUpload == nil {
-		return false, nil
-	}
-	return r.o.CheckUpload(ctx, stored, r.copyParty())
-}
 
 // nameCopy has the policy of a new key set name the copy in Google's place, which fetches nothing then: gates wait for it. The policy
 // of a key set that is there is somebody's.

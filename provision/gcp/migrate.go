@@ -64,11 +64,8 @@ func Migrate(ctx context.Context, o MigrateOptions) (Migrated, error) {
 		return Migrated{}, err
 	}
 	if keys.Copied {
-		if m.to.JWKS, err = keys.JWKS(); err == nil {
-			m.to.KeySet = string(keys.Stored.Name())
-			m.to.Unrecorded, err = m.checkUpload(ctx, keys.Stored)
-		}
-		if err != nil {
+		m.to.KeySet = string(keys.Stored.Name())
+		if m.to.JWKS, err = keys.JWKS(); err != nil {
 			return Migrated{}, err
 		}
 	}

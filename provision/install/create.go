@@ -46,8 +46,8 @@ type CreateOptions struct {
 
 	// Copy is given the JWKS that is published, or is going to be, before each Plan; it is not called while the key pair is still to
 	// be generated. stored is the key set as it is stored, zero while it is not. Plan then gives the relying party a copy of it, and
-	// nobody waits until the issuer URL serves it. An error ends the run. Nil where the relying party fetches the keys.
-	Copy func(ctx context.Context, stored keystore.KeySet, jwks []byte) error
+	// nobody waits until the issuer URL serves it. Nil where the relying party fetches the keys.
+	Copy func(stored keystore.KeySet, jwks []byte)
 
 	Trusted func(context.Context) (time.Time, error) // returns [Publication.Trusted], once Identify was called; nil if nobody knows
 
@@ -89,7 +89,7 @@ func (r *Run) Create(ctx context.Context, o CreateOptions, cloud Cloud) (Created
 	}
 	c.set.Policy = r.Policy
 	c.Lines(o.Notes)
-	if err := c.copyKeys(ctx); err != nil {
+	if err := c.copyKeys(); err != nil {
 		return Created{}, err
 	}
 	if r.Mode == Preview {
@@ -114,7 +114,7 @@ func (r *Run) Create(ctx context.Context, o CreateOptions, cloud Cloud) (Created
 	if err := c.publishKey(ctx); err != nil {
 		return Created{}, err
 	}
-	if err := c.copyKeys(ctx); err != nil {
+	if err := c.copyKeys(); err != nil {
 		return Created{}, err
 	}
 	if !c.set.Settled {
@@ -307,15 +307,15 @@ func (c *creation) publishKey(ctx context.Context) error {
 }
 
 // copyKeys hands out the JWKS of the key set as it is stored, or as it is going to be.
-func (c *creation) copyKeys(ctx context.Context) error {
+func (c *creation) copyKeys() error {
 	if c.o.Copy == nil || !c.set.Found() && c.keys.missing() {
 		return nil
 	}
 	jwks, err := c.set.JWKS()
-	if err != nil {
-		return err
+	if err == nil {
+		c.o.Copy(c.set.Stored, jwks)
 	}
-	return c.o.Copy(ctx, c.set.Stored, jwks)
+	return err
 }
 
 // handOver writes what the installer takes.

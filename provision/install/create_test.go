@@ -459,9 +459,8 @@ func TestTheCopyIsOfWhatIsPublished(t *testing.T) {
 		must(t, keystore.Create(t.Context(), around.Store, s))
 	}
 	var copies []string
-	keep := func(_ context.Context, stored keystore.KeySet, jwks []byte) error {
+	keep := func(stored keystore.KeySet, jwks []byte) {
 		copies = append(copies, string(stored.Name())+" "+string(jwks))
-		return nil
 	}
 	made, err := l.Create(t.Context(), install.CreateOptions{Parallel: 1, TrustPlanned: true, Copy: keep}, l)
 	must(t, err)

@@ -156,9 +156,6 @@ func (c *Client) Plan(p Project, pool *Pool, provider *Provider, s State) (out p
 		}
 	}
 	w.vacant = have.isDeleted() || s.pool.isDeleted()
-	if have != nil && have.OIDC != nil {
-		w.held = &have.OIDC.JWKS
-	}
 	next, err := cloud.Thing[*providerState]{
 		Kind: providerThing, Name: p.ProviderName(w.Pool, w.ID), Found: fmt.Sprintf("Workload identity provider %s already exists in pool %s", w.ID, w.Pool),
 		Missing: have == nil, Deleted: have.isDeleted(),

@@ -127,6 +127,7 @@ func (c *Client) UploadKeys(ctx context.Context, w Provider) (changed bool, err 
 	if err != nil {
 		return false, err
 	}
+	first := "" // what it had when it was first read
 	made, err := c.Rest.API.Converge(ctx, func(ctx context.Context) ([]cloud.Step, error) {
 		p, err := c.Project(ctx)
 		if err != nil {
@@ -149,11 +150,8 @@ func (c *Client) UploadKeys(ctx context.Context, w Provider) (changed bool, err 
 		if have.OIDC.JWKS == "" {
 			return nil, fmt.Errorf("%s %s has no uploaded keys: Google fetches those that the issuer publishes", providerThing, w.ID)
 		}
-		if w.held == nil {
-			w.held = &have.OIDC.JWKS
-		}
-		if err := w.checkHeld(have.OIDC.JWKS); err != nil {
-			return nil, err
+		if first = cmp.Or(first, have.OIDC.JWKS); have.OIDC.JWKS != first { // ours may be the older ones
+			return nil, fmt.Errorf("somebody else has changed the uploaded keys of %s %s meanwhile: run this again", providerThing, w.ID)
 		}
 		set := rest.Patch{}
 		set.Add("oidc.jwksJson", string(w.JWKS))

@@ -35,12 +35,10 @@ type Provider struct {
 	JWKS          []byte            // the keys to upload, so that Google never calls the issuer; nil: Google fetches them
 	KeySet        string            // whose keys JWKS are, so that it may upload to the provider; empty for the one of the owner's name
 	UsualKeys     bool              // no JWKS is a default: a provider that has uploaded keys is refused
-	Unrecorded    bool              // nothing says whether JWKS is newer than a copy that is there: it replaces one only with Adopt
 	Owner         Owner             // as in Pool
 	Adopt         bool              // take over a provider that is somebody else's, or that trusts another issuer; and replace its copy of keys
 
-	vacant bool    // it was deleted when it was planned for: nobody lives by the issuer that it had
-	held   *string // the JWKS that it had when it was first read; nil if it was not there
+	vacant bool // it was deleted when it was planned for: nobody lives by the issuer that it had
 }
 
 // providerState is a provider as IAM shows it.
@@ -237,7 +235,8 @@ func mappingDiff(have, want map[string]string) []string {
 	return diff
 }
 
-// compareKeys compares the uploaded keys, and reports whether they are to change.
+// compareKeys compares the uploaded keys, and reports whether they are to change. A copy of other keys is left to [Client.UploadKeys],
+// whose caller knows which of the two is newer: keys may have been revoked since.
 func (d *decision) compareKeys(w Provider, have *providerState) (bool, error) {
 	held := have.OIDC.JWKS
 	old := keyIDs([]byte(held))
@@ -256,12 +255,8 @@ func (d *decision) compareKeys(w Provider, have *providerState) (bool, error) {
 	if err != nil || holdsKeys(want, held) {
 		return false, err
 	}
-	if err := w.checkHeld(held); err != nil {
-		return false, err
-	}
-	if w.Unrecorded && held != "" && !w.Adopt && !w.vacant {
-		return false, rest.Problemf(rest.UnknownCopy, "provider %s holds a copy of other keys than the store publishes (%s), and nothing says whether the store is behind it: "+
-			"keys may have been revoked since", w.ID, text.List(old, 8))
+	if held != "" && !w.Adopt && !w.vacant {
+		return false, rest.Problemf(rest.OtherCopy, "provider %s holds a copy of other keys than the store publishes: %s", w.ID, text.List(old, 8))
 	}
 	kids := keyIDs(w.JWKS)
 	diff := rest.Lines("- uploaded key ", rest.Minus(old, kids), "+ uploaded key ", rest.Minus(kids, old))
@@ -273,14 +268,6 @@ func (d *decision) compareKeys(w Provider, have *providerState) (bool, error) {
 	}
 	d.set.Add("oidc.jwksJson", string(w.JWKS), diff...)
 	return true, nil
-}
-
-// checkHeld returns an error if the keys of a provider are not those that it had when it was first read: ours may be the older ones.
-func (w Provider) checkHeld(now string) error {
-	if w.held == nil || now == *w.held {
-		return nil
-	}
-	return fmt.Errorf("somebody else has changed the uploaded keys of %s %s meanwhile: run this again", providerThing, w.ID)
 }
 
 // describe returns what the description of a provider is to be that has one. One that is given a copy of keys says whose copy it is, so

@@ -220,36 +220,26 @@ func TestAChangeIsNotRepeatedOverAnother(t *testing.T) {
 			w.Fault(of("GetWorkloadIdentityPoolProvider", fakegcp.Fail(http.StatusForbidden, "PERMISSION_DENIED", "no")))
 		}, 1, "k1", rest.Denied, "iam.workloadIdentityPoolProviders.get"},
 	} {
-		for _, how := range []string{"sync", "create"} {
-			t.Run(tt.name+" "+how, func(t *testing.T) {
-				inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
-					want := installation("demo")
-					want.Accounts, want.Provider.JWKS = nil, jwks(keyOne, "k1")
-					mustApply(t, w, want)
-					want.Provider.JWKS = jwks(keyOne, "k2")
-					b := &busy{world: w, lost: tt.lost, meanwhile: func() {
-						if tt.meanwhile != nil {
-							tt.meanwhile(t, w)
-						}
-					}}
-					c := iam.OpenWith(fakegcp.AccessToken, rest.Access{Project: "my-project", Transport: b})
-					told := false
-					var err error
-					if how == "sync" {
-						told, err = c.UploadKeys(t.Context(), *want.Provider)
-					} else {
-						var lines []string
-						lines, err = apply(t.Context(), c, want)
-						told = strings.Contains(strings.Join(lines, "\n"), "provider demo updated with new JWK set")
+		t.Run(tt.name, func(t *testing.T) {
+			inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
+				want := installation("demo")
+				want.Accounts, want.Provider.JWKS = nil, jwks(keyOne, "k1")
+				mustApply(t, w, want)
+				want.Provider.JWKS = jwks(keyOne, "k2")
+				b := &busy{world: w, lost: tt.lost, meanwhile: func() {
+					if tt.meanwhile != nil {
+						tt.meanwhile(t, w)
 					}
-					if problemOf(err) != tt.problem || (err != nil) != (tt.says != "") || err != nil && !strings.Contains(err.Error(), tt.says) || err == nil && told == tt.lost {
-						t.Errorf("told %t, error %v", told, err)
-					}
-					if p := w.State().Providers[0]; !strings.Contains(p.OIDC.JWKS, tt.keys) || b.patches != tt.patches {
-						t.Errorf("%d changes, and it has %+v", b.patches, p.OIDC)
-					}
-				})
+				}}
+				c := iam.OpenWith(fakegcp.AccessToken, rest.Access{Project: "my-project", Transport: b})
+				told, err := c.UploadKeys(t.Context(), *want.Provider)
+				if problemOf(err) != tt.problem || (err != nil) != (tt.says != "") || err != nil && !strings.Contains(err.Error(), tt.says) || err == nil && told == tt.lost {
+					t.Errorf("told %t, error %v", told, err)
+				}
+				if p := w.State().Providers[0]; !strings.Contains(p.OIDC.JWKS, tt.keys) || b.patches != tt.patches {
+					t.Errorf("%d changes, and it has %+v", b.patches, p.OIDC)
+				}
 			})
-		}
+		})
 	}
 }

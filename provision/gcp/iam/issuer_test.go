@@ -116,50 +116,47 @@ func TestOtherIssuerOfWhatWasDeleted(t *testing.T) {
 // a live one's, and ends it with Adopt.
 func TestStoppedRevival(t *testing.T) {
 	t.Parallel()
-	for _, unrecorded := range []bool{false, true} {
-		for _, other := range []bool{false, true} {
-			for _, gone := range []string{poolPath, poolPath + "/providers/demo"} {
-				for _, revive := range []bool{false, true} {
-					inWorld(t, fakegcp.Options{ReviveProviders: revive}, func(t *testing.T, w *world) {
-						want := installation("demo")
-						want.Accounts, want.Provider.JWKS = nil, jwks(keyOne, "revoked", "k1")
-						mustApply(t, w, want)
-						if other {
-							trustOld(t, w)
-						}
-						w.Do(t, "DELETE", gone, nil)
-						want.Provider.JWKS, want.Provider.Unrecorded = jwks(keyOne, "k1"), unrecorded
-						had := issuerURL
-						if other {
-							had = oldIssuer
-						}
-						contains(t, preview(t, w, want), "warning: provider demo comes back as it was, with the issuer "+had+" and the keys that were uploaded to it")
-						w.Fault(of("PatchWorkloadIdentityPoolProvider", fakegcp.Fail(http.StatusForbidden, "PERMISSION_DENIED", "The caller does not have permission")))
-						_, err := apply(t.Context(), w.client(), want)
-						if problemOf(err) != rest.Denied {
-							t.Errorf("error %v", err)
-						}
-						w.Fault(nil)
-						settle(w)
-						switch {
-						case other:
-							refused(t, w, want, rest.OtherIssuer)
-						case unrecorded:
-							refused(t, w, want, rest.UnknownCopy)
-						}
-						want.Provider.Adopt = other || unrecorded
-						if text := preview(t, w, want); strings.Contains(text, "comes back") {
-							t.Errorf("of what is there:\n%s", text)
-						}
-						mustApply(t, w, want)
-						settle(w)
-						want.Provider.Adopt = false
-						finished(t, w, want)
-						if text := state(w); strings.Contains(text, "revoked") || strings.Contains(text, oldIssuer) || strings.Contains(text, "DELETED") {
-							t.Errorf("there is\n%s", text)
-						}
-					})
-				}
+	for _, other := range []bool{false, true} {
+		for _, gone := range []string{poolPath, poolPath + "/providers/demo"} {
+			for _, revive := range []bool{false, true} {
+				inWorld(t, fakegcp.Options{ReviveProviders: revive}, func(t *testing.T, w *world) {
+					want := installation("demo")
+					want.Accounts, want.Provider.JWKS = nil, jwks(keyOne, "revoked", "k1")
+					mustApply(t, w, want)
+					if other {
+						trustOld(t, w)
+					}
+					w.Do(t, "DELETE", gone, nil)
+					want.Provider.JWKS = jwks(keyOne, "k1")
+					had := issuerURL
+					if other {
+						had = oldIssuer
+					}
+					contains(t, preview(t, w, want), "warning: provider demo comes back as it was, with the issuer "+had+" and the keys that were uploaded to it")
+					w.Fault(of("PatchWorkloadIdentityPoolProvider", fakegcp.Fail(http.StatusForbidden, "PERMISSION_DENIED", "The caller does not have permission")))
+					_, err := apply(t.Context(), w.client(), want)
+					if problemOf(err) != rest.Denied {
+						t.Errorf("error %v", err)
+					}
+					w.Fault(nil)
+					settle(w)
+					why := rest.OtherCopy
+					if other {
+						why = rest.OtherIssuer
+					}
+					refused(t, w, want, why)
+					want.Provider.Adopt = true
+					if text := preview(t, w, want); strings.Contains(text, "comes back") {
+						t.Errorf("of what is there:\n%s", text)
+					}
+					mustApply(t, w, want)
+					settle(w)
+					want.Provider.Adopt = false
+					finished(t, w, want)
+					if text := state(w); strings.Contains(text, "revoked") || strings.Contains(text, oldIssuer) || strings.Contains(text, "DELETED") {
+						t.Errorf("there is\n%s", text)
+					}
+				})
 			}
 		}
 	}
@@ -230,12 +227,13 @@ func TestUpload(t *testing.T) {
 		settle(w)
 		finished(t, w, want)
 		c := w.client()
-		want.Provider.JWKS = jwks(keyTwo, "k1", "k2")
+		want.Provider.JWKS, want.Provider.Adopt = jwks(keyTwo, "k1", "k2"), true
 		contains(t, preview(t, w, want), "~ uploaded keys of the same IDs")
 		want.Provider.JWKS = jwks(keyOne, "k2", "k3")
 		contains(t, preview(t, w, want), "- uploaded key k1", "+ uploaded key k3")
 		lines := strings.Join(mustApply(t, w, want), "\n")
 		contains(t, lines, "workload identity provider demo updated with new JWK set")
+		want.Provider.Adopt = false
 		for i, changed := range []bool{true, false} {
 			is, err := c.UploadKeys(t.Context(), federation.Provider{Pool: "demo", ID: "demo", IssuerURL: issuerURL, Owner: federation.OwnedBy("demo"), JWKS: jwks(keyTwo, "e1")})
 			if err != nil || is != changed {
@@ -307,8 +305,8 @@ func TestUploadRefuses(t *testing.T) {
 	}
 }
 
-// A copy without a record is not replaced by other keys, whether it has more or less: a key may have been revoked since.
-func TestAnUnknownCopyIsLeft(t *testing.T) {
+// A copy is not replaced by other keys, whether it has more or less: a key may have been revoked since.
+func TestAnotherCopyIsLeft(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		want, held string
@@ -325,9 +323,9 @@ func TestAnUnknownCopyIsLeft(t *testing.T) {
 			want.Accounts, want.Provider.JWKS = nil, jwks(keyOne, "k0")
 			mustApply(t, w, want)
 			w.Do(t, "PATCH", poolPath+"/providers/demo?updateMask=oidc.jwksJson", map[string]any{"oidc": map[string]any{"jwksJson": tt.held}})
-			want.Provider.JWKS, want.Provider.Unrecorded = []byte(tt.want), true
+			want.Provider.JWKS = []byte(tt.want)
 			_, err := w.client().Plan(t.Context(), want)
-			if (problemOf(err) == rest.UnknownCopy) != tt.refused || (err != nil) != tt.refused {
+			if (problemOf(err) == rest.OtherCopy) != tt.refused || (err != nil) != tt.refused {
 				t.Errorf("%s instead of %s: %v", tt.want, tt.held, err)
 			}
 		})

@@ -33,7 +33,7 @@ const (
 	OtherIssuer    // a provider trusts another issuer, and a cluster may live by that
 	PoolUnusable   // a pool that is to be used is missing, deleted or disabled
 	NothingToMove  // no cluster lives by the provider from which it is to move, or by another issuer
-	UnknownCopy    // a provider holds a copy of other keys, and nobody knows whether the store is behind it
+	OtherCopy      // a provider holds a copy of other keys, which may be newer than those of the store
 	NoProvider     // a provider is missing or deleted: it takes no token
 	AccountsDiffer // the accounts of a cluster that is to move are not what its requests ask for
 )

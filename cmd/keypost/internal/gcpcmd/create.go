@@ -3,8 +3,6 @@ package gcpcmd
 import (
 	"cmp"
 	"context"
-	"errors"
-	"io/fs"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -12,8 +10,6 @@ import (
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/cmd/keypost/internal/cloudcmd"
 	"github.com/keypost/keypost/cmd/keypost/internal/uploadcmd"
-	"github.com/keypost/keypost/issuer/upload"
-	"github.com/keypost/keypost/issuer/upload/holder"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/party"
 	"github.com/keypost/keypost/provision/gcp"
@@ -55,8 +51,7 @@ func newCmdCreateProvider(factory *cli.Factory) *cobra.Command {
 			"provider in the workload identity pool. What is there already is compared and brought up to date. Without a file\n" +
 			"with the key, those that the store has under the issuer URL count (keypost issuer add --kubeconfig).\n\n" +
 			"With --key-storage-method pool-jwk-file Google is given an upload of the published keys and never calls the issuer, which\n" +
-			"may be out of its reach then. The upload stays what it was when it was made: run this again whenever the keys change. A\n" +
-			"store that is older than what was recorded of the upload (--observations) is refused.",
+			"may be out of its reach then. The upload stays what it was when it was made: run keypost sync-keys whenever the keys change.",
 	}, func(ctx context.Context, r *run) error {
 		f.cloud.UseOwnPublicKey()
 		return r.create(ctx, nil)
@@ -99,7 +94,6 @@ func (r *run) create(ctx context.Context, accounts *gcp.RequestedAccounts) error
 		r.SayUnpublished(cmp.Or(r.cloud.Copy, r.cloud.Party))
 		r.sayUnrecorded()
 	default:
-		r.record(ctx, made.KeySet, made.Copy)
 		r.sayCopy(made.KeySet, made.Copy)
 		r.SayLifetime(made.KeySet)
 		if accounts != nil {
@@ -115,67 +109,6 @@ func (r *run) create(ctx context.Context, accounts *gcp.RequestedAccounts) error
 		Dir      string        `json:"outputDir"`
 		DryRun   bool          `json:"dryRun"`
 	}{r.IssuerURL, made.KeySet.Name(), made.Provider, made.Accounts, made.Secrets, r.cloud.Path("."), r.cloud.DryRun})
-}
-
-// checkUpload refuses to upload the keys of a store that is older than what Google was given, as sync-keys does, and says whether nothing
-// was recorded of the upload.
-func (r *run) checkUpload(ctx context.Context, stored keystore.KeySet, party string) (unrecorded bool, err error) {
-	if r.Observations == "" {
-		if stored.Name() != "" && slices.Contains(stored.Policy().Uploads(), party) {
-			r.Warn("nothing names the place where sync-keys records (--observations), so whether this store is older than what was uploaded is not known")
-		}
-		return true, nil
-	}
-	records, err := r.OpenObservations(ctx)
-	if errors.Is(err, fs.ErrNotExist) || err == nil && stored.Name() == "" { // nothing was recorded yet
-		return true, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	recorded, err := upload.Newest(ctx, records, stored, party)
-	if _, older := errors.AsType[*upload.OlderError](err); older {
-		return false, cli.WithHint(err, uploadcmd.NewestHint, append(cli.SyncCommand(stored.Name()), "--force"))
-	}
-	if err != nil {
-		r.Warn("what sync-keys recorded of the upload cannot be loaded, so whether this store is older is not known: %v", err)
-		return true, nil
-	}
-	return !recorded, nil
-}
-
-// record records what Google holds since this run, so that the next one can tell whether its store is older.
-func (r *run) record(ctx context.Context, set keystore.KeySet, party string) {
-	if r.Observations == "" || !slices.Contains(set.Policy().Uploads(), party) {
-		return
-	}
-	since, err := r.readBack(ctx, set, party)
-	switch {
-	case err != nil:
-		r.Warn("Google has the keys, and that could not be recorded: %v", err)
-	case since.ClockGap != "":
-		r.Warn("Google has the keys, and the reading of them does not count, since %s; set the one that is wrong, then: %s", since.ClockGap,
-			cli.SyncCommand(set.Name()))
-	case since.Refused != nil:
-		r.Warn("Google has the keys, and takes no token: %v", since.Refused)
-	}
-}
-
-func (r *run) readBack(ctx context.Context, set keystore.KeySet, to string) (upload.Result, error) {
-	store, err := r.OpenStore(ctx)
-	if err != nil {
-		return upload.Result{}, err
-	}
-	records, err := r.CreateObservations(ctx)
-	if err != nil {
-		return upload.Result{}, err
-	}
-	_, place := party.Upload(to)
-	held, err := providers{r.Factory, map[string]*project{}}.open(ctx, holder.Target{Place: place, Set: set, Adopt: r.Adopt || string(set.Name()) != r.Name})
-	if err != nil {
-		return upload.Result{}, err
-	}
-	return upload.Uploader{Store: store, Records: records, By: r.By}.Sync(ctx, set.Name(), to, held)
 }
 
 // newCopy returns what the policy of a key set that is still to be made calls the copy that this run is to give Google. NUMBER stands for the

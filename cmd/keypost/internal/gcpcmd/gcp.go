@@ -52,7 +52,6 @@ func (f *flags) command(factory *cli.Factory, c cobra.Command, do func(ctx conte
 		f.KeepAudiences, f.Upload = !f.requested.Prune || !cmd.Flags().Changed("allowed-audience"), f.storage == poolJWKFile
 		f.UsualKeys = !cmd.Flags().Changed("key-storage-method")
 		r := &run{Run: begun, flags: f, adopts: cmd.Flags().Lookup("adopt") != nil}
-		f.CheckUpload = r.checkUpload
 		if f.Upload {
 			f.cloud.Copy = r.newCopy()
 		}
@@ -103,7 +102,7 @@ func (f *flags) all() *pflag.FlagSet {
 func (f *flags) installation(cmd *cobra.Command, more ...string) {
 	f.define(cmd, append([]string{"name", "region", "dry-run", "diff", "issuer-url", "adopt", "public-key-file",
 		"key-storage-method", "allowed-audience", "attribute-condition"}, more...)...)
-	cmd.Flags().Lookup("adopt").Usage += ", change the issuer that a provider trusts or the attribute condition that it has, replace a copy of keys that may be newer for all that the records (--observations) say, " +
+	cmd.Flags().Lookup("adopt").Usage += ", change the issuer that a provider trusts or the attribute condition that it has, replace a copy of other keys, " +
 		"and write over the manifests of another issuer in --output-dir"
 	cloudcmd.Required(cmd, "name", "project", "issuer-url")
 }

@@ -32,11 +32,8 @@ func (r *run) hinted(err error) error {
 			return hint("for another cluster use another --name; once nothing needs the old issuer, --adopt changes it; a live cluster is moved by %s",
 				cli.Command{"gcp", "migrate", "--name", r.Name, "--project", r.Project, "--from-issuer-url", "OLD", "--issuer-url", r.IssuerURL,
 					"--credentials-requests-dir", cmp.Or(r.requested.Dir, "DIR")})
-		case rest.UnknownCopy:
-			if r.Observations == "" {
-				return hint("say where sync-keys records (--observations URL); without such a place, and if this store is the newest: --adopt")
-			}
-			return hint("is %s where sync-keys recorded this copy (--observations), and is it this store that has the newest keys of %s (--store)? If so: --adopt", r.Observations, r.IssuerURL)
+		case rest.OtherCopy:
+			return hint("bring it up to date, and run this again: %s; if nothing lives by those keys, --adopt replaces them", cli.Command{"sync-keys", r.IssuerURL})
 		case rest.PoolUnusable:
 			return hint("which pools there are: gcloud iam workload-identity-pools list --location global --project %s; to make this one or bring it back: %s", cli.Quoted(r.Project), cli.Command{"gcp", "create-workload-identity-pool", "--name", r.PoolID, "--project", r.Project})
 		}

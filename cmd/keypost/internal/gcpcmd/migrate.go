@@ -61,7 +61,6 @@ func (f *migrateFlags) run(ctx context.Context, r *run) error {
 	if end, err := r.Ended(done.Preview, f.hinted(err)); end {
 		return err
 	}
-	r.record(ctx, done.KeySet, done.Copy) // before anything is printed, which may fail
 	if err := f.print(r, done); err != nil {
 		return err
 	}
@@ -77,9 +76,8 @@ func (f *migrateFlags) hinted(err error) error {
 		case rest.NotOwned:
 			return cli.WithHint(err, "for a provider, name another one: --workload-identity-provider ID; accounts and roles of this cluster are taken over by: %s",
 				append(f.createAccounts(cmp.Or(f.from, f.Name), f.cloud.Path(".")), "--adopt"))
-		case rest.UnknownCopy: // there is no --adopt here
-			return cli.WithHint(err, "say where sync-keys records (--observations URL), and the store that has the newest keys (--store); if this is the newest: %s",
-				cli.Command{"sync-keys", f.IssuerURL, "--adopt", "--force"})
+		case rest.OtherCopy: // there is no --adopt here
+			return cli.WithHint(err, "bring it up to date, and run this again: %s", cli.Command{"sync-keys", f.IssuerURL})
 		case rest.OtherIssuer:
 			id := federation.ProviderID{Project: f.Project, Pool: cmp.Or(f.PoolID, f.Name), Provider: f.ProviderID}
 			return cli.WithHint(err, "name another one: --workload-identity-provider ID; or, once nothing needs the old issuer: %s",

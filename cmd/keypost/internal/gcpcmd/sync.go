@@ -83,7 +83,7 @@ func (p *provider) Upload(ctx context.Context, jwks []byte) error {
 	})
 	if e, is := errors.AsType[*rest.Error](err); is && e.Problem == rest.NotOwned {
 		return cli.WithHint(err, "if this provider is for the issuer of key set %q all the same, say so each time: %s; or once, so that its description says it: %s",
-			p.to.Set.Name(), append(cli.SyncCommand(p.to.Set.Name()), "--adopt"), p.making(p.issuer))
+			p.to.Set.Name(), append(cli.SyncCommand(p.to.Set.Name()), "--adopt"), append(p.making(p.issuer), "--adopt"))
 	}
 	return err
 }

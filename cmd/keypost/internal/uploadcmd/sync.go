@@ -66,9 +66,6 @@ func NewCmdSync(f *cli.Factory, kinds ...holder.Kind) *cobra.Command {
 	return cmd
 }
 
-// NewestHint goes with an [upload.OlderError], and a command.
-const NewestHint = "if this store is the newest all the same (the key set was made anew): %s"
-
 // Setting returns the command that changes the relying parties of a key set's policy, and its reach if that is no more that of copies.
 func Setting(n keystore.Name, had, want keystore.Policy) cli.Command {
 	c := cli.Command{"issuer", "set", string(n)}
@@ -252,7 +249,7 @@ func (o *syncOptions) sync(ctx context.Context, u upload.Uploader, w work) (sync
 	r, err := u.Sync(ctx, w.set.Name(), w.party, held)
 	row.Uploaded, row.ReadAt = r.Uploaded, cli.NotBefore(r.Read)
 	if _, older := errors.AsType[*upload.OlderError](err); older {
-		err = cli.WithHint(err, NewestHint, append(cli.SyncCommand(w.set.Name()), "--force"))
+		err = cli.WithHint(err, "if this store is the newest all the same (the key set was made anew): %s", append(cli.SyncCommand(w.set.Name()), "--force"))
 	}
 	err = observe.Damaged(o.Factory, err)
 	if _, is := errors.AsType[*upload.RefusedError](err); is {
