@@ -596,7 +596,7 @@ func TestJudgeIsSTS(t *testing.T) {
 		for range 1 + random.IntN(3) {
 			statement := statement(one("Allow", "Allow", "Deny"), condition())
 			statement = strings.Replace(statement, provider, one(provider, provider, provider, provider+"-old"), 1)
-			statements = append(statements, strings.Replace(statement, "sts:AssumeRoleWithWebIdentity", one("sts:AssumeRoleWithWebIdentity", "sts:AssumeRoleWith*", "sts:TagSession"), 1))
+			statements = append(statements, strings.Replace(statement, "sts:AssumeRoleWithWebIdentity", one("sts:AssumeRoleWithWebIdentity", "sts:assumerolewith*", "sts:TagSession"), 1))
 		}
 		text := `{"Version":"2012-10-17","Statement":[` + strings.Join(statements, ",") + `]}`
 		d, err := iampolicy.Parse(text)

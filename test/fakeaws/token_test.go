@@ -13,9 +13,6 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/credentials/stscreds"
-	"github.com/aws/aws-sdk-go-v2/service/iam"
-	"github.com/aws/aws-sdk-go-v2/service/sts"
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/keypost/keypost/test/fakecloud/cluster"
@@ -66,32 +63,6 @@ func (p party) assume(ctx context.Context, token string) error {
 	_, err := stsOf(p.Server).AssumeRoleWithWebIdentity(ctx, &takeRole{
 		RoleArn: aws.String(roleARN), RoleSessionName: aws.String("app"), WebIdentityToken: aws.String(token)})
 	return err
-}
-
-func (p party) trust(t testing.TB, policy string) {
-	t.Helper()
-	must(iamOf(p.Server).UpdateAssumeRolePolicy(t.Context(), &iam.UpdateAssumeRolePolicyInput{
-		RoleName: aws.String("r"), PolicyDocument: aws.String(policy)}))(t)
-}
-
-type tokenOf string
-
-func (k tokenOf) GetIdentityToken() ([]byte, error) { return []byte(k), nil }
-
-func TestATokenBecomesTheRole(t *testing.T) {
-	t.Parallel()
-	p := stage(t, nil)
-	token := p.key.Sign(t, cluster.Workload(p.clock.Now()))
-	config := configuration(p.Server)
-	config.Credentials = stscreds.NewWebIdentityRoleProvider(stsOf(p.Server), roleARN, tokenOf(token),
-		func(o *stscreds.WebIdentityRoleOptions) { o.RoleSessionName = "app" })
-	got := must(sts.NewFromConfig(config).GetCallerIdentity(t.Context(), nil))(t)
-	if *got.Arn != "arn:aws:sts::123456789012:assumed-role/r/app" || *got.Account != "123456789012" ||
-		!strings.HasSuffix(*got.UserId, ":app") {
-		t.Errorf("%s %s %s", *got.Arn, *got.Account, *got.UserId)
-	}
-	_, err := iam.NewFromConfig(config).GetRole(t.Context(), &iam.GetRoleInput{RoleName: aws.String("r")})
-	refused(t, err, "AccessDenied", "User: arn:aws:sts::123456789012:assumed-role/r/app is not authorized to perform: iam:GetRole")
 }
 
 const (
@@ -171,49 +142,5 @@ func TestAnIssuerThatIsNotAsAWSAsksHasNoKeys(t *testing.T) {
 			p.issuer.Change(change)
 			refused(t, p.assume(t.Context(), p.key.Sign(t, cluster.Workload(p.clock.Now()))), badTokens, noKey)
 		})
-	}
-}
-
-func TestWhatATrustPolicyLetsIn(t *testing.T) {
-	t.Parallel()
-	p := stage(t, nil)
-	token := p.key.Sign(t, cluster.Workload(p.clock.Now()))
-	const (
-		federated = `"Principal":{"Federated":"arn:aws:iam::123456789012:oidc-provider/oidc.example.com/prod-a"}`
-		action    = `"Action":"sts:AssumeRoleWithWebIdentity"`
-		allow     = `{"Effect":"Allow",` + federated + `,` + action + `}`
-		sub       = `"oidc.example.com/prod-a:sub":`
-	)
-	when := func(condition string) string {
-		return strings.TrimSuffix(allow, "}") + `,"Condition":{` + condition + `}}`
-	}
-	for statements, in := range map[string]bool{
-		allow: true,
-		`{"Effect":"Allow","Principal":{"Federated":"arn:aws:iam::123456789012:oidc-provider/oidc.example.com"},` + action + `}`: false,
-		`{"Effect":"Allow","Principal":{"Service":"ec2.amazonaws.com"},"Action":"sts:AssumeRole"}`:                               false,
-		`{"Effect":"Allow","Principal":{"Service":"ec2.amazonaws.com"},"Action":"sts:AssumeRole"},` + allow:                      true,
-		`{"Effect":"Allow",` + federated + `,"Action":"sts:AssumeRole"}`:                                                         false,
-		`{"Effect":"Allow",` + federated + `,"Action":["sts:TagSession","sts:assumerolewith*"]}`:                                 true,
-		`{"Effect":"Deny",` + federated + `,` + action + `},` + allow:                                                            false,
-		when(`"StringEquals":{` + sub + `["system:serviceaccount:ns:other","system:serviceaccount:ns:sa"]}`):                     true,
-		when(`"StringEquals":{` + sub + `"system:serviceaccount:ns:*"}`):                                                         false,
-		when(`"StringLike":{` + sub + `"system:serviceaccount:ns:*"}`):                                                           true,
-		when(`"StringLike":{` + sub + `"system:serviceaccount:n?:sa"}`):                                                          true,
-		when(`"StringEquals":{"oidc.example.com/prod-a:absent":"x"}`):                                                            false,
-		when(`"StringNotEquals":{` + sub + `"system:serviceaccount:ns:sa"}`):                                                     false,
-		when(`"StringNotLike":{` + sub + `"system:serviceaccount:kube-system:*"}`):                                               true,
-		when(`"StringEqualsIgnoreCase":{` + sub + `"SYSTEM:serviceaccount:ns:sa"}`):                                              true,
-		when(`"StringEquals":{"OIDC.example.com/prod-a:sub":"system:serviceaccount:ns:sa"}`):                                     false,
-		when(`"StringEquals":{"oidc.example.com:sub":"system:serviceaccount:ns:sa"}`):                                            false,
-		when(`"StringEquals":{` + sub + `"system:serviceaccount:ns:sa"},"StringLike":{"oidc.example.com/prod-a:aud":"vault"}`):   false,
-	} {
-		p.trust(t, `{"Version":"2012-10-17","Statement":[`+statements+`]}`)
-		err := p.assume(t.Context(), token)
-		if in && err != nil {
-			t.Errorf("%s\n%v", statements, err)
-		}
-		if !in {
-			t.Run(statements, func(t *testing.T) { refused(t, err, "AccessDenied", noRight) })
-		}
 	}
 }
