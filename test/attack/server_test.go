@@ -136,24 +136,8 @@ func start(t *testing.T, s setup) *target {
 	}
 	must(t, os.WriteFile(config, fmt.Appendf(nil, settings, dir, nickname, filepath.Join(root, "tls.crt"), filepath.Join(root, "tls.key"), more), 0o600))
 	v := run(t, append(slices.Clone(s.within), keypostd, "--config", config), s.env)
-	v.Await(t, "both listeners", func() error {
-		v.address, v.admin = v.Output.Address("serving"), v.Output.Address("admin listener is up")
-		if v.address == "" || v.admin == "" {
-			return fmt.Errorf("not yet: %s", v.Output)
-		}
-		return nil
-	})
-	v.Await(t, "ready", func() error {
-		resp, err := http.Get("http://" + v.admin + "/readyz")
-		if err != nil {
-			return err
-		}
-		defer resp.Body.Close()
-		if resp.StatusCode != http.StatusOK {
-			return fmt.Errorf("/readyz answers %s", resp.Status)
-		}
-		return nil
-	})
+	v.address, v.admin = v.Listens(t)
+	v.Await(t, "ready", func() error { return process.Answers(http.DefaultClient, "http://"+v.admin+"/readyz", "") })
 	body, err := ask(t.Context(), v.address)
 	must(t, err)
 	v.body = body

@@ -5,7 +5,6 @@ import (
 	"net"
 	"os"
 	"strings"
-	"sync/atomic"
 	"testing"
 )
 
@@ -15,25 +14,12 @@ func TestNoOrderWithoutTheChallengeListener(t *testing.T) {
 	busy, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	defer func() { _ = busy.Close() }()
-	ca, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	defer func() { _ = ca.Close() }()
-	var asked atomic.Int32
-	go func() {
-		for {
-			c, err := ca.Accept()
-			if err != nil {
-				return
-			}
-			asked.Add(1)
-			_ = c.Close()
-		}
-	}()
+	ca, asked := victim(t)
 	s := newSettings(t)
 	s.withACME(t, fmt.Sprintf(", httpAddress: %q", busy.Addr()))
 	text, err := os.ReadFile(s.config)
 	must(t, err)
-	must(t, os.WriteFile(s.config, []byte(strings.Replace(string(text), "127.0.0.1:1/", ca.Addr().String()+"/", 1)), 0o644))
+	must(t, os.WriteFile(s.config, []byte(strings.Replace(string(text), "127.0.0.1:1/", ca+"/", 1)), 0o644))
 	code, stdout, stderr := run(t, "--config", s.config)
 	if code != 1 || !strings.Contains(stderr, "address already in use") {
 		t.Errorf("exit %d\n%s%s", code, stdout, stderr)

@@ -2,7 +2,6 @@ package contract
 
 import (
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,32 +10,17 @@ import (
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/filestore"
 	"github.com/keypost/keypost/keystore/storetest"
+	"github.com/keypost/keypost/test/process"
 )
-
-// freePort returns a port of 127.0.0.1 that nobody listens at.
-func freePort(t *testing.T) string {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	defer ln.Close()
-	_, port, err := net.SplitHostPort(ln.Addr().String())
-	must(t, err)
-	return port
-}
 
 // --dev makes its own directory and certificate, and serves development key sets only: what is demonstrated on a laptop with
 // ports and no waiting must not be what production takes.
 func TestDevelopment(t *testing.T) {
 	t.Parallel()
-	dir, port, admin := filepath.Join(t.TempDir(), "dev"), freePort(t), "127.0.0.1:"+freePort(t)
-	cmd := []string{"--dev", dir, "--address", "127.0.0.1:" + port, "--admin-address", admin}
-	v := startWith(t, settings{dir: filepath.Join(dir, "keysets"), config: filepath.Join(dir, "keypostd.yaml")}, cmd...)
-	v.Await(t, "ready", func() error {
-		if status, body := v.ask(t, "/readyz"); status != 200 {
-			return fmt.Errorf("%d %s", status, body)
-		}
-		return nil
-	})
+	dir, address := filepath.Join(t.TempDir(), "dev"), process.FreeAddress(t)
+	v := startWith(t, settings{dir: filepath.Join(dir, "keysets"), config: filepath.Join(dir, "keypostd.yaml")},
+		"--dev", dir, "--address", address, "--admin-address", process.FreeAddress(t))
+	v.Await(t, "ready", v.isReady)
 	info, err := os.Stat(filepath.Join(dir, "tls.key"))
 	must(t, err)
 	if info.Mode().Perm() != 0o600 {
@@ -44,7 +28,7 @@ func TestDevelopment(t *testing.T) {
 	}
 	st, err := filestore.Open(v.dir)
 	must(t, err)
-	demo := "https://localhost:" + port + "/demo"
+	demo := strings.Replace("https://"+address+"/demo", "127.0.0.1", "localhost", 1)
 	for name, spec := range map[string]keystore.Spec{
 		"demo":  {Issuers: storetest.URLs(t, demo), Dev: true},
 		"other": {Issuers: storetest.URLs(t, "https://elsewhere.example.com/other")},

@@ -14,22 +14,8 @@ import (
 // Nothing that a request names is ever dialled. Servers of the same kind fetched what a route named, or forwarded methods and hosts.
 func TestDialsNobodyForStrangers(t *testing.T) {
 	t.Parallel()
-	var dialled atomic.Int64
-	victim, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	t.Cleanup(func() { victim.Close() })
-	go func() {
-		for {
-			conn, err := victim.Accept()
-			if err != nil {
-				return
-			}
-			dialled.Add(1)
-			conn.Close()
-		}
-	}()
 	v := ready(t, newEstate(t).settings)
-	at := victim.Addr().String()
+	at, dialled := victim(t)
 	for _, request := range []string{
 		"GET http://" + at + "/ HTTP/1.1\r\nHost: " + at,
 		"GET https://" + at + "/keys.json HTTP/1.1\r\nHost: oidc.example.com",
@@ -44,6 +30,26 @@ func TestDialsNobodyForStrangers(t *testing.T) {
 	if n := dialled.Load(); n > 0 {
 		t.Errorf("keypostd dialled an address that a request named, %d times", n)
 	}
+}
+
+// victim is an address at which connections are counted and closed.
+func victim(t *testing.T) (address string, dialled *atomic.Int64) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	dialled = &atomic.Int64{}
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			dialled.Add(1)
+			_ = conn.Close()
+		}
+	}()
+	return l.Addr().String(), dialled
 }
 
 // send sends a request as it is and returns the whole answer.

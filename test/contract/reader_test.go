@@ -3,7 +3,6 @@ package contract
 import (
 	"bufio"
 	"fmt"
-	"net/http"
 	"os"
 	"os/exec"
 	"strings"
@@ -29,19 +28,9 @@ func TestReaderOfTheLogEnds(t *testing.T) {
 	for lines := bufio.NewScanner(reader); lines.Scan() && !strings.Contains(lines.Text(), "ready"); {
 	}
 	must(t, reader.Close())
-	v.Await(t, "ready", func() error {
-		if status, body := v.ask(t, "/readyz"); status != http.StatusOK {
-			return fmt.Errorf("%d %s", status, body)
-		}
-		return nil
-	})
+	v.Await(t, "ready", v.isReady)
 	e.mend() // which is logged
-	v.Await(t, "the next change", func() error {
-		if s := v.statusOf(t, "prod-a"); s.Generation != 9 {
-			return fmt.Errorf("%+v", s)
-		}
-		return nil
-	})
+	v.awaitMended(t)
 	if code := v.stop(t); code != 0 {
 		t.Errorf("exit %d after SIGTERM", code)
 	}

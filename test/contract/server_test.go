@@ -116,13 +116,7 @@ func startWith(t *testing.T, s settings, args ...string) *server {
 			t.Errorf("a data race in keypostd:\n%s", text)
 		}
 	})
-	v.Await(t, "both listeners", func() error {
-		v.public, v.admin = v.Output.Address("serving"), v.Output.Address("admin listener is up")
-		if v.public == "" || v.admin == "" {
-			return fmt.Errorf("not yet: %s", v.Output)
-		}
-		return nil
-	})
+	v.public, v.admin = v.Listens(t)
 	return v
 }
 
@@ -130,13 +124,13 @@ func startWith(t *testing.T, s settings, args ...string) *server {
 func ready(t *testing.T, s settings) *server {
 	t.Helper()
 	v := start(t, s)
-	v.Await(t, "ready", func() error {
-		if status, body := v.ask(t, "/readyz"); status != http.StatusOK {
-			return fmt.Errorf("%d %s", status, body)
-		}
-		return nil
-	})
+	v.Await(t, "ready", v.isReady)
 	return v
+}
+
+// isReady is for Await.
+func (v *server) isReady() error {
+	return process.Answers(http.DefaultClient, "http://"+v.admin+"/readyz", "")
 }
 
 // stop asks keypostd to end and returns its exit code.
@@ -162,14 +156,7 @@ func (v *server) ended(t *testing.T) int {
 // ask asks the admin listener.
 func (v *server) ask(t *testing.T, path string) (status int, body string) {
 	t.Helper()
-	resp, err := http.Get("http://" + v.admin + path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	data, err := io.ReadAll(resp.Body)
-	must(t, err)
-	return resp.StatusCode, string(data)
+	return get(t, http.DefaultClient, "http://"+v.admin+path)
 }
 
 // client returns a client that finds every host at the public listener.

@@ -209,12 +209,7 @@ func TestEmptyDirectory(t *testing.T) {
 		}
 		e := &estate{settings: v.settings, t: t}
 		e.create("prod-a", []string{urlA})
-		v.Await(t, "ready", func() error {
-			if status, body := v.ask(t, "/readyz"); status != http.StatusOK {
-				return fmt.Errorf("%d %s", status, body)
-			}
-			return nil
-		})
+		v.Await(t, "ready", v.isReady)
 	}
 }
 
@@ -226,12 +221,7 @@ func TestCertificatesAreReplacedWhileServing(t *testing.T) {
 	p := v.rely(t, urlA, []keystore.VerificationKey{e.stays}, nil)
 	const failing = "keypost_tls_reload_failing"
 	must(t, os.WriteFile(v.beside("tls.crt"), []byte("-----BEGIN CERTIFICATE-----\n"), 0o600))
-	v.Await(t, "the metric", func() error {
-		if n := v.metric(t, failing); n != "1" {
-			return fmt.Errorf("%s is %s", failing, n)
-		}
-		return nil
-	})
+	v.awaitMetric(t, failing, "1")
 	p.more(30)
 	p.end()
 	if n := v.logged("TLS certificate not taken"); n != 1 {

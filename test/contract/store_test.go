@@ -113,6 +113,17 @@ func (e *estate) mend() {
 	e.edit(func(spec map[string]any) { spec["generation"] = 9 })
 }
 
+// awaitMended waits until what mend wrote is served.
+func (v *server) awaitMended(t *testing.T) {
+	t.Helper()
+	v.Await(t, "the mended document", func() error {
+		if s := v.statusOf(t, "prod-a"); s.Generation != 9 || s.Rejected != "" {
+			return fmt.Errorf("%+v", s)
+		}
+		return nil
+	})
+}
+
 // status is the part of /issuers that tests look at.
 type status struct {
 	Name       string

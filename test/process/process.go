@@ -3,8 +3,11 @@
 package process
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -143,6 +146,42 @@ func (p *Process) Await(t testing.TB, what string, check func() error) {
 		}
 		return check()
 	})
+}
+
+// Listens waits until keypostd tells of both its listeners, and returns where they are.
+func (p *Process) Listens(t testing.TB) (public, admin string) {
+	t.Helper()
+	p.Await(t, "both listeners", func() error {
+		public, admin = p.Output.Address("serving"), p.Output.Address("admin listener is up")
+		if public == "" || admin == "" {
+			return fmt.Errorf("not yet: %s", p.Output)
+		}
+		return nil
+	})
+	return public, admin
+}
+
+// Answers is nil when url answers 200, within ten seconds.
+func Answers(c *http.Client, url, bearer string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	if bearer != "" {
+		req.Header.Set("Authorization", "Bearer "+bearer)
+	}
+	resp, err := c.Do(req)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s %s", url, resp.Status, body)
+	}
+	return err
 }
 
 // FreeAddress returns an address of 127.0.0.1 with a port on which nobody listens.

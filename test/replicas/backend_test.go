@@ -93,7 +93,7 @@ func (k *kube) restart() {
 	k.etcd = start(k.t, nil, filepath.Join(k.bin, "etcd"), "--data-dir", k.path("etcd"), "--unsafe-no-fsync", "--log-level", "warn",
 		"--listen-client-urls", "http://"+k.etcdAt, "--advertise-client-urls", "http://"+k.etcdAt,
 		"--listen-peer-urls", "http://"+k.etcdPeerAt, "--initial-advertise-peer-urls", "http://"+k.etcdPeerAt, "--initial-cluster", "default=http://"+k.etcdPeerAt)
-	process.Await(k.t, "etcd", func() error { return answers(http.DefaultClient, "http://"+k.etcdAt+"/health", "") })
+	process.Await(k.t, "etcd", func() error { return process.Answers(http.DefaultClient, "http://"+k.etcdAt+"/health", "") })
 	_, port, _ := strings.Cut(k.at, ":")
 	k.api = start(k.t, nil, filepath.Join(k.bin, "kube-apiserver"),
 		"--etcd-servers=http://"+k.etcdAt, "--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", "--secure-port="+port,
@@ -101,7 +101,7 @@ func (k *kube) restart() {
 		"--service-cluster-ip-range=10.96.0.0/24", "--authorization-mode=RBAC", "--token-auth-file="+k.path("tokens.csv"),
 		"--service-account-issuer=https://kube.test", "--service-account-signing-key-file="+k.path("sa.key"), "--service-account-key-file="+k.path("sa.pub"),
 		"--disable-admission-plugins=ServiceAccount", "--endpoint-reconciler-type=none")
-	process.Await(k.t, "kube-apiserver", func() error { return answers(k.client, "https://"+k.at+"/readyz", adminToken) })
+	process.Await(k.t, "kube-apiserver", func() error { return process.Answers(k.client, "https://"+k.at+"/readyz", adminToken) })
 }
 
 func (k *kube) define() {
@@ -112,6 +112,6 @@ func (k *kube) define() {
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("kubectl: %w: %s", err, out)
 		}
-		return answers(k.client, "https://"+k.at+"/apis/keypost.dev/v1/namespaces/default/keysets", adminToken)
+		return process.Answers(k.client, "https://"+k.at+"/apis/keypost.dev/v1/namespaces/default/keysets", adminToken)
 	})
 }

@@ -3,16 +3,12 @@
 package replicas
 
 import (
-	"context"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/keypost/keypost/test/process"
 )
@@ -70,29 +66,6 @@ func stop(t *testing.T, name string, p *process.Process) {
 	if code, inTime := p.Stop(process.Patience); code != 0 || !inTime {
 		t.Errorf("%s ended with exit code %d, in time: %v", name, code, inTime)
 	}
-}
-
-// answers is nil when url answers 200.
-func answers(c *http.Client, url, bearer string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return err
-	}
-	if bearer != "" {
-		req.Header.Set("Authorization", "Bearer "+bearer)
-	}
-	resp, err := c.Do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err == nil && resp.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s: %s %s", url, resp.Status, body)
-	}
-	return err
 }
 
 func must(t *testing.T, err error) {

@@ -64,7 +64,7 @@ func (r *replica) start() {
 	r.serving.Store(true) // what the mirror reads now is what keypostd will serve
 	r.mirror = start(r.t, nil, filepath.Join(r.programs, "keypost"), "mirror", "--store", r.b.url, "--poll", r.b.poll.String(),
 		"--issuer-url", "https://"+host+"/{name}", "--admin-address", r.mirrorAt, r.volume)
-	process.Await(r.t, "the mirror is ready", func() error { return answers(http.DefaultClient, "http://"+r.mirrorAt+"/readyz", "") })
+	process.Await(r.t, "the mirror is ready", func() error { return process.Answers(http.DefaultClient, "http://"+r.mirrorAt+"/readyz", "") })
 	r.server = start(r.t, nil, filepath.Join(r.programs, "keypostd"), "--config", r.config)
 	process.Await(r.t, "keypostd is ready", func() error {
 		if !r.ready.Load() {
@@ -159,7 +159,7 @@ func newBalancer(t *testing.T, replicas []*replica) *balancer {
 func (b *balancer) probe(r *replica) {
 	c := &http.Client{Timeout: time.Second}
 	for {
-		r.ready.Store(answers(c, "http://"+r.admin+"/readyz", "") == nil)
+		r.ready.Store(process.Answers(c, "http://"+r.admin+"/readyz", "") == nil)
 		select {
 		case <-b.stopped:
 			return
