@@ -111,12 +111,18 @@ func newScene(t *testing.T, active ...*fakeKey) *scene {
 // change makes a forced transition a minute later, and has the signer read it.
 func (sc *scene) change(how func(s keystore.KeySet, c keystore.Change) (keystore.KeySet, error)) {
 	sc.t.Helper()
+	sc.write(how)
+	sc.refresh("")
+}
+
+// write is change that the signer has not read.
+func (sc *scene) write(how func(s keystore.KeySet, c keystore.Change) (keystore.KeySet, error)) {
+	sc.t.Helper()
 	sc.at = sc.at.Add(time.Minute)
 	c := keystore.Change{At: sc.at, By: "test", Why: "a test", Force: true}
 	if _, err := keystore.Update(sc.t.Context(), sc.store.Store, name, func(s keystore.KeySet) (keystore.KeySet, error) { return how(s, c) }); err != nil {
 		sc.t.Fatal(err)
 	}
-	sc.refresh("")
 }
 
 func (sc *scene) refresh(want string) {
@@ -311,10 +317,7 @@ func TestClockPutBack(t *testing.T) {
 	sc := newScene(t, old)
 	sc.refresh("")
 	before := sc.s.state.Load().changed
-	c := keystore.Change{At: sc.at.Add(time.Minute), By: "test"}
-	if _, err := keystore.Update(t.Context(), sc.store.Store, name, func(s keystore.KeySet) (keystore.KeySet, error) { return add(next)(s, c) }); err != nil {
-		t.Fatal(err)
-	}
+	sc.write(add(next))
 	sc.at = sc.at.Add(-24 * time.Hour)
 	sc.refresh("")
 	sc.signs(old)
@@ -341,10 +344,7 @@ func TestKeyServiceHangs(t *testing.T) {
 		done.Go(func() { sc.s.Run(ctx) })
 		synctest.Wait()
 		sc.signs(k)
-		c := keystore.Change{At: time.Now().Add(time.Hour), By: "test", Why: "stolen", Force: true}
-		if _, err := keystore.Update(t.Context(), sc.store.Store, name, func(s keystore.KeySet) (keystore.KeySet, error) { return revoke(k)(s, c) }); err != nil {
-			t.Fatal(err)
-		}
+		sc.write(revoke(k))
 		time.Sleep(2 * time.Second)
 		sc.signs(nil)
 		cancel()
@@ -631,20 +631,13 @@ func TestListen(t *testing.T) {
 // Tokens are counted by key until they expire.
 func TestTokensAlive(t *testing.T) {
 	t.Parallel()
-	var all tokens
-	for _, expires := range []time.Duration{time.Minute, time.Hour, time.Hour, -time.Hour} {
-		all.add("a", now.Add(expires).Unix())
-	}
-	all.add("b", now.Add(time.Second).Unix())
 	for after, want := range map[time.Duration]string{0: "map[a:3 b:1]", 5 * time.Minute: "map[a:2]", 2 * time.Hour: "map[]"} {
-		copied := tokens{all: map[keystore.KeyID]map[int64]int{}}
-		for id, minutes := range all.all {
-			copied.all[id] = map[int64]int{}
-			for m, n := range minutes {
-				copied.all[id][m] = n
-			}
+		var all tokens
+		for _, expires := range []time.Duration{time.Minute, time.Hour, time.Hour, -time.Hour} {
+			all.add("a", now.Add(expires).Unix())
 		}
-		count, latest := copied.alive(now.Add(after))
+		all.add("b", now.Add(time.Second).Unix())
+		count, latest := all.alive(now.Add(after))
 		if fmt.Sprint(count) != want || len(latest) != len(count) {
 			t.Errorf("after %v: %v, want %s", after, count, want)
 		}

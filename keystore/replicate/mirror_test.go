@@ -366,9 +366,8 @@ func ownPath(n keystore.Name, r keystore.Route) bool {
 func TestMirrorGivesNoURLAwayThatAnotherMayHave(t *testing.T) {
 	const url, text = "  - https://oidc.example.com/prod-b\n", "  - https://shared.example.com\n"
 	for name, tc := range map[string]struct {
-		happens   func(m *mirrored, thief string)
-		permitted func(keystore.Name, keystore.Route) bool
-		copied    map[time.Duration]bool // the thief, since the start
+		happens func(m *mirrored, thief string)
+		copied  map[time.Duration]bool // the thief, since the start
 	}{
 		"unreadable": {func(m *mirrored, _ string) {
 			m.from.Inject(func(_ context.Context, op storetest.Op) (bool, error) {
@@ -377,10 +376,10 @@ func TestMirrorGivesNoURLAwayThatAnotherMayHave(t *testing.T) {
 				}
 				return true, nil
 			})
-		}, nil, map[time.Duration]bool{0: false, 4 * time.Minute: false, 6 * time.Minute: true}},
+		}, map[time.Duration]bool{0: false, 4 * time.Minute: false, 6 * time.Minute: true}},
 		"broken": {func(m *mirrored, thief string) {
 			m.from.Set("prod-b", []byte(strings.Replace(thief, "state: active", "state: x", 1)))
-		}, nil, map[time.Duration]bool{0: false, time.Hour: false}},
+		}, map[time.Duration]bool{0: false, time.Hour: false}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -391,7 +390,6 @@ func TestMirrorGivesNoURLAwayThatAnotherMayHave(t *testing.T) {
 				}
 				m.from.Set("thief", []byte(thief))
 				tc.happens(m, thief)
-				m.config.Permitted = tc.permitted
 				m.Mirror = replicate.NewMirror(m.config)
 				began := time.Now()
 				defer m.run()()

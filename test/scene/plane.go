@@ -10,7 +10,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"sync"
 	"testing"
 
 	"github.com/go-jose/go-jose/v4"
@@ -24,9 +23,7 @@ type Plane struct {
 	*httptest.Server
 	Pods string // JSON
 
-	key keystore.VerificationKey
-
-	mu     sync.Mutex
+	key    keystore.VerificationKey
 	issuer string
 }
 
@@ -54,22 +51,11 @@ contexts: [{name: c, context: {cluster: c, user: u}}]
 	return cluster.Access{Kubeconfig: file}
 }
 
-// SignsAs restarts the kube-apiserver with another issuer.
-func (p *Plane) SignsAs(issuer string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.issuer = issuer
-}
-
 func (p *Plane) handler() http.Handler {
 	type m = map[string]any
 	mux := http.NewServeMux()
 	answer := func(pattern string, body func() any) {
-		mux.HandleFunc(pattern, func(w http.ResponseWriter, _ *http.Request) {
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			_ = json.NewEncoder(w).Encode(body())
-		})
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, _ *http.Request) { _ = json.NewEncoder(w).Encode(body()) })
 	}
 	answer("GET /.well-known/openid-configuration", func() any { return m{"issuer": p.issuer} })
 	answer("GET /openid/v1/jwks", func() any {
