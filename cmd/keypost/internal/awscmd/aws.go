@@ -29,7 +29,6 @@ type flags struct {
 	aws.Options
 	cloud         cloudcmd.Flags
 	bucket, force bool
-	keep          bool // says what is so without prune
 	forRole       bool // Name is a role's, not an installation's
 	providerARN   string
 	requested     aws.RequestedRoles
@@ -71,8 +70,7 @@ func (f *flags) all() *pflag.FlagSet {
 	all.BoolVar(&f.requested.TechPreview, "enable-tech-preview", false, "also the CredentialsRequests of tech preview features")
 	all.BoolVar(&f.requested.Prune, "prune", false,
 		"take away what no CredentialsRequest asks for: roles, permissions, service accounts; without it nothing goes")
-	all.BoolVar(&f.keep, "keep-permissions", false, "accepted for older scripts: without --prune nothing goes")
-	all.Lookup("keep-permissions").Hidden, all.Lookup("create-private-s3-bucket").Hidden = true, true
+	all.Lookup("create-private-s3-bucket").Hidden = true
 	all.IntVar(&f.MaxTrustLength, "max-trust-length", iampolicy.TrustLength,
 		"characters that a trust policy may have, once the account's quota L-C07B4B0D is raised")
 	all.StringVar(&f.requested.Boundary, "permissions-boundary-arn", "", "ARN of the policy that bounds every role's permissions")
@@ -94,7 +92,7 @@ func (f *flags) installation(cmd *cobra.Command) {
 
 // roles registers the flags of whatever makes a release's roles.
 func (f *flags) roles(cmd *cobra.Command) {
-	f.define(cmd, "credentials-requests-dir", "enable-tech-preview", "prune", "keep-permissions", "permissions-boundary-arn")
+	f.define(cmd, "credentials-requests-dir", "enable-tech-preview", "prune", "permissions-boundary-arn")
 	cloudcmd.Required(cmd, "credentials-requests-dir")
 }
 
@@ -110,8 +108,6 @@ func (f *flags) check(cmd *cobra.Command) error {
 	switch {
 	case f.Account != "" && !accountForm.MatchString(f.Account):
 		return cli.Usagef("--account %q is not an account ID of 12 digits", f.Account)
-	case f.keep && (f.requested.Prune || f.Tighten):
-		return cli.Usagef("--keep-permissions takes nothing away, and --prune and --tighten do; run it again with those after the upgrade")
 	case cmd.Flags().Changed("max-trust-length") && (f.MaxTrustLength < iampolicy.TrustLength || f.MaxTrustLength > iampolicy.MaxTrustLength):
 		return cli.Usagef("--max-trust-length %d: AWS allows %d to %d", f.MaxTrustLength, iampolicy.TrustLength, iampolicy.MaxTrustLength)
 	}
