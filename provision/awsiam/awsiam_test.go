@@ -1,13 +1,11 @@
 package awsiam_test
 
 import (
-	"context"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/iam"
@@ -23,26 +21,7 @@ func TestARunMakesWhatIsWantedAndTheNextChangesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, fakeaws.Options{})
 		d := w.cluster(3)
-		var log []string
-		p, err := w.plan(t.Context(), d)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(slices.DeleteFunc(w.Calls(), func(c fakeaws.Call) bool { return !c.Write })) > 0 {
-			t.Errorf("a plan wrote: %v", w.Calls())
-		}
-		if err := p.Apply(t.Context(), awsiam.Parallel, func(_ plan.Action, said []string, _ error) { log = append(log, said...) }); err != nil {
-			t.Fatal(err)
-		}
-		for _, line := range []string{
-			"Identity Provider created with ARN: arn:aws:iam::123456789012:oidc-provider/oidc.example.com/c1",
-			"Role arn:aws:iam::123456789012:role/c1-openshift-0-cloud-credentials created",
-			"Updated Role policy for Role c1-openshift-2-cloud-credentials",
-		} {
-			if !slices.Contains(log, line) {
-				t.Errorf("nothing says %q: %q", line, log)
-			}
-		}
+		w.mustRun(t, d)
 		got := w.role(t, "c1-openshift-1-cloud-credentials")
 		if got.Boundary != boundary || got.Tags["openshift.io/cloud-credential-operator/c1"] != "owned" || got.Tags["Name"] != "c1" ||
 			got.Tags["team"] != "a" ||
@@ -59,104 +38,29 @@ func TestARunMakesWhatIsWantedAndTheNextChangesNothing(t *testing.T) {
 
 func TestEveryDriftIsSeenAndRepaired(t *testing.T) {
 	t.Parallel()
-	const name = "c1-openshift-0-cloud-credentials"
-	role := aws.String(name)
-	provider := aws.String("arn:aws:iam::123456789012:oidc-provider/oidc.example.com/c1")
-	for _, tt := range []struct {
-		name string
-		hand func(ctx context.Context, c *iam.Client) error
-		want string // in the plan
-	}{
-		{"trust policy", func(ctx context.Context, c *iam.Client) error {
-			_, err := c.UpdateAssumeRolePolicy(ctx, &iam.UpdateAssumeRolePolicyInput{RoleName: role, PolicyDocument: aws.String(strings.ReplaceAll(
-				`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"Federated":"ARN"},"Action":"sts:AssumeRoleWithWebIdentity",`+
-					`"Condition":{"StringLike":{"oidc.example.com/c1:sub":"*"}}}]}`, "ARN", *provider))})
-			return err
-		}, "- trust arn:aws:iam::123456789012:oidc-provider/oidc.example.com/c1 when sub StringLike *"},
-		{"permissions", func(ctx context.Context, c *iam.Client) error {
-			_, err := c.PutRolePolicy(ctx, &iam.PutRolePolicyInput{RoleName: role, PolicyName: role,
-				PolicyDocument: aws.String(string(policy("*")))})
-			return err
-		}, "loses a permission: Allow * on *"},
-		{"permissions gone", func(ctx context.Context, c *iam.Client) error {
-			_, err := c.DeleteRolePolicy(ctx, &iam.DeleteRolePolicyInput{RoleName: role, PolicyName: role})
-			return err
-		}, "+ Allow ec2:DescribeInstances, ec2:RunInstances on *"},
-		{"boundary", func(ctx context.Context, c *iam.Client) error {
-			_, err := c.DeleteRolePermissionsBoundary(ctx, &iam.DeleteRolePermissionsBoundaryInput{RoleName: role})
-			return err
-		}, "+ permissions boundary " + boundary},
-		{"another boundary", func(ctx context.Context, c *iam.Client) error {
-			_, err := c.PutRolePermissionsBoundary(ctx, &iam.PutRolePermissionsBoundaryInput{RoleName: role,
-				PermissionsBoundary: aws.String("arn:aws:iam::aws:policy/x")})
-			return err
-		}, "- permissions boundary arn:aws:iam::aws:policy/x"},
-		{"role's tag", func(ctx context.Context, c *iam.Client) error {
-			_, err := c.TagRole(ctx, &iam.TagRoleInput{RoleName: role, Tags: []types.Tag{{Key: aws.String("team"), Value: aws.String("b")}}})
-			return err
-		}, "- tag team=b"},
-		{"managed policy", func(ctx context.Context, c *iam.Client) error {
-			_, err := c.DetachRolePolicy(ctx, &iam.DetachRolePolicyInput{RoleName: role,
-				PolicyArn: aws.String("arn:aws:iam::aws:policy/ReadOnlyAccess")})
-			return err
-		}, "+ managed policy arn:aws:iam::aws:policy/ReadOnlyAccess"},
-		{"client ID", func(ctx context.Context, c *iam.Client) error {
-			_, err := c.RemoveClientIDFromOpenIDConnectProvider(ctx,
-				&iam.RemoveClientIDFromOpenIDConnectProviderInput{OpenIDConnectProviderArn: provider, ClientID: aws.String("openshift")})
-			return err
-		}, "+ client ID openshift"},
-		{"thumbprint", func(ctx context.Context, c *iam.Client) error {
-			_, err := c.UpdateOpenIDConnectProviderThumbprint(ctx,
-				&iam.UpdateOpenIDConnectProviderThumbprintInput{OpenIDConnectProviderArn: provider, ThumbprintList: []string{strings.Repeat("b",
-					40)}})
-			return err
-		}, "- thumbprint " + strings.Repeat("b", 40)},
-		{"provider's tag", func(ctx context.Context, c *iam.Client) error {
-			_, err := c.UntagOpenIDConnectProvider(ctx, &iam.UntagOpenIDConnectProviderInput{OpenIDConnectProviderArn: provider,
-				TagKeys: []string{"team"}})
-			return err
-		}, "+ tag team=a"},
-		{"role gone", func(ctx context.Context, c *iam.Client) error {
-			_, err := c.DetachRolePolicy(ctx, &iam.DetachRolePolicyInput{RoleName: role,
-				PolicyArn: aws.String("arn:aws:iam::aws:policy/ReadOnlyAccess")})
-			if err == nil {
-				_, err = c.DeleteRolePolicy(ctx, &iam.DeleteRolePolicyInput{RoleName: role, PolicyName: role})
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, fakeaws.Options{})
+		d := w.messy()
+		w.mustRun(t, d)
+		before := w.picture()
+		w.disarrange(t, d)
+		p, err := w.plan(t.Context(), d)
+		for _, want := range []string{
+			"- tag team=b", "+ permissions boundary " + boundary, "- permissions boundary arn:aws:iam::aws:policy/x",
+			"- trust " + d.trust.ProviderARN + " when sub StringLike *", "loses a permission: Allow a:B on *",
+			"+ Allow ec2:DescribeInstances, ec2:RunInstances on *", "+ managed policy " + readOnly,
+			"+ client ID openshift", "- client ID more", "- thumbprint " + strings.Repeat("b", 40), "+ tag team=a",
+		} {
+			if !strings.Contains(shown(p), want) {
+				t.Errorf("%v: the plan does not say %q:\n%s", err, want, shown(p))
 			}
-			if err == nil {
-				_, err = c.DeleteRole(ctx, &iam.DeleteRoleInput{RoleName: role})
-			}
-			return err
-		}, "create IAM role " + name},
-		{"provider gone", func(ctx context.Context, c *iam.Client) error {
-			_, err := c.DeleteOpenIDConnectProvider(ctx, &iam.DeleteOpenIDConnectProviderInput{OpenIDConnectProviderArn: provider})
-			return err
-		}, "create IAM OIDC identity provider"},
-	} {
-		run(t, tt.name, func(t *testing.T) {
-			w := newWorld(t, fakeaws.Options{})
-			d := w.cluster(2)
-			d.roles[0].ManagedPolicies = []string{"arn:aws:iam::aws:policy/ReadOnlyAccess"}
-			d.roles[0].Prune, d.provider.Tighten = true, true
-			d.provider.Thumbprints = []string{strings.Repeat("A", 40)}
-			w.mustRun(t, d)
-			before := w.picture()
-			if err := tt.hand(t.Context(), w.hand); err != nil {
-				t.Fatal(err)
-			}
-			p, err := w.plan(t.Context(), d)
-			if err != nil || !strings.Contains(shown(p), tt.want) {
-				t.Errorf("%v: the plan does not say %q:\n%s", err, tt.want, shown(p))
-			}
-			apply(t, p, err)
-			w.mustPlanNothing(t, d)
-			if after := w.picture(); after != before && tt.name != "description" { // the duration set by hand stays
-				t.Errorf("before\n%s\nafter\n%s", before, after)
-			}
-			if tt.name == "description" && w.role(t, name).MaxSession != 7200 {
-				t.Error("setting the description set the session's duration back")
-			}
-		})
-	}
+		}
+		apply(t, p, err)
+		w.mustPlanNothing(t, d)
+		if after := w.picture(); after != before {
+			t.Errorf("before\n%s\nafter\n%s", before, after)
+		}
+	})
 }
 
 func TestWhatOthersMadeIsNotTouched(t *testing.T) {
@@ -193,25 +97,6 @@ func TestWhatOthersMadeIsNotTouched(t *testing.T) {
 		w.mustPlanNothing(t, other)
 		if got := w.role(t, *role); got.Tags["openshift.io/cloud-credential-operator/c2"] != "owned" {
 			t.Errorf("nobody's role is not adopted: %v", got.Tags)
-		}
-	})
-}
-
-func TestAudiencesAreTakenAwayOnlyWhenAsked(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, fakeaws.Options{})
-		d := w.cluster(0)
-		w.mustRun(t, d)
-		d.provider.ClientIDs = []string{"openshift"}
-		p, err := w.plan(t.Context(), d)
-		if err != nil || !p.Empty() || !strings.Contains(strings.Join(p.Notes, "\n"), "audience sts.amazonaws.com too") {
-			t.Errorf("%v\n%s", err, shown(p))
-		}
-		d.provider.Tighten = true
-		w.mustRun(t, d)
-		if got := w.State().Providers[0].ClientIDs; !slices.Equal(got, []string{"openshift"}) {
-			t.Errorf("client IDs %q", got)
 		}
 	})
 }
@@ -273,54 +158,6 @@ func TestDeleteTakesWhatBearsTheNameAndNothingElse(t *testing.T) {
 	})
 }
 
-func TestDeletingAnIssuerTakesOnlyItsProviderAndStatements(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, fakeaws.Options{})
-		d := w.cluster(2)
-		w.mustRun(t, d)
-		m := w.move(t, d)
-		p, err := w.client.PlanMove(t.Context(), m)
-		apply(t, p, err)
-		only := d.roles[0] // trusts only the first issuer
-		only.Name = "c1-only"
-		app := only
-		app.Name, app.Owner = "app", awsiam.OwnedByKeypost()
-		foreign := only
-		foreign.Name, foreign.Owner = "foreign", awsiam.OwnedBy("c9")
-		p, err = w.client.PlanRoles(t.Context(), d.trust, []awsiam.Role{only, app, foreign})
-		apply(t, p, err)
-
-		before := w.picture()
-		_, err = w.client.PlanDelete(t.Context(), w.account, awsiam.Deletion{Name: "c1", IssuerURL: issuer})
-		if !is(err, awsiam.Stranded) || !strings.Contains(err.Error(), ": app (of create-role), c1-only (of c1), foreign (of c9);") {
-			t.Errorf("got %v", err)
-		}
-		if w.picture() != before {
-			t.Error("the refusal changed something")
-		}
-
-		p, err = w.client.PlanDelete(t.Context(), w.account, awsiam.Deletion{Name: "c1", IssuerURL: issuer, Strand: true})
-		if !slices.Contains(p.Notes, "role app (of create-role) stays, and keeps a statement for the deleted provider "+d.trust.ProviderARN+": nobody may assume it") {
-			t.Errorf("notes %q", p.Notes)
-		}
-		apply(t, p, err)
-		st := w.State()
-		if len(st.Providers) != 1 || st.Providers[0].ARN != m.To.ProviderARN || len(st.Roles) != 5 {
-			t.Errorf("left\n%s", w.picture())
-		}
-		for _, r := range st.Roles {
-			stays := r.Name == "foreign" || r.Name == "app" || r.Name == "c1-only"
-			if trusts := strings.Contains(r.Trust, d.trust.ProviderARN); trusts != stays {
-				t.Errorf("role %s: %s", r.Name, r.Trust)
-			}
-		}
-		if p, err = w.client.PlanDelete(t.Context(), w.account, awsiam.Deletion{Name: "c1", IssuerURL: issuer}); err != nil || !p.Empty() {
-			t.Errorf("again: %v\n%s", err, shown(p))
-		}
-	})
-}
-
 // What may be ours and cannot be read stops a deletion before it begins; a role of another name does not.
 func TestWhatMayNotBeReadStopsADeletion(t *testing.T) {
 	t.Parallel()
@@ -372,111 +209,13 @@ func TestWhatMayNotBeReadStopsADeletion(t *testing.T) {
 	})
 }
 
-// IAM does not delete a role of an instance profile: that is told at once, and stops the deletion before the provider.
-func TestARoleInAnInstanceProfileIsNamed(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, fakeaws.Options{})
-		d := w.cluster(2)
-		w.mustRun(t, d)
-		role, profile := aws.String(d.roles[1].Name), aws.String("nodes")
-		must(t, second(w.hand.AddRoleToInstanceProfile(t.Context(), &iam.AddRoleToInstanceProfileInput{InstanceProfileName: profile, RoleName: role})))
-		p, err := w.client.PlanDelete(t.Context(), w.account, awsiam.Deletion{Name: "c1"})
-		must(t, err)
-		start := time.Now()
-		if err := p.Apply(t.Context(), 1, ignore); err == nil || !strings.Contains(err.Error(), *role) || !strings.Contains(err.Error(), "remove-role-from-instance-profile") {
-			t.Errorf("Apply: %v", err)
-		}
-		if took := time.Since(start); took > 5*time.Second || len(w.State().Providers) != 1 {
-			t.Errorf("it took %v and left\n%s", took, w.picture())
-		}
-	})
-}
-
-// What a role has beyond what is wanted is a finding, whatever it is; it goes only when that is asked for.
-func TestWhatARoleHasBeyondIsFound(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		const admin = "arn:aws:iam::aws:policy/AdministratorAccess"
-		w := newWorld(t, fakeaws.Options{})
-		d := w.cluster(2)
-		for i := range d.roles {
-			d.roles[i].Exact = true
-		}
-		w.mustRun(t, d)
-		w.mustPlanNothing(t, d)
-		ctx, role := t.Context(), aws.String(d.roles[0].Name)
-		was := w.role(t, *role).Trust
-		for _, err := range []error{
-			second(w.hand.AttachRolePolicy(ctx, &iam.AttachRolePolicyInput{RoleName: role, PolicyArn: aws.String(admin)})),
-			second(w.hand.PutRolePolicy(ctx, &iam.PutRolePolicyInput{RoleName: role, PolicyName: aws.String("back-door"),
-				PolicyDocument: aws.String(string(policy("*")))})),
-			second(w.hand.UpdateAssumeRolePolicy(ctx, &iam.UpdateAssumeRolePolicyInput{RoleName: role, PolicyDocument: aws.String(
-				strings.Replace(was, `"Statement":[`, `"Statement":[{"Effect":"Allow","Principal":{"AWS":"210987654321"},"Action":"sts:AssumeRole"},`, 1))})),
-		} {
-			if err != nil {
-				t.Fatal(err)
-			}
-		}
-		beyond := []string{"inline policy back-door", "managed policy " + admin, "trust AWS:210987654321 for sts:AssumeRole"}
-		p, err := w.plan(t.Context(), d)
-		if err != nil || !p.Empty() || len(p.Extra) != 3 {
-			t.Fatalf("%v\n%s", err, shown(p))
-		}
-		for _, want := range beyond {
-			if !strings.Contains(shown(p), want) {
-				t.Errorf("the plan does not say %q:\n%s", want, shown(p))
-			}
-		}
-		d.roles[0].Tighten = true
-		p, err = w.plan(t.Context(), d)
-		if len(p.Extra) != 1 || len(p.Stages) != 1 {
-			t.Errorf("%v\n%s", err, shown(p))
-		}
-		apply(t, p, err)
-		if got := w.role(t, *role); len(got.Attached) > 0 || len(got.Inline) != 1 {
-			t.Errorf("still %+v", got)
-		}
-		d.roles[0].Tighten = false
-		w.mustPlanNothing(t, d)
-	})
-}
-
-// Without Prune a run only adds, permissions and trust; what is there beyond is named.
-func TestNothingGoesWithoutPrune(t *testing.T) {
+// A policy with a new Deny takes permissions away, which only Prune may.
+func TestANewDenyNeedsPrune(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, fakeaws.Options{})
 		d := w.cluster(1)
 		w.mustRun(t, d)
-		d.roles[0].Policy = policy("ec2:DescribeInstances", "ec2:StopInstances")
-		d.roles[0].Subjects = []string{"system:serviceaccount:openshift-0:node", "system:serviceaccount:openshift-0:operator-v2"}
-		p, err := w.plan(t.Context(), d)
-		if len(p.Extra) != 2 || !strings.HasSuffix(p.Extra[0], "too, which nobody asked for; --prune takes it away") ||
-			!strings.HasSuffix(p.Extra[1], "--prune takes it away: Allow ec2:RunInstances on *") || len(p.Warnings) > 0 {
-			t.Errorf("%v\n%s", err, shown(p))
-		}
-		apply(t, p, err)
-		role := w.role(t, d.roles[0].Name)
-		for _, kept := range []string{"ec2:RunInstances", "ec2:StopInstances", `0:operator"`, `0:operator-v2"`} {
-			if !strings.Contains(role.Inline[role.Name]+role.Trust, kept) {
-				t.Errorf("%s is not in %+v", kept, role)
-			}
-		}
-		w.mustPlanNothing(t, d)
-		d.roles[0].Prune = true
-		p, err = w.plan(t.Context(), d)
-		if len(p.Extra) > 0 || len(p.Warnings) != 2 {
-			t.Errorf("%v\n%s", err, shown(p))
-		}
-		apply(t, p, err)
-		role = w.role(t, d.roles[0].Name)
-		for _, gone := range []string{"ec2:RunInstances", `0:operator"`} {
-			if strings.Contains(role.Inline[role.Name]+role.Trust, gone) {
-				t.Errorf("%s is still in %+v", gone, role)
-			}
-		}
-		d.roles[0].Prune = false
 		d.roles[0].Policy = []byte(`{"Version":"2012-10-17","Statement":[{"Effect":"Deny","Action":"ec2:RunInstances","Resource":"*"}]}`)
 		if _, err := w.plan(t.Context(), d); !is(err, awsiam.NeedsPrune) {
 			t.Errorf("a new Deny: %v", err)

@@ -30,14 +30,18 @@ type job struct {
 	run   func(ctx context.Context, w *world) error
 }
 
+const readOnly = "arn:aws:iam::aws:policy/ReadOnlyAccess"
+
+// messy is a cluster that has one of everything.
+func (w *world) messy() desired {
+	d := w.cluster(2)
+	d.roles[0].ManagedPolicies = []string{readOnly}
+	d.provider.Thumbprints = []string{strings.Repeat("A", 40)}
+	d.provider.Tighten, d.roles[0].Prune = true, true
+	return d
+}
+
 func jobs(t *testing.T) []job {
-	messy := func(w *world) desired {
-		d := w.cluster(2)
-		d.roles[0].ManagedPolicies = []string{"arn:aws:iam::aws:policy/ReadOnlyAccess"}
-		d.provider.Thumbprints = []string{strings.Repeat("a", 40)}
-		d.provider.Tighten, d.roles[0].Prune = true, true
-		return d
-	}
 	planned := func(ctx context.Context, w *world, p planner) error {
 		plan, err := p(ctx)
 		if err != nil {
@@ -45,16 +49,16 @@ func jobs(t *testing.T) []job {
 		}
 		return plan.Apply(ctx, 1, ignore) // one at a time, so that a run can be repeated call for call
 	}
-	made := func(t *testing.T, w *world) { w.mustRun(t, messy(w)) }
+	made := func(t *testing.T, w *world) { w.mustRun(t, w.messy()) }
 	return []job{
 		{"create", func(*testing.T, *world) {}, func(ctx context.Context, w *world) error {
-			return planned(ctx, w, func(ctx context.Context) (plan.Plan, error) { return w.plan(ctx, messy(w)) })
+			return planned(ctx, w, func(ctx context.Context) (plan.Plan, error) { return w.plan(ctx, w.messy()) })
 		}},
-		{"repair", func(t *testing.T, w *world) { made(t, w); w.disarrange(t, messy(w)) }, func(ctx context.Context, w *world) error {
-			return planned(ctx, w, func(ctx context.Context) (plan.Plan, error) { return w.plan(ctx, messy(w)) })
+		{"repair", func(t *testing.T, w *world) { made(t, w); w.disarrange(t, w.messy()) }, func(ctx context.Context, w *world) error {
+			return planned(ctx, w, func(ctx context.Context) (plan.Plan, error) { return w.plan(ctx, w.messy()) })
 		}},
 		{"move", made, func(ctx context.Context, w *world) error {
-			d := messy(w)
+			d := w.messy()
 			second := d.provider
 			second.URL = newIssuer
 			to := awsiam.Trust{ProviderARN: w.account.ProviderARN(newIssuer), Issuer: newIssuer, Audiences: d.trust.Audiences}
@@ -85,17 +89,20 @@ func jobs(t *testing.T) []job {
 // disarrange leaves nothing as it was wanted.
 func (w *world) disarrange(t *testing.T, d desired) {
 	t.Helper()
-	ctx, role, arn := t.Context(), aws.String(d.roles[0].Name), aws.String(d.trust.ProviderARN)
+	ctx, arn := t.Context(), aws.String(d.trust.ProviderARN)
+	role, other := aws.String(d.roles[0].Name), aws.String(d.roles[1].Name)
 	for _, err := range []error{
 		second(w.hand.TagRole(ctx, &iam.TagRoleInput{RoleName: role, Tags: []types.Tag{{Key: aws.String("team"), Value: aws.String("b")}}})),
 		second(w.hand.DeleteRolePermissionsBoundary(ctx, &iam.DeleteRolePermissionsBoundaryInput{RoleName: role})),
-		second(w.hand.DetachRolePolicy(ctx, &iam.DetachRolePolicyInput{RoleName: role,
-			PolicyArn: aws.String("arn:aws:iam::aws:policy/ReadOnlyAccess")})),
+		second(w.hand.DetachRolePolicy(ctx, &iam.DetachRolePolicyInput{RoleName: role, PolicyArn: aws.String(readOnly)})),
 		second(w.hand.PutRolePolicy(ctx, &iam.PutRolePolicyInput{RoleName: role, PolicyName: role,
 			PolicyDocument: aws.String(string(policy("a:B", "ec2:RunInstances")))})),
 		second(w.hand.UpdateAssumeRolePolicy(ctx, &iam.UpdateAssumeRolePolicyInput{RoleName: role, PolicyDocument: aws.String(
-			`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"AWS":"arn:aws:iam::123456789012:root"},"Action":"sts:` +
-				`AssumeRole"}]}`)})),
+			`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"Federated":"` + *arn + `"},"Action":"sts:AssumeRoleWithWebIdentity",` +
+				`"Condition":{"StringLike":{"oidc.example.com/c1:sub":"*"}}}]}`)})),
+		second(w.hand.DeleteRolePolicy(ctx, &iam.DeleteRolePolicyInput{RoleName: other, PolicyName: other})),
+		second(w.hand.PutRolePermissionsBoundary(ctx, &iam.PutRolePermissionsBoundaryInput{RoleName: other,
+			PermissionsBoundary: aws.String("arn:aws:iam::aws:policy/x")})),
 		second(w.hand.AddClientIDToOpenIDConnectProvider(ctx, &iam.AddClientIDToOpenIDConnectProviderInput{OpenIDConnectProviderArn: arn,
 			ClientID: aws.String("more")})),
 		second(w.hand.RemoveClientIDFromOpenIDConnectProvider(ctx,

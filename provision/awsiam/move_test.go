@@ -172,52 +172,6 @@ func TestAMoveLetsARoleOfOthersBeThatCoversAllSubjects(t *testing.T) {
 	})
 }
 
-func TestAMoveAdoptsWhatNobodyOwns(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, fakeaws.Options{})
-		d := w.cluster(1)
-		w.mustRun(t, d)
-		w.makeRole(t, d, "theirs")
-		must(t, second(w.hand.UntagRole(t.Context(), &iam.UntagRoleInput{RoleName: aws.String("theirs"), TagKeys: []string{"keypost.dev/owned"}})))
-		m := w.move(t, d)
-		m.Adopt = true
-		p, err := w.client.PlanMove(t.Context(), m)
-		apply(t, p, err)
-		if got := w.role(t, "theirs"); w.trusted(m)["theirs"] != "old new" || got.Tags["keypost.dev/owned"] != "owned" || got.Tags[ownKey] != "" {
-			t.Errorf("adopted %+v", got)
-		}
-		m.Adopt = false
-		p, err = w.client.PlanFinish(t.Context(), m)
-		apply(t, p, err)
-		if got := w.trusted(m)["theirs"]; got != "new" {
-			t.Errorf("adopted role trusts %q in the end", got)
-		}
-	})
-}
-
-func TestAMoveThatDoesNotFitChangesNothing(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, fakeaws.Options{})
-		d := w.cluster(3)
-		for i := range 12 {
-			d.roles[1].Subjects = append(d.roles[1].Subjects,
-				"system:serviceaccount:openshift-long-namespace-name:service-account-with-a-long-name-"+string(rune('a'+i)))
-		}
-		w.mustRun(t, d)
-		m := w.move(t, d)
-		before := w.picture()
-		_, err := w.client.PlanMove(t.Context(), m)
-		if err == nil || !strings.Contains(err.Error(), d.roles[1].Name) || !strings.Contains(err.Error(), "where AWS allows 2048") {
-			t.Errorf("got %v", err)
-		}
-		if w.picture() != before {
-			t.Error("something changed")
-		}
-	})
-}
-
 // What somebody else changes after a plan was made counts as much as what was there before: these plans would leave a role
 // that nobody can assume.
 

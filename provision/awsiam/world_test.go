@@ -195,7 +195,7 @@ func counts(calls []fakeaws.Call) map[string]int {
 	return out
 }
 
-func must(t *testing.T, err error) {
+func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
