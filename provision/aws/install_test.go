@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,71 +15,11 @@ import (
 
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/filestore"
-	"github.com/keypost/keypost/keystore/storetest"
 	"github.com/keypost/keypost/provision/aws"
 	"github.com/keypost/keypost/provision/install"
 	"github.com/keypost/keypost/test/fakeaws"
 	"github.com/keypost/keypost/test/scene"
 )
-
-func (w *world) published(t *testing.T) int {
-	t.Helper()
-	list, err := w.Store.List(t.Context())
-	must(t, err)
-	return len(list)
-}
-
-// What is wrong is found before anything is changed, and the error's type says what the caller can offer.
-func TestCreateRefuses(t *testing.T) {
-	t.Parallel()
-	for name, tt := range map[string]struct {
-		change func(t *testing.T, w *world, o *aws.CreateOptions)
-		is     func(error) bool
-	}{
-		"a name": {func(_ *testing.T, _ *world, o *aws.CreateOptions) { o.Name = "Prod_A" }, is(install.BadName)},
-		"a taken name": {func(t *testing.T, w *world, _ *aws.CreateOptions) {
-			w.store1(t, "prod-a", "https://oidc.example.com/x")
-		}, is(install.Taken)},
-		"another key": {func(t *testing.T, w *world, _ *aws.CreateOptions) { w.store1(t, "theirs", issuerURL) }, func(err error) bool {
-			e, _ := errors.AsType[*install.Error](err)
-			return is(install.KeyNotPublished)(err) && e.KeySet == "theirs"
-		}},
-		"a key pair still to be made": {func(t *testing.T, w *world, o *aws.CreateOptions) {
-			w.store1(t, "theirs", issuerURL)
-			o.Dir = filepath.Join(w.Dir, "empty")
-		}, is(install.KeyNeeded)},
-	} {
-		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
-			w.WriteKeys(t)
-			o := w.create(t, "a")
-			tt.change(t, w, &o)
-			before := w.published(t)
-			if _, err := aws.Create(t.Context(), o); !tt.is(err) {
-				t.Errorf("%T %v", err, err)
-			}
-			if n := w.writes(); n > 0 || w.published(t) != before {
-				t.Errorf("%d calls wrote, and the store has %d key sets instead of %d", n, w.published(t), before)
-			}
-		})
-	}
-}
-
-func is(p install.Problem) func(error) bool {
-	return func(err error) bool {
-		e, is := errors.AsType[*install.Error](err)
-		return is && e.Problem == p
-	}
-}
-
-// store1 stores a key set with a key of its own.
-func (w *world) store1(t *testing.T, name keystore.Name, url string) {
-	t.Helper()
-	s, err := keystore.New(storetest.Change(0), keystore.Spec{Name: name, Issuers: storetest.URLs(t, url),
-		Keys: []keystore.VerificationKey{storetest.SyntheticRSA(t, 7)}})
-	must(t, err)
-	must(t, keystore.Create(t.Context(), w.Store, s))
-}
 
 // What was just made needs no second look, and what was planned before the publication no second plan. IAM throttles anyone who
 // calls too often, and each call takes a while.
@@ -105,34 +43,6 @@ func TestCreateMakesFewCalls(t *testing.T) {
 	must(t, err)
 	if n, most := len(w.Calls()), 3+4*requests+slack; n > most || w.writes() > 0 { // the provider is read before the wait and after it
 		t.Errorf("%d calls to find nothing to do, want at most %d, none of which writes", n, most)
-	}
-}
-
-// spread serves the issuer at the addresses of its host and of others, a server each. Nil is the world's own.
-func (w *world) spread(t *testing.T, at map[string]http.HandlerFunc) {
-	t.Helper()
-	servers := map[string]string{}
-	for ip, h := range at {
-		if h == nil {
-			h = w.Publish
-		}
-		server := httptest.NewTLSServer(h)
-		t.Cleanup(server.Close)
-		servers[net.JoinHostPort(ip, "443")] = server.Listener.Addr().String()
-		w.Site.RootCAs.AddCert(server.Certificate())
-	}
-	w.Site.Connect = ""
-	w.Site.Lookup = func(_ context.Context, host string) ([]netip.Addr, error) {
-		var all []netip.Addr
-		for ip := range at {
-			if a := netip.MustParseAddr(ip); a.IsLoopback() == (host == "oidc.example.com") {
-				all = append(all, a)
-			}
-		}
-		return all, nil
-	}
-	w.Site.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, network, servers[address])
 	}
 }
 
@@ -161,13 +71,15 @@ func TestCreateAgain(t *testing.T) {
 	w.WriteKeys(t)
 	var behind atomic.Bool // what serves the store has not read it
 	behind.Store(true)
-	w.spread(t, map[string]http.HandlerFunc{"127.0.0.1": func(rw http.ResponseWriter, r *http.Request) {
+	server := httptest.NewTLSServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		if behind.Load() {
 			http.NotFound(rw, r)
 			return
 		}
 		w.Publish(rw, r)
-	}})
+	}))
+	t.Cleanup(server.Close)
+	w.Site.Connect = server.Listener.Addr().String()
 	o := w.create(t, "a")
 	o.Site = w.Site
 	o.Store.Change = func() keystore.Change { return keystore.Change{At: time.Now().Add(-time.Hour), By: "me"} }
@@ -214,8 +126,6 @@ func TestCreateWithAnOlderProvider(t *testing.T) {
 	must(t, err)
 	scene.Held(t, w.Reported(), "Key set prod-a stored", waits, "Made for prod-a")
 }
-
-const issuerURL = scene.IssuerURL
 
 // world is all that an installation needs: an account and a scene.
 type world struct {
