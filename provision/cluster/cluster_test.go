@@ -3,24 +3,14 @@ package cluster
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"encoding/base64"
-	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/go-jose/go-jose/v4"
-
-	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/pubkey"
 )
 
@@ -31,60 +21,11 @@ func check(t *testing.T, err error) {
 	}
 }
 
-// apiserver answers as a kube-apiserver below a path, as behind Rancher, to the bearer of the token "good".
-func apiserver(t *testing.T, replace map[string]http.HandlerFunc) (kubeconfig string, key keystore.VerificationKey) {
-	t.Helper()
-	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	check(t, err)
-	key, err = keystore.NewPublic(k.Public())
-	check(t, err)
-	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		path := strings.TrimPrefix(r.URL.Path, "/k8s/clusters/c-1")
-		h, replaced := replace[path]
-		switch {
-		case replaced:
-			h(w, r)
-		case r.Header.Get("Authorization") != "Bearer good":
-			w.WriteHeader(http.StatusUnauthorized)
-		case path == discoveryPath:
-			_, _ = w.Write([]byte(`{"issuer":"https://oidc.example.com/prod-a"}`))
-		case path == jwksPath && !accepts(r, "application/jwk-set+json"): // the only type in which a kube-apiserver has it
-			w.WriteHeader(http.StatusNotAcceptable)
-		case path == jwksPath:
-			_ = json.NewEncoder(w).Encode(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: k.Public(), KeyID: string(key.ID()), Algorithm: "ES256", Use: "sig"}}})
-		default:
-			w.WriteHeader(http.StatusNotFound)
-		}
-	}))
-	t.Cleanup(server.Close)
-	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-	kubeconfig = filepath.Join(t.TempDir(), "config")
-	check(t, os.WriteFile(kubeconfig, fmt.Appendf(nil, `apiVersion: v1
-kind: Config
-current-context: good
-clusters:
-- {name: c, cluster: {server: "%s/k8s/clusters/c-1", certificate-authority-data: %s}}
-- {name: untrusted, cluster: {server: %q}}
-users: [{name: good, user: {token: good}}, {name: bad, user: {token: bad}}]
-contexts:
-- {name: good, context: {cluster: c, user: good}}
-- {name: bad, context: {cluster: c, user: bad}}
-- {name: untrusted, context: {cluster: untrusted, user: good}}
-`, server.URL, base64.StdEncoding.EncodeToString(ca), server.URL), 0o600))
-	return kubeconfig, key
-}
-
-// accepts reports whether the client takes an answer of that media type. No Accept header takes any (RFC 9110, 12.5.1).
-func accepts(r *http.Request, mediaType string) bool {
-	accept := r.Header.Get("Accept")
-	return accept == "" || strings.Contains(accept, "*/*") || strings.Contains(accept, mediaType)
-}
-
 func TestPublicKeys(t *testing.T) {
-	kubeconfig, key := apiserver(t, nil)
-	for _, name := range []string{"", "good"} {
-		issuer, keys, _, err := PublicKeys(t.Context(), kubeconfig, name)
-		if err != nil || issuer != "https://oidc.example.com/prod-a" || len(keys) != 1 || !keys[0].Equal(key) {
+	p := newPlane(t, []string{wantedIssuer}, nil)
+	for _, name := range []string{"", "good", "rancher"} {
+		issuer, keys, _, err := PublicKeys(t.Context(), p.access.Kubeconfig, name)
+		if err != nil || issuer != wantedIssuer || len(keys) != 1 || !keys[0].Equal(p.known[0]) {
 			t.Errorf("PublicKeys(%q) = %s, %v, %v", name, issuer, keys, err)
 		}
 	}
@@ -113,8 +54,8 @@ func TestPublicKeysRefuses(t *testing.T) {
 		{"no such context", "absent", `context "absent" does not exist`, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			kubeconfig, _ := apiserver(t, tt.replace)
-			_, keys, _, err := PublicKeys(t.Context(), kubeconfig, tt.context)
+			p := newPlane(t, []string{wantedIssuer}, tt.replace)
+			_, keys, _, err := PublicKeys(t.Context(), p.access.Kubeconfig, tt.context)
 			if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "\n") || keys != nil {
 				t.Errorf("PublicKeys: %v, %v, want %q", keys, err, tt.want)
 			}
@@ -123,18 +64,17 @@ func TestPublicKeysRefuses(t *testing.T) {
 	if _, _, _, err := PublicKeys(t.Context(), filepath.Join(t.TempDir(), "missing"), ""); err == nil || !strings.Contains(err.Error(), "no such file") {
 		t.Errorf("missing kubeconfig: %v", err)
 	}
-	kubeconfig, _ := apiserver(t, nil)
 	stopped, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, _, _, err := PublicKeys(stopped, kubeconfig, ""); !errors.Is(err, context.Canceled) {
+	if _, _, _, err := PublicKeys(stopped, newPlane(t, []string{wantedIssuer}, nil).access.Kubeconfig, ""); !errors.Is(err, context.Canceled) {
 		t.Errorf("stopped: %v", err)
 	}
 }
 
 // Without a file, kubectl's rules hold; a pod's own cluster is meant only when it is named.
 func TestWhichKubeconfig(t *testing.T) {
-	file, key := apiserver(t, nil)
-	other, _ := apiserver(t, nil)
+	p := newPlane(t, []string{wantedIssuer}, nil)
+	file, other := p.access.Kubeconfig, newPlane(t, []string{wantedIssuer}, nil).access.Kubeconfig
 	missing := filepath.Join(t.TempDir(), "missing")
 	t.Setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
 	t.Setenv("KUBERNETES_SERVICE_PORT", "1")
@@ -149,7 +89,7 @@ func TestWhichKubeconfig(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Setenv("KUBECONFIG", tt.env)
 			_, keys, _, err := PublicKeys(t.Context(), tt.given, "")
-			if tt.err == "" && (err != nil || len(keys) != 1 || !keys[0].Equal(key)) || tt.err != "" && (err == nil || !strings.Contains(err.Error(), tt.err)) {
+			if tt.err == "" && (err != nil || len(keys) != 1 || !keys[0].Equal(p.known[0])) || tt.err != "" && (err == nil || !strings.Contains(err.Error(), tt.err)) {
 				t.Errorf("%v, %v, want %q", keys, err, tt.err)
 			}
 		})
@@ -163,13 +103,12 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 	t.Cleanup(elsewhere.Close)
 	for _, code := range []int{301, 302, 303, 307, 308} {
 		redirect := func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, elsewhere.URL+r.URL.Path, code) }
-		const slices = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
-		kubeconfig, _ := apiserver(t, map[string]http.HandlerFunc{jwksPath: redirect, slices: redirect})
+		p := newPlane(t, []string{wantedIssuer}, map[string]http.HandlerFunc{jwksPath: redirect, slicesPath: redirect})
 		want := fmt.Sprintf("redirects (%d)", code)
-		if _, _, _, err := PublicKeys(t.Context(), kubeconfig, ""); err == nil || !strings.Contains(err.Error(), want) {
+		if _, _, _, err := PublicKeys(t.Context(), p.access.Kubeconfig, ""); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("PublicKeys: %v", err)
 		}
-		if _, err := Signers(t.Context(), Access{Kubeconfig: kubeconfig}, "a"); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := Signers(t.Context(), p.access, "a"); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("Signers: %v", err)
 		}
 	}

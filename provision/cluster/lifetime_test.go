@@ -105,26 +105,6 @@ func TestChosenIssuer(t *testing.T) {
 	}
 }
 
-// Only a token for the cluster itself lives for a year, and only if a pod asks for exactly 3607 seconds.
-func TestExtendedTokens(t *testing.T) {
-	seconds := func(n int64) *int64 { return &n }
-	c := count{own: []string{"https://a.example.com"}}
-	for _, tt := range []struct {
-		token projectedToken
-		want  time.Duration
-	}{
-		{projectedToken{"", seconds(3607)}, 365 * 24 * time.Hour},
-		{projectedToken{"https://a.example.com", seconds(3607)}, 365 * 24 * time.Hour},
-		{projectedToken{"openshift", seconds(3607)}, time.Hour + 7*time.Second},
-		{projectedToken{"", seconds(3608)}, time.Hour + 8*time.Second},
-		{projectedToken{"https://a.example.com", nil}, time.Hour},
-	} {
-		if got := c.lifetime(tt.token); got != tt.want {
-			t.Errorf("audience %q: %v, want %v", tt.token.Audience, got, tt.want)
-		}
-	}
-}
-
 // TestLifetimeIsWhatTheServersGrant: a token for others than the cluster, as long as kube-apiserver lets it live.
 func TestLifetimeIsWhatTheServersGrant(t *testing.T) {
 	for _, tt := range []struct {
@@ -142,8 +122,12 @@ func TestLifetimeIsWhatTheServersGrant(t *testing.T) {
 				_, _ = io.WriteString(w, `{"metadata":{},"items":[`+tt.pods+`]}`)
 			}})
 			for _, generous := range []string{"https://a.example.com", "https://b.example.com"} {
-				p.longest = map[string]time.Duration{"https://a.example.com": time.Hour, "https://b.example.com": time.Hour}
-				p.longest[generous] = 24 * time.Hour
+				for i := range p.signs {
+					p.signs[i].longest = time.Hour
+					if p.signs[i].issuer == generous {
+						p.signs[i].longest = 24 * time.Hour
+					}
+				}
 				if got, err := (Signing{p.access}).Lifetime(t.Context()); err != nil || got != tt.want {
 					t.Errorf("Lifetime = %+v, %v, want %+v", got, err, tt.want)
 				}
@@ -152,16 +136,19 @@ func TestLifetimeIsWhatTheServersGrant(t *testing.T) {
 	}
 }
 
-// TestLifetimeOfTheClustersOwnTokens: where a cloud's audience is among the cluster's own, a token of every pod is good there, for a year,
-// which --service-account-max-token-expiration does not shorten (k8s.io/kubernetes pkg/registry/core/serviceaccount/storage/token.go).
+// TestLifetimeOfTheClustersOwnTokens: where a cloud's audience is among the cluster's own, a token of every pod is good there, and for a
+// year if it was asked for with 3607 seconds, which --service-account-max-token-expiration does not shorten
+// (k8s.io/kubernetes pkg/registry/core/serviceaccount/storage/token.go).
 func TestLifetimeOfTheClustersOwnTokens(t *testing.T) {
-	const own = "https://iam.googleapis.com/projects/1"
-	p := newPlane(t, []string{own}, map[string]http.HandlerFunc{"/api/v1/pods": func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = io.WriteString(w, `{"metadata":{},"items":[`+podJSON("a", [2]string{"", "3607"})+`]}`)
-	}})
-	p.longest = map[string]time.Duration{own: time.Hour}
-	want := rotation.Lifetime{Longest: 365 * 24 * time.Hour, For: "pod ns/a"}
-	if got, err := (Signing{p.access}).Lifetime(t.Context()); err != nil || got != want {
-		t.Errorf("Lifetime = %+v, %v, want %+v", got, err, want)
+	const own, year = "https://iam.googleapis.com/projects/1", 365 * 24 * time.Hour
+	for asked, longest := range map[[2]string]time.Duration{{"", "3607"}: year, {own, "3607"}: year, {"", "3608"}: time.Hour, {own, ""}: time.Hour, {"vault", "3607"}: time.Hour} {
+		p := newPlane(t, []string{own}, map[string]http.HandlerFunc{"/api/v1/pods": func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, `{"metadata":{},"items":[`+podJSON("a", asked)+`]}`)
+		}})
+		p.signs[0].longest = time.Hour
+		want := rotation.Lifetime{Longest: longest, For: "pod ns/a"}
+		if got, err := (Signing{p.access}).Lifetime(t.Context()); err != nil || got != want {
+			t.Errorf("%q: Lifetime = %+v, %v, want %+v", asked, got, err, want)
+		}
 	}
 }

@@ -1,21 +1,12 @@
 package cluster
 
 import (
-	"crypto/tls"
 	"encoding/base64"
-	"encoding/json"
-	"encoding/pem"
-	"fmt"
 	"io"
-	"log"
 	"net"
 	"net/http"
-	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -26,105 +17,6 @@ import (
 	"github.com/keypost/keypost/keystore/storetest"
 )
 
-// plane is a control plane of several kube-apiservers, each with its own listener, all with a certificate for
-// example.com. The kubeconfig reaches the first.
-type plane struct {
-	longest map[string]time.Duration // that the server of an issuer lets a token live; none: as long as is asked for
-	servers []*httptest.Server
-	access  Access
-
-	mu    sync.Mutex
-	names []string // server names that were asked for in TLS
-	asked []string // TokenRequest bodies
-}
-
-// slicesPath is what the addresses are read from.
-const slicesPath = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
-
-// newPlane starts one server per issuer. replace answers a path instead, on every server.
-func newPlane(t *testing.T, issuers []string, replace map[string]http.HandlerFunc) *plane {
-	t.Helper()
-	p := &plane{}
-	for _, issuer := range issuers {
-		s := httptest.NewUnstartedServer(p.handler(issuer, replace))
-		s.Config.ErrorLog = log.New(io.Discard, "", 0)
-		s.TLS = &tls.Config{GetConfigForClient: func(h *tls.ClientHelloInfo) (*tls.Config, error) {
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			p.names = append(p.names, h.ServerName)
-			return nil, nil
-		}}
-		s.StartTLS()
-		t.Cleanup(s.Close)
-		p.servers = append(p.servers, s)
-	}
-	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: p.servers[0].Certificate().Raw})
-	p.access.Kubeconfig = filepath.Join(t.TempDir(), "config")
-	check(t, os.WriteFile(p.access.Kubeconfig, fmt.Appendf(nil, `apiVersion: v1
-kind: Config
-current-context: good
-clusters: [{name: c, cluster: {server: %q, tls-server-name: example.com, certificate-authority-data: %s}}]
-users: [{name: good, user: {token: good}}, {name: bad, user: {token: bad}}]
-contexts: [{name: good, context: {cluster: c, user: good}}, {name: bad, context: {cluster: c, user: bad}}]
-`, p.servers[0].URL, base64.StdEncoding.EncodeToString(ca)), 0o600))
-	return p
-}
-
-func (p *plane) handler(issuer string, replace map[string]http.HandlerFunc) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		h, replaced := replace[r.URL.Path]
-		switch {
-		case r.Header.Get("Authorization") != "Bearer good":
-			w.WriteHeader(http.StatusUnauthorized)
-		case replaced:
-			h(w, r)
-		case r.URL.Path == slicesPath && r.URL.Query().Get("labelSelector") == "kubernetes.io/service-name=kubernetes":
-			writeJSON(w, p.endpoints())
-		case r.Method == http.MethodPost && r.URL.Path == "/api/v1/namespaces/default/serviceaccounts/default/token":
-			body, _ := io.ReadAll(r.Body)
-			p.mu.Lock()
-			p.asked = append(p.asked, string(body))
-			p.mu.Unlock()
-			w.WriteHeader(http.StatusCreated)
-			writeJSON(w, tokenReply(fakeToken(`{"alg":"RS256","kid":"kid-of-`+issuer+`"}`, fmt.Sprintf(`{"iss":%q,"aud":[%q],"iat":1000,"exp":%d}`, issuer, issuer, 1000+p.granted(issuer, body)))))
-		default:
-			w.WriteHeader(http.StatusNotFound)
-			writeJSON(w, map[string]any{"kind": "Status", "message": "not\nfound here"})
-		}
-	})
-}
-
-// granted returns for how many seconds the server of an issuer lets a token live that somebody asks for.
-func (p *plane) granted(issuer string, request []byte) int64 {
-	var asked struct {
-		Spec struct{ ExpirationSeconds int64 }
-	}
-	if json.Unmarshal(request, &asked) != nil || asked.Spec.ExpirationSeconds == 0 {
-		return 600
-	}
-	if longest, capped := p.longest[issuer]; capped {
-		return min(asked.Spec.ExpirationSeconds, int64(longest.Seconds()))
-	}
-	return asked.Spec.ExpirationSeconds
-}
-
-func (p *plane) endpoints() any {
-	type m = map[string]any
-	var items []any
-	for _, s := range p.servers { // a slice each, in no order, one of them twice
-		items = append(items, m{"endpoints": []m{{"addresses": []string{"127.0.0.1"}}}, "ports": []m{{"name": "https", "port": port(s)}}})
-	}
-	return m{"items": append(items, items[0])}
-}
-
-func port(s *httptest.Server) json.Number {
-	return json.Number(s.URL[strings.LastIndex(s.URL, ":")+1:])
-}
-
-func writeJSON(w io.Writer, v any) { _ = json.NewEncoder(w).Encode(v) }
-
-func tokenReply(token string) any { return map[string]any{"status": map[string]any{"token": token}} }
-
 const signature = "c2VjcmV0LXNpZ25hdHVyZQ"
 
 func fakeToken(header, claims string) string {
@@ -134,6 +26,9 @@ func fakeToken(header, claims string) string {
 func TestSignersAsksEveryServerAtItsOwnAddress(t *testing.T) {
 	issuers := []string{"https://new.example.com", "https://old.example.com", "https://new.example.com"}
 	p := newPlane(t, issuers, nil)
+	for i := range p.signs {
+		p.signs[i].kid = "kid-of-" + issuers[i]
+	}
 	got, err := Signers(t.Context(), p.access, "openshift")
 	check(t, err)
 	want := map[string]string{}
@@ -187,7 +82,6 @@ func TestLists(t *testing.T) {
 }
 
 func TestSignersRefuses(t *testing.T) {
-
 	answer := func(code int, v any) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(code)

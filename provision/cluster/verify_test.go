@@ -3,25 +3,15 @@ package cluster
 import (
 	"context"
 	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"encoding/base64"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
-	"io"
-	"log"
 	"net/http"
-	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/go-jose/go-jose/v4"
 
 	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/keystore"
@@ -29,170 +19,6 @@ import (
 )
 
 const wantedIssuer = "https://oidc.example.com/prod-a"
-
-// standIn stands for the kube-apiservers of a cluster: the TokenRequest API, the EndpointSlice of default/kubernetes, their own
-// JWKS and, with pods, kubeadm's static pods. It signs as real ones do; what real ones answer is shown by test/e2e.
-type standIn struct {
-	servers []*httptest.Server
-	signs   []signer // one per server
-	known   []keystore.VerificationKey
-	lacks   map[int]*ecdsa.PrivateKey   // by server: a key that another one signs with and it does not trust
-	pods    string                      // what lists the pods of kube-system
-	replace map[string]http.HandlerFunc // by path
-	want    Wanted
-}
-
-// signer is how one kube-apiserver signs.
-type signer struct {
-	issuer    string
-	key       *ecdsa.PrivateKey
-	kid       string   // empty: the key's own
-	audiences []string // --api-audiences
-}
-
-func newSigningKey(t *testing.T) (*ecdsa.PrivateKey, keystore.VerificationKey) {
-	t.Helper()
-	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	check(t, err)
-	public, err := keystore.NewPublic(k.Public())
-	check(t, err)
-	return k, public
-}
-
-// newStandIn returns a cluster of n servers in which nothing is wrong.
-func newStandIn(t *testing.T, n int) *standIn {
-	t.Helper()
-	key, public := newSigningKey(t)
-	s := &standIn{known: []keystore.VerificationKey{public}, replace: map[string]http.HandlerFunc{}, pods: `{"items":[]}`}
-	for range n {
-		s.signs = append(s.signs, signer{issuer: wantedIssuer, key: key, audiences: []string{wantedIssuer}})
-	}
-	s.want = Wanted{Issuer: wantedIssuer, Audiences: []string{"sts.amazonaws.com"}, Published: []keystore.VerificationKey{public}}
-	return s
-}
-
-func (s *standIn) start(t *testing.T) Access {
-	t.Helper()
-	for i := range s.signs {
-		server := httptest.NewUnstartedServer(s.handler(t, i))
-		server.Config.ErrorLog = log.New(io.Discard, "", 0)
-		server.StartTLS()
-		t.Cleanup(server.Close)
-		s.servers = append(s.servers, server)
-	}
-	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.servers[0].Certificate().Raw})
-	file := filepath.Join(t.TempDir(), "kubeconfig")
-	check(t, os.WriteFile(file, fmt.Appendf(nil, `apiVersion: v1
-kind: Config
-current-context: c
-clusters: [{name: c, cluster: {server: %q, tls-server-name: example.com, certificate-authority-data: %s}}]
-users: [{name: u, user: {token: good}}]
-contexts: [{name: c, context: {cluster: c, user: u}}]
-`, s.servers[0].URL, base64.StdEncoding.EncodeToString(ca)), 0o600))
-	return Access{Kubeconfig: file}
-}
-
-func (s *standIn) handler(t *testing.T, i int) http.Handler {
-	type m = map[string]any
-	mux := http.NewServeMux()
-	answer := func(pattern string, h http.HandlerFunc) {
-		_, path, _ := strings.Cut(pattern, " ")
-		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-			if replaced, is := s.replace[path]; is {
-				replaced(w, r)
-				return
-			}
-			h(w, r)
-		})
-	}
-	answer("GET "+slicesPath, func(w http.ResponseWriter, _ *http.Request) {
-		var items []any
-		for _, server := range s.servers {
-			items = append(items, m{"endpoints": []m{{"addresses": []string{"127.0.0.1"}}}, "ports": []m{{"port": port(server)}}})
-		}
-		writeJSON(w, m{"items": items})
-	})
-	answer("GET /api/v1/namespaces/default", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, m{}) })
-	answer("POST "+tokenPath, func(w http.ResponseWriter, r *http.Request) {
-		w.WriteHeader(http.StatusCreated)
-		writeJSON(w, tokenReply(s.signs[i].mint(t, r)))
-	})
-	answer("GET "+jwksPath, func(w http.ResponseWriter, r *http.Request) {
-		if !accepts(r, "application/jwk-set+json") {
-			w.WriteHeader(http.StatusNotAcceptable)
-			return
-		}
-		var set jose.JSONWebKeySet
-		for _, k := range s.trusts(t, i) {
-			set.Keys = append(set.Keys, jose.JSONWebKey{Key: k.Key(), KeyID: string(k.ID()), Algorithm: k.Alg(), Use: "sig"})
-		}
-		writeJSON(w, set)
-	})
-	answer("GET /api/v1/namespaces/kube-system/pods", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, s.pods) })
-	return mux
-}
-
-// trusts returns the keys that a server verifies tokens with: those that are known, and what the servers sign with.
-func (s *standIn) trusts(t *testing.T, i int) []keystore.VerificationKey {
-	all := slices.Clone(s.known)
-	for _, signs := range s.signs {
-		public, err := keystore.NewPublic(signs.key.Public())
-		if err != nil {
-			t.Error(err)
-		}
-		if signs.kid == "" && signs.key != s.lacks[i] && !slices.ContainsFunc(all, public.Equal) {
-			all = append(all, public)
-		}
-	}
-	return all
-}
-
-const tokenPath = "/api/v1/namespaces/default/serviceaccounts/default/token"
-
-// mint signs as the TokenRequest API does: a request without audiences gets those of the API server.
-func (s signer) mint(t *testing.T, r *http.Request) string {
-	var request struct{ Spec struct{ Audiences []string } }
-	if err := json.NewDecoder(r.Body).Decode(&request); err != nil {
-		t.Error(err)
-	}
-	audiences := request.Spec.Audiences
-	if len(audiences) == 0 {
-		audiences = s.audiences
-	}
-	public, err := keystore.NewPublic(s.key.Public())
-	if err != nil {
-		t.Error(err)
-	}
-	kid := s.kid
-	if kid == "" {
-		kid = string(public.ID())
-	}
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: s.key}, (&jose.SignerOptions{}).WithHeader("kid", kid))
-	if err != nil {
-		t.Error(err)
-	}
-	now := time.Now().Unix()
-	claims, err := json.Marshal(map[string]any{"iss": s.issuer, "aud": audiences, "iat": now, "exp": now + 600, "sub": "system:serviceaccount:default:default"})
-	if err != nil {
-		t.Error(err)
-	}
-	jws, err := signer.Sign(claims)
-	if err != nil {
-		t.Error(err)
-	}
-	token, err := jws.CompactSerialize()
-	if err != nil {
-		t.Error(err)
-	}
-	return token
-}
-
-func refuses(code int, message string) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) {
-		w.WriteHeader(code)
-		writeJSON(w, map[string]any{"kind": "Status", "message": message})
-	}
-}
 
 // kubeadmPod is what lists one static pod of a kube-apiserver with these issuers.
 func kubeadmPod(issuers ...string) string {
@@ -208,7 +34,7 @@ func kubeadmPod(issuers ...string) string {
 type setUp struct {
 	name     string
 	servers  int
-	breaks   func(*standIn)
+	breaks   func(*plane)
 	code     string
 	severity finding.Severity
 	says     string // of the evidence
@@ -218,143 +44,143 @@ type setUp struct {
 func setUps(t *testing.T) []setUp {
 	const other, later = "https://kubernetes.default.svc", "https://zeta.example.com"
 	return []setUp{
-		{"another issuer", 1, func(s *standIn) {
+		{"another issuer", 1, func(s *plane) {
 			s.signs[0].issuer, s.signs[0].audiences = other, []string{other}
 		}, "cluster-issuer-other", finding.Fail, `signs as "https://kubernetes.default.svc", not as "https://oidc.example.com/prod-a"`,
 			"--service-account-issuer=" + wantedIssuer + " --service-account-issuer=" + other},
-		{"a slash at the end", 1, func(s *standIn) {
+		{"a slash at the end", 1, func(s *plane) {
 			s.signs[0].issuer, s.signs[0].audiences = wantedIssuer+"/", []string{wantedIssuer + "/"}
 		},
 			"cluster-issuer-other", finding.Fail, "they differ by a slash at the end", "--service-account-issuer=" + wantedIssuer + " "},
-		{"another case", 1, func(s *standIn) {
+		{"another case", 1, func(s *plane) {
 			s.signs[0].issuer, s.signs[0].audiences = "https://oidc.example.com/Prod-a", []string{"https://oidc.example.com/Prod-a"}
 		}, "cluster-issuer-other", finding.Fail, "they differ in letter case", "--service-account-issuer=" + wantedIssuer + " "},
-		{"accepted, another first", 1, func(s *standIn) { s.signs[0].issuer, s.signs[0].audiences = later, []string{later, wantedIssuer} },
+		{"accepted, another first", 1, func(s *plane) { s.signs[0].issuer, s.signs[0].audiences = later, []string{later, wantedIssuer} },
 			"cluster-issuer-other", finding.Fail, "signs as " + later + ", and accepts " + wantedIssuer, "--service-account-issuer=" + wantedIssuer + " --service-account-issuer=" + later + ", in this order"},
-		{"kubeadm sorted the issuers", 1, func(s *standIn) {
+		{"kubeadm sorted the issuers", 1, func(s *plane) {
 			s.signs[0].issuer, s.signs[0].audiences = other, []string{other, wantedIssuer}
 		}, "cluster-issuer-other", finding.Fail, "accepts", "kubeadm 1.34.0 to 1.34.2 sorts"},
-		{"kubeadm sorted the issuers, seen in the pod", 1, func(s *standIn) {
+		{"kubeadm sorted the issuers, seen in the pod", 1, func(s *plane) {
 			s.signs[0].issuer, s.signs[0].audiences, s.pods = other, []string{"own"}, kubeadmPod(other, wantedIssuer)
 		}, "cluster-issuer-other", finding.Fail, "--service-account-issuer of the pod kube-apiserver", "kubeadm 1.34.0 to 1.34.2 sorts"},
-		{"an audience is not an issuer where the pod is seen", 1, func(s *standIn) {
+		{"an audience is not an issuer where the pod is seen", 1, func(s *plane) {
 			s.signs[0].issuer, s.signs[0].audiences, s.pods = other, []string{wantedIssuer}, kubeadmPod(other)
 		}, "cluster-issuer-other", finding.Fail, "not as", "--service-account-issuer=" + wantedIssuer + " --service-account-issuer=" + other},
-		{"one server was not restarted", 3, func(s *standIn) { s.signs[1].issuer, s.signs[1].audiences = other, []string{other, wantedIssuer} },
+		{"one server was not restarted", 3, func(s *plane) { s.signs[1].issuer, s.signs[1].audiences = other, []string{other, wantedIssuer} },
 			"cluster-issuer-other", finding.Fail, "accepts", "restart every kube-apiserver"},
-		{"an unpublished key", 1, func(s *standIn) {
+		{"an unpublished key", 1, func(s *plane) {
 			s.want.Published = s.want.Published[1:]
 			s.want.Published = append(s.want.Published, s.stranger(t))
 		},
 			"cluster-key-unpublished", finding.Fail, "which is not at the issuer's public URL", "keypost key add " + wantedIssuer + " --kubeconfig "},
-		{"the issuer's keys are not readable", 1, func(s *standIn) { s.want.Published = nil },
+		{"the issuer's keys are not readable", 1, func(s *plane) { s.want.Published = nil },
 			"cluster-servers-unasked", finding.Warn, "was not compared", "repair what fails besides"},
-		{"no published key at all", 1, func(s *standIn) { s.want.Published = []keystore.VerificationKey{} },
+		{"no published key at all", 1, func(s *plane) { s.want.Published = []keystore.VerificationKey{} },
 			"cluster-key-unpublished", finding.Fail, "which is not at the issuer's public URL", "keypost key add " + wantedIssuer + " --kubeconfig "},
-		{"one server signs with an unpublished key", 2, func(s *standIn) { s.signs[1].key, _ = newSigningKey(t) },
+		{"one server signs with an unpublished key", 2, func(s *plane) { s.signs[1].key, _ = newSigningKey(t) },
 			"cluster-key-unpublished", finding.Fail, "which is not at the issuer's public URL", "keypost key add " + wantedIssuer + " --kubeconfig "},
-		{"another key under the published kid", 1, func(s *standIn) {
+		{"another key under the published kid", 1, func(s *plane) {
 			s.signs[0].key, _ = newSigningKey(t)
 			s.signs[0].kid = string(s.known[0].ID())
 		}, "cluster-key-unpublished", finding.Fail, "another key than the one that is published as", "keypost key revoke"},
-		{"the cluster signs with a key that is retired", 1, func(s *standIn) { s.retired(t, time.Hour) },
+		{"the cluster signs with a key that is retired", 1, func(s *plane) { s.retired(t, time.Hour) },
 			"cluster-key-gone", finding.Warn, "which may be from 2026-01-02T05:10:05Z on", "with --service-account-signing-key-file"},
-		{"one of two servers signs with a key that is retired, and nobody knows until when", 2, func(s *standIn) {
+		{"one of two servers signs with a key that is retired, and nobody knows until when", 2, func(s *plane) {
 			s.retired(t, 0)
 			key, public := newSigningKey(t)
 			s.signs[0].key, s.want.Published = key, append(s.want.Published, public)
 		}, "cluster-key-gone", finding.Warn, "as soon as it is removed", "restart the kube-apiserver at 127.0.0.1:"},
-		{"the cluster signs with a key that was revoked", 1, func(s *standIn) {
+		{"the cluster signs with a key that was revoked", 1, func(s *plane) {
 			s.revoked(t)
 			s.want.Published = []keystore.VerificationKey{s.stranger(t)}
 		}, "cluster-key-gone", finding.Fail, "which was revoked", "with --service-account-signing-key-file"},
-		{"one of two servers signs with a key that was revoked", 2, func(s *standIn) {
+		{"one of two servers signs with a key that was revoked", 2, func(s *plane) {
 			s.revoked(t)
 			key, public := newSigningKey(t)
 			s.signs[0].key, s.want.Published = key, []keystore.VerificationKey{public}
 		}, "cluster-key-gone", finding.Fail, "which was revoked", "restart the kube-apiserver at 127.0.0.1:"},
-		{"a server does not trust the key that another one signs with", 2, func(s *standIn) {
+		{"a server does not trust the key that another one signs with", 2, func(s *plane) {
 			key, public := newSigningKey(t)
 			s.signs[1].key, s.lacks, s.want.Published = key, map[int]*ecdsa.PrivateKey{0: key}, append(s.want.Published, public)
 		}, "cluster-key-lacking", finding.Fail, "does not trust key", "--service-account-key-file"},
-		{"the kubeconfig's server trusts the key, and another one does not", 2, func(s *standIn) {
+		{"the kubeconfig's server trusts the key, and another one does not", 2, func(s *plane) {
 			key, public := newSigningKey(t)
 			s.signs[0].key, s.lacks, s.want.Published = key, map[int]*ecdsa.PrivateKey{1: key}, append(s.want.Published, public)
 		}, "cluster-key-lacking", finding.Fail, "does not trust key", "--service-account-key-file"},
-		{"a server does not trust the key that another one signs with, and nothing is published", 2, func(s *standIn) {
+		{"a server does not trust the key that another one signs with, and nothing is published", 2, func(s *plane) {
 			key, _ := newSigningKey(t)
 			s.signs[1].key, s.lacks, s.want.Published = key, map[int]*ecdsa.PrivateKey{0: key}, []keystore.VerificationKey{}
 		}, "cluster-key-lacking", finding.Fail, "does not trust key", "--service-account-key-file"},
-		{"a cloud's audience beside an earlier issuer, and a token of that", 1, func(s *standIn) {
+		{"a cloud's audience beside an earlier issuer, and a token of that", 1, func(s *plane) {
 			s.signs[0].audiences = []string{wantedIssuer, later, "sts.amazonaws.com"}
 			s.want.Audiences = []string{later}
 		}, "cluster-audience-cloud", finding.Warn, "gets", "--api-audiences=" + wantedIssuer + "," + later},
-		{"a cloud's audience at one of two servers, and the other accepts more", 2, func(s *standIn) {
+		{"a cloud's audience at one of two servers, and the other accepts more", 2, func(s *plane) {
 			s.signs[0].audiences = []string{wantedIssuer, "sts.amazonaws.com"}
 			s.signs[1].audiences = []string{wantedIssuer, "api", later}
 		}, "cluster-audience-cloud", finding.Warn, "gets", "--api-audiences=" + wantedIssuer + ",api," + later},
-		{"accepted with others, another first", 1, func(s *standIn) {
+		{"accepted with others, another first", 1, func(s *plane) {
 			s.signs[0].issuer, s.signs[0].audiences = later, []string{later, other, wantedIssuer}
 		},
 			"cluster-issuer-other", finding.Fail, "accepts", "--service-account-issuer=" + wantedIssuer + " --service-account-issuer=" + later + " --service-account-issuer=" + other + ", in this order"},
-		{"another issuer, and others that are accepted", 1, func(s *standIn) {
+		{"another issuer, and others that are accepted", 1, func(s *plane) {
 			s.signs[0].issuer, s.signs[0].audiences = later, []string{later, other, "sts.amazonaws.com"}
 		},
 			"cluster-issuer-other", finding.Fail, "signs as", "--service-account-issuer=" + wantedIssuer + " --service-account-issuer=" + later + " --service-account-issuer=" + other + ", in this order"},
-		{"two servers that sign as different issuers, seen in one's pod", 2, func(s *standIn) {
+		{"two servers that sign as different issuers, seen in one's pod", 2, func(s *plane) {
 			s.signs[0].issuer, s.signs[1].issuer, s.pods = other, later, kubeadmPod(other)
 		}, "cluster-issuer-other", finding.Fail, "signs as", "--service-account-issuer=" + wantedIssuer + " --service-account-issuer=" + other + " --service-account-issuer=" + later + ", in this order"},
-		{"a cloud's audience", 1, func(s *standIn) { s.signs[0].audiences = []string{wantedIssuer, "sts.amazonaws.com"} },
+		{"a cloud's audience", 1, func(s *plane) { s.signs[0].audiences = []string{wantedIssuer, "sts.amazonaws.com"} },
 			"cluster-audience-cloud", finding.Warn, "gets https://oidc.example.com/prod-a, sts.amazonaws.com", "with --api-audiences=" + wantedIssuer},
-		{"only a cloud's audience", 1, func(s *standIn) { s.signs[0].audiences = []string{"api://AzureADTokenExchange"} },
+		{"only a cloud's audience", 1, func(s *plane) { s.signs[0].audiences = []string{"api://AzureADTokenExchange"} },
 			"cluster-audience-cloud", finding.Warn, "gets api://AzureADTokenExchange", "without --api-audiences"},
-		{"an audience that was asked about", 1, func(s *standIn) {
+		{"an audience that was asked about", 1, func(s *plane) {
 			s.signs[0].audiences = []string{wantedIssuer, "vault"}
 			s.want.Audiences = []string{"vault"}
 		}, "cluster-audience-cloud", finding.Warn, "gets https://oidc.example.com/prod-a, vault", "have that ask for another one"},
-		{"--api-audiences does not have an issuer that the cluster accepts, seen in the pod", 1, func(s *standIn) { s.pods = kubeadmPod(wantedIssuer, other) },
+		{"--api-audiences does not have an issuer that the cluster accepts, seen in the pod", 1, func(s *plane) { s.pods = kubeadmPod(wantedIssuer, other) },
 			"cluster-audience-lacking", finding.Warn, "the cluster accepts tokens of " + other + ", and --api-audiences (" + wantedIssuer + ") does not include", "--api-audiences=" + wantedIssuer + "," + other},
-		{"a published key that the cluster does not know", 1, func(s *standIn) { s.want.Published = append(s.want.Published, s.stranger(t)) },
+		{"a published key that the cluster does not know", 1, func(s *plane) { s.want.Published = append(s.want.Published, s.stranger(t)) },
 			"cluster-key-stranger", finding.Warn, "and the cluster does not", "keypost key retire " + wantedIssuer},
-		{"minting is forbidden", 1, func(s *standIn) {
+		{"minting is forbidden", 1, func(s *plane) {
 			s.replace[tokenPath] = refuses(403, `serviceaccounts "default" is forbidden: User "jane@example.com" cannot create resource "serviceaccounts/token"`)
 		}, "cluster-forbidden", finding.Warn, "jane@example.com may not have a token minted for default/default",
 			"kubectl create role keypost-verify-serviceaccounts-token --verb=create --resource=serviceaccounts/token --resource-name=default --namespace default && " +
 				"kubectl create rolebinding keypost-verify-serviceaccounts-token --role=keypost-verify-serviceaccounts-token --namespace default --user=jane@example.com"},
-		{"listing is forbidden", 1, func(s *standIn) {
+		{"listing is forbidden", 1, func(s *plane) {
 			s.replace[slicesPath] = refuses(403, `endpointslices.discovery.k8s.io is forbidden: User "system:serviceaccount:ns:sa" cannot list resource`)
 		}, "cluster-forbidden", finding.Warn, "system:serviceaccount:ns:sa may not list the kube-apiservers",
 			"kubectl create clusterrole keypost-verify-endpointslices --verb=list --resource=endpointslices.discovery.k8s.io && " +
 				"kubectl create clusterrolebinding keypost-verify-endpointslices --clusterrole=keypost-verify-endpointslices --user=system:serviceaccount:ns:sa"},
-		{"the JWKS is forbidden", 1, func(s *standIn) {
+		{"the JWKS is forbidden", 1, func(s *plane) {
 			s.replace[jwksPath] = refuses(403, `forbidden: User "jane" cannot get path "/openid/v1/jwks"`)
 		},
 			"cluster-forbidden", finding.Warn, "jane may not read the keys that the cluster trusts",
 			"kubectl create clusterrolebinding keypost-verify-jwks --clusterrole=system:service-account-issuer-discovery --user=jane"},
-		{"the JWKS is broken", 1, func(s *standIn) { s.replace[jwksPath] = refuses(500, "no") }, "cluster-servers-unasked", finding.Warn, "answers 500", "kubectl get --raw /openid/v1/jwks --kubeconfig"},
-		{"the service account does not exist", 1, func(s *standIn) { s.replace[tokenPath] = refuses(404, `serviceaccounts "default" not found`) },
+		{"the JWKS is broken", 1, func(s *plane) { s.replace[jwksPath] = refuses(500, "no") }, "cluster-servers-unasked", finding.Warn, "answers 500", "kubectl get --raw /openid/v1/jwks --kubeconfig"},
+		{"the service account does not exist", 1, func(s *plane) { s.replace[tokenPath] = refuses(404, `serviceaccounts "default" not found`) },
 			"cluster-account-missing", finding.Warn, `serviceaccounts "default" not found`, "or make it: kubectl create serviceaccount default --namespace default --kubeconfig"},
-		{"it signs with a key that may not sign yet", 1, func(s *standIn) {
+		{"it signs with a key that may not sign yet", 1, func(s *plane) {
 			s.want.Set = next(t, s.known[0])
 		}, "cluster-key-next", finding.Fail, "which may not sign before it is promoted", "until this one is promoted: keypost key promote " + wantedIssuer},
-		{"it signs with a key that was removed and is published still", 1, func(s *standIn) {
+		{"it signs with a key that was removed and is published still", 1, func(s *plane) {
 			s.revoked(t)
 		}, "cluster-key-gone", finding.Fail, "it never returns", "--service-account-signing-key-file"},
-		{"the namespace does not exist", 1, func(s *standIn) {
+		{"the namespace does not exist", 1, func(s *plane) {
 			s.replace[tokenPath] = refuses(404, `serviceaccounts "default" not found`)
 			s.replace["/api/v1/namespaces/default"] = refuses(404, `namespaces "default" not found`)
 		}, "cluster-account-missing", finding.Warn, `serviceaccounts "default" not found`, "kubectl create namespace default --kubeconfig"},
-		{"minting fails", 1, func(s *standIn) { s.replace[tokenPath] = refuses(500, "no key") }, "cluster-account-missing", finding.Fail, "answers 500", "kubectl create token default --namespace default"},
-		{"nobody knows how many servers there are", 1, func(s *standIn) {
+		{"minting fails", 1, func(s *plane) { s.replace[tokenPath] = refuses(500, "no key") }, "cluster-account-missing", finding.Fail, "answers 500", "kubectl create token default --namespace default"},
+		{"nobody knows how many servers there are", 1, func(s *plane) {
 			s.replace[slicesPath] = func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, map[string]any{"items": []any{}}) }
 		}, "cluster-servers-unasked", finding.Warn, "only ", "run it again where"},
-		{"a server cannot be reached from here", 1, func(s *standIn) {
+		{"a server cannot be reached from here", 1, func(s *plane) {
 			s.replace[slicesPath] = func(w http.ResponseWriter, _ *http.Request) {
 				writeJSON(w, json.RawMessage(`{"items":[{"endpoints":[{"addresses":["127.0.0.1"]}],"ports":[{"port":1}]}]}`))
 			}
 		}, "cluster-servers-unasked", finding.Warn, "the kube-apiserver at 127.0.0.1:1 was not asked", "run it again where"},
-		{"the credentials are refused", 1, func(s *standIn) { s.replace[slicesPath] = refuses(401, "no") }, "cluster-unreachable", finding.Fail, "does not accept the credentials", "--context"},
-		{"the cluster is in trouble", 1, func(s *standIn) { s.replace[slicesPath] = refuses(503, "no") }, "cluster-unreachable", finding.Fail, "answers 503", "kubectl version --kubeconfig"},
+		{"the credentials are refused", 1, func(s *plane) { s.replace[slicesPath] = refuses(401, "no") }, "cluster-unreachable", finding.Fail, "does not accept the credentials", "--context"},
+		{"the cluster is in trouble", 1, func(s *plane) { s.replace[slicesPath] = refuses(503, "no") }, "cluster-unreachable", finding.Fail, "answers 503", "kubectl version --kubeconfig"},
 	}
 }
 
@@ -362,10 +188,9 @@ func setUps(t *testing.T) []setUp {
 func TestVerifySetUps(t *testing.T) {
 	for _, tt := range setUps(t) {
 		t.Run(tt.name, func(t *testing.T) {
-			s := newStandIn(t, tt.servers)
+			s := newPlane(t, slices.Repeat([]string{wantedIssuer}, tt.servers), map[string]http.HandlerFunc{})
 			tt.breaks(s)
-			a := s.start(t)
-			got, err := Verify(t.Context(), a, s.want)
+			got, err := Verify(t.Context(), s.access, s.want)
 			check(t, err)
 			if len(got) == 0 {
 				t.Fatal("nothing was found")
@@ -392,7 +217,7 @@ func next(t *testing.T, k keystore.VerificationKey) keystore.KeySet {
 }
 
 // revoked notes that the key that every server signs with was revoked.
-func (s *standIn) revoked(t *testing.T) {
+func (s *plane) revoked(t *testing.T) {
 	t.Helper()
 	set, err := storetest.KeySet(t, "prod-a", s.known[0], storetest.Key(t)).Revoke(storetest.Change(time.Minute), s.known[0].ID(), keystore.RevokeOptions{})
 	check(t, err)
@@ -400,7 +225,7 @@ func (s *standIn) revoked(t *testing.T) {
 }
 
 // retired notes that the key that every server signs with is retired, and how long tokens live unless that is 0.
-func (s *standIn) retired(t *testing.T, lifetime time.Duration) {
+func (s *plane) retired(t *testing.T, lifetime time.Duration) {
 	t.Helper()
 	set := storetest.KeySet(t, "prod-a", s.known[0], storetest.Key(t))
 	var err error
@@ -412,41 +237,46 @@ func (s *standIn) retired(t *testing.T, lifetime time.Duration) {
 	check(t, err)
 }
 
-func (s *standIn) stranger(t *testing.T) keystore.VerificationKey {
+func (s *plane) stranger(t *testing.T) keystore.VerificationKey {
 	_, public := newSigningKey(t)
 	return public
 }
 
 func TestVerifyFindsNothingWrong(t *testing.T) {
-	for name, change := range map[string]func(*standIn){
-		"one server": func(*standIn) {}, "three": func(s *standIn) { s.signs = append(s.signs, s.signs[0], s.signs[0]) },
-		"an older key of its own": func(s *standIn) { s.known = append(s.known, s.stranger(t)) },
-		"the next key": func(s *standIn) {
+	const three = "three servers"
+	for name, change := range map[string]func(*plane){
+		"one server": func(*plane) {}, three: func(*plane) {},
+		"an older key of its own": func(s *plane) { s.known = append(s.known, s.stranger(t)) },
+		"the next key": func(s *plane) {
 			k := s.stranger(t)
 			s.want.Published, s.want.Set = append(s.want.Published, k), next(t, k)
 		},
-		"the issuer is an audience that was asked about": func(s *standIn) { s.want.Audiences = []string{wantedIssuer} },
-		"no audience was asked about":                    func(s *standIn) { s.want.Audiences = nil },
-		"the issuer is not an audience, seen in the pod": func(s *standIn) {
+		"the issuer is an audience that was asked about": func(s *plane) { s.want.Audiences = []string{wantedIssuer} },
+		"no audience was asked about":                    func(s *plane) { s.want.Audiences = nil },
+		"the issuer is not an audience, seen in the pod": func(s *plane) {
 			s.pods = kubeadmPod(wantedIssuer, "https://kubernetes.default.svc")
 			s.signs[0].audiences = []string{"https://kubernetes.default.svc"}
 		},
-		"a token of an earlier issuer that the cluster still accepts": func(s *standIn) {
+		"a token of an earlier issuer that the cluster still accepts": func(s *plane) {
 			s.signs[0].audiences = []string{wantedIssuer, "https://bucket.example.com"}
 			s.want.Audiences = []string{"https://bucket.example.com"}
 		},
-		"a pod's own token, whose audience is not a URL": func(s *standIn) {
+		"a pod's own token, whose audience is not a URL": func(s *plane) {
 			s.signs[0].audiences, s.want.Audiences = []string{"api"}, []string{"api"}
 		},
-		"a token from before, which is still accepted": func(s *standIn) {
+		"a token from before, which is still accepted": func(s *plane) {
 			s.signs[0].audiences = []string{wantedIssuer, "https://kubernetes.default.svc"}
 			s.want.Audiences = []string{"https://kubernetes.default.svc"}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newStandIn(t, 1)
+			issuers := []string{wantedIssuer}
+			if name == three {
+				issuers = slices.Repeat(issuers, 3)
+			}
+			s := newPlane(t, issuers, nil)
 			change(s)
-			got, err := Verify(t.Context(), s.start(t), s.want)
+			got, err := Verify(t.Context(), s.access, s.want)
 			check(t, err)
 			for _, f := range got {
 				if f.Severity != finding.OK {
@@ -461,40 +291,39 @@ func TestVerifyFindsNothingWrong(t *testing.T) {
 }
 
 func TestVerifyEnds(t *testing.T) {
-	s := newStandIn(t, 1)
-	a := s.start(t)
+	s := newPlane(t, []string{wantedIssuer}, nil)
 	stopped, cancel := context.WithCancel(t.Context())
 	cancel()
-	if got, err := Verify(stopped, a, s.want); !errors.Is(err, context.Canceled) || got != nil {
+	if got, err := Verify(stopped, s.access, s.want); !errors.Is(err, context.Canceled) || got != nil {
 		t.Errorf("stopped: %v, %v", got, err)
 	}
 	if _, err := Verify(t.Context(), Access{Kubeconfig: filepath.Join(t.TempDir(), "absent")}, s.want); err == nil || !strings.Contains(err.Error(), "no such file") {
 		t.Errorf("no kubeconfig: %v", err)
 	}
-	if _, err := Verify(t.Context(), Access{Kubeconfig: a.Kubeconfig, ServiceAccount: "x"}, s.want); err == nil || !strings.Contains(err.Error(), "NAMESPACE/NAME") {
+	if _, err := Verify(t.Context(), Access{Kubeconfig: s.access.Kubeconfig, ServiceAccount: "x"}, s.want); err == nil || !strings.Contains(err.Error(), "NAMESPACE/NAME") {
 		t.Errorf("account mistyped: %v", err)
 	}
 }
 
 // While the cluster signs with a key that is not published, and where a key is the only one that may sign, nobody is told to retire it.
 func TestTheOnlyKeyIsNotRetired(t *testing.T) {
-	for name, change := range map[string]func(*standIn){
-		"the only one": func(s *standIn) {
+	for name, change := range map[string]func(*plane){
+		"the only one": func(s *plane) {
 			s.want.Published = []keystore.VerificationKey{s.stranger(t)}
 			s.signs[0].kid = string(s.want.Published[0].ID())
 		},
-		"the replacement of a revoked one": func(s *standIn) {
+		"the replacement of a revoked one": func(s *plane) {
 			s.revoked(t)
 			s.want.Published = []keystore.VerificationKey{s.stranger(t)}
 		},
-		"another beside one that the cluster does not sign with": func(s *standIn) {
+		"another beside one that the cluster does not sign with": func(s *plane) {
 			s.want.Published = append(s.want.Published, s.stranger(t))
 			s.signs[0].key, _ = newSigningKey(t)
 		},
 	} {
-		s := newStandIn(t, 1)
+		s := newPlane(t, []string{wantedIssuer}, nil)
 		change(s)
-		got, err := Verify(t.Context(), s.start(t), s.want)
+		got, err := Verify(t.Context(), s.access, s.want)
 		check(t, err)
 		i := slices.IndexFunc(got, func(f finding.Finding) bool { return f.Code == "cluster-key-stranger" })
 		if i < 0 || strings.Contains(got[i].Repair, "retire") || !strings.Contains(got[i].Repair, "--service-account-signing-key-file") {
