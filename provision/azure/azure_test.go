@@ -17,53 +17,17 @@ import (
 	"github.com/keypost/keypost/test/scene"
 )
 
-// An installation is made, and a second run finds it as it should be.
-func TestCreateAllAndAgain(t *testing.T) {
+// Each Secret names its own identity.
+func TestSecretsNameTheirIdentities(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, fakeazure.Options{VaryCase: true})
-		w.WriteKeys(t)
-		o := w.create(t, usual()...)
-		made, err := azure.Create(t.Context(), o)
+		w := newWorld(t, fakeazure.Options{})
+		_, err := azure.CreateIdentities(t.Context(), w.identities(t, usual()...))
 		must(t, err)
-		if made.Identities != 3 || made.Secrets != 3 || made.Tenant != tenant || made.KeySet.Name() != "prod-a" {
-			t.Errorf("made %+v", made)
-		}
-		scene.Held(t, w.Reported(), "Subscription "+subscription+", tenant "+tenant, "Cluster installation resource group name is prod-a. This resource group MUST",
-			"Created resource group", "Created user-assigned managed identity", "Saved credentials configuration to: ",
-			"Saved Azure AD pod identity webhook configuration to: ", "Made for prod-a in subscription")
-		s := w.State()
-		if len(s.Groups) != 2 || len(s.Identities) != 3 || len(s.Credentials) != 5 || len(s.Definitions) != 2 || len(s.Assignments) != 3 {
-			t.Errorf("there are %d groups, %d identities, %d credentials, %d roles, %d assignments", len(s.Groups), len(s.Identities), len(s.Credentials),
-				len(s.Definitions), len(s.Assignments))
-		}
-		for _, a := range s.Assignments {
-			if a.PrincipalType != "ServicePrincipal" || a.Name != strings.ToLower(a.Name) {
-				t.Errorf("assignment %+v", a)
-			}
-		}
-		for _, id := range s.Identities {
-			if id.Tags["openshift.io_cloud-credential-operator_prod-a"] != "owned" {
-				t.Errorf("tags of %s: %v", id.Name, id.Tags)
-			}
-			file := filepath.Join(w.Out(), "manifests", strings.TrimPrefix(id.Name, "prod-a-")+"-credentials.yaml")
-			text, err := os.ReadFile(file)
+		for _, id := range w.State().Identities {
+			text, err := os.ReadFile(filepath.Join(w.Out(), "manifests", strings.TrimPrefix(id.Name, "prod-a-")+"-credentials.yaml"))
 			must(t, err)
-			scene.Held(t, string(text), "azure_client_id: "+id.ClientID, "azure_tenant_id: "+tenant, "azure_region: centralus", "azure_subscription_id: "+subscription,
-				"azure_federated_token_file: /var/run/secrets/openshift/serviceaccount/token", "type: Opaque")
-		}
-		w.writes()
-		if _, err := azure.Create(t.Context(), o); err != nil {
-			t.Fatal(err)
-		}
-		if again := w.writes(); len(again) > 0 {
-			t.Errorf("the second run wrote %q", again)
-		}
-		scene.Held(t, w.Reported(), "Found existing user-assigned managed identity", "Found existing role assignment", "Found existing federated identity credential")
-		o.Mode = install.Preview
-		previewed, err := azure.Create(t.Context(), o)
-		if err != nil || !previewed.Preview.Empty() {
-			t.Errorf("%v, preview %+v", err, previewed.Preview)
+			scene.Held(t, string(text), "azure_client_id: "+id.ClientID, "azure_tenant_id: "+tenant, "azure_region: centralus", "azure_subscription_id: "+subscription)
 		}
 	})
 }
@@ -114,89 +78,55 @@ func TestStoppedAnywhereAndRunAgain(t *testing.T) {
 // Whatever was changed by others is shown, and repaired with Prune; then nothing is left to do.
 func TestDriftIsShownAndRepaired(t *testing.T) {
 	t.Parallel()
-	id := func(w *world, name string) string {
-		for _, i := range w.State().Identities {
-			if i.Name == name {
-				return i.ID
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, fakeazure.Options{})
+		o := w.identities(t, usual()...)
+		o.Tags, o.Prune = map[string]string{"team": "ours"}, true
+		_, err := azure.CreateIdentities(t.Context(), o)
+		must(t, err)
+		const identity = home + "/providers/Microsoft.ManagedIdentity/userAssignedIdentities/"
+		w.arm(t, "PATCH", identity+registry, "2024-11-30", `{"tags":{"openshift.io_cloud-credential-operator_prod-a":"owned","team":"other"}}`)
+		w.credential(t, identity+registry, "registry", issuerURL, "system:serviceaccount:ns:other", "openshift")
+		w.credential(t, identity+registry, "gone", issuerURL, "system:serviceaccount:ns-registry:gone", "openshift")
+		const ingress = "system:serviceaccount:ns-openshift-ingress-azure:ingress-operator"
+		w.credential(t, identity+"prod-a-ns-openshift-ingress-azure-creds", "ingress-operator", issuerURL, ingress, "other")
+		all := w.State().Credentials
+		lost := all[slices.IndexFunc(all, func(c fakeazure.Credential) bool { return c.Subject == "system:serviceaccount:ns-storage:op" })]
+		w.arm(t, "DELETE", lost.ID, "2024-11-30", "")
+		w.arm(t, "DELETE", w.State().Assignments[0].ID, "2022-04-01", "")
+		d := w.State().Definitions[0]
+		w.arm(t, "PUT", d.ID, "2022-04-01", fmt.Sprintf(`{"properties":{"roleName":%q,"description":%q,"type":"CustomRole","assignableScopes":["/subscriptions/%s"],
+			"permissions":[{"actions":["Microsoft.Compute/disks/delete"]}]}}`, d.RoleName, d.Description, subscription))
+		w.writes()
+		o.Mode, o.Prune = install.Preview, false
+		shown, err := azure.CreateIdentities(t.Context(), o)
+		must(t, err)
+		if extra := strings.Join(shown.Preview.Extra, "\n"); !strings.Contains(extra, "for the audience other, and not openshift; --audience openshift --prune changes it") {
+			t.Errorf("without --prune it says %q", extra)
+		}
+		o.Prune = true
+		shown, err = azure.CreateIdentities(t.Context(), o)
+		must(t, err)
+		for _, want := range []string{
+			"+ tag team=ours", "- registry: system:serviceaccount:ns:other", "system:serviceaccount:ns-registry:registry of " + issuerURL + " for openshift",
+			"- gone: system:serviceaccount:ns-registry:gone", "+ ingress-operator: " + ingress + " of " + issuerURL + " for openshift",
+			"+ " + lost.Name + ": " + lost.Subject, "+ role ", "- action Microsoft.Compute/disks/delete",
+		} {
+			if text := preview(shown.Preview); !strings.Contains(text, want) {
+				t.Errorf("%q is not shown in\n%s", want, text)
 			}
 		}
-		t.Fatalf("no identity %s", name)
-		return ""
-	}
-	for _, tt := range []struct {
-		name  string
-		drift func(w *world)
-		shown string
-	}{
-		{"a tag", func(w *world) {
-			w.arm(t, "PATCH", id(w, "prod-a-ns-registry-creds"), "2024-11-30", `{"tags":{"openshift.io_cloud-credential-operator_prod-a":"owned","team":"other"}}`)
-		},
-			"+ tag team=ours"},
-		{"a subject", func(w *world) {
-			w.credential(t, id(w, "prod-a-ns-registry-creds"), "registry", issuerURL, "system:serviceaccount:ns:other", "openshift")
-		},
-			"- registry: system:serviceaccount:ns:other"},
-		{"an audience", func(w *world) {
-			w.credential(t, id(w, "prod-a-ns-registry-creds"), "registry", issuerURL, "system:serviceaccount:ns-registry:registry", "other")
-		},
-			"+ registry: system:serviceaccount:ns-registry:registry of " + issuerURL + " for openshift"},
-		{"one credential more", func(w *world) {
-			w.credential(t, id(w, "prod-a-ns-registry-creds"), "gone", issuerURL, "system:serviceaccount:ns-registry:gone", "openshift")
-		},
-			"- gone: system:serviceaccount:ns-registry:gone"},
-		{"a lost credential", func(w *world) {
-			w.arm(t, "DELETE", id(w, "prod-a-ns-registry-creds")+"/federatedIdentityCredentials/registry", "2024-11-30", "")
-		},
-			"+ registry: "},
-		{"a lost assignment", func(w *world) { w.arm(t, "DELETE", w.State().Assignments[0].ID, "2022-04-01", "") }, "+ role "},
-		{"actions of a role", func(w *world) {
-			d := w.State().Definitions[0]
-			w.arm(t, "PUT", d.ID, "2022-04-01", fmt.Sprintf(`{"properties":{"roleName":%q,"description":%q,"type":"CustomRole","assignableScopes":["/subscriptions/%s"],
-				"permissions":[{"actions":["Microsoft.Compute/disks/delete"]}]}}`, d.RoleName, d.Description, subscription))
-		}, "- action Microsoft.Compute/disks/delete"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, fakeazure.Options{})
-				o := w.identities(t, usual()...)
-				o.Tags, o.Prune = map[string]string{"team": "ours"}, true
-				_, err := azure.CreateIdentities(t.Context(), o)
-				must(t, err)
-				tt.drift(w)
-				w.writes()
-				o.Mode, o.Prune = install.Preview, false
-				shown, err := azure.CreateIdentities(t.Context(), o)
-				must(t, err)
-				if extra := strings.Join(shown.Preview.Extra, "\n"); tt.name == "an audience" && !strings.Contains(extra, "for the audience other, and not openshift; --audience openshift --prune changes it") {
-					t.Errorf("without --prune it says %q", extra)
-				}
-				o.Prune = true
-				shown, err = azure.CreateIdentities(t.Context(), o)
-				must(t, err)
-				var lines []string
-				for _, c := range shown.Preview.Changes {
-					lines = append(lines, c.Diff...)
-				}
-				if len(shown.Preview.Changes) == 0 || !strings.Contains(strings.Join(lines, "\n"), tt.shown) {
-					t.Errorf("shown: %+v", shown.Preview.Changes)
-				}
-				if wrote := w.writes(); len(wrote) > 0 {
-					t.Errorf("the preview wrote %q", wrote)
-				}
-				o.Mode = install.Apply
-				_, err = azure.CreateIdentities(t.Context(), o)
-				must(t, err)
-				if wrote := w.writes(); len(wrote) == 0 {
-					t.Error("nothing was written")
-				}
-				o.Mode = install.Preview
-				if left, err := azure.CreateIdentities(t.Context(), o); err != nil || !left.Preview.Empty() {
-					t.Errorf("%v, left: %+v", err, left.Preview)
-				}
-			})
-		})
-	}
+		if wrote := w.writes(); len(wrote) > 0 {
+			t.Errorf("the previews wrote %q", wrote)
+		}
+		o.Mode = install.Apply
+		_, err = azure.CreateIdentities(t.Context(), o)
+		must(t, err)
+		o.Mode = install.Preview
+		if left, err := azure.CreateIdentities(t.Context(), o); err != nil || !left.Preview.Empty() {
+			t.Errorf("%v, left: %+v", err, left.Preview)
+		}
+	})
 }
 
 // What a group has, what an admin gave, and what somebody else made stays.

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+
 	"github.com/keypost/keypost/provision/azure"
 	"github.com/keypost/keypost/provision/azure/arm"
 	"github.com/keypost/keypost/provision/install"
@@ -95,20 +97,16 @@ func TestTwoClustersAtOnceKeepBothExchanges(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, fakeazure.Options{})
-		run := func(issuer, namespace string, to *bent) {
-			o := azure.WorkloadOptions{Options: w.elsewhere(), For: "--name", ServiceAccounts: []install.ServiceAccount{{Namespace: namespace, Name: "loki"}}}
-			o.Name, o.InstallGroup, o.IssuerURL = "loki", "", issuer
-			if to != nil {
-				o.Transport = to
-			}
-			_, err := azure.CreateIdentity(t.Context(), o)
-			must(t, err)
+		run := func(issuer, namespace string, to policy.Transporter) {
+			w.workload(t, func(o *azure.WorkloadOptions) {
+				o.IssuerURL, o.Transport, o.ServiceAccounts = issuer, to, []install.ServiceAccount{{Namespace: namespace, Name: "loki"}}
+			})
 		}
 		other := once(w, http.MethodGet, "/federatedIdentityCredentials", func() {
-			run("https://oidc.example.com/b", "logging", nil)
-			run("https://oidc.example.com/a", "other", nil)
+			run("https://oidc.example.com/b", "logging", w.Client())
+			run("https://oidc.example.com/a", "other", w.Client())
 		})
-		run("https://oidc.example.com/a", "logging", &other)
+		run("https://oidc.example.com/a", "logging", other)
 		if all := w.State().Credentials; len(all) != 3 {
 			t.Errorf("federated credentials: %+v", all)
 		}
