@@ -2,9 +2,7 @@ package iam_test
 
 import (
 	"fmt"
-	"io"
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -36,56 +34,6 @@ func refused(t *testing.T, w *world, want iam.Wanted, problem rest.Problem) stri
 		t.Errorf("%d writes before %v", n, err)
 	}
 	return err.Error()
-}
-
-// A provider that trusts another issuer has not drifted: a cluster may live by it.
-func TestOtherIssuer(t *testing.T) {
-	t.Parallel()
-	whole := func(w iam.Wanted) iam.Wanted { return w }
-	alone := func(w iam.Wanted) iam.Wanted { return iam.Wanted{Provider: w.Provider} }
-	for _, part := range []func(iam.Wanted) iam.Wanted{whole, alone} {
-		inWorld(t, fakegcp.Options{OperationDelay: time.Second}, func(t *testing.T, w *world) {
-			mustApply(t, w, installation("demo"))
-			before := state(w)
-			trustOld(t, w)
-			want := part(installation("demo"))
-			lost := "workload identity provider demo trusts the issuer " + oldIssuer + ": changed to " + issuerURL + ", it takes no token of " + oldIssuer + " any more, " +
-				"and every workload of that cluster loses access"
-			contains(t, refused(t, w, want, rest.OtherIssuer), lost)
-			want.Provider.Adopt = true
-			contains(t, preview(t, w, want), "- issuer "+oldIssuer, "+ issuer "+issuerURL, "warning: "+lost)
-			mustApply(t, w, want)
-			settle(w)
-			if after := state(w); after != before {
-				t.Errorf("afterwards there is\n%s\nwant\n%s", after, before)
-			}
-			finished(t, w, installation("demo"))
-		})
-	}
-}
-
-// What goes with a pool is what somebody lives by: the issuers of the providers that are not deleted.
-func TestWhatGoesWithAPool(t *testing.T) {
-	t.Parallel()
-	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
-		goes := func(want string) {
-			t.Helper()
-			_, got, err := w.client().PlanDelete(t.Context(), iam.Deletion{Name: "demo"})
-			check(t, err)
-			if fmt.Sprint(got.Issuers) != want || got.Stays {
-				t.Errorf("%+v, want %s", got, want)
-			}
-		}
-		goes("[]")
-		mustApply(t, w, installation("demo"))
-		goes("[" + issuerURL + "]")
-		second := installation("demo").Provider
-		second.ID, second.IssuerURL, second.JWKS = "second", oldIssuer, jwks(keyOne, "k1")
-		mustApply(t, w, iam.Wanted{Provider: second})
-		goes("[" + issuerURL + " " + oldIssuer + "]")
-		w.Do(t, "DELETE", poolPath+"/providers/second", nil)
-		goes("[" + issuerURL + "]")
-	})
 }
 
 // Nobody lives by a provider that is deleted, nor by those of a pool that is: a name may be used again.
@@ -166,38 +114,27 @@ func TestStoppedRevival(t *testing.T) {
 func TestProviderNeedsItsPool(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
-		name, method, path string
-		body               map[string]any
-		want               string
+		method, path string
+		body         map[string]any
+		want         string
 	}{
-		{"missing", "", "", nil, "there is no workload identity pool demo: make it first"},
-		{"deleted", "DELETE", poolPath, nil, "workload identity pool demo is deleted: make it again, which brings it back"},
-		{"disabled", "PATCH", poolPath + "?updateMask=disabled", map[string]any{"disabled": true}, "workload identity pool demo is disabled: make it again, which enables it"},
+		{"DELETE", poolPath, nil, "workload identity pool demo is deleted: make it again, which brings it back"},
+		{"PATCH", poolPath + "?updateMask=disabled", map[string]any{"disabled": true}, "workload identity pool demo is disabled: make it again, which enables it"},
 	} {
-		for _, made := range []bool{false, true} { // the provider, before
-			inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
-				all := installation("demo")
-				pool, alone := iam.Wanted{Pool: all.Pool}, iam.Wanted{Provider: all.Provider}
-				if tt.method != "" {
-					mustApply(t, w, pool)
-					if made {
-						mustApply(t, w, alone)
-					}
-					w.Do(t, tt.method, tt.path, tt.body)
-					settle(w)
-				}
-				if got := refused(t, w, alone, rest.PoolUnusable); got != tt.want {
-					t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
-				}
-				mustApply(t, w, pool) // as the hint says
-				settle(w)
-				mustApply(t, w, alone)
-				finished(t, w, iam.Wanted{Pool: all.Pool, Provider: all.Provider})
-				if i := slices.IndexFunc(w.State().Providers, func(p fakegcp.Provider) bool { return p.State == "ACTIVE" }); i != 0 {
-					t.Errorf("%s: there is\n%s", tt.name, state(w))
-				}
-			})
-		}
+		inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
+			all := installation("demo")
+			pool, alone := iam.Wanted{Pool: all.Pool}, iam.Wanted{Provider: all.Provider}
+			mustApply(t, w, pool)
+			w.Do(t, tt.method, tt.path, tt.body)
+			settle(w)
+			if got := refused(t, w, alone, rest.PoolUnusable); got != tt.want {
+				t.Errorf("%s, want %s", got, tt.want)
+			}
+			mustApply(t, w, pool) // as the hint says
+			settle(w)
+			mustApply(t, w, alone)
+			finished(t, w, iam.Wanted{Pool: all.Pool, Provider: all.Provider})
+		})
 	}
 }
 
@@ -222,7 +159,6 @@ func TestUpload(t *testing.T) {
 		want := installation("demo")
 		want.Accounts = nil
 		want.Provider.JWKS = jwks(keyOne, "k1", "k2")
-		contains(t, preview(t, w, want), "+ uploaded key k1", "+ uploaded key k2")
 		mustApply(t, w, want)
 		settle(w)
 		finished(t, w, want)
@@ -231,8 +167,7 @@ func TestUpload(t *testing.T) {
 		contains(t, preview(t, w, want), "~ uploaded keys of the same IDs")
 		want.Provider.JWKS = jwks(keyOne, "k2", "k3")
 		contains(t, preview(t, w, want), "- uploaded key k1", "+ uploaded key k3")
-		lines := strings.Join(mustApply(t, w, want), "\n")
-		contains(t, lines, "workload identity provider demo updated with new JWK set")
+		mustApply(t, w, want)
 		want.Provider.Adopt = false
 		for i, changed := range []bool{true, false} {
 			is, err := c.UploadKeys(t.Context(), federation.Provider{Pool: "demo", ID: "demo", IssuerURL: issuerURL, Owner: federation.OwnedBy("demo"), JWKS: jwks(keyTwo, "e1")})
@@ -245,12 +180,6 @@ func TestUpload(t *testing.T) {
 		if have.JWKS != string(jwks(keyTwo, "e1")) || have.IssuerURL != issuerURL {
 			t.Errorf("uploaded %s for %s", have.JWKS, have.IssuerURL)
 		}
-		settle(w)
-		r, err := c.Provider(t.Context(), "demo", "demo")
-		if err != nil || r.JWKS == "" || r.IssuerURL != issuerURL || fmt.Sprint(r.Audiences) != "[openshift]" {
-			t.Errorf("registered %+v, %v", r, err)
-		}
-
 		want.Provider.JWKS, want.Provider.UsualKeys = nil, true
 		if _, err := c.Plan(t.Context(), want); err == nil || !strings.Contains(err.Error(), "say --key-storage-method pool-jwk-file") {
 			t.Errorf("without a word about the keys: %v", err)
@@ -332,38 +261,17 @@ func TestAnotherCopyIsLeft(t *testing.T) {
 	}
 }
 
-// A pool that is disabled or deleted is told with what its provider holds; anyone who may not read pools is told nothing of it.
-func TestUploadedKeysOfAPoolThatTakesNoToken(t *testing.T) {
+// Anyone who may not read pools is told nothing of the pool with what its provider holds.
+func TestUploadedKeysOfAPoolThatNobodyMayRead(t *testing.T) {
 	t.Parallel()
 	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
 		want := installation("demo")
 		want.Accounts, want.Provider.JWKS = nil, jwks(keyOne, "k1")
 		mustApply(t, w, want)
-		trouble := func(c *iam.Client) string {
-			have, err := c.UploadedKeys(t.Context(), "demo", "demo")
-			check(t, err)
-			if have.Refused == nil {
-				return ""
-			}
-			return have.Refused.Error()
-		}
-		if got := trouble(w.client()); got != "" {
-			t.Errorf("of a good pool: %q", got)
-		}
-		w.Do(t, "PATCH", "my-project/locations/global/workloadIdentityPools/demo?updateMask=disabled", map[string]any{"disabled": true})
-		if got := trouble(w.client()); !strings.Contains(got, "pool demo is disabled") {
-			t.Errorf("of a disabled pool: %q", got)
-		}
-		denied := roundTripper(func(r *http.Request) (*http.Response, error) {
-			res, err := w.RoundTrip(r)
-			if err == nil && strings.HasSuffix(r.URL.Path, "/workloadIdentityPools/demo") {
-				res.StatusCode, res.Status = http.StatusForbidden, "403 Forbidden"
-				res.Body = io.NopCloser(strings.NewReader(`{"error":{"code":403,"status":"PERMISSION_DENIED","message":"Permission 'iam.workloadIdentityPools.get' denied on resource '//iam.googleapis.com/x' (or it may not exist)."}}`))
-			}
-			return res, err
-		})
-		if got := trouble(iam.OpenWith(fakegcp.AccessToken, rest.Access{Project: "my-project", Transport: denied})); got != "" {
-			t.Errorf("of a pool that nobody may read: %q", got)
+		w.Fault(of("GetWorkloadIdentityPool", fakegcp.Fail(http.StatusForbidden, "PERMISSION_DENIED", "Permission 'iam.workloadIdentityPools.get' denied on resource '//iam.googleapis.com/x' (or it may not exist).")))
+		have, err := w.client().UploadedKeys(t.Context(), "demo", "demo")
+		if err != nil || have.Refused != nil || have.JWKS == "" {
+			t.Errorf("%+v, %v", have, err)
 		}
 	})
 }

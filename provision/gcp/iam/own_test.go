@@ -90,6 +90,10 @@ func TestAdoption(t *testing.T) {
 		{"role", func(t *testing.T, w *world) {
 			w.Do(t, "POST", "my-project/roles", map[string]any{"roleId": "myproject_openshiftingressgcp", "role": map[string]any{"title": "t", "description": "mine"}})
 		}, func(w *iam.Wanted) { w.Accounts.Adopt = true }, "IAM custom role projects/my-project/roles/myproject_openshiftingressgcp is somebody else's", ccoctlText + ", which took it over: mine"},
+		{"account, at the very email that ours would have", func(t *testing.T, w *world) {
+			id, _, _ := strings.Cut(email(t, w, installation("demo"), 0), "@")
+			w.Do(t, "POST", "my-project/serviceAccounts", map[string]any{"accountId": id, "serviceAccount": map[string]string{"displayName": "mine", "description": "d"}})
+		}, func(w *iam.Wanted) { w.Accounts.Adopt = true }, "is somebody else's", `"d; installation demo"`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
@@ -111,24 +115,7 @@ func TestAdoption(t *testing.T) {
 	}
 }
 
-// An account at the very email that ours would have.
-func TestAccountAdoption(t *testing.T) {
-	t.Parallel()
-	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
-		want := installation("demo")
-		id, _, _ := strings.Cut(email(t, w, want, 0), "@")
-		w.Do(t, "POST", "my-project/serviceAccounts", map[string]any{"accountId": id, "serviceAccount": map[string]string{"displayName": "mine", "description": "d"}})
-		if _, err := apply(t.Context(), w.client(), want); problemOf(err) != rest.NotOwned {
-			t.Errorf("error %v", err)
-		}
-		want.Accounts.Adopt = true
-		mustApply(t, w, want)
-		contains(t, state(w), `"d; installation demo"`)
-		finished(t, w, installation("demo"))
-	})
-}
-
-// What nobody asks for any more is told of, and goes with Prune; a role that others have keeps its permissions.
+// What nobody asks for any more is told of, and goes with Prune; a role keeps its permissions as long as others have it.
 func TestPrune(t *testing.T) {
 	t.Parallel()
 	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
@@ -139,34 +126,27 @@ func TestPrune(t *testing.T) {
 		less.Accounts.List = less.Accounts.List[1:]
 		less.Accounts.List[0].Permissions = []string{"dns.changes.create"}
 		contains(t, preview(t, w, less), "? service account demo-openshift-image-registry-gcs (", "note: role my-project-openshift-ingress-gcp keeps 1 permission that nobody asked for here")
-		lines, err := apply(t.Context(), w.client(), less)
-		if err != nil || len(lines) > 0 {
-			t.Errorf("without Prune: %q, %v", lines, err)
+		if lines := mustApply(t, w, less); len(lines) > 0 {
+			t.Errorf("without Prune: %q", lines)
 		}
 		less.Accounts.Prune = true
 		text := preview(t, w, less)
-		contains(t, text, "- delete IAM service account demo-openshift-i-")
+		contains(t, text, "- delete IAM service account demo-openshift-i-", "- roles/storage.admin for serviceAccount:demo-openshift-i-")
 		if strings.Contains(text, "- permission ") { // of the role that the other installation has too
 			t.Errorf("the other installation loses a permission in\n%s", text)
 		}
-	})
-}
-
-// The permissions that a role has beyond what is asked for go with Prune, once nobody else has the role.
-func TestPruneRole(t *testing.T) {
-	t.Parallel()
-	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
-		mustApply(t, w, installation("demo"))
-		less := installation("demo")
-		less.Accounts.List = less.Accounts.List[1:]
-		less.Accounts.List[0].Permissions = []string{"dns.changes.create"}
+		p, _, err := w.client().PlanDelete(t.Context(), iam.Deletion{Name: "demo2"})
+		check(t, err)
+		_, err = carryOut(t.Context(), p)
+		check(t, err)
+		less.Accounts.Prune = false
 		contains(t, preview(t, w, less), "? role my-project-openshift-ingress-gcp has the permission dns.changes.get, which nobody asked for; --prune takes it away")
 		less.Accounts.Prune = true
-		text := preview(t, w, less)
-		contains(t, text, "- permission dns.changes.get", "- roles/storage.admin for serviceAccount:")
-		lines := strings.Join(mustApply(t, w, less), "\n")
-		contains(t, lines, "IAM service account demo-openshift-image-registry-gcs deleted", "IAM custom role my-project-openshift-ingress-gcp lost what nobody asked for")
+		contains(t, preview(t, w, less), "- permission dns.changes.get")
+		contains(t, strings.Join(mustApply(t, w, less), "\n"), "IAM service account demo-openshift-image-registry-gcs deleted",
+			"IAM custom role my-project-openshift-ingress-gcp lost what nobody asked for")
 		finished(t, w, less)
+		contains(t, state(w), "account workload@")
 		if strings.Contains(state(w), "storage.admin") {
 			t.Errorf("what was pruned is left in\n%s", state(w))
 		}
