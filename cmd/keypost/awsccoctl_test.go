@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -117,8 +118,8 @@ func TestFilesAreCcoctls(t *testing.T) {
 		"--credentials-requests-dir", "testdata/ccoctl/requests", "--permissions-boundary-arn", "arn:aws:iam::123456789012:policy/boundary",
 		"--identity-provider-arn", "arn:aws:iam::123456789012:oidc-provider/oidc.example.com/mycluster")
 	ours, ccoctls := filesBelow(t, out), filesBelow(t, "testdata/ccoctl/want")
-	if len(ours) != 10 || !slices.Equal(keysOf(ours), keysOf(ccoctls)) {
-		t.Errorf("the files are %q, and ccoctl's %q", keysOf(ours), keysOf(ccoctls))
+	if names, want := slices.Sorted(maps.Keys(ours)), slices.Sorted(maps.Keys(ccoctls)); len(ours) != 10 || !slices.Equal(names, want) {
+		t.Errorf("the files are %q, and ccoctl's %q", names, want)
 	}
 	for name := range ours {
 		compareFile(t, name, ours[name], ccoctls[name])
@@ -223,15 +224,6 @@ func filesBelow(t *testing.T, dir string) map[string][]byte {
 		t.Fatal(err)
 	}
 	return files
-}
-
-func keysOf(m map[string][]byte) []string {
-	var keys []string
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
 }
 
 // ccoctlFlags are the flags of a command of ccoctl's, those that it needs and the others.

@@ -15,7 +15,7 @@ import (
 // cluster DIR ISSUER AUDIENCE… The audiences are those of its --api-audiences. It writes the kubeconfig $KUBECONFIG_FILE, whose
 // context forbidden is a user without rights. What real ones answer is shown by test/e2e.
 func startCluster(ts *testscript.TestScript, args []string) {
-	private := []byte(ts.ReadFile(args[0] + "/sa.key"))
+	private := ts.ReadFile(args[0] + "/sa.key")
 	public, err := pubkey.Parse(args[0], []byte(ts.ReadFile(args[0]+"/sa.pub")))
 	ts.Check(err)
 	var server *httptest.Server
@@ -31,7 +31,7 @@ func startCluster(ts *testscript.TestScript, args []string) {
 			if len(audiences) == 0 {
 				audiences = args[2:]
 			}
-			token, err := signToken(private, args[1], audiences)
+			token, err := signToken(private, args[1], audiences, "default:app")
 			if err != nil {
 				return member{}
 			}

@@ -2,10 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
@@ -37,6 +33,7 @@ import (
 	"github.com/keypost/keypost/keystore/filestore"
 	"github.com/keypost/keypost/keystore/pubkey"
 	"github.com/keypost/keypost/test/authority"
+	"github.com/keypost/keypost/test/keys"
 )
 
 // writeKeySet stores a key set with a past: keyset DIR NAME URL STATE[=AGE]… Each state makes a new key, which is in
@@ -99,9 +96,7 @@ func past(args []string) []step {
 // newKey makes a key whose ID begins with no hyphen: a command that names such a one is printed in another form.
 func newKey(ts *testscript.TestScript) keystore.VerificationKey {
 	for {
-		k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-		ts.Check(err)
-		p, err := keystore.NewPublic(k.Public())
+		p, err := keystore.NewPublic(keys.NewEC().Public())
 		ts.Check(err)
 		if !strings.HasPrefix(string(p.ID()), "-") {
 			return p
@@ -118,35 +113,23 @@ func seenEarlier(ts *testscript.TestScript, args []string) {
 	if len(args) > 2 {
 		members = args[2:]
 	}
-	files, err := filepath.Glob(filepath.Join(ts.MkAbs(args[0]), "*.yaml"))
-	ts.Check(err)
-	moved := 0
-	for _, file := range files {
-		text, err := os.ReadFile(file)
+	form := regexp.MustCompile(`(?m)^(\s*(?:- )?(?:` + strings.Join(members, "|") + `): )"([^"]*)"$`)
+	editEach(ts, args[0], form, func(line []byte) []byte {
+		m := form.FindSubmatch(line)
+		at, err := time.Parse(time.RFC3339Nano, string(m[2]))
 		ts.Check(err)
-		form := regexp.MustCompile(`(?m)^(\s*(?:- )?(?:` + strings.Join(members, "|") + `): )"([^"]*)"$`)
-		text = form.ReplaceAllFunc(text, func(line []byte) []byte {
-			m := form.FindSubmatch(line)
-			at, err := time.Parse(time.RFC3339Nano, string(m[2]))
-			ts.Check(err)
-			moved++
-			return fmt.Appendf(nil, "%s%q", m[1], at.Add(-age).Format(time.RFC3339Nano))
-		})
-		ts.Check(os.WriteFile(file, text, 0o600))
-	}
-	if moved == 0 {
-		ts.Fatalf("no time was moved in %s", files)
-	}
+		return fmt.Appendf(nil, "%s%q", m[1], at.Add(-age).Format(time.RFC3339Nano))
+	})
 }
 
 // setClock makes observations of who has a clock that is ahead of the issuer's: clock DIR OFFSET
 func setClock(ts *testscript.TestScript, args []string) {
-	editEach(ts, args[0], regexp.MustCompile(`clockAhead: .*`), "clockAhead: "+args[1])
+	editEach(ts, args[0], regexp.MustCompile(`clockAhead: .*`), func([]byte) []byte { return []byte("clockAhead: " + args[1]) })
 }
 
 // damage breaks every document of a directory: damage DIR
 func damage(ts *testscript.TestScript, args []string) {
-	editEach(ts, args[0], regexp.MustCompile(`(?s)kind: .*`), "")
+	editEach(ts, args[0], regexp.MustCompile(`(?s)kind: .*`), func([]byte) []byte { return nil })
 }
 
 // addURL adds an issuer URL to a document: withurl FILE URL
@@ -155,7 +138,7 @@ func addURL(ts *testscript.TestScript, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(text), 0o600))
 }
 
-func editEach(ts *testscript.TestScript, dir string, form *regexp.Regexp, instead string) {
+func editEach(ts *testscript.TestScript, dir string, form *regexp.Regexp, edit func(found []byte) []byte) {
 	files, err := filepath.Glob(filepath.Join(ts.MkAbs(dir), "*.yaml"))
 	ts.Check(err)
 	changed := false
@@ -163,7 +146,7 @@ func editEach(ts *testscript.TestScript, dir string, form *regexp.Regexp, instea
 		text, err := os.ReadFile(file)
 		ts.Check(err)
 		changed = changed || form.Match(text)
-		ts.Check(os.WriteFile(file, form.ReplaceAll(text, []byte(instead)), 0o600))
+		ts.Check(os.WriteFile(file, form.ReplaceAllFunc(text, edit), 0o600))
 	}
 	if !changed {
 		ts.Fatalf("nothing is like %s in %s", form, files)
@@ -183,53 +166,23 @@ func setKids(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// signToken signs a token of the service account default/app with an EC key in PEM.
-func signToken(keyFile []byte, issuer string, audiences []string) (string, error) {
-	return signTokenOf(keyFile, issuer, audiences, "system:serviceaccount:default:app")
-}
-
-// signTokenOf signs a token of a subject with an EC or RSA key in PEM.
-func signTokenOf(keyFile []byte, issuer string, audiences []string, subject string) (string, error) {
-	block, _ := pem.Decode(keyFile)
-	var key crypto.Signer
-	var alg jose.SignatureAlgorithm
-	var err error
-	if block.Type == "RSA PRIVATE KEY" {
-		alg = jose.RS256
-		key, err = x509.ParsePKCS1PrivateKey(block.Bytes)
-	} else {
-		alg = jose.ES256
-		key, err = x509.ParseECPrivateKey(block.Bytes)
-	}
-	if err != nil {
-		return "", err
-	}
+// signToken signs a token of a service account, NAMESPACE:NAME, with a key in PEM.
+func signToken(keyFile string, issuer string, audiences []string, account string) (string, error) {
+	key := keys.Private([]byte(keyFile))
 	public, err := keystore.NewPublic(key.Public())
 	if err != nil {
 		return "", err
 	}
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: alg, Key: jose.JSONWebKey{Key: key, KeyID: string(public.ID())}}, nil)
-	if err != nil {
-		return "", err
-	}
 	now := time.Now().Unix()
-	payload, err := json.Marshal(map[string]any{
-		"iss": issuer, "sub": subject, "aud": audiences,
+	return keys.JWS(key, jose.SignatureAlgorithm(public.Alg()), string(public.ID()), map[string]any{
+		"iss": issuer, "sub": "system:serviceaccount:" + account, "aud": audiences,
 		"iat": now, "nbf": now, "exp": now + 600,
-	})
-	if err != nil {
-		return "", err
-	}
-	jws, err := signer.Sign(payload)
-	if err != nil {
-		return "", err
-	}
-	return jws.CompactSerialize()
+	}), nil
 }
 
-// writeToken signs a token as kube-apiserver does: token KEYFILE ISSUER FILE. The key is EC.
+// writeToken signs a token as kube-apiserver does: token KEYFILE ISSUER FILE
 func writeToken(ts *testscript.TestScript, args []string) {
-	token, err := signToken([]byte(ts.ReadFile(args[0])), args[1], []string{"sts.amazonaws.com"})
+	token, err := signToken(ts.ReadFile(args[0]), args[1], []string{"sts.amazonaws.com"}, "default:app")
 	ts.Check(err)
 	ts.Check(os.WriteFile(ts.MkAbs(args[2]), []byte(token+"\n"), 0o600))
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"crypto/x509"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -137,18 +136,15 @@ func exchange(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) != 4 {
 		ts.Fatalf("usage: exchange KEYFILE ISSUER NAMESPACE/NAME MANIFEST")
 	}
-	namespace, name, _ := strings.Cut(args[2], "/")
-	token, err := signTokenOf([]byte(ts.ReadFile(args[0])), args[1], []string{"openshift"}, "system:serviceaccount:"+namespace+":"+name)
+	token, err := signToken(ts.ReadFile(args[0]), args[1], []string{"openshift"}, strings.Replace(args[2], "/", ":", 1))
 	ts.Check(err)
 	file := ts.MkAbs("exchanged-token")
 	ts.Check(os.WriteFile(file, []byte(token), 0o600))
 	var secret struct {
-		Data map[string]string `json:"data"`
+		Data map[string][]byte `json:"data"`
 	}
 	ts.Check(yaml.Unmarshal([]byte(ts.ReadFile(args[3])), &secret))
-	config, err := base64.StdEncoding.DecodeString(secret.Data["service_account.json"])
-	ts.Check(err)
-	config = regexp.MustCompile(`("file": )"[^"]*"`).ReplaceAll(config, fmt.Appendf(nil, "$1%q", file))
+	config := regexp.MustCompile(`("file": )"[^"]*"`).ReplaceAll(secret.Data["service_account.json"], fmt.Appendf(nil, "$1%q", file))
 	p := projectOf(ts)
 	c, err := credentials.NewCredentialsFromJSON(credentials.ExternalAccount, config, &credentials.DetectOptions{Client: p.Client(),
 		Scopes: []string{"https://www.googleapis.com/auth/cloud-platform"}})

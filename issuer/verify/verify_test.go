@@ -16,6 +16,7 @@ import (
 
 	"github.com/keypost/keypost/issuer/verify/fetch"
 	"github.com/keypost/keypost/issuer/verify/finding"
+	"github.com/keypost/keypost/test/keys"
 )
 
 func TestNothingWrong(t *testing.T) {
@@ -138,10 +139,10 @@ func rs384Token(t *testing.T, w *world) string {
 	check(t, json.Unmarshal(raw, &published))
 	w.jwks = append(w.jwks, published)
 	w.discovery["id_token_signing_alg_values_supported"] = []string{"ES256", "RS256"}
-	return sign(t, jose.SigningKey{Algorithm: jose.RS384, Key: key}, "r", w.claims)
+	return keys.JWS(key, jose.RS384, "r", w.claims)
 }
 
 func hmacToken(t *testing.T, w *world) string {
 	t.Helper()
-	return sign(t, jose.SigningKey{Algorithm: jose.HS256, Key: make([]byte, 32)}, w.kid, w.claims)
+	return keys.JWS(make([]byte, 32), jose.HS256, w.kid, w.claims)
 }

@@ -31,6 +31,7 @@ import (
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/storetest"
 	"github.com/keypost/keypost/test/authority"
+	"github.com/keypost/keypost/test/keys"
 )
 
 const testIssuer = "https://oidc.example.com/prod-a"
@@ -219,20 +220,7 @@ func (w *world) visit(t *testing.T) []finding.Finding {
 // token signs the claims.
 func (w *world) token(t *testing.T) string {
 	t.Helper()
-	return sign(t, jose.SigningKey{Algorithm: jose.ES256, Key: w.signer}, w.kid, w.claims)
-}
-
-func sign(t *testing.T, key jose.SigningKey, kid string, claims map[string]any) string {
-	t.Helper()
-	payload, err := json.Marshal(claims)
-	check(t, err)
-	signer, err := jose.NewSigner(key, (&jose.SignerOptions{}).WithHeader("kid", kid))
-	check(t, err)
-	jws, err := signer.Sign(payload)
-	check(t, err)
-	compact, err := jws.CompactSerialize()
-	check(t, err)
-	return compact
+	return keys.JWS(w.signer, jose.ES256, w.kid, w.claims)
 }
 
 func check(t *testing.T, err error) {

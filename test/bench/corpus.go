@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/x509"
@@ -20,6 +18,7 @@ import (
 
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/test/bench/floor"
+	"github.com/keypost/keypost/test/keys"
 )
 
 const host = floor.Host
@@ -131,10 +130,7 @@ type certificate struct {
 
 func newCertificate(dir string) (certificate, error) {
 	c := certificate{filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"), x509.NewCertPool()}
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return c, err
-	}
+	key := keys.NewEC()
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{host},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour)}
 	cert, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)

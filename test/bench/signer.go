@@ -3,10 +3,7 @@ package main
 import (
 	"context"
 	"crypto"
-	"crypto/ecdsa"
-	"crypto/elliptic"
 	"crypto/rand"
-	"crypto/rsa"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -25,6 +22,7 @@ import (
 
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/filestore"
+	"github.com/keypost/keypost/test/keys"
 )
 
 // signs is a way to make a token, and the process that is accounted with it; nil: only this one.
@@ -54,18 +52,10 @@ func (b *bench) signer(ctx context.Context, r *report) error {
 	if err := b.buildPKCS11(ctx); err != nil {
 		return err
 	}
-	rsaKey, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		return err
-	}
-	ecKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return err
-	}
 	for _, kind := range []struct {
 		alg jose.SignatureAlgorithm
 		key crypto.Signer
-	}{{jose.RS256, rsaKey}, {jose.ES256, ecKey}} {
+	}{{jose.RS256, keys.NewRSA()()}, {jose.ES256, keys.NewEC()}} {
 		all, err := b.signers(ctx, kind.alg, kind.key)
 		if err != nil {
 			return fmt.Errorf("signer, %s: %w", kind.alg, err)

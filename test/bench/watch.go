@@ -2,13 +2,11 @@ package main
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"fmt"
 	"path/filepath"
 
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/test/keys"
 )
 
 const (
@@ -58,11 +56,7 @@ func (b *bench) watch(ctx context.Context, r *report) error {
 // writeStrongCorpus writes key sets with a P-256 key each: relying parties look at the strength of keys.
 func writeStrongCorpus(ctx context.Context, dir string) error {
 	for i := range watched {
-		private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-		if err != nil {
-			return err
-		}
-		key, err := keystore.NewPublic(private.Public())
+		key, err := keystore.NewPublic(keys.NewEC().Public())
 		if err != nil {
 			return err
 		}

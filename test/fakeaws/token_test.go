@@ -77,39 +77,39 @@ func TestAWSsSentenceForEveryTokenThatItRefuses(t *testing.T) {
 	t.Parallel()
 	p := stage(t, nil)
 	now := p.clock.Now()
-	good := p.key.Sign(t, cluster.Workload(now))
+	good := p.key.Sign(cluster.Workload(now))
 	stranger := newSigner(t, "kid-a", jose.ES256)
 	for name, c := range map[string]struct{ token, code, says string }{
 		"garbage":                       {"garbage", badTokens, notJWT},
 		"a token cut short":             {good[:len(good)-20], badTokens, notJWT},
-		"another key under the kid":     {stranger.Sign(t, cluster.Workload(now)), badTokens, notJWT},
-		"an unpublished key":            {newSigner(t, "kid-b", jose.ES256).Sign(t, cluster.Workload(now)), badTokens, noKey},
-		"no kid":                        {cluster.Signer{Alg: p.key.Alg, Key: p.key.Key}.Sign(t, cluster.Workload(now)), badTokens, noKey},
-		"another algorithm for the kid": {newSigner(t, "kid-a", jose.RS256).Sign(t, cluster.Workload(now)), badTokens, noKey},
-		"another issuer": {p.key.Sign(t, cluster.Workload(now, "iss", issuerURL+"/")), badTokens,
+		"another key under the kid":     {stranger.Sign(cluster.Workload(now)), badTokens, notJWT},
+		"an unpublished key":            {newSigner(t, "kid-b", jose.ES256).Sign(cluster.Workload(now)), badTokens, noKey},
+		"no kid":                        {cluster.Signer{Alg: p.key.Alg, Key: p.key.Key}.Sign(cluster.Workload(now)), badTokens, noKey},
+		"another algorithm for the kid": {newSigner(t, "kid-a", jose.RS256).Sign(cluster.Workload(now)), badTokens, noKey},
+		"another issuer": {p.key.Sign(cluster.Workload(now, "iss", issuerURL+"/")), badTokens,
 			"No OpenIDConnect provider found in your account for " + issuerURL + "/"},
-		"an audience not registered": {p.key.Sign(t, cluster.Workload(now, "aud", []string{"vault"})), badTokens, noClient},
-		"two audiences":              {p.key.Sign(t, cluster.Workload(now, "aud", []string{"openshift", "vault"})), badTokens, noClient},
-		"a party not registered":     {p.key.Sign(t, cluster.Workload(now, "azp", "vault")), badTokens, noClient},
-		"expired": {p.key.Sign(t, cluster.Workload(now, "exp", now.Add(-5*time.Minute).Unix())),
+		"an audience not registered": {p.key.Sign(cluster.Workload(now, "aud", []string{"vault"})), badTokens, noClient},
+		"two audiences":              {p.key.Sign(cluster.Workload(now, "aud", []string{"openshift", "vault"})), badTokens, noClient},
+		"a party not registered":     {p.key.Sign(cluster.Workload(now, "azp", "vault")), badTokens, noClient},
+		"expired": {p.key.Sign(cluster.Workload(now, "exp", now.Add(-5*time.Minute).Unix())),
 			"ExpiredTokenException", "Token expired: current date/time"},
-		"an audience not in the policy": {p.key.Sign(t, cluster.Workload(now, "aud", "sts.amazonaws.com")), "AccessDenied", noRight},
-		"another namespace":             {p.key.Sign(t, cluster.Workload(now, "sub", "system:serviceaccount:other:sa")), "AccessDenied", noRight},
-		"no aud":                        {p.key.Sign(t, cluster.Workload(now, "aud", nil)), badTokens, "Missing a required claim: aud"},
-		"no sub":                        {p.key.Sign(t, cluster.Workload(now, "sub", nil)), badTokens, "Missing a required claim: sub"},
-		"no iss":                        {p.key.Sign(t, cluster.Workload(now, "iss", nil)), badTokens, "Missing a required claim: iss"},
-		"no exp":                        {p.key.Sign(t, cluster.Workload(now, "exp", nil)), badTokens, "Missing a required claim: exp"},
-		"no iat":                        {p.key.Sign(t, cluster.Workload(now, "iat", nil)), badTokens, "Missing a required claim: iat"},
-		"a fraction of a second":        {p.key.Sign(t, cluster.Workload(now, "exp", 1.5)), badTokens, notJWT},
-		"a subject too long":            {p.key.Sign(t, cluster.Workload(now, "sub", strings.Repeat("s", 256))), badTokens, "subject"},
+		"an audience not in the policy": {p.key.Sign(cluster.Workload(now, "aud", "sts.amazonaws.com")), "AccessDenied", noRight},
+		"another namespace":             {p.key.Sign(cluster.Workload(now, "sub", "system:serviceaccount:other:sa")), "AccessDenied", noRight},
+		"no aud":                        {p.key.Sign(cluster.Workload(now, "aud", nil)), badTokens, "Missing a required claim: aud"},
+		"no sub":                        {p.key.Sign(cluster.Workload(now, "sub", nil)), badTokens, "Missing a required claim: sub"},
+		"no iss":                        {p.key.Sign(cluster.Workload(now, "iss", nil)), badTokens, "Missing a required claim: iss"},
+		"no exp":                        {p.key.Sign(cluster.Workload(now, "exp", nil)), badTokens, "Missing a required claim: exp"},
+		"no iat":                        {p.key.Sign(cluster.Workload(now, "iat", nil)), badTokens, "Missing a required claim: iat"},
+		"a fraction of a second":        {p.key.Sign(cluster.Workload(now, "exp", 1.5)), badTokens, notJWT},
+		"a subject too long":            {p.key.Sign(cluster.Workload(now, "sub", strings.Repeat("s", 256))), badTokens, "subject"},
 		"too short":                     {"abc", "ValidationError", "webIdentityToken"},
 		"too long":                      {strings.Repeat("a", 20001), "ValidationError", "less than or equal to 20000"},
 	} {
 		t.Run(name, func(t *testing.T) { refused(t, p.assume(t.Context(), c.token), c.code, c.says) })
 	}
 	for name, token := range map[string]string{
-		"good": good, "within five minutes of its end": p.key.Sign(t, cluster.Workload(now, "exp", now.Add(-299*time.Second).Unix())),
-		"a registered party beside a foreign audience": p.key.Sign(t, cluster.Workload(now, "azp", "openshift", "aud", "vault")),
+		"good": good, "within five minutes of its end": p.key.Sign(cluster.Workload(now, "exp", now.Add(-299*time.Second).Unix())),
+		"a registered party beside a foreign audience": p.key.Sign(cluster.Workload(now, "azp", "openshift", "aud", "vault")),
 	} {
 		if err := p.assume(t.Context(), token); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -140,7 +140,7 @@ func TestAnIssuerThatIsNotAsAWSAsksHasNoKeys(t *testing.T) {
 			t.Parallel()
 			p := stage(t, nil)
 			p.issuer.Change(change)
-			refused(t, p.assume(t.Context(), p.key.Sign(t, cluster.Workload(p.clock.Now()))), badTokens, noKey)
+			refused(t, p.assume(t.Context(), p.key.Sign(cluster.Workload(p.clock.Now()))), badTokens, noKey)
 		})
 	}
 }

@@ -11,10 +11,13 @@ import (
 	"crypto/sha256"
 	"crypto/sha512"
 	"crypto/x509"
+	"encoding/json"
 	"encoding/pem"
 	"fmt"
 	"math/big"
 	"sync"
+
+	"github.com/go-jose/go-jose/v4"
 )
 
 // EC returns the same private key for the same number in every run, so that failures repeat.
@@ -24,6 +27,9 @@ func EC(curve elliptic.Curve, n int) *ecdsa.PrivateKey {
 	copy(scalar[len(scalar)-28:], seed[:]) // below the order of every curve
 	return must(ecdsa.ParseRawPrivateKey(curve, scalar))
 }
+
+// NewEC returns a private key that nobody else has.
+func NewEC() *ecdsa.PrivateKey { return must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader)) }
 
 // PublicRSA returns a public key with a modulus of that many bits. Nobody knows its factors,
 // which a verification key does not need.
@@ -49,6 +55,26 @@ func PEM(label string, der []byte) string {
 
 // SPKI returns the PKIX form of a public key.
 func SPKI(key crypto.PublicKey) []byte { return must(x509.MarshalPKIXPublicKey(key)) }
+
+// Private reads a private key in the PEM that keypost key generate writes.
+func Private(text []byte) crypto.Signer {
+	block, _ := pem.Decode(text)
+	if block.Type == "EC PRIVATE KEY" {
+		return must(x509.ParseECPrivateKey(block.Bytes))
+	}
+	return must(x509.ParsePKCS1PrivateKey(block.Bytes))
+}
+
+// JWS signs claims. Without a kid the header has none.
+func JWS(key any, alg jose.SignatureAlgorithm, kid string, claims any) string {
+	var options jose.SignerOptions
+	if kid != "" {
+		options.WithHeader("kid", kid)
+	}
+	signer := must(jose.NewSigner(jose.SigningKey{Algorithm: alg, Key: key}, &options))
+	signed := must(signer.Sign(must(json.Marshal(claims))))
+	return must(signed.CompactSerialize())
+}
 
 // must returns v, and panics with err.
 func must[T any](v T, err error) T {

@@ -3,7 +3,6 @@ package parties
 import (
 	"bytes"
 	"crypto/ecdsa"
-	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/x509"
@@ -45,8 +44,7 @@ func newFulcio(t *testing.T, name string, of *fetching) *fulcio {
 // certify returns the URIs of the certificate that a token gives, or why it gives none.
 func (f *fulcio) certify(token string) (uris, said string) {
 	f.t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	check(f.t, err)
+	key := keys.NewEC()
 	sum := sha256.Sum256([]byte(subject)) // the proof that the caller has the key
 	proof, err := ecdsa.SignASN1(rand.Reader, key, sum[:])
 	check(f.t, err)

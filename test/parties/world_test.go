@@ -3,10 +3,6 @@ package parties
 
 import (
 	"crypto"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/rsa"
 	"fmt"
 	"maps"
 	"strings"
@@ -15,10 +11,10 @@ import (
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
-	"github.com/go-jose/go-jose/v4/jwt"
 
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/storetest"
+	"github.com/keypost/keypost/test/keys"
 )
 
 const (
@@ -46,14 +42,10 @@ type signer struct {
 
 func newSigner(t *testing.T, alg string) signer {
 	t.Helper()
-	var private crypto.Signer
-	var err error
+	var private crypto.Signer = keys.NewEC()
 	if alg == "RS256" {
-		private, err = rsa.GenerateKey(rand.Reader, 2048)
-	} else {
-		private, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		private = keys.NewRSA()()
 	}
-	check(t, err)
 	k, err := keystore.NewPublic(private.Public())
 	check(t, err)
 	return signer{k, private}
@@ -62,16 +54,11 @@ func newSigner(t *testing.T, alg string) signer {
 // token returns a service account token of an issuer for an audience, with some claims changed.
 func (s signer) token(t *testing.T, issuer, audience string, change object) string {
 	t.Helper()
-	header := (&jose.SignerOptions{}).WithHeader("kid", string(s.ID()))
-	sign, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.SignatureAlgorithm(s.Alg()), Key: s.private}, header)
-	check(t, err)
 	now := time.Now()
 	claims := object{"iss": issuer, "aud": []string{audience}, "sub": subject,
 		"iat": now.Unix(), "nbf": now.Unix(), "exp": now.Add(time.Hour).Unix()}
 	maps.Copy(claims, change)
-	token, err := jwt.Signed(sign).Claims(claims).Serialize()
-	check(t, err)
-	return token
+	return keys.JWS(s.private, jose.SignatureAlgorithm(s.Alg()), string(s.ID()), claims)
 }
 
 // world is a stored key set whose states follow each other without gates: what is asked here is what relying parties make of them.

@@ -4,11 +4,7 @@ package replicas
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/x509"
-	"encoding/pem"
 	"fmt"
 	"net/http"
 	"os"
@@ -21,6 +17,7 @@ import (
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/kubestore"
 	"github.com/keypost/keypost/test/authority"
+	"github.com/keypost/keypost/test/keys"
 	"github.com/keypost/keypost/test/process"
 )
 
@@ -52,14 +49,11 @@ func newKube(t *testing.T) *backend {
 	k := &kube{t: t, bin: tool(t, "kube"), dir: t.TempDir(), etcdAt: process.FreeAddress(t), etcdPeerAt: process.FreeAddress(t), at: process.FreeAddress(t)}
 	ca := authority.New(t)
 	ca.Issue(t, k.dir, "127.0.0.1")
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	must(t, err)
+	key := keys.NewEC()
 	private, err := x509.MarshalPKCS8PrivateKey(key)
 	must(t, err)
-	public, err := x509.MarshalPKIXPublicKey(key.Public())
-	must(t, err)
-	k.write("sa.key", string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})))
-	k.write("sa.pub", string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: public})))
+	k.write("sa.key", keys.PEM("PRIVATE KEY", private))
+	k.write("sa.pub", keys.PEM("PUBLIC KEY", keys.SPKI(key.Public())))
 	k.write("tokens.csv", adminToken+`,admin,1,"system:masters"`+"\n")
 	k.write("kubeconfig", fmt.Sprintf(`apiVersion: v1
 kind: Config

@@ -5,8 +5,6 @@ package replicas
 import (
 	"context"
 	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
@@ -26,6 +24,7 @@ import (
 
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/test/authority"
+	"github.com/keypost/keypost/test/keys"
 	"github.com/keypost/keypost/test/process"
 )
 
@@ -54,32 +53,18 @@ type signer struct {
 
 func newSigner(t *testing.T) signer {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	must(t, err)
+	key := keys.NewEC()
 	pub, err := keystore.NewPublic(key.Public())
 	must(t, err)
 	return signer{key, pub.ID(), pub}
 }
 
 // token signs with one of the keys that relying parties must accept.
-func (c *cluster) token() (token string, by signer, err error) {
+func (c *cluster) token() (token string, by signer) {
 	by = c.served[randv2.IntN(len(c.served))]
-	s, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: by.key, KeyID: string(by.id)}}, nil)
-	if err != nil {
-		return "", by, err
-	}
-	claims, err := json.Marshal(map[string]any{
+	return keys.JWS(by.key, jose.ES256, string(by.id), map[string]any{
 		"iss": c.issuer, "aud": audience, "sub": "system:serviceaccount:ns:sa", "iat": time.Now().Unix(), "exp": time.Now().Add(time.Hour).Unix(),
-	})
-	if err != nil {
-		return "", by, err
-	}
-	signed, err := s.Sign(claims)
-	if err != nil {
-		return "", by, err
-	}
-	token, err = signed.CompactSerialize()
-	return token, by, err
+	}), by
 }
 
 // parties ask for documents and verify tokens all the time.
@@ -181,10 +166,7 @@ func (p *parties) stop() {
 
 // verifyGoOIDC discovers the issuer and verifies a token, without any cache.
 func verifyGoOIDC(ctx context.Context, client *http.Client, c *cluster) error {
-	token, _, err := c.token()
-	if err != nil {
-		return err
-	}
+	token, _ := c.token()
 	ctx = oidc.ClientContext(ctx, client)
 	provider, err := oidc.NewProvider(ctx, c.issuer)
 	if err != nil {
@@ -198,10 +180,7 @@ func verifyGoOIDC(ctx context.Context, client *http.Client, c *cluster) error {
 
 // verifyJose fetches the JWKS, verifies a token with it, and looks for keys that are gone.
 func verifyJose(ctx context.Context, client *http.Client, c *cluster) error {
-	token, by, err := c.token()
-	if err != nil {
-		return err
-	}
+	token, by := c.token()
 	body, _, err := fetch(ctx, client, c.issuer+"/keys.json")
 	if err != nil {
 		return err

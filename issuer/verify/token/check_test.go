@@ -1,11 +1,10 @@
 package token
 
 import (
+	"crypto"
 	"crypto/ecdsa"
-	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/rsa"
-	"encoding/json"
 	"maps"
 	"slices"
 	"strings"
@@ -17,6 +16,7 @@ import (
 	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/storetest"
+	"github.com/keypost/keypost/test/keys"
 )
 
 const issuerURL = "https://oidc.example.com/prod-a"
@@ -30,24 +30,16 @@ type scene struct {
 	alg    jose.SignatureAlgorithm
 }
 
-func newScene(t *testing.T, signer any, relyingParties ...string) scene {
+func newScene(t *testing.T, signer crypto.Signer, relyingParties ...string) scene {
 	t.Helper()
-	alg := jose.ES256
-	var half any
-	switch k := signer.(type) {
-	case *ecdsa.PrivateKey:
-		half = &k.PublicKey
-	case *rsa.PrivateKey:
-		alg, half = jose.RS256, &k.PublicKey
-	}
-	public, err := keystore.NewPublic(half)
+	public, err := keystore.NewPublic(signer.Public())
 	must(t, err)
 	s, err := keystore.New(keystore.Change{At: storetest.Time(0)}, keystore.Spec{
 		Name: "prod-a", Issuers: storetest.URLs(t, issuerURL), Keys: []keystore.VerificationKey{public},
 		Policy: keystore.Policy{RelyingParties: relyingParties},
 	})
 	must(t, err)
-	return scene{Issuer{issuerURL, []keystore.VerificationKey{public}, &s, storetest.Time(0)}, signer, alg}
+	return scene{Issuer{issuerURL, []keystore.VerificationKey{public}, &s, storetest.Time(0)}, signer, jose.SignatureAlgorithm(public.Alg())}
 }
 
 func must(t *testing.T, err error) {
@@ -63,14 +55,7 @@ func (s scene) findings(t *testing.T, claims object) []finding.Finding {
 	now := s.Now.Unix()
 	all := object{"iss": issuerURL, "sub": "system:serviceaccount:default:app", "aud": "sts.amazonaws.com", "iat": now, "exp": now + 3600}
 	maps.Copy(all, claims)
-	payload, err := json.Marshal(all)
-	must(t, err)
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: s.alg, Key: s.signer}, (&jose.SignerOptions{}).WithHeader("kid", string(s.Published[0].ID())))
-	must(t, err)
-	jws, err := signer.Sign(payload)
-	must(t, err)
-	token, err := jws.CompactSerialize()
-	must(t, err)
+	token := keys.JWS(s.signer, s.alg, string(s.Published[0].ID()), all)
 	return slices.DeleteFunc(s.Check(token), func(f finding.Finding) bool { return f.Severity == finding.OK })
 }
 
@@ -84,17 +69,10 @@ func (s scene) codes(t *testing.T, claims object) []string {
 	return codes
 }
 
-func newEC(t *testing.T) *ecdsa.PrivateKey {
-	t.Helper()
-	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	must(t, err)
-	return k
-}
-
 // TestAudience: an audience that is nobody's is told no matter who else is declared.
 func TestAudience(t *testing.T) {
 	const unusual, clusters = "warn token-aud-unusual", "fail token-aud-cluster"
-	signer := newEC(t)
+	signer := keys.NewEC()
 	for _, c := range []struct {
 		parties string
 		aud     any
@@ -137,7 +115,7 @@ func TestAudience(t *testing.T) {
 // TestTime: AWS gives five minutes at exp and iat and none at nbf, and a day is not too long. Each bound is met from both sides.
 func TestTime(t *testing.T) {
 	const skew = 5 * 60
-	s := newScene(t, newEC(t), "aws")
+	s := newScene(t, keys.NewEC(), "aws")
 	now := s.Now.Unix()
 	for _, c := range []struct {
 		name   string
@@ -161,7 +139,7 @@ func TestTime(t *testing.T) {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
 	}
-	gcp := newScene(t, newEC(t), "gcp")
+	gcp := newScene(t, keys.NewEC(), "gcp")
 	if got := gcp.codes(t, object{"aud": "openshift", "exp": now + 24*3600 + 1}); !slices.Equal(got, []string{"fail token-lifetime"}) {
 		t.Errorf("of more than a day, for GCP: %q", got)
 	}
@@ -169,7 +147,7 @@ func TestTime(t *testing.T) {
 
 // TestIssuer: the iss is compared byte for byte.
 func TestIssuer(t *testing.T) {
-	s := newScene(t, newEC(t), "aws")
+	s := newScene(t, keys.NewEC(), "aws")
 	for iss, want := range map[string]string{
 		issuerURL: "", issuerURL + "/": "fail token-issuer-other", issuerURL + "//": "fail token-issuer-other",
 		strings.ToUpper(issuerURL): "fail token-issuer-other", legacyIssuer: "fail token-malformed", issuerURL + "x": "fail token-issuer-other", "": "fail token-issuer-other",
@@ -208,7 +186,7 @@ func TestAlgorithms(t *testing.T) {
 
 // TestEarlySigner: only a key that was never promoted may not sign yet. One that signs no more leaves tokens behind.
 func TestEarlySigner(t *testing.T) {
-	signer, other := newEC(t), newEC(t)
+	signer, other := keys.NewEC(), keys.NewEC()
 	otherPublic, err := keystore.NewPublic(&other.PublicKey)
 	must(t, err)
 	s := newScene(t, signer, "aws")

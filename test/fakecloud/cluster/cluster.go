@@ -21,6 +21,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/keypost/keypost/test/authority"
+	"github.com/keypost/keypost/test/keys"
 )
 
 // IssuerURL and Subject are whose tokens Workload's claims belong to.
@@ -135,30 +136,7 @@ func (s Signer) Public() jose.JSONWebKey {
 }
 
 // Sign is a token of these claims.
-func (s Signer) Sign(t testing.TB, claims map[string]any) string {
-	t.Helper()
-	var options jose.SignerOptions
-	if s.KID != "" {
-		options.WithHeader("kid", s.KID)
-	}
-	payload, err := json.Marshal(claims)
-	if err != nil {
-		t.Fatal(err)
-	}
-	j, err := jose.NewSigner(jose.SigningKey{Algorithm: s.Alg, Key: s.Key}, &options)
-	if err != nil {
-		t.Fatal(err)
-	}
-	signed, err := j.Sign(payload)
-	if err != nil {
-		t.Fatal(err)
-	}
-	token, err := signed.CompactSerialize()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return token
-}
+func (s Signer) Sign(claims map[string]any) string { return keys.JWS(s.Key, s.Alg, s.KID, claims) }
 
 // Workload is the claims of a good token, changed by pairs of name and value; a nil takes the claim away.
 func Workload(now time.Time, changes ...any) map[string]any {
