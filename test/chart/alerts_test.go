@@ -48,8 +48,7 @@ func shown(t *testing.T, alerts []object, dir string, files ...string) {
 	must(t, os.WriteFile(filepath.Join(dir, "rules.yaml"), bare, 0o600))
 	var cases []alertCase
 	for _, name := range files {
-		given, err := os.ReadFile("testdata/" + name)
-		must(t, err)
+		given := read(t, "testdata/"+name)
 		tests := filepath.Join(dir, name)
 		must(t, os.WriteFile(tests, given, 0o600))
 		output(t, nil, tool(t, "promtool"), "test", "rules", tests)
@@ -99,8 +98,7 @@ type alertCase struct {
 func TestEveryAlertHasARunbook(t *testing.T) {
 	t.Parallel()
 	alerts, _ := rules(t)
-	text, err := os.ReadFile(chartDir + "/README.md")
-	must(t, err)
+	text := read(t, chartDir+"/README.md")
 	for _, a := range alerts {
 		name := a.str("alert")
 		if !regexp.MustCompile(`(?m)^### ` + name + `$`).Match(text) {
@@ -179,8 +177,7 @@ func made(t *testing.T) []string {
 func TestAlertsAndDashboardNameExistingMetrics(t *testing.T) {
 	t.Parallel()
 	all := made(t)
-	dashboard, err := os.ReadFile(chartDir + "/files/dashboard.json")
-	must(t, err)
+	dashboard := read(t, chartDir+"/files/dashboard.json")
 	texts := map[string]string{"dashboard": string(dashboard)}
 	alerts, _ := rules(t)
 	for _, a := range alerts {
@@ -197,8 +194,7 @@ func TestAlertsAndDashboardNameExistingMetrics(t *testing.T) {
 
 func TestDashboardIsShippedWhole(t *testing.T) {
 	t.Parallel()
-	want, err := os.ReadFile(chartDir + "/files/dashboard.json")
-	must(t, err)
+	want := read(t, chartDir+"/files/dashboard.json")
 	for _, c := range find(preset("central").objects(t), "ConfigMap") {
 		if got := c.str("data", "keypost.json"); got != "" && strings.TrimSpace(got) == strings.TrimSpace(string(want)) {
 			return
@@ -229,8 +225,7 @@ type dashboardPanel struct {
 // one of the mirror's is neither's.
 func TestDashboardExpressions(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile(chartDir + "/files/dashboard.json")
-	must(t, err)
+	text := read(t, chartDir+"/files/dashboard.json")
 	var dashboard struct{ Panels []dashboardPanel }
 	must(t, yaml.Unmarshal(text, &dashboard))
 	var recorded []any

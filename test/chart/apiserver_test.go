@@ -78,9 +78,15 @@ func (s *apiServer) namespace(t *testing.T, name string) {
 
 func (s *apiServer) prepareKinds(t *testing.T) {
 	t.Helper()
+	s.define(t, "certificates.yaml", "routes.crd.yaml", "gateway.networking.k8s.io_httproutes.yaml", "gateway.networking.k8s.io_tlsroutes.yaml",
+		"monitoring.coreos.com_servicemonitors.yaml", "monitoring.coreos.com_prometheusrules.yaml")
+}
+
+// define makes kinds known.
+func (s *apiServer) define(t *testing.T, crds ...string) {
+	t.Helper()
 	args := []string{"apply", "--server-side"}
-	for _, crd := range []string{"certificates.yaml", "routes.crd.yaml", "gateway.networking.k8s.io_httproutes.yaml", "gateway.networking.k8s.io_tlsroutes.yaml",
-		"monitoring.coreos.com_servicemonitors.yaml", "monitoring.coreos.com_prometheusrules.yaml"} {
+	for _, crd := range crds {
 		args = append(args, "-f", tool(t, "crds")+"/"+crd)
 	}
 	s.kubectl(t, "", args...)
@@ -121,8 +127,19 @@ func startAPIServer(t *testing.T) *apiServer {
 	return s
 }
 
+// asAdmin are kubectl's arguments, with those that lead to the server.
+func (s *apiServer) asAdmin(args ...string) []string {
+	return append([]string{"--server", s.url, "--token", "chart", "--certificate-authority", s.ca, "--kubeconfig=/dev/null"}, args...)
+}
+
+// helm runs helm in a directory, as the administrator.
+func (s *apiServer) helm(t *testing.T, dir string, args ...string) (string, error) {
+	t.Helper()
+	return runIn(dir, tool(t, "helm"), append(args, "--kubeconfig=/dev/null", "--kube-apiserver", s.url, "--kube-token", "chart", "--kube-ca-file", s.ca)...)
+}
+
 func (s *apiServer) try(in string, args ...string) error {
-	args = append([]string{"--server", s.url, "--token", "chart", "--certificate-authority", s.ca, "--kubeconfig=/dev/null"}, args...)
+	args = s.asAdmin(args...)
 	if out, errs, err := try(strings.NewReader(in), s.bin+"/kubectl", args...); err != nil {
 		return fmt.Errorf("kubectl %s: %w: %s%s", strings.Join(args, " "), err, errs, out)
 	}
@@ -168,7 +185,7 @@ func freePorts(t *testing.T, n int) []int {
 // out is what kubectl prints.
 func (s *apiServer) out(t *testing.T, args ...string) string {
 	t.Helper()
-	return output(t, nil, s.bin+"/kubectl", append([]string{"--server", s.url, "--token", "chart", "--certificate-authority", s.ca, "--kubeconfig=/dev/null"}, args...)...)
+	return output(t, nil, s.bin+"/kubectl", s.asAdmin(args...)...)
 }
 
 // get is what a path leads to in an object of the release's namespace.

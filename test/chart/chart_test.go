@@ -158,6 +158,15 @@ func (o object) objects(path ...string) []object {
 	return all
 }
 
+func (o object) strs(path ...string) (all []string) {
+	list, _ := o.at(path...).([]any)
+	for _, v := range list {
+		s, _ := v.(string)
+		all = append(all, s)
+	}
+	return all
+}
+
 // find returns the objects of a kind.
 func find(all []object, kind string) []object {
 	var found []object
@@ -197,6 +206,13 @@ func config(all []object) (text string) {
 func pod(t *testing.T, all []object) object {
 	t.Helper()
 	return workload(t, all).at("spec", "template", "spec").(map[string]any)
+}
+
+func read(t *testing.T, file string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	must(t, err)
+	return text
 }
 
 func must(t *testing.T, err error) {

@@ -26,21 +26,21 @@ func TestDocumentedCommands(t *testing.T) {
 	t.Parallel()
 	s := &documented{api: startAPIServer(t), dir: t.TempDir()}
 	must(t, os.CopyFS(filepath.Join(s.dir, "keypost"), os.DirFS(chartDir)))
-	text, err := os.ReadFile(chartDir + "/README.md")
-	must(t, err)
+	text := read(t, chartDir+"/README.md")
 	mine := regexp.MustCompile("(?ms)^```yaml\n# my-values.yaml(.*?)^```$").FindSubmatch(text)
 	if mine == nil {
 		t.Fatal("the chart's README does not show my-values.yaml")
 	}
 	must(t, os.WriteFile(filepath.Join(s.dir, "my-values.yaml"), mine[1], 0o600))
 	s.api.prepare(t)
+	var err error
 	s.all, err = commands.All("../..")
 	must(t, err)
 	for _, p := range presets(t) {
 		args := []string{"install", release, "./keypost", "--dry-run=server", "--set", "test.issuers={https://oidc.example.com/prod-a}", "-n", namespace}
 		values := p.values(t)
 		values[1] = "keypost/presets/" + string(p) + ".yaml"
-		notes, err := s.helm(append(args, values...)...)
+		notes, err := s.api.helm(t, s.dir, append(args, values...)...)
 		if err != nil {
 			t.Fatal(notes)
 		}
@@ -71,11 +71,6 @@ type documented struct {
 	all []commands.Command
 }
 
-func (s *documented) helm(args ...string) (string, error) {
-	args = append(args, "--kubeconfig=/dev/null", "--kube-apiserver", s.api.url, "--kube-token", "chart", "--kube-ca-file", s.api.ca)
-	return runIn(s.dir, os.Getenv("KEYPOST_HELM"), args...)
-}
-
 // checkHelm: a command with a chart renders it: this one, under its address of the registry or unpacked.
 func (s *documented) checkHelm(t *testing.T) {
 	found := commands.For(s.all, "helm")
@@ -86,7 +81,7 @@ func (s *documented) checkHelm(t *testing.T) {
 		if c.Mention && len(c.Words) < 3 {
 			continue // "helm upgrade" as such
 		}
-		if out, err := s.try(c.Words[1:]); err != nil {
+		if out, err := s.try(t, c.Words[1:]); err != nil {
 			t.Errorf("%s: %v: %s", c, err, out)
 		}
 	}
@@ -102,14 +97,15 @@ func (s *documented) wrongHelm(t *testing.T) {
 		"install keypost ./keypost -f keypost/presets/kubernetes.yaml -f my-values.yaml --create-namespaces",
 		"rollback keypost --no-such-flag",
 	} {
-		if _, err := s.try(strings.Fields(line)); err == nil {
+		if _, err := s.try(t, strings.Fields(line)); err == nil {
 			t.Errorf("helm %s is taken", line)
 		}
 	}
 }
 
 // try runs helm, without changing anything.
-func (s *documented) try(args []string) (string, error) {
+func (s *documented) try(t *testing.T, args []string) (string, error) {
+	t.Helper()
 	args = slices.Clone(args)
 	renders := false
 	for i, a := range args {
@@ -134,7 +130,7 @@ func (s *documented) try(args []string) (string, error) {
 	default:
 		args = append(args, "--help") // flags are parsed first; an unknown one is an error
 	}
-	return s.helm(args...)
+	return s.api.helm(t, s.dir, args...)
 }
 
 func runIn(dir, program string, args ...string) (string, error) {
@@ -194,8 +190,7 @@ func (s *documented) understands(c commands.Command) string {
 			return "the patch is not JSON" // kubectl looks for the object first
 		}
 	}
-	args := append([]string{"--server", s.api.url, "--token", "chart", "--certificate-authority", s.api.ca, "--kubeconfig=/dev/null"}, words...)
-	out, err := runIn(s.dir, s.api.bin+"/kubectl", args...)
+	out, err := runIn(s.dir, s.api.bin+"/kubectl", s.api.asAdmin(words...)...)
 	switch {
 	case err == nil, notThere.MatchString(out):
 		return ""
@@ -246,9 +241,7 @@ func (s *documented) checkAWS(t *testing.T) {
 // A change of the kind of workload through Helm would delete the old one before the new one is ready. It is refused,
 // and what the refusal says to do lets the change through, with the old pods' owner gone and the pods left.
 func (s *apiServer) refusesChangeOfWorkload(t *testing.T) {
-	helm := func(args ...string) (string, error) {
-		return runIn(".", tool(t, "helm"), append(args, "-n", namespace, "--kubeconfig=/dev/null", "--kube-apiserver", s.url, "--kube-token", "chart", "--kube-ca-file", s.ca)...)
-	}
+	helm := func(args ...string) (string, error) { return s.helm(t, ".", append(args, "-n", namespace)...) }
 	for _, step := range []struct{ from, to, kind string }{{"kubernetes", "statefulset", "deployment"}, {"statefulset", "kubernetes", "statefulset"}} {
 		if out, err := helm(append([]string{"upgrade", "--install", release, chartDir}, preset(step.from).values(t)...)...); err != nil {
 			t.Fatal(out)
@@ -271,8 +264,7 @@ func (s *apiServer) refusesChangeOfWorkload(t *testing.T) {
 // Manifests in the documentation are manifests, and their alerts are rules.
 func TestDocumentedManifests(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile(chartDir + "/README.md")
-	must(t, err)
+	text := read(t, chartDir+"/README.md")
 	blocks := regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$").FindAllSubmatch(text, -1)
 	if len(blocks) == 0 {
 		t.Fatal("no manifest was found")

@@ -96,8 +96,7 @@ func TestInstallations(t *testing.T) {
 func (s *apiServer) installsCentral(t *testing.T) {
 	helm := func(args ...string) {
 		t.Helper()
-		out, err := runIn(".", tool(t, "helm"), append(args, "-n", namespace, "--kubeconfig=/dev/null", "--kube-apiserver", s.url, "--kube-token", "chart", "--kube-ca-file", s.ca)...)
-		if err != nil {
+		if out, err := s.helm(t, ".", append(args, "-n", namespace)...); err != nil {
 			t.Fatal(out)
 		}
 	}

@@ -49,26 +49,37 @@ func TestEnroll(t *testing.T) {
 		if got := spec.str("serviceAccountName"); got != enrolling || found["ServiceAccount"].at("automountServiceAccountToken") != false {
 			t.Errorf("it is %s: %v", got, found["ServiceAccount"])
 		}
-		labels := found["Deployment"].at("spec", "template", "metadata", "labels").(map[string]any)
-		for _, s := range append(find(all, "Service"), find(all, "NetworkPolicy")...) {
-			selector, _ := s.at("spec", "selector").(map[string]any)
-			if selector == nil {
-				selector, _ = s.at("spec", "podSelector", "matchLabels").(map[string]any)
-			}
-			selects := len(selector) > 0
-			for k, v := range selector {
-				selects = selects && labels[k] == v
-			}
-			if selects != (s.str("metadata", "name") == enrolling) {
-				t.Errorf("%s %s selects the pod: %v", s.str("kind"), s.str("metadata", "name"), selects)
-			}
-		}
-		for k, v := range found["ServiceMonitor"].at("spec", "selector", "matchLabels").(map[string]any) {
-			if found["Service"].at("metadata", "labels", k) != v {
-				t.Errorf("the ServiceMonitor does not find the Service by %s=%v", k, v)
-			}
-		}
+		standsAlone(t, all, found["Deployment"])
+		isMonitored(t, found["ServiceMonitor"], found["Service"])
 	})
+}
+
+// standsAlone: of all Services and network policies only those that have the name of a Deployment select its pods.
+func standsAlone(t *testing.T, all []object, deployment object) {
+	t.Helper()
+	for _, s := range append(find(all, "Service"), find(all, "NetworkPolicy")...) {
+		selector, _ := s.at("spec", "selector").(map[string]any)
+		if selector == nil {
+			selector, _ = s.at("spec", "podSelector", "matchLabels").(map[string]any)
+		}
+		selects := len(selector) > 0
+		for k, v := range selector {
+			selects = selects && deployment.at("spec", "template", "metadata", "labels", k) == v
+		}
+		if name := s.str("metadata", "name"); selects != (name == deployment.str("metadata", "name")) {
+			t.Errorf("%s %s selects the pod: %v", s.str("kind"), name, selects)
+		}
+	}
+}
+
+// isMonitored: a ServiceMonitor finds a Service.
+func isMonitored(t *testing.T, monitor, service object) {
+	t.Helper()
+	for k, v := range monitor.at("spec", "selector", "matchLabels").(map[string]any) {
+		if service.at("metadata", "labels", k) != v {
+			t.Errorf("the ServiceMonitor does not find the Service by %s=%v", k, v)
+		}
+	}
 }
 
 // What the pod may do is what its source and its store need.
@@ -108,8 +119,8 @@ func TestEnrollRights(t *testing.T) {
 				t.Errorf("it may %v, want %v", got, tt.want)
 			}
 			var mounts []string
-			for _, m := range found["Deployment"].at("spec", "template", "spec").(map[string]any)["containers"].([]any) {
-				for _, v := range object(m.(map[string]any)).objects("volumeMounts") {
+			for _, c := range found["Deployment"].objects("spec", "template", "spec", "containers") {
+				for _, v := range c.objects("volumeMounts") {
 					mounts = append(mounts, v.str("mountPath"))
 				}
 			}
@@ -135,24 +146,16 @@ func refused(t *testing.T, p preset, want string, set ...string) {
 }
 
 // arguments are those of the pod.
-func arguments(t *testing.T, set ...string) (args []string) {
+func arguments(t *testing.T, set ...string) []string {
 	t.Helper()
-	containers := object(named(preset("kubernetes").objects(t, set...))["Deployment"].at("spec", "template", "spec").(map[string]any)).objects("containers")
-	for _, a := range containers[0].at("args").([]any) {
-		args = append(args, a.(string))
-	}
-	return args
+	return named(preset("kubernetes").objects(t, set...))["Deployment"].objects("spec", "template", "spec", "containers")[0].strs("args")
 }
 
 // runsEnrollment: with the chart's own arguments and its own roles on a real API server, keypost enroll adds the key set of a cluster, and
 // its account can neither delete nor read anything else.
 func (s *apiServer) runsEnrollment(t *testing.T) {
 	s.namespace(t, "elsewhere")
-	s.kubectl(t, "", "apply", "--server-side", "-f", tool(t, "crds")+"/cluster.x-k8s.io_clusters.yaml",
-		"-f", tool(t, "crds")+"/controlplane.cluster.x-k8s.io_kubeadmcontrolplanes.yaml")
-	awaitReady(t, func() error {
-		return s.try("", "wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
-	})
+	s.define(t, "cluster.x-k8s.io_clusters.yaml", "controlplane.cluster.x-k8s.io_kubeadmcontrolplanes.yaml")
 	for _, o := range preset("kubernetes").objects(t, enrolls...) {
 		switch o.str("kind") {
 		case "CustomResourceDefinition", "Role", "RoleBinding", "ServiceAccount":
@@ -228,12 +231,8 @@ machineTemplate: {spec: {infrastructureRef: {apiGroup: infrastructure.cluster.x-
 
 // The ClusterClass of docs/enroll.md is one that Cluster API's definition takes, for every cluster and without a variable.
 func (s *apiServer) takesClusterClass(t *testing.T) {
-	s.kubectl(t, "", "apply", "--server-side", "-f", tool(t, "crds")+"/cluster.x-k8s.io_clusterclasses.yaml")
-	awaitReady(t, func() error {
-		return s.try("", "wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
-	})
-	page, err := os.ReadFile("../../docs/enroll.md")
-	must(t, err)
+	s.define(t, "cluster.x-k8s.io_clusterclasses.yaml")
+	page := read(t, "../../docs/enroll.md")
 	block := regexp.MustCompile("(?s)```yaml\n(apiVersion: cluster.x-k8s.io.*?)```").FindSubmatch(page)
 	if block == nil {
 		t.Fatal("docs/enroll.md has no ClusterClass")
@@ -253,8 +252,7 @@ func (s *apiServer) takesClusterClass(t *testing.T) {
 // cluster makes this API server a cluster of Cluster API's, with its own kubeconfig.
 func (s *apiServer) cluster(t *testing.T, name string) {
 	t.Helper()
-	ca, err := os.ReadFile(s.ca)
-	must(t, err)
+	ca := read(t, s.ca)
 	file := filepath.Join(t.TempDir(), "value")
 	must(t, os.WriteFile(file, fmt.Appendf(nil, `{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c, user: u}}],
 clusters: [{name: c, cluster: {server: %q, certificate-authority-data: %s}}], users: [{name: u, user: {token: chart}}]}`, s.url, base64.StdEncoding.EncodeToString(ca)), 0o600))

@@ -28,8 +28,7 @@ func selfSigned(t *testing.T, dir string, hosts []string) (cert, key string) {
 
 // The CronJob of provision/gcp belongs to Kubernetes, runs a command that keypost has, and names the chart's watch.
 func (s *apiServer) takesCronJob(t *testing.T) {
-	text, err := os.ReadFile("../../provision/gcp/README.md")
-	must(t, err)
+	text := read(t, "../../provision/gcp/README.md")
 	block := regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$").FindSubmatch(text)
 	if block == nil {
 		t.Fatal("no manifest was found")
@@ -40,15 +39,12 @@ func (s *apiServer) takesCronJob(t *testing.T) {
 	pod := []string{"spec", "jobTemplate", "spec", "template", "spec"}
 	var args []string
 	for _, c := range job.objects(append(pod, "containers")...) {
-		for _, arg := range c.at("args").([]any) {
-			args = append(args, arg.(string))
-		}
+		args = append(args, c.strs("args")...)
 	}
 	if said := output(t, nil, filepath.Join(tool(t, "bin"), "keypost"), append(args, "--help")...); !strings.Contains(said, "keypost sync-keys") {
 		t.Errorf("%q is %s", args, said)
 	}
-	chart, err := os.ReadFile(chartDir + "/README.md")
-	must(t, err)
+	chart := read(t, chartDir+"/README.md")
 	if watch := job.str(append(pod, "serviceAccountName")...); !strings.Contains(string(chart), " deployment/"+watch+" ") {
 		t.Errorf("the chart has no %s", watch)
 	}
@@ -73,8 +69,7 @@ func TestUnits(t *testing.T) {
 	}
 	offered := regexp.MustCompile(`(?m)^#([A-Z]\w+=)`)
 	for _, unit := range files {
-		text, err := os.ReadFile(unit)
-		must(t, err)
+		text := read(t, unit)
 		variants := map[string]string{"": string(text)}
 		if offered.Match(text) {
 			variants[" with what it offers"] = offered.ReplaceAllString(string(text), "$1")

@@ -14,20 +14,12 @@ import (
 // takesGitOps: an API server with the definitions of Argo CD and Flux accepts the files of docs/gitops strictly, with the chart's own
 // definition of key sets beside them, and the chart accepts the values that they hold. Nothing is created.
 func (s *apiServer) takesGitOps(t *testing.T) {
-	args := []string{"apply", "--server-side"}
-	for _, crd := range []string{"application-crd.yaml", "source.toolkit.fluxcd.io_gitrepositories.yaml", "source.toolkit.fluxcd.io_ocirepositories.yaml",
-		"helm.toolkit.fluxcd.io_helmreleases.yaml", "kustomize.toolkit.fluxcd.io_kustomizations.yaml"} {
-		args = append(args, "-f", tool(t, "crds")+"/"+crd)
-	}
-	s.kubectl(t, "", args...)
-	awaitReady(t, func() error {
-		return s.try("", "wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
-	}) // fails while one has no status
+	s.define(t, "application-crd.yaml", "source.toolkit.fluxcd.io_gitrepositories.yaml", "source.toolkit.fluxcd.io_ocirepositories.yaml",
+		"helm.toolkit.fluxcd.io_helmreleases.yaml", "kustomize.toolkit.fluxcd.io_kustomizations.yaml")
 	s.kubectl(t, "", "create", "namespace", "argocd")
 	for file, at := range map[string][]string{"argocd.yaml": {"spec", "source", "helm", "valuesObject"}, "flux.yaml": {"spec", "values"}} {
 		t.Run(file, func(t *testing.T) {
-			data, err := os.ReadFile("../../docs/gitops/" + file)
-			must(t, err)
+			data := read(t, "../../docs/gitops/"+file)
 			text := string(data)
 			s.kubectl(t, text, "apply", "--dry-run=server", "--validate=strict", "-f", "-")
 			for _, wrong := range []string{"\nspec:\n  nonsense: true\n", "\nspec:\n  interval: often\n  source: nowhere\n"} {

@@ -3,7 +3,6 @@
 package chart
 
 import (
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -16,8 +15,7 @@ func TestReleaseIsReproducible(t *testing.T) {
 		dir = filepath.Join(t.TempDir(), "source")
 		output(t, nil, "git", "clone", "-q", from, dir)
 		output(t, nil, "sh", "-c", `cd "$1" && exec "$2" release --snapshot --clean --skip=publish,sign,sbom`, "sh", dir, tool(t, "goreleaser"))
-		text, err := os.ReadFile(filepath.Join(dir, "dist/checksums.txt"))
-		must(t, err)
+		text := read(t, filepath.Join(dir, "dist/checksums.txt"))
 		return dir, string(text)
 	}
 	dir, first := release("../..")

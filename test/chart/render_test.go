@@ -37,8 +37,7 @@ func TestPresetsNameNobody(t *testing.T) {
 		if err == nil || !strings.Contains(errs, "set issuerURLs") && !strings.Contains(errs, "store.s3.url is not set") {
 			t.Errorf("without values of one's own: %v: %s", err, errs)
 		}
-		text, err := os.ReadFile(p.file())
-		must(t, err)
+		text := read(t, p.file())
 		if !strings.Contains(string(text), "# Survives: ") {
 			t.Error("it does not say what it survives")
 		}
@@ -154,10 +153,7 @@ func TestWatch(t *testing.T) {
 			}
 		}
 		if p == "configmap" {
-			_, errs, err := try(nil, tool(t, "helm"), append([]string{"template", release, chartDir, "--kube-version", kubeVersion, "--set", "watch.enabled=true"}, p.values(t)...)...)
-			if err == nil || !strings.Contains(errs, "watch.enabled needs store.type kubernetes or s3") {
-				t.Errorf("a copy is watched as if it were the store: %v %s", err, errs)
-			}
+			refused(t, p, "watch.enabled needs store.type kubernetes or s3", "watch.enabled=true") // a copy is not the store
 			return
 		}
 		all := p.objects(t, append(slices.Clone(everything), "watch.enabled=true", "watch.observations=s3://b/p?region=eu-central-1",
@@ -168,20 +164,7 @@ func TestWatch(t *testing.T) {
 		if spec.str("serviceAccountName") != release+"-keypost" || len(find(all, "Role")) != len(find(p.objects(t), "Role")) {
 			t.Errorf("it is %s", spec.str("serviceAccountName"))
 		}
-		labels := deployment.at("spec", "template", "metadata", "labels").(map[string]any)
-		for _, s := range append(find(all, "Service"), find(all, "NetworkPolicy")...) {
-			selector, _ := s.at("spec", "selector").(map[string]any)
-			if selector == nil {
-				selector, _ = s.at("spec", "podSelector", "matchLabels").(map[string]any)
-			}
-			selects := len(selector) > 0
-			for k, v := range selector {
-				selects = selects && labels[k] == v
-			}
-			if selects != (s.str("metadata", "name") == name) {
-				t.Errorf("%s %s selects the watch: %v", s.str("kind"), s.str("metadata", "name"), selects)
-			}
-		}
+		standsAlone(t, all, deployment)
 		if p == "s3" {
 			return
 		}
@@ -193,12 +176,7 @@ func TestWatch(t *testing.T) {
 		if got := fmt.Sprint(named(all, "Role").at("rules")); got != want {
 			t.Errorf("it may %s", got)
 		}
-		monitor := named(all, "ServiceMonitor").at("spec", "selector", "matchLabels").(map[string]any)
-		for k, v := range monitor {
-			if named(all, "Service").at("metadata", "labels", k) != v {
-				t.Errorf("the ServiceMonitor does not find the Service by %s=%v", k, v)
-			}
-		}
+		isMonitored(t, named(all, "ServiceMonitor"), named(all, "Service"))
 	})
 }
 
@@ -212,16 +190,13 @@ func TestWatchArguments(t *testing.T) {
 		if d.str("metadata", "name") != release+"-keypost-watch" {
 			continue
 		}
-		var args []string
-		for _, a := range object(d.at("spec", "template", "spec").(map[string]any)).objects("containers")[0].at("args").([]any) {
-			args = append(args, a.(string))
-		}
+		spec := object(d.at("spec", "template", "spec").(map[string]any))
+		args := spec.objects("containers")[0].strs("args")
 		// Up to a file that is not here, all is as it should be.
 		_, errs, err := try(nil, tool(t, "bin")+"/keypost", args...)
 		if err == nil || !strings.Contains(errs, "/ca/ca.crt") {
 			t.Errorf("keypost %q: %v: %s", args, err, errs)
 		}
-		spec := object(d.at("spec", "template", "spec").(map[string]any))
 		mounted := map[string]string{}
 		for _, v := range spec.objects("volumes") {
 			mounted[v.str("name")] = v.str("secret", "secretName")
@@ -436,9 +411,7 @@ func TestKeypostdTakesTheConfiguration(t *testing.T) {
 		all := p.objects(t, "certificate.issuerRef.name=x", "certificate.enabled="+strconv.FormatBool(p != "ingress"), "allowEmpty=true")
 		var hosts []string
 		for _, c := range find(all, "Certificate") { // the chart asks for a certificate with which keypostd starts
-			for _, h := range c.at("spec", "dnsNames").([]any) {
-				hosts = append(hosts, h.(string))
-			}
+			hosts = append(hosts, c.strs("spec", "dnsNames")...)
 		}
 		checked(t, dir, hosts, config(all))
 	})

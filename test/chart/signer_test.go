@@ -3,7 +3,6 @@
 package chart
 
 import (
-	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -17,8 +16,7 @@ func TestSignerAlerts(t *testing.T) {
 	t.Parallel()
 	const shipped = "../../cmd/keypost-signer/prometheus/alerts.yaml"
 	output(t, nil, tool(t, "promtool"), "check", "rules", shipped)
-	text, err := os.ReadFile(shipped)
-	must(t, err)
+	text := read(t, shipped)
 	var file struct {
 		Groups []struct {
 			Name  string   `json:"name"`
@@ -26,8 +24,7 @@ func TestSignerAlerts(t *testing.T) {
 		} `json:"groups"`
 	}
 	must(t, yaml.Unmarshal(text, &file))
-	page, err := os.ReadFile("../../docs/signer.md")
-	must(t, err)
+	page := read(t, "../../docs/signer.md")
 	for _, a := range file.Groups[0].Rules {
 		name := a.str("alert")
 		if !strings.HasSuffix(a.str("annotations", "runbook_url"), "/docs/signer.md#"+strings.ToLower(name)) || !regexp.MustCompile(`(?m)^### `+name+`$`).Match(page) {
