@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -48,14 +49,6 @@ func newPebble(t *testing.T, o pebbleOptions) *pebble {
 	ca := newAuthority(t)
 	cert, key := ca.issue(t, "pebble", "localhost", "127.0.0.1")
 	p := &pebble{ca: ca.file, config: filepath.Join(ca.dir, "pebble.json"), nonces: strconv.Itoa(o.nonces)}
-	port := o.tlsPort
-	if port == 0 {
-		port = 443
-	}
-	validity := o.validity
-	if validity == 0 {
-		validity = 90 * 24 * time.Hour
-	}
 	binding := `"externalAccountBindingRequired": false`
 	if o.binding {
 		binding = `"externalAccountBindingRequired": true, "externalAccountMACKeys": {"kid-1": "` + bindingKey + `"}`
@@ -63,7 +56,7 @@ func newPebble(t *testing.T, o pebbleOptions) *pebble {
 	must(t, os.WriteFile(p.config, fmt.Appendf(nil, `{"pebble": {"listenAddress": "127.0.0.1:14000", "managementListenAddress": "127.0.0.1:15000",
  "certificate": %q, "privateKey": %q, "httpPort": 80, "tlsPort": %d, "ocspResponderURL": "", %s,
  "keyAlgorithm": "ecdsa", "retryAfter": {"authz": 1, "order": 1}, "profiles": {"default": {"description": "d", "validityPeriod": %d}}}}`,
-		cert, key, port, binding, int(validity.Seconds())), 0o600))
+		cert, key, cmp.Or(o.tlsPort, 443), binding, int(cmp.Or(o.validity, 90*24*time.Hour).Seconds())), 0o600))
 	start(t, "dns", filepath.Join(os.Getenv("KEYPOST_E2E_PEBBLE"), "pebble-challtestsrv"), "-http01", "", "-https01", "", "-tlsalpn01", "", "-doh", "",
 		"-dnsserver", "127.0.0.1:8053", "-management", "127.0.0.1:8055", "-defaultIPv4", "127.0.0.1", "-defaultIPv6", "")
 	p.up(t)
@@ -82,8 +75,7 @@ func (p *pebble) client(t *testing.T) *http.Client { return trusting(t, p.ca) }
 
 func trusting(t *testing.T, file string) *http.Client {
 	t.Helper()
-	text, err := os.ReadFile(file)
-	must(t, err)
+	text := read(t, file)
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(text) {
 		t.Fatalf("%s holds no certificate", file)
@@ -102,8 +94,7 @@ func (p *pebble) relyingParty(t *testing.T) *http.Client {
 // most returns the highest number of a kind that Pebble has counted ("accounts", "orders").
 func (p *pebble) most(t *testing.T, kind string) int {
 	t.Helper()
-	text, err := os.ReadFile(p.log)
-	must(t, err)
+	text := read(t, p.log)
 	most := 0
 	for _, found := range regexp.MustCompile(`There are now (\d+) `+kind).FindAllSubmatch(text, -1) {
 		n, err := strconv.Atoi(string(found[1]))
@@ -116,8 +107,7 @@ func (p *pebble) most(t *testing.T, kind string) int {
 // invalid returns how many validations have failed.
 func (p *pebble) invalid(t *testing.T) int {
 	t.Helper()
-	text, err := os.ReadFile(p.log)
-	must(t, err)
+	text := read(t, p.log)
 	return strings.Count(string(text), "set INVALID by completed challenge")
 }
 

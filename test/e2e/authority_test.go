@@ -4,9 +4,6 @@ package e2e
 
 import (
 	"crypto"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
@@ -19,6 +16,7 @@ import (
 	"time"
 
 	certs "github.com/keypost/keypost/test/authority"
+	"github.com/keypost/keypost/test/keys"
 )
 
 // authority is the one CA that everybody in this network trusts.
@@ -39,7 +37,7 @@ func newAuthority(t *testing.T) *authority {
 // issue makes a server certificate for host names and addresses and returns the files of certificate and key.
 func (a *authority) issue(t *testing.T, name string, hosts ...string) (cert, key string) {
 	t.Helper()
-	return a.certify(t, &x509.Certificate{Subject: pkix.Name{CommonName: name}}, newECKey(t), hosts...)
+	return a.certify(t, &x509.Certificate{Subject: pkix.Name{CommonName: name}}, keys.NewEC(), hosts...)
 }
 
 // certify is issue with a key of the caller's and what else the certificate says; its common name names the files.
@@ -70,11 +68,20 @@ func (a *authority) client() *http.Client {
 	return &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: a.Pool()}, ForceAttemptHTTP2: true}}
 }
 
-func newECKey(t *testing.T) *ecdsa.PrivateKey {
+// trustAll writes the certificates of several files into one, and returns that with a client that trusts them.
+func trustAll(t *testing.T, files ...string) (file string, client *http.Client) {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	must(t, err)
-	return key
+	var all []byte
+	for _, f := range files {
+		all = append(all, read(t, f)...)
+	}
+	file = filepath.Join(t.TempDir(), "all.pem")
+	must(t, os.WriteFile(file, all, 0o600))
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(all) {
+		t.Fatalf("%v hold no certificate", files)
+	}
+	return file, &http.Client{Timeout: patienceOfParties, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: true}}
 }
 
 func writePrivateKey(t *testing.T, file string, key crypto.Signer) {

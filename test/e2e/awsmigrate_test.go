@@ -21,26 +21,15 @@ const (
 	roleName     = "prod-a-default-app-credentials"
 )
 
-// TestAWSMigrateUnderAWorkload moves a cluster of two kube-apiservers from the bucket to keypostd, step after step,
-// while a workload assumes its role again and again with whatever token the kubelet would give it.
-func TestAWSMigrateUnderAWorkload(t *testing.T) {
-	m, _ := newAWSMove(t)
-	m.underAWorkload(t, "No OpenIDConnect provider found in your account for "+bucketIssuer)
-}
-
 // movingRole is the AWS account of a cluster that moves, and the role of its workload.
 type movingRole struct {
 	*workload
 	account *account
 }
 
-func newAWSMove(t *testing.T) (*move, *movingRole) {
-	ca := newAuthority(t)
-	m := newMove(t, ca, storage{issuer: bucketIssuer, jwks: "/keys.json"})
-	in := &movingRole{account: newAccount(t, ca)}
-	in.workload = newWorkload(t, in.account.URL, in.account.registerAsCcoctl(t))
-	m.movingCloud, m.env, m.args = in, in.account.Env(), []string{"aws", "migrate"}
-	return m, in
+func newMovingRole(t *testing.T, ca *authority) *movingRole {
+	account := newAccount(t, ca)
+	return &movingRole{newWorkload(t, account.URL, account.registerAsCcoctl(t)), account}
 }
 
 // ccoctlTrust is the trust policy that ccoctl writes: no audience, and its spaces.
@@ -67,11 +56,13 @@ func (a *account) registerAsCcoctl(t *testing.T) string {
 	return aws.ToString(role.Role.Arn)
 }
 
+// use takes a pod's whole way once, with the token that hold got last. It remembers nothing and tries nothing twice.
 func (r *movingRole) use(ctx context.Context) error {
 	_, err := r.assume(ctx)
 	return err
 }
 
+// begun checks what --diff says of the move, and what prints that it is made.
 func (r *movingRole) begun(t *testing.T, diff, command string) {
 	if !strings.Contains(diff, newIssuer) || !strings.Contains(diff, roleName) {
 		t.Errorf("--diff does not name %s and %s:\n%s", newIssuer, roleName, diff)
@@ -81,6 +72,7 @@ func (r *movingRole) begun(t *testing.T, diff, command string) {
 	}
 }
 
+// switchedAt moves --finish's note of the switch.
 func (r *movingRole) switchedAt(t *testing.T, at time.Time) {
 	old, is := r.account.provider(bucketIssuer)
 	if !is || old.Tags["keypost.dev/moved-at"] == "" {
@@ -91,6 +83,7 @@ func (r *movingRole) switchedAt(t *testing.T, at time.Time) {
 	must(t, err)
 }
 
+// finished checks what --finish left, and said.
 func (r *movingRole) finished(t *testing.T, said string) {
 	for _, want := range []string{"aws s3 rm s3://prod-a-oidc --recursive", "ccoctl aws delete"} {
 		if !strings.Contains(said, want) {

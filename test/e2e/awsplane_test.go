@@ -3,8 +3,14 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -24,6 +30,7 @@ type plane struct {
 	running []*process // nil before serve
 	extra   []string   // flags of the servers that are started from now on
 	signers []string   // the socket of each server's signer; nil: they sign themselves
+	ask     *http.Client
 }
 
 // newPlane prepares servers at addresses that nobody else has; serve starts them.
@@ -35,6 +42,7 @@ func newPlane(t *testing.T, ca *authority, name string, hosts ...string) *plane 
 	p := &plane{hosts: hosts, running: make([]*process, len(hosts))}
 	p.cluster = cluster{name: name, key: newRSAKey(t, 2048), ca: ca, kubeconfig: filepath.Join(t.TempDir(), "kubeconfig")}
 	p.address = p.at(0)
+	p.ask = &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: ca.Pool(), ServerName: hosts[0]}}}
 	p.writeKubeconfig(t)
 	return p
 }
@@ -69,6 +77,43 @@ func (p *plane) serve(t *testing.T, i int, issuers ...string) {
 		}
 		return nil
 	})
+}
+
+// call asks the i-th server as the cluster's administrator.
+func (p *plane) call(ctx context.Context, i int, method, path string, body []byte) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, method, "https://"+p.at(i)+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Authorization", "Bearer "+adminToken)
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := p.ask.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode >= 300 {
+		err = fmt.Errorf("%s: %s", resp.Status, answer)
+	}
+	return answer, err
+}
+
+func (p *plane) post(ctx context.Context, i int, path string, body, into any) error {
+	text, err := json.Marshal(body)
+	if err != nil {
+		return err
+	}
+	answer, err := p.call(ctx, i, http.MethodPost, path, text)
+	return errors.Join(err, json.Unmarshal(answer, into))
+}
+
+// mint has the i-th server sign a token for its service account.
+func (p *plane) mint(ctx context.Context, i int, lifetime time.Duration, audiences ...string) (string, error) {
+	var answer struct{ Status struct{ Token string } }
+	err := p.post(ctx, i, "/api/v1/namespaces/default/serviceaccounts/sa1/token",
+		map[string]any{"spec": map[string]any{"audiences": audiences, "expirationSeconds": lifetime.Seconds()}}, &answer)
+	return answer.Status.Token, err
 }
 
 // kubectlAt asks the i-th server.
@@ -113,8 +158,7 @@ func addAddress(t *testing.T, ip string) {
 // addHost makes a name lead to an address in this network, whose /etc/hosts is its own.
 func addHost(t *testing.T, ip, name string) {
 	t.Helper()
-	hosts, err := os.ReadFile("/etc/hosts")
-	must(t, err)
+	hosts := read(t, "/etc/hosts")
 	if !strings.Contains(string(hosts), "oidc.keypost.test") {
 		t.Fatal("/etc/hosts is not the one that test/e2e/inside makes")
 	}

@@ -3,14 +3,9 @@
 package e2e
 
 import (
-	"bytes"
 	"context"
-	"crypto/x509"
-	"encoding/json"
-	"errors"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -39,10 +34,8 @@ type account struct {
 func newAccount(t *testing.T, ca *authority) *account {
 	t.Helper()
 	a := &account{}
-	roots := x509.NewCertPool()
-	roots.AddCert(ca.Cert)
 	a.Server = fakeaws.Start(t, fakeaws.Options{
-		Roots: roots, Dial: (&net.Dialer{}).DialContext,
+		Roots: ca.Pool(), Dial: (&net.Dialer{}).DialContext,
 		Now: func() time.Time { return time.Now().Add(time.Duration(a.ahead.Load())) },
 	})
 	return a
@@ -88,52 +81,26 @@ func (s *server) keypostAWS(t *testing.T, env []string, args ...string) result {
 // publication takes to settle.
 func (s *server) keypostAt(t *testing.T, env []string, args ...string) result {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, binary("keypost"), args...)
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	cmd.Env = s.environ(env)
-	err := cmd.Run()
-	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) {
-		t.Fatalf("run keypost: %v", err)
-	}
-	return result{stdout: stdout.String(), stderr: stderr.String(), code: cmd.ProcessState.ExitCode()}
+	return commandWithin(t, 4*time.Minute, s.environ(env), "", binary("keypost"), args...)
 }
 
-// environ is the environment of a keypost that writes the server's store and trusts its CA, unless env says otherwise.
+// environ is what a keypost that writes the server's store and trusts its CA has in its environment, unless env says otherwise.
 func (s *server) environ(env []string) []string {
-	return append(append(os.Environ(), "KEYPOST_STORE=file://"+s.store, "SSL_CERT_FILE="+s.ca.file), env...)
+	return append([]string{"KEYPOST_STORE=file://" + s.store, "SSL_CERT_FILE=" + s.ca.file}, env...)
 }
 
 // publishedLongAgo stores a key set whose keys were observed everywhere long ago: what waits for a new one does not wait.
 func (s *server) publishedLongAgo(t *testing.T, name, url, publicKeyFile string) {
 	t.Helper()
-	data, err := os.ReadFile(publicKeyFile)
-	must(t, err)
+	data := read(t, publicKeyFile)
 	keys, err := pubkey.Parse(publicKeyFile, data)
 	must(t, err)
 	policy := keystore.Policy{RelyingParties: []string{"aws"}, TokenLifetime: keystore.DurationPtr(time.Hour)}
 	set, err := keystore.New(keystore.Change{At: time.Now().Add(-24 * time.Hour), By: "e2e"},
 		keystore.Spec{Name: keystore.Name(name), Issuers: storetest.URLs(t, url), Keys: keys, Policy: policy})
 	must(t, err)
-	var document struct {
-		APIVersion string         `json:"apiVersion"`
-		Kind       string         `json:"kind"`
-		Metadata   map[string]any `json:"metadata"`
-		Spec       map[string]any `json:"spec"`
-	}
-	data, err = json.Marshal(set)
-	must(t, err)
-	must(t, json.Unmarshal(data, &document))
-	for _, k := range document.Spec["keys"].([]any) {
-		key := k.(map[string]any)
-		key["observedAt"] = key["publishedAt"]
-	}
-	data, err = json.Marshal(document)
-	must(t, err)
-	set, err = keystore.Parse(set.Name(), data)
+	observed := regexp.MustCompile(`(?m)^( *)publishedAt: (.*)$`).ReplaceAllString(storetest.Text(t, set), "$0\n${1}observedAt: $2")
+	set, err = keystore.Parse(set.Name(), []byte(observed))
 	must(t, err)
 	st, err := filestore.Create(s.store)
 	must(t, err)
@@ -165,8 +132,7 @@ var roleLine = regexp.MustCompile(`role_arn = (\S+)`)
 // roleInSecret is the role that a manifest written by keypost gives its workload.
 func roleInSecret(t *testing.T, out string) string {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join(out, "manifests", "default-app-credentials-credentials.yaml"))
-	must(t, err)
+	data := read(t, filepath.Join(out, "manifests", "default-app-credentials-credentials.yaml"))
 	found := roleLine.FindSubmatch(data)
 	if found == nil {
 		t.Fatalf("no role in %s", data)

@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"context"
-	"crypto/x509"
 	"fmt"
 	"net"
 	"os"
@@ -20,6 +19,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 
 	"github.com/keypost/keypost/test/fakeazure"
+	"github.com/keypost/keypost/test/keys"
 )
 
 // TestAzureTokenIsExchanged has the tokens of kube-apiservers exchanged at Entra by Microsoft's own clients, as a pod's
@@ -48,20 +48,15 @@ func newExchange(t *testing.T) *exchange {
 	ca := newAuthority(t)
 	s := &exchange{
 		a: &cluster{name: "prod-a", issuer: "https://oidc.keypost.test/prod-a", key: newRSAKey(t, 2048)},
-		b: &cluster{name: "prod-b", issuer: "https://prod-b.oidc.keypost.test", key: newECKey(t)},
+		b: &cluster{name: "prod-b", issuer: "https://prod-b.oidc.keypost.test", key: keys.NewEC()},
 	}
-	roots := x509.NewCertPool()
-	roots.AddCert(ca.Cert)
-	s.Server = fakeazure.Start(t, fakeazure.Options{Roots: roots, Dial: (&net.Dialer{}).DialContext,
+	s.Server = fakeazure.Start(t, fakeazure.Options{Roots: ca.Pool(), Dial: (&net.Dialer{}).DialContext,
 		Now: func() time.Time { return time.Now().Add(time.Duration(s.ahead.Load())) }})
 	s.env = append(s.Env(), s.Tunnel(t)...)
-	startEtcd(t)
-	running := map[*cluster]*process{s.a: startCluster(t, ca, s.a, 6443), s.b: startCluster(t, ca, s.b, 6444)}
+	startClusters(t, ca, s.a, s.b)
 	server := newStore(t, ca)
 	s.client = map[*cluster]string{}
-	for c, p := range running {
-		c.awaitReady(t, p)
-		c.createAccount(t)
+	for _, c := range []*cluster{s.a, s.b} {
 		server.publishedLongAgo(t, c.name, c.issuer, c.publicKey)
 	}
 	s.a.createNeighbours(t)
@@ -89,8 +84,7 @@ spec:
 `), 0o600))
 	s.keypostAt(t, env, "azure", "create-managed-identities", "--name", "prod-a", "--region", "centralus", "--issuer-url", issuer,
 		"--subscription-id", setting(env, "AZURE_SUBSCRIPTION_ID"), "--credentials-requests-dir", requests, "--output-dir", out).ok(t)
-	secret, err := os.ReadFile(filepath.Join(out, "manifests", "default-app-credentials-credentials.yaml"))
-	must(t, err)
+	secret := read(t, filepath.Join(out, "manifests", "default-app-credentials-credentials.yaml"))
 	found := regexp.MustCompile(`azure_client_id: (\S+)`).FindSubmatch(secret)
 	if found == nil {
 		t.Fatalf("no client ID in %s", secret)

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"testing"
 	"time"
+
+	"github.com/keypost/keypost/test/keys"
 )
 
 // TestStrangersBehindCaches has a stranger ask small caches for thousands of paths, hosts and URLs, then stops keypostd: the documents
@@ -16,10 +18,10 @@ func TestStrangersBehindCaches(t *testing.T) {
 	ca := newAuthority(t)
 	store := newStore(t, ca)
 	file := t.TempDir() + "/key.pub"
-	writePublicKey(t, file, newECKey(t))
+	writePublicKey(t, file, keys.NewEC())
 	store.keypost(t, "issuer", "add", "prod", "--url", "https://"+cdnHost+"/prod", "--public-key-file", file, "--stale-if-error", "24h").ok(t)
-	tlsOrigin, tlsAddress := newOrigin(t, ca, store.store, true)
-	plainOrigin, plainAddress := newOrigin(t, ca, store.store, false)
+	tlsOrigin, tlsAddress := newOrigin(t, ca, store.store, cdnHost)
+	plainOrigin, plainAddress := newOrigin(t, ca, store.store, "")
 	const asked = 2000
 	small := []string{"keys_zone=keypost:10m", "keys_zone=keypost:64k"} // some 350 copies
 	instead := func(own ...string) edge { return nginxEdge(t, ca, tlsOrigin, tlsAddress, append(small, own...)...) }

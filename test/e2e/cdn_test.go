@@ -6,7 +6,6 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -24,6 +23,7 @@ import (
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/filestore"
 	"github.com/keypost/keypost/keystore/policy"
+	"github.com/keypost/keypost/test/keys"
 	"github.com/keypost/keypost/test/nginx"
 	programs "github.com/keypost/keypost/test/process"
 )
@@ -86,14 +86,9 @@ func (o *originServer) refuses(t *testing.T, ca *authority, path, secret string)
 	}
 }
 
-// newOrigin starts keypostd with a shield: over TLS for nginx, without for Varnish, which speaks none.
-func newOrigin(t *testing.T, ca *authority, store string, withTLS bool) (o *originServer, address string) {
-	t.Helper()
-	return newOriginAs(t, ca, store, map[bool]string{true: cdnHost}[withTLS])
-}
-
-// newOriginAs is newOrigin with a certificate for the issuers' host or an alias of it; without a name it speaks no TLS.
-func newOriginAs(t *testing.T, ca *authority, store, name string) (o *originServer, address string) {
+// newOrigin starts keypostd with a shield. Its certificate is for the issuers' host, as nginx wants it, or for an alias of it; without a name
+// it speaks no TLS, as Varnish wants it.
+func newOrigin(t *testing.T, ca *authority, store, name string) (o *originServer, address string) {
 	t.Helper()
 	address, admin := programs.FreeAddress(t), programs.FreeAddress(t)
 	secret, config := filepath.Join(t.TempDir(), "secret"), filepath.Join(t.TempDir(), "keypostd.yaml")
@@ -128,8 +123,7 @@ admin: {address: %[7]q}
 func (o *originServer) forget(t *testing.T, store string) {
 	t.Helper()
 	o.stop(t, 5*time.Second)
-	text, err := os.ReadFile(o.config)
-	must(t, err)
+	text := read(t, o.config)
 	must(t, os.WriteFile(o.config, []byte(strings.Replace(string(text), "dir: "+store, "dir: "+t.TempDir(), 1)), 0o600))
 	o.process = start(t, "keypostd-empty-"+o.admin[strings.LastIndexByte(o.admin, ':')+1:], binary("keypostd"), "--config", o.config)
 	o.await(t, "up", func(ctx context.Context) error { return expect(ctx, http.DefaultClient, o.admin+"/metrics", "") })
@@ -146,8 +140,7 @@ func (o *originServer) accepts(t *testing.T, secret string) {
 // documented returns a file of docs/cdn with what is the reader's replaced.
 func documented(t *testing.T, name string, own ...string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "cdn", name))
-	must(t, err)
+	text := read(t, filepath.Join("..", "..", "docs", "cdn", name))
 	for i := 0; i < len(own); i += 2 {
 		if !strings.Contains(string(text), own[i]) {
 			t.Fatalf("%s does not have %q", name, own[i])
@@ -158,26 +151,33 @@ func documented(t *testing.T, name string, own ...string) string {
 
 func newNginxEdge(t *testing.T, ca *authority, store string) edge {
 	t.Helper()
-	origin, address := newOrigin(t, ca, store, true)
+	origin, address := newOrigin(t, ca, store, cdnHost)
 	return nginxEdge(t, ca, origin, address)
 }
 
 // nginxEdge is nginx before an address, as docs/cdn has it but for some text.
 func nginxEdge(t *testing.T, ca *authority, origin *originServer, address string, own ...string) edge {
 	t.Helper()
+	at := nginxBefore(t, ca, nginx.Options{}, address, own...)
+	return edge{"nginx", "https://" + cdnHost, at, impatient(at, ca), origin}
+}
+
+// nginxBefore starts nginx before an address, as docs/cdn has it but for some text and with more directives, and returns where it listens.
+func nginxBefore(t *testing.T, ca *authority, o nginx.Options, address string, own ...string) string {
+	t.Helper()
 	dir := nginx.Directory(t)
 	secret := filepath.Join(dir, "secret.conf")
 	must(t, os.WriteFile(secret, []byte(`proxy_set_header X-Origin-Secret "`+cdnSecret+`";`), 0o600))
 	inHTTP, inServer := blocks(t, documented(t, "nginx.conf", append([]string{"ORIGIN", address, "/var/cache/nginx/keypost", filepath.Join(dir, "keypost"),
 		"/etc/nginx/keypost-secret.conf", secret, "/etc/ssl/certs/ca-certificates.crt", ca.file}, own...)...))
-	cert, key := ca.issue(t, "edge-"+filepath.Base(dir), cdnHost, "*."+cdnHost)
-	s := nginx.Start(t, dir, nginx.Options{Cert: cert, Key: key, HTTP: inHTTP, Server: inServer})
-	return edge{"nginx", "https://" + cdnHost, s.Address, impatient(s.Address, ca), origin}
+	o.Cert, o.Key = ca.issue(t, "edge-"+filepath.Base(dir), cdnHost, "*."+cdnHost)
+	o.HTTP, o.Server = inHTTP+o.HTTP, inServer+o.Server
+	return nginx.Start(t, dir, o).Address
 }
 
 func newVarnishEdge(t *testing.T, ca *authority, store string) edge {
 	t.Helper()
-	origin, address := newOrigin(t, ca, store, false)
+	origin, address := newOrigin(t, ca, store, "")
 	return varnishEdge(t, ca, origin, address, "16m")
 }
 
@@ -216,15 +216,7 @@ func impatient(address string, ca *authority) *http.Client {
 // fetch returns the body of a document that must be there.
 func (e edge) fetch(path string) (body string, took time.Duration, err error) {
 	began := time.Now()
-	res, err := e.client.Get(e.url + path)
-	if err != nil {
-		return "", time.Since(began), err
-	}
-	defer res.Body.Close()
-	text, err := io.ReadAll(res.Body)
-	if err == nil && res.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s: %s", path, res.Status)
-	}
+	text, err := fetch(context.Background(), e.client, e.url+path, "")
 	return string(text), time.Since(began), err
 }
 
@@ -269,7 +261,7 @@ func TestBehindCaches(t *testing.T) {
 	store := newStore(t, ca)
 	publicKey := func(name string) string {
 		file := filepath.Join(t.TempDir(), name+".pub")
-		writePublicKey(t, file, newECKey(t))
+		writePublicKey(t, file, keys.NewEC())
 		return file
 	}
 	store.keypost(t, "issuer", "add", "prod", "--url", "https://"+cdnHost+"/prod", "--public-key-file", publicKey("a"), "--max-age", "1m", "--stale-if-error", "24h").ok(t)
@@ -288,7 +280,7 @@ func TestBehindCaches(t *testing.T) {
 	}
 	emptied := []edge{newNginxEdge(t, ca, store.store), newVarnishEdge(t, ca, store.store)}
 	mistrusted := []edge{newNginxEdge(t, ca, store.store), newVarnishEdge(t, ca, store.store)}
-	origin, plain := newOrigin(t, ca, store.store, false)
+	origin, plain := newOrigin(t, ca, store.store, "")
 	overTLS, addressTLS := newBalancer(t, ca, plain, true)
 	withoutTLS, address := newBalancer(t, ca, plain, false)
 	behind := []edge{nginxEdge(t, ca, origin, addressTLS), varnishEdge(t, ca, origin, address, "16m", "req.grace = 5m", "req.grace = 1s")}

@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto"
@@ -36,14 +37,17 @@ type cluster struct {
 func kubeBinary(name string) string { return filepath.Join(os.Getenv("KEYPOST_E2E_KUBE"), name) }
 
 // startEtcd starts the one etcd in which every cluster has a prefix of its own.
-func startEtcd(t *testing.T) {
+func startEtcd(t *testing.T) { startEtcdIn(t, t.TempDir()) }
+
+func startEtcdIn(t *testing.T, dir string) *process {
 	t.Helper()
-	p := start(t, "etcd", kubeBinary("etcd"), "--data-dir", t.TempDir(), "--unsafe-no-fsync", "--log-level", "warn",
+	p := start(t, "etcd", kubeBinary("etcd"), "--data-dir", dir, "--unsafe-no-fsync", "--log-level", "warn",
 		"--listen-client-urls", "http://127.0.0.1:2379", "--advertise-client-urls", "http://127.0.0.1:2379",
 		"--listen-peer-urls", "http://127.0.0.1:2380")
 	p.await(t, "healthy", func(ctx context.Context) error {
 		return expect(ctx, http.DefaultClient, "http://127.0.0.1:2379/health", "")
 	})
+	return p
 }
 
 // startCluster starts a kube-apiserver on a port of 127.0.0.1. The caller awaits it (several start side by side).
@@ -77,10 +81,23 @@ func startCluster(t *testing.T, ca *authority, c *cluster, port int, extra ...st
 	return start(t, "apiserver-"+c.name, kubeBinary("kube-apiserver"), append(flags, extra...)...)
 }
 
+// startClusters starts kube-apiservers side by side, at ports from 6443 on, and makes the service account of each.
+func startClusters(t *testing.T, ca *authority, clusters ...*cluster) {
+	t.Helper()
+	startEtcd(t)
+	var running []*process
+	for i, c := range clusters {
+		running = append(running, startCluster(t, ca, c, 6443+i))
+	}
+	for i, c := range clusters {
+		c.awaitReady(t, running[i])
+		c.createAccount(t)
+	}
+}
+
 func (c *cluster) writeKubeconfig(t *testing.T) {
 	t.Helper()
-	ca, err := os.ReadFile(c.ca.file)
-	must(t, err)
+	ca := read(t, c.ca.file)
 	must(t, os.WriteFile(c.kubeconfig, fmt.Appendf(nil, `apiVersion: v1
 kind: Config
 clusters: [{name: %[1]s, cluster: {server: "https://%[2]s", certificate-authority-data: %[3]s}}]
@@ -96,6 +113,14 @@ func (c *cluster) awaitReady(t *testing.T, p *process) {
 	p.await(t, "ready", func(ctx context.Context) error {
 		return expect(ctx, client, "https://"+c.address+"/readyz", adminToken)
 	})
+}
+
+// kubeconfigOf writes the administrator's kubeconfig with the bearer token of another.
+func kubeconfigOf(t *testing.T, administrator, token string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	must(t, os.WriteFile(file, bytes.ReplaceAll(read(t, administrator), []byte(adminToken), []byte(token)), 0o600))
+	return file
 }
 
 // kubectl runs kubectl as the cluster's administrator and returns its standard output.
@@ -140,21 +165,27 @@ func (c *cluster) whoami(t *testing.T, token string) result {
 
 // expect says nil when url answers 200.
 func expect(ctx context.Context, client *http.Client, url, bearer string) error {
+	_, err := fetch(ctx, client, url, bearer)
+	return err
+}
+
+// fetch returns the body of an answer with 200.
+func fetch(ctx context.Context, client *http.Client, url, bearer string) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if bearer != "" {
 		req.Header.Set("Authorization", "Bearer "+bearer)
 	}
 	res, err := client.Do(req)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer res.Body.Close()
 	body, err := io.ReadAll(res.Body)
 	if err == nil && res.StatusCode != http.StatusOK {
 		err = fmt.Errorf("GET %s: %s: %s", url, res.Status, body)
 	}
-	return err
+	return body, err
 }

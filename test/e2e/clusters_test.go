@@ -20,6 +20,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/test/keys"
 )
 
 // TestClusters is one scene in order: three clusters and one keypostd, a fourth cluster that relies on the first.
@@ -49,16 +50,10 @@ func newScene(t *testing.T) *scene {
 		ca: ca, server: newStore(t, ca), tokens: map[*cluster]string{},
 		a: &cluster{name: "prod-a", issuer: "https://oidc.keypost.test/prod-a", key: newRSAKey(t, 2048)},
 		b: &cluster{name: "prod-b", issuer: "https://prod-b.oidc.keypost.test", key: newRSAKey(t, 3072)},
-		c: &cluster{name: "prod-c", issuer: "https://oidc.keypost.test/prod-c", key: newECKey(t)},
+		c: &cluster{name: "prod-c", issuer: "https://oidc.keypost.test/prod-c", key: keys.NewEC()},
 	}
-	startEtcd(t)
-	var running []*process
-	for i, c := range s.clusters() {
-		running = append(running, startCluster(t, ca, c, 6443+i))
-	}
-	for i, c := range s.clusters() {
-		c.awaitReady(t, running[i])
-		c.createAccount(t)
+	startClusters(t, ca, s.clusters()...)
+	for _, c := range s.clusters() {
 		s.tokens[c] = c.token(t)
 	}
 	s.publishAll(t)

@@ -22,8 +22,7 @@ func moveBack(t *testing.T, from, to string, d time.Duration) {
 		t.Fatalf("%s has no documents", from)
 	}
 	for _, file := range files {
-		doc, err := os.ReadFile(file)
-		must(t, err)
+		doc := read(t, file)
 		doc = moments.ReplaceAllFunc(doc, func(date []byte) []byte {
 			at, err := time.Parse(time.RFC3339, string(date))
 			must(t, err)

@@ -47,8 +47,7 @@ func (s *enrolScene) newAgent(t *testing.T) *agent {
 	}
 	mounted := filepath.Join(a.pod, "secrets/kubernetes.io/serviceaccount")
 	must(t, os.MkdirAll(mounted, 0o700))
-	ca, err := os.ReadFile(s.kube.ca.file)
-	must(t, err)
+	ca := read(t, s.kube.ca.file)
 	token := a.kubectl(t, "create", "token", "agent", "--namespace", "keypost")
 	for name, text := range map[string]string{"token": token, "ca.crt": string(ca), "namespace": "keypost"} {
 		must(t, os.WriteFile(filepath.Join(mounted, name), []byte(strings.TrimSpace(text)), 0o600))

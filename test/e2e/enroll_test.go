@@ -60,8 +60,7 @@ func (m *member) serve(t *testing.T, others ...crypto.Signer) {
 	for i, key := range append([]crypto.Signer{m.key}, others...) {
 		file := fmt.Sprintf("%s.%d", m.trusts, i)
 		writePublicKey(t, file, key)
-		one, err := os.ReadFile(file)
-		must(t, err)
+		one := read(t, file)
 		text = append(text, one...)
 	}
 	must(t, os.WriteFile(m.trusts, text, 0o600))
@@ -216,8 +215,7 @@ func (s *enrolScene) told(t *testing.T, name, state string) map[string]any {
 	t.Helper()
 	var last map[string]any
 	await(t, name+" is "+state+" in the log", func(context.Context) error {
-		text, err := os.ReadFile(s.steady.log)
-		must(t, err)
+		text := read(t, s.steady.log)
 		for line := range strings.Lines(string(text)) {
 			var entry map[string]any
 			if json.Unmarshal([]byte(line), &entry) == nil && entry["cluster"] == name {

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keypost/keypost/test/keys"
 	"github.com/keypost/keypost/test/nginx"
 	programs "github.com/keypost/keypost/test/process"
 )
@@ -36,13 +37,13 @@ func TestFallbackOrigin(t *testing.T) {
 	var paths []string
 	for _, name := range []string{"prod", "other"} {
 		file := filepath.Join(t.TempDir(), name+".pub")
-		writePublicKey(t, file, newECKey(t))
+		writePublicKey(t, file, keys.NewEC())
 		store.keypost(t, "issuer", "add", name, "--url", "https://"+cdnHost+"/"+name, "--public-key-file", file, "--stale-if-error", "24h").ok(t)
 		paths = append(paths, "/"+name+"/.well-known/openid-configuration", "/"+name+"/keys.json", "/"+name+"/openid/v1/jwks", "/"+name)
 	}
 	const alias = "origin." + cdnHost
-	origin, address := newOrigin(t, ca, store.store, true)
-	aliased, aliasedAddress := newOriginAs(t, ca, store.store, alias) // has a certificate only for its alias, as by ACME behind a CDN
+	origin, address := newOrigin(t, ca, store.store, cdnHost)
+	aliased, aliasedAddress := newOrigin(t, ca, store.store, alias) // has a certificate only for its alias, as by ACME behind a CDN
 	exported := nginx.Directory(t)
 	store.keypost(t, "export", exported).ok(t)
 
@@ -57,13 +58,7 @@ func TestFallbackOrigin(t *testing.T) {
 		HTTP: `log_format asked '$request_method $host$request_uri "$http_x_origin_secret"';`})
 
 	edgeTo := func(address, at string, own ...string) *http.Client {
-		dir := nginx.Directory(t)
-		secret := filepath.Join(dir, "secret.conf")
-		must(t, os.WriteFile(secret, []byte(`proxy_set_header X-Origin-Secret "`+cdnSecret+`";`), 0o600))
-		inHTTP, inServer := blocks(t, documented(t, "nginx.conf", append([]string{"ORIGIN", address, "/var/cache/nginx/keypost", filepath.Join(dir, "keypost"),
-			"/etc/nginx/keypost-secret.conf", secret, "/etc/ssl/certs/ca-certificates.crt", ca.file}, own...)...))
-		cert, key := ca.issue(t, "edge-"+filepath.Base(dir), cdnHost)
-		return impatient(nginx.Start(t, dir, nginx.Options{Cert: cert, Key: key, HTTP: inHTTP + upstream, Server: inServer + location, Address: at}).Address, ca)
+		return impatient(nginxBefore(t, ca, nginx.Options{HTTP: upstream, Server: location, Address: at}, address, own...), ca)
 	}
 	edge := func() *http.Client { return edgeTo(address, "") }
 	edgeOfAlias := func() *http.Client {
@@ -146,8 +141,7 @@ func TestFallbackOrigin(t *testing.T) {
 	same("keypostd stopped")
 
 	t.Run("the shield's secret stays with keypostd", func(t *testing.T) {
-		text, err := os.ReadFile(asked)
-		must(t, err)
+		text := read(t, asked)
 		if !strings.Contains(string(text), "GET "+cdnHost+"/prod/keys.json") || strings.Contains(string(text), cdnSecret) {
 			t.Errorf("the fallback was asked:\n%s", text)
 		}
@@ -167,7 +161,7 @@ func TestFallbackOrigin(t *testing.T) {
 		}
 	})
 	file := filepath.Join(t.TempDir(), "new.pub")
-	writePublicKey(t, file, newECKey(t))
+	writePublicKey(t, file, keys.NewEC())
 	store.keypost(t, "issuer", "set", "prod", "--reach", "private", "--edge-hold", "25h", "--origin", address, "--origin", fallback).ok(t)
 	store.keypost(t, "key", "add", "prod", "--public-key-file", file).ok(t)
 	if full { // a look takes ten seconds

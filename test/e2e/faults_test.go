@@ -39,9 +39,7 @@ func newFaultScene(t *testing.T) *faultScene {
 	t.Helper()
 	s := &faultScene{ca: newAuthority(t), store: t.TempDir(), key: generateSigningKey(t, "p256")}
 	s.keypost(t, "issuer", "add", "prod-a", "--url", faultsURL, "--public-key-file", s.key.public).ok(t)
-	var err error
-	s.token, err = mintWith(s.key, faultsURL)
-	must(t, err)
+	s.token = mintWith(s.key, faultsURL, 10*time.Minute).text
 	return s
 }
 
@@ -67,22 +65,16 @@ type replica struct {
 
 // faultServer is what differs between the replicas.
 type faultServer struct {
-	address, dir, listen string // dir: default the scene's store; listen: more lines
-	drain                string // drainDelay; default 1s
-	cert, key            string // default: new ones
-	within               []string
+	address, dir string // dir: default the scene's store
+	drain        string // drainDelay; default 1s
+	within       []string
 }
 
 func (s *faultScene) replica(t *testing.T, o faultServer) *replica {
 	t.Helper()
 	r := &replica{name: "keypostd-" + strings.ReplaceAll(o.address, ":", "-"), address: o.address, within: o.within}
 	r.admin = programs.FreeAddress(t)
-	if o.dir == "" {
-		o.dir = s.store
-	}
-	if o.cert == "" {
-		o.cert, o.key = s.ca.issue(t, r.name, faultsHost)
-	}
+	cert, key := s.ca.issue(t, r.name, faultsHost)
 	r.config = filepath.Join(t.TempDir(), "keypostd.yaml")
 	must(t, os.WriteFile(r.config, fmt.Appendf(nil, `dir: %q
 issuerURLs: ["https://oidc.keypost.test/{name}"]
@@ -90,10 +82,9 @@ listen:
   address: %q
   drainDelay: %s
   tls: {files: [{cert: %q, key: %q}]}
-%s
 admin: {address: %q}
 poll: 1s
-`, o.dir, o.address, cmp.Or(o.drain, "1s"), o.cert, o.key, o.listen, r.admin), 0o600))
+`, cmp.Or(o.dir, s.store), o.address, cmp.Or(o.drain, "1s"), cert, key, r.admin), 0o600))
 	r.up(t)
 	return r
 }
@@ -304,8 +295,7 @@ func (s *faultScene) writerOnFullDisk(t *testing.T) {
 	store := t.TempDir()
 	smallDisk(t, store)
 	command(t, nil, "", "cp", filepath.Join(s.store, "prod-a.yaml"), store).ok(t)
-	before, err := os.ReadFile(filepath.Join(store, "prod-a.yaml"))
-	must(t, err)
+	before := read(t, filepath.Join(store, "prod-a.yaml"))
 	fillDisk(t, store)
 	if r := command(t, nil, "", binary("keypost"), "--store", "file://"+store, "issuer", "set", "prod-a", "--max-age", "10m"); r.code == 0 || !strings.Contains(r.stderr, "no space left") {
 		t.Errorf("writing to a full disk: exit code %d, %s", r.code, r.stderr)

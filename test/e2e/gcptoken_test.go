@@ -4,8 +4,6 @@ package e2e
 
 import (
 	"context"
-	"crypto/x509"
-	"encoding/base64"
 	"fmt"
 	"net"
 	"os"
@@ -23,6 +21,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/keypost/keypost/test/fakegcp"
+	"github.com/keypost/keypost/test/keys"
 )
 
 // TestGoogleTokenIsExchanged has the tokens of kube-apiservers exchanged at Google by its own clients, each of which takes the Secret
@@ -72,9 +71,9 @@ func newFederation(t *testing.T) *federation {
 	ca := newAuthority(t)
 	s := &federation{ca: ca, observations: t.TempDir(),
 		a: &googleWorkload{cluster: &cluster{name: "prod-a", issuer: "https://oidc.keypost.test/prod-a", key: newRSAKey(t, 2048)}},
-		b: &googleWorkload{cluster: &cluster{name: "prod-b", issuer: "https://prod-b.oidc.keypost.test", key: newECKey(t)}},
+		b: &googleWorkload{cluster: &cluster{name: "prod-b", issuer: "https://prod-b.oidc.keypost.test", key: keys.NewEC()}},
 	}
-	s.next = &cluster{name: "prod-b-next", issuer: s.b.issuer, key: newECKey(t)}
+	s.next = &cluster{name: "prod-b-next", issuer: s.b.issuer, key: keys.NewEC()}
 	s.startGoogle(t)
 	startEtcd(t)
 	clusters := []*cluster{s.a.cluster, s.b.cluster, s.next}
@@ -100,9 +99,7 @@ var longAccount = strings.Repeat("a", 128-len("system:serviceaccount:default:"))
 
 // startGoogle plays the project, which reaches issuers by this network's names, and trusts its CA as a public one.
 func (s *federation) startGoogle(t *testing.T) {
-	roots := x509.NewCertPool()
-	roots.AddCert(s.ca.Cert)
-	s.Server = fakegcp.Start(t, fakegcp.Options{Roots: roots,
+	s.Server = fakegcp.Start(t, fakegcp.Options{Roots: s.ca.Pool(),
 		Now: func() time.Time { return time.Now().Add(time.Duration(s.ahead.Load())) },
 		Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
 			if address == strings.TrimPrefix(s.b.issuer, "https://")+":443" {
@@ -143,12 +140,10 @@ spec:
 `, w.tokenFile), 0o600))
 	s.keypost(t, append([]string{"gcp", "create-all", "--name", w.name, "--project", "my-project", "--issuer-url", w.issuer, "--public-key-file", w.publicKey,
 		"--credentials-requests-dir", requests, "--output-dir", out}, more...)...).ok(t)
-	var secret struct{ Data map[string]string }
-	manifest, err := os.ReadFile(filepath.Join(out, "manifests", "default-app-credentials-credentials.yaml"))
-	must(t, err)
+	var secret struct{ Data map[string][]byte }
+	manifest := read(t, filepath.Join(out, "manifests", "default-app-credentials-credentials.yaml"))
 	must(t, yaml.Unmarshal(manifest, &secret))
-	w.config, err = base64.StdEncoding.DecodeString(secret.Data["service_account.json"])
-	must(t, err)
+	w.config = secret.Data["service_account.json"]
 	found := regexp.MustCompile(`/serviceAccounts/(.*):generateAccessToken"`).FindSubmatch(w.config)
 	if found == nil {
 		t.Fatalf("no account in %s", w.config)

@@ -75,9 +75,7 @@ func patched(t *testing.T, component string) []string {
 
 func jsonOf(t *testing.T, file string) []byte {
 	t.Helper()
-	text, err := os.ReadFile(file)
-	must(t, err)
-	text, err = yaml.YAMLToJSON(text)
+	text, err := yaml.YAMLToJSON(read(t, file))
 	must(t, err)
 	return text
 }

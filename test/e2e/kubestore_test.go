@@ -8,8 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -19,6 +17,7 @@ import (
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/kubestore"
 	"github.com/keypost/keypost/keystore/storetest"
+	"github.com/keypost/keypost/test/keys"
 )
 
 // definition is the custom resource definition that the chart installs.
@@ -44,7 +43,7 @@ func newKubeScene(t *testing.T) *kubeScene {
 	t.Helper()
 	p := &kubeScene{
 		t: t, ca: newAuthority(t), port: 7443, etcdDir: t.TempDir(),
-		c: &cluster{name: "store", issuer: "https://store.keypost.test", key: newECKey(t)},
+		c: &cluster{name: "store", issuer: "https://store.keypost.test", key: keys.NewEC()},
 	}
 	p.startEtcd()
 	p.startAPI()
@@ -55,12 +54,7 @@ func newKubeScene(t *testing.T) *kubeScene {
 
 func (p *kubeScene) startEtcd() {
 	p.t.Helper()
-	p.etcd = start(p.t, "etcd", kubeBinary("etcd"), "--data-dir", p.etcdDir, "--unsafe-no-fsync", "--log-level", "warn",
-		"--listen-client-urls", "http://127.0.0.1:2379", "--advertise-client-urls", "http://127.0.0.1:2379",
-		"--listen-peer-urls", "http://127.0.0.1:2380")
-	p.etcd.await(p.t, "healthy", func(ctx context.Context) error {
-		return expect(ctx, http.DefaultClient, "http://127.0.0.1:2379/health", "")
-	})
+	p.etcd = startEtcdIn(p.t, p.etcdDir)
 }
 
 func (p *kubeScene) startAPI() {
@@ -141,20 +135,7 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: %[2]s}
 subjects: [{kind: ServiceAccount, name: %[2]s, namespace: %[1]s}]
 `, ns, name, rules), "apply", "-f", "-").ok(t)
 	token := strings.TrimSpace(p.try(t, "", "create", "token", name, "-n", ns, "--duration", "24h").ok(t))
-	return p.kubeconfig(t, token, "https://"+p.c.address, p.ca.file)
-}
-
-func (p *kubeScene) kubeconfig(t *testing.T, token, server, caFile string) string {
-	t.Helper()
-	file := filepath.Join(t.TempDir(), "kubeconfig")
-	must(t, os.WriteFile(file, fmt.Appendf(nil, `apiVersion: v1
-kind: Config
-clusters: [{name: c, cluster: {server: %q, certificate-authority: %q}}]
-users: [{name: u, user: {token: %q}}]
-contexts: [{name: c, context: {cluster: c, user: u}}]
-current-context: c
-`, server, caFile, token), 0o600))
-	return file
+	return kubeconfigOf(t, p.admin, token)
 }
 
 // The rules of the roles that the package documentation of kubestore and the chart give.
@@ -241,8 +222,7 @@ func fill(t *testing.T, st keystore.Backend, n int, keys ...keystore.Verificatio
 func (p *kubeScene) objectIsDocument(t *testing.T) {
 	ns := p.space(t)
 	st := p.store(t, ns)
-	text, err := os.ReadFile("../../keystore/testdata/prod-a.yaml")
-	must(t, err)
+	text := read(t, "../../keystore/testdata/prod-a.yaml")
 	p.try(t, string(text), "apply", "-n", ns, "-f", "-").ok(t) // client-side: leaves a copy of the manifest in an annotation
 	s, _, err := keystore.NewStore(st).Load(t.Context(), "prod-a")
 	must(t, err)
@@ -309,7 +289,6 @@ func (p *kubeScene) rights(t *testing.T) {
 	update := func(st keystore.Backend, n keystore.Name) error {
 		s, rev, err := keystore.NewStore(admin).Load(t.Context(), n)
 		must(t, err)
-		_ = s
 		_, err = keystore.NewStore(st).Replace(t.Context(), rev, nextOf(t, s))
 		return err
 	}
@@ -330,7 +309,7 @@ func (p *kubeScene) rights(t *testing.T) {
 			t.Errorf("%s: %v, want an error with %q", who, c.err, c.want)
 		}
 	}
-	if err := update(reader, "prod-a"); !isReadOnly(err) {
+	if err := update(reader, "prod-a"); !errors.Is(err, keystore.ErrReadOnly) {
 		t.Errorf("the reader updates: %v, want ErrReadOnly", err)
 	}
 	if s, _, err := keystore.NewStore(admin).Load(t.Context(), "prod-a"); err != nil || s.Generation() != 2 {
@@ -339,8 +318,6 @@ func (p *kubeScene) rights(t *testing.T) {
 }
 
 func errOf[T any](_ T, err error) error { return err }
-
-func isReadOnly(err error) bool { return errors.Is(err, keystore.ErrReadOnly) }
 
 // nextOf returns s with another mark and the next generation.
 func nextOf(t *testing.T, s keystore.KeySet) keystore.KeySet {

@@ -12,11 +12,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -29,43 +27,34 @@ import (
 // newIssuer is where clusters move to: keypostd.
 const newIssuer = "https://oidc.keypost.test/prod-a"
 
-// move is a live cluster of two kube-apiservers whose issuer is ccoctl's public storage, and a keypostd that does not know it yet.
+// move is a live cluster of two kube-apiservers whose issuer is ccoctl's public bucket, and a keypostd that does not know it yet.
 type move struct {
-	movingCloud
+	*movingRole
 	server *server
 	plane  *plane
-	from   storage
-	env    []string // with which programs find the cloud, as its administrator
-	args   []string // keypost CLOUD migrate, and what only this cloud asks for
-	opens  string   // when --finish said that it would
+	opens  string // when --finish said that it would
 }
 
-// movingCloud is a cloud in which the service account sa1 has an identity that trusts the old issuer.
-type movingCloud interface {
-	use(context.Context) error                // takes a pod's whole way once, with the token that hold got last; remembers nothing, tries nothing twice
-	hold(token string) error                  // puts a token where the kubelet would
-	begun(t *testing.T, diff, command string) // checks what --diff says of a move, and what prints that it is made
-	switchedAt(t *testing.T, at time.Time)    // moves --finish's note of the switch
-	finished(t *testing.T, said string)       // checks what --finish left, and said
-}
-
-func newMove(t *testing.T, ca *authority, from storage) *move {
-	m := &move{server: newStore(t, ca), from: from}
+func newMove(t *testing.T) *move {
+	ca := newAuthority(t)
+	m := &move{server: newStore(t, ca)}
 	startEtcd(t)
 	m.plane = newPlane(t, ca, "prod-a", "10.99.0.11", "10.99.0.12")
-	from.serve(t, ca, m.plane.key.Public())
-	m.plane.serve(t, 0, from.issuer)
-	m.plane.serve(t, 1, from.issuer)
+	serveBucket(t, ca, m.plane.key.Public())
+	m.plane.serve(t, 0, bucketIssuer)
+	m.plane.serve(t, 1, bucketIssuer)
 	m.plane.createAccount(t)
 	m.plane.apply(t, fmt.Sprintf(podWithToken, "app", "openshift", 7200))
 	m.plane.listed(t, m.plane.hosts...)
 	m.server.run(t)
+	m.movingRole = newMovingRole(t, ca) // which reads the bucket's documents
 	return m
 }
 
-// underAWorkload moves the cluster, step after step, while a workload goes to its cloud again and again with whatever token the
-// kubelet would give it. refusal is what the cloud says of the old issuer's tokens in the end.
-func (m *move) underAWorkload(t *testing.T, refusal string) {
+// TestAWSMigrateUnderAWorkload moves a cluster of two kube-apiservers from the bucket to keypostd, step after step, while a workload
+// assumes its role again and again with whatever token the kubelet would give it.
+func TestAWSMigrateUnderAWorkload(t *testing.T) {
+	m := newMove(t)
 	kubelet := m.startKubelet(t)
 	working := keepTrying(t, m.use)
 	cached := kubelet.token() // what a program that never reads its file again goes on using
@@ -77,45 +66,38 @@ func (m *move) underAWorkload(t *testing.T, refusal string) {
 	kubelet.stop()
 	must(t, m.hold(cached))
 	if err := m.use(t.Context()); err != nil {
-		t.Errorf("a token of %s before --finish: %v", m.from.issuer, err)
+		t.Errorf("a token of %s before --finish: %v", bucketIssuer, err)
 	}
 	must(t, m.hold(kubelet.token()))
 	working = keepTrying(t, m.use)
 	m.finish(t)
 	working.expectSteady(t)
 	must(t, m.hold(cached))
-	if err := m.use(t.Context()); err == nil || !strings.Contains(err.Error(), refusal) {
-		t.Errorf("a token of %s after --finish: %v", m.from.issuer, err)
+	if err := m.use(t.Context()); err == nil || !strings.Contains(err.Error(), "No OpenIDConnect provider found in your account for "+bucketIssuer) {
+		t.Errorf("a token of %s after --finish: %v", bucketIssuer, err)
 	}
 }
 
-// storage plays the public storage that ccoctl fills: no caching headers, no content types.
-type storage struct {
-	issuer string
-	jwks   string // path of the JWKS below the issuer
-}
-
-func (s storage) serve(t *testing.T, ca *authority, key any) {
+// serveBucket plays the public bucket that ccoctl fills: no caching headers, no content types.
+func serveBucket(t *testing.T, ca *authority, key any) {
 	t.Helper()
-	at, err := url.Parse(s.issuer)
-	must(t, err)
-	addHost(t, "127.0.0.2", at.Hostname())
+	addHost(t, "127.0.0.2", bucketHost)
 	objects := map[string][]byte{}
-	objects[at.Path+"/.well-known/openid-configuration"] = fmt.Appendf(nil, `{
+	objects["/.well-known/openid-configuration"] = fmt.Appendf(nil, `{
 	"issuer": "%s",
 	"jwks_uri": "%s",
     "response_types_supported": ["id_token"],
     "subject_types_supported": ["public"],
     "id_token_signing_alg_values_supported": ["RS256"],
     "claims_supported": ["aud", "exp", "sub", "iat", "iss", "sub"]
-}`, s.issuer, s.issuer+s.jwks)
+}`, bucketIssuer, bucketIssuer+"/keys.json")
 	der, err := x509.MarshalPKIXPublicKey(key)
 	must(t, err)
-	objects[at.Path+s.jwks], err = json.MarshalIndent(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{
+	objects["/keys.json"], err = json.MarshalIndent(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{
 		Use: "sig", KeyID: kidOfDER(der), Algorithm: "RS256", Key: key,
 	}}}, "", "    ")
 	must(t, err)
-	certFile, keyFile := ca.issue(t, "storage", at.Hostname())
+	certFile, keyFile := ca.issue(t, "storage", bucketHost)
 	pair, err := tls.LoadX509KeyPair(certFile, keyFile)
 	must(t, err)
 	l, err := tls.Listen("tcp", "127.0.0.2:443", &tls.Config{Certificates: []tls.Certificate{pair}})
@@ -219,9 +201,8 @@ func (m *move) startKubelet(t *testing.T) *kubelet {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	k, done := &kubelet{}, make(chan struct{})
-	client := m.plane.client()
 	renew := func(i int) error {
-		token, err := m.plane.mint(ctx, client, i%len(m.plane.hosts))
+		token, err := m.plane.mint(ctx, i%len(m.plane.hosts), 2*time.Hour, "openshift")
 		if err != nil {
 			return err
 		}
@@ -254,43 +235,14 @@ func (k *kubelet) token() string {
 	return k.last
 }
 
-// client asks any server of the plane for the name that their certificates have.
-func (p *plane) client() *http.Client {
-	return &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: p.ca.Pool(), ServerName: p.hosts[0]}}}
-}
-
-// mint has the i-th server sign a token for the workload, as a kubelet asks for it.
-func (p *plane) mint(ctx context.Context, client *http.Client, i int) (string, error) {
-	body := `{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest","spec":{"audiences":["openshift"],"expirationSeconds":7200}}`
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+p.at(i)+"/api/v1/namespaces/default/serviceaccounts/sa1/token", strings.NewReader(body))
-	if err != nil {
-		return "", err
-	}
-	req.Header.Set("Authorization", "Bearer "+adminToken)
-	req.Header.Set("Content-Type", "application/json")
-	res, err := client.Do(req)
-	if err != nil {
-		return "", err
-	}
-	defer res.Body.Close()
-	var reply struct{ Status struct{ Token string } }
-	if err := json.NewDecoder(res.Body).Decode(&reply); err != nil {
-		return "", err
-	}
-	if reply.Status.Token == "" {
-		return "", fmt.Errorf("no token: %s", res.Status)
-	}
-	return reply.Status.Token, nil
-}
-
 func (m *move) command(more ...string) []string {
-	return slices.Concat(m.args, []string{"--from-issuer-url", m.from.issuer, "--issuer-url", newIssuer,
-		"--kubeconfig", m.plane.kubeconfig, "--service-account", "default/sa1"}, more)
+	return append([]string{"aws", "migrate", "--from-issuer-url", bucketIssuer, "--issuer-url", newIssuer,
+		"--kubeconfig", m.plane.kubeconfig, "--service-account", "default/sa1"}, more...)
 }
 
 func (m *move) keypost(t *testing.T, more ...string) result {
 	t.Helper()
-	return m.server.keypostAt(t, m.env, m.command(more...)...)
+	return m.server.keypostAt(t, m.account.Env(), m.command(more...)...)
 }
 
 // begin publishes and gives trust; it is killed in the midst of it, once, and the next run completes it.
@@ -305,7 +257,7 @@ func (m *move) begin(t *testing.T) {
 	if again := m.keypost(t, "--diff"); again.code != 0 {
 		t.Errorf("after it --diff still finds something: %d\n%s%s", again.code, again.stdout, again.stderr)
 	}
-	if early := m.keypost(t, "--finish"); early.code != 75 || !strings.Contains(early.stderr, "still signs as "+m.from.issuer) {
+	if early := m.keypost(t, "--finish"); early.code != 75 || !strings.Contains(early.stderr, "still signs as "+bucketIssuer) {
 		t.Errorf("--finish before the switch: exit code %d\n%s", early.code, early.stderr)
 	}
 }
@@ -314,7 +266,7 @@ func (m *move) begin(t *testing.T) {
 func (m *move) killed(t *testing.T) {
 	t.Helper()
 	cmd := exec.Command(binary("keypost"), m.command()...)
-	cmd.Env = m.server.environ(m.env)
+	cmd.Env = append(os.Environ(), m.server.environ(m.account.Env())...)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	must(t, cmd.Start())
@@ -329,17 +281,17 @@ func (m *move) killed(t *testing.T) {
 
 // halfSwitched: one kube-apiserver signs as the new issuer, one does not.
 func (m *move) halfSwitched(t *testing.T) {
-	m.plane.serve(t, 1, newIssuer, m.from.issuer)
+	m.plane.serve(t, 1, newIssuer, bucketIssuer)
 	m.plane.listed(t, m.plane.hosts...)
 	r := m.keypost(t, "--finish")
-	if want := "the kube-apiserver at " + m.plane.at(0) + " still signs as " + m.from.issuer; r.code != 75 || !strings.Contains(r.stderr, want) || strings.Contains(r.stderr, m.plane.at(1)) {
+	if want := "the kube-apiserver at " + m.plane.at(0) + " still signs as " + bucketIssuer; r.code != 75 || !strings.Contains(r.stderr, want) || strings.Contains(r.stderr, m.plane.at(1)) {
 		t.Errorf("--finish: exit code %d, want 75 and %q\n%s", r.code, want, r.stderr)
 	}
 }
 
 // switched: all sign as the new issuer, but a token of before may live for two hours and the clock skew.
 func (m *move) switched(t *testing.T) {
-	m.plane.serve(t, 0, newIssuer, m.from.issuer)
+	m.plane.serve(t, 0, newIssuer, bucketIssuer)
 	m.plane.listed(t, m.plane.hosts...)
 	from := time.Now()
 	first := m.keypost(t, "--finish")
@@ -357,9 +309,7 @@ func (m *move) switched(t *testing.T) {
 // finish lets the time pass, by moving the note of it back, and takes the old trust away.
 func (m *move) finish(t *testing.T) {
 	m.switchedAt(t, time.Now().Add(-2*time.Hour-6*time.Minute-time.Second))
-	at, err := url.Parse(m.from.issuer)
-	must(t, err)
-	if r := m.keypost(t, "--finish", "--diff"); r.code != 3 || !strings.Contains(r.stdout, at.Hostname()) {
+	if r := m.keypost(t, "--finish", "--diff"); r.code != 3 || !strings.Contains(r.stdout, bucketHost) {
 		t.Errorf("--finish --diff: exit code %d\n%s%s", r.code, r.stdout, r.stderr)
 	}
 	r := m.keypost(t, "--finish")

@@ -38,8 +38,7 @@ func newPageScene(t *testing.T) pageScene {
 		add(name, declared...)
 	}
 	document := func(name string) string { return filepath.Join(s.store, name+".yaml") }
-	plain, err := os.ReadFile(document("prod-a"))
-	must(t, err)
+	plain := read(t, document("prod-a"))
 	bare := regexp.MustCompile(`(?s)  history:\n.*?  issuers:`).ReplaceAllString(string(plain), "  issuers:") // a digest belongs to one name
 	for i := range 110 {                                                                                      // more than a page of the list
 		name := fmt.Sprintf("many-%03d", i)
@@ -58,15 +57,13 @@ func newPageScene(t *testing.T) pageScene {
 		}
 	}
 	s.keypost(t, "rotate", "start", "prod-e", "--public-key-file", key("hostile"), "--by", "MARK").ok(t) // which takes no control characters
-	marked, err := os.ReadFile(document("prod-e"))
-	must(t, err)
+	marked := read(t, document("prod-e"))
 	quoted, err := json.Marshal(hostile)
 	must(t, err)
 	must(t, os.WriteFile(document("prod-e"), bytes.ReplaceAll(marked, []byte("MARK"), quoted), 0o644))
 	s.run(t)
 	must(t, os.WriteFile(document("broken"), []byte(hostile), 0o644))
-	older, err := os.ReadFile(document("prod-d"))
-	must(t, err)
+	older := read(t, document("prod-d"))
 	s.keypost(t, "issuer", "set", "prod-d", "--max-age", "10m").ok(t)
 	s.awaitReport(t, `"name":"prod-d","issuers":["https://oidc.keypost.test/prod-d"],"generation":2`)
 	must(t, os.WriteFile(document("prod-d"), older, 0o644)) // as a restored backup

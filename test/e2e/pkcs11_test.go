@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/keypost/keypost/test/keys"
 )
 
 // TestSignerPKCS11: keypost-signer built with the tag pkcs11 signs a real kube-apiserver's tokens with keys in SoftHSM2. SoftHSM2 shows nothing
@@ -19,7 +21,7 @@ func TestSignerPKCS11(t *testing.T) {
 	dir, ca := t.TempDir(), newAuthority(t)
 	program := os.Getenv("KEYPOST_E2E_PKCS11")
 	startEtcd(t)
-	for port, key := range map[int]crypto.Signer{6443: newRSAKey(t, 2048), 6444: newECKey(t)} {
+	for port, key := range map[int]crypto.Signer{6443: newRSAKey(t, 2048), 6444: keys.NewEC()} {
 		c := &cluster{name: fmt.Sprintf("pkcs11-%d", port), issuer: "https://oidc.example.com/prod-a", key: key}
 		c.signer = filepath.Join(dir, c.name, "run", "signer.sock")
 		token := newSoftToken(t, filepath.Join(dir, c.name), key)

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -93,13 +94,26 @@ func await(t *testing.T, what string, check func(context.Context) error) {
 // result is what a command line program left behind.
 type result struct {
 	stdout, stderr string
-	code           int
+	code           int // -1: killed
+}
+
+func (r result) err() error {
+	if r.code == 0 {
+		return nil
+	}
+	return fmt.Errorf("exit code %d: %s", r.code, r.stderr)
 }
 
 // command runs a program to its end, with env added to the environment.
 func command(t *testing.T, env []string, stdin, program string, args ...string) result {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	return commandWithin(t, patience, env, stdin, program, args...)
+}
+
+// commandWithin is command that may take another time than patience.
+func commandWithin(t *testing.T, limit time.Duration, env []string, stdin, program string, args ...string) result {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program, args...)
 	var stdout, stderr bytes.Buffer
@@ -120,6 +134,22 @@ func (r result) ok(t *testing.T) string {
 		t.Fatalf("exit code %d\nstdout: %s\nstderr: %s", r.code, r.stdout, r.stderr)
 	}
 	return r.stdout
+}
+
+// keypost runs the command line, which is killed after a time that is not zero. It may be called by several goroutines.
+func keypost(env []string, killAfter time.Duration, args ...string) result {
+	var stdout, stderr bytes.Buffer
+	cmd := exec.Command(binary("keypost"), args...)
+	cmd.Env, cmd.Stdout, cmd.Stderr = append(os.Environ(), env...), &stdout, &stderr
+	if err := cmd.Start(); err != nil {
+		return result{code: 1, stderr: err.Error()}
+	}
+	if killAfter > 0 {
+		killer := time.AfterFunc(killAfter, func() { _ = cmd.Process.Kill() })
+		defer killer.Stop()
+	}
+	_ = cmd.Wait() // the exit code tells
+	return result{stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}
 }
 
 func tail(file string, n int64) string {

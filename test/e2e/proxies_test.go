@@ -223,7 +223,7 @@ func TestProxies(t *testing.T) {
 		done.Wait()
 	}
 	t.Run("a cache key without the host is caught", func(t *testing.T) { // the rest would show nothing
-		origin, address := newOrigin(t, ca, store, true)
+		origin, address := newOrigin(t, ca, store, cdnHost)
 		if e := nginxEdge(t, ca, origin, address, "proxy_cache_key $host$keypost_path", "proxy_cache_key $keypost_path"); len(g.poisoned(e, plotOf(0, false))) == 0 {
 			t.Error("nobody got another issuer's document")
 		}

@@ -19,6 +19,8 @@ import (
 
 	"github.com/coreos/go-oidc/v3/oidc"
 	"github.com/go-jose/go-jose/v4"
+
+	"github.com/keypost/keypost/test/keys"
 )
 
 // audience is what AWS asks for; every token of these tests carries it.
@@ -114,15 +116,25 @@ func expectAnswers(t *testing.T, tokens, answers map[string]string, with func(t 
 // authenticationConfig is the file that makes a kube-apiserver rely on foreign issuers; it puts prefix before their subjects.
 func authenticationConfig(t *testing.T, ca *authority, prefix string, issuers ...string) string {
 	t.Helper()
-	pem, err := os.ReadFile(ca.file)
-	must(t, err)
 	var trusted []any
 	for _, issuer := range issuers {
-		trusted = append(trusted, map[string]any{
-			"issuer":        map[string]any{"url": issuer, "audiences": []string{audience}, "certificateAuthority": string(pem)},
-			"claimMappings": map[string]any{"username": map[string]any{"claim": "sub", "prefix": prefix}},
-		})
+		trusted = append(trusted, trustedIssuer(t, ca.file, prefix, issuer, ""))
 	}
+	return writeAuthentication(t, trusted)
+}
+
+// trustedIssuer is one of the issuers of such a file. Where its discovery document is may be said; empty is the usual place.
+func trustedIssuer(t *testing.T, caFile, prefix, issuer, discovery string) any {
+	t.Helper()
+	at := map[string]any{"url": issuer, "audiences": []string{audience}, "certificateAuthority": string(read(t, caFile))}
+	if discovery != "" {
+		at["discoveryURL"] = discovery
+	}
+	return map[string]any{"issuer": at, "claimMappings": map[string]any{"username": map[string]any{"claim": "sub", "prefix": prefix}}}
+}
+
+func writeAuthentication(t *testing.T, trusted []any) string {
+	t.Helper()
 	config, err := json.Marshal(map[string]any{"apiVersion": "apiserver.config.k8s.io/v1", "kind": "AuthenticationConfiguration", "jwt": trusted})
 	must(t, err)
 	file := filepath.Join(t.TempDir(), "authentication.json")
@@ -135,21 +147,20 @@ func resign(t *testing.T, token string, key crypto.Signer, alg jose.SignatureAlg
 	t.Helper()
 	payload, err := base64.RawURLEncoding.DecodeString(strings.Split(token, ".")[1])
 	must(t, err)
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: alg, Key: jose.JSONWebKey{Key: key, KeyID: kid}}, nil)
-	must(t, err)
-	jws, err := signer.Sign(payload)
-	must(t, err)
-	forged, err := jws.CompactSerialize()
-	must(t, err)
-	return forged
+	return keys.JWS(key, alg, kid, json.RawMessage(payload))
 }
 
 // kidOf reads the kid of a token's header.
 func kidOf(t *testing.T, token string) string {
 	t.Helper()
-	header, err := base64.RawURLEncoding.DecodeString(strings.Split(token, ".")[0])
+	kid, err := headerKid(token)
 	must(t, err)
-	var h struct{ Kid string }
-	must(t, json.Unmarshal(header, &h))
-	return h.Kid
+	return kid
+}
+
+func headerKid(token string) (string, error) {
+	var header struct{ Kid string }
+	segment, _, _ := strings.Cut(token, ".")
+	text, err := base64.RawURLEncoding.DecodeString(segment)
+	return header.Kid, errors.Join(err, json.Unmarshal(text, &header))
 }

@@ -56,7 +56,7 @@ func newTakenOver(t *testing.T, r *rotating, name, host string, key signingKey) 
 	servers.serve(t, 0, r.url)
 	servers.createAccount(t)
 	servers.listed(t, host)
-	return &takenOver{signerPlane: newSignerPlane(servers, r.url), key: key}
+	return &takenOver{signerPlane: signerPlane{servers: servers, issuer: r.url}, key: key}
 }
 
 var errUnused = errors.New("nothing of this cluster uses tokens")

@@ -3,22 +3,17 @@
 package e2e
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
-	"crypto/tls"
-	"crypto/x509"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
 
+	"github.com/keypost/keypost/test/keys"
 	programs "github.com/keypost/keypost/test/process"
 )
 
@@ -85,7 +80,7 @@ func (s *revokeScene) publish(t *testing.T, all []*stolen) {
 	must(t, os.MkdirAll(s.files.copies, 0o755))
 	s.startMirror(s.files)
 	s.startKeypostd(s.files)
-	s.trust(t)
+	s.bothFile, s.client = trustAll(t, s.ca.file, filepath.Join(s.files.dir, "ca.pem"))
 	for _, v := range all {
 		await(t, v.url+" is served", func(ctx context.Context) error { return expect(ctx, s.client, v.url+"/keys.json", "") })
 	}
@@ -102,22 +97,6 @@ func (s *revokeScene) startKeypostd(side *revokeSide) {
 	side.keypostd.await(s.t, "ready", func(ctx context.Context) error { return expect(ctx, http.DefaultClient, "http://"+admin+"/readyz", "") })
 }
 
-// trust gathers the certificates of everybody who answers.
-func (s *revokeScene) trust(t *testing.T) {
-	t.Helper()
-	var all []byte
-	for _, file := range []string{s.ca.file, filepath.Join(s.files.dir, "ca.pem")} {
-		pem, err := os.ReadFile(file)
-		must(t, err)
-		all = append(all, pem...)
-	}
-	s.bothFile = filepath.Join(t.TempDir(), "all.pem")
-	must(t, os.WriteFile(s.bothFile, all, 0o600))
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(all)
-	s.client = &http.Client{Timeout: patienceOfParties, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: true}}
-}
-
 // startParties starts a kube-apiserver that trusts every issuer, a Node program, and go-oidc twice for each issuer: one that
 // has been running, and one that is started for each token.
 func (s *revokeScene) startParties(t *testing.T, all []*stolen) {
@@ -129,7 +108,7 @@ func (s *revokeScene) startParties(t *testing.T, all []*stolen) {
 	}
 	both := *s.ca
 	both.file = s.bothFile
-	s.relies = &cluster{name: "relies", issuer: "https://relies.keypost.test", key: newECKey(t)}
+	s.relies = &cluster{name: "relies", issuer: "https://relies.keypost.test", key: keys.NewEC()}
 	p := startCluster(t, s.ca, s.relies, 6543, "--authentication-config="+authenticationConfig(t, &both, "", issuers...))
 	s.relies.awaitReady(t, p)
 	asked := s.ca.client()
@@ -147,33 +126,17 @@ func (s *revokeScene) startParties(t *testing.T, all []*stolen) {
 }
 
 // mintWith signs a token as a holder of the key would, different from every other.
-func mintWith(key signingKey, issuer string) (string, error) {
-	now := time.Now()
-	claims, err := json.Marshal(map[string]any{
-		"iss": issuer, "sub": "system:serviceaccount:default:sa1", "aud": []string{audience},
-		"iat": now.Unix(), "exp": now.Add(10 * time.Minute).Unix(), "jti": rand.Text(),
-	})
-	if err != nil {
-		return "", err
-	}
-	jws, err := key.signer.Sign(claims)
-	if err != nil {
-		return "", err
-	}
-	return jws.CompactSerialize()
+func mintWith(key signingKey, issuer string, lifetime time.Duration) proofToken {
+	now := time.Now().Truncate(time.Second)
+	exp := now.Add(lifetime)
+	return proofToken{keys.JWS(key.key, key.alg, key.kid, map[string]any{
+		"iss": issuer, "sub": "system:serviceaccount:default:sa1", "aud": []string{audience}, "iat": now.Unix(), "exp": exp.Unix(), "jti": rand.Text(),
+	}), key.kid, exp}
 }
 
 // keypost runs the command line; it may be called by several goroutines.
-func (s *revokeScene) keypost(args ...string) ran {
-	var stdout, stderr bytes.Buffer
-	cmd := exec.Command(binary("keypost"), args...)
-	cmd.Env = append(os.Environ(), "SSL_CERT_FILE="+s.bothFile)
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	err := cmd.Run()
-	if _, ended := errors.AsType[*exec.ExitError](err); err != nil && !ended {
-		return ran{code: 1, stderr: err.Error()}
-	}
-	return ran{stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}
+func (s *revokeScene) keypost(args ...string) result {
+	return keypost([]string{"SSL_CERT_FILE=" + s.bothFile}, 0, args...)
 }
 
 // restarted takes the memory of every mirror and keypostd: what they serve then is what the directories hold.

@@ -61,6 +61,9 @@ const (
 // revokeSIE is for how long the cache that is cut off hands the key out.
 const revokeSIE = 8 * time.Second
 
+// revokedLife is how long the tokens of this scene live.
+const revokedLife = 10 * time.Minute
+
 // What the key sets declare.
 var revokePolicy = []string{
 	"--max-age", proofMaxAge.String(), "--stale-while-revalidate", proofSWR.String(), "--stale-if-error", revokeSIE.String(),
@@ -150,7 +153,7 @@ func (v *stolen) run(ctx context.Context) error {
 	if !strings.Contains(r.stderr, "kube-apiserver (of a cluster that trusts this issuer) without end") || !strings.Contains(r.stderr, "vault without end") {
 		return fmt.Errorf("it does not say who never forgets: %s", r.stderr)
 	}
-	waiting := make(chan ran, 1)
+	waiting := make(chan result, 1)
 	go func() {
 		waiting <- v.keypost("key", "revoke", v.id, v.key.kid, "--why", "stolen", "--store", v.side.url, "--wait")
 	}()
@@ -185,8 +188,7 @@ func (v *stolen) run(ctx context.Context) error {
 
 // try reports whether a relying party takes a token that is signed with a key now.
 func (v *stolen) try(ctx context.Context, party string, key signingKey) bool {
-	token, err := mintWith(key, v.url)
-	return err == nil && v.parties[party](ctx, token) == nil
+	return v.parties[party](ctx, mintWith(key, v.url, revokedLife).text) == nil
 }
 
 // everybodyTakes waits until each relying party takes tokens of a key: a kube-apiserver fetches some moments after its start.
@@ -194,10 +196,7 @@ func (v *stolen) everybodyTakes(ctx context.Context, key signingKey) error {
 	for party := range v.parties {
 		var err error
 		for until := time.Now().Add(patience); ; time.Sleep(200 * time.Millisecond) {
-			token, errMint := mintWith(key, v.url)
-			if err = errMint; err == nil {
-				err = v.parties[party](ctx, token)
-			}
+			err = v.parties[party](ctx, mintWith(key, v.url, revokedLife).text)
 			if err == nil || time.Now().After(until) {
 				break
 			}

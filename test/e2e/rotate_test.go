@@ -11,12 +11,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/keypost/keypost/test/keys"
 )
 
 // TestRotate takes a cluster of two real kube-apiservers from one signing key to another by the commands that the help
 // prints, and verifies a token of each server after every step. Waiting is played: the recorded times are moved back.
 func TestRotate(t *testing.T) {
-	s := newRotateScene(t)
+	s := newRotateScene(t, func(*rotateScene) {}, "10.99.0.21", "10.99.0.22")
 	t.Run("start publishes the next key", s.start)
 	t.Run("the gate is closed until no cache hides it", s.promote)
 	t.Run("one server that signs with the old key keeps it", s.handOver)
@@ -42,21 +44,23 @@ type rotateScene struct {
 
 const rotateIssuer = "https://oidc.keypost.test/prod-a"
 
-func newRotateScene(t *testing.T) *rotateScene {
+// newRotateScene starts kube-apiservers at these addresses when prepare has seen to what they are to have beside them.
+func newRotateScene(t *testing.T, prepare func(*rotateScene), hosts ...string) *rotateScene {
 	ca := newAuthority(t)
 	s := &rotateScene{t: t, server: newStore(t, ca), observations: t.TempDir(), oldPublic: filepath.Join(t.TempDir(), "old.pub"), nextDir: filepath.Join(t.TempDir(), "next")}
 	startEtcd(t)
-	s.plane = newPlane(t, ca, "prod-a", "10.99.0.21", "10.99.0.22")
+	s.plane = newPlane(t, ca, "prod-a", hosts...)
 	s.oldKey = s.plane.key
 	writePublicKey(t, s.oldPublic, s.oldKey)
+	s.server.publishedLongAgo(t, "prod-a", rotateIssuer, s.oldPublic)
+	s.server.run(t)
+	s.server.keypost(t, "issuer", "set", "prod-a", "--reach", "private").ok(t) // oidc.keypost.test is an address of this machine
+	prepare(s)
 	for i := range s.plane.hosts {
 		s.plane.serve(t, i, rotateIssuer)
 	}
 	s.plane.createAccount(t)
 	s.plane.listed(t, s.plane.hosts...)
-	s.server.publishedLongAgo(t, "prod-a", rotateIssuer, s.oldPublic)
-	s.server.run(t)
-	s.server.keypost(t, "issuer", "set", "prod-a", "--reach", "private").ok(t) // oidc.keypost.test is an address of this machine
 	s.old = kidOf(t, s.tokens(t)[0])
 	return s
 }
@@ -137,7 +141,7 @@ func (s *rotateScene) handOver(t *testing.T) {
 		s.plane.serve(s.t, i, rotateIssuer)
 	}
 	before := s.tokens(t)[0]
-	s.plane.key, s.plane.extra = readSigningKey(t, filepath.Join(s.nextDir, "sa.key")), []string{"--service-account-key-file=" + s.oldPublic}
+	s.plane.key, s.plane.extra = keys.Private(read(t, filepath.Join(s.nextDir, "sa.key"))), []string{"--service-account-key-file=" + s.oldPublic}
 	s.plane.serve(s.t, 1, rotateIssuer)
 	s.plane.listed(t, s.plane.hosts...)
 	mixed := s.tokens(t)

@@ -56,19 +56,7 @@ func prime(ctx context.Context, client *http.Client, url string) error {
 
 // lists reports whether the JWKS at url has a key.
 func lists(ctx context.Context, client *http.Client, url, kid string) (bool, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return false, err
-	}
-	res, err := client.Do(req)
-	if err != nil {
-		return false, err
-	}
-	defer res.Body.Close()
-	body, err := io.ReadAll(res.Body)
-	if err == nil && res.StatusCode != http.StatusOK {
-		err = fmt.Errorf("GET %s: %s", url, res.Status)
-	}
+	body, err := fetch(ctx, client, url, "")
 	return strings.Contains(string(body), kid), err
 }
 

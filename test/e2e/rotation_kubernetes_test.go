@@ -5,15 +5,14 @@ package e2e
 import (
 	"context"
 	"crypto/tls"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/keypost/keypost/test/keys"
 )
 
 // withKubernetes are terms by which kube-apiserver keeps a copy: it takes 30 s off max-age (coreos/go-oidc v2, keysExpiryDelta), and
@@ -41,8 +40,8 @@ func (p *proof) startKubernetes(t *testing.T, all []*rotating) {
 	var ready []func()
 	for path, host := range p.paths() {
 		port++
-		c := &cluster{name: strings.ReplaceAll("relies-"+path, " ", "-"), issuer: "https://relies.keypost.test", key: newECKey(t)}
-		running := startCluster(t, p.ca, c, port, "--authentication-config="+p.relyOn(t, all, path, host))
+		c := &cluster{name: strings.ReplaceAll("relies-"+path, " ", "-"), issuer: "https://relies.keypost.test", key: keys.NewEC()}
+		running := startCluster(t, p.ca, c, port, "--authentication-config="+p.relyOn(t, all, host))
 		turn := make(turns, atOnce)
 		ready = append(ready, func() {
 			c.awaitReady(t, running)
@@ -67,27 +66,21 @@ func (p *proof) startKubernetes(t *testing.T, all []*rotating) {
 	}
 }
 
-// relyOn returns the file that makes a kube-apiserver rely on issuers by a path.
-func (p *proof) relyOn(t *testing.T, all []*rotating, path, host string) string {
+// relyOn returns the file that makes a kube-apiserver rely on issuers by a host.
+func (p *proof) relyOn(t *testing.T, all []*rotating, host string) string {
 	t.Helper()
-	pem, err := os.ReadFile(p.caFiles)
-	must(t, err)
 	var trusted []any
 	for _, r := range all {
 		if !r.kubernetes {
 			continue
 		}
-		issuer := map[string]any{"url": r.url, "audiences": []string{audience}, "certificateAuthority": string(pem)}
+		discovery := ""
 		if host != p.origin {
-			issuer["discoveryURL"] = "https://" + host + "/" + r.id + "/.well-known/openid-configuration"
+			discovery = "https://" + host + "/" + r.id + "/.well-known/openid-configuration"
 		}
-		trusted = append(trusted, map[string]any{"issuer": issuer, "claimMappings": map[string]any{"username": map[string]any{"claim": "sub", "prefix": r.id + ":"}}})
+		trusted = append(trusted, trustedIssuer(t, p.caFiles, r.id+":", r.url, discovery))
 	}
-	config, err := json.Marshal(map[string]any{"apiVersion": "apiserver.config.k8s.io/v1", "kind": "AuthenticationConfiguration", "jwt": trusted})
-	must(t, err)
-	file := filepath.Join(t.TempDir(), strings.ReplaceAll(path, " ", "-")+".json")
-	must(t, os.WriteFile(file, config, 0o600))
-	return file
+	return writeAuthentication(t, trusted)
 }
 
 // reviewed returns how a kube-apiserver verifies a token: it is asked who the bearer is. It says no more than 401 where it has no

@@ -6,10 +6,7 @@ import (
 	"bufio"
 	"context"
 	"crypto"
-	"crypto/rsa"
-	"crypto/x509"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
@@ -28,6 +25,7 @@ import (
 	"github.com/coreos/go-oidc/v3/oidc"
 	"github.com/go-jose/go-jose/v4"
 
+	"github.com/keypost/keypost/test/keys"
 	programs "github.com/keypost/keypost/test/process"
 )
 
@@ -36,7 +34,7 @@ type signingKey struct {
 	kid    string
 	key    crypto.Signer
 	public string // file
-	signer jose.Signer
+	alg    jose.SignatureAlgorithm
 }
 
 func generateSigningKey(t *testing.T, kind string) signingKey {
@@ -44,27 +42,8 @@ func generateSigningKey(t *testing.T, kind string) signingKey {
 	dir := filepath.Join(t.TempDir(), "pair")
 	out := command(t, nil, "", binary("keypost"), "key", "generate", "--type", kind, "--out", dir).ok(t)
 	kid := strings.Fields(out)[1]
-	data, err := os.ReadFile(filepath.Join(dir, "sa.key"))
-	must(t, err)
-	block, _ := pem.Decode(data)
-	if block == nil {
-		t.Fatalf("%s holds no PEM", dir)
-	}
-	var key crypto.PrivateKey
-	if key, err = x509.ParsePKCS1PrivateKey(block.Bytes); err != nil {
-		key, err = x509.ParseECPrivateKey(block.Bytes)
-	}
-	if err != nil {
-		key, err = x509.ParsePKCS8PrivateKey(block.Bytes)
-	}
-	must(t, err)
-	alg := jose.ES256
-	if _, is := key.(*rsa.PrivateKey); is {
-		alg = jose.RS256
-	}
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: alg, Key: jose.JSONWebKey{Key: key, KeyID: kid}}, nil)
-	must(t, err)
-	return signingKey{kid, key.(crypto.Signer), filepath.Join(dir, "sa.pub"), signer}
+	alg := map[string]jose.SignatureAlgorithm{"p256": jose.ES256, "rsa2048": jose.RS256}[kind]
+	return signingKey{kid, keys.Private(read(t, filepath.Join(dir, "sa.key"))), filepath.Join(dir, "sa.pub"), alg}
 }
 
 // signer is one kube-apiserver of a cluster.
@@ -95,18 +74,7 @@ type proofToken struct {
 }
 
 func (s *testSigner) mint(issuer string, lifetime time.Duration) (proofToken, error) {
-	key, now := s.key.Load(), time.Now().Truncate(time.Second)
-	exp := now.Add(lifetime)
-	claims, err := json.Marshal(map[string]any{"iss": issuer, "sub": "system:serviceaccount:default:sa1", "aud": []string{audience}, "iat": now.Unix(), "exp": exp.Unix()})
-	if err != nil {
-		return proofToken{}, err
-	}
-	jws, err := key.signer.Sign(claims)
-	if err != nil {
-		return proofToken{}, err
-	}
-	text, err := jws.CompactSerialize()
-	return proofToken{text, key.kid, exp}, err
+	return mintWith(*s.key.Load(), issuer, lifetime), nil
 }
 
 // What a verification returns that says nothing of the token.

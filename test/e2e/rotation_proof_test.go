@@ -3,16 +3,13 @@
 package e2e
 
 import (
-	"bytes"
 	"context"
-	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
 	"maps"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -156,16 +153,14 @@ func newProof(t *testing.T, issuers int) *proof {
 	p.env = []string{"KEYPOST_STORE=file://" + filepath.Join(dir, "keysets"), "KEYPOST_OBSERVATIONS=file://" + filepath.Join(dir, "observations"), "SSL_CERT_FILE=" + filepath.Join(dir, "ca.pem")}
 	must(t, os.Mkdir(filepath.Join(dir, "observations"), 0o700))
 	server := start(t, "keypostd", binary("keypostd"), "--dev", dir, "--address", address, "--admin-address", programs.FreeAddress(t))
-	roots := x509.NewCertPool()
 	server.await(t, "making its certificate authority", func(context.Context) error {
 		made, err := os.ReadFile(p.caFile())
-		if err == nil && !roots.AppendCertsFromPEM(made) {
+		if err == nil && !x509.NewCertPool().AppendCertsFromPEM(made) {
 			err = errors.New("no certificate yet")
 		}
 		return err
 	})
-	roots.AddCert(ca.Cert)
-	p.client = &http.Client{Timeout: patienceOfParties, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: true}}
+	p.caFiles, p.client = trustAll(t, p.caFile(), ca.file)
 	var locations [2][]string
 	locations[0] = []string{fmt.Sprintf("location / { proxy_pass https://%s; }", address)}
 	for i := range issuers {
@@ -179,12 +174,6 @@ func newProof(t *testing.T, issuers int) *proof {
 	for i := range p.caches {
 		p.caches[i] = startCache(t, ca, p.origin, locations[i])
 	}
-	p.caFiles = filepath.Join(dir, "both.pem")
-	made, err := os.ReadFile(p.caFile())
-	must(t, err)
-	ours, err := os.ReadFile(ca.file)
-	must(t, err)
-	must(t, os.WriteFile(p.caFiles, append(made, ours...), 0o600))
 	p.node = startNodeJose(t, p.caFiles)
 	return p
 }
@@ -192,33 +181,9 @@ func newProof(t *testing.T, issuers int) *proof {
 // caFile is keypostd's.
 func (p *proof) caFile() string { return filepath.Join(p.dir, "ca.pem") }
 
-// ran is what came of a keypost that was run.
-type ran struct {
-	stdout, stderr string
-	code           int // -1: killed
-}
-
-func (r ran) err() error {
-	if r.code == 0 {
-		return nil
-	}
-	return fmt.Errorf("exit code %d: %s", r.code, r.stderr)
-}
-
 // keypost runs the command line, which is killed after a time that is not zero.
-func (p *proof) keypost(killAfter time.Duration, args ...string) ran {
-	var stdout, stderr bytes.Buffer
-	cmd := exec.Command(binary("keypost"), args...)
-	cmd.Env, cmd.Stdout, cmd.Stderr = append(os.Environ(), p.env...), &stdout, &stderr
-	if err := cmd.Start(); err != nil {
-		return ran{code: 1, stderr: err.Error()}
-	}
-	if killAfter > 0 {
-		killer := time.AfterFunc(killAfter, func() { _ = cmd.Process.Kill() })
-		defer killer.Stop()
-	}
-	_ = cmd.Wait() // the exit code tells
-	return ran{stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}
+func (p *proof) keypost(killAfter time.Duration, args ...string) result {
+	return keypost(p.env, killAfter, args...)
 }
 
 // rotating is one issuer whose key is replaced.

@@ -75,7 +75,7 @@ func (r *rotating) moment() time.Duration {
 }
 
 // try runs keypost, which may be killed.
-func (r *rotating) try(args ...string) ran {
+func (r *rotating) try(args ...string) result {
 	out := r.keypost(r.moment(), args...)
 	if out.code == -1 {
 		r.killed.Add(1)

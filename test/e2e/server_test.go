@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -68,14 +67,8 @@ func (s *server) publish(t *testing.T, c *cluster, keys ...string) {
 // get fetches a document that must be there.
 func get(t *testing.T, client *http.Client, url string) []byte {
 	t.Helper()
-	res, err := client.Get(url)
+	body, err := fetch(t.Context(), client, url, "")
 	must(t, err)
-	defer res.Body.Close()
-	body, err := io.ReadAll(res.Body)
-	must(t, err)
-	if res.StatusCode != http.StatusOK {
-		t.Fatalf("GET %s: %s: %s", url, res.Status, body)
-	}
 	return body
 }
 

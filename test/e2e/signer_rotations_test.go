@@ -15,6 +15,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/keypost/keypost/test/keys"
 )
 
 // TestSignerRotations moves a running cluster of two real kube-apiservers over to keypost-signer, rotates its key again and again, and
@@ -100,7 +102,7 @@ func newSignerRotations(t *testing.T) *signerRotations {
 	startEtcd(t)
 	servers := newPlane(t, s.ca, s.issuer.id, "10.99.0.51", "10.99.0.52")
 	servers.key = s.issuer.old.key
-	s.plane, s.signs = newSignerPlane(servers, s.issuer.url), rotatingKey{kid: s.issuer.old.kid, name: "old.key"}
+	s.plane, s.signs = signerPlane{servers: servers, issuer: s.issuer.url}, rotatingKey{kid: s.issuer.old.kid, name: "old.key"}
 	for i := range servers.hosts {
 		servers.serve(t, i, s.issuer.url)
 	}
@@ -179,7 +181,7 @@ func (s *signerRotations) moveOver() {
 
 // moveBack restarts them with the key that signs in a file.
 func (s *signerRotations) moveBack() {
-	s.plane.servers.key, s.plane.servers.signers = readSigningKey(s.t, s.signs.private), nil
+	s.plane.servers.key, s.plane.servers.signers = keys.Private(read(s.t, s.signs.private)), nil
 	s.restart()
 }
 
@@ -205,7 +207,7 @@ func (s *signerRotations) look() (stop func()) {
 }
 
 // key runs a command of `keypost key`.
-func (s *signerRotations) key(verb string, args ...string) ran {
+func (s *signerRotations) key(verb string, args ...string) result {
 	return s.keypost(0, append([]string{"key", verb, s.issuer.id}, args...)...)
 }
 
@@ -255,7 +257,7 @@ func (s *signerRotations) promote() {
 	time.Sleep(time.Until(s.promoted.Add(time.Second)))
 	await(s.t, "the gate of "+k.kid, func(ctx context.Context) error {
 		for i := range s.plane.servers.hosts {
-			if keys, err := s.plane.call(ctx, i, http.MethodGet, "/openid/v1/jwks", nil); err != nil || !strings.Contains(string(keys), k.kid) {
+			if keys, err := s.plane.servers.call(ctx, i, http.MethodGet, "/openid/v1/jwks", nil); err != nil || !strings.Contains(string(keys), k.kid) {
 				return fmt.Errorf("server %d does not list it: %w", i, err)
 			}
 		}

@@ -3,21 +3,15 @@
 package e2e
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto"
-	"crypto/tls"
-	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -28,11 +22,11 @@ import (
 // refused, and no API server is restarted. Waiting for gates is played: the recorded times are moved back.
 func TestSigner(t *testing.T) {
 	s := newSignerScene(t)
-	l := s.load(t)
+	stop := s.load(t)
 	t.Run("promotion switches every API server", s.rotate)
 	t.Run("a signer that is killed and one without its directory go on", s.outages)
 	t.Run("the proof of what signs, and the old key leaves", s.finish)
-	l.stop(t)
+	stop()
 	t.Run("a revoked key signs nothing more and is not accepted", s.revoke)
 	for i, p := range s.plane.running {
 		if p.PID() != s.pids[i] || p.Ended() {
@@ -52,7 +46,6 @@ type signerPlane struct {
 	servers *plane
 	issuer  string
 	sides   []*signerSide
-	ask     *http.Client
 }
 
 // sign prepares what stands beside each server that is started from now on. Each signer holds the cluster's key. A mirror takes no
@@ -64,13 +57,6 @@ func (p *signerPlane) sign(t *testing.T, dir, store, keySet string, dev bool) {
 	}
 }
 
-// newSignerPlane returns a cluster; nothing of it is started yet.
-func newSignerPlane(p *plane, issuer string) signerPlane {
-	return signerPlane{servers: p, issuer: issuer, ask: &http.Client{
-		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: p.ca.Pool(), ServerName: p.hosts[0]}}, Timeout: 30 * time.Second,
-	}}
-}
-
 // signerSide is what stands beside one kube-apiserver.
 type signerSide struct {
 	keys, keySets, socket, config string
@@ -79,25 +65,14 @@ type signerSide struct {
 }
 
 func newSignerScene(t *testing.T) *signerScene {
-	ca := newAuthority(t)
-	dir := t.TempDir()
-	s := &signerScene{rotateScene: &rotateScene{t: t, server: newStore(t, ca), observations: t.TempDir(), oldPublic: filepath.Join(dir, "old.pub"), nextDir: filepath.Join(dir, "next")}}
-	startEtcd(t)
-	s.plane = newPlane(t, ca, "prod-a", "10.99.0.31", "10.99.0.32")
-	s.oldKey = s.plane.key
-	writePublicKey(t, s.oldPublic, s.oldKey)
-	s.server.publishedLongAgo(t, "prod-a", rotateIssuer, s.oldPublic)
-	s.server.run(t)
-	s.server.keypost(t, "issuer", "set", "prod-a", "--reach", "private").ok(t) // oidc.keypost.test is an address of this machine
-	s.signerPlane = newSignerPlane(s.plane, rotateIssuer)
-	s.sign(t, dir, s.server.store, "prod-a", false)
-	for i := range s.plane.hosts {
-		s.plane.serve(t, i, rotateIssuer)
-		s.pids = append(s.pids, s.plane.running[i].PID())
+	s := &signerScene{}
+	s.rotateScene = newRotateScene(t, func(r *rotateScene) {
+		s.signerPlane = signerPlane{servers: r.plane, issuer: rotateIssuer}
+		s.sign(t, t.TempDir(), r.server.store, "prod-a", false)
+	}, "10.99.0.31", "10.99.0.32")
+	for _, p := range s.plane.running {
+		s.pids = append(s.pids, p.PID())
 	}
-	s.plane.createAccount(t)
-	s.plane.listed(t, s.plane.hosts...)
-	s.old = kidOf(t, s.tokens(t)[0])
 	return s
 }
 
@@ -137,47 +112,14 @@ func (side *signerSide) start(t *testing.T) {
 // hold gives every signer a private key, as an operator copies it.
 func (p *signerPlane) hold(t *testing.T, from, name string) {
 	t.Helper()
-	key, err := os.ReadFile(from)
-	must(t, err)
+	key := read(t, from)
 	for _, side := range p.sides {
 		must(t, os.WriteFile(filepath.Join(side.keys, name), key, 0o600))
 	}
 }
 
-// post asks a kube-apiserver as its administrator.
-func (p *signerPlane) post(ctx context.Context, i int, path string, body, into any) error {
-	text, err := json.Marshal(body)
-	if err != nil {
-		return err
-	}
-	answer, err := p.call(ctx, i, http.MethodPost, path, text)
-	return errors.Join(err, json.Unmarshal(answer, into))
-}
-
-func (p *signerPlane) call(ctx context.Context, i int, method, path string, body []byte) ([]byte, error) {
-	req, err := http.NewRequestWithContext(ctx, method, "https://"+p.servers.at(i)+path, bytes.NewReader(body))
-	if err != nil {
-		return nil, err
-	}
-	req.Header.Set("Authorization", "Bearer "+adminToken)
-	req.Header.Set("Content-Type", "application/json")
-	resp, err := p.ask.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	defer resp.Body.Close()
-	answer, err := io.ReadAll(resp.Body)
-	if err == nil && resp.StatusCode >= 300 {
-		err = fmt.Errorf("%s: %s", resp.Status, answer)
-	}
-	return answer, err
-}
-
 func (p *signerPlane) mint(ctx context.Context, i int) (string, error) {
-	var answer struct{ Status struct{ Token string } }
-	err := p.post(ctx, i, "/api/v1/namespaces/default/serviceaccounts/sa1/token",
-		map[string]any{"spec": map[string]any{"audiences": []string{audience, p.issuer}, "expirationSeconds": 600}}, &answer)
-	return answer.Status.Token, err
+	return p.servers.mint(ctx, i, 10*time.Minute, audience, p.issuer)
 }
 
 // reviewed asks a kube-apiserver whether it accepts a token.
@@ -188,7 +130,7 @@ func (p *signerPlane) reviewed(ctx context.Context, i int, token string) error {
 			Error         string
 		}
 	}
-	err := p.post(ctx, i, "/apis/authentication.k8s.io/v1/tokenreviews",
+	err := p.servers.post(ctx, i, "/apis/authentication.k8s.io/v1/tokenreviews",
 		map[string]any{"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": map[string]any{"token": token}}, &answer)
 	if err == nil && !answer.Status.Authenticated {
 		err = fmt.Errorf("%w: %s", errRefused, answer.Status.Error)
@@ -198,86 +140,42 @@ func (p *signerPlane) reviewed(ctx context.Context, i int, token string) error {
 
 var errRefused = errors.New("the token is not accepted")
 
-// signerLoad mints and verifies tokens all the time.
-type signerLoad struct {
-	cancel context.CancelFunc
-	done   sync.WaitGroup
-	mu     sync.Mutex
-	minted map[string]int // by kid
-	failed []string
-	cut    int // calls that the killing of a signer has cut off
-}
-
-func (s *signerScene) load(t *testing.T) *signerLoad {
-	ctx, cancel := context.WithCancel(context.Background())
-	l := &signerLoad{cancel: cancel, minted: map[string]int{}}
+// load has each server mint tokens and verifies them all the time. stop fails the test if one was refused.
+func (s *signerScene) load(t *testing.T) (stop func()) {
+	var cut atomic.Int64 // calls that the killing of a signer has cut off
+	var all []*lasting
 	for i := range s.sides {
-		l.done.Go(func() {
-			for ctx.Err() == nil {
-				kid, err := s.once(context.WithoutCancel(ctx), i)
-				l.mu.Lock()
-				switch {
-				case err == nil:
-					l.minted[kid]++
-				case kid == "" && strings.Contains(err.Error(), "code = Unavailable"):
-					l.cut++
-				default:
-					l.failed = append(l.failed, err.Error())
-				}
-				l.mu.Unlock()
-				time.Sleep(100 * time.Millisecond)
+		all = append(all, keepTrying(t, func(ctx context.Context) error {
+			ctx = context.WithoutCancel(ctx)
+			token, err := s.mint(ctx, i)
+			if err != nil && strings.Contains(err.Error(), "code = Unavailable") {
+				cut.Add(1)
+				return nil
 			}
-		})
+			return errors.Join(err, s.verified(ctx, token))
+		}))
 	}
-	t.Cleanup(cancel)
-	return l
+	return func() {
+		for _, l := range all {
+			l.expectSteady(t)
+		}
+		if n := cut.Load(); n > 2 { // one signer is killed once, and each load has one call under way
+			t.Errorf("%d calls were cut off", n)
+		}
+	}
 }
 
-// once has a server mint a token, and verifies it everywhere.
-func (s *signerScene) once(ctx context.Context, i int) (kid string, err error) {
-	token, err := s.mint(ctx, i)
-	if err != nil {
-		return "", fmt.Errorf("mint at %d: %w", i, err)
-	}
-	kid, err = headerKid(token)
-	if err != nil {
-		return "", err
-	}
+// verified has a token verified everywhere.
+func (s *signerScene) verified(ctx context.Context, token string) error {
 	if err := signedBy(ctx, s.server.ca.client(), rotateIssuer, token); err != nil {
-		return kid, fmt.Errorf("go-oidc, kid %s: %w", kid, err)
+		return fmt.Errorf("go-oidc: %w", err)
 	}
 	for at := range s.sides {
 		if err := s.reviewed(ctx, at, token); err != nil {
-			return kid, fmt.Errorf("minted at %d, reviewed at %d, kid %s: %w", i, at, kid, err)
+			return fmt.Errorf("reviewed at %d: %w", at, err)
 		}
 	}
-	return kid, nil
-}
-
-func headerKid(token string) (string, error) {
-	var header struct{ Kid string }
-	segment, _, _ := strings.Cut(token, ".")
-	text, err := base64.RawURLEncoding.DecodeString(segment)
-	return header.Kid, errors.Join(err, json.Unmarshal(text, &header))
-}
-
-func (l *signerLoad) stop(t *testing.T) {
-	l.cancel()
-	l.done.Wait()
-	total := 0
-	for _, n := range l.minted {
-		total += n
-	}
-	t.Logf("%d tokens, by kid %v; %d refused; %d calls cut off by the killing of a signer", total, l.minted, len(l.failed), l.cut)
-	if l.cut > 2 { // one signer is killed once, and each load has one call under way
-		t.Errorf("%d calls were cut off", l.cut)
-	}
-	if total < 20 || len(l.minted) < 2 {
-		t.Error("too few tokens to show anything")
-	}
-	for _, f := range l.failed[:min(len(l.failed), 5)] {
-		t.Error(f)
-	}
+	return nil
 }
 
 // rotate: a mirror that has stopped holds the promotion up, by the name of its API server. Once both list the next key it is promoted, and
@@ -395,7 +293,6 @@ func (s *signerScene) revoke(t *testing.T) {
 		})
 	}
 	t.Logf("both API servers refuse a token of the revoked key %v after the command began", time.Since(began).Round(time.Millisecond))
-	if _, err := s.once(t.Context(), 1); err != nil {
-		t.Error(err)
-	}
+	token, err := s.mint(t.Context(), 1)
+	must(t, errors.Join(err, s.verified(t.Context(), token)))
 }

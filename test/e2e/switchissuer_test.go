@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -11,6 +10,8 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
+
+	"github.com/keypost/keypost/test/keys"
 )
 
 // defaultIssuer is the issuer of a cluster that kubeadm has made.
@@ -76,7 +77,7 @@ type switched struct {
 
 func (s *switching) cluster(t *testing.T, name string) *switched {
 	t.Helper()
-	return &switched{cluster: &cluster{name: name, issuer: defaultIssuer, key: newECKey(t)}, port: 6443}
+	return &switched{cluster: &cluster{name: name, issuer: defaultIssuer, key: keys.NewEC()}, port: 6443}
 }
 
 func (s *switching) restart(t *testing.T, c *switched, flags ...string) {
@@ -112,8 +113,7 @@ func (c *switched) admits(t *testing.T, token string, want bool) {
 // readmeFlags are the flags of the README's step 4.
 func readmeFlags(t *testing.T) []string {
 	t.Helper()
-	text, err := os.ReadFile("../../README.md")
-	must(t, err)
+	text := read(t, "../../README.md")
 	block := regexp.MustCompile("(?m)^```text\n((?:--.*\n)+)```$").FindSubmatch(text)
 	if block == nil {
 		t.Fatal("README.md has no block of kube-apiserver flags")

@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/test/golden"
+	"github.com/keypost/keypost/test/keys"
 )
 
 // varying is what differs from run to run: key IDs, times, ports, and temporary files.
@@ -31,7 +31,7 @@ func TestKubeAPIServerAsIssuer(t *testing.T) {
 	const issuer = "https://kube.keypost.test"
 	ca := newAuthority(t)
 	startEtcd(t)
-	for _, c := range []*cluster{{name: "rsa", key: newRSAKey(t, 2048)}, {name: "ec", key: newECKey(t)}} {
+	for _, c := range []*cluster{{name: "rsa", key: newRSAKey(t, 2048)}, {name: "ec", key: keys.NewEC()}} {
 		t.Run(c.name, func(t *testing.T) {
 			c.issuer = issuer
 			c.issuerFlags = []string{"--service-account-issuer=" + issuer, "--service-account-jwks-uri=" + issuer + "/openid/v1/jwks", "--api-audiences=" + issuer}
@@ -70,11 +70,8 @@ func TestKubeAPIServerAnswers(t *testing.T) {
 	ca := newAuthority(t)
 	server := newStore(t, ca)
 	c := &cluster{name: "prod-a", issuer: "https://oidc.keypost.test/prod-a", key: newRSAKey(t, 2048)}
-	startEtcd(t)
-	running := startCluster(t, ca, c, 6443)
+	startClusters(t, ca, c)
 	relies := &cluster{name: "relies", issuer: "https://relies.keypost.test", key: newRSAKey(t, 2048)}
-	c.awaitReady(t, running)
-	c.createAccount(t)
 	server.keypost(t, "issuer", "add", c.name, "--url", c.issuer, "--kubeconfig", c.kubeconfig).ok(t)
 	server.run(t)
 	p := startCluster(t, ca, relies, 6543, "--authentication-config="+authenticationConfig(t, ca, "prod-a:", c.issuer, absent))
@@ -94,17 +91,16 @@ func TestKubeAPIServerAnswers(t *testing.T) {
 	}
 	stranger := newRSAKey(t, 2048)
 	for code, token := range map[string]string{
-		"token-aud-unusual":     signed(t, c.key, jose.RS256, kid, claims(map[string]any{"aud": "another"})),
-		"token-kid-unknown":     signed(t, stranger, jose.RS256, "another", claims(nil)),
-		"token-signature-wrong": signed(t, stranger, jose.RS256, kid, claims(nil)),
-		"token-expired":         signed(t, c.key, jose.RS256, kid, claims(map[string]any{"exp": now - 600})),
-		"token-malformed":       signed(t, c.key, jose.RS256, kid, claims(map[string]any{"exp": 0})),
-		"token-not-yet":         signed(t, c.key, jose.RS256, kid, claims(map[string]any{"nbf": now + 600})),
-		"token-alg":             signed(t, make([]byte, 32), jose.HS256, kid, claims(nil)),
-		"discovery-not-found":   signed(t, c.key, jose.RS256, kid, claims(map[string]any{"iss": absent})),
+		"token-aud-unusual":     keys.JWS(c.key, jose.RS256, kid, claims(map[string]any{"aud": "another"})),
+		"token-kid-unknown":     keys.JWS(stranger, jose.RS256, "another", claims(nil)),
+		"token-signature-wrong": keys.JWS(stranger, jose.RS256, kid, claims(nil)),
+		"token-expired":         keys.JWS(c.key, jose.RS256, kid, claims(map[string]any{"exp": now - 600})),
+		"token-malformed":       keys.JWS(c.key, jose.RS256, kid, claims(map[string]any{"exp": 0})),
+		"token-not-yet":         keys.JWS(c.key, jose.RS256, kid, claims(map[string]any{"nbf": now + 600})),
+		"token-alg":             keys.JWS(make([]byte, 32), jose.HS256, kid, claims(nil)),
+		"discovery-not-found":   keys.JWS(c.key, jose.RS256, kid, claims(map[string]any{"iss": absent})),
 	} {
-		before, err := os.ReadFile(p.log)
-		must(t, err)
+		before := read(t, p.log)
 		if r := relies.whoami(t, token); r.code == 0 || !strings.Contains(r.stderr, "Unauthorized") {
 			t.Errorf("%s: exit code %d: %s%s", code, r.code, r.stdout, r.stderr)
 		}
@@ -122,18 +118,4 @@ func TestKubeAPIServerAnswers(t *testing.T) {
 			return err
 		})
 	}
-}
-
-// signed is a token as anyone who has the key could make it.
-func signed(t *testing.T, key any, alg jose.SignatureAlgorithm, kid string, claims map[string]any) string {
-	t.Helper()
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: alg, Key: jose.JSONWebKey{Key: key, KeyID: kid}}, nil)
-	must(t, err)
-	payload, err := json.Marshal(claims)
-	must(t, err)
-	jws, err := signer.Sign(payload)
-	must(t, err)
-	token, err := jws.CompactSerialize()
-	must(t, err)
-	return token
 }

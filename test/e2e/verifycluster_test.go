@@ -120,7 +120,7 @@ func (s *verifiedCluster) restart(flags ...string) {
 }
 
 // named is a finding with its code.
-type named struct{ Code, Severity, Message, Repair string }
+type named struct{ Code, Check, Severity, Message, Repair string }
 
 // verify returns the findings about the cluster and its token.
 func (s *verifiedCluster) verify(t *testing.T) []named {
@@ -129,12 +129,18 @@ func (s *verifiedCluster) verify(t *testing.T) []named {
 	must(t, os.WriteFile(file, []byte(s.token(t)), 0o600))
 	r := s.server.keypost(t, "verify", s.name, "--ca-file", s.ca.file, "--connect", "127.0.0.1:443", "--kubeconfig", s.kubeconfig,
 		"--service-account", cmp.Or(s.account, "default/sa1"), "--token-file", file, "-o", "json")
+	if strings.Contains(r.stdout+r.stderr, "eyJ") {
+		t.Errorf("a token was printed: %s%s", r.stdout, r.stderr)
+	}
+	return findings(t, r)
+}
+
+// findings are those that keypost verify -o json printed of one issuer.
+func findings(t *testing.T, r result) []named {
+	t.Helper()
 	var results struct{ Issuers []struct{ Findings []named } }
 	if err := json.Unmarshal([]byte(r.stdout), &results); err != nil || len(results.Issuers) != 1 {
 		t.Fatalf("exit code %d, %v in %s%s", r.code, err, r.stdout, r.stderr)
-	}
-	if strings.Contains(r.stdout+r.stderr, "eyJ") {
-		t.Errorf("a token was printed: %s%s", r.stdout, r.stderr)
 	}
 	return results.Issuers[0].Findings
 }
@@ -210,11 +216,7 @@ func (s *verifiedCluster) shell(t *testing.T, env []string, line string) {
 func (s *verifiedCluster) withoutRights(t *testing.T) {
 	s.kubectl(t, "create", "serviceaccount", "watcher")
 	administrator := s.kubeconfig
-	data, err := os.ReadFile(administrator)
-	must(t, err)
-	token := strings.TrimSpace(s.kubectl(t, "create", "token", "watcher"))
-	s.kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
-	must(t, os.WriteFile(s.kubeconfig, []byte(strings.ReplaceAll(string(data), adminToken, token)), 0o600))
+	s.kubeconfig = kubeconfigOf(t, administrator, strings.TrimSpace(s.kubectl(t, "create", "token", "watcher")))
 	defer func() { s.kubeconfig = administrator }()
 	granted := 0
 	for range 3 {
