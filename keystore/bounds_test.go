@@ -86,7 +86,7 @@ func TestParseReads200KeysOf100OfAType(t *testing.T) {
 			return keyEntry(Key{VerificationKey: of(i), State: Active, PublishedAt: t0, PromotedAt: t0})
 		})
 	}
-	twin := mustPublic(t, rsaPublic(2048)) // a modulus takes its time
+	twin := must(NewPublic(rsaPublic(2048))) // a modulus takes its time
 	twins := func(i int) VerificationKey { return must(twin.WithID(KeyID(fmt.Sprint("rsa-", i)), "")) }
 	specOf(d)["keys"] = append(keys(100, testKey), keys(100, twins)...)
 	if s, err := parseTree(d); err != nil || len(s.Keys()) != 200 {
@@ -154,7 +154,7 @@ func TestAFullKeySetCanBeRepaired(t *testing.T) {
 }
 
 func TestTheLastRoomIsForRepairs(t *testing.T) {
-	spec := Spec{Name: "prod-a", Issuers: urls("https://oidc.example.com"), Keys: []VerificationKey{mustPublic(t, rsaPublic(2048))}}
+	spec := Spec{Name: "prod-a", Issuers: urls("https://oidc.example.com"), Keys: []VerificationKey{must(NewPublic(rsaPublic(2048)))}}
 	for n := range roomOfAType {
 		spec.Keys = append(spec.Keys, testKey(n))
 	}

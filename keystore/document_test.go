@@ -24,7 +24,7 @@ func fullSet(t testing.TB) KeySet {
 	ok := step(t)
 	s := ok(New(because(t0, "first cluster"), Spec{
 		Name: "prod-a", Issuers: urls("https://oidc.example.com/prod-a", "https://prod-a.oidc.example.com"),
-		Keys: []VerificationKey{testKey(0), must(mustPublic(t, rsaPublic(2048)).WithID("2024-01", "RS512"))},
+		Keys: []VerificationKey{testKey(0), must(must(NewPublic(rsaPublic(2048))).WithID("2024-01", "RS512"))},
 		Policy: Policy{
 			MaxAge: DurationPtr(10 * time.Minute), StaleWhileRevalidate: DurationPtr(0), StaleIfError: DurationPtr(90 * time.Minute), EdgeHold: DurationPtr(time.Hour),
 			RelyingParties: []string{"aws", "vault"}, TokenLifetime: DurationPtr(24 * time.Hour), Origins: []string{"origin.example.com:8443"}, Private: true,

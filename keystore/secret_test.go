@@ -1,16 +1,11 @@
 package keystore
 
 import (
-	"crypto/ecdsa"
 	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/base64"
 	"errors"
 	"fmt"
 	"maps"
-	"math/big"
 	"slices"
 	"strings"
 	"testing"
@@ -111,7 +106,7 @@ func TestPublicMaterialIsNoSecret(t *testing.T) {
 	public := base64.StdEncoding.EncodeToString(spki(rsaPrivate().Public()))
 	for name, text := range map[string]string{
 		"a public key":              public,
-		"a certificate":             base64.StdEncoding.EncodeToString(certificate(t, ec)),
+		"a certificate":             base64.StdEncoding.EncodeToString(certificate(ec)),
 		"a public key, PEM":         pemOf("PUBLIC KEY", spki(ec.Public())),
 		"a public key, PEM, base64": base64.StdEncoding.EncodeToString([]byte(pemOf("PUBLIC KEY", spki(ec.Public())))),
 		"a public JWK":              string(must((&jose.JSONWebKey{Key: ec.Public()}).MarshalJSON())),
@@ -130,14 +125,4 @@ func TestPublicMaterialIsNoSecret(t *testing.T) {
 	if _, err := parseTree(d); err != nil {
 		t.Errorf("members of an object that is not a key: %v", err)
 	}
-}
-
-func certificate(t testing.TB, key *ecdsa.PrivateKey) []byte {
-	t.Helper()
-	c := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "sa"}, NotBefore: t0, NotAfter: t0.AddDate(1, 0, 0)}
-	der, err := x509.CreateCertificate(rand.Reader, c, c, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return der
 }

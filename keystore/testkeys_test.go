@@ -1,7 +1,6 @@
 package keystore
 
 import (
-	"crypto"
 	"crypto/elliptic"
 	"testing"
 	"time"
@@ -15,6 +14,8 @@ var (
 	rsaPrivate = keys.NewRSA()
 	pemOf      = keys.PEM
 	spki       = keys.SPKI
+
+	certificate = keys.Certificate
 )
 
 const devSlack = 5 * time.Second // of package gate
@@ -23,22 +24,7 @@ const devSlack = 5 * time.Second // of package gate
 var t0 = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 // testKey is the n-th of the ECDSA verification keys that the tests use.
-func testKey(n int) VerificationKey {
-	p, err := NewPublic(ecPrivate(elliptic.P256(), n).Public())
-	if err != nil {
-		panic(err)
-	}
-	return p
-}
-
-func mustPublic(t testing.TB, key crypto.PublicKey) VerificationKey {
-	t.Helper()
-	p, err := NewPublic(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
-}
+func testKey(n int) VerificationKey { return must(NewPublic(ecPrivate(elliptic.P256(), n).Public())) }
 
 func must[T any](v T, err error) T {
 	if err != nil {

@@ -1,19 +1,15 @@
 package lastgood
 
 import (
-	"crypto/ecdsa"
 	"crypto/elliptic"
-	"crypto/sha512"
-	"crypto/x509"
 	"encoding/json"
-	"encoding/pem"
-	"fmt"
 	"os"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/test/keys"
 )
 
 var t0 = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -40,17 +36,12 @@ func testKey(n int) keystore.VerificationKey {
 	if k, ok := keyCache.Load(n); ok {
 		return k.(keystore.VerificationKey) //nolint:forcetypeassert // stored below
 	}
-	seed := sha512.Sum512(fmt.Appendf(nil, "key %d", n))
-	private := must(ecdsa.ParseRawPrivateKey(elliptic.P256(), append(make([]byte, 4), seed[:28]...)))
-	k := must(keystore.NewPublic(private.Public()))
+	k := must(keystore.NewPublic(keys.EC(elliptic.P256(), n).Public()))
 	keyCache.Store(n, k)
 	return k
 }
 
-func publicPEM(n int) string {
-	der := must(x509.MarshalPKIXPublicKey(testKey(n).Key()))
-	return string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}))
-}
+func publicPEM(n int) string { return keys.PEM("PUBLIC KEY", keys.SPKI(testKey(n).Key())) }
 
 // published is key n in a document, under another kid than the computed one unless that is empty.
 func published(n int, kid string) map[string]any {

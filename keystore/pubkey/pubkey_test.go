@@ -3,19 +3,16 @@ package pubkey
 import (
 	"bytes"
 	"crypto"
-	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
 	"maps"
-	"math/big"
 	"strings"
 	"testing"
 
@@ -23,16 +20,6 @@ import (
 	"github.com/keypost/keypost/internal/privatekey"
 	"github.com/keypost/keypost/keystore"
 )
-
-func certificate(t testing.TB, key *ecdsa.PrivateKey) []byte {
-	t.Helper()
-	c := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "sa"}, NotBefore: t0, NotAfter: t0.AddDate(1, 0, 0)}
-	der, err := x509.CreateCertificate(rand.Reader, c, c, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return der
-}
 
 // jwkOf is the JSON of a public JWK with some members changed; a nil value takes the member away.
 func jwkOf(t testing.TB, key crypto.PublicKey, members map[string]any) string {
@@ -52,7 +39,7 @@ func jwks(keys ...string) string { return `{"keys":[` + strings.Join(keys, ",") 
 
 func TestParseReads(t *testing.T) {
 	rs, ec, ec2 := rsaPublic(2048), ecPrivate(elliptic.P256(), 1), ecPrivate(elliptic.P384(), 2)
-	rsID, ecID, ec2ID := mustPublic(t, rs).ID(), mustPublic(t, ec.Public()).ID(), mustPublic(t, ec2.Public()).ID()
+	rsID, ecID, ec2ID := must(keystore.NewPublic(rs)).ID(), must(keystore.NewPublic(ec.Public())).ID(), must(keystore.NewPublic(ec2.Public())).ID()
 	pkixRSA, pkixEC := pemOf("PUBLIC KEY", spki(rs)), pemOf("PUBLIC KEY", spki(ec.Public()))
 
 	tests := []struct {
@@ -64,9 +51,9 @@ func TestParseReads(t *testing.T) {
 		{"PKIX under RSA PUBLIC KEY, as OpenShift writes it", pemOf("RSA PUBLIC KEY", spki(rs)), []keystore.KeyID{rsID}},
 		{"PKCS#1", pemOf("RSA PUBLIC KEY", x509.MarshalPKCS1PublicKey(rs)), []keystore.KeyID{rsID}},
 		{"PKCS#1 under PUBLIC KEY", pemOf("PUBLIC KEY", x509.MarshalPKCS1PublicKey(rs)), []keystore.KeyID{rsID}},
-		{"certificate", pemOf("CERTIFICATE", certificate(t, ec)), []keystore.KeyID{ecID}},
-		{"several blocks keep their order", pkixEC + pkixRSA + pemOf("CERTIFICATE", certificate(t, ec2)), []keystore.KeyID{ecID, rsID, ec2ID}},
-		{"the same key twice is one", pkixEC + pkixRSA + pemOf("CERTIFICATE", certificate(t, ec)), []keystore.KeyID{ecID, rsID}},
+		{"certificate", pemOf("CERTIFICATE", certificate(ec)), []keystore.KeyID{ecID}},
+		{"several blocks keep their order", pkixEC + pkixRSA + pemOf("CERTIFICATE", certificate(ec2)), []keystore.KeyID{ecID, rsID, ec2ID}},
+		{"the same key twice is one", pkixEC + pkixRSA + pemOf("CERTIFICATE", certificate(ec)), []keystore.KeyID{ecID, rsID}},
 		{"text around the blocks", "# next key\nsubject=CN=sa\n\n" + pkixEC + "# and the old one\n" + pkixRSA + "\nthe end\n", []keystore.KeyID{ecID, rsID}},
 		{"PEM headers", strings.Replace(pkixEC, "KEY-----\n", "KEY-----\nComment: x\n\n", 1), []keystore.KeyID{ecID}},
 
@@ -74,7 +61,7 @@ func TestParseReads(t *testing.T) {
 		{"JWK with white space around", "\r\n\t " + jwkOf(t, rs, nil) + "\n", []keystore.KeyID{rsID}},
 		{"JWK with its computed kid", jwkOf(t, rs, map[string]any{"kid": rsID}), []keystore.KeyID{rsID}},
 		{"JWK with its own kid", jwkOf(t, rs, map[string]any{"kid": "2024-01"}), []keystore.KeyID{"2024-01"}},
-		{"JWK with x5c", jwkOf(t, ec.Public(), map[string]any{"x5c": []string{base64.StdEncoding.EncodeToString(certificate(t, ec))}}), []keystore.KeyID{ecID}},
+		{"JWK with x5c", jwkOf(t, ec.Public(), map[string]any{"x5c": []string{base64.StdEncoding.EncodeToString(certificate(ec))}}), []keystore.KeyID{ecID}},
 		{"JWKS", jwks(jwkOf(t, rs, map[string]any{"kid": "a"}), jwkOf(t, ec.Public(), nil)), []keystore.KeyID{"a", ecID}},
 		{"JWKS with one key twice", jwks(jwkOf(t, rs, nil), jwkOf(t, rs, map[string]any{"kid": rsID})), []keystore.KeyID{rsID}},
 		{"JWKS with one key under two kids", jwks(jwkOf(t, rs, nil), jwkOf(t, rs, map[string]any{"kid": "b"})), []keystore.KeyID{rsID, "b"}},
@@ -87,7 +74,7 @@ func TestParseReads(t *testing.T) {
 			}
 			var got []keystore.KeyID
 			for _, k := range keys {
-				if got = append(got, k.ID()); k.Imported() != (k.ID() != mustPublic(t, k.Key()).ID()) {
+				if got = append(got, k.ID()); k.Imported() != (k.ID() != must(keystore.NewPublic(k.Key())).ID()) {
 					t.Errorf("key %s: imported %t", k.ID(), k.Imported())
 				}
 			}
@@ -136,7 +123,7 @@ func TestParseRefuses(t *testing.T) {
 		{"a point off its curve", jwkOf(t, ec.Public(), map[string]any{"y": base64.RawURLEncoding.EncodeToString(make([]byte, 32))}), "key 1: it is not a valid JWK"},
 		{"kid with a space", with("kid", "a b"), "key 1: its kid is not 1 to 1024 printable ASCII characters"},
 		{"kid outside ASCII", with("kid", "schlüssel"), "key 1: its kid is not"},
-		{"x5c of another key", with("x5c", []string{base64.StdEncoding.EncodeToString(certificate(t, ec))}), "key 1: it is not a valid JWK"},
+		{"x5c of another key", with("x5c", []string{base64.StdEncoding.EncodeToString(certificate(ec))}), "key 1: it is not a valid JWK"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -255,7 +242,7 @@ func FuzzParsePublicKeys(f *testing.F) {
 	rs, ec := rsaPublic(2048), ecPrivate(elliptic.P256(), 1)
 	for _, seed := range []string{
 		vectorRSA, vectorEC, vectorRSA + vectorEC, pemOf("RSA PUBLIC KEY", x509.MarshalPKCS1PublicKey(rs)),
-		pemOf("CERTIFICATE", certificate(f, ec)), pemOf("EC PRIVATE KEY", must(x509.MarshalECPrivateKey(ec))),
+		pemOf("CERTIFICATE", certificate(ec)), pemOf("EC PRIVATE KEY", must(x509.MarshalECPrivateKey(ec))),
 		pemOf("PUBLIC KEY", must(x509.MarshalPKCS8PrivateKey(ec))), strings.ReplaceAll(vectorEC, "\n", "\r\n"),
 		jwkOf(f, rs, map[string]any{"kid": "a", "alg": "RS512"}), jwks(jwkOf(f, rs, nil), jwkOf(f, ec.Public(), nil)),
 		`{"keys":[{"kty":"oct","k":"AAAA"}]}`, vectorEC[:60] + vectorEC, `{"keys":[{"kty":"EC","crv":"P-256","x":"","y":""}]}`,

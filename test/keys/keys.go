@@ -11,11 +11,13 @@ import (
 	"crypto/sha256"
 	"crypto/sha512"
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
 	"math/big"
 	"sync"
+	"time"
 
 	"github.com/go-jose/go-jose/v4"
 )
@@ -55,6 +57,12 @@ func PEM(label string, der []byte) string {
 
 // SPKI returns the PKIX form of a public key.
 func SPKI(key crypto.PublicKey) []byte { return must(x509.MarshalPKIXPublicKey(key)) }
+
+// Certificate returns a certificate that a key gives itself.
+func Certificate(key *ecdsa.PrivateKey) []byte {
+	c := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "sa"}, NotBefore: time.Now(), NotAfter: time.Now().AddDate(1, 0, 0)}
+	return must(x509.CreateCertificate(rand.Reader, c, c, key.Public(), key))
+}
 
 // Private reads a private key in the PEM that keypost key generate writes.
 func Private(text []byte) crypto.Signer {
