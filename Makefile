@@ -15,7 +15,7 @@ build: ## Build keypost, keypostd and keypost-signer into bin/
 	CGO_ENABLED=0 $(GO) build -trimpath -tags grpcnotrace -o bin/ ./cmd/keypost ./cmd/keypostd ./cmd/keypost-signer
 
 references: ## Write anew what docs/ says of the programs, from the programs
-	KEYPOST_UPDATE=1 $(GO) test -count=1 -run 'Reference$$|^TestREADME$$|^TestTroubleshooting$$|^TestPage$$' ./cmd/keypost ./cmd/keypostd ./test/reference ./issuer/verify ./keystore/party
+	KEYPOST_UPDATE=1 $(GO) test -count=1 -run 'Reference$$|^TestEveryCommandHonoursOutput$$|^TestREADME$$|^TestTroubleshooting$$|^TestPage$$' ./cmd/keypost ./cmd/keypostd ./test/reference ./issuer/verify ./keystore/party
 
 # The tests wait more than they work: several packages and tests at a time. The race detector watches the rooms that start
 # goroutines; what has none of its own takes three times as long under it, and CI runs it so every night (test-race). Style is lint's,

@@ -378,7 +378,7 @@ func TestLockFileRemovedMeanwhile(t *testing.T) {
 	first()
 	select {
 	case <-waiting:
-		t.Error("two writers have the lock")
+		t.Fatal("two writers have the lock")
 	case <-time.After(100 * time.Millisecond):
 	}
 	third()

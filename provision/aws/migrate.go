@@ -160,9 +160,14 @@ func FinishMigration(ctx context.Context, o MigrateOptions) (Migrated, error) {
 	if err != nil {
 		return Migrated{}, err
 	}
+	old := m.account.ProviderARN(m.Old)
+	there, err := m.client.Provider(ctx, old)
+	if err != nil {
+		return Migrated{}, err
+	}
 	var done Migrated
-	if !p.Empty() {
-		if done.Gate, err = m.MayFinish(ctx, m.Move, m.o.ClientIDs, switchRecord{m.client, m.account.ProviderARN(m.Old)}); err != nil {
+	if there != nil && !p.Empty() { // without it AWS takes no token of the old issuer any more
+		if done.Gate, err = m.MayFinish(ctx, m.Move, m.o.ClientIDs, switchRecord{m.client, old}); err != nil {
 			return Migrated{}, err
 		}
 	}

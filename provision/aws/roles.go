@@ -3,6 +3,7 @@ package aws
 import (
 	"context"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 
@@ -167,6 +168,11 @@ func (r *run) planRoles(ctx context.Context, set roleSet, trust awsiam.Trust) (p
 	var keep []string
 	for _, role := range set.roles {
 		keep = append(keep, role.Name)
+	}
+	for _, q := range set.requests { // a role of ours may be one that a request names as its own
+		if q.HasIdentity() {
+			keep = append(keep, path.Base(q.AWS.RoleARN))
+		}
 	}
 	surplus, err := r.client.PlanPrune(ctx, set.name, keep, !set.prune)
 	return p.Then(surplus), err

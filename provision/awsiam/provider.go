@@ -109,7 +109,7 @@ func (c *Client) decideProvider(p Provider, arn string, have *ProviderState) (d 
 	}
 	for _, client := range minus(have.ClientIDs, p.ClientIDs) {
 		if !p.Tighten {
-			d.Notes = append(d.Notes, fmt.Sprintf("%s takes tokens for the audience %s too; --tighten takes it away", arn, client))
+			d.Extra = append(d.Extra, fmt.Sprintf("%s takes tokens for the audience %s too; --tighten takes it away", arn, client))
 			continue
 		}
 		d.Steps = append(d.Steps, api.NewStep(c.Client, c.IAM.RemoveClientIDFromOpenIDConnectProvider, &iam.RemoveClientIDFromOpenIDConnectProviderInput{OpenIDConnectProviderArn: id, ClientID: aws.String(client)},

@@ -130,7 +130,7 @@ func (c *creation) Identify(ctx context.Context) error {
 }
 
 func (c *creation) Plan(ctx context.Context) (plan.Plan, error) {
-	p, err := c.run.Plan(ctx, c.set.identities)
+	p, err := c.run.Plan(ctx, c.set.identities, c.set.named)
 	c.allNew = p.Creates(iam.IdentityThing) == len(c.set.identities)
 	return p, err
 }

@@ -24,6 +24,7 @@ type identitySet struct {
 	requests   []credrequest.Request
 	skipped    []string
 	identities []iam.Identity // of the requests that do not bring an identity of their own, in their order
+	named      []string       // client IDs of those that requests bring
 	warnings   []string
 }
 
@@ -48,6 +49,7 @@ func readIdentities(o Options, q RequestedIdentities) (identitySet, error) {
 				"of all of them: remove it", request, request.File, request.SecretNamespace, request.SecretName)
 		}
 		if request.HasIdentity() {
+			set.named = append(set.named, request.Azure.ClientID)
 			continue
 		}
 		if request.Name == ingressRequest && o.DNSGroup == "" {

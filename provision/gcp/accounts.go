@@ -110,7 +110,9 @@ func readRequests(o Options, q RequestedAccounts) (requestSet, error) {
 		Owner: federation.OwnedBy(o.Name), Pool: o.pool().ID, All: q.Prune || o.Mode == install.Preview, Prune: q.Prune, Adopt: o.Adopt,
 	}}
 	for _, request := range requests {
-		if !request.HasIdentity() {
+		if request.HasIdentity() {
+			set.wanted.Named = append(set.wanted.Named, request.GCP.ServiceAccountEmail)
+		} else {
 			set.wanted.List = append(set.wanted.List, requestedAccount(request))
 		}
 	}

@@ -84,11 +84,12 @@ func (r *Run) Create(ctx context.Context, o CreateOptions, cloud Cloud) (Created
 		c.Lines(o.Notes)
 		return Created{PrivateKey: c.keys.private}, c.dryRun()
 	}
-	if err := cloud.Identify(ctx); err != nil {
+	err := cloud.Identify(ctx)
+	c.Lines(o.Notes) // what was left out may be why it refuses
+	if err != nil {
 		return Created{}, err
 	}
 	c.set.Policy = r.Policy
-	c.Lines(o.Notes)
 	if err := c.copyKeys(); err != nil {
 		return Created{}, err
 	}
@@ -148,10 +149,11 @@ func (r *Run) CreateIdentities(ctx context.Context, o CreateOptions, cloud Cloud
 		_, files := cloud.DryRun(Documents{})
 		return made, r.WriteFiles(files...)
 	}
-	if err := cloud.Identify(ctx); err != nil {
+	err = cloud.Identify(ctx)
+	r.Lines(o.Notes) // what was left out may be why it refuses
+	if err != nil {
 		return made, err
 	}
-	r.Lines(o.Notes)
 	p, err := cloud.Plan(ctx)
 	if err != nil {
 		return made, err

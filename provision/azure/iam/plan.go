@@ -215,10 +215,10 @@ func (r *Run) bindings(w *world, i Identity) (bindings, error) {
 }
 
 // planSurplus plans to delete the identities of the installation that nobody asks for any more, or lists them.
-func (r *Run) planSurplus(ctx context.Context, w *world, wanted []Identity) (plan.Plan, error) {
+func (r *Run) planSurplus(ctx context.Context, w *world, wanted []Identity, named []string) (plan.Plan, error) {
 	var gone []identityState
 	for _, s := range w.identities {
-		if r.Owner.owns(s.tags) && !slices.ContainsFunc(wanted, func(i Identity) bool { return SameName(i.Name, s.name) }) {
+		if r.Owner.owns(s.tags) && !slices.ContainsFunc(named, func(id string) bool { return strings.EqualFold(id, s.client) }) && !slices.ContainsFunc(wanted, func(i Identity) bool { return SameName(i.Name, s.name) }) {
 			gone = append(gone, s)
 		}
 	}
@@ -294,8 +294,9 @@ func (r *Run) usedByOthers(roles []roleState, all []assignmentState, identities 
 	return arm.Refuse(arm.OtherGroup, "%w", errors.Join(errs...))
 }
 
-// Plan reads what is there, and returns what leads to what is wanted.
-func (r *Run) Plan(ctx context.Context, wanted []Identity) (plan.Plan, error) {
+// Plan reads what is there, and returns what leads to what is wanted. named are the client IDs of others that are asked for, and that
+// nobody makes here.
+func (r *Run) Plan(ctx context.Context, wanted []Identity, named []string) (plan.Plan, error) {
 	w, err := r.read(ctx, wanted)
 	if err != nil {
 		return plan.Plan{}, err
@@ -304,7 +305,7 @@ func (r *Run) Plan(ctx context.Context, wanted []Identity) (plan.Plan, error) {
 	if err != nil || len(wanted) == 0 {
 		return p, err
 	}
-	surplus, err := r.planSurplus(ctx, w, wanted)
+	surplus, err := r.planSurplus(ctx, w, wanted, named)
 	return p.Then(surplus), err
 }
 

@@ -38,8 +38,9 @@ type Accounts struct {
 	Owner federation.Owner
 	Pool  string // whose subjects may impersonate them
 	List  []Account
-	All   bool // List is all that the owner should have: what else there is, is in Plan.Extra
-	Adopt bool // take over accounts and roles that are somebody else's
+	Named []string // emails of others that are asked for, and that nobody makes here
+	All   bool     // List is all that the owner should have: what else there is, is in Plan.Extra
+	Adopt bool     // take over accounts and roles that are somebody else's
 
 	// Prune takes away what nobody asked for: with All, the other accounts; the users of the accounts in List; their roles, unless keypost
 	// itself is the owner; the permissions of their custom roles. Without it a plan only adds, and all of that is in Plan.Extra.

@@ -200,7 +200,7 @@ func (a Accounts) surplus(p federation.Project, s *snapshot, wanted allow.Holdin
 	var out []accountState
 	for _, have := range a.candidates(p, s.accounts) {
 		ours := a.Owner.Owns(have.Description) || madeByCcoctl(a.Owner.Installation(), have) && s.within(have.Email, p.PoolName(a.Pool))
-		if _, asked := wanted.Roles[have.Email]; ours && !asked {
+		if _, asked := wanted.Roles[have.Email]; ours && !asked && !slices.Contains(a.Named, have.Email) {
 			out = append(out, have)
 		}
 	}
