@@ -16,12 +16,14 @@ import (
 // AccessKeyID is the access key of the account's only user; Env holds its secret.
 const AccessKeyID = "AKIAFAKEAWSFAKEAWS00" //nolint:gosec // made up
 
+const account = "123456789012"
+
 const secretAccessKey = "fakeaws/not/a/secret/not/a/secret/000000" //nolint:gosec // made up
 
 // identity is who makes a call.
 type identity struct {
 	arn, id string
-	user    string // name; empty for a session of a role
+	user    bool // and no session of a role
 }
 
 // session is a role that somebody has assumed.
@@ -110,7 +112,7 @@ func (s *Server) authorize(who identity, action string, in params) error {
 	}
 	for _, need := range needs(action, in) {
 		resource := s.resource(action, in)
-		if who.user == "" || s.allowed != nil && !s.allowed.allows("iam:"+need, resource) {
+		if !who.user || s.allowed != nil && !s.allowed.allows("iam:"+need, resource) {
 			return fail(http.StatusForbidden, "AccessDenied", "User: %s is not authorized to perform: iam:%s on resource: %s "+
 				"because no identity-based policy allows the iam:%s action", who.arn, need, resource, need)
 		}
@@ -135,10 +137,6 @@ func (s *Server) resource(action string, in params) string {
 		return s.options.providerARN(in.text["Url"])
 	case in.has("RoleName"):
 		return s.roleARN(in)
-	case in.has("UserName"):
-		return s.arn("iam", "user/"+in.text["UserName"])
-	case action == "GetUser":
-		return s.caller.arn
 	case action == "ListOpenIDConnectProviders":
 		return s.arn("iam", "oidc-provider/*")
 	}
@@ -192,5 +190,5 @@ func wildcard(pattern, value string, fold bool) bool {
 }
 
 func getCallerIdentity(q *request) (any, error) {
-	return struct{ Arn, UserId, Account string }{q.who.arn, q.who.id, q.Account}, nil
+	return struct{ Arn, UserId, Account string }{q.who.arn, q.who.id, account}, nil
 }

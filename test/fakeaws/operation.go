@@ -74,7 +74,7 @@ func operations() map[string]operation {
 		"CreateRole": write("RoleName! AssumeRolePolicyDocument! Path Description MaxSessionDuration PermissionsBoundary Tags",
 			createRole),
 		"GetRole":                       read("RoleName!", getRole),
-		"ListRoles":                     read("PathPrefix"+page, listRoles),
+		"ListRoles":                     read(page, listRoles),
 		"DeleteRole":                    write("RoleName!", deleteRole),
 		"UpdateAssumeRolePolicy":        write("RoleName! PolicyDocument!", updateAssumeRolePolicy),
 		"PutRolePermissionsBoundary":    write("RoleName! PermissionsBoundary!", putBoundary),
@@ -89,12 +89,12 @@ func operations() map[string]operation {
 		"DeleteRolePolicy":         write("RoleName! PolicyName!", deleteRolePolicy),
 		"AttachRolePolicy":         write("RoleName! PolicyArn!", attachRolePolicy),
 		"DetachRolePolicy":         write("RoleName! PolicyArn!", detachRolePolicy),
-		"ListAttachedRolePolicies": read("RoleName! PathPrefix"+page, listAttachedRolePolicies),
+		"ListAttachedRolePolicies": read("RoleName!"+page, listAttachedRolePolicies),
 
 		"AddRoleToInstanceProfile": write("InstanceProfileName! RoleName!", addRoleToProfile),
 
 		"GetCallerIdentity": {version: stsVersion, do: getCallerIdentity},
 		"AssumeRoleWithWebIdentity": {version: stsVersion, slow: assumeRole,
-			params: "RoleArn! RoleSessionName! WebIdentityToken! ProviderId PolicyArns Policy DurationSeconds"},
+			params: "RoleArn! RoleSessionName! WebIdentityToken! DurationSeconds"},
 	}
 }

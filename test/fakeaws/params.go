@@ -67,12 +67,10 @@ func rules() map[string]rule {
 		"TagKeys":                  {kind: list, min: 1, max: 128, pattern: tagLetters + "+"},
 		"Marker":                   {min: 1, max: 320},
 		"MaxItems":                 {kind: number, min: 1, max: 1000},
-		"PathPrefix":               {min: 1, max: 512, pattern: `/[\x21-\x7F]*`},
 		"Path":                     {min: 1, max: 512, pattern: `/|/[\x21-\x7E]+/`},
 		"RoleName":                 {min: 1, max: 64, pattern: nameLetters, says: nameSays},
 		"InstanceProfileName":      {min: 1, max: 128, pattern: nameLetters, says: nameSays},
 		"PolicyName":               {min: 1, max: 128, pattern: nameLetters, says: nameSays},
-		"UserName":                 {min: 1, max: 128, pattern: nameLetters, says: nameSays},
 		"AssumeRolePolicyDocument": {min: 1, max: 131072, pattern: policyText, says: policySays},
 		"PolicyDocument":           {min: 1, max: 131072, pattern: policyText, says: policySays},
 		"Description":              {max: 1000, pattern: `[\x09\x0A\x0D\x20-\x7E\x{00A1}-\x{00FF}]*`},
@@ -82,9 +80,6 @@ func rules() map[string]rule {
 		"RoleArn":                  {min: 20, max: 2048},
 		"RoleSessionName":          {min: 2, max: 64, pattern: `[\w+=,.@-]*`},
 		"WebIdentityToken":         {min: 4, max: 20000},
-		"ProviderId":               {min: 4, max: 2048},
-		"PolicyArns":               {kind: list, min: 20, max: 2048},
-		"Policy":                   {min: 1, max: 2048, pattern: policyText},
 		"DurationSeconds":          {kind: number, min: 900, max: 43200},
 	}
 }
@@ -149,20 +144,15 @@ func (p params) read(name string, r rule, form url.Values) []string {
 	}
 }
 
-// items are the values of NAME.member.1, NAME.member.2 and so on; a list of structures with one member, arn, likewise.
-// NAME= by itself is the empty list.
+// items are the values of NAME.member.1, NAME.member.2 and so on. NAME= by itself is the empty list.
 func items(form url.Values, name string) []string {
 	out := []string{}
 	for i := 1; ; i++ {
 		key := fmt.Sprintf("%s.member.%d", name, i)
-		switch {
-		case form.Has(key):
-			out = append(out, form.Get(key))
-		case form.Has(key + ".arn"):
-			out = append(out, form.Get(key+".arn"))
-		default:
+		if !form.Has(key) {
 			return out
 		}
+		out = append(out, form.Get(key))
 	}
 }
 

@@ -122,10 +122,7 @@ func listAttachedRolePolicies(q *request) (any, error) {
 	var found []attached
 	for _, arn := range slices.Sorted(slices.Values(r.Attached)) {
 		_, full, _ := strings.Cut(arn, ":policy")
-		at := strings.LastIndex(full, "/")
-		if strings.HasPrefix(full[:at+1], q.in.text["PathPrefix"]) {
-			found = append(found, attached{full[at+1:], arn})
-		}
+		found = append(found, attached{full[strings.LastIndex(full, "/")+1:], arn})
 	}
 	part, end, err := page(q, found, func(a attached) string { return a.PolicyArn })
 	if err != nil {

@@ -130,7 +130,7 @@ func (q *request) checkPolicyARN(arn, what string) error {
 	if m[2] == "aws" {
 		return nil
 	}
-	if m[2] != q.Account || q.ManagedPolicies != nil && !slices.Contains(q.ManagedPolicies, arn) {
+	if m[2] != account {
 		return missing
 	}
 	return nil
@@ -162,9 +162,7 @@ func getRole(q *request) (any, error) {
 func listRoles(q *request) (any, error) {
 	var found []Role
 	for _, k := range slices.Sorted(maps.Keys(q.world.roles)) {
-		if r := q.world.roles[k]; strings.HasPrefix(r.Path, q.in.text["PathPrefix"]) {
-			found = append(found, r)
-		}
+		found = append(found, q.world.roles[k])
 	}
 	part, end, err := page(q, found, func(r Role) string { return strings.ToLower(r.Name) })
 	if err != nil {

@@ -20,14 +20,10 @@ import (
 // Options say what sort of account the server plays. The zero value is a friendly one: nothing lags, nothing is
 // throttled, the caller may do everything.
 type Options struct {
-	Account   string // twelve digits; default 123456789012
 	Partition string // default aws
-	User      string // who the access key belongs to; default provisioner
 
 	// Policy is the caller's identity policy, a JSON document: what it does not allow is denied. Empty allows everything.
 	Policy string
-	// ManagedPolicies are the ARNs of the customer managed policies that exist. nil: every well-formed one does.
-	ManagedPolicies []string
 	// AllowPorts lets issuer URLs carry a port, which AWS advises against and this server otherwise refuses.
 	AllowPorts bool
 
@@ -75,7 +71,7 @@ func New(o Options) (*Server, error) {
 		tokens:   fakecloud.Bucket{Rate: o.WritesPerSecond},
 		sessions: map[string]session{},
 	}
-	s.caller = identity{arn: s.arn("iam", "user/"+o.User), id: "AIDAFAKEAWSUSER00001", user: o.User}
+	s.caller = identity{arn: s.arn("iam", "user/provisioner"), id: "AIDAFAKEAWSUSER00001", user: true}
 	if o.Policy != "" {
 		d, err := parseDocument(o.Policy)
 		if err != nil {
@@ -87,14 +83,8 @@ func New(o Options) (*Server, error) {
 }
 
 func withDefaults(o Options) Options {
-	if o.Account == "" {
-		o.Account = "123456789012"
-	}
 	if o.Partition == "" {
 		o.Partition = "aws"
-	}
-	if o.User == "" {
-		o.User = "provisioner"
 	}
 	if o.TrustLimit == 0 {
 		o.TrustLimit = trustLimit
@@ -194,7 +184,7 @@ func regionOf(partition string) string {
 
 // arn names something in the account: service iam or sts, resource with its kind, "role/x".
 func (o Options) arn(service, resource string) string {
-	return "arn:" + o.Partition + ":" + service + "::" + o.Account + ":" + resource
+	return "arn:" + o.Partition + ":" + service + "::" + account + ":" + resource
 }
 
 func (s *Server) arn(service, resource string) string { return s.options.arn(service, resource) }

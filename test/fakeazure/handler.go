@@ -212,7 +212,7 @@ func (s *Server) admit(rt route, q *request) error {
 			"https://aka.ms/rps-not-found for how to register subscriptions.", rt.service)
 	}
 	if rt.write && rt.action != "GetOperation" {
-		if after, ok := s.bucket("writes of "+strings.ToLower(subscription), fakecloud.Bucket{Rate: q.WritesPerSecond, Burst: q.WriteBurst}).Take(q.now); !ok {
+		if after, ok := s.bucket("writes of "+strings.ToLower(subscription), fakecloud.Bucket{Rate: q.WritesPerSecond}).Take(q.now); !ok {
 			return throttled(rt, subscription, after)
 		}
 	}

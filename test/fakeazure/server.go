@@ -33,8 +33,7 @@ type Options struct {
 	AuthorizationDelay time.Duration // reads of roles and of assignments see a change this much later; the use of a role too
 	Latency            time.Duration // added to every call, in real time
 
-	WritesPerSecond float64 // more writes of a subscription than this are throttled, after a burst; 0: no limit
-	WriteBurst      float64 // how many writes that is; 0: as many as in a second
+	WritesPerSecond float64 // more writes of a subscription than this are throttled, after a burst of as many; 0: no limit
 	// FederationRate times the documented rates of federated credentials are allowed; 0: no limit. 1 is as documented.
 	FederationRate float64
 	PageSize       int // the longest page of a list; default 100

@@ -1,15 +1,13 @@
 package fakecloud
 
 import (
-	"cmp"
 	"math"
 	"time"
 )
 
-// Bucket is a token bucket that is full at first. It is for one caller at a time.
+// Bucket is a token bucket that is full at first: it holds what comes in a second, and at least one. It is for one caller at a time.
 type Bucket struct {
 	Rate  float64 // tokens a second; 0 never runs dry
-	Burst float64 // how many it holds; 0: one second's worth, at least one
 	spent float64
 	last  time.Time
 }
@@ -21,7 +19,7 @@ func (b *Bucket) Take(now time.Time) (time.Duration, bool) {
 	}
 	b.spent = math.Max(0, b.spent-now.Sub(b.last).Seconds()*b.Rate)
 	b.last = now
-	if over := b.spent + 1 - cmp.Or(b.Burst, math.Max(b.Rate, 1)); over > 0 {
+	if over := b.spent + 1 - math.Max(b.Rate, 1); over > 0 {
 		return time.Duration(math.Ceil(over/b.Rate*1000)) * time.Millisecond, false
 	}
 	b.spent++
