@@ -40,22 +40,6 @@ type Role struct {
 	Created     time.Time
 }
 
-// Trust makes a provider for an issuer URL, with a thumbprint of nobody, and a role that every token of the issuer may assume. It
-// passes over what IAM checks: it is for tests that are only about tokens. It returns the role's ARN.
-func (s *Server) Trust(url string, clientIDs ...string) string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now := s.options.Now()
-	p := Provider{ARN: s.options.providerARN(url), URL: url, ClientIDs: clientIDs, Thumbprints: []string{strings.Repeat("ab", 20)}, Created: now}
-	r := Role{ARN: s.arn("iam", "role/app"), ID: "AROAFAKEAWSROLE00001", Name: "app", Path: "/", MaxSession: defaultDuration, Created: now}
-	r.Trust = `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"Federated":"` + p.ARN + `"},"Action":"sts:AssumeRoleWithWebIdentity"}]}`
-	w := s.present()
-	w.setProvider(p)
-	w.setRole(r)
-	s.commit(w, now)
-	return r.ARN
-}
-
 // Disown takes all tags off a provider.
 func (s *Server) Disown(providerARN string) {
 	s.mu.Lock()
