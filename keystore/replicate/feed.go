@@ -62,8 +62,8 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// watchBackoff is the wait before a lost watch is tried again: short enough that a change is served within two seconds of
-// the end of an outage, long enough not to burden a server that has just started.
+// watchBackoff is the wait before a lost watch is tried again: short enough that a change is served seconds after
+// an outage, long enough not to burden a server that has just started.
 const watchBackoff = 500 * time.Millisecond
 
 func (f ChangeFeed) watch(ctx context.Context, r *reports) {

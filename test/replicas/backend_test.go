@@ -25,7 +25,6 @@ import (
 type backend struct {
 	url     string // for --store
 	poll    time.Duration
-	within  time.Duration // of the end of an outage: how soon a change must be served everywhere
 	open    func() *keystore.Store
 	stop    func()
 	restart func() // returns once the store can be written
@@ -65,7 +64,7 @@ current-context: c
 	k.client = clientOf(ca, "")
 	k.restart()
 	k.define()
-	b := &backend{url: "kubernetes://default?kubeconfig=" + k.path("kubeconfig"), poll: 10 * time.Second, within: 2 * time.Second, stop: k.stop, restart: k.restart}
+	b := &backend{url: "kubernetes://default?kubeconfig=" + k.path("kubeconfig"), poll: 10 * time.Second, stop: k.stop, restart: k.restart}
 	b.open = func() *keystore.Store {
 		st, err := kubestore.Open(t.Context(), "default", kubestore.Options{Kubeconfig: k.path("kubeconfig")})
 		must(t, err)
