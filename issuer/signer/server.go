@@ -3,7 +3,6 @@ package signer
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"time"
 
@@ -67,24 +66,26 @@ func (s *Signer) sign(ctx context.Context, claims string) (header, signature str
 	}
 	ctx, cancel := context.WithTimeout(ctx, signTime)
 	defer cancel()
-	is := s.signing(ctx)
-	if is == nil {
-		return "", "", s.failed(failedNoKey, errors.New(s.state.Load().noKey), errNoKey)
+	for {
+		is := s.signing(ctx)
+		if is == nil {
+			return "", "", s.failed(failedNoKey, errors.New(s.state.Load().noKey), errNoKey)
+		}
+		began := time.Now()
+		signature, err = is.sign(ctx, claims)
+		switch {
+		case errors.Is(err, errWrongSignature):
+			return "", "", s.failed(failedSignature, err, errFailed)
+		case err != nil:
+			return "", "", s.failed(failedKey, err, errFailed)
+		case !s.state.Load().lists(is.id):
+			continue // it was revoked while its service took its time: its replacement signs
+		}
+		s.metrics.took.Observe(time.Since(began).Seconds())
+		s.metrics.signatures.WithLabelValues(string(is.id)).Inc()
+		s.tokens.add(is.id, exp)
+		return is.header, signature, nil
 	}
-	began := time.Now()
-	signature, err = is.sign(ctx, claims)
-	switch {
-	case errors.Is(err, errWrongSignature):
-		return "", "", s.failed(failedSignature, err, errFailed)
-	case err != nil:
-		return "", "", s.failed(failedKey, err, errFailed)
-	case !s.state.Load().lists(is.id): // it was revoked while its service took its time
-		return "", "", s.failed(failedNoKey, fmt.Errorf("key %s has left the key set meanwhile", is.id), errNoKey)
-	}
-	s.metrics.took.Observe(time.Since(began).Seconds())
-	s.metrics.signatures.WithLabelValues(string(is.id)).Inc()
-	s.tokens.add(is.id, exp)
-	return is.header, signature, nil
 }
 
 // signing returns the key that signs. Where none may, it waits for the next look at the private keys: the file of a replacement may have

@@ -376,15 +376,27 @@ func TestReplacementCopiedJustBefore(t *testing.T) {
 	})
 }
 
-// A key that is revoked while its service takes its time gives no token.
+// A key that is revoked while its service takes its time gives no token. Its replacement does, if it is held.
 func TestRevokedWhileSigning(t *testing.T) {
 	t.Parallel()
-	k := p256(1)
-	sc := newScene(t, k)
-	k.meanwhile = func() { sc.change(revoke(k)) }
-	sc.refresh("")
-	if _, err := (v1Server{s: sc.s}).Sign(t.Context(), &v1.SignJWTRequest{Claims: claims(now)}); !errors.Is(err, errNoKey) {
-		t.Errorf("a token of a revoked key: %v", err)
+	for _, isHeld := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			stolen, replacement := p256(1), p256(2)
+			sc := newScene(t, stolen)
+			if isHeld {
+				sc.held = append(sc.held, replacement)
+			}
+			stolen.meanwhile = func() {
+				sc.change(func(s keystore.KeySet, c keystore.Change) (keystore.KeySet, error) {
+					return s.Revoke(c, stolen.public.ID(), keystore.RevokeOptions{Replacement: &replacement.public})
+				})
+			}
+			sc.refresh("")
+			r, err := v1Server{s: sc.s}.Sign(t.Context(), &v1.SignJWTRequest{Claims: claims(now)})
+			if !isHeld && !errors.Is(err, errNoKey) || isHeld && r.GetHeader() != header(replacement.public.ID(), "ES256") {
+				t.Errorf("replacement held: %v: %v, %v", isHeld, r, err)
+			}
+		})
 	}
 }
 
