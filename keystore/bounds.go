@@ -1,7 +1,6 @@
 package keystore
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/keypost/keypost/internal/privatekey"
@@ -15,7 +14,7 @@ const MaxKeysOfType = 100
 const (
 	maxIssuers        = 100
 	maxKeys           = 200
-	maxGone           = 4000 // published keys are counted too, so that each of them can still leave
+	maxGone           = 4000 // published keys are counted too, so that each of them can still leave a full key set
 	maxRelyingParties = 1000
 	maxOrigins        = 1000
 	maxHeld           = 1000
@@ -27,14 +26,6 @@ const (
 	maxBy             = 1024
 )
 
-// What new key sets, Add and SetPolicy leave free, so that a full key set can still be repaired: by revoke, remove and
-// accept.
-const (
-	roomOfAType  = MaxKeysOfType - 10
-	roomGone     = maxGone - 2*maxKeys
-	roomDocument = MaxDocument - 128<<10
-)
-
 // Bounds of the generation. JSON readers take integers up to 2^53-1 without loss, so that is the largest. A single write
 // must not be able to use the generations up: a reader takes no version far beyond its last good one, and none with a
 // very high generation as its first. [KeySet.Accept] lowers such a generation.
@@ -43,8 +34,6 @@ const (
 	MaxFirstGeneration = 1 << 40
 	MaxGenerationJump  = 1 << 20
 )
-
-var errFull = errors.New("it is full; only revoke, remove and accept go on")
 
 type bound struct {
 	what    string
@@ -71,26 +60,6 @@ func (s KeySet) checkBounds(issuers, keys, gone int) error {
 	} {
 		if b.n > b.most {
 			return fmt.Errorf("it has %d %s; at most %d are read", b.n, b.what, b.most)
-		}
-	}
-	return nil
-}
-
-// checkRoom returns an error if s leaves too little room for the changes that repair it.
-func (s KeySet) checkRoom() error {
-	data, err := s.MarshalJSON()
-	if err != nil {
-		return fmt.Errorf("encode key set %q: %w", s.name, err)
-	}
-	rsa, ec := s.keysOfType()
-	for _, b := range []bound{
-		{"keys and lines in gone", len(s.keys) + len(s.gone), roomGone},
-		{"RSA keys", rsa, roomOfAType},
-		{"EC keys", ec, roomOfAType},
-		{"bytes", len(data), roomDocument},
-	} {
-		if b.n > b.most {
-			return fmt.Errorf("it would have %d %s, more than %d: %w", b.n, b.what, b.most, errFull)
 		}
 	}
 	return nil

@@ -56,7 +56,7 @@ func New(c Change, spec Spec) (KeySet, error) {
 	s.sortKeys()
 	s.note(c, "issuer added")
 	s.noteMoves(KeySet{gone: s.gone})
-	if err := cmp.Or(s.check(), s.checkTwins(), s.checkRoom()); err != nil {
+	if err := cmp.Or(s.check(), s.checkTwins()); err != nil {
 		return KeySet{}, fmt.Errorf("key set %q: %w", spec.Name, err)
 	}
 	return s, nil
@@ -182,9 +182,6 @@ func (s KeySet) Add(c Change, k VerificationKey) (KeySet, error) {
 			return fmt.Errorf("add key %s: key set %q publishes it already (%s, kid %s)", k.ID(), s.name, have.State, have.ID())
 		}
 		n.insert(Key{VerificationKey: k, State: Next, PublishedAt: at})
-		if err := n.checkRoom(); err != nil {
-			return fmt.Errorf("add key %s: %w", k.ID(), err)
-		}
 		return nil
 	})
 }
@@ -401,9 +398,6 @@ func (s KeySet) SetPolicy(c Change, p Policy) (KeySet, error) {
 		n.policy = s.policy.ReplaceBy(p, at)
 		if changed := s.policy.Changes(p); changed != "" {
 			n.history[len(n.history)-1].What = "set policy: " + changed
-		}
-		if err := n.checkRoom(); err != nil {
-			return fmt.Errorf("set policy: %w", err)
 		}
 		return nil
 	})
