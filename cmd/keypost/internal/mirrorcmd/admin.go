@@ -20,7 +20,6 @@ func (m *mirroring) Collect(ch chan<- prometheus.Metric) {
 	gauge("keypost_mirror_last_complete_timestamp_seconds", "When the listing of the last complete pass was begun, also of an earlier run; 0 for never.", service.Stamp(s.Complete))
 	gauge("keypost_mirror_failing", "1 while the store cannot be read or the copy cannot be written.", service.Truth(s.Failing))
 	gauge("keypost_mirror_key_sets", "Key sets with a good copy.", float64(s.Held))
-	gauge("keypost_mirror_depends_on_itself", "1 when the store's credentials come from an issuer that is mirrored.", service.Truth(m.itself.Load()))
 	const help = "Key sets whose stored version is not the copied one, by reason; the last good copy stays."
 	refused := prometheus.NewDesc("keypost_mirror_key_sets_refused", help, []string{"reason"}, nil)
 	counts := map[keystore.Reason]int{} // a reason has a 0 before it first occurs, so that an alert sees the change

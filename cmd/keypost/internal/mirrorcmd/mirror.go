@@ -19,8 +19,6 @@ import (
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/cmd/keypost/internal/service"
-	"github.com/keypost/keypost/internal/regular"
-	"github.com/keypost/keypost/issuer/verify/token"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/filestore"
 	"github.com/keypost/keypost/keystore/open"
@@ -70,9 +68,6 @@ type mirroring struct {
 	log          *zap.Logger
 	notes        *replicate.Notes
 	listed, read atomic.Int64 // of the store's documents
-
-	tokenFile string      // with the web identity token that the store's credentials are made from; empty when they are not
-	itself    atomic.Bool // they depend on what is mirrored
 }
 
 func (o *options) run(ctx context.Context, args []string) error {
@@ -136,7 +131,7 @@ func newMirroring(ctx context.Context, o *options) (*mirroring, error) {
 		m.log.Warn("the heartbeat of an earlier run cannot be read, so that the copy counts as incomplete", zap.Error(err))
 	}
 	m.Mirror = replicate.NewMirror(replicate.MirrorConfig{
-		From: m.counted(), To: to, Admit: admission.Admit, Permitted: admission.Permitted(), OnPass: m.notePass,
+		From: m.counted(), To: to, Admit: admission.Admit, Permitted: admission.Permitted(), OnPass: m.notes.Write,
 		Earlier: before, AllowEmpty: o.allowEmpty, Poll: m.poll(), Log: m.log,
 	})
 	return m, nil
@@ -198,10 +193,6 @@ func (m *mirroring) announce() {
 		fields = append(fields, zap.Time("complete_before", before))
 	}
 	m.log.Info("mirroring", fields...)
-	if st, isS3 := m.from.Backend().(*s3store.Backend); isS3 {
-		m.tokenFile = st.WebIdentityTokenFile()
-	}
-	m.checkItself()
 }
 
 // serve mirrors until ctx is done. Only an admin address that cannot be listened on ends it otherwise, at the start.
@@ -275,28 +266,6 @@ func (m *mirroring) nothingCopied() error {
 	first := slices.Min(slices.Collect(maps.Keys(refusals)))
 	return fmt.Errorf("nothing was copied: each of %d key sets in the store is refused, %q because %s (%s)",
 		len(refusals), first, refusals[first].Message, refusals[first].Reason)
-}
-
-func (m *mirroring) notePass(s replicate.MirrorStatus) error {
-	m.checkItself()
-	return m.notes.Write(s)
-}
-
-// maxToken bounds the file of a token, in bytes.
-const maxToken = 1 << 20
-
-// checkItself warns when the store's credentials are made from a token whose issuer is in DIR: while keypostd is down,
-// AWS cannot check that token, and what would bring keypostd back cannot be read.
-func (m *mirroring) checkItself() {
-	if m.tokenFile == "" || m.itself.Load() {
-		return
-	}
-	data, err := regular.Read(m.tokenFile, maxToken)
-	if iss := token.Read(string(data)).Issuer; err == nil && iss != "" && m.Has(iss) {
-		m.itself.Store(true)
-		m.log.Warn("this mirror depends on itself: its AWS credentials come from an issuer that it mirrors, so that AWS lets it in only "+
-			"while keypostd is up; give it credentials of another issuer", zap.String("issuer", iss))
-	}
 }
 
 // sampled lets through the first 50 of one message in a minute, then every 100th: a loop that puts an older document in
