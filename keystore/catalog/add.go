@@ -23,7 +23,6 @@ type Added struct {
 	KeySet keystore.KeySet
 	Unread []keystore.Name // documents that could not be read, and may have the URL or the keys
 	Shared []Shared
-	Doubts []Shared // see [Contents.CheckKeys]
 }
 
 // AddOptions say who adds a key set, when and why, and what somebody permits who knows more than the store.
@@ -34,7 +33,7 @@ type AddOptions struct {
 }
 
 // Add stores a new key set, or reopens a withdrawn one of the same name. Besides the errors of [Contents.CheckFree]
-// and [Contents.CheckKeys] it returns a [Collision] error when another key set got one of the URLs at the same time. Unread, Shared and Doubts
+// and [Contents.CheckKeys] it returns a [Collision] error when another key set got one of the URLs at the same time. Unread and Shared
 // are set as soon as they are known, also when the store then fails.
 func Add(ctx context.Context, st *keystore.Store, spec keystore.Spec, o AddOptions) (Added, error) {
 	c, err := ReadAll(ctx, st)
@@ -51,7 +50,7 @@ func (c *Contents) Add(ctx context.Context, st *keystore.Store, spec keystore.Sp
 		return Added{}, err
 	}
 	added := Added{Unread: slices.Sorted(maps.Keys(c.Unread))}
-	if added.Shared, added.Doubts, err = c.CheckKeys(spec.Name, spec.Keys, o.Revoked); err != nil {
+	if added.Shared, err = c.CheckKeys(spec.Name, spec.Keys, o.Revoked); err != nil {
 		return added, err
 	}
 	if len(earlier) > 0 && earlier[0].Name() == spec.Name {

@@ -101,15 +101,14 @@ func (c Contents) checkUnread(urls []keystore.IssuerURL) error {
 // Shared is a key that a key set is to get and that another one has. Subjects are unique in one cluster only, so two issuers
 // with one key can speak for each other.
 type Shared struct {
-	Key keystore.KeyID // in the other key set; of one that is in doubt, as it was given
+	Key keystore.KeyID // in the other key set
 	In  keystore.Name
 }
 
 // CheckKeys compares keys that the key set n is to get with those of all others, by their material. It returns the keys that
-// others in use publish, those that others say they revoked although their history does not tell that they ever had them, and a
-// [Revoked] error for one that another, in use or withdrawn, had and has revoked, unless that is permitted. Of what n publishes
-// already no revocation is in question, and what n has revoked itself no transition lets back.
-func (c Contents) CheckKeys(n keystore.Name, keys []keystore.VerificationKey, permitted bool) (shared, doubts []Shared, refused error) {
+// others in use publish, and a [Revoked] error for one that another, in use or withdrawn, had and has revoked, unless that is
+// permitted. Of what n publishes already no revocation is in question, and what n has revoked itself no transition lets back.
+func (c Contents) CheckKeys(n keystore.Name, keys []keystore.VerificationKey, permitted bool) (shared []Shared, refused error) {
 	given, fresh := map[keystore.Fingerprint]keystore.KeyID{}, map[keystore.Fingerprint]bool{}
 	for _, k := range keys {
 		given[k.Fingerprint()], fresh[k.Fingerprint()] = k.ID(), true
@@ -128,16 +127,13 @@ func (c Contents) CheckKeys(n keystore.Name, keys []keystore.VerificationKey, pe
 			}
 		}
 		for _, g := range s.Gone() {
-			switch id := given[g.Fingerprint]; {
-			case !fresh[g.Fingerprint] || g.Why != keystore.Revoked:
-			case !had(s, g.ID):
-				doubts = append(doubts, Shared{id, s.Name()})
-			case !permitted && refused == nil:
-				refused = errorf(Revoked, s.Name(), "key %s was revoked in key set %q as %s (at %s), so it may be in wrong hands", id, s.Name(), g.ID, g.At.UTC().Format(time.RFC3339))
+			if fresh[g.Fingerprint] && g.Why == keystore.Revoked && had(s, g.ID) && !permitted && refused == nil {
+				refused = errorf(Revoked, s.Name(), "key %s was revoked in key set %q as %s (at %s), so it may be in wrong hands",
+					given[g.Fingerprint], s.Name(), g.ID, g.At.UTC().Format(time.RFC3339))
 			}
 		}
 	}
-	return shared, doubts, refused
+	return shared, refused
 }
 
 // overlap compares what requests are looked up by, host and path, not the strings.

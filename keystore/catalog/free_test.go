@@ -105,7 +105,7 @@ func TestSharedKeys(t *testing.T) {
 		"1":    {{"signer-1", "other-kid"}, {k.ID(), "same"}}, // which is another key's kid, too
 	} {
 		spec := keystore.Spec{Name: "new", Keys: []keystore.VerificationKey{renamed(t, k, id)}}
-		if got, _, err := c.CheckKeys(spec.Name, spec.Keys, false); err != nil || !slices.Equal(got, want) {
+		if got, err := c.CheckKeys(spec.Name, spec.Keys, false); err != nil || !slices.Equal(got, want) {
 			t.Errorf("as %s: %v, want %v; %v", id, got, want, err)
 		}
 	}
@@ -152,7 +152,7 @@ func TestRevokedElsewhere(t *testing.T) {
 		"published":     {[]keystore.KeySet{revokes("b"), storetest.KeySet(t, "new", revoked)}, false, ""},
 		"only withdrew": {[]keystore.KeySet{withdrawn(t, storetest.KeySet(t, "b", revoked))}, false, ""},
 	} {
-		_, _, err := Contents{Sets: tt.others}.CheckKeys("new", given, tt.permitted)
+		_, err := Contents{Sets: tt.others}.CheckKeys("new", given, tt.permitted)
 		e, is := errors.AsType[*Error](err)
 		if is != (tt.want != "") || is && (e.Kind != Revoked || e.Names[0] != tt.want || !strings.Contains(err.Error(), "key fresh-looking was revoked") || !strings.Contains(err.Error(), " as "+string(revoked.ID()))) {
 			t.Errorf("%s: %v, want one of %q", name, err, tt.want)

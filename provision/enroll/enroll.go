@@ -277,7 +277,7 @@ func (p *pass) write(ctx context.Context, a answer, d Decision) (keystore.KeySet
 			return s, d, warnings, err
 		}
 	}
-	shared, doubts, err := p.store.CheckKeys(a.Name, d.Add, false)
+	shared, err := p.store.CheckKeys(a.Name, d.Add, false)
 	if err != nil {
 		return keystore.KeySet{}, d, nil, err
 	}
@@ -295,7 +295,7 @@ func (p *pass) write(ctx context.Context, a answer, d Decision) (keystore.KeySet
 	case err != nil:
 		return s, d, nil, err
 	}
-	return s, d, warn(shared, doubts), nil
+	return s, d, warn(shared), nil
 }
 
 // errUnchanged ends an update that another process has made.
@@ -305,17 +305,13 @@ var errUnchanged = errors.New("nothing is to be changed")
 func (p *pass) add(ctx context.Context, a answer, d Decision) (keystore.KeySet, []string, error) {
 	spec := keystore.Spec{Name: a.Name, Issuers: []keystore.IssuerURL{d.URL}, Keys: d.Add, Policy: p.Policy, Cluster: a.seen.ID}
 	added, err := p.store.Add(ctx, p.Store, spec, catalog.AddOptions{Change: p.Change(keystore.Enrolled)})
-	return added.KeySet, warn(added.Shared, added.Doubts), err
+	return added.KeySet, warn(added.Shared), err
 }
 
 // warn says which keys other key sets have too. It does not refuse them: else one cluster could keep another one out by listing its key.
-func warn(shared, doubts []catalog.Shared) (all []string) {
+func warn(shared []catalog.Shared) (all []string) {
 	for _, s := range shared {
 		all = append(all, fmt.Sprintf("key %s is also in key set %q: anyone who signs with it can speak for both issuers", s.Key, s.In))
-	}
-	for _, s := range doubts {
-		all = append(all, fmt.Sprintf("key set %q says that it revoked key %s, but its history does not show that it ever had the key",
-			s.In, s.Key))
 	}
 	return all
 }

@@ -87,7 +87,7 @@ func (p *Publication) checkOwn(c catalog.Contents) error {
 	if p.Moved {
 		return nil
 	}
-	shared, _, err := c.CheckKeys(p.Name, p.Keys, false)
+	shared, err := c.CheckKeys(p.Name, p.Keys, false)
 	if err != nil || len(shared) == 0 {
 		return err
 	}
@@ -152,9 +152,6 @@ func (r *Run) publish(ctx context.Context, p *Publication, check func(keystore.K
 	added, err := catalog.Add(ctx, st, p.spec(), catalog.AddOptions{Change: r.Store.Change()})
 	for _, n := range added.Unread {
 		r.Report(Event{Kind: UnreadKeySet, KeySet: n, Text: fmt.Sprintf("key set %q cannot be read", n)})
-	}
-	for _, e := range added.Doubts {
-		r.Warn("key set %q says that it revoked key %s, but its history does not show that it ever had the key; ask its owner", e.In, e.Key)
 	}
 	for _, s := range added.Shared {
 		r.Warn("key %s is also in key set %q: anyone who signs with it can speak for both issuers", s.Key, s.In)

@@ -37,14 +37,10 @@ func (f *Factory) Find(ctx context.Context, issuer string) (keystore.KeySet, err
 	return catalog.Find(ctx, st, issuer)
 }
 
-// WarnOthers warns of the other key sets of a store: those that could not be read, those that say they revoked one of the keys, and
-// those with the same keys.
-func (f *Factory) WarnOthers(unread []keystore.Name, doubts []catalog.Shared, shared []catalog.Shared) {
+// WarnOthers warns of the other key sets of a store: those that could not be read, and those with the same keys.
+func (f *Factory) WarnOthers(unread []keystore.Name, shared []catalog.Shared) {
 	for _, n := range unread {
 		f.Warn("key set %q cannot be read, and may have the same issuer URL or key; why: %s", n, Command{"issuer", "list"})
-	}
-	for _, e := range doubts {
-		f.Warn("key set %q says that it revoked key %s, but its history does not show that it ever had the key; ask its owner", e.In, e.Key)
 	}
 	for _, s := range shared {
 		f.Warn("key %s is also in key set %q: anyone who signs with it can speak for both issuers", s.Key, s.In)
@@ -227,10 +223,10 @@ func (o Others) Check(ctx context.Context, n keystore.Name, keys ...keystore.Ver
 		o.Warn("whether another key set has the key, or has revoked it, is unknown: %v", err)
 		return nil
 	}
-	shared, doubts, err := c.CheckKeys(n, keys, o.Force)
+	shared, err := c.CheckKeys(n, keys, o.Force)
 	if err != nil {
 		return err
 	}
-	o.WarnOthers(slices.Sorted(maps.Keys(c.Unread)), doubts, shared)
+	o.WarnOthers(slices.Sorted(maps.Keys(c.Unread)), shared)
 	return nil
 }

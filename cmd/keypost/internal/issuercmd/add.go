@@ -82,7 +82,7 @@ func (o *addOptions) run(ctx context.Context, args []string) error {
 	added, err := catalog.Add(ctx, st, spec, catalog.AddOptions{
 		Change: f.Change(o.why, o.force), Reuse: o.reuse, Revoked: o.force,
 	})
-	f.WarnOthers(added.Unread, added.Doubts, added.Shared)
+	f.WarnOthers(added.Unread, added.Shared)
 	if err != nil {
 		return err
 	}

@@ -25,7 +25,7 @@ func (o *revokeOptions) warnElsewhere(ctx context.Context, st *keystore.Store, c
 		o.Warn("whether another key set publishes the key too is unknown: %v", err)
 		return nil
 	}
-	shared, _, _ := all.CheckKeys(name, []keystore.VerificationKey{k.VerificationKey}, true)
+	shared, _ := all.CheckKeys(name, []keystore.VerificationKey{k.VerificationKey}, true)
 	for _, s := range shared {
 		o.Warn("key set %q publishes the same key, and it goes on being trusted there: %s", s.In, cli.Command{"key", "revoke", string(s.In), string(s.Key), "--why", o.why})
 	}
@@ -37,12 +37,12 @@ func (o *revokeOptions) warnElsewhere(ctx context.Context, st *keystore.Store, c
 	}
 	all.Sets = append(all.Sets, c.before) // what a key set published before is not in question
 	keys := []keystore.VerificationKey{*replacement}
-	shared, doubts, err := all.CheckKeys(name, keys, o.force)
+	shared, err = all.CheckKeys(name, keys, o.force)
 	if err != nil {
 		return cli.WithHint(fmt.Errorf("the key is revoked, and its replacement is published, but somebody else may have that one: %w", err), "make a new key, and replace this one too: %s",
 			cli.Command{"key", "revoke", string(name), string(replacement.ID()), "--why", o.why, "--replacement", "FILE"})
 	}
-	o.WarnOthers(nil, doubts, shared)
+	o.WarnOthers(nil, shared)
 	return nil
 }
 

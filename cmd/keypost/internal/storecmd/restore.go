@@ -111,7 +111,7 @@ func (o *restoreOptions) checkFree(ctx context.Context, st *keystore.Store, s ke
 	if err != nil {
 		return err
 	}
-	o.WarnOthers(slices.Sorted(maps.Keys(all.Unread)), nil, nil)
+	o.WarnOthers(slices.Sorted(maps.Keys(all.Unread)), nil)
 	err = all.CheckFree(keystore.Spec{Name: s.Name(), Issuers: s.Issuers()})
 	if catalog.KindOf(err) == catalog.Unread {
 		o.Warn("%v", err)
