@@ -25,6 +25,7 @@ import (
 	"strconv"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/keypost/keypost/internal/dnsname"
@@ -122,35 +123,21 @@ func (s *Backend) list(ctx context.Context) (map[keystore.Name]keystore.Revision
 			return nil, err
 		}
 		if state == "" {
-			state = p.Metadata.ResourceVersion
+			state = p.ResourceVersion
 		}
-		if p.Metadata.ResourceVersion != state {
+		if p.ResourceVersion != state {
 			return nil, errors.New("the API server went on with another state of the namespace in the middle of a listing")
 		}
 		for _, i := range p.Items {
-			if i.Metadata.Name == "" || i.Metadata.ResourceVersion == "" {
+			if i.Name == "" || i.ResourceVersion == "" {
 				return nil, errors.New("the API server listed an object without name or resourceVersion")
 			}
-			all[i.Metadata.Name] = i.Metadata.revision()
+			all[keystore.Name(i.Name)] = revisionOf(&i)
 		}
-		if next = p.Metadata.Continue; next == "" {
+		if next = p.Continue; next == "" {
 			return all, nil
 		}
 	}
-}
-
-// page is one page of a listing that leaves the documents out.
-type page struct {
-	Kind     string `json:"kind"`
-	Metadata struct {
-		ResourceVersion string `json:"resourceVersion"`
-		Continue        string `json:"continue"`
-	} `json:"metadata"`
-	Items []item `json:"items"`
-}
-
-type item struct {
-	Metadata identity `json:"metadata"`
 }
 
 // Only metadata is asked for; the documents of ten thousand key sets are 30 MB, which nobody reads at every poll.
@@ -160,23 +147,19 @@ const (
 )
 
 // page asks for the newest state, or for the next page of a listing that has begun: no resourceVersion means a consistent read.
-func (s *Backend) page(ctx context.Context, limit int, next string) (page, error) {
+func (s *Backend) page(ctx context.Context, limit int, next string) (p metav1.PartialObjectMetadataList, err error) {
 	query := url.Values{"limit": {strconv.Itoa(limit)}}
 	if next != "" {
 		query.Set("continue", next)
 	}
 	body, err := s.api.call(ctx, kubeapi.Request{Method: http.MethodGet, Path: s.api.collection, Query: query, Accept: metadataList}, pageLimit)
-	if err != nil {
-		return page{}, err
+	if err == nil {
+		err = decode(body, &p)
 	}
-	var p page
-	if err := decode(body, &p); err != nil {
-		return page{}, err
+	if err == nil && (p.Kind != "PartialObjectMetadataList" || p.ResourceVersion == "") {
+		err = errors.New("what answers is not a Kubernetes API: it sent no list of metadata")
 	}
-	if p.Kind != "PartialObjectMetadataList" || p.Metadata.ResourceVersion == "" {
-		return page{}, errors.New("what answers is not a Kubernetes API: it sent no list of metadata")
-	}
-	return p, nil
+	return p, err
 }
 
 // Get returns one document as it is stored at that moment: YAML with sorted keys, with the members that a newer version
@@ -188,9 +171,9 @@ func (s *Backend) Get(ctx context.Context, n keystore.Name) ([]byte, keystore.Re
 	}
 	doc, err := o.document()
 	if err != nil {
-		return nil, o.revision(), fmt.Errorf("read %s %q in %s: %w", s.api.one, n, s.api.place, err)
+		return nil, revisionOf(&o), fmt.Errorf("read %s %q in %s: %w", s.api.one, n, s.api.place, err)
 	}
-	return doc, o.revision(), nil
+	return doc, revisionOf(&o), nil
 }
 
 // get returns the stored object, or an error that wraps keystore.ErrNotFound.
@@ -212,9 +195,3 @@ func (s *Backend) get(ctx context.Context, n keystore.Name) (object, error) {
 }
 
 func (s *Backend) notFound() error { return fmt.Errorf("%w in %s", keystore.ErrNotFound, s.api.place) }
-
-// revision: a resourceVersion is that of one write in one etcd; the uid tells it from one that a restored or another
-// etcd gave to another object.
-func (i identity) revision() keystore.Revision {
-	return keystore.Revision(i.ResourceVersion + "." + i.UID)
-}

@@ -1,12 +1,13 @@
 package kubestore
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	k8sjson "k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/yaml"
 
 	"github.com/keypost/keypost/internal/text"
@@ -22,61 +23,38 @@ const objectLimit = 4 << 20
 const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
 // object is a custom resource as the API server gave it, with members that nobody here knows.
-type object struct {
-	members  map[string]json.RawMessage
-	metadata map[string]json.RawMessage
-	identity
-}
-
-// identity is the part of an object's metadata that is read.
-type identity struct {
-	Name            keystore.Name     `json:"name"`
-	ResourceVersion string            `json:"resourceVersion"`
-	UID             string            `json:"uid"`
-	Labels          map[string]string `json:"labels"`
-	Annotations     map[string]string `json:"annotations"`
-}
+type object struct{ unstructured.Unstructured }
 
 func newObject(body []byte) (object, error) {
 	var o object
-	if err := decode(body, &o.members); err != nil {
+	if err := decode(body, &o.Object); err != nil {
 		return object{}, err
 	}
-	if err := decode(o.members["metadata"], &o.metadata); err != nil {
-		return object{}, err
-	}
-	if err := decode(o.members["metadata"], &o.identity); err != nil {
-		return object{}, err
-	}
-	if o.Name == "" || o.ResourceVersion == "" {
+	if o.GetName() == "" || o.GetResourceVersion() == "" {
 		return object{}, errors.New("what answers is not a Kubernetes API: it sent an object without name or resourceVersion")
 	}
 	return o, nil
 }
 
 func decode(body []byte, into any) error {
-	if err := json.Unmarshal(body, into); err != nil {
+	if err := k8sjson.Unmarshal(body, into); err != nil {
 		return fmt.Errorf("the API server's answer is not whole: %s", oneLine(err.Error()))
 	}
 	return nil
 }
 
+// revisionOf: a resourceVersion is that of one write in one etcd; the uid tells it from one that a restored or another
+// etcd gave to another object.
+func revisionOf(o metav1.Object) keystore.Revision {
+	return keystore.Revision(o.GetResourceVersion() + "." + string(o.GetUID()))
+}
+
 // document returns the document that the object is: all of it but the API's own bookkeeping. Members that are unknown
 // here stay, so that a key set of a newer version is recognised as one and not written back without them.
 func (o object) document() ([]byte, error) {
-	members, annotations := maps.Clone(o.members), maps.Clone(o.Annotations)
-	delete(members, "status")
+	annotations := o.GetAnnotations()
 	delete(annotations, lastApplied)
-	own := struct {
-		Name        keystore.Name     `json:"name"`
-		Labels      map[string]string `json:"labels,omitempty"`
-		Annotations map[string]string `json:"annotations,omitempty"`
-	}{o.Name, o.Labels, annotations}
-	var err error
-	if members["metadata"], err = marshal(own); err != nil {
-		return nil, err
-	}
-	asJSON, err := marshal(members)
+	asJSON, err := o.withMetadata(map[string]any{}, o.GetName(), o.GetLabels(), annotations)
 	if err != nil {
 		return nil, err
 	}
@@ -90,29 +68,29 @@ func (o object) document() ([]byte, error) {
 // are, and so does the resourceVersion, with which the API server refuses the write if the object was changed since. The zero
 // object gives one to create.
 func (o object) with(next object) ([]byte, error) {
-	annotations := maps.Clone(next.Annotations)
-	if applied, ok := o.Annotations[lastApplied]; ok {
+	annotations := next.GetAnnotations()
+	if applied, ok := o.GetAnnotations()[lastApplied]; ok {
 		if annotations == nil {
 			annotations = map[string]string{}
 		}
 		annotations[lastApplied] = applied
 	}
-	metadata := maps.Clone(o.metadata)
-	if metadata == nil {
-		metadata = map[string]json.RawMessage{}
+	metadata, stored, _ := unstructured.NestedMap(o.Object, "metadata") // a copy
+	if !stored {
+		metadata = map[string]any{}
 	}
-	var err error
-	for member, value := range map[string]any{"name": next.Name, "labels": next.Labels, "annotations": annotations} {
-		if metadata[member], err = marshal(value); err != nil {
-			return nil, err
-		}
-	}
-	members := maps.Clone(next.members)
-	if members["metadata"], err = marshal(metadata); err != nil {
-		return nil, err
-	}
-	delete(members, "status")
-	return marshal(members)
+	return next.withMetadata(metadata, next.GetName(), next.GetLabels(), annotations)
+}
+
+// withMetadata returns the object in JSON, without its status, with other metadata that gets a name, labels and annotations.
+func (o object) withMetadata(metadata map[string]any, name string, labels, annotations map[string]string) ([]byte, error) {
+	o = object{*o.DeepCopy()}
+	delete(o.Object, "status")
+	o.Object["metadata"] = metadata
+	o.SetName(name)
+	o.SetLabels(labels)
+	o.SetAnnotations(annotations)
+	return json.Marshal(o.Object)
 }
 
 // parseDocument reads a document that is to be written.
@@ -122,23 +100,11 @@ func parseDocument(n keystore.Name, doc []byte) (object, error) {
 		return object{}, err
 	}
 	var o object
-	if err := json.Unmarshal(asJSON, &o.members); err != nil {
+	if err := k8sjson.Unmarshal(asJSON, &o.Object); err != nil {
 		return object{}, err
 	}
-	if err := json.Unmarshal(o.members["metadata"], &o.identity); err != nil {
-		return object{}, err
-	}
-	if o.Name != n {
-		return object{}, fmt.Errorf("its metadata.name is %q", text.OneLine(string(o.Name), 100))
+	if o.GetName() != string(n) {
+		return object{}, fmt.Errorf("its metadata.name is %q", text.OneLine(o.GetName(), 100))
 	}
 	return o, nil
-}
-
-// marshal leaves <, > and & as they are: the document is to have the size that it has elsewhere.
-func marshal(value any) (json.RawMessage, error) {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	err := e.Encode(value)
-	return bytes.TrimSpace(b.Bytes()), err
 }

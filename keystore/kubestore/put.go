@@ -34,7 +34,7 @@ func (s *Backend) Put(ctx context.Context, n keystore.Name, old keystore.Revisio
 	if err != nil {
 		return "", err
 	}
-	return written.revision(), nil
+	return revisionOf(&written), nil
 }
 
 // unchanged returns the stored object, or the zero one when there is none to be, if its revision is old.
@@ -48,7 +48,7 @@ func (s *Backend) unchanged(ctx context.Context, n keystore.Name, old keystore.R
 		return object{}, fmt.Errorf("%w: %q is gone in %s", keystore.ErrConflict, n, s.api.place)
 	case err != nil:
 		return object{}, err
-	case o.revision() != old:
+	case revisionOf(&o) != old:
 		return object{}, fmt.Errorf("%w: %q has another revision in %s", keystore.ErrConflict, n, s.api.place)
 	}
 	return o, nil

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/keypost/keypost/internal/kubeapi"
 	"github.com/keypost/keypost/keystore"
 )
@@ -39,7 +41,7 @@ func (s *Backend) watch(ctx context.Context, changed func(...keystore.Name)) err
 		return err
 	}
 	changed()
-	for from := state.Metadata.ResourceVersion; ; {
+	for from := state.ResourceVersion; ; {
 		began := time.Now()
 		if from, err = s.follow(ctx, from, changed); err != nil {
 			return err
@@ -65,7 +67,7 @@ func (s *Backend) follow(ctx context.Context, from string, changed func(...keyst
 	for events := json.NewDecoder(resp.Body); ; {
 		var e event
 		err := events.Decode(&e)
-		switch at := e.Object.Metadata; {
+		switch at := e.Object.ObjectMeta; {
 		case errors.Is(err, io.EOF):
 			return from, nil
 		case err != nil:
@@ -76,7 +78,7 @@ func (s *Backend) follow(ctx context.Context, from string, changed func(...keyst
 			return from, fmt.Errorf("the API server sent an event of type %q that is about nothing", oneLine(e.Type))
 		default:
 			if from = at.ResourceVersion; e.Type != "BOOKMARK" {
-				changed(at.Name)
+				changed(keystore.Name(at.Name))
 			}
 		}
 	}
@@ -86,8 +88,8 @@ func (s *Backend) follow(ctx context.Context, from string, changed func(...keyst
 type event struct {
 	Type   string `json:"type"`
 	Object struct {
-		Metadata identity `json:"metadata"`
-		Code     int      `json:"code"` // of an ERROR, whose object is a Status
-		Message  string   `json:"message"`
+		metav1.ObjectMeta `json:"metadata"`
+		Code              int    `json:"code"` // of an ERROR, whose object is a Status
+		Message           string `json:"message"`
 	} `json:"object"`
 }
