@@ -1,10 +1,10 @@
 package issuer
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/keypost/keypost/keystore"
@@ -22,6 +22,7 @@ type Status struct {
 	Message    string                 `json:"message,omitempty"`  // about that; without Rejected: why the key set must not be served here
 	Keys       map[keystore.State]int `json:"keys"`               // by state
 	Gone       []GoneKey              `json:"gone,omitempty"`     // of the served version
+	Kids       []keystore.KeyID       `json:"-"`                  // that are served, sorted
 }
 
 // GoneKey is a line in gone. The stored version may have lost it, and keypost issuer accept puts it back.
@@ -34,82 +35,51 @@ type GoneKey struct {
 // Report is everything that a Publisher knows, for operators.
 type Report struct {
 	Complete time.Time `json:"complete,omitzero"` // when the last complete listing was taken
-	Issuers  []Status  `json:"issuers"`
+	Failing  bool      `json:"-"`                 // the source cannot be listed
+	Issuers  []Status  `json:"issuers"`           // in order of their names
 }
 
-// Report returns the status of every key set, in order of their names.
+// Of returns the status of one key set, and whether there is such a key set.
+func (r Report) Of(n keystore.Name) (Status, bool) {
+	i, found := slices.BinarySearchFunc(r.Issuers, n, func(s Status, n keystore.Name) int { return cmp.Compare(s.Name, n) })
+	if !found {
+		return Status{}, false
+	}
+	return r.Issuers[i], true
+}
+
+// refusedBefore is the message about a version that a mirror did not copy into the directory.
+const refusedBefore = "keypost mirror did not copy the version in its store; the log of the mirror says why"
+
+// Report returns what is known now. Where a mirror did not copy the stored version of a key set, that is what is told of it.
 func (p *Publisher) Report() Report {
-	refused := p.refused()
+	var refused map[keystore.Name]keystore.Reason
+	if p.c.Refused != nil {
+		refused = p.c.Refused()
+	}
 	p.mu.RLock()
 	defer p.mu.RUnlock()
-	r := Report{Complete: p.complete, Issuers: []Status{}}
-	for n := range p.entries {
-		r.Issuers = append(r.Issuers, p.statusOf(n, refused[n]))
+	r := Report{Complete: p.complete, Failing: p.failing, Issuers: []Status{}}
+	for n, e := range p.entries {
+		s := e.status(n)
+		if reason := refused[n]; reason != "" && s.Rejected == "" {
+			s.Rejected, s.Message = reason, refusedBefore
+		}
+		r.Issuers = append(r.Issuers, s)
 	}
 	for n, reason := range refused {
 		if p.entries[n] == nil {
 			r.Issuers = append(r.Issuers, Status{Name: n, Issuers: []string{}, Keys: map[keystore.State]int{}, Rejected: reason, Message: refusedBefore})
 		}
 	}
-	slices.SortFunc(r.Issuers, func(a, b Status) int { return strings.Compare(string(a.Name), string(b.Name)) })
+	slices.SortFunc(r.Issuers, func(a, b Status) int { return cmp.Compare(a.Name, b.Name) })
 	return r
-}
-
-// refusedBefore is the message about a version that a mirror did not copy into the directory.
-const refusedBefore = "keypost mirror did not copy the version in its store; the log of the mirror says why"
-
-// refused returns the reasons for which a mirror left stored versions out of the directory.
-func (p *Publisher) refused() map[keystore.Name]keystore.Reason {
-	if p.c.Refused == nil {
-		return nil
-	}
-	return p.c.Refused()
-}
-
-// statusOf returns the status of a key set that there is; refused is why a mirror did not copy its stored version, empty if it
-// did. It is called with mu held.
-func (p *Publisher) statusOf(n keystore.Name, refused keystore.Reason) Status {
-	e := p.entries[n]
-	s := e.status(n)
-	if refused != "" && s.Rejected == "" {
-		s.Rejected, s.Message = refused, refusedBefore
-	}
-	return s
-}
-
-// Of returns the status of one key set and the kids that it serves, and whether there is such a key set.
-func (p *Publisher) Of(n keystore.Name) (s Status, kids []keystore.KeyID, ok bool) {
-	refused := p.refused()
-	p.mu.RLock()
-	defer p.mu.RUnlock()
-	e := p.entries[n]
-	if e == nil {
-		return Status{}, nil, false
-	}
-	if e.served != nil {
-		kids = e.served.kidList()
-	}
-	return p.statusOf(n, refused[n]), kids, true
-}
-
-// Complete returns when the last complete listing was taken; zero for never.
-func (p *Publisher) Complete() time.Time {
-	p.mu.RLock()
-	defer p.mu.RUnlock()
-	return p.complete
-}
-
-// Failing reports whether the source cannot be listed.
-func (p *Publisher) Failing() bool {
-	p.mu.RLock()
-	defer p.mu.RUnlock()
-	return p.failing
 }
 
 func (e *entry) status(n keystore.Name) Status {
 	s := Status{Name: n, Issuers: []string{}, Keys: map[keystore.State]int{}}
 	if v := e.served; v != nil {
-		s.Generation, s.Digest, s.Served = v.Generation(), v.Digest().String(), !v.Withdrawn()
+		s.Generation, s.Digest, s.Served, s.Kids = v.Generation(), v.Digest().String(), !v.Withdrawn(), v.kidList()
 		for _, g := range v.Gone() {
 			s.Gone = append(s.Gone, GoneKey{g.ID, g.Fingerprint, g.Why})
 		}

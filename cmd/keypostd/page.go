@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"os"
 	"runtime"
 	"strconv"
@@ -22,7 +21,7 @@ import (
 
 const (
 	// maxPages is how many pages are made or written at once: each is kept until its client has taken it, some hundred KiB.
-	maxPages = 8
+	maxPages = 2
 	// certificateSoon is when a certificate needs attention, and mirrorLate how old a copy may be: as the chart's alerts have them by
 	// default. Another monitoring.rules.certificateDays or staleSeconds changes the alert and not the page.
 	certificateSoon = 14 * 24 * time.Hour
@@ -34,12 +33,9 @@ const (
 type pages struct {
 	d     *daemon
 	slots chan struct{}
-	turn  chan struct{} // held while a page is made: no number of clients takes more than one core
 }
 
-func newPages(d *daemon) *pages {
-	return &pages{d, make(chan struct{}, maxPages), make(chan struct{}, 1)}
-}
+func newPages(d *daemon) *pages { return &pages{d, make(chan struct{}, maxPages)} }
 
 // ServeHTTP implements http.Handler.
 func (s *pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -49,62 +45,57 @@ func (s *pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer func() { <-s.slots }()
-	status, contentType, body, err := s.make(r.Context(), r.URL)
-	if err != nil {
-		if r.Context().Err() == nil {
-			s.d.log.Error("show a page", zap.Error(err))
-		}
-		http.Error(w, "the page cannot be made; see the log", http.StatusInternalServerError)
+	h := w.Header()
+	if document, is := strings.CutSuffix(r.URL.Path, ".yaml"); is {
+		h.Set("Content-Type", "application/yaml")
+		s.write(w, s.document(r.Context(), document))
 		return
 	}
-	h := w.Header()
-	h.Set("Content-Type", contentType)
-	h.Set("Content-Length", strconv.Itoa(len(body)))
+	var body []byte
+	if p := s.find(r.Context(), strings.TrimSuffix(r.URL.Path, ".html")); p != nil {
+		var err error
+		if body, err = page.HTML(p); err != nil {
+			s.d.log.Error("show a page", zap.Error(err))
+			http.Error(w, "the page cannot be made; see the log", http.StatusInternalServerError)
+			return
+		}
+	}
+	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Content-Security-Policy", page.Policy()+"; frame-ancestors 'none'")
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
-	w.WriteHeader(status)
+	s.write(w, body)
+}
+
+// write answers with a body, or that there is none.
+func (s *pages) write(w http.ResponseWriter, body []byte) {
+	if body == nil {
+		http.Error(w, "not found", http.StatusNotFound)
+		return
+	}
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	_, _ = w.Write(body) // the client may have gone away
 }
 
-// make makes the page at an address.
-func (s *pages) make(ctx context.Context, at *url.URL) (status int, contentType string, body []byte, err error) {
-	select {
-	case s.turn <- struct{}{}:
-	case <-ctx.Done():
-		return 0, "", nil, ctx.Err()
-	}
-	defer func() { <-s.turn }()
-	var p any
-	switch name := strings.TrimSuffix(at.Path, ".html"); {
-	case strings.HasSuffix(at.Path, ".yaml"):
-		if doc := s.document(ctx, at.Path); doc != nil {
-			return http.StatusOK, "application/yaml", doc, nil
-		}
-	default:
-		p = s.find(ctx, name)
-	}
-	if p == nil {
-		return http.StatusNotFound, "text/plain; charset=utf-8", []byte("not found\n"), nil
-	}
-	body, err = page.HTML(p)
-	return http.StatusOK, "text/html; charset=utf-8", body, err
+// keySet returns what is known of the key set whose page or document is at a path without its suffix.
+func (s *pages) keySet(path string) (issuer.Status, bool) {
+	name, below := strings.CutPrefix(path, "/keysets/")
+	status, known := s.d.publisher.Report().Of(keystore.Name(name))
+	return status, below && known
 }
 
 // document returns the document at a path, where the directory holds the version that is served; else nil.
 func (s *pages) document(ctx context.Context, path string) []byte {
-	name, below := strings.CutPrefix(path, "/keysets/")
-	name, is := strings.CutSuffix(name, ".yaml")
-	status, _, known := s.d.publisher.Of(keystore.Name(name))
-	if !below || !is || !known {
+	status, known := s.keySet(path)
+	if !known {
 		return nil
 	}
-	set, _, err := s.d.publishing.Source.Load(ctx, keystore.Name(name))
-	if err != nil {
+	set, _, err := s.d.publishing.Source.Load(ctx, status.Name)
+	if err != nil || set.Digest().String() != status.Digest {
 		return nil
 	}
 	doc, err := keystore.Encode(set)
-	if err != nil || set.Digest().String() != status.Digest {
+	if err != nil {
 		return nil
 	}
 	return doc
@@ -112,30 +103,28 @@ func (s *pages) document(ctx context.Context, path string) []byte {
 
 // find returns the page at a path without its suffix, or nil.
 func (s *pages) find(ctx context.Context, path string) any {
-	about := s.about(time.Now())
 	if path == "/" || path == "/index" {
-		return s.list(ctx, about)
+		return s.list(ctx)
 	}
-	if name, below := strings.CutPrefix(path, "/keysets/"); below && keystore.Name(name).Check() == nil {
-		if status, kids, ok := s.d.publisher.Of(keystore.Name(name)); ok {
-			return page.Of(about, s.input(ctx, status, kids))
-		}
+	if status, known := s.keySet(path); known {
+		return s.about(ctx, s.head(time.Now()), status)
 	}
 	return nil
 }
 
-// about returns what every page says.
-func (s *pages) about(now time.Time) page.About {
+// head returns what every page says.
+func (s *pages) head(now time.Time) page.About {
 	d := s.d
+	report := d.publisher.Report()
 	a := page.About{Made: now.UTC().Truncate(time.Second), Build: "keypostd " + build.Version() + ", " + runtime.Version(), Source: "the directory " + d.c.Dir}
 	if host, err := os.Hostname(); err == nil {
 		a.Source += " on " + host
 	}
-	a.Complete = d.publisher.Complete().UTC().Truncate(time.Second)
+	a.Complete = report.Complete.UTC().Truncate(time.Second)
 	trouble := func(runbook, format string, args ...any) {
 		a.Trouble = append(a.Trouble, page.Trouble{Text: fmt.Sprintf(format, args...), Runbook: runbook})
 	}
-	if d.publisher.Failing() {
+	if report.Failing {
 		trouble(page.RunbookReading, "The key sets cannot be listed; what was read before stays served.")
 	}
 	if err := d.ready(); err != nil {
@@ -164,42 +153,32 @@ func (s *pages) about(now time.Time) page.About {
 }
 
 // list returns the list. Only the documents of the key sets that it names are read.
-func (s *pages) list(ctx context.Context, about page.About) page.List {
+func (s *pages) list(ctx context.Context) page.List {
 	all := s.d.publisher.Report().Issuers
-	l := page.List{About: about, KeySets: len(all)}
+	l := page.List{About: s.head(time.Now()), KeySets: len(all)}
 	for i, st := range all {
 		l.Issuers += len(st.Issuers)
 		if i < page.MaxRows {
-			l.Rows = append(l.Rows, page.Of(about, s.input(ctx, st, nil)))
+			l.Rows = append(l.Rows, s.about(ctx, l.About, st))
 		}
 		if st.Rejected == "" {
 			continue
 		}
 		if l.Attention++; l.Attention <= page.MaxAttention {
-			l.First = append(l.First, page.Of(about, input(st, nil)))
+			l.First = append(l.First, page.Of(l.About, st, nil, ""))
 		}
 	}
 	return l
 }
 
-// input returns what is known of a key set, with its document.
-func (s *pages) input(ctx context.Context, st issuer.Status, kids []keystore.KeyID) page.Input {
-	in := input(st, kids)
+// about returns the page about a key set, with what is stored.
+func (s *pages) about(ctx context.Context, head page.About, st issuer.Status) page.KeySet {
 	switch set, _, err := s.d.publishing.Source.Load(ctx, st.Name); {
 	case errors.Is(err, keystore.ErrNotFound):
+		return page.Of(head, st, nil, "")
 	case err != nil:
-		in.Unread = err.Error()
+		return page.Of(head, st, nil, err.Error())
 	default:
-		in.Set = &set
+		return page.Of(head, st, &set, "")
 	}
-	return in
-}
-
-// input returns what a publisher knows of a key set.
-func input(st issuer.Status, kids []keystore.KeyID) page.Input {
-	in := page.Input{Name: st.Name, Served: page.Served{Generation: st.Generation, Digest: st.Digest, Withdrawn: st.Generation > 0 && !st.Served, Issuers: st.Issuers, Kids: kids}}
-	if st.Rejected != "" {
-		in.Rejected = &page.Rejected{Reason: st.Rejected, Message: st.Message}
-	}
-	return in
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keypost/keypost/issuer"
 	"github.com/keypost/keypost/issuer/page"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/storetest"
@@ -90,13 +91,12 @@ func TestGolden(t *testing.T) {
 	about.Certificates = []page.Certificate{
 		{Names: []string{"oidc.example.com", "b.example.com"}, From: "/tls/tls.crt", Until: about.Made.Add(40*24*time.Hour + 5*time.Hour)}, {Names: []string{"new.example.com"}, From: "https://ca.example"},
 	}
-	in := page.Input{
-		Name: "prod-a", Set: &s,
-		Served: page.Served{Generation: s.Generation() - 1, Kids: []keystore.KeyID{s.Keys()[0].ID()}},
-	}
-	whole := page.Of(about, in)
-	rejected := page.Of(about, page.Input{Name: "prod-b", Served: page.Served{Issuers: []string{"https://b.example.com"}}, Rejected: &page.Rejected{Reason: "broken", Message: "no YAML"}})
-	gone := page.Of(about, page.Input{Name: "prod-c", Served: page.Served{Generation: 4, Withdrawn: true, Issuers: []string{"https://c.example.com", "https://d.example.com"}}})
+	served := issuer.Status{Name: "prod-a", Generation: s.Generation() - 1, Served: true, Kids: []keystore.KeyID{s.Keys()[0].ID()}}
+	whole := page.Of(about, served, &s, "")
+	broken := issuer.Status{Name: "prod-b", Issuers: []string{"https://b.example.com"}, Rejected: "broken", Message: "no YAML"}
+	rejected := page.Of(about, broken, nil, "")
+	withdrawn := issuer.Status{Name: "prod-c", Generation: 4, Issuers: []string{"https://c.example.com", "https://d.example.com"}}
+	gone := page.Of(about, withdrawn, nil, "")
 	list := page.List{About: about, KeySets: 3, Issuers: 4, Attention: 1, First: []page.KeySet{rejected}}
 	list.Rows = []page.KeySet{whole, rejected, gone}
 	for file, p := range map[string]any{"keyset": whole, "rejected": rejected, "list": list} {

@@ -6,28 +6,11 @@ import (
 	"time"
 
 	"github.com/keypost/keypost/internal/text"
+	"github.com/keypost/keypost/issuer"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/gate"
 	"github.com/keypost/keypost/keystore/outlook"
 )
-
-// Input is what is known of one key set.
-type Input struct {
-	Name     keystore.Name
-	Set      *keystore.KeySet // as it is stored; nil if that cannot be read
-	Unread   string           // why it cannot be read; empty if it can, or if there is none
-	Served   Served
-	Rejected *Rejected // why the stored version is not served
-}
-
-// Served is what the server serves of a key set.
-type Served struct {
-	Generation int64 // 0: nothing of it
-	Withdrawn  bool
-	Digest     string // of that version, in hex: keystore.KeySet.Digest
-	Issuers    []string
-	Kids       []keystore.KeyID
-}
 
 // Rejected is why a stored version is not served, and where the way out is written down.
 type Rejected struct {
@@ -62,9 +45,9 @@ type KeySet struct {
 	Name     keystore.Name
 	Issuers  []string
 	State    State
-	Served   Served
-	Rejected *Rejected
-	Unread   string
+	Served   issuer.Status
+	Rejected *Rejected        // nil if the stored version is served
+	Unread   string           // why what is stored cannot be read; empty if it can, or if there is none
 	Stored   *keystore.KeySet // nil if that is not known
 	Keys     []Key            // stored
 	Next     *Next
@@ -117,39 +100,40 @@ const maxText = 500
 // plain is text of somebody else as one line without characters that change what stands around them.
 func plain(s string) string { return text.OneLine(s, maxText) }
 
-// Of returns the page about a key set.
-func Of(a About, in Input) KeySet {
+// Of returns the page about a key set: what the server knows of it, and what is stored, nil where there is none or it cannot be read,
+// with the reason for that.
+func Of(a About, served issuer.Status, stored *keystore.KeySet, unread string) KeySet {
 	k := KeySet{
-		About: a, Name: keystore.Name(plain(string(in.Name))), Issuers: in.Served.Issuers,
-		Unread: plain(in.Unread), Served: in.Served, State: stateOf(in), Stored: in.Set,
+		About: a, Name: keystore.Name(plain(string(served.Name))), Issuers: served.Issuers,
+		Unread: plain(unread), Served: served, State: stateOf(served, stored, unread), Stored: stored,
 	}
-	if in.Rejected != nil {
+	if served.Rejected != "" {
 		k.Unread = "" // that is why, and it says so
-		k.Rejected = &Rejected{in.Rejected.Reason, plain(in.Rejected.Message), Runbook(in.Rejected.Reason)}
+		k.Rejected = &Rejected{served.Rejected, plain(served.Message), Runbook(served.Rejected)}
 	}
-	if in.Set != nil {
-		k.fill(*in.Set)
+	if stored != nil {
+		k.fill(*stored)
 	}
 	return k
 }
 
-func stateOf(in Input) State {
-	switch v := in.Served; {
-	case in.Rejected != nil && in.Rejected.Reason == "missing":
+func stateOf(served issuer.Status, stored *keystore.KeySet, unread string) State {
+	switch nothing := served.Generation == 0; {
+	case served.Rejected == "missing":
 		return StateMissing
-	case in.Rejected != nil && v.Generation == 0:
+	case served.Rejected != "" && nothing:
 		return StateRejected
-	case in.Rejected != nil:
+	case served.Rejected != "":
 		return StateBehind
-	case in.Set != nil && in.Set.Withdrawn() || in.Set == nil && v.Withdrawn:
+	case stored != nil && stored.Withdrawn() || stored == nil && !nothing && !served.Served:
 		return StateWithdrawn
-	case v.Generation == 0 && in.Set != nil && in.Set.Policy().Reach == keystore.ReachCopies:
+	case nothing && stored != nil && stored.Policy().Reach == keystore.ReachCopies:
 		return StateStored
-	case v.Generation == 0:
+	case nothing:
 		return StateAbsent
-	case in.Set == nil && in.Unread != "":
+	case stored == nil && unread != "":
 		return StateUnread
-	case in.Set != nil && (in.Set.Generation() != v.Generation || in.Set.Digest().String() != v.Digest):
+	case stored != nil && stored.Digest().String() != served.Digest:
 		return StateBehind
 	}
 	return StateServed

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keypost/keypost/issuer"
 	"github.com/keypost/keypost/issuer/page"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/test/keys"
@@ -82,7 +83,7 @@ func keyOf(t *testing.T, p page.KeySet, id keystore.KeyID) page.Key {
 // When a gate opens on the page is when the transition opens, to the second.
 func TestStepsAreThoseOfTheTransitions(t *testing.T) {
 	r := newRotated(t)
-	old := keyOf(t, page.Of(at(49*time.Hour), page.Input{Name: "prod-a", Set: &r.retired}), r.old)
+	old := keyOf(t, page.Of(at(49*time.Hour), issuer.Status{}, &r.retired, ""), r.old)
 	if old.Next == nil || old.Next.Step != keystore.StepRemove || !old.Next.Opens.Equal(old.TrustedUntil) || old.Expired {
 		t.Fatalf("remove: %+v of %+v", old.Next, old)
 	}
@@ -91,11 +92,11 @@ func TestStepsAreThoseOfTheTransitions(t *testing.T) {
 			t.Errorf("remove at the page's time %+v: %v", d, err)
 		}
 	}
-	after := keyOf(t, page.Of(at(24*30*time.Hour), page.Input{Name: "prod-a", Set: &r.retired}), r.old)
+	after := keyOf(t, page.Of(at(24*30*time.Hour), issuer.Status{}, &r.retired, ""), r.old)
 	if after.Next == nil || after.Next.Gate != "" || !after.Expired {
 		t.Errorf("after a month: %+v", after)
 	}
-	if signs := keyOf(t, page.Of(at(49*time.Hour), page.Input{Name: "prod-a", Set: &r.retired}), r.fresh); signs.Next != nil {
+	if signs := keyOf(t, page.Of(at(49*time.Hour), issuer.Status{}, &r.retired, ""), r.fresh); signs.Next != nil {
 		t.Errorf("the only key that signs waits for %+v", signs.Next)
 	}
 }
@@ -104,26 +105,28 @@ func TestStates(t *testing.T) {
 	s := newSet(t, "ada", "")
 	gone, err := s.Withdraw(keystore.Change{At: t0.Add(time.Hour), By: "ada", Why: "over", Force: true})
 	check(t, err)
-	served := func(generation int64) page.Served {
-		return page.Served{Generation: generation, Digest: s.Digest().String()}
+	served := func(generation int64, rejected keystore.Reason) issuer.Status {
+		return issuer.Status{Generation: generation, Digest: s.Digest().String(), Served: true, Rejected: rejected}
 	}
-	rejected := &page.Rejected{Reason: "kid_missing", Message: "it does not have a key"}
-	for want, in := range map[page.State]page.Input{
-		page.StateServed:    {Set: &s, Served: served(1)},
-		page.StateBehind:    {Set: &s, Served: served(2), Rejected: rejected},
-		page.StateRejected:  {Served: served(0), Rejected: rejected},
-		page.StateMissing:   {Served: served(3), Rejected: &page.Rejected{Reason: "missing"}},
-		page.StateWithdrawn: {Set: &gone},
-		page.StateAbsent:    {Set: &s, Served: served(0)},
+	for want, in := range map[page.State]struct {
+		served issuer.Status
+		stored *keystore.KeySet
+	}{
+		page.StateServed:    {served(1, ""), &s},
+		page.StateBehind:    {served(2, "kid_missing"), &s},
+		page.StateRejected:  {served(0, "kid_missing"), nil},
+		page.StateMissing:   {served(3, "missing"), nil},
+		page.StateWithdrawn: {issuer.Status{}, &gone},
+		page.StateAbsent:    {served(0, ""), &s},
 	} {
-		if got := page.Of(at(0), in); got.State != want {
+		if got := page.Of(at(0), in.served, in.stored, ""); got.State != want {
 			t.Errorf("%s, want %s", got.State, want)
 		}
 	}
-	if r := page.Of(at(0), page.Input{Served: served(3), Rejected: &page.Rejected{Reason: "missing"}}).Rejected; !strings.HasSuffix(r.Runbook, "#keypostkeysetsmissing") {
+	if r := page.Of(at(0), served(3, "missing"), nil, "").Rejected; !strings.HasSuffix(r.Runbook, "#keypostkeysetsmissing") {
 		t.Error(r.Runbook)
 	}
-	if w := page.Of(at(0), page.Input{Set: &gone}); w.Next != nil || w.Keys[0].Next != nil {
+	if w := page.Of(at(0), issuer.Status{}, &gone, ""); w.Next != nil || w.Keys[0].Next != nil {
 		t.Error("a key of a withdrawn key set waits for something")
 	}
 }
@@ -147,9 +150,10 @@ func TestHostileTexts(t *testing.T) {
 		a.Trouble = []page.Trouble{{Text: text}}
 		a.Mirror = &page.Mirror{Store: text, Complete: t0}
 		a.Certificates = []page.Certificate{{Names: []string{text}, From: text, Until: t0}}
-		one := page.Of(a, page.Input{Name: keystore.Name(text), Set: &s, Rejected: &page.Rejected{Reason: keystore.Reason(text), Message: text},
-			Served: page.Served{Generation: 7, Kids: []keystore.KeyID{keystore.KeyID(text)}}})
-		none := page.Of(a, page.Input{Name: "broken", Unread: text, Served: page.Served{Issuers: []string{text}}})
+		one := page.Of(a, issuer.Status{
+			Name: keystore.Name(text), Rejected: keystore.Reason(text), Message: text, Generation: 7, Kids: []keystore.KeyID{keystore.KeyID(text)},
+		}, &s, "")
+		none := page.Of(a, issuer.Status{Name: "broken", Issuers: []string{text}}, nil, text)
 		list := page.List{About: a, First: []page.KeySet{one}, Rows: []page.KeySet{one, none}}
 		for _, p := range []any{one, none, list} {
 			body, err := page.HTML(p)
@@ -206,7 +210,7 @@ func difference(got, want []string) (all []string) {
 // The styles are those that the policy knows by their hash, and nothing on a page asks for anything else.
 func TestPolicy(t *testing.T) {
 	s := newSet(t, "ada", "")
-	for _, p := range []any{page.Of(at(0), page.Input{Name: "prod-a", Set: &s}), page.List{About: at(0)}} {
+	for _, p := range []any{page.Of(at(0), issuer.Status{Name: "prod-a"}, &s, ""), page.List{About: at(0)}} {
 		html, err := page.HTML(p)
 		check(t, err)
 		style := regexp.MustCompile(`(?s)<style>(.*)</style>`).FindSubmatch(html)
@@ -229,8 +233,9 @@ func hashOf(style []byte) string {
 
 // What has not been read is not shown as if it had: neither as served as stored, nor as without keys or a next step.
 func TestUnread(t *testing.T) {
-	in := page.Input{Name: "prod-a", Unread: "it has not been read in time", Served: page.Served{Generation: 7}}
-	of := page.Of(at(0), in)
+	const unread = "it has not been read in time"
+	served := issuer.Status{Name: "prod-a", Generation: 7, Served: true}
+	of := page.Of(at(0), served, nil, unread)
 	l := page.List{About: at(0), Rows: []page.KeySet{of}}
 	for name, p := range map[string]any{"list": l, "key set": of} {
 		html, err := page.HTML(p)
@@ -246,7 +251,7 @@ func TestUnread(t *testing.T) {
 			}
 		}
 	}
-	if in.Set = new(newSet(t, "ada", "a new cluster")); page.Of(at(0), in).State != page.StateBehind {
-		t.Errorf("a set that was read is %q", page.Of(at(0), in).State)
+	if is := page.Of(at(0), served, new(newSet(t, "ada", "a new cluster")), unread).State; is != page.StateBehind {
+		t.Errorf("a set that was read is %q", is)
 	}
 }
