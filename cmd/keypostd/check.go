@@ -20,9 +20,6 @@ import (
 // maxReason bounds what is printed of a reason, in characters. It may quote the name of a file that somebody else chose.
 const maxReason = 1000
 
-// noHTTP2 is the warning for a setting of earlier versions.
-const noHTTP2 = "listen.http2 has no effect: keypostd serves HTTP/1.1 only; remove it, because the next version refuses it"
-
 // check prints the configuration with its defaults and how much would be served, and returns an error for each key set
 // in the directory that would not be. It reads the directory as a fresh process would and asks nobody else.
 func (d *daemon) check(ctx context.Context, stdout io.Writer) error {
@@ -30,18 +27,10 @@ func (d *daemon) check(ctx context.Context, stdout io.Writer) error {
 		return err
 	}
 	var errs []error
-	warnings, err := d.checkCertificates()
-	if err != nil {
-		errs = append(errs, err)
+	warnings, shut := d.warnings(time.Now())
+	if shut != nil {
+		errs = append(errs, shut)
 	}
-	if d.c.Listen.HTTP2 != nil {
-		warnings = append(warnings, noHTTP2)
-	}
-	more, err := d.checkShield(time.Now())
-	if err != nil {
-		errs = append(errs, err)
-	}
-	warnings = append(warnings, more...)
 	for _, w := range warnings {
 		if _, err := fmt.Fprintf(stdout, "# warning: %s\n", w); err != nil {
 			return err
@@ -88,52 +77,38 @@ func (d *daemon) check(ctx context.Context, stdout io.Writer) error {
 	return errors.Join(errs...)
 }
 
-// checkCertificates returns what a start would only warn of, and why it would fail beyond what reading the certificates has shown.
-func (d *daemon) checkCertificates() (warnings []string, err error) {
+// warnings returns what is wrong with files and lets keypostd start all the same: a clock may be wrong, and become right. The error is
+// that nobody would get in.
+func (d *daemon) warnings(now time.Time) (all []string, shut error) {
+	warn := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
 	switch c := d.certificates.(type) {
 	case *listen.Files:
 		for _, cert := range c.Alone() {
-			warnings = append(warnings, fmt.Sprintf("%q holds only the server's certificate: unless a root signed it itself, add its intermediates, or relying parties refuse it", cert))
+			warn("%q holds only the server's certificate: unless a root signed it itself, add its intermediates, or relying parties refuse it", cert)
 		}
 	case *listen.ACME:
 		for _, one := range c.InUse() {
-			if !one.Until.IsZero() && time.Now().After(one.Until) {
-				warnings = append(warnings, fmt.Sprintf("the certificate in %s has expired (at %s); a start serves it until the CA has given a new one, and says why if it does not", one.From, one.Until.UTC().Format(time.RFC3339)))
+			if !one.Until.IsZero() && now.After(one.Until) {
+				warn("the certificate in %s has expired (at %s); it is served until the CA has given a new one, and the log says why if it does not",
+					one.From, one.Until.UTC().Format(time.RFC3339))
 			}
 		}
-		if err := c.CheckAccount(); err != nil {
-			warnings = append(warnings, fmt.Sprintf("nothing would be ordered: %s", text.OneLine(err.Error(), maxReason)))
-		}
-		err := c.Writable()
-		switch {
-		case err == nil:
-		case c.Serves():
-			warnings = append(warnings, fmt.Sprintf("the certificate cache cannot be written: what it holds would be served until it expires, and nothing ordered: %s", text.OneLine(err.Error(), maxReason)))
-		default:
-			return nil, fmt.Errorf("the certificate cache cannot be written, and holds no certificate to serve meanwhile: let the user that runs keypostd write it: %w", err)
-		}
 	}
-	return warnings, nil
-}
-
-// checkShield is checkCertificates for what the shield reads.
-func (d *daemon) checkShield(now time.Time) (warnings []string, err error) {
 	if d.shield == nil {
-		return nil, nil
+		return all, nil
 	}
 	for _, file := range d.shield.Exposed() {
-		warnings = append(warnings, fmt.Sprintf("%q holds a secret of listen.shield, and every user of this machine may read it: run chmod o-r on it", file))
+		warn("%q holds a secret of listen.shield, and every user of this machine may read it: run chmod o-r on it", file)
 	}
-	expired, all := d.shield.ExpiredCAs(now)
-	file := d.c.Listen.Shield.ClientCAFile
-	if all {
-		return warnings, fmt.Errorf("every CA in %s (listen.shield.clientCAFile) has expired, so that nobody would get in: %s; put the CA there that signs the CDN's certificate now",
-			file, text.OneLine(strings.Join(expired, ", "), maxReason))
+	expired, nobody := d.shield.ExpiredCAs(now)
+	file, which := d.c.Listen.Shield.ClientCAFile, text.OneLine(strings.Join(expired, ", "), maxReason)
+	switch {
+	case nobody:
+		shut = fmt.Errorf("every CA in %s (listen.shield.clientCAFile) has expired, so that nobody gets in: %s; put the CA there that signs the CDN's certificate now, and restart", file, which)
+	case len(expired) > 0:
+		warn("a CA in %s (listen.shield.clientCAFile) has expired: %s; take it out once the CDN shows a certificate of another", file, which)
 	}
-	if len(expired) > 0 {
-		warnings = append(warnings, fmt.Sprintf("a CA in %s (listen.shield.clientCAFile) has expired: %s; take it out once the CDN shows a certificate of another", file, text.OneLine(strings.Join(expired, ", "), maxReason)))
-	}
-	return warnings, nil
+	return all, shut
 }
 
 func printConfig(w io.Writer, c config) error {

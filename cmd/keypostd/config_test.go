@@ -85,7 +85,6 @@ func TestConfigurationErrors(t *testing.T) {
 		"address without port":    {listen("address: localhost"), "write host:port"},
 		"port too large":          {listen(`address: ":65536"`), "write host:port"},
 		"probes without port":     {with(`admin: {probes: "127.0.0.1"}`), "admin.probes"},
-		"http2 as a word":         {listen("http2: maybe"), "listen.http2 is text; it must be true or false, without quotes"},
 		"admin without port":      {with(`admin: {address: "127.0.0.1"}`), "admin.address"},
 		"no connections":          {listen("maxConnections: -1"), "listen.maxConnections is -1"},
 		"no drain timeout":        {listen("drainTimeout: 0s"), "listen.drainTimeout is 0s"},

@@ -152,7 +152,7 @@ func (d *daemon) serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.warnOfShield()
+	d.logWarnings()
 	g.Go(func() error { d.publisher.Run(rest); return nil })
 	for _, s := range servers {
 		g.Go(func() error { return s.Serve(rest) })
@@ -186,24 +186,14 @@ func (d *daemon) logLimits(memory int64, noLimit error) {
 	d.log.Info("limits", zap.Int64("memory", memory), zap.Int("connections", d.c.Listen.MaxConnections))
 }
 
-func (d *daemon) warnOfHTTP2() {
-	if d.c.Listen.HTTP2 != nil {
-		d.log.Warn(noHTTP2)
+// logWarnings logs what a start goes on with.
+func (d *daemon) logWarnings() {
+	all, shut := d.warnings(time.Now())
+	if shut != nil {
+		all = append(all, shut.Error())
 	}
-}
-
-// warnOfShield logs the secrets that are none to anyone who has a login here, and the CAs that have expired. A start goes on without any
-// other: its clock may be wrong, and become right.
-func (d *daemon) warnOfShield() {
-	if d.shield == nil {
-		return
-	}
-	for _, file := range d.shield.Exposed() {
-		d.log.Warn("every user of this machine may read a secret of the shield", zap.String("file", file))
-	}
-	if expired, all := d.shield.ExpiredCAs(time.Now()); len(expired) > 0 {
-		d.log.Warn("a CA of the shield's client certificates has expired, put the one there that signs the CDN's certificate now and restart",
-			zap.String("file", d.c.Listen.Shield.ClientCAFile), zap.Strings("expired", expired), zap.Bool("nobody_gets_in", all))
+	for _, one := range all {
+		d.log.Warn("a file is not as it should be", zap.String("warning", one))
 	}
 }
 

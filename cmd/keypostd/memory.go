@@ -14,30 +14,15 @@ import (
 // kernel's socket buffers, the program itself, and the moment in which the garbage collector is late.
 const memoryShare = 0.75
 
-// limitMemory sets the Go runtime's soft memory limit to what this process's cgroup or the machine has, and returns it.
+// limitMemory sets the Go runtime's soft memory limit to what this process's cgroup has, or else the machine, and returns it.
 // Without a limit the heap grows to a multiple of what is live, and any stranger could make the kernel end the process.
 // GOMEMLIMIT wins when it is set.
 func limitMemory() (int64, error) {
-	limit, err := memlimit.Set(memlimit.WithRatio(memoryShare), memlimit.WithProvider(smaller(memlimit.FromCgroup, memlimit.FromSystem)))
+	limit, err := memlimit.Set(memlimit.WithRatio(memoryShare), memlimit.WithProvider(memlimit.ApplyFallback(memlimit.FromCgroup, memlimit.FromSystem)))
 	if err != nil {
 		return math.MaxInt64, fmt.Errorf("find out how much memory there is: %w; set GOMEMLIMIT", err)
 	}
 	return limit, nil
-}
-
-// smaller returns a provider of the smaller of the two limits, or of the machine's where the cgroup has none.
-func smaller(cgroup, machine memlimit.Provider) memlimit.Provider {
-	return func() (uint64, error) {
-		all, err := machine()
-		limit, noLimit := cgroup()
-		switch {
-		case noLimit != nil:
-			return all, err
-		case err != nil:
-			return limit, nil
-		}
-		return min(limit, all), nil
-	}
 }
 
 // openFiles is how many files this process may have open.

@@ -1,29 +1,6 @@
 package main
 
-import (
-	"errors"
-	"testing"
-
-	"github.com/KimMachineGun/automemlimit/memlimit"
-)
-
-func TestSmaller(t *testing.T) {
-	has := func(n uint64) memlimit.Provider { return func() (uint64, error) { return n, nil } }
-	none := func() (uint64, error) { return 0, errors.New("no limit") }
-	for name, tt := range map[string]struct {
-		cgroup, machine memlimit.Provider
-		want            uint64
-	}{
-		"the cgroup has less than the machine": {has(256 << 20), has(16 << 30), 256 << 20},
-		"the machine has less":                 {has(64 << 30), has(16 << 30), 16 << 30},
-		"no cgroup":                            {none, has(16 << 30), 16 << 30},
-		"nothing is known":                     {none, none, 0},
-	} {
-		if got, err := smaller(tt.cgroup, tt.machine)(); got != tt.want || (err != nil) != (tt.want == 0) {
-			t.Errorf("%s: %d, %v; want %d", name, got, err, tt.want)
-		}
-	}
-}
+import "testing"
 
 // Connections of the listener for challenges take memory and files, too.
 func TestFitCountsTheChallenges(t *testing.T) {

@@ -52,7 +52,6 @@ func run(signalled func() (context.Context, context.CancelFunc), args []string, 
 	} else {
 		signal.Ignore(syscall.SIGPIPE) // the reader of the log may end before this process does
 		d.logLimits(memory, noLimit)
-		d.warnOfHTTP2()
 		ctx, stop := signalled()
 		defer stop()
 		err = d.serve(ctx)

@@ -68,7 +68,6 @@ type ACME struct {
 	ca        *http.Client // the way to it
 	account   acme.Account // as the CA is told of it
 	lock      *os.File     // nil while another replica has it; owned by Watch
-	stuck     atomic.Bool  // the cache cannot be written
 }
 
 // acmeHost is a host with its certificate.
@@ -278,7 +277,7 @@ func (a *ACME) InUse() []InUse {
 }
 
 var orderFailingDesc = prometheus.NewDesc("keypost_tls_order_failing",
-	"1 while the latest order of a certificate from the ACME CA has failed, or none can be made since the cache cannot be written, by host.", []string{"certificate"}, nil)
+	"1 while the latest order of a certificate from the ACME CA has failed, by host.", []string{"certificate"}, nil)
 
 // Describe is part of prometheus.Collector.
 func (a *ACME) Describe(ch chan<- *prometheus.Desc) {
@@ -294,7 +293,7 @@ func (a *ACME) Collect(ch chan<- prometheus.Metric) {
 			expires = float64(c.NotAfter.Unix())
 		}
 		ch <- gauge(notAfterDesc, expires, h.name)
-		ch <- gauge(orderFailingDesc, flag(h.failing.Load() || a.stuck.Load()), h.name)
+		ch <- gauge(orderFailingDesc, flag(h.failing.Load()), h.name)
 	}
 }
 

@@ -33,13 +33,14 @@ const (
 )
 
 // Prepare makes the cache. It must be called before Watch. A cache that cannot be written would lose each certificate: that is an
-// error, unless it holds one that can be served. Then Watch tells of it, and orders once it can be written.
+// error, unless it holds one that can be served. Then an order that fails tells of it.
 func (a *ACME) Prepare() error {
 	made := a.onDisk(func() error { return os.MkdirAll(a.dir, 0o700) })
 	if err := a.onDisk(a.checkCache); err != nil {
 		return err
 	}
-	if err := cmp.Or(made, a.Writable()); err != nil && !a.Serves() {
+	serves := slices.ContainsFunc(a.hosts, func(h *acmeHost) bool { return h.inUse.Load() != nil })
+	if err := cmp.Or(made, a.onDisk(a.prove)); err != nil && !serves {
 		return fmt.Errorf("the certificate cache cannot be written, and holds no certificate to serve meanwhile: let the user that runs keypostd write it: %w", err)
 	}
 	return nil
@@ -65,28 +66,6 @@ func (a *ACME) checkCache() error {
 		}
 	}
 	return nil
-}
-
-// Writable returns why this process could not write to the cache, so that nothing could be ordered, or nil. It writes nothing. A cache
-// that is not there yet is one that can be made.
-func (a *ACME) Writable() error {
-	return a.onDisk(func() error {
-		dir := a.dir
-		err := unix.Access(dir, unix.W_OK|unix.X_OK)
-		for errors.Is(err, unix.ENOENT) && dir != filepath.Dir(dir) {
-			dir = filepath.Dir(dir)
-			err = unix.Access(dir, unix.W_OK|unix.X_OK)
-		}
-		if err != nil {
-			return fmt.Errorf("write to %s: %w", dir, err)
-		}
-		return nil
-	})
-}
-
-// Serves reports whether there is a certificate to serve for some host.
-func (a *ACME) Serves() bool {
-	return slices.ContainsFunc(a.hosts, func(h *acmeHost) bool { return h.inUse.Load() != nil })
 }
 
 // read returns an entry of the cache. One on a file system that hangs is given up on: strangers cause reads, by handshakes that ask
@@ -120,19 +99,13 @@ func (a *ACME) lead() error {
 	return nil
 }
 
-// CheckAccount returns why the key of the account in the cache cannot be read, so that nothing could be ordered, or nil. None is not an
-// error: the first order makes one.
-func (a *ACME) CheckAccount() error {
-	_, err := a.readAccountKey()
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
-}
-
-func (a *ACME) readAccountKey() (crypto.Signer, error) {
+// accountKey returns the key of the account, and makes one where there is none. The cache has it before the CA is told of it.
+func (a *ACME) accountKey() (crypto.Signer, error) {
 	file := filepath.Join(a.dir, accountFile)
 	text, err := a.read(accountFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return a.newAccountKey()
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read the key of the ACME account in %s: %w", file, err)
 	}
@@ -145,12 +118,7 @@ func (a *ACME) readAccountKey() (crypto.Signer, error) {
 	return nil, fmt.Errorf("%s does not hold the key of the ACME account; put it back from a copy, or remove the file, and the next order makes a new account", file)
 }
 
-// accountKey returns the key of the account, and makes one where there is none. The cache has it before the CA is told of it.
-func (a *ACME) accountKey() (crypto.Signer, error) {
-	key, err := a.readAccountKey()
-	if !errors.Is(err, fs.ErrNotExist) {
-		return key, err
-	}
+func (a *ACME) newAccountKey() (crypto.Signer, error) {
 	fresh, err := newKey()
 	if err != nil {
 		return nil, err

@@ -2,6 +2,7 @@ package listen
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -18,8 +19,8 @@ import (
 	"github.com/keypost/keypost/test/authority"
 )
 
-// That the cache cannot be written is told long before a certificate is due, and so is its end. What is served stays. A lock that
-// cannot be opened stands for that, which even root cannot pass by; test/contract has a read-only mount.
+// Where the cache cannot be written, an order that is due fails, and the CA is not asked. What is served stays. A lock that cannot be
+// opened stands for that, which even root cannot pass by; test/contract has a read-only mount.
 func TestCacheCannotBeWritten(t *testing.T) {
 	root := authority.Named(t, "root", nil)
 	synctest.Test(t, func(t *testing.T) {
@@ -35,14 +36,14 @@ func TestCacheCannotBeWritten(t *testing.T) {
 		defer stop()
 		failing := func(want string) {
 			t.Helper()
-			text := "# HELP keypost_tls_order_failing 1 while the latest order of a certificate from the ACME CA has failed, or none can be made since the cache cannot be written, by host.\n" +
+			text := "# HELP keypost_tls_order_failing 1 while the latest order of a certificate from the ACME CA has failed, by host.\n" +
 				"# TYPE keypost_tls_order_failing gauge\nkeypost_tls_order_failing{certificate=\"" + hostA + "\"} " + want + "\n"
 			reg := prometheus.NewRegistry()
 			if err := errors.Join(reg.Register(a), testutil.GatherAndCompare(reg, strings.NewReader(text), "keypost_tls_order_failing")); err != nil {
 				t.Error(err)
 			}
 		}
-		time.Sleep(10 * time.Minute)
+		time.Sleep(lastRetry + time.Minute) // an hour after the one in the cache was taken
 		failing("1")
 		if left(a) == 0 || ca.orders(day) > 0 {
 			t.Errorf("%v left, %d orders", left(a), ca.orders(day))
@@ -50,31 +51,30 @@ func TestCacheCannotBeWritten(t *testing.T) {
 		if err := os.Remove(lock); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(2 * lookEvery)
+		time.Sleep(lastRetry)
 		failing("0")
-		said := logs.FilterMessageSnippet("certificate cache").All()
-		if len(said) != 2 || !strings.Contains(said[0].Message, "cannot be written") || !strings.Contains(said[1].Message, "again") {
-			t.Errorf("said: %v", said)
+		if why := fmt.Sprint(logs.FilterMessageSnippet("not ordered").All()[0].ContextMap()["error"]); !strings.Contains(why, "the CA is not asked, since the certificate cache") {
+			t.Errorf("it says %s", why)
 		}
 	})
 }
 
-// A cache that is not there yet can be made where the directory above it can be written; nothing is made by asking.
-func TestWritableMakesNothing(t *testing.T) {
+// The cache is made where the directory above it can be written. Where it cannot be, that is an error.
+func TestPrepareMakesTheCache(t *testing.T) {
 	above := t.TempDir()
 	a, err := NewACME(ACMEConfig{Hosts: []string{hostA}, Cache: filepath.Join(above, "a", "b")})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := a.Writable(); err != nil {
-		t.Error(err)
-	}
 	if entries, err := os.ReadDir(above); err != nil || len(entries) > 0 {
 		t.Errorf("it made %v, %v", entries, err)
 	}
-	writeFile(t, filepath.Join(above, "a"), nil)
-	if err := a.Writable(); err == nil || a.Prepare() == nil {
-		t.Errorf("below a file: %v, and Prepare passes", err)
+	if err := a.Prepare(); err != nil {
+		t.Error(err)
+	}
+	writeFile(t, filepath.Join(above, "file"), nil)
+	if a, err = NewACME(ACMEConfig{Hosts: []string{hostA}, Cache: filepath.Join(above, "file", "b")}); err == nil && a.Prepare() == nil {
+		t.Error("below a file Prepare passes")
 	}
 }
 
@@ -82,16 +82,12 @@ func TestWritableMakesNothing(t *testing.T) {
 func TestDamagedAccountKey(t *testing.T) {
 	ca := &playedCA{}
 	a := replica(t, filepath.Join(t.TempDir(), "cache"), ca)
-	if err := a.CheckAccount(); err != nil {
-		t.Errorf("no account yet: %v", err)
-	}
 	account := filepath.Join(a.dir, accountFile)
 	for name, damaged := range map[string]string{"no PEM": "garbage", "no key": "-----BEGIN EC PRIVATE KEY-----\nAAAA\n-----END EC PRIVATE KEY-----\n", "empty": ""} {
 		writeFile(t, account, []byte(damaged))
-		for _, err := range []error{a.CheckAccount(), a.order(t.Context(), a.hosts[0])} {
-			if err == nil || !strings.Contains(err.Error(), account) || !strings.Contains(err.Error(), "remove the file") || ca.orders(day) > 0 {
-				t.Errorf("%s: %v", name, err)
-			}
+		err := a.order(t.Context(), a.hosts[0])
+		if err == nil || !strings.Contains(err.Error(), account) || !strings.Contains(err.Error(), "remove the file") || ca.orders(day) > 0 {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 	if err := os.Remove(account); err != nil {

@@ -1,6 +1,7 @@
 package listen
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/tls"
@@ -73,25 +74,14 @@ func (a *ACME) Watch(ctx context.Context, log *zap.Logger) {
 	}
 }
 
-// look takes what is new in the cache, and orders what is due where this replica is the one to order. It reports that the cache cannot
-// be written, as after a mount has become read-only, long before a certificate is due.
+// look takes what is new in the cache, and orders what is due where this replica is the one to order.
 func (a *ACME) look(ctx context.Context, log *zap.Logger) {
-	err := a.Writable()
-	if err == nil {
-		err = a.lead()
-	}
-	stuck := err != nil && !errors.Is(err, unix.EWOULDBLOCK)
-	switch was := a.stuck.Swap(stuck); {
-	case stuck && !was:
-		log.Warn("certificate cache cannot be written, nothing is ordered until it can", zap.String("cache", a.dir), zap.Error(err))
-	case was && !stuck:
-		log.Info("certificate cache can be written again", zap.String("cache", a.dir))
-	}
+	another := errors.Is(a.lead(), unix.EWOULDBLOCK)
 	for _, h := range a.hosts {
 		switch {
 		case a.take(h):
 			h.succeeded(log)
-		case err == nil && !time.Now().Before(h.due()):
+		case !another && !time.Now().Before(h.due()):
 			a.renew(ctx, h, log)
 		}
 	}
@@ -132,7 +122,7 @@ func (a *ACME) renew(ctx context.Context, h *acmeHost, log *zap.Logger) {
 func (a *ACME) order(ctx context.Context, h *acmeHost) error {
 	ctx, cancel := context.WithTimeout(ctx, orderTime)
 	defer cancel()
-	if err := a.prove(); err != nil {
+	if err := cmp.Or(a.lead(), a.prove()); err != nil {
 		return fmt.Errorf("the CA is not asked, since the certificate cache cannot be written: %w", err)
 	}
 	client, err := a.client(ctx)

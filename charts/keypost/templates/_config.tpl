@@ -4,9 +4,6 @@ issuerURLs: {{ toJson .Values.issuerURLs }}
 listen:
   address: ":8443"
   maxConnections: {{ .Values.maxConnections }}
-  {{- if not (kindIs "invalid" .Values.http2) }}
-  http2: {{ .Values.http2 }}
-  {{- end }}
   drainDelay: {{ .Values.drainDelaySeconds }}s
   drainTimeout: {{ .Values.drainTimeoutSeconds }}s
   tls:
