@@ -72,7 +72,7 @@ type listenConfig struct {
 type shieldConfig struct {
 	Header       string   `json:"header,omitempty"`       // a name of your own, such as X-Origin-Secret
 	SecretFiles  []string `json:"secretFiles,omitempty"`  // one value each, 16 characters or more; all are accepted, to change from one to the next; a warning where every user may read one (mode 0644)
-	ClientCAFile string   `json:"clientCAFile,omitempty"` // PEM of the CAs that sign the CDN's client certificate, which comes with three certificates of CAs at most
+	ClientCAFile string   `json:"clientCAFile,omitempty"` // PEM of the CAs that sign the CDN's client certificate; where an intermediate one does, that one: what the client sends beside its own is passed over
 }
 
 type tlsConfig struct {
