@@ -1,5 +1,5 @@
 // Package azure makes, moves and deletes an installation in Azure: what package install makes in any cloud, with user-assigned
-// managed identities, their federated credentials, custom roles and role assignments. Packages iam and arm are the only users of Azure's SDK.
+// managed identities, their federated credentials, custom roles and role assignments. Package arm is the only user of Azure's SDK.
 //
 // The package promises:
 //   - Nothing is changed in another subscription than the one that is meant, nor for a tenant that is not its own.

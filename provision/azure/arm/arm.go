@@ -1,4 +1,4 @@
-// Package arm calls Azure Resource Manager for one subscription, with the clients of Azure's SDK. It promises that every call ends,
+// Package arm calls Azure Resource Manager for one subscription, with the pipeline of Azure's SDK. It promises that every call ends,
 // that a call which Azure throttles, or which fails on the way, is made again as Azure asks, and that an error is one sentence that
 // names the call by the permission that it needs. What the calls are made for is not known here.
 package arm
@@ -9,9 +9,11 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"os"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
@@ -20,9 +22,6 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
-	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/authorization/armauthorization/v2"
-	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/msi/armmsi"
-	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources"
 
 	"github.com/keypost/keypost/provision/cloud"
 )
@@ -37,6 +36,7 @@ const (
 	attempts = 100
 	// longestPause is between two attempts; where Azure asks for a longer one, the call ends.
 	longestPause = time.Minute
+	pollEvery    = 5 * time.Second // how often is asked what Azure does in its own time, where it does not say
 	consistency  = 4 * time.Minute // what ccoctl waits for a new identity to be known everywhere (OCPBUGS-17719)
 )
 
@@ -67,18 +67,12 @@ func (e Endpoint) config() (azcloud.Configuration, error) {
 	return azcloud.Configuration{}, fmt.Errorf("the cloud %q is none of %s, %s and %s", e.Cloud, PublicCloud, GovernmentCloud, ChinaCloud)
 }
 
-// Client calls Azure Resource Manager. Its fields are the SDK's clients, which [Send] and [All] call; any goroutine may.
+// Client calls Azure Resource Manager. Its methods may be called concurrently.
 type Client struct {
-	Subscription string // ID
-	Groups       *armresources.ResourceGroupsClient
-	Resources    *armresources.Client
-	Tags         *armresources.TagsClient
-	Identities   *armmsi.UserAssignedIdentitiesClient
-	Credentials  *armmsi.FederatedIdentityCredentialsClient
-	Definitions  *armauthorization.RoleDefinitionsClient
-	Assignments  *armauthorization.RoleAssignmentsClient
+	Subscription string    // ID
+	API          cloud.API // what it tells of waits, and how long changes may take to show
 
-	API cloud.API // what it tells of waits, and how long changes may take to show
+	to *azarm.Client
 }
 
 // Account says as whom and for which subscription calls are made.
@@ -108,25 +102,12 @@ func Open(o Account, onWait func(cloud.Wait)) (*Client, error) {
 	}
 	// The SDK would register a provider by itself; whatever is changed in a subscription is in the plan.
 	options := &azarm.ClientOptions{ClientOptions: core, DisableRPRegistration: true}
-	resources, err := armresources.NewClientFactory(o.Subscription, credential, options)
+	to, err := azarm.NewClient("keypost", "v1.0.0", credential, options)
 	if err != nil {
 		return nil, err
 	}
-	msi, err := armmsi.NewClientFactory(o.Subscription, credential, options)
-	if err != nil {
-		return nil, err
-	}
-	roles, err := armauthorization.NewClientFactory(o.Subscription, credential, options)
-	if err != nil {
-		return nil, err
-	}
-	return &Client{
-		Subscription: o.Subscription,
-		Groups:       resources.NewResourceGroupsClient(), Resources: resources.NewClient(), Tags: resources.NewTagsClient(),
-		Identities: msi.NewUserAssignedIdentitiesClient(), Credentials: msi.NewFederatedIdentityCredentialsClient(),
-		Definitions: roles.NewRoleDefinitionsClient(), Assignments: roles.NewRoleAssignmentsClient(),
-		API: cloud.API{Name: "Azure", Replaces: true, Consistency: consistency, CallTime: callTime, OnWait: onWait},
-	}, nil
+	return &Client{Subscription: o.Subscription, to: to,
+		API: cloud.API{Name: "Azure", Replaces: true, Consistency: consistency, CallTime: callTime, OnWait: onWait}}, nil
 }
 
 // checkFiles returns an error for a variable of Azure's that is to name a file and names none. The SDK's error would quote it, and
@@ -144,14 +125,140 @@ func checkFiles(getenv func(string) string) error {
 	return nil
 }
 
-// Send makes one call, by the name of the permission that it needs. Its time, with all retries, is bounded.
-func Send[T any](ctx context.Context, c *Client, name string, call func(context.Context) (T, error)) (T, error) {
+// Kind is a kind of things.
+type Kind struct {
+	Permissions string // how those begin that calls about it need: "Microsoft.Resources/subscriptions/resourceGroups/"
+	Version     string // of the API
+}
+
+// At returns the place of a thing of the kind, by its ID, or of a list of them.
+func (k Kind) At(id string) Place { return Place{Kind: k, ID: id} }
+
+// Place is where a thing is, or a list.
+type Place struct {
+	Kind
+	ID     string
+	Filter string // of a list; empty for all
+}
+
+// Get reads a thing; nil if it is not there.
+func Get[T any](ctx context.Context, c *Client, at Place) (*T, error) {
+	var out T
+	err := c.send(ctx, call{method: http.MethodGet, at: at, verb: "read"}, &out)
+	if IsMissing(err) {
+		return nil, nil
+	}
+	return &out, err
+}
+
+// List reads all pages of a list.
+func List[T any](ctx context.Context, c *Client, at Place) (all []T, err error) {
+	for k := (call{method: http.MethodGet, at: at, verb: "read"}); ; {
+		var page struct {
+			Value    []T
+			NextLink string
+		}
+		if err := c.send(ctx, k, &page); err != nil {
+			return nil, err
+		}
+		all = append(all, page.Value...)
+		if page.NextLink == "" {
+			return all, nil
+		}
+		if k.next, err = runtime.EncodeQueryParams(page.NextLink); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// Put returns the call of a step that makes a thing, or replaces it. The answer is decoded into out, which may be nil.
+func (c *Client) Put(at Place, body, out any) func(context.Context) (cloud.Answer, error) {
+	return c.writing(call{method: http.MethodPut, at: at, verb: "write", body: body}, out)
+}
+
+// Patch returns the call of a step that changes a thing.
+func (c *Client) Patch(at Place, body any) func(context.Context) (cloud.Answer, error) {
+	return c.writing(call{method: http.MethodPatch, at: at, verb: "write", body: body}, nil)
+}
+
+// Delete returns the call of a step that deletes a thing: what is not there is deleted.
+func (c *Client) Delete(at Place) func(context.Context) (cloud.Answer, error) {
+	return c.writing(call{method: http.MethodDelete, at: at, verb: "delete"}, nil)
+}
+
+// call is one call of Azure's.
+type call struct {
+	method string
+	at     Place
+	verb   string // how the permission ends that it needs
+	next   string // URL of a list's next page; empty for the first
+	body   any    // nil for none
+}
+
+func (c *Client) writing(k call, out any) func(context.Context) (cloud.Answer, error) {
+	return func(ctx context.Context) (cloud.Answer, error) {
+		err := c.send(ctx, k, out)
+		if k.method == http.MethodDelete && IsMissing(err) {
+			return cloud.Accepted, nil
+		}
+		return Answer(err)
+	}
+}
+
+// url returns where a call goes.
+func (k call) url(endpoint string) string {
+	if k.next != "" {
+		return k.next
+	}
+	parts := strings.Split(k.at.ID, "/")
+	for i, part := range parts {
+		parts[i] = url.PathEscape(part)
+	}
+	query := url.Values{"api-version": {k.at.Version}}
+	if k.at.Filter != "" {
+		query.Set("$filter", k.at.Filter)
+	}
+	return endpoint + strings.Join(parts, "/") + "?" + strings.ReplaceAll(query.Encode(), "+", "%20")
+}
+
+// send makes a call, and decodes its answer into out, which may be nil. Its time, with all retries, is bounded.
+func (c *Client) send(ctx context.Context, k call, out any) error {
+	name := k.at.Permissions + k.verb
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
 	pending := c.API.Await(name)
 	defer pending.Stop()
-	out, err := call(policy.WithRetryOptions(ctx, retries(pending)))
-	return out, explain(name, err)
+	return explain(name, c.try(policy.WithRetryOptions(ctx, retries(pending)), k, out))
+}
+
+func (c *Client) try(ctx context.Context, k call, out any) error {
+	request, err := runtime.NewRequest(ctx, k.method, k.url(c.to.Endpoint()))
+	if err != nil {
+		return err
+	}
+	request.Raw().Header.Set("Accept", "application/json")
+	if k.body != nil {
+		if err := runtime.MarshalAsJSON(request, k.body); err != nil {
+			return err
+		}
+	}
+	answer, err := c.to.Pipeline().Do(request)
+	switch {
+	case err != nil:
+		return err
+	case answer.StatusCode == http.StatusAccepted: // Azure does it in its own time
+		poller, err := runtime.NewPoller[any](answer, c.to.Pipeline(), nil)
+		if err != nil {
+			return err
+		}
+		_, err = poller.PollUntilDone(ctx, &runtime.PollUntilDoneOptions{Frequency: pollEvery})
+		return err
+	case !runtime.HasStatusCode(answer, http.StatusOK, http.StatusCreated, http.StatusNoContent):
+		return runtime.NewResponseError(answer)
+	case out == nil:
+		return nil
+	}
+	return runtime.UnmarshalAsJSON(answer, out)
 }
 
 // retries are those of one call: as Azure asks with Retry-After, else later and later.
@@ -179,91 +286,22 @@ func transient(status int) bool {
 		http.StatusServiceUnavailable, http.StatusGatewayTimeout}, status)
 }
 
-// Pages are those of a list.
-type Pages[P any] struct {
-	client *Client
-	name   string // as in Send
-	pager  *runtime.Pager[P]
-}
-
-// PagesOf returns the pages of a list, by the name of the permission that it needs.
-func PagesOf[P any](c *Client, name string, pager *runtime.Pager[P]) Pages[P] {
-	return Pages[P]{c, name, pager}
-}
-
-// All returns the items of all pages, as state makes them.
-func All[P, V, T any](ctx context.Context, p Pages[P], items func(P) []*V, state func(V) T) ([]T, error) {
-	var list []T
-	for p.pager.More() {
-		page, err := Send(ctx, p.client, p.name, p.pager.NextPage)
-		if err != nil {
-			return nil, err
-		}
-		for _, v := range items(page) {
-			list = append(list, state(Deref(v)))
-		}
-	}
-	return list, nil
-}
-
 // Tenant returns the ID of the subscription's tenant; empty if the caller may not read the subscription.
 func (c *Client) Tenant(ctx context.Context) (string, error) {
-	var answer *http.Response
-	_, err := Send(ctx, c, "Microsoft.Resources/subscriptions/read", func(ctx context.Context) (armresources.ClientGetByIDResponse, error) {
-		return c.Resources.GetByID(policy.WithCaptureResponse(ctx, &answer), "subscriptions/"+c.Subscription, "2022-12-01", nil)
-	})
+	subscriptions := Kind{Permissions: "Microsoft.Resources/subscriptions/", Version: "2022-12-01"}
+	found, err := Get[struct{ TenantID string }](ctx, c, subscriptions.At("/subscriptions/"+c.Subscription))
 	switch {
 	case IsDenied(err):
 		return "", nil
 	case HasCode(err, "SubscriptionNotFound", "InvalidSubscriptionId"):
 		return "", &Error{Problem: NoSubscription, Err: err}
-	case err != nil:
+	case err != nil || found == nil:
 		return "", err
 	}
-	var found struct {
-		TenantID string `json:"tenantId"`
-	}
-	err = runtime.UnmarshalAsJSON(answer, &found)
-	return found.TenantID, err
+	return found.TenantID, nil
 }
 
 var guidForm = regexp.MustCompile(`^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$`)
 
 // IsGUID reports whether s has the form of the IDs of subscriptions, tenants, clients and principals.
 func IsGUID(s string) bool { return guidForm.MatchString(s) }
-
-// Deref returns what a pointer of the SDK's points to.
-func Deref[T any](p *T) T {
-	var none T
-	if p == nil {
-		return none
-	}
-	return *p
-}
-
-// Values returns what pointers of the SDK's point to.
-func Values(list []*string) []string {
-	var out []string
-	for _, p := range list {
-		out = append(out, Deref(p))
-	}
-	return out
-}
-
-// Tags returns tags as the SDK has them.
-func Tags(tags map[string]*string) map[string]string {
-	out := map[string]string{}
-	for k, v := range tags {
-		out[k] = Deref(v)
-	}
-	return out
-}
-
-// Pointers returns tags as the SDK takes them.
-func Pointers(tags map[string]string) map[string]*string {
-	out := map[string]*string{}
-	for k, v := range tags {
-		out[k] = &v
-	}
-	return out
-}

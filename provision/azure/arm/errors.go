@@ -173,22 +173,3 @@ func Answer(err error) (cloud.Answer, error) {
 	}
 	return cloud.Refused, err
 }
-
-// Writing returns the call of a step that writes, by the name of the permission that it needs.
-func (c *Client) Writing(name string, call func(context.Context) (any, error)) func(context.Context) (cloud.Answer, error) {
-	return func(ctx context.Context) (cloud.Answer, error) {
-		_, err := Send(ctx, c, name, call)
-		return Answer(err)
-	}
-}
-
-// Deleting is Writing for a call that deletes: what is not there is deleted.
-func (c *Client) Deleting(name string, call func(context.Context) (any, error)) func(context.Context) (cloud.Answer, error) {
-	return func(ctx context.Context) (cloud.Answer, error) {
-		_, err := Send(ctx, c, name, call)
-		if IsMissing(err) {
-			return cloud.Accepted, nil
-		}
-		return Answer(err)
-	}
-}

@@ -4,38 +4,34 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"net/url"
 	"slices"
 	"strings"
-
-	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/authorization/armauthorization/v2"
 
 	"github.com/keypost/keypost/provision/azure/arm"
 	"github.com/keypost/keypost/provision/cloud"
 	"github.com/keypost/keypost/provision/plan"
 )
 
-const (
-	assignmentThing  = "role assignments of"
-	assignmentAction = "Microsoft.Authorization/roleAssignments/"
-)
+const assignmentThing = "role assignments of"
 
-// assignmentState is an assignment as Azure shows it, or as it should be.
+// assignmentState is an assignment as Azure shows it.
 type assignmentState struct {
-	id, name, scope string
-	role            string // the ID of the role
-	principal       string
+	ID, Name   string
+	Properties binding
 }
 
-// key is what an assignment binds: Azure takes no second one of the same, and gives IDs in varying letter case.
-func (a assignmentState) key() string {
-	return Folded(a.scope) + "\n" + last(a.role) + "\n" + Folded(a.principal)
+// binding is what an assignment binds: a role, by its ID, to a principal.
+type binding struct{ Scope, RoleDefinitionID, PrincipalID string }
+
+// same reports whether two assignments bind the same: Azure takes no second one of the same, and gives IDs in varying letter case.
+func (b binding) same(other binding) bool { return b.key() == other.key() }
+
+func (b binding) key() string {
+	return Folded(b.Scope) + "\n" + last(b.RoleDefinitionID) + "\n" + Folded(b.PrincipalID)
 }
 
-// ours reports whether keypost made the assignment: its name is made of what it binds.
-func (a assignmentState) ours() bool { return SameName(a.name, assignmentName(a)) }
-
-func assignmentName(a assignmentState) string { return guid("roleAssignments", a.key()) }
+// name is the name under which keypost makes the assignment: it is made of what it binds.
+func (b binding) name() string { return guid("roleAssignments", b.key()) }
 
 // within reports whether a scope is in the subscription: inherited assignments, of a management group, are listed with its own.
 func (r *Run) within(scope string) bool {
@@ -45,28 +41,22 @@ func (r *Run) within(scope string) bool {
 // readAssignments returns those of the subscription that bind a principal directly, or of all principals if it is empty. A filter
 // "assignedTo", as ccoctl's, would also find what the groups have that it is in.
 func (r *Run) readAssignments(ctx context.Context, principal string) ([]assignmentState, error) {
-	options := &armauthorization.RoleAssignmentsClientListForSubscriptionOptions{}
+	at := assignments.At(r.scope() + assignmentsPath)
 	if principal != "" {
-		filter := url.PathEscape("principalId eq '" + principal + "'") // this call of the SDK's puts it into the URL as it is
-		options.Filter = &filter
+		at.Filter = "principalId eq '" + principal + "'"
 	}
-	return arm.All(ctx, arm.PagesOf(r.Client, assignmentAction+"read", r.Assignments.NewListForSubscriptionPager(options)),
-		func(p armauthorization.RoleAssignmentsClientListForSubscriptionResponse) []*armauthorization.RoleAssignment {
-			return p.Value
-		},
-		func(v armauthorization.RoleAssignment) assignmentState {
-			q := arm.Deref(v.Properties)
-			return assignmentState{arm.Deref(v.ID), arm.Deref(v.Name), arm.Deref(q.Scope), arm.Deref(q.RoleDefinitionID), arm.Deref(q.PrincipalID)}
-		})
+	return arm.List[assignmentState](ctx, r.Client, at)
 }
+
+const assignmentsPath = "/providers/Microsoft.Authorization/roleAssignments"
 
 // assignmentsOf returns the direct assignments of an identity. Before a principal is known, there are none.
 func (r *Run) assignmentsOf(ctx context.Context, identity string) ([]assignmentState, error) {
 	s := r.known(identity)
-	if s == nil || s.principal == "" {
+	if s == nil || s.Properties.PrincipalID == "" {
 		return nil, nil
 	}
-	return r.readAssignments(ctx, s.principal)
+	return r.readAssignments(ctx, s.Properties.PrincipalID)
 }
 
 // bindings are the assignments of one identity: what they are compared with.
@@ -82,14 +72,14 @@ type bindings struct {
 type grant struct{ id, scope string }
 
 // wanted returns the assignments that the identity should have. Its principal may not be known yet.
-func (b bindings) wanted() []assignmentState {
+func (b bindings) wanted() []binding {
 	principal := ""
 	if s := b.known(b.identity); s != nil {
-		principal = s.principal
+		principal = s.Properties.PrincipalID
 	}
-	var list []assignmentState
+	var list []binding
 	for _, g := range b.grants {
-		list = append(list, assignmentState{scope: g.scope, role: g.id, principal: principal})
+		list = append(list, binding{g.scope, g.id, principal})
 	}
 	return list
 }
@@ -113,48 +103,46 @@ func (b bindings) plan(have []assignmentState) (add, remove plan.Stage, said pla
 		change.Verb = plan.Create
 	}
 	add = b.API.Stage(change, b.addSteps(have), b.read(b.addSteps))
-	for _, a := range surplus {
+	for _, s := range surplus {
+		a := s.Properties
 		switch {
 		case !b.O.Prune:
 			said.Extra = append(said.Extra, fmt.Sprintf("identity %s has the role %s at %s, which nobody asked for; --prune takes it away",
-				b.identity, b.roles.name(a.role), a.scope))
-		case !contains(b.scopes, a.scope): // perhaps a flag was forgotten
-			said.Warnings = append(said.Warnings, fmt.Sprintf("identity %s no longer has the role %s at %s", b.identity, b.roles.name(a.role), a.scope))
+				b.identity, b.roles.name(a.RoleDefinitionID), a.Scope))
+		case !contains(b.scopes, a.Scope): // perhaps a flag was forgotten
+			said.Warnings = append(said.Warnings, fmt.Sprintf("identity %s no longer has the role %s at %s", b.identity, b.roles.name(a.RoleDefinitionID), a.Scope))
 		}
 	}
 	for _, w := range b.wanted() {
 		if binds(have, w) {
 			said.Notes = append(said.Notes, fmt.Sprintf("Found existing role assignment %s for user-assigned managed identity with principal ID %s at scope %s",
-				b.roles.name(w.role), w.principal, w.scope))
+				b.roles.name(w.RoleDefinitionID), w.PrincipalID, w.Scope))
 		}
 	}
 	return add, remove, said
 }
 
-// binds reports whether a list has an assignment of the same.
-func binds(list []assignmentState, a assignmentState) bool {
-	return slices.ContainsFunc(list, func(b assignmentState) bool { return b.key() == a.key() })
+// binds reports whether one of a list binds the same.
+func binds(list []assignmentState, w binding) bool {
+	return slices.ContainsFunc(list, func(a assignmentState) bool { return a.Properties.same(w) })
 }
 
 // addSteps returns the steps that make what is missing. The type of the principal is Microsoft's cure for a directory that does not know it
 // yet (https://learn.microsoft.com/azure/role-based-access-control/role-assignments-rest).
 func (b bindings) addSteps(have []assignmentState) []cloud.Step {
 	var steps []cloud.Step
-	kind := armauthorization.PrincipalTypeServicePrincipal
 	for _, w := range b.wanted() {
 		if binds(have, w) {
 			continue
 		}
-		role := b.roles.name(w.role)
-		in := armauthorization.RoleAssignmentCreateParameters{Properties: &armauthorization.RoleAssignmentProperties{
-			RoleDefinitionID: &w.role, PrincipalID: &w.principal, PrincipalType: &kind}}
+		role := b.roles.name(w.RoleDefinitionID)
 		steps = append(steps, cloud.Step{
 			Key:  w.key(),
-			Diff: []string{fmt.Sprintf("+ role %s at %s", role, w.scope)},
-			Line: fmt.Sprintf("Created role assignment for role %s with user-assigned managed identity principal ID %s at scope %s", role, cmp.Or(w.principal, "(not known yet)"), w.scope),
-			Call: b.Writing(assignmentAction+"write", func(ctx context.Context) (any, error) {
-				return b.Assignments.Create(ctx, strings.TrimPrefix(w.scope, "/"), assignmentName(w), in, nil)
-			}),
+			Diff: []string{fmt.Sprintf("+ role %s at %s", role, w.Scope)},
+			Line: fmt.Sprintf("Created role assignment for role %s with user-assigned managed identity principal ID %s at scope %s", role,
+				cmp.Or(w.PrincipalID, "(not known yet)"), w.Scope),
+			Call: b.Put(assignments.At(w.Scope+assignmentsPath+"/"+w.name()), map[string]any{"properties": map[string]string{
+				"roleDefinitionId": w.RoleDefinitionID, "principalId": w.PrincipalID, "principalType": "ServicePrincipal"}}, nil),
 		})
 	}
 	return steps
@@ -166,7 +154,9 @@ func (b bindings) addSteps(have []assignmentState) []cloud.Step {
 func (b bindings) surplus(have []assignmentState) (surplus []assignmentState) {
 	wanted := b.wanted()
 	for _, a := range have {
-		if !binds(wanted, a) && b.within(a.scope) && (contains(b.scopes, a.scope) || a.ours()) {
+		p := a.Properties
+		ours := contains(b.scopes, p.Scope) || SameName(a.Name, p.name())
+		if ours && b.within(p.Scope) && !slices.ContainsFunc(wanted, p.same) {
 			surplus = append(surplus, a)
 		}
 	}
@@ -177,13 +167,11 @@ func (b bindings) surplus(have []assignmentState) (surplus []assignmentState) {
 func (b bindings) removeSteps(lost []assignmentState) []cloud.Step {
 	var steps []cloud.Step
 	for _, a := range lost {
-		role := b.roles.name(a.role)
+		p, role := a.Properties, b.roles.name(a.Properties.RoleDefinitionID)
 		steps = append(steps, cloud.Step{
-			Key: a.key(), Diff: []string{fmt.Sprintf("- role %s at %s", role, a.scope)},
-			Line: fmt.Sprintf("Deleted role assignment for role %s with user-assigned managed identity principal ID %s at scope %s", role, a.principal, a.scope),
-			Call: b.Deleting(assignmentAction+"delete", func(ctx context.Context) (any, error) {
-				return b.Assignments.DeleteByID(ctx, strings.TrimPrefix(a.id, "/"), nil)
-			}),
+			Key: p.key(), Diff: []string{fmt.Sprintf("- role %s at %s", role, p.Scope)},
+			Line: fmt.Sprintf("Deleted role assignment for role %s with user-assigned managed identity principal ID %s at scope %s", role, p.PrincipalID, p.Scope),
+			Call: b.Delete(assignments.At(a.ID)),
 		})
 	}
 	return steps
@@ -191,7 +179,7 @@ func (b bindings) removeSteps(lost []assignmentState) []cloud.Step {
 
 // inside returns those of the subscription.
 func (r *Run) inside(list []assignmentState) []assignmentState {
-	return slices.DeleteFunc(slices.Clone(list), func(a assignmentState) bool { return !r.within(a.scope) })
+	return slices.DeleteFunc(slices.Clone(list), func(a assignmentState) bool { return !r.within(a.Properties.Scope) })
 }
 
 // planDelete plans to delete whatever binds an identity directly, before the identity itself: Azure would keep it, with a principal

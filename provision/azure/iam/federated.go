@@ -6,30 +6,29 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/msi/armmsi"
-
 	"github.com/keypost/keypost/provision/azure/arm"
 	"github.com/keypost/keypost/provision/cloud"
 	"github.com/keypost/keypost/provision/install"
 	"github.com/keypost/keypost/provision/plan"
 )
 
-const (
-	credentialsThing  = "federated credentials of"
-	credentialsAction = identityAction + "federatedIdentityCredentials/"
-)
+const credentialsThing = "federated credentials of"
 
 // readCredentials returns the federated credentials of an identity that is there. One list costs less of what Azure allows than a call
 // for each.
-func (r *Run) readCredentials(ctx context.Context, group, identity string) ([]Credential, error) {
-	return arm.All(ctx, arm.PagesOf(r.Client, credentialsAction+"read", r.Credentials.NewListPager(group, identity, nil)),
-		func(p armmsi.FederatedIdentityCredentialsClientListResponse) []*armmsi.FederatedIdentityCredential {
-			return p.Value
-		},
-		func(v armmsi.FederatedIdentityCredential) Credential {
-			q := arm.Deref(v.Properties)
-			return Credential{arm.Deref(v.Name), arm.Deref(q.Issuer), arm.Deref(q.Subject), strings.Join(arm.Values(q.Audiences), " ")}
-		})
+func (r *Run) readCredentials(ctx context.Context, identity string) ([]Credential, error) {
+	list, err := arm.List[struct {
+		Name       string
+		Properties struct {
+			Issuer, Subject string
+			Audiences       []string
+		}
+	}](ctx, r.Client, credentials.At(strings.TrimSuffix(r.credentialID(identity, ""), "/")))
+	var all []Credential
+	for _, c := range list {
+		all = append(all, Credential{c.Name, c.Properties.Issuer, c.Properties.Subject, strings.Join(c.Properties.Audiences, " ")})
+	}
+	return all, err
 }
 
 // comparison is what leads from the federated credentials of an identity to those that are wanted.
@@ -117,7 +116,7 @@ func (r *Run) planCredentials(i Identity, have []Credential, isNew bool) (add, r
 	about = r.compare(have, i.Credentials, instead)
 	read := func(steps func(have []Credential, about comparison) []cloud.Step) cloud.Remaining {
 		return func(ctx context.Context) ([]cloud.Step, error) {
-			have, err := r.readCredentials(ctx, r.O.OIDCGroup, i.Name)
+			have, err := r.readCredentials(ctx, i.Name)
 			if err != nil && (!isNew || !arm.IsMissing(err)) {
 				return nil, err
 			}
@@ -184,16 +183,13 @@ func (c Credential) String() string {
 func (r *Run) putSteps(identity string, have, put []Credential) []cloud.Step {
 	var steps []cloud.Step
 	for _, w := range put {
-		in := armmsi.FederatedIdentityCredential{Properties: &armmsi.FederatedIdentityCredentialProperties{
-			Issuer: &w.Issuer, Subject: &w.Subject, Audiences: []*string{&w.Audience}}}
-		step := cloud.Step{Key: w.String(), Diff: []string{"+ " + w.String()},
-			Line: "Created federated identity credential " + r.credentialID(identity, w.Name),
-			Call: r.Writing(credentialsAction+"write", func(ctx context.Context) (any, error) {
-				return r.Credentials.CreateOrUpdate(ctx, r.O.OIDCGroup, identity, w.Name, in, nil)
-			})}
+		id := r.credentialID(identity, w.Name)
+		step := cloud.Step{Key: w.String(), Diff: []string{"+ " + w.String()}, Line: "Created federated identity credential " + id,
+			Call: r.Put(credentials.At(id), map[string]any{"properties": map[string]any{
+				"issuer": w.Issuer, "subject": w.Subject, "audiences": []string{w.Audience}}}, nil)}
 		if was := under(have, w.Name); was != nil {
 			step.Diff = []string{"- " + was.String(), step.Diff[0]}
-			step.Line = "Updated federated identity credential " + r.credentialID(identity, w.Name)
+			step.Line = "Updated federated identity credential " + id
 			step = step.Changed(fmt.Sprintf("federated identity credential %s of %s", w.Name, identity))
 		}
 		steps = append(steps, step)
@@ -205,11 +201,9 @@ func (r *Run) putSteps(identity string, have, put []Credential) []cloud.Step {
 func (r *Run) deleteSteps(identity string, remove []Credential) []cloud.Step {
 	var steps []cloud.Step
 	for _, w := range remove {
-		steps = append(steps, cloud.Step{Key: w.String(), Diff: []string{"- " + w.String()},
-			Line: "Deleted federated identity credential " + r.credentialID(identity, w.Name),
-			Call: r.Deleting(credentialsAction+"delete", func(ctx context.Context) (any, error) {
-				return r.Credentials.Delete(ctx, r.O.OIDCGroup, identity, w.Name, nil)
-			})})
+		id := r.credentialID(identity, w.Name)
+		steps = append(steps, cloud.Step{Key: w.String(), Diff: []string{"- " + w.String()}, Line: "Deleted federated identity credential " + id,
+			Call: r.Delete(credentials.At(id))})
 	}
 	return steps
 }

@@ -3,41 +3,23 @@ package iam
 import (
 	"context"
 	"fmt"
-	"time"
-
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
-	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources"
 
 	"github.com/keypost/keypost/provision/azure/arm"
 	"github.com/keypost/keypost/provision/cloud"
 	"github.com/keypost/keypost/provision/plan"
 )
 
-const (
-	groupThing  = "resource group"
-	groupAction = "Microsoft.Resources/subscriptions/resourceGroups/"
-	// groupPoll is how often is asked whether a group is deleted, where Azure does not say.
-	groupPoll = 5 * time.Second
-)
+const groupThing = "resource group"
 
 // groupState is a resource group as Azure shows it.
 type groupState struct {
-	id, name, location string
-	tags               map[string]string
+	ID, Name, Location string
+	Tags               map[string]string
 }
 
 // readGroup returns nil for a group that is not there.
 func (r *Run) readGroup(ctx context.Context, name string) (*groupState, error) {
-	g, err := arm.Send(ctx, r.Client, groupAction+"read", func(ctx context.Context) (armresources.ResourceGroupsClientGetResponse, error) {
-		return r.Groups.Get(ctx, name, nil)
-	})
-	switch {
-	case arm.IsMissing(err):
-		return nil, nil
-	case err != nil:
-		return nil, err
-	}
-	return &groupState{id: arm.Deref(g.ID), name: arm.Deref(g.Name), location: arm.Deref(g.Location), tags: arm.Tags(g.Tags)}, nil
+	return arm.Get[groupState](ctx, r.Client, groups.At(r.O.GroupID(name)))
 }
 
 // planGroup plans to make a resource group, or to tag it.
@@ -51,31 +33,20 @@ func (r *Run) planGroup(name string, have *groupState) (plan.Plan, error) {
 
 // groupSteps returns the steps from have to a resource group.
 func (r *Run) groupSteps(name string, have *groupState) ([]cloud.Step, error) {
-	want, id := r.Owner.tags(r.O.Tags), r.scope()+"/resourceGroups/"+name
+	want, id := r.Owner.tags(r.O.Tags), r.O.GroupID(name)
 	if have == nil {
 		_, diff := missingTags(nil, want)
 		return []cloud.Step{{Key: "put", Line: "Created resource group " + id, Diff: append([]string{"+ region " + r.O.Region}, diff...),
-			Call: r.Writing(groupAction+"write", func(ctx context.Context) (any, error) {
-				return r.Groups.CreateOrUpdate(ctx, name, armresources.ResourceGroup{Location: &r.O.Region, Tags: arm.Pointers(want)}, nil)
-			})}}, nil
+			Call: r.Put(groups.At(id), map[string]any{"location": r.O.Region, "tags": want}, nil)}}, nil
 	}
 	switch {
-	case location(have.location) != location(r.O.Region):
+	case location(have.Location) != location(r.O.Region):
 		return nil, fmt.Errorf("resource group %s is in the region %s, and a group does not move to %s: choose that region, or another group",
-			have.name, have.location, r.O.Region)
-	case !r.Owner.owns(have.tags) && !r.O.Adopt:
-		return nil, r.Owner.refuse(groupThing+" "+have.name, have.tags)
+			have.Name, have.Location, r.O.Region)
+	case !r.Owner.owns(have.Tags) && !r.O.Adopt:
+		return nil, r.Owner.refuse(groupThing+" "+have.Name, have.Tags)
 	}
-	return r.tagSteps(id, "Updated tags of resource group "+have.id, have.tags, want), nil
-}
-
-// contents returns what is in the group of the identities, which is there: to a group that was read a moment before, no 404 means that it is empty.
-func (r *Run) contents(ctx context.Context) ([]armresources.GenericResourceExpanded, error) {
-	return arm.All(ctx, arm.PagesOf(r.Client, groupAction+"resources/read", r.Resources.NewListByResourceGroupPager(r.O.OIDCGroup, nil)),
-		func(p armresources.ClientListByResourceGroupResponse) []*armresources.GenericResourceExpanded {
-			return p.Value
-		},
-		func(v armresources.GenericResourceExpanded) armresources.GenericResourceExpanded { return v })
+	return r.tagSteps(id, "Updated tags of resource group "+have.ID, have.Tags, want), nil
 }
 
 // planDeleteGroup plans to delete a group that is the owner's, and nobody else's, with nothing of others in it.
@@ -96,29 +67,26 @@ func (r *Run) deleteGroupSteps(ctx context.Context) ([]cloud.Step, error) {
 	if have == nil || err != nil {
 		return nil, err
 	}
-	if !r.Owner.owns(have.tags) {
-		return nil, r.Owner.refuse(groupThing+" "+have.name, have.tags)
+	if !r.Owner.owns(have.Tags) {
+		return nil, r.Owner.refuse(groupThing+" "+have.Name, have.Tags)
 	}
-	if says := shared(groupThing+" "+have.name, have.tags); says != "" {
+	if says := shared(groupThing+" "+have.Name, have.Tags); says != "" {
 		return nil, arm.Refuse(arm.OthersInGroup, "%s", says)
 	}
-	found, err := r.contents(ctx)
+	inside := contents.At(r.O.GroupID(r.O.OIDCGroup) + "/resources") // to a group that was just read, no 404 means that it is empty
+	found, err := arm.List[struct {
+		Type, Name string
+		Tags       map[string]string
+	}](ctx, r.Client, inside)
 	if err != nil {
 		return nil, err
 	}
 	for _, f := range found {
-		what, tags := arm.Deref(f.Type)+" "+arm.Deref(f.Name), arm.Tags(f.Tags)
-		if !r.Owner.owns(tags) || shared(what, tags) != "" {
+		what := f.Type + " " + f.Name
+		if !r.Owner.owns(f.Tags) || shared(what, f.Tags) != "" {
 			return nil, arm.Refuse(arm.OthersInGroup, "resource group %s has something in it that belongs not only to %s, and would be deleted with it: %s",
-				have.name, r.Owner.Tag, what)
+				have.Name, r.Owner.Tag, what)
 		}
 	}
-	return []cloud.Step{{Key: "delete", Line: "Deleted resource group " + have.name,
-		Call: r.Deleting(groupAction+"delete", func(ctx context.Context) (any, error) {
-			poller, err := r.Groups.BeginDelete(ctx, r.O.OIDCGroup, nil)
-			if err != nil {
-				return nil, err
-			}
-			return poller.PollUntilDone(ctx, &runtime.PollUntilDoneOptions{Frequency: groupPoll})
-		})}}, nil
+	return []cloud.Step{{Key: "delete", Line: "Deleted resource group " + have.Name, Call: r.Delete(groups.At(r.O.GroupID(r.O.OIDCGroup)))}}, nil
 }

@@ -27,6 +27,17 @@ import (
 // less, and kept by itself.
 const Parallel = 16
 
+// The kinds of things, with the versions of their APIs.
+var (
+	groups      = arm.Kind{Permissions: "Microsoft.Resources/subscriptions/resourceGroups/", Version: "2021-04-01"}
+	contents    = arm.Kind{Permissions: groups.Permissions + "resources/", Version: "2021-04-01"}
+	tagsOf      = arm.Kind{Permissions: "Microsoft.Resources/tags/", Version: "2021-04-01"}
+	identities  = arm.Kind{Permissions: "Microsoft.ManagedIdentity/userAssignedIdentities/", Version: "2024-11-30"}
+	credentials = arm.Kind{Permissions: identities.Permissions + "federatedIdentityCredentials/", Version: "2024-11-30"}
+	roles       = arm.Kind{Permissions: "Microsoft.Authorization/roleDefinitions/", Version: "2022-04-01"}
+	assignments = arm.Kind{Permissions: "Microsoft.Authorization/roleAssignments/", Version: "2022-04-01"}
+)
+
 // Options are what the verbs have in common. Fields that a verb has no use for are ignored.
 type Options struct {
 	install.Options // Adopt is also for what is not tagged as ours, identities that trust another issuer, and an issuer that is unknown to the store
@@ -139,7 +150,7 @@ func last(id string) string {
 func location(s string) string { return Folded(strings.ReplaceAll(s, " ", "")) }
 
 // learn remembers an identity.
-func (r *Run) learn(s identityState) { r.seen.Store(Folded(s.name), s) }
+func (r *Run) learn(s identityState) { r.seen.Store(Folded(s.Name), s) }
 
 // known returns an identity as Azure last showed it; nil if it did not.
 func (r *Run) known(name string) *identityState {
@@ -153,7 +164,7 @@ func (r *Run) known(name string) *identityState {
 // Known returns the client and the tenant ID of an identity as Azure last showed it; empty if it did not.
 func (r *Run) Known(name string) (client, tenant string) {
 	if s := r.known(name); s != nil {
-		return s.client, s.tenant
+		return s.Properties.ClientID, s.Properties.TenantID
 	}
 	return "", ""
 }

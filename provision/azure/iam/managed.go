@@ -3,39 +3,26 @@ package iam
 import (
 	"context"
 	"errors"
-
-	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/msi/armmsi"
+	"strings"
 
 	"github.com/keypost/keypost/provision/azure/arm"
 	"github.com/keypost/keypost/provision/cloud"
 	"github.com/keypost/keypost/provision/plan"
 )
 
-// What an identity is called, for people and in its ID.
-const (
-	IdentityThing  = "managed identity"
-	identityAction = "Microsoft.ManagedIdentity/userAssignedIdentities/"
-)
+// IdentityThing is what an identity is called, for people.
+const IdentityThing = "managed identity"
 
 // identityState is a user-assigned managed identity as Azure shows it.
 type identityState struct {
-	id, name, location        string
-	tenant, principal, client string // IDs
-	tags                      map[string]string
-}
-
-func stateOf(i armmsi.Identity) identityState {
-	p := arm.Deref(i.Properties)
-	return identityState{arm.Deref(i.ID), arm.Deref(i.Name), arm.Deref(i.Location), arm.Deref(p.TenantID), arm.Deref(p.PrincipalID), arm.Deref(p.ClientID),
-		arm.Tags(i.Tags)}
+	ID, Name   string
+	Tags       map[string]string
+	Properties struct{ TenantID, PrincipalID, ClientID string }
 }
 
 // readIdentities returns those of their group; none if the group is not there.
 func (r *Run) readIdentities(ctx context.Context) ([]identityState, error) {
-	list, err := arm.All(ctx, arm.PagesOf(r.Client, identityAction+"read", r.Identities.NewListByResourceGroupPager(r.O.OIDCGroup, nil)),
-		func(p armmsi.UserAssignedIdentitiesClientListByResourceGroupResponse) []*armmsi.Identity {
-			return p.Value
-		}, stateOf)
+	list, err := arm.List[identityState](ctx, r.Client, identities.At(r.IdentityID("")))
 	if arm.IsMissing(err) {
 		return nil, nil
 	}
@@ -47,18 +34,11 @@ func (r *Run) readIdentities(ctx context.Context) ([]identityState, error) {
 
 // readIdentity returns nil for an identity that is not there.
 func (r *Run) readIdentity(ctx context.Context, name string) (*identityState, error) {
-	i, err := arm.Send(ctx, r.Client, identityAction+"read", func(ctx context.Context) (armmsi.UserAssignedIdentitiesClientGetResponse, error) {
-		return r.Identities.Get(ctx, r.O.OIDCGroup, name, nil)
-	})
-	switch {
-	case arm.IsMissing(err):
-		return nil, nil
-	case err != nil:
-		return nil, err
+	s, err := arm.Get[identityState](ctx, r.Client, identities.At(r.IdentityID(name)))
+	if s != nil && err == nil {
+		r.learn(*s)
 	}
-	s := stateOf(i.Identity)
-	r.learn(s)
-	return &s, nil
+	return s, err
 }
 
 // planIdentity plans to make an identity, or to tag it.
@@ -75,25 +55,26 @@ func (r *Run) identitySteps(name string, have *identityState) ([]cloud.Step, err
 	want := r.Owner.tags(r.O.Tags)
 	if have == nil {
 		_, diff := missingTags(nil, want)
-		id := r.IdentityID(name)
+		id, made := r.IdentityID(name), identityState{}
+		put := r.Put(identities.At(id), map[string]any{"location": r.O.Region, "tags": want}, &made)
 		return []cloud.Step{{Key: "put", Line: "Created user-assigned managed identity " + id, Diff: diff,
-			Call: r.Writing(identityAction+"write", func(ctx context.Context) (any, error) {
-				i, err := r.Identities.CreateOrUpdate(ctx, r.O.OIDCGroup, name, armmsi.Identity{Location: &r.O.Region, Tags: arm.Pointers(want)}, nil)
+			Call: func(ctx context.Context) (cloud.Answer, error) {
+				answer, err := put(ctx)
 				if err == nil {
-					r.learn(stateOf(i.Identity))
+					r.learn(made)
 				}
-				return i, err
-			})}}, nil
+				return answer, err
+			}}}, nil
 	}
-	if !r.Owner.owns(have.tags) && !r.O.Adopt {
-		return nil, r.Owner.refuse(IdentityThing+" "+name, have.tags)
+	if !r.Owner.owns(have.Tags) && !r.O.Adopt {
+		return nil, r.Owner.refuse(IdentityThing+" "+name, have.Tags)
 	}
-	return r.tagSteps(r.IdentityID(name), "Updated user-assigned managed identity "+have.id, have.tags, want), nil
+	return r.tagSteps(r.IdentityID(name), "Updated user-assigned managed identity "+have.ID, have.Tags, want), nil
 }
 
-// IdentityID returns the ID that an identity of the group has.
+// IdentityID returns the ID that an identity of the group has; without a name, where they are listed.
 func (r *Run) IdentityID(name string) string {
-	return r.scope() + "/resourceGroups/" + r.O.OIDCGroup + "/providers/Microsoft.ManagedIdentity/userAssignedIdentities/" + name
+	return strings.TrimSuffix(r.O.GroupID(r.O.OIDCGroup)+"/providers/Microsoft.ManagedIdentity/userAssignedIdentities/"+name, "/")
 }
 
 // planDeleteIdentity plans to delete an identity with its federated credentials.
@@ -102,18 +83,16 @@ func (r *Run) planDeleteIdentity(have identityState) plan.Stage {
 		if have == nil {
 			return nil, nil
 		}
-		if !r.Owner.owns(have.tags) {
-			return nil, r.Owner.refuse(IdentityThing+" "+have.name, have.tags)
+		if !r.Owner.owns(have.Tags) {
+			return nil, r.Owner.refuse(IdentityThing+" "+have.Name, have.Tags)
 		}
-		if says := shared(IdentityThing+" "+have.name, have.tags); says != "" {
+		if says := shared(IdentityThing+" "+have.Name, have.Tags); says != "" {
 			return nil, errors.New(says)
 		}
-		return []cloud.Step{{Key: "delete", Line: "Deleted Microsoft.ManagedIdentity/userAssignedIdentities " + have.id,
-			Call: r.Deleting(identityAction+"delete", func(ctx context.Context) (any, error) {
-				return r.Identities.Delete(ctx, r.O.OIDCGroup, have.name, nil)
-			})}}, nil
+		return []cloud.Step{{Key: "delete", Line: "Deleted Microsoft.ManagedIdentity/userAssignedIdentities " + have.ID,
+			Call: r.Delete(identities.At(r.IdentityID(have.Name)))}}, nil
 	}
 	first, _ := steps(&have) // it belongs only to the owner
-	read := func(ctx context.Context) (*identityState, error) { return r.readIdentity(ctx, have.name) }
-	return r.API.Stage(plan.Change{Verb: plan.Delete, Thing: IdentityThing, Name: have.name}, first, cloud.After(read, steps))
+	read := func(ctx context.Context) (*identityState, error) { return r.readIdentity(ctx, have.Name) }
+	return r.API.Stage(plan.Change{Verb: plan.Delete, Thing: IdentityThing, Name: have.Name}, first, cloud.After(read, steps))
 }

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources"
-
 	"github.com/keypost/keypost/provision/cloud"
 	"github.com/keypost/keypost/provision/plan"
 )
@@ -19,32 +17,19 @@ func MovedAtTag(installation, old string) string {
 	return "keypost.dev_moved-at_" + Suffixed(Folded(installation), Folded(installation)+"\n"+old)
 }
 
-// moving is an identity of the installation with its federated credentials.
-type moving struct {
-	identityState
-	credentials []Credential
-}
-
 // takes reports whether the identity takes tokens of an issuer.
-func (m moving) takes(issuer string) bool {
-	return slices.ContainsFunc(m.credentials, func(c Credential) bool { return c.Issuer == issuer })
+func (t trusting) takes(issuer string) bool {
+	return slices.ContainsFunc(t.credentials, func(c Credential) bool { return c.Issuer == issuer })
 }
 
 // moving reads the identities. An error says so if none of them has to do with the move: nothing would be moved then, and the
 // cluster switched all the same.
-func (r *Run) moving(ctx context.Context, old string) ([]moving, error) {
-	identities, _, err := r.ours(ctx)
+func (r *Run) moving(ctx context.Context, old string) ([]trusting, error) {
+	all, err := r.ours(ctx)
 	if err != nil {
 		return nil, err
 	}
-	all, err := each(identities, func(s identityState) (moving, error) {
-		have, err := r.readCredentials(ctx, r.O.OIDCGroup, s.name)
-		return moving{s, have}, err
-	})
-	if err != nil {
-		return nil, err
-	}
-	if slices.ContainsFunc(all, func(m moving) bool { return m.takes(old) || m.takes(r.IssuerURL) }) {
+	if slices.ContainsFunc(all, func(t trusting) bool { return t.takes(old) || t.takes(r.IssuerURL) }) {
 		return all, nil
 	}
 	return nil, fmt.Errorf("no managed identity of %s in resource group %s takes tokens of %s: is the name, the group or the old issuer another one?",
@@ -74,23 +59,23 @@ func (r *Run) PlanMove(ctx context.Context, old string) (plan.Plan, error) {
 	})
 	for _, m := range all {
 		if !m.takes(old) && !m.takes(r.IssuerURL) {
-			p.Warnings = append(p.Warnings, fmt.Sprintf("identity %s takes tokens of neither %s nor %s, and is not moved", m.name, old, r.IssuerURL))
+			p.Warnings = append(p.Warnings, fmt.Sprintf("identity %s takes tokens of neither %s nor %s, and is not moved", m.Name, old, r.IssuerURL))
 		}
 	}
 	return p, err
 }
 
 // planEach plans a change of the federated credentials of each identity, by the steps from those that it has.
-func (r *Run) planEach(all []moving, steps func(identity string, have []Credential) ([]cloud.Step, error)) (plan.Plan, error) {
+func (r *Run) planEach(all []trusting, steps func(identity string, have []Credential) ([]cloud.Step, error)) (plan.Plan, error) {
 	var stage plan.Stage
 	for _, m := range all {
-		first, err := steps(m.name, m.credentials)
+		first, err := steps(m.Name, m.credentials)
 		if err != nil {
 			return plan.Plan{}, err
 		}
-		read := func(ctx context.Context) ([]Credential, error) { return r.readCredentials(ctx, r.O.OIDCGroup, m.name) }
-		again := cloud.After(read, func(have []Credential) ([]cloud.Step, error) { return steps(m.name, have) })
-		stage = append(stage, r.API.Stage(plan.Change{Verb: plan.Update, Thing: credentialsThing, Name: m.name}, first, again)...)
+		read := func(ctx context.Context) ([]Credential, error) { return r.readCredentials(ctx, m.Name) }
+		again := cloud.After(read, func(have []Credential) ([]cloud.Step, error) { return steps(m.Name, have) })
+		stage = append(stage, r.API.Stage(plan.Change{Verb: plan.Update, Thing: credentialsThing, Name: m.Name}, first, again)...)
 	}
 	return plan.Of(nil, stage), nil
 }
@@ -133,7 +118,7 @@ func (s Switch) read(ctx context.Context) (*groupState, string, error) {
 	if g == nil || err != nil {
 		return nil, "", err
 	}
-	return g, named(g.tags, s.tag())[s.tag()], nil
+	return g, named(g.Tags, s.tag())[s.tag()], nil
 }
 
 // MovedAt returns when the switch was recorded; zero if it was not.
@@ -144,7 +129,7 @@ func (s Switch) MovedAt(ctx context.Context) (time.Time, error) {
 	}
 	at, err := time.Parse(time.RFC3339, text)
 	if err != nil {
-		return time.Time{}, fmt.Errorf("the tag %s=%s of resource group %s is not a time: take it away, and the wait begins anew", s.tag(), text, g.name)
+		return time.Time{}, fmt.Errorf("the tag %s=%s of resource group %s is not a time: take it away, and the wait begins anew", s.tag(), text, g.Name)
 	}
 	return at, nil
 }
@@ -158,15 +143,15 @@ func (s Switch) SetMovedAt(ctx context.Context, at time.Time) ([]string, error) 
 	if g == nil {
 		return nil, fmt.Errorf("there is no resource group %s", s.Run.O.OIDCGroup)
 	}
-	if !s.Run.Owner.owns(g.tags) {
-		return nil, s.Run.Owner.refuse(groupThing+" "+g.name, g.tags)
+	if !s.Run.Owner.owns(g.Tags) {
+		return nil, s.Run.Owner.refuse(groupThing+" "+g.Name, g.Tags)
 	}
-	operation, value := armresources.TagsPatchOperationMerge, at.UTC().Format(time.RFC3339)
+	operation, value := "Merge", at.UTC().Format(time.RFC3339)
 	if at.IsZero() {
-		operation, value = armresources.TagsPatchOperationDelete, have
+		operation, value = "Delete", have
 	}
 	_, err = s.Run.patchTags(s.Run.O.GroupID(s.Run.O.OIDCGroup), operation, map[string]string{s.tag(): value})(ctx)
-	return []string{"Updated tags of resource group " + g.id}, err
+	return []string{"Updated tags of resource group " + g.ID}, err
 }
 
 // Forget takes away what is recorded.

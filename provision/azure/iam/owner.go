@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources"
-
 	"github.com/keypost/keypost/provision/azure/arm"
 	"github.com/keypost/keypost/provision/ccoctl"
 	"github.com/keypost/keypost/provision/cloud"
@@ -120,17 +118,15 @@ func (r *Run) tagSteps(id, line string, have, want map[string]string) []cloud.St
 	if len(diff) == 0 {
 		return nil
 	}
-	return []cloud.Step{{Key: "tag", Line: line, Diff: diff, Call: r.patchTags(id, armresources.TagsPatchOperationMerge, missing)}}
+	return []cloud.Step{{Key: "tag", Line: line, Diff: diff, Call: r.patchTags(id, "Merge", missing)}}
 }
 
 // patchTags returns the call that merges tags into those of a group or an identity, by its ID, or deletes them there. The other tags stay,
 // also those that somebody else writes at the same time: a PATCH of the thing itself would replace them all
 // (https://learn.microsoft.com/rest/api/resources/tags/update-at-scope).
-func (r *Run) patchTags(id string, operation armresources.TagsPatchOperation, tags map[string]string) func(context.Context) (cloud.Answer, error) {
-	return r.Writing("Microsoft.Resources/tags/write", func(ctx context.Context) (any, error) {
-		return r.Tags.UpdateAtScope(ctx, strings.TrimPrefix(id, "/"), armresources.TagsPatchResource{Operation: &operation,
-			Properties: &armresources.Tags{Tags: arm.Pointers(tags)}}, nil)
-	})
+func (r *Run) patchTags(id, operation string, tags map[string]string) func(context.Context) (cloud.Answer, error) {
+	return r.Patch(tagsOf.At(id+"/providers/Microsoft.Resources/tags/default"),
+		map[string]any{"operation": operation, "properties": map[string]any{"tags": tags}})
 }
 
 // SameName reports whether two names or IDs differ at most in letter case.

@@ -32,7 +32,7 @@ type hanging struct {
 // identity returns the one of a name; nil if it is not there.
 func (w *world) identity(name string) *identityState {
 	for _, s := range w.identities {
-		if SameName(s.name, name) {
+		if SameName(s.Name, name) {
 			return &s
 		}
 	}
@@ -74,7 +74,7 @@ func (r *Run) read(ctx context.Context, wanted []Identity) (*world, error) {
 func (r *Run) readHanging(ctx context.Context, w *world, wanted []Identity) error {
 	there := slices.DeleteFunc(slices.Clone(wanted), func(i Identity) bool { return w.identity(i.Name) == nil })
 	found, err := each(there, func(i Identity) (hanging, error) {
-		credentials, err := r.readCredentials(ctx, r.O.OIDCGroup, i.Name)
+		credentials, err := r.readCredentials(ctx, i.Name)
 		if err != nil {
 			return hanging{}, err
 		}
@@ -218,20 +218,20 @@ func (r *Run) bindings(w *world, i Identity) (bindings, error) {
 func (r *Run) planSurplus(ctx context.Context, w *world, wanted []Identity, named []string) (plan.Plan, error) {
 	var gone []identityState
 	for _, s := range w.identities {
-		if r.Owner.owns(s.tags) && !slices.ContainsFunc(named, func(id string) bool { return strings.EqualFold(id, s.client) }) && !slices.ContainsFunc(wanted, func(i Identity) bool { return SameName(i.Name, s.name) }) {
+		if r.Owner.owns(s.Tags) && !slices.ContainsFunc(named, func(id string) bool { return strings.EqualFold(id, s.Properties.ClientID) }) && !slices.ContainsFunc(wanted, func(i Identity) bool { return SameName(i.Name, s.Name) }) {
 			gone = append(gone, s)
 		}
 	}
 	if r.O.Prune {
 		own := slices.DeleteFunc(slices.Clone(w.roles), func(role roleState) bool {
-			return !slices.ContainsFunc(gone, func(s identityState) bool { return SameName(s.name, role.name) })
+			return !slices.ContainsFunc(gone, func(s identityState) bool { return SameName(s.Name, role.name) })
 		})
 		return r.planRemoval(ctx, w.roles, gone, own)
 	}
 	var p plan.Plan
 	for _, s := range gone {
-		if shared("", s.tags) == "" {
-			p.Extra = append(p.Extra, fmt.Sprintf("managed identity %s of %s is there, and nobody asked for it; --prune deletes it", s.name, r.Name))
+		if shared("", s.Tags) == "" {
+			p.Extra = append(p.Extra, fmt.Sprintf("managed identity %s of %s is there, and nobody asked for it; --prune deletes it", s.Name, r.Name))
 		}
 	}
 	return p, nil
@@ -244,11 +244,11 @@ func (r *Run) planRemoval(ctx context.Context, all roleList, identities []identi
 	var notes []string
 	kept := map[string]bool{} // names of identities
 	identities = slices.DeleteFunc(slices.Clone(identities), func(s identityState) bool {
-		says := shared(IdentityThing+" "+s.name, s.tags)
+		says := shared(IdentityThing+" "+s.Name, s.Tags)
 		if says != "" {
-			kept[Folded(s.name)] = true
+			kept[Folded(s.Name)] = true
 			notes = append(notes, fmt.Sprintf("%s, and stays with its roles and federated credentials; what leaves it to the others: %s", says,
-				text.Quoted("az", "tag", "update", "--operation", "Delete", "--resource-id", r.IdentityID(s.name), "--tags", r.Owner.Tag.String())))
+				text.Quoted("az", "tag", "update", "--operation", "Delete", "--resource-id", r.IdentityID(s.Name), "--tags", r.Owner.Tag.String())))
 		}
 		return says != ""
 	})
@@ -265,8 +265,8 @@ func (r *Run) planRemoval(ctx context.Context, all roleList, identities []identi
 	}
 	var unassign, unrole, remove plan.Stage
 	for _, s := range identities {
-		own := slices.DeleteFunc(slices.Clone(assignments), func(a assignmentState) bool { return !SameName(a.principal, s.principal) })
-		unassign = append(unassign, bindings{Run: r, identity: s.name, roles: all}.planDelete(own)...)
+		own := slices.DeleteFunc(slices.Clone(assignments), func(a assignmentState) bool { return !SameName(a.Properties.PrincipalID, s.Properties.PrincipalID) })
+		unassign = append(unassign, bindings{Run: r, identity: s.Name, roles: all}.planDelete(own)...)
 		remove = append(remove, r.planDeleteIdentity(s)...)
 	}
 	for _, role := range roles {
@@ -281,10 +281,10 @@ func (r *Run) usedByOthers(roles []roleState, all []assignmentState, identities 
 	var errs []error
 	for _, role := range roles {
 		for _, a := range all {
-			known := slices.ContainsFunc(identities, func(s identityState) bool { return SameName(s.principal, a.principal) })
-			if last(a.role) == role.guid && !known {
+			known := slices.ContainsFunc(identities, func(s identityState) bool { return SameName(s.Properties.PrincipalID, a.Properties.PrincipalID) })
+			if last(a.Properties.RoleDefinitionID) == role.guid && !known {
 				errs = append(errs, fmt.Errorf("%s %s is assigned to principal %s at %s, which is not an identity of %s in resource group %s",
-					roleThing, role.name, a.principal, a.scope, r.Name, r.O.OIDCGroup))
+					roleThing, role.name, a.Properties.PrincipalID, a.Properties.Scope, r.Name, r.O.OIDCGroup))
 			}
 		}
 	}
@@ -359,10 +359,19 @@ type Own struct {
 // PlanDelete plans to delete what keypost or ccoctl made under the installation's name: the assignments of its identities, its custom
 // roles and its identities, and with group the resource group that these were in. That of the installation is the installer's.
 func (r *Run) PlanDelete(ctx context.Context, group bool) (plan.Plan, Own, error) {
-	identities, issuers, err := r.ours(ctx)
+	found, err := r.ours(ctx)
 	if err != nil {
 		return plan.Plan{}, Own{}, err
 	}
+	own := Own{Identities: len(found)}
+	var identities []identityState
+	for _, s := range found {
+		identities = append(identities, s.identityState)
+		for _, c := range s.credentials {
+			own.Issuers = append(own.Issuers, c.Issuer)
+		}
+	}
+	own.Issuers = slices.Compact(slices.Sorted(slices.Values(own.Issuers)))
 	all, err := r.readRoles(ctx, "")
 	if err != nil {
 		return plan.Plan{}, Own{}, err
@@ -375,7 +384,6 @@ func (r *Run) PlanDelete(ctx context.Context, group bool) (plan.Plan, Own, error
 	if len(roles) == 0 {
 		p.Notes = append(p.Notes, "Found no custom roles with description '"+r.Owner.description+"'")
 	}
-	own := Own{len(identities), issuers}
 	if !group {
 		return p, own, nil
 	}
@@ -383,25 +391,21 @@ func (r *Run) PlanDelete(ctx context.Context, group bool) (plan.Plan, Own, error
 	return p.Then(last), own, err
 }
 
-// ours reads the identities of the installation, and the issuers that they trust.
-func (r *Run) ours(ctx context.Context) (identities []identityState, issuers []string, err error) {
+// trusting is an identity with its federated credentials.
+type trusting struct {
+	identityState
+	credentials []Credential
+}
+
+// ours reads the identities of the installation.
+func (r *Run) ours(ctx context.Context) ([]trusting, error) {
 	found, err := r.readIdentities(ctx)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	for _, s := range found {
-		if r.Owner.owns(s.tags) {
-			identities = append(identities, s)
-		}
-	}
-	trusted, err := each(identities, func(s identityState) ([]Credential, error) {
-		return r.readCredentials(ctx, r.O.OIDCGroup, s.name)
+	found = slices.DeleteFunc(found, func(s identityState) bool { return !r.Owner.owns(s.Tags) })
+	return each(found, func(s identityState) (trusting, error) {
+		have, err := r.readCredentials(ctx, s.Name)
+		return trusting{s, have}, err
 	})
-	for _, list := range trusted {
-		for _, c := range list {
-			issuers = append(issuers, c.Issuer)
-		}
-	}
-	slices.Sort(issuers)
-	return identities, slices.Compact(issuers), err
 }

@@ -45,9 +45,9 @@ func TestSurplusAssignments(t *testing.T) {
 		{"/providers/Microsoft.Management/managementGroups/all", true, false},
 		{"/", true, false},
 	} {
-		a := assignmentState{scope: tt.scope, role: "/r/1", principal: "p", name: "aaaaaaaa-0000-4000-8000-000000000001"}
+		a := assignmentState{Name: "aaaaaaaa-0000-4000-8000-000000000001", Properties: binding{tt.scope, "/r/1", "p"}}
 		if tt.made {
-			a.name = assignmentName(a)
+			a.Name = a.Properties.name()
 		}
 		t.Run(fmt.Sprint(tt.scope, tt.made), func(t *testing.T) {
 			scopes := []string{"/subscriptions/" + s + "/resourceGroups/a"}
@@ -64,7 +64,7 @@ func TestInheritedAssignmentsStay(t *testing.T) {
 	t.Parallel()
 	const s, above = "11111111-2222-3333-4444-555555555555", "/providers/Microsoft.Management/managementGroups/all"
 	b := bindings{Run: &Run{Client: &arm.Client{Subscription: s}}, identity: "i"}
-	stage := b.planDelete([]assignmentState{{id: "x", scope: "/subscriptions/" + s, role: "/r/1"}, {id: above + "/y", scope: above, role: "/r/2"}})
+	stage := b.planDelete([]assignmentState{{"x", "", binding{"/subscriptions/" + s, "/r/1", ""}}, {above + "/y", "", binding{above, "/r/2", ""}}})
 	if len(stage) != 1 || strings.Join(stage[0].Diff, "\n") != "- role 1 at /subscriptions/"+s {
 		t.Errorf("stage %+v", stage)
 	}

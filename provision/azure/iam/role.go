@@ -7,17 +7,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/authorization/armauthorization/v2"
-
 	"github.com/keypost/keypost/provision/azure/arm"
 	"github.com/keypost/keypost/provision/cloud"
 	"github.com/keypost/keypost/provision/plan"
 )
 
-const (
-	roleThing  = "custom role"
-	roleAction = "Microsoft.Authorization/roleDefinitions/"
-)
+const roleThing = "custom role"
 
 // roleState is a role as Azure shows it.
 type roleState struct {
@@ -27,13 +22,22 @@ type roleState struct {
 	denied                      []string // what is taken out of these, which nobody asks for
 }
 
-func stateOfRole(d armauthorization.RoleDefinition) roleState {
-	p := arm.Deref(d.Properties)
-	s := roleState{id: arm.Deref(d.ID), guid: last(arm.Deref(d.ID)), name: arm.Deref(p.RoleName), description: arm.Deref(p.Description),
-		scopes: arm.Values(p.AssignableScopes)}
+// roleAnswer is a role in an answer of Azure's.
+type roleAnswer struct {
+	ID         string
+	Properties struct {
+		RoleName, Description string
+		AssignableScopes      []string
+		Permissions           []struct{ Actions, DataActions, NotActions, NotDataActions []string }
+	}
+}
+
+func (a roleAnswer) state() roleState {
+	p := a.Properties
+	s := roleState{id: a.ID, guid: last(a.ID), name: p.RoleName, description: p.Description, scopes: p.AssignableScopes}
 	for _, m := range p.Permissions {
-		s.actions, s.dataActions = append(s.actions, arm.Values(m.Actions)...), append(s.dataActions, arm.Values(m.DataActions)...)
-		s.denied = append(append(s.denied, arm.Values(m.NotActions)...), arm.Values(m.NotDataActions)...)
+		s.actions, s.dataActions = append(s.actions, m.Actions...), append(s.dataActions, m.DataActions...)
+		s.denied = append(append(s.denied, m.NotActions...), m.NotDataActions...)
 	}
 	return s
 }
@@ -62,16 +66,16 @@ func (l roleList) name(id string) string {
 }
 
 // readRoles returns the roles of the subscription, only the one of a name if it is given.
-func (r *Run) readRoles(ctx context.Context, name string) (roleList, error) {
-	options := &armauthorization.RoleDefinitionsClientListOptions{}
+func (r *Run) readRoles(ctx context.Context, name string) (all roleList, err error) {
+	at := roles.At(r.roleID(""))
 	if name != "" {
-		filter := "roleName eq '" + strings.ReplaceAll(name, "'", "''") + "'"
-		options.Filter = &filter
+		at.Filter = "roleName eq '" + strings.ReplaceAll(name, "'", "''") + "'"
 	}
-	return arm.All(ctx, arm.PagesOf(r.Client, roleAction+"read", r.Definitions.NewListPager(r.scope(), options)),
-		func(p armauthorization.RoleDefinitionsClientListResponse) []*armauthorization.RoleDefinition {
-			return p.Value
-		}, stateOfRole)
+	list, err := arm.List[roleAnswer](ctx, r.Client, at)
+	for _, a := range list {
+		all = append(all, a.state())
+	}
+	return all, err
 }
 
 // readRole returns nil for a role that is not there.
@@ -82,10 +86,15 @@ func (r *Run) readRole(ctx context.Context, name string) (*roleState, error) {
 
 func (r *Run) scope() string { return "/subscriptions/" + r.Subscription }
 
+// roleID returns the ID of a role of the subscription; without a GUID, where they are listed.
+func (r *Run) roleID(guid string) string {
+	return strings.TrimSuffix(r.scope()+"/providers/Microsoft.Authorization/roleDefinitions/"+guid, "/")
+}
+
 // newRole returns the custom role of an identity as it is made. Its GUID is the same in every run.
 func (r *Run) newRole(i Identity) roleState {
 	id := guid(r.scope(), "roleDefinitions", i.Name)
-	return roleState{id: r.scope() + "/providers/Microsoft.Authorization/roleDefinitions/" + id, guid: id, name: i.Name, description: r.Owner.description,
+	return roleState{id: r.roleID(id), guid: id, name: i.Name, description: r.Owner.description,
 		scopes: []string{r.scope()}, actions: i.Actions, dataActions: i.DataActions}
 }
 
@@ -149,29 +158,19 @@ func roleDiff(have, want roleState) []string {
 }
 
 func (r *Run) putRole(want roleState, line string, diff []string) cloud.Step {
-	kind := "CustomRole"
-	in := armauthorization.RoleDefinition{Properties: &armauthorization.RoleDefinitionProperties{
-		RoleName: &want.name, Description: &want.description, RoleType: &kind, AssignableScopes: addresses(want.scopes),
-		Permissions: []*armauthorization.Permission{{Actions: addresses(want.actions), DataActions: addresses(want.dataActions)}},
-	}}
+	given := func(list []string) []string { return append([]string{}, list...) } // Azure takes no null for a list
+	put := r.Put(roles.At(r.roleID(want.guid)), map[string]any{"properties": map[string]any{
+		"roleName": want.name, "description": want.description, "type": "CustomRole", "assignableScopes": want.scopes,
+		"permissions": []any{map[string]any{"actions": given(want.actions), "dataActions": given(want.dataActions)}},
+	}}, nil)
 	return cloud.Step{Key: "put " + want.guid, Line: line, Diff: diff, Call: func(ctx context.Context) (cloud.Answer, error) {
-		_, err := arm.Send(ctx, r.Client, roleAction+"write", func(ctx context.Context) (any, error) {
-			return r.Definitions.CreateOrUpdate(ctx, r.scope(), want.guid, in, nil)
-		})
+		answer, err := put(ctx)
 		if arm.HasCode(err, "RoleDefinitionWithSameNameExists") { // or it was deleted a moment ago (OCPBUGS-63714)
 			return cloud.NotYet, arm.Refuse(arm.NameTaken, "another subscription of the tenant has a custom role %s, and such names are unique in a tenant (%w)",
 				want.name, err)
 		}
-		return arm.Answer(err)
+		return answer, err
 	}}
-}
-
-func addresses(list []string) []*string {
-	out := []*string{}
-	for _, s := range list {
-		out = append(out, &s)
-	}
-	return out
 }
 
 // planDeleteRole plans to delete a custom role.
@@ -184,9 +183,7 @@ func (r *Run) planDeleteRole(have roleState) plan.Stage {
 			return nil, arm.Refuse(arm.NotOwned, "%s %s has the description %q by now and not %q", roleThing, have.name, have.description, r.Owner.description)
 		}
 		return []cloud.Step{{Key: "delete", Line: fmt.Sprintf("Deleted custom role %s %s", have.name, have.id),
-			Call: r.Deleting(roleAction+"delete", func(ctx context.Context) (any, error) {
-				return r.Definitions.Delete(ctx, r.scope(), have.guid, nil)
-			})}}, nil
+			Call: r.Delete(roles.At(r.roleID(have.guid)))}}, nil
 	}
 	first, _ := steps(&have) // it is the owner's
 	read := func(ctx context.Context) (*roleState, error) { return r.readRole(ctx, have.name) }
