@@ -1,6 +1,7 @@
 package replicate
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -45,8 +46,7 @@ func Copy(ctx context.Context, from, to keystore.Backend, dryRun bool) ([]Outcom
 	if err != nil {
 		return nil, fmt.Errorf("list the source: %w", err)
 	}
-	d := newDestination(to)
-	d.dryRun = dryRun
+	d := &destination{backend: to, dryRun: dryRun, copies: map[keystore.Name]stored{}}
 	if err := d.read(ctx); err != nil {
 		return nil, fmt.Errorf("list the destination: %w", err)
 	}
@@ -54,39 +54,31 @@ func Copy(ctx context.Context, from, to keystore.Backend, dryRun bool) ([]Outcom
 	if err != nil {
 		return nil, err
 	}
-	all := d.candidates(documents)
-	err = d.transfer(ctx, all, lastgood.Judge{Waited: lastgood.StartPatience}) // anyone who runs it sees what cannot be read
-	return outcomes(all, d, listed), err
-}
-
-func outcomes(all []*candidate, d *destination, listed map[keystore.Name]keystore.Revision) []Outcome {
-	byName := map[keystore.Name]Outcome{}
-	for _, n := range d.goodNames() {
+	err = d.transfer(ctx, documents, lastgood.Judge{Waited: lastgood.StartPatience}) // anyone who runs it sees what cannot be read
+	outcomes := []Outcome{}
+	for _, doc := range documents {
+		outcomes = append(outcomes, doc.outcome())
+	}
+	for _, n := range d.Names() {
 		if _, ok := listed[n]; !ok {
-			byName[n] = Outcome{Name: n, Verdict: Kept, Was: d.Good(n).Generation()}
+			outcomes = append(outcomes, Outcome{Name: n, Verdict: Kept, Was: d.Good(n).Generation()})
 		}
 	}
-	for _, c := range all {
-		byName[c.Name] = c.outcome()
-	}
-	sorted := []Outcome{}
-	for _, n := range slices.Sorted(maps.Keys(byName)) {
-		sorted = append(sorted, byName[n])
-	}
-	return sorted
+	slices.SortFunc(outcomes, func(a, b Outcome) int { return cmp.Compare(a.Name, b.Name) })
+	return outcomes, err
 }
 
-func (c *candidate) outcome() Outcome {
-	o := Outcome{Name: c.Name, Verdict: Copied, Generation: c.generation(), Was: c.was}
+func (d *document) outcome() Outcome {
+	o := Outcome{Name: d.Name, Verdict: Copied, Generation: d.generation(), Was: d.was}
 	switch {
-	case c.err != nil:
-		o.Verdict, o.Message = Failed, c.err.Error()
-	case c.Rejected != nil:
-		o.Verdict, o.Reason, o.Message = Refused, c.Rejected.Reason, c.Rejected.Message
-		if c.Version == nil {
+	case d.Rejected != nil:
+		o.Verdict, o.Reason, o.Message = Refused, d.Rejected.Reason, d.Rejected.Message
+		if d.Version == nil {
 			o.Verdict = Failed
 		}
-	case c.same:
+	case d.err != nil:
+		o.Verdict, o.Message = Failed, d.err.Error()
+	case d.same:
 		o.Verdict = Unchanged
 	}
 	return o

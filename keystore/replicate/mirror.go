@@ -2,12 +2,11 @@ package replicate
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -31,29 +30,21 @@ type MirrorConfig struct {
 
 // Mirror keeps a copy of a store, byte for byte and by the rules of [Copy]: it writes none that a reader must reject, and
 // removes none. So the copy is always the last good state, whatever happens to the source. One goroutine reads and copies. The
-// methods that tell of the state are safe for concurrent use.
+// methods that tell of the state are safe for concurrent use: they go by what that goroutine told last.
 type Mirror struct {
-	c  MirrorConfig
-	to *destination
-
-	mu       sync.Mutex // guards what follows; held while neither store is at work
-	sources  map[keystore.Name]*source
-	began    time.Time // when this run began
-	found    bool      // To held a good version before this run wrote any
-	looked   bool      // To has been read
-	tried    bool      // a pass of this run has ended, successfully or not
-	complete time.Time // when the last complete pass began
-	listed   time.Time // when this run first had a complete listing
-	first    time.Time // when the first complete pass of this run ended
-	ready    bool      // To held a whole copy at the end of some pass
-	reading  trouble
-	writing  trouble
+	c       MirrorConfig
+	to      *destination
+	sources map[keystore.Name]*source
+	reading trouble
+	writing trouble
+	run     progress
+	told    atomic.Pointer[progress]
 }
 
 // source is the state of a key set in From.
 type source struct {
 	revision keystore.Revision   // the one that was judged last; empty if there is none
-	digest   [sha256.Size]byte   // of that version
+	digest   keystore.Digest     // of that version
 	rejected *lastgood.Rejection // why the copy is not that version; nil if it is
 }
 
@@ -65,10 +56,12 @@ type trouble struct {
 
 // NewMirror returns a Mirror that has not looked at anything yet.
 func NewMirror(c MirrorConfig) *Mirror {
-	m := &Mirror{c: c, to: newDestination(c.To), sources: map[keystore.Name]*source{}, began: time.Now(), complete: c.Earlier.Complete}
-	m.to.repairs = true
+	m := &Mirror{c: c, sources: map[keystore.Name]*source{}}
+	m.to = &destination{backend: c.To, repairs: true, copies: map[keystore.Name]stored{}}
 	m.reading = trouble{begins: "key sets cannot be read from the store", ends: "key sets can be read from the store again"}
 	m.writing = trouble{begins: "the copy cannot be written", ends: "the copy can be written again"}
+	m.run = progress{status: MirrorStatus{Complete: c.Earlier.Complete, Partial: true}, began: time.Now()}
+	m.tell()
 	return m
 }
 
@@ -77,11 +70,10 @@ func (m *Mirror) ReadCopy(ctx context.Context) error {
 	if err := m.to.read(ctx); err != nil {
 		return fmt.Errorf("read the copy: %w", err)
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if !m.looked {
-		m.looked, m.found = true, len(m.to.goodNames()) > 0
+	if !m.run.looked {
+		m.run.looked, m.run.found = true, len(m.to.Names()) > 0
 	}
+	m.tell()
 	return nil
 }
 
@@ -90,21 +82,15 @@ func (m *Mirror) ReadCopy(ctx context.Context) error {
 func (m *Mirror) Run(ctx context.Context) {
 	watcher, _ := m.c.From.(keystore.Watcher)
 	ChangeFeed{Watcher: watcher, Poll: m.c.Poll, Log: m.c.Log}.Run(ctx, func(ctx context.Context, some ...keystore.Name) {
-		if len(some) == 0 || m.behind() {
+		// Before the first complete pass, of two key sets with one issuer URL the one that is reported first would get it. After a
+		// failed write the copy may not be what it was.
+		if len(some) == 0 || m.run.first.IsZero() || m.writing.now {
 			_ = m.Pass(ctx) // logged
 			return
 		}
 		_ = m.copy(ctx, some) // logged
-		m.noteReady(time.Now())
+		m.tell()
 	})
-}
-
-// behind reports whether a complete pass is needed. Before the first one, of two key sets with one issuer URL the one that
-// is reported first would get it. After a failed write the copy may not be what it was.
-func (m *Mirror) behind() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.first.IsZero() || m.writing.now
 }
 
 // listTimeout bounds one listing, of ten thousand key sets if need be.
@@ -114,10 +100,8 @@ const listTimeout = time.Minute
 // now or was rejected.
 func (m *Mirror) Pass(ctx context.Context) error {
 	err := m.pass(ctx)
-	m.mu.Lock()
-	m.tried = true
-	m.mu.Unlock()
-	m.noteReady(time.Now())
+	m.run.tried = true
+	m.tell()
 	return err
 }
 
@@ -133,12 +117,19 @@ func (m *Mirror) pass(ctx context.Context) error {
 		return m.noteTrouble(ctx, &m.reading, err)
 	}
 	m.noteAllMissing(listed)
+	m.tell()
 	if err := m.copy(ctx, m.changed(listed)); err != nil {
 		return err
 	}
-	m.noteComplete(began, len(listed))
-	m.noteReady(time.Now())
 	_ = m.noteTrouble(ctx, &m.reading, nil)
+	m.run.status.Complete, m.run.tried = began, true
+	first := m.run.first.IsZero()
+	if first {
+		m.run.first = time.Now()
+	}
+	if m.tell(); first {
+		m.c.Log.Info("every key set of a complete listing has been read", zap.Int("listed", len(listed)), zap.Int("refused", len(m.Status().Refused)))
+	}
 	if m.c.OnPass != nil {
 		err = m.c.OnPass(m.Status())
 	}
@@ -148,8 +139,6 @@ func (m *Mirror) pass(ctx context.Context) error {
 // changed returns the key sets whose listed version has not been judged yet, may be judged differently now, or is not in
 // To.
 func (m *Mirror) changed(listed map[keystore.Name]keystore.Revision) []keystore.Name {
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	var changed []keystore.Name
 	for n, rev := range listed {
 		was := m.sources[n]
@@ -167,18 +156,17 @@ func (m *Mirror) copy(ctx context.Context, some []keystore.Name) error {
 	if err != nil {
 		return err
 	}
-	all := m.to.candidates(documents)
-	if err := m.to.transfer(ctx, all, m.judge(some)); err != nil {
+	if err := m.to.transfer(ctx, documents, m.judge(some)); err != nil {
 		return err
 	}
 	var unread, unwritten []error
-	for _, c := range all {
-		m.note(c)
+	for _, doc := range documents {
+		m.note(doc)
 		switch {
-		case c.err != nil:
-			unwritten = append(unwritten, c.err)
-		case c.Rejected.Is(lastgood.ReasonUnreadable) && c.Rejected.Waits():
-			unread = append(unread, fmt.Errorf("read key set %q: %w", c.Name, c.document.err))
+		case doc.err != nil && doc.Rejected == nil:
+			unwritten = append(unwritten, doc.err)
+		case doc.Rejected.Is(lastgood.ReasonUnreadable) && doc.Rejected.Waits():
+			unread = append(unread, fmt.Errorf("read key set %q: %w", doc.Name, doc.err))
 		}
 	}
 	return errors.Join(m.troubleWithSome(ctx, &m.reading, unread), m.troubleWithSome(ctx, &m.writing, unwritten))
@@ -186,8 +174,6 @@ func (m *Mirror) copy(ctx context.Context, some []keystore.Name) error {
 
 // judge returns the Judge of a batch.
 func (m *Mirror) judge(batch []keystore.Name) lastgood.Judge {
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	rejected := map[keystore.Name]*lastgood.Rejection{}
 	for n, s := range m.sources {
 		if s.rejected != nil {
@@ -198,8 +184,8 @@ func (m *Mirror) judge(batch []keystore.Name) lastgood.Judge {
 		delete(rejected, n)
 	}
 	j := lastgood.Judge{Permitted: m.c.Permitted, Rejected: maps.All(rejected)}
-	if !m.listed.IsZero() {
-		j.Waited = time.Since(m.listed)
+	if !m.run.listed.IsZero() {
+		j.Waited = time.Since(m.run.listed)
 	}
 	return j
 }
@@ -218,14 +204,12 @@ func (m *Mirror) noteTrouble(ctx context.Context, t *trouble, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	was := t.now
 	t.now = err != nil
 	switch {
 	case t.now && !was:
 		stays := "what was copied before stays"
-		if len(m.to.goodNames()) == 0 {
+		if len(m.to.Names()) == 0 {
 			stays = "nothing was copied before"
 		}
 		m.c.Log.Warn(t.begins+"; "+stays, zap.Error(err))
@@ -236,74 +220,59 @@ func (m *Mirror) noteTrouble(ctx context.Context, t *trouble, err error) error {
 }
 
 // note records the result of copying one key set, and logs a change.
-func (m *Mirror) note(c *candidate) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	was := m.sources[c.Name]
+func (m *Mirror) note(doc *document) {
+	was := m.sources[doc.Name]
 	switch {
-	case c.err != nil: // judge it again
+	case doc.Rejected.Is(lastgood.ReasonMissing):
+		m.noteMissing(doc.Name)
+	case doc.Rejected == nil && doc.err != nil: // judge it again
 		if was != nil {
 			was.revision = ""
 		}
-	case c.Rejected.Is(lastgood.ReasonMissing):
-		m.noteMissing(c.Name)
 	default:
-		now := &source{revision: c.document.revision, rejected: c.Rejected}
-		if c.Version != nil {
-			now.digest = c.Version.Digest()
+		now := &source{revision: doc.revision, rejected: doc.Rejected}
+		if doc.Version != nil {
+			now.digest = doc.Version.Digest()
 		}
-		m.sources[c.Name] = now
-		m.logNews(c, was)
+		m.sources[doc.Name] = now
+		m.logNews(doc, was)
 	}
 }
 
-func (m *Mirror) logNews(c *candidate, was *source) {
+func (m *Mirror) logNews(doc *document, was *source) {
 	var before *lastgood.Rejection
 	if was != nil {
 		before = was.rejected
 	}
-	name := zap.String("key_set", string(c.Name))
+	name := zap.String("key_set", string(doc.Name))
 	switch {
-	case !c.Rejected.IsNew(before) && c.Rejected != nil:
-	case c.Rejected.Expected():
-		m.c.Log.Info("key set is not copied, as nobody reads its documents", name, zap.String("message", c.Rejected.Message))
-	case c.Rejected != nil:
+	case !doc.Rejected.IsNew(before) && doc.Rejected != nil:
+	case doc.Rejected.Expected():
+		m.c.Log.Info("key set is not copied, as nobody reads its documents", name, zap.String("message", doc.Rejected.Message))
+	case doc.Rejected != nil:
 		m.c.Log.Warn("key set refused; the last good version, if any, stays", name,
-			zap.String("reason", string(c.Rejected.Reason)), zap.String("message", c.Rejected.Message), zap.Int64("kept_generation", c.was))
-	case !c.same:
+			zap.String("reason", string(doc.Rejected.Reason)), zap.String("message", doc.Rejected.Message), zap.Int64("kept_generation", doc.was))
+	case !doc.same:
 		level := zap.InfoLevel
-		if m.first.IsZero() { // one line counts all that are copied at the start
+		if m.run.first.IsZero() { // one line counts all that are copied at the start
 			level = zap.DebugLevel
 		}
-		m.c.Log.Log(level, "key set copied", name, zap.Int64("generation", c.generation()), zap.Int64("previous_generation", c.was))
+		m.c.Log.Log(level, "key set copied", name, zap.Int64("generation", doc.generation()), zap.Int64("previous_generation", doc.was))
 	case before != nil:
-		m.c.Log.Info("key set is as it was copied again", name, zap.Int64("generation", c.generation()))
+		m.c.Log.Info("key set is as it was copied again", name, zap.Int64("generation", doc.generation()))
 	}
 }
 
 // noteAllMissing records the key sets that a complete listing does not have.
 func (m *Mirror) noteAllMissing(listed map[keystore.Name]keystore.Revision) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.listed.IsZero() {
-		m.listed = time.Now()
+	if m.run.listed.IsZero() {
+		m.run.listed = time.Now()
 	}
-	known := slices.Concat(m.to.goodNames(), slices.Sorted(maps.Keys(m.sources)))
+	known := slices.Concat(m.to.Names(), slices.Sorted(maps.Keys(m.sources)))
 	for _, n := range known {
 		if _, ok := listed[n]; !ok {
 			m.noteMissing(n)
 		}
-	}
-}
-
-// noteComplete records a complete pass, with the length of its listing.
-func (m *Mirror) noteComplete(began time.Time, listed int) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.complete, m.tried = began, true
-	if m.first.IsZero() {
-		m.first = time.Now()
-		m.c.Log.Info("every key set of a complete listing has been read", zap.Int("listed", listed), zap.Int("refused", len(m.refused())))
 	}
 }
 

@@ -18,26 +18,36 @@ type MirrorStatus struct {
 	Refused  map[keystore.Name]lastgood.Rejection // key sets whose version in From is not the one in To
 }
 
-// Status returns the status. It may be called at any time.
-func (m *Mirror) Status() MirrorStatus {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return MirrorStatus{
-		Complete: m.complete, Partial: !m.ready, Failing: m.reading.now || m.writing.now,
-		Held: len(m.to.goodNames()), Refused: m.refused(),
-	}
+// progress is how far a run has come.
+type progress struct {
+	status MirrorStatus
+	start  lastgood.Start // but for Waited
+	began  time.Time      // when this run began
+	looked bool           // To has been read
+	found  bool           // To held a good version before this run wrote any
+	listed time.Time      // when this run first had a complete listing
+	first  time.Time      // when the first complete pass of this run ended
+	tried  bool           // a pass of this run has ended, successfully or not
 }
 
-// refused returns the key sets whose version in From is not the one in To. The caller holds mu.
-func (m *Mirror) refused() map[keystore.Name]lastgood.Rejection {
-	all := map[keystore.Name]lastgood.Rejection{}
+// tell publishes how far the run has come. Once To is a whole copy, nothing revokes that.
+func (m *Mirror) tell() {
+	p := &m.run
+	p.status.Failing, p.status.Held = m.reading.now || m.writing.now, len(m.to.Names())
+	p.status.Refused, p.start = map[keystore.Name]lastgood.Rejection{}, lastgood.Start{AllowEmpty: m.c.AllowEmpty}
 	for n, s := range m.sources {
+		p.start.Count(m.to.Good(n) != nil, s.rejected)
 		if s.rejected != nil && !s.rejected.Expected() {
-			all[n] = *s.rejected
+			p.status.Refused[n] = *s.rejected
 		}
 	}
-	return all
+	p.status.Partial = p.status.Partial && m.unready(*p, time.Now()) != nil
+	told := *p
+	m.told.Store(&told)
 }
+
+// Status returns the status. It may be called at any time.
+func (m *Mirror) Status() MirrorStatus { return m.told.Load().status }
 
 const noPass = "no complete pass over the store yet"
 
@@ -49,34 +59,17 @@ const tryPatience = 10 * time.Second
 // do not have a key that signs by now. Without one, a copy of some key sets counts once all were read or refused, and
 // [lastgood.StartPatience] after the first listing without those that cannot be read. An empty copy, also of an earlier run, counts only if
 // AllowEmpty is set: a mistyped prefix must not replace servers that have everything.
-func (m *Mirror) Ready() error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.unready(time.Now())
-}
+func (m *Mirror) Ready() error { return m.unready(*m.told.Load(), time.Now()) }
 
-// noteReady records at the end of a pass whether To is a whole copy. Later passes never revoke that.
-func (m *Mirror) noteReady(now time.Time) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.ready = m.ready || m.unready(now) == nil
-}
-
-// unready returns the result of Ready at a time. It changes no state.
-func (m *Mirror) unready(now time.Time) error {
-	earlier := !m.c.Earlier.Complete.IsZero() && (m.found || m.c.AllowEmpty)
+// unready returns the result of Ready at a time.
+func (m *Mirror) unready(p progress, now time.Time) error {
+	earlier := !m.c.Earlier.Complete.IsZero() && (p.found || m.c.AllowEmpty)
+	start := p.start
+	start.Waited = now.Sub(p.listed)
 	switch {
-	case m.ready || earlier && (m.tried || now.Sub(m.began) > tryPatience):
+	case !p.status.Partial || earlier && (p.tried || now.Sub(p.began) > tryPatience):
 		return nil
-	case m.listed.IsZero():
-		return errors.New(noPass)
-	}
-	start := lastgood.Start{Waited: now.Sub(m.listed), AllowEmpty: m.c.AllowEmpty}
-	for n, s := range m.sources {
-		start.Count(m.to.Good(n) != nil, s.rejected)
-	}
-	switch {
-	case m.first.IsZero() && (start.Waited < lastgood.StartPatience || start.Nothing()):
+	case p.listed.IsZero(), p.first.IsZero() && (start.Waited < lastgood.StartPatience || start.Nothing()):
 		return errors.New(noPass)
 	case start.Ready():
 		return nil
