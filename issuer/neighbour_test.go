@@ -65,9 +65,10 @@ func TestNoDocumentOfANeighbourChangesAVerdict(t *testing.T) {
 	first := doc{name: "a", generation: 1, issuers: []string{urlA, "https://a.oidc.example.com"}, keys: []keystore.VerificationKey{key(t, 0)}}
 	second := first
 	second.generation, second.keys, second.gone = 2, []keystore.VerificationKey{key(t, 1), key(t, 2)}, first.keys
-	for seed := range uint64(40) {
+	for seed := range uint64(20) {
 		for _, patterns := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%d, patterns %v", seed, patterns), func(t *testing.T) {
+				t.Parallel()
 				rng := rand.New(rand.NewPCG(seed, 1))
 				b := newBench(t)
 				m, to := neighbourMirror(t, b, patterns)

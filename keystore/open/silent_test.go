@@ -18,22 +18,18 @@ users: [{name: c, user: {token: t}}], clusters: [{name: c, cluster: {server: "%s
 func TestSilentStores(t *testing.T) {
 	t.Setenv("AWS_ACCESS_KEY_ID", "a")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "s")
-	for store, url := range map[string]func(t *testing.T, endpoint string) string{
-		"s3": func(_ *testing.T, endpoint string) string { return "s3://bucket?region=r&endpoint=" + endpoint },
-		"kubernetes": func(t *testing.T, endpoint string) string {
-			file := filepath.Join(t.TempDir(), "kubeconfig")
-			if err := os.WriteFile(file, fmt.Appendf(nil, kubeconfig, endpoint, endpoint[:5] == "https"), 0o600); err != nil {
+	for stage, says := range map[string][2]string{
+		"handshake": {"https://"}, "header": {"http://"}, "body": {"http://", "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{"},
+	} {
+		t.Run(stage, func(t *testing.T) {
+			s := silent.Listen(t, says[1])
+			endpoint, file := says[0]+s.Address, filepath.Join(t.TempDir(), "kubeconfig")
+			if err := os.WriteFile(file, fmt.Appendf(nil, kubeconfig, endpoint, stage == "handshake"), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			return "kubernetes://n?kubeconfig=" + file
-		},
-	} {
-		for stage, says := range map[string][2]string{
-			"handshake": {"https://"}, "header": {"http://"}, "body": {"http://", "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{"},
-		} {
-			t.Run(store+", "+stage, func(t *testing.T) {
-				s := silent.Listen(t, says[1])
-				u, err := Parse(url(t, says[0]+s.Address))
+			var lists []func(time.Duration) error
+			for _, url := range []string{"s3://bucket?region=r&endpoint=" + endpoint, "kubernetes://n?kubeconfig=" + file} {
+				u, err := Parse(url)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -41,13 +37,14 @@ func TestSilentStores(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				s.LeavesNothing(t, func(patience time.Duration) error {
+				lists = append(lists, func(patience time.Duration) error {
 					ctx, cancel := context.WithTimeout(t.Context(), patience)
 					defer cancel()
 					_, err := b.List(ctx)
 					return err
 				})
-			})
-		}
+			}
+			s.LeavesNothing(t, lists...)
+		})
 	}
 }

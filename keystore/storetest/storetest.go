@@ -24,6 +24,7 @@ func Run(t *testing.T, newBackend func(t *testing.T) keystore.Backend, except ..
 		{"an empty store lists nothing and finds nothing", emptyStore},
 		{"what was created is loaded and listed", created},
 		{"a document comes back byte for byte", withBothWriters(comesBack)},
+		{"a large document comes back byte for byte", largeComesBack},
 		{"every field comes back as it was", everyField},
 		{"documents of other versions come back byte for byte", otherVersions},
 		{"what a caller does to its bytes afterwards changes nothing", bytesAreCopied},

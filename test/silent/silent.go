@@ -46,15 +46,15 @@ func Listen(t *testing.T, begin string) *Server {
 	return s
 }
 
-// LeavesNothing makes calls to the server, one after the other, and fails t unless each returns an error before long, and then no
-// connection and no goroutine stays. call gives up when its argument is over.
-func (s *Server) LeavesNothing(t *testing.T, call func(patience time.Duration) error) {
+// LeavesNothing makes each call to the server a few times, one after the other. It fails t unless all return an error before long, and
+// then no connection and no goroutine stays. A call gives up when its argument is over.
+func (s *Server) LeavesNothing(t *testing.T, calls ...func(patience time.Duration) error) {
 	t.Helper()
-	const calls, patience = 15, 100 * time.Millisecond
+	const each, patience = 5, 100 * time.Millisecond
 	before := runtime.NumGoroutine()
-	for range calls {
+	for i := range each * len(calls) {
 		began := time.Now()
-		if err := call(patience); err == nil {
+		if err := calls[i%len(calls)](patience); err == nil {
 			t.Fatal("it got an answer")
 		} else if took := time.Since(began); took > patience+5*time.Second {
 			t.Fatalf("it took %v: %v", took, err)

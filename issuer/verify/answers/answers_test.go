@@ -122,6 +122,7 @@ func TestCauses(t *testing.T) {
 
 // Whatever answer the catalogue has, a program's own words around it do not hide it.
 func TestCausesOfEveryAnswer(t *testing.T) {
+	t.Parallel()
 	seen := map[finding.Answer]bool{}
 	for _, c := range finding.Causes() {
 		for _, a := range c.Answers {
@@ -141,6 +142,7 @@ func TestCausesOfEveryAnswer(t *testing.T) {
 
 // Logs and people cut errors off: three words of an answer still lead to its causes, with a program's own words before it or without.
 func TestCausesOfAClippedAnswer(t *testing.T) {
+	t.Parallel()
 	causes := map[string][]finding.Cause{}
 	for _, c := range finding.Causes() {
 		for _, a := range c.Answers {
@@ -149,8 +151,11 @@ func TestCausesOfAClippedAnswer(t *testing.T) {
 	}
 	for answer, want := range causes {
 		words := strings.Fields(answer)
-		for n := 3; n <= len(words); n++ {
-			cut := strings.Join(words[:n], " ")
+		if len(words) < fewest {
+			continue
+		}
+		for _, n := range []int{fewest, len(words) - 1} {
+			cut := strings.Join(words[:max(n, fewest)], " ")
 			for _, text := range []string{cut, "request failed: " + cut + "…"} {
 				found := Causes(text)
 				for _, c := range want {
