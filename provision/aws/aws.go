@@ -63,7 +63,7 @@ func newRun(o Options) *run {
 // other than the one that is meant.
 func (r *run) identify(ctx context.Context) error {
 	client, err := awsiam.Open(ctx, awsiam.Options{Region: r.o.Region, Config: r.o.Config, OnWait: func(w awsiam.Wait) {
-		r.Still(time.Now(), "still waiting for AWS: %s", w)
+		r.Wait("still waiting for AWS: %s", w)
 	}})
 	if err != nil {
 		return err

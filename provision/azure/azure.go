@@ -17,7 +17,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/party"
@@ -45,7 +44,7 @@ func newRun(o Options) *run { return &run{Run: iam.New(o)} }
 func (r *run) identify(ctx context.Context) error {
 	var err error
 	account := arm.Account{Endpoint: r.O.Endpoint, Subscription: r.O.Subscription, Tenant: r.O.Tenant}
-	r.Client, err = arm.Open(account, func(w cloud.Wait) { r.Still(time.Now(), "still waiting for Azure: %s", w) })
+	r.Client, err = arm.Open(account, func(w cloud.Wait) { r.Wait("still waiting for Azure: %s", w) })
 	if err != nil {
 		return err
 	}

@@ -8,7 +8,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"time"
 
 	"golang.org/x/oauth2"
 
@@ -74,7 +73,7 @@ func newRun(o Options) *run {
 // identify asks Google which project the credentials see, and reports where everything is going to be.
 func (r *run) identify(ctx context.Context) error {
 	client, err := iam.Open(ctx, rest.Access{Project: r.o.Project, Transport: r.o.Transport, Tokens: r.o.Tokens, OnWait: func(w cloud.Wait) {
-		r.Still(time.Now(), "still waiting for Google Cloud: %s", w)
+		r.Wait("still waiting for Google Cloud: %s", w)
 	}})
 	if err != nil {
 		return err

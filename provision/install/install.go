@@ -67,9 +67,6 @@ type Event struct {
 	Text   string
 	KeySet keystore.Name  // with KeyIsNext, UnknownKey and UnreadKeySet
 	Key    keystore.KeyID // with KeyIsNext and UnknownKey
-	At     time.Time      // with Wait
-	Phase  string         // with Wait: events of one phase report one wait
-	Still  bool           // with Wait: worth a line only where nothing was told for a while
 }
 
 // Kind is the kind of an event.
@@ -78,7 +75,7 @@ type Kind string
 // The kinds. Those from Warning on are warnings, which do not stop the run.
 const (
 	Line         Kind = "line"     // a line of the log, in ccoctl's words where ccoctl has one
-	Wait         Kind = "wait"     // reported once a second or less often
+	Wait         Kind = "wait"     // reported once a second or less often; worth a line only where nothing was told for a while
 	Progress     Kind = "progress" // how many changes are made
 	Warning      Kind = "warning"
 	KeyIsNext    Kind = "key is next"    // the cluster's key may sign only once it is promoted
@@ -118,14 +115,9 @@ func (r *Run) Warn(format string, args ...any) {
 	r.Report(Event{Kind: Warning, Text: fmt.Sprintf(format, args...)})
 }
 
-// Wait reports a wait; its format is its phase.
-func (r *Run) Wait(now time.Time, format string, args ...any) {
-	r.Report(Event{Kind: Wait, At: now, Phase: format, Text: fmt.Sprintf(format, args...)})
-}
-
-// Still reports a wait that is worth a line only where nothing was told for a while; its format is its phase.
-func (r *Run) Still(now time.Time, format string, args ...any) {
-	r.Report(Event{Kind: Wait, At: now, Phase: format, Text: fmt.Sprintf(format, args...), Still: true})
+// Wait reports how a wait is getting on.
+func (r *Run) Wait(format string, args ...any) {
+	r.Report(Event{Kind: Wait, Text: fmt.Sprintf(format, args...)})
 }
 
 // Place reports where everything is going to be: in the cloud, in the store, and under which issuer URL.

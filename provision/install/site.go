@@ -101,7 +101,7 @@ func (r *Run) awaitServed(ctx context.Context, t site, p *Publication) error {
 		r.Line("%s is served; waiting %v for answers from before to run out", t.url, left.Round(time.Second))
 	}
 	for left := time.Until(until); left > 0; left = time.Until(until) {
-		r.Wait(time.Now(), "waiting until %s (%v) for answers of %s from before to run out", stamp(until), left.Round(time.Second), t.url)
+		r.Wait("waiting until %s (%v) for answers of %s from before to run out", stamp(until), left.Round(time.Second), t.url)
 		if err := pause(ctx, min(left, time.Second)); err != nil {
 			return err
 		}
@@ -144,7 +144,7 @@ func (r *Run) awaitSeen(ctx context.Context, t site, p *Publication) (time.Time,
 			return time.Time{}, &Error{Problem: NotServed, KeySet: p.Stored.Name(), Err: fmt.Errorf("%s is stored but after %v not served: %w", t.url, longest, problem)}
 		}
 		left := deadline.Sub(now).Round(time.Second)
-		r.Wait(now, "waiting until %s is served, for %v at most: %v", t.url, left, problem)
+		r.Wait("waiting until %s is served, for %v at most: %v", t.url, left, problem)
 		if err := pause(ctx, every); err != nil {
 			return time.Time{}, err
 		}

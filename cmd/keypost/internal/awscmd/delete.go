@@ -6,14 +6,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
-	"github.com/keypost/keypost/cmd/keypost/internal/cloudcmd"
 	"github.com/keypost/keypost/provision/aws"
 	"github.com/keypost/keypost/provision/install"
 )
 
-func newCmdDelete(factory *cli.Factory) *cobra.Command {
-	f := &flags{}
-	cmd := f.command(factory, cobra.Command{
+func (r *run) newDelete() *cobra.Command {
+	return r.Command(cobra.Command{
 		Use:   "delete --name NAME --region REGION",
 		Short: "Delete the roles and the provider that bear a name's tag",
 		Long: "Delete the roles and IAM OIDC identity providers that keypost or ccoctl made under a name. Roles of create-role, and\n" +
@@ -22,40 +20,19 @@ func newCmdDelete(factory *cli.Factory) *cobra.Command {
 			"policies of the name's roles and create-role's. No role is deleted. Where one trusts nobody else, nothing is done\n" +
 			"without --force.\n\n" +
 			"The key store stays as it is, and so does a bucket of ccoctl's; what removes them is printed.",
-	}, func(ctx context.Context, r *run) error { return r.delete(ctx) })
-	fs := f.define(cmd, "name", "dry-run")
-	fs.Lookup("dry-run").Usage = "print what would be changed and deleted, and do nothing"
-	fs.BoolVar(&f.force, "force", false, "with --issuer-url: also where a role trusts nobody else; it stays, and nobody may assume it")
-	cloudcmd.Required(cmd, "name", "region")
-	return cmd
+	}, r.delete, "name", "dry-run=print what would be changed and deleted, and do nothing",
+		"force=with --issuer-url: also where a role trusts nobody else; it stays, and nobody may assume it")
 }
 
 func (r *run) delete(ctx context.Context) error {
 	if r.force && r.IssuerURL == "" {
 		return cli.Usagef("--force needs --issuer-url: without it, the name's roles are deleted in any case")
 	}
-	if r.cloud.DryRun {
+	if r.DryRun {
 		r.Mode = install.Preview
 	}
 	deleted, err := aws.Delete(ctx, aws.DeleteOptions{Options: r.Options, Strand: r.force})
-	switch {
-	case err != nil:
-		return err
-	case deleted.Preview != nil:
-		return r.PrintPreview(*deleted.Preview)
-	}
-	type published struct {
-		URL    string `json:"url"`
-		KeySet string `json:"keySet,omitempty"`
-	}
-	still := []published{}
-	for _, i := range deleted.Issuers {
-		if !r.sayStorage(i.URL) {
-			r.SayStillPublished(i)
-		}
-		still = append(still, published{i.URL, i.KeySet})
-	}
-	return r.Result(map[string]any{"issuers": still})
+	return r.Deleted(deleted.Preview, deleted.Issuers, err, r.sayStorage)
 }
 
 // sayStorage prints how to remove what ccoctl keeps an issuer's documents in. It reports whether the issuer is one of

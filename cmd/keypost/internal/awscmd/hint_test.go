@@ -9,7 +9,6 @@ import (
 	"mvdan.cc/sh/v3/shell"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
-	"github.com/keypost/keypost/cmd/keypost/internal/cloudcmd"
 	"github.com/keypost/keypost/provision/install"
 )
 
@@ -17,12 +16,12 @@ import (
 func TestHintsQuoteAudiences(t *testing.T) {
 	for _, hostile := range []string{"$(touch x)", "`touch x`", "a;touch x;", "it's", "-x;y", "a b"} {
 		lost := &install.Error{Problem: install.LostAudience, Audience: hostile, Provider: "arn:aws:iam::123456789012:oidc-provider/x"}
-		r := &run{Run: &cloudcmd.Run{Factory: &cli.Factory{}}, flags: &flags{}}
-		said := hintOf(t, (&migrateFlags{}).hinted(r, lost))
+		r := &run{}
+		said := hintOf(t, r.hint(lost))
 		first, second, _ := strings.Cut(strings.TrimPrefix(said, "add "), "; or, if no pod needs it, take it away first: ")
 		unknown := *lost
 		unknown.Problem = install.UnknownAudience
-		third := hintOf(t, r.hinted(&unknown))
+		third := hintOf(t, r.hint(&unknown))
 		provider := []string{"--open-id-connect-provider-arn", lost.Provider}
 		id := []string{"--client-id", hostile}
 		joined := id

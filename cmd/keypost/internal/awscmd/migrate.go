@@ -16,19 +16,10 @@ import (
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/gate"
 	"github.com/keypost/keypost/provision/aws"
-	"github.com/keypost/keypost/provision/install"
-	"github.com/keypost/keypost/provision/webidentity"
 )
 
-// migrateFlags are those of aws migrate.
-type migrateFlags struct {
-	flags
-	move cloudcmd.Migration
-}
-
-func newCmdMigrate(factory *cli.Factory) *cobra.Command {
-	f := &migrateFlags{}
-	cmd := f.command(factory, cobra.Command{
+func (r *run) newMigrate() *cobra.Command {
+	return r.Command(cobra.Command{
 		Use:   "migrate --from-issuer-url OLD --issuer-url NEW [--kubeconfig FILE] [--finish]",
 		Short: "Move a live cluster from an old issuer, such as a public bucket, to a new one",
 		Long: "Publish the keys of OLD under NEW, make NEW's IAM OIDC identity provider, and give every role that trusts OLD a\n" +
@@ -38,117 +29,77 @@ func newCmdMigrate(factory *cli.Factory) *cobra.Command {
 			"Each run does what is still to be done; it may be stopped at any point.",
 		Example: "  keypost aws migrate --name prod-a --from-issuer-url https://prod-a-oidc.s3.us-east-1.amazonaws.com \\\n" +
 			"    --issuer-url https://oidc.example.com/prod-a --kubeconfig admin.kubeconfig",
-	}, f.run)
-	f.register(cmd)
-	return cmd
+	}, r.migrate, append(cloudcmd.MoveFlags(), "finish", "diff", "user-tags", "adopt", "client-id",
+		"name=the cluster's name, with which its roles and OLD's provider are tagged (default as in ccoctl's bucket, NAME-oidc)",
+		"thumbprint=SHA-1 of a CA of NEW that AWS does not know, 40 hex digits (repeatable)",
+		"force=go on although OLD is a CloudFront address, which can be kept")...)
 }
 
-func (f *migrateFlags) register(cmd *cobra.Command) {
-	fs := f.define(cmd, "name", "diff", "user-tags", "adopt", "thumbprint")
-	fs.Lookup("name").Usage = "the cluster's name, with which its roles and OLD's provider are tagged (default as in ccoctl's bucket, NAME-oidc)"
-	fs.Lookup("thumbprint").Usage = "SHA-1 of a CA of NEW that AWS does not know, 40 hex digits (repeatable)"
-	f.clientIDs(fs, "openshift", "sts.amazonaws.com")
-	f.move.Define(fs, "take OLD's statements and provider away")
-	fs.BoolVar(&f.force, "force", false, "go on although OLD is a CloudFront address, which can be kept")
-	cloudcmd.Required(cmd, "from-issuer-url", "issuer-url")
-}
-
-func (f *migrateFlags) checkMigration() error {
-	if f.Name == "" {
-		f.Name = bucketName(f.move.Old)
-	}
-	err := f.move.CheckIssuers(f.IssuerURL, "trust")
-	if err == nil && f.Name == "" {
-		err = cli.Usagef("the cluster's --name is needed: %s is not an address of a bucket NAME-oidc, as ccoctl makes them", f.move.Old)
-	}
-	if err := cmp.Or(err, f.move.CheckCluster()); err != nil {
-		return err
-	}
-	if err := f.move.CheckFinish(); err != nil {
+func (r *run) migrate(ctx context.Context) error {
+	old := r.Move.Old
+	r.Name = cmp.Or(r.Name, bucketName(old))
+	move, err := r.Moving("trust")
+	switch {
+	case err != nil && r.Finish && r.Move.Cluster.Kubeconfig == "":
 		return cli.WithHint(err, "where they cannot be asked, this takes the old trust away on your word, and deletes no role: %s",
-			cli.Command{"aws", "delete", "--name", f.Name, "--region", cmp.Or(f.Region, "REGION"), "--issuer-url", f.move.Old})
-	}
-	return nil
-}
-
-func (f *migrateFlags) run(ctx context.Context, r *run) error {
-	if err := f.checkMigration(); err != nil {
+			cli.Command{"aws", "delete", "--name", cmp.Or(r.Name, "NAME"), "--region", cmp.Or(r.Region, "REGION"), "--issuer-url", old})
+	case err != nil:
 		return err
-	}
-	if isCloudFront(f.move.Old) && !f.force {
-		return f.keepCloudFront()
+	case r.Name == "":
+		return cli.Usagef("the cluster's --name is needed: %s is not an address of a bucket NAME-oidc, as ccoctl makes them", old)
+	case isCloudFront(old) && !r.force:
+		return r.keepCloudFront()
 	}
 	migrate := aws.Migrate
-	if f.move.Finish {
+	if r.Finish {
 		migrate = aws.FinishMigration
-		r.WithoutStore() // then the lifetime of tokens comes only from the pods
-	} else if err := f.cloud.ReadIssuer(r.Factory); err != nil {
-		return err
 	}
-	done, err := migrate(ctx, aws.MigrateOptions{Options: f.Options, Move: f.move.Reading(r.Factory)})
-	if err == nil {
-		r.SayGate(done.Gate)
+	done, err := migrate(ctx, aws.MigrateOptions{Options: r.Options, Move: move})
+	if e, closed := errors.AsType[*keystore.NotYetError](err); closed && e.Gate == gate.GateSigning {
+		return cli.WithHint(err, "switch the cluster; how is printed by %s", r.MoveAgain(false))
 	}
-	switch end, err := r.Ended(done.Preview, f.hinted(r, err)); {
+	switch end, err := r.MoveEnded(done.Preview, done.Gate, r.MoveHinted(err)); {
 	case end:
 		return err
-	case f.move.Finish:
-		f.sayBucket(r)
-		return r.Result(cloudcmd.Moved{From: f.move.Old, To: f.IssuerURL, Finished: true})
+	case r.Finish:
+		r.Notice("Nothing trusts %s any more.", old)
+		r.sayStorage(old)
+		r.Notice("Do not use ccoctl aws delete for it: the roles and the new provider bear the same tag and would be deleted too.")
+		return r.Finished()
 	}
-	return f.sayNext(r, done)
-}
-
-// hinted adds to an error of a migration what to do about it.
-func (f *migrateFlags) hinted(r *run, err error) error {
-	if e, closed := errors.AsType[*keystore.NotYetError](err); closed && e.Gate == gate.GateSigning {
-		return cli.WithHint(err, "switch the cluster; how is printed by %s", f.move.Again(r.Run, false))
-	}
-	if e, is := errors.AsType[*install.Error](err); is && e.Problem == install.LostAudience {
-		return cli.WithHint(err, "add %s; or, if no pod needs it, take it away first: %s", cli.Quoted("--client-id", e.Audience),
-			webidentity.Command("remove-client-id-from-open-id-connect-provider", "--open-id-connect-provider-arn", e.Provider, "--client-id", e.Audience))
-	}
-	return f.move.Hinted(&f.cloud, err)
+	return r.sayNext(done)
 }
 
 // sayNext prints what switches the cluster, and what comes before and after.
-func (f *migrateFlags) sayNext(r *run, done aws.Migrated) error {
-	openShift, known, next, old := done.OpenShift, done.Known, f.IssuerURL, f.move.Old
+func (r *run) sayNext(done aws.Migrated) error {
+	next, old := r.IssuerURL, r.Move.Old
 	r.Notice("AWS takes tokens of both issuers now. What switches the cluster:")
-	if !openShift {
-		r.Notice("First restart every kube-apiserver with")
-		f.sayFirstRound(r)
-	}
 	switching := cloudcmd.SwitchOpenShift(next)
-	if !openShift {
-		switching = cli.Quoted("--service-account-issuer="+next, "--service-account-issuer="+old)
+	if !done.OpenShift {
+		r.Notice("First restart every kube-apiserver with")
+		r.sayFirstRound()
+		switching = cloudcmd.IssuerFlags(next, old)
 	}
-	if err := r.PrintSwitch(cloudcmd.Moved{From: old, To: next, KeySet: done.KeySet.Name(), Switch: switching}); err != nil {
+	if err := r.PrintSwitch(done.KeySet, switching); err != nil {
 		return err
 	}
 	switch {
-	case openShift && !known:
+	case done.OpenShift && !done.Known:
 		r.Notice("On OpenShift. With kubeadm and others there are two rounds. First restart every kube-apiserver with")
-		f.sayFirstRound(r)
-		r.Notice("  %s", cli.Paste(cli.Quoted("--service-account-issuer="+next, "--service-account-issuer="+old)))
-	case !openShift:
+		r.sayFirstRound()
+		r.Notice("  %s", cli.Paste(cloudcmd.IssuerFlags(next, old)))
+	case !done.OpenShift:
 		r.Notice("The first issuer signs, both are accepted. kubeadm 1.34.0 to 1.34.2 sorts repeated extraArgs; look at the")
 		r.Notice("manifest of the static pod afterwards.")
 	}
-	if openShift {
-		r.Notice("OpenShift's kube-apiservers restart one after the other, and accept tokens of %s for 24 hours more: the", old)
-		r.Notice("kubelet renews those of running pods within that time; restart what read its token only once.")
-	}
-	r.Notice("Then, as often as it takes:")
-	r.Notice("  %s", f.move.Again(r.Run, true))
-	r.SayLifetime(done.KeySet)
+	r.SayFinish(done.KeySet, done.OpenShift)
 	return nil
 }
 
 // sayFirstRound prints the flags with which every kube-apiserver accepts the new issuer before any signs as it: one that
 // still has the old flags answers 401 to the tokens that another has just signed as the new one.
-func (f *migrateFlags) sayFirstRound(r *run) {
-	r.Notice("  %s", cli.Paste(cli.Quoted("--service-account-issuer="+f.move.Old, "--service-account-issuer="+f.IssuerURL)))
+func (r *run) sayFirstRound() {
+	r.Notice("  %s", cli.Paste(cloudcmd.IssuerFlags(r.Move.Old, r.IssuerURL)))
 	r.Notice("(and with both issuers in --api-audiences, if that is set), so that none refuses the tokens that another has just")
 	r.Notice("signed. Once the last one has restarted, restart every kube-apiserver with the order switched:")
 }
@@ -160,11 +111,11 @@ func isCloudFront(issuer string) bool {
 }
 
 // keepCloudFront returns an error that says how to do without a move: unlike a bucket, a distribution can get another origin.
-func (f *migrateFlags) keepCloudFront() error {
-	old := f.move.Old
+func (r *run) keepCloudFront() error {
+	old := r.Move.Old
 	return cli.WithHint(fmt.Errorf("nothing was done: %s is an address of CloudFront, which can be kept, and with it every token, role and provider", old),
 		"publish its keys under it: %s; give the distribution keypostd as its origin (docs/cdn/README.md#cloudfront), with %s in issuerURLs; to move to %s nevertheless, add --force",
-		cli.Command{"issuer", "add", f.Name, "--url", old, "--jwks", old, "--relying-party", "aws"}, cli.Quoted(f.Name+"="+old), f.IssuerURL)
+		cli.Command{"issuer", "add", r.Name, "--url", old, "--jwks", old, "--relying-party", "aws"}, cli.Quoted(r.Name+"="+old), r.IssuerURL)
 }
 
 // bucketHost is a bucket's own address, in every partition.
@@ -183,11 +134,4 @@ func bucketOf(issuer string) (bucket, region string) {
 func bucketName(issuer string) string {
 	bucket, _ := bucketOf(issuer)
 	return strings.TrimSuffix(bucket, "-oidc")
-}
-
-// sayBucket prints what becomes of OLD itself, which nothing here touches.
-func (f *migrateFlags) sayBucket(r *run) {
-	r.Notice("Nothing trusts %s any more.", f.move.Old)
-	r.sayStorage(f.move.Old)
-	r.Notice("Do not use ccoctl aws delete for it: the roles and the new provider bear the same tag and would be deleted too.")
 }

@@ -13,20 +13,14 @@ import (
 	"github.com/keypost/keypost/provision/install"
 )
 
-func newCmdCreateIAMRoles(factory *cli.Factory) *cobra.Command {
-	f := &flags{}
-	cmd := f.command(factory, cobra.Command{
+func (r *run) newCreateIAMRoles() *cobra.Command {
+	return r.Command(cobra.Command{
 		Use:   "create-iam-roles --name NAME --credentials-requests-dir DIR --identity-provider-arn ARN",
 		Short: "Make the IAM roles that a release's CredentialsRequests ask for",
 		Long: "Make the IAM roles that a release's CredentialsRequests ask for, and the Secrets that name them. Roles that are there\n" +
 			"already are compared and get what they need more. Without --prune nothing goes; what is not asked for is named.",
-	}, func(ctx context.Context, r *run) error { return r.createIAMRoles(ctx) })
-	fs := f.define(cmd, "name", "dry-run", "diff", "user-tags", "adopt", "tighten")
-	f.clientIDs(fs, "openshift", "sts.amazonaws.com")
-	f.roles(cmd)
-	fs.StringVar(&f.providerARN, "identity-provider-arn", "", "ARN of the IAM OIDC identity provider that the roles trust")
-	cloudcmd.Required(cmd, "name", "identity-provider-arn")
-	return cmd
+	}, r.createIAMRoles, "name", "dry-run", "diff", "user-tags", "adopt", "tighten", "client-id", "credentials-requests-dir", "enable-tech-preview",
+		"prune", "permissions-boundary-arn", "identity-provider-arn")
 }
 
 func (r *run) createIAMRoles(ctx context.Context) error {
@@ -42,19 +36,11 @@ func (r *run) createIAMRoles(ctx context.Context) error {
 		return err
 	}
 	r.SayUpgrade(made.Secrets)
-	return r.Result(map[string]any{"issuer": url, "provider": r.providerARN, "secrets": cloudcmd.Listed(made.Secrets), "dryRun": r.cloud.DryRun})
+	return r.Result(map[string]any{"issuer": url, "provider": r.providerARN, "secrets": cloudcmd.Listed(made.Secrets), "dryRun": r.DryRun})
 }
 
-// roleFlags are those of aws create-role.
-type roleFlags struct {
-	flags
-	accounts, policyARNs []string
-	policyFile           string
-}
-
-func newCmdCreateRole(factory *cli.Factory) *cobra.Command {
-	f := &roleFlags{flags: flags{forRole: true}}
-	cmd := f.command(factory, cobra.Command{
+func (r *run) newCreateRole() *cobra.Command {
+	return r.Command(cobra.Command{
 		Use:   "create-role --role-name NAME --service-account NAMESPACE/NAME --issuer-url URL",
 		Short: "Make an IAM role for any workload's service account",
 		Long: "Make an IAM role that pods of these service accounts may assume, for plain Kubernetes with the AWS pod identity\n" +
@@ -62,28 +48,20 @@ func newCmdCreateRole(factory *cli.Factory) *cobra.Command {
 			"annotation, and the variable that an operator takes from its Subscription (spec.config.env).",
 		Example: "  keypost aws create-role --role-name backup --service-account backup/agent \\\n" +
 			"    --policy-arn arn:aws:iam::aws:policy/AmazonS3ReadOnlyAccess --issuer-url https://oidc.example.com/prod-a",
-	}, func(ctx context.Context, r *run) error { return f.create(ctx, r) })
-	fs := f.define(cmd, "diff", "user-tags", "adopt", "prune", "tighten", "permissions-boundary-arn")
-	fs.Lookup("user-tags").Usage = "tags for the role, as KEY=VALUE,…"
-	fs.Lookup("prune").Usage = "take away permissions that are not asked for, and the trust in other service accounts of the issuer"
-	fs.Lookup("adopt").Usage = "take over a role that is not tagged as ours"
-	f.clientIDs(fs, "openshift", "sts.amazonaws.com")
-	fs.StringVar(&f.Name, "role-name", "", "name of the role")
-	fs.StringArrayVar(&f.accounts, "service-account", nil, "NAMESPACE/NAME of a service account that may assume it (repeatable)")
-	fs.StringArrayVar(&f.policyARNs, "policy-arn", nil, "ARN of a managed policy to attach (repeatable)")
-	fs.StringVar(&f.policyFile, "policy-file", "", "JSON `FILE` with a permissions policy to put into the role, - for stdin")
-	cloudcmd.Required(cmd, "role-name", "service-account", "issuer-url")
-	return cmd
+	}, r.createRole, "diff", "user-tags=tags for the role, as KEY=VALUE,…", "adopt=take over a role that is not tagged as ours", "tighten", "client-id",
+		"prune=take away permissions that are not asked for, and the trust in other service accounts of the issuer", "permissions-boundary-arn",
+		"role-name", "service-account", "policy-arn", "policy-file")
 }
 
-func (f *roleFlags) create(ctx context.Context, r *run) error {
-	o := aws.RoleOptions{Options: f.Options, For: "--role-name", PolicyARNs: f.policyARNs, Boundary: f.requested.Boundary, Prune: f.requested.Prune}
+func (r *run) createRole(ctx context.Context) error {
+	o := aws.RoleOptions{Options: r.Options, For: "--role-name", PolicyARNs: r.policyARNs, Boundary: r.requested.Boundary, Prune: r.requested.Prune}
+	o.Name = r.roleName
 	var err error
-	if o.ServiceAccounts, err = cloudcmd.ServiceAccounts(f.accounts); err != nil {
+	if o.ServiceAccounts, err = cloudcmd.ServiceAccounts(r.accounts); err != nil {
 		return err
 	}
-	if f.policyFile != "" {
-		if o.Permissions, err = r.ReadFile(f.policyFile, 1<<20); err != nil {
+	if r.policyFile != "" {
+		if o.Permissions, err = r.ReadFile(r.policyFile, 1<<20); err != nil {
 			return err
 		}
 	}
@@ -97,8 +75,8 @@ func (f *roleFlags) create(ctx context.Context, r *run) error {
 		Annotation string            `json:"annotation"`
 		Env        []cloudcmd.EnvVar `json:"env"`
 	}{made.ARN, "eks.amazonaws.com/role-arn: " + made.ARN, env}
-	if len(f.policyARNs) == 0 && f.policyFile == "" {
-		r.Notice("keypost gives role %s no permissions: that takes --policy-arn or --policy-file", f.Name)
+	if len(r.policyARNs) == 0 && r.policyFile == "" {
+		r.Notice("keypost gives role %s no permissions: that takes --policy-arn or --policy-file", r.roleName)
 	}
 	r.sayAnnotations(o.ServiceAccounts, made.ARN)
 	return r.PrintIdentity(v, env, v.ARN, v.Annotation)

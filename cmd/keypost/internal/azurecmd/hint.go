@@ -5,24 +5,17 @@ import (
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/provision/azure/arm"
-	"github.com/keypost/keypost/provision/install"
 )
 
-// hinted adds to an error of provision/azure what to do about it, in words of the command line.
-func (r *run) hinted(err error) error {
-	if _, hinted := errors.AsType[*cli.HintedError](err); hinted {
-		return err
-	}
-	if e, is := errors.AsType[*install.Error](err); is && e.Problem == install.NoRequests {
-		return cli.WithHint(err, "to fill one: oc adm release extract --credentials-requests --cloud=azure --to=DIR")
-	}
+// hint adds to an error of provision/azure what to do about it, in words of the command line.
+func (r *run) hint(err error) error {
 	e, is := errors.AsType[*arm.Error](err)
 	if !is {
-		return r.cloud.Hinted(err)
+		return nil
 	}
 	const otherPlace = "choose other credentials, or another --subscription-id or --tenant-id"
 	notOwned := "take it over with --adopt, or use another name"
-	if !r.adopts {
+	if !r.Has("adopt") {
 		notOwned = "it stays: leave --delete-oidc-resource-group out; or name another group or installation with --oidc-resource-group-name " +
 			"or --name"
 	}

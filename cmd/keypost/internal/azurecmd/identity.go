@@ -11,16 +11,8 @@ import (
 	"github.com/keypost/keypost/provision/azure"
 )
 
-// identityFlags are those of azure create-identity.
-type identityFlags struct {
-	flags
-	accounts []string
-	wanted   azure.WorkloadOptions
-}
-
-func newCmdCreateIdentity(factory *cli.Factory) *cobra.Command {
-	f := &identityFlags{}
-	cmd := f.command(factory, cobra.Command{
+func (r *run) newCreateIdentity() *cobra.Command {
+	return r.Command(cobra.Command{
 		Use:   "create-identity --name NAME --resource-group GROUP --region REGION --subscription-id ID --service-account NAMESPACE/NAME --issuer-url URL",
 		Short: "Make a managed identity for any workload's service account",
 		Long: "Make a managed identity that pods of these service accounts may use, for an operator of OLM or any other workload, with\n" +
@@ -29,32 +21,21 @@ func newCmdCreateIdentity(factory *cli.Factory) *cobra.Command {
 		Example: "  keypost azure create-identity --name loki --resource-group observability --region westeurope \\\n" +
 			"    --subscription-id 11111111-2222-3333-4444-555555555555 --service-account openshift-logging/loki \\\n" +
 			"    --role \"Storage Blob Data Contributor\" --issuer-url https://oidc.example.com/prod-a",
-	}, func(ctx context.Context, r *run) error { return f.create(ctx, r) })
-	fs := f.define(cmd, "diff", "issuer-url", "user-tags", "adopt", "prune", "audience")
-	fs.Lookup("issuer-url").Usage = "the issuer URL that the identity trusts"
-	fs.Lookup("user-tags").Usage = "tags for the identity, as KEY=VALUE,…"
-	fs.Lookup("adopt").Usage = "take over an identity that is not tagged as ours" + adoptedUnknown
-	fs.Lookup("prune").Usage = "take away what this run does not ask for: roles that an earlier run assigned, and other service accounts of the issuer"
-	fs.StringArrayVar(&f.Drop, "drop-issuer-url", nil, "an old issuer URL: it takes no token of that issuer any more, of whatever service account (repeatable)")
-	fs.StringVar(&f.OIDCGroup, "resource-group", "", "resource group of the identity; it is made if it is not there")
-	fs.StringArrayVar(&f.accounts, "service-account", nil, "NAMESPACE/NAME of a service account that may use it (repeatable)")
-	fs.StringArrayVar(&f.wanted.Roles, "role", nil, "name of a role that is there, to be assigned (repeatable)")
-	fs.StringArrayVar(&f.wanted.Actions, "permission", nil, "action of a custom role to be made for it (repeatable)")
-	fs.StringArrayVar(&f.wanted.DataActions, "data-permission", nil, "data action of that custom role (repeatable)")
-	fs.StringArrayVar(&f.wanted.Scopes, "scope", nil, "ID of a subscription, a resource group or a resource at which roles are assigned (repeatable; default its resource group)")
-	cloudcmd.Required(cmd, "name", "resource-group", "region", "subscription-id", "service-account", "issuer-url")
-	return cmd
+	}, r.createIdentity, "diff", "issuer-url=the issuer URL that the identity trusts", "user-tags=tags for the identity, as KEY=VALUE,…",
+		"adopt=take over an identity that is not tagged as ours"+adoptedUnknown,
+		"prune=take away what this run does not ask for: roles that an earlier run assigned, and other service accounts of the issuer",
+		"audience", "drop-issuer-url", "resource-group", "service-account", "role", "permission", "data-permission", "scope")
 }
 
-func (f *identityFlags) create(ctx context.Context, r *run) error {
-	if slices.Contains(f.Drop, f.IssuerURL) {
-		return cli.Usagef("--drop-issuer-url is the --issuer-url %s that the identity is to trust", f.IssuerURL)
+func (r *run) createIdentity(ctx context.Context) error {
+	if slices.Contains(r.Drop, r.IssuerURL) {
+		return cli.Usagef("--drop-issuer-url is the --issuer-url %s that the identity is to trust", r.IssuerURL)
 	}
 	r.WithoutStore()
-	o := f.wanted
-	o.Options, o.For = f.Options, "--name"
+	o := r.wanted
+	o.Options, o.For = r.Options, "--name"
 	var err error
-	if o.ServiceAccounts, err = cloudcmd.ServiceAccounts(f.accounts); err != nil {
+	if o.ServiceAccounts, err = cloudcmd.ServiceAccounts(r.accounts); err != nil {
 		return err
 	}
 	made, err := azure.CreateIdentity(ctx, o)

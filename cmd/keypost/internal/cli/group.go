@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"unicode"
 
@@ -33,13 +34,6 @@ func CheckChoice(issuers []string, all bool) error {
 		return Usagef("give one or more issuers, or --all for every key set of the store")
 	}
 	return nil
-}
-
-// Required has a command refuse to run without these flags.
-func Required(cmd *cobra.Command, flags ...string) {
-	for _, flag := range flags {
-		_ = cmd.MarkFlagRequired(flag) // it fails only for a flag that is not defined
-	}
 }
 
 var noResult = map[string]string{"result": "none"} //nolint:gochecknoglobals // nobody changes it
@@ -76,13 +70,29 @@ func (f *Factory) checkGlobals(cmd *cobra.Command) error {
 	case force != nil && why != nil && force.Value.String() == "true" && !why.Changed:
 		return errors.New("--force needs --why REASON, which is recorded")
 	}
+	return checkRequired(cmd)
+}
+
+// checkRequired returns an error unless the flags are given that a command's form names outside of brackets. The global ones may be
+// in the environment.
+func checkRequired(cmd *cobra.Command) error {
+	var missing []string
+	for word := range strings.FieldsSeq(cmd.Use) {
+		name, is := strings.CutPrefix(word, "--")
+		if is && !cmd.Flag(name).Changed && cmd.Root().PersistentFlags().Lookup(name) == nil {
+			missing = append(missing, strconv.Quote(name))
+		}
+	}
+	if len(missing) > 0 { // in cobra's words
+		return fmt.Errorf("required flag(s) %s not set", strings.Join(missing, ", "))
+	}
 	return nil
 }
 
 // control reports whether r is a control character that no text for people has.
 func control(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }
 
-// helpCommand returns the command help. Unlike cobra's own, it fails if there is no such topic.
+// helpCommand returns the command help. Unlike cobra's own, it fails if there is no such topic, and prints nothing of that.
 func helpCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:         "help [COMMAND…]",
@@ -101,9 +111,10 @@ func helpCommand() *cobra.Command {
 
 // fit has the help of root, and of all commands below it, fit a terminal.
 func fit(root *cobra.Command, width int) {
-	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), "FlagUsages", fmt.Sprintf("FlagUsagesWrapped %d", width)))
+	usage := strings.ReplaceAll(root.UsageTemplate(), "FlagUsages", fmt.Sprintf("FlagUsagesWrapped %d", width))
 	var each func(cmd *cobra.Command)
 	each = func(cmd *cobra.Command) {
+		cmd.SetUsageTemplate(strings.ReplaceAll(usage, "{{.UseLine}}", terminal.Wrap(cmd.UseLine(), width, 2, 6)))
 		cmd.Long = terminal.Paragraphs(cmp.Or(cmd.Long, cmd.Short), width)
 		cmd.Example = terminal.Shells(cmd.Example, width)
 		for _, c := range cmd.Commands() {

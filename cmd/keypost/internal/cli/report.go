@@ -35,20 +35,11 @@ func Usage(err error) error { return &usageError{err} }
 // Usagef is fmt.Errorf for a mistake in what was typed; the exit code is 2.
 func Usagef(format string, args ...any) error { return &usageError{fmt.Errorf(format, args...)} }
 
-// exitCoder is an error with an exit code of its own.
-type exitCoder interface {
-	error
-	ExitCode() int
-}
-
 // exitError is an error with an exit code of its own.
 type exitError struct {
 	error
 	code int
 }
-
-// ExitCode implements exitCoder.
-func (e exitError) ExitCode() int { return e.code }
 
 // Exit gives an error an exit code of its own.
 func Exit(code int, err error) error { return exitError{err, code} }
@@ -78,8 +69,8 @@ func (f *Factory) report(cmd *cobra.Command, err error) int {
 	if typed {
 		return ExitUsage
 	}
-	if e, ok := errors.AsType[exitCoder](err); ok {
-		return e.ExitCode()
+	if e, ok := errors.AsType[exitError](err); ok {
+		return e.code
 	}
 	return ExitFailed
 }

@@ -1,87 +1,263 @@
+// Package cloudcmd has what the commands of every cloud share: the flags for publishing an issuer, the log on stderr in ccoctl's
+// form, previews with their exit code, and what to do about errors and next. A cloud's package of commands has one type around
+// [Run], with the options that its flags fill in, and makes each command by [Run.Command].
 package cloudcmd
 
 import (
 	"cmp"
-	"encoding/json"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
 	"log"
+	"os"
+	"path/filepath"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
-	"github.com/keypost/keypost/cmd/keypost/internal/terminal"
-	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/provision/ccoctl"
 	"github.com/keypost/keypost/provision/install"
-	"github.com/keypost/keypost/provision/plan"
 )
 
-// Run is one run of a command.
+// Run is what the flags of a cloud's commands say, and the run of one of them. All of its commands share it: a process runs one.
 type Run struct {
 	*cli.Factory
-	flags   *Flags
-	journal *journal
+	To     *install.Options // that the flags fill in: those of the cloud
+	Party  string           // the cloud as a relying party, as in a key set's policy: "aws"
+	Copy   string           // what a new key set's policy calls the cloud's copy of the keys, in place of Party; empty for none
+	All    *pflag.FlagSet   // every flag of the cloud's, each with its usual usage
+	Common []string         // those that each of its commands has
+
+	Ready func() error          // returns an error for flags of the cloud's that are wrong by themselves, and makes up what none says
+	Hint  func(err error) error // adds to an error of the cloud's packages what to do about it; nil for any other
+
+	DryRun, Diff  bool
+	PublicKeyFile string
+
+	Move   install.Move // of a live cluster from an old issuer to this one; without OldKeys, which Moving adds
+	Finish bool         // take the trust in the old issuer away
+	jwks   string       // where the old issuer's keys are read; empty for the issuer itself
+	unread bool         // they could not be
+
+	cmd *cobra.Command // that is run
+	log *log.Logger    // in ccoctl's form, since scripts look for its lines
 }
 
-// Begin checks the flags, those of the cloud by check, and returns the run of a command, whose events it prints and whose
-// mode and store it fills in. The caller ends it with [Run.End].
-func (f *Flags) Begin(factory *cli.Factory, cmd *cobra.Command, check func() error) (*Run, error) {
-	if err := f.readCommon(cmd); err != nil {
-		return nil, err
+// Define registers the flags that every cloud has. files are those of a dry run, with what they are for.
+func (r *Run) Define(files string) {
+	r.All = pflag.NewFlagSet("", pflag.ContinueOnError)
+	r.All.StringVar(&r.To.Dir, "output-dir", "", "`DIR` for the files (default the current one)")
+	r.All.BoolVar(&r.DryRun, "dry-run", false, "write "+files+", and call nobody")
+	r.All.BoolVar(&r.Diff, "diff", false,
+		"print what would be changed, and what is there beyond what is wanted; change nothing, and exit 3 if there is any")
+	r.All.StringVar(&r.To.IssuerURL, "issuer-url", "", "the issuer URL, as in the tokens' iss")
+	r.All.StringVar(&r.PublicKeyFile, "public-key-file", "", "`FILE` with the cluster's public key (default OUTPUT-DIR/"+ccoctl.PublicKeyName+")")
+	r.All.BoolVar(&r.To.Dev, "dev", false, "a development issuer of keypostd --dev, for an emulator of the cloud: its URL may have a port, and waits are short")
+	r.defineMove()
+}
+
+// Requests registers the flags that say which CredentialsRequests there are. pruned is what --prune takes away.
+func (r *Run) Requests(dir *string, techPreview, prune *bool, pruned string) {
+	r.All.StringVar(dir, "credentials-requests-dir", "", "`DIR` with CredentialsRequests (oc adm release extract --credentials-requests)")
+	r.All.BoolVar(techPreview, "enable-tech-preview", false, "also the CredentialsRequests of tech preview features")
+	r.All.BoolVar(prune, "prune", false, "take away what no CredentialsRequest asks for: "+pruned)
+}
+
+// needless is the annotation of a flag of ccoctl's that has nothing to do here.
+const needless = "keypost.dev/needless"
+
+// Needless hides flags of ccoctl's that have nothing to do here: they are taken, and told.
+func (r *Run) Needless(flags ...string) {
+	for _, name := range flags {
+		flag := r.All.Lookup(name)
+		flag.Hidden, flag.Annotations = true, map[string][]string{needless: {}}
 	}
-	if err := f.check(cmd); err != nil {
-		return nil, err
+}
+
+// Group returns the commands of the cloud with the flags that are common to them.
+func (r *Run) Group(use, short string, commands ...*cobra.Command) *cobra.Command {
+	g := cli.Group(use, short, append([]*cobra.Command{r.createKeyPair()}, commands...)...)
+	for _, name := range r.Common {
+		g.PersistentFlags().AddFlag(r.All.Lookup(name))
 	}
-	if err := check(); err != nil {
-		return nil, err
+	return g
+}
+
+// Command returns a command that takes only flags, and does its work in do. flags are those that it has beside the common ones, each
+// as its name, NAME=USAGE with a usage of its own, or NAME+=MORE to add to the usual one.
+func (r *Run) Command(c cobra.Command, do func(ctx context.Context) error, flags ...string) *cobra.Command {
+	c.Args = cobra.ExactArgs(0)
+	c.RunE = func(cmd *cobra.Command, _ []string) error {
+		err := r.begin(cmd)
+		if err == nil {
+			err = r.Ready()
+		}
+		if err == nil {
+			err = do(cmd.Context())
+		}
+		return r.hinted(err)
 	}
-	factory.Begin()
-	if err := f.checkOutputDir(); err != nil {
-		return nil, err
+	for _, f := range flags {
+		name, usage, other := strings.Cut(f, "=")
+		name, more := strings.CutSuffix(name, "+")
+		flag := *r.All.Lookup(name)
+		switch {
+		case more:
+			flag.Usage += usage
+		case other:
+			flag.Usage = usage
+		}
+		c.Flags().AddFlag(&flag)
 	}
-	r := &Run{Factory: factory, flags: f, journal: newJournal(factory.Live())}
-	f.To.Store, f.To.Report = r.keyStore(), r.report
+	return &c
+}
+
+// Verb returns the name of the command that is run.
+func (r *Run) Verb() string { return r.cmd.Name() }
+
+// Has reports whether the command that is run has a flag.
+func (r *Run) Has(flag string) bool { return r.cmd.Flag(flag) != nil }
+
+// Given reports whether a flag was given.
+func (r *Run) Given(flag string) bool { return r.cmd.Flags().Changed(flag) }
+
+// createKeyPair returns the command create-key-pair, which is the same in every cloud.
+func (r *Run) createKeyPair() *cobra.Command {
+	return &cobra.Command{
+		Use:   "create-key-pair",
+		Short: "Make the key pair that a cluster signs its tokens with",
+		Long: "Make the key pair that a cluster signs its service account tokens with, and put the private half where the\n" +
+			"installer takes it from. Key files that are there already are used and never overwritten.",
+		Args: cobra.ExactArgs(0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := r.begin(cmd); err != nil {
+				return err
+			}
+			if err := install.CreateKeyPair(*r.To); err != nil {
+				return r.hinted(err)
+			}
+			return r.Result(map[string]string{"privateKeyFile": r.Path(ccoctl.PrivateKeyName), "publicKeyFile": r.Path(ccoctl.PublicKeyName)})
+		},
+	}
+}
+
+// begin checks the flags that every cloud has, and fills in where a command reports, in which mode it is, and its store.
+func (r *Run) begin(cmd *cobra.Command) error {
+	r.cmd = cmd
+	if err := r.check(); err != nil {
+		return err
+	}
+	r.Begin()
+	if err := r.checkOutputDir(); err != nil {
+		return err
+	}
+	r.log = log.New(r.Live(), "", log.LstdFlags)
+	r.To.Store, r.To.Report = r.keyStore(), r.report
 	switch {
-	case f.DryRun:
-		f.To.Mode = install.DryRun
-	case f.Diff:
-		f.To.Mode = install.Preview
+	case r.DryRun:
+		r.To.Mode = install.DryRun
+	case r.Diff:
+		r.To.Mode = install.Preview
 	}
-	return r, nil
+	cmd.Flags().Visit(func(flag *pflag.Flag) {
+		if _, is := flag.Annotations[needless]; is {
+			r.Warn("--%s is not needed: keypostd serves the documents, so that there is no storage to keep them in", flag.Name)
+		}
+	})
+	return nil
+}
+
+// check returns an error for flags that are wrong by themselves. ccoctl accepts an empty string for every one of them.
+func (r *Run) check() error {
+	empty := ""
+	r.cmd.Flags().Visit(func(flag *pflag.Flag) {
+		if flag.Value.Type() == "string" && strings.TrimSpace(flag.Value.String()) == "" {
+			empty = cmp.Or(empty, flag.Name)
+		}
+	})
+	switch {
+	case empty != "":
+		return cli.Usagef("--%s is empty", empty)
+	case r.DryRun && r.Diff:
+		return cli.Usagef("give --dry-run or --diff, not both")
+	case r.To.IssuerURL == "":
+		return nil
+	}
+	if _, err := keystore.ParseIssuerURL(r.To.IssuerURL, r.To.Dev); err != nil {
+		return cli.Usage(err)
+	}
+	return nil
+}
+
+// checkOutputDir returns an error unless the directory exists or can be made, one level of it.
+func (r *Run) checkOutputDir() error {
+	if r.To.Dir == "" {
+		r.To.Dir = "." // for a command that writes no files it need not exist
+		if dir, err := os.Getwd(); err == nil {
+			r.To.Dir = dir
+		}
+		return nil
+	}
+	info, err := os.Stat(r.To.Dir)
+	switch {
+	case err == nil && !info.IsDir():
+		return fmt.Errorf("--output-dir %s is not a directory", r.To.Dir)
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	parent := filepath.Dir(filepath.Clean(r.To.Dir))
+	if info, err := os.Stat(parent); err != nil || !info.IsDir() {
+		return cli.WithHint(fmt.Errorf("--output-dir %s cannot be made: there is no directory %s", r.To.Dir, parent), "mkdir -p %s", cli.Quoted(r.To.Dir))
+	}
+	return nil
+}
+
+// Path returns where a file of the output directory is, as ccoctl logs it: as the directory was given.
+func (r *Run) Path(name string) string {
+	return filepath.Join(r.To.Dir, filepath.FromSlash(name))
 }
 
 // keyStore is the store that --store names.
 func (r *Run) keyStore() install.KeyStore {
-	_, err := cli.ParseStore(r.Store)
+	_, err := cli.ParseStore(r.Factory.Store)
 	k := install.KeyStore{
 		Change: func() keystore.Change { return r.Change("", false) },
 		Open:   r.OpenStore, Create: r.CreateStore, Check: func() error { return err },
 	}
 	if err == nil { // what cannot be parsed may have a password in it
-		k.Name = r.Store
+		k.Name = r.Factory.Store
 	}
 	return k
 }
 
 // WithoutStore makes --store optional: what only asks a store more than it must goes on without.
 func (r *Run) WithoutStore() {
-	if r.Store == "" {
-		r.flags.To.Store = install.KeyStore{}
+	if r.Factory.Store == "" {
+		r.To.Store = install.KeyStore{}
 	}
 }
+
+// progressEvery is how long nothing is printed, where lines do not change, before a wait is: seldom enough for a CI log to stay
+// readable, often enough that nobody takes the program for dead. Waits are reported every other second, so that nothing is
+// silent for more than 15 seconds.
+const progressEvery = 10 * time.Second
 
 // report prints what a run reports, and after a warning what to do about it. It is safe for concurrent use.
 func (r *Run) report(e install.Event) {
 	advice := ""
 	switch e.Kind {
 	case install.Line:
-		r.journal.show(time.Now(), e.Text)
+		r.log.Print(cli.OneLine(e.Text))
 		return
 	case install.Wait:
-		r.journal.wait(e)
+		if !r.Live().Draw(e.Text) && r.Live().Silent() >= progressEvery {
+			r.log.Print(cli.OneLine(e.Text))
+		}
 		return
 	case install.Progress:
 		r.Live().Draw(e.Text)
@@ -94,186 +270,4 @@ func (r *Run) report(e install.Event) {
 		advice = "; why: " + r.Line(cli.Command{"issuer", "list"})
 	}
 	r.Warn("%s%s", e.Text, advice)
-}
-
-// differsError ends a run of --diff that found something to change, or something beyond what is wanted.
-type differsError struct{ actions, extra int }
-
-func (e *differsError) Error() string {
-	var found []string
-	if e.actions > 0 {
-		found = append(found, text.Count(e.actions, "thing differs", "things differ"))
-	}
-	if e.extra > 0 {
-		found = append(found, text.Count(e.extra, "thing is there beyond what is wanted", "things are there beyond what is wanted"))
-	}
-	return strings.Join(found, ", ") + "; nothing was changed"
-}
-
-// ExitCode is for [cli.Factory.Run].
-func (e *differsError) ExitCode() int { return cli.ExitDiffer }
-
-// Ended prints what a cloud's package has returned with --diff: a preview, and an error if there is a difference. It reports
-// whether nothing else is to be printed.
-func (r *Run) Ended(v *plan.Preview, err error) (bool, error) {
-	if v == nil || err != nil {
-		return err != nil, err
-	}
-	if err := r.PrintPreview(*v); err != nil || v.Empty() {
-		return true, err
-	}
-	return true, &differsError{len(v.Changes), len(v.Extra)}
-}
-
-// PrintPreview prints what would be changed, in the form that -o asks for.
-func (r *Run) PrintPreview(v plan.Preview) error {
-	if r.Output == "table" {
-		r.Live().Clear()
-		return v.Write(r.Out)
-	}
-	if v.Changes == nil {
-		v.Changes = []plan.Change{}
-	}
-	for _, list := range []*[]string{&v.Notes, &v.Warnings, &v.Extra} {
-		if *list == nil {
-			*list = []string{}
-		}
-	}
-	return r.Print(v, nil)
-}
-
-// Result prints what was made, only with -o json and yaml: what ccoctl prints is all on stderr.
-func (r *Run) Result(v any) error {
-	if r.Output == "table" {
-		return nil
-	}
-	return r.Print(v, nil)
-}
-
-// SayUnpublished prints, after the files of a dry run, what no script of them does. party is how the policy is to name the cloud.
-func (r *Run) SayUnpublished(party string) {
-	r.Notice("the scripts do not publish the key set; before they are run: %s", r.Publishing(party))
-}
-
-// Publishing returns the command that publishes what a dry run would have. party is how the policy is to name the cloud.
-func (r *Run) Publishing(party string) cli.Command {
-	c := cli.Command{"issuer", "add", r.flags.To.Name, "--url", r.flags.To.IssuerURL, "--public-key-file", cmp.Or(r.flags.PublicKeyFile, r.flags.Path(ccoctl.PublicKeyName)),
-		"--relying-party", party}
-	if r.flags.To.Dev {
-		c = append(c, "--dev")
-	}
-	return c
-}
-
-// SayLifetime prints how to declare the lifetime of tokens in a key set that has none.
-func (r *Run) SayLifetime(s keystore.KeySet) {
-	if s.Policy().TokenLifetime == nil {
-		r.Notice("to remove keys later, keypost must know how long tokens live (24h, unless a pod asks for more): %s",
-			cli.Command{"issuer", "set", string(s.Name()), "--token-lifetime", "24h"})
-	}
-}
-
-// SayInstall prints what to do with what was made. more are flags that verify needs beside those of this run.
-func (r *Run) SayInstall(made install.Created, more ...string) {
-	r.Notice("next, with the directory that openshift-install create manifests has filled:")
-	r.Notice("  %s", cli.Paste("cp "+cli.Quoted(r.flags.Path(ccoctl.ManifestsDir))+"/* INSTALL-DIR/"+ccoctl.ManifestsDir+"/"))
-	if made.PrivateKey == "" {
-		r.Notice("  and put the signing key of %s into INSTALL-DIR/%s", r.flags.PublicKeyFile, ccoctl.SigningKeyName)
-	} else {
-		r.Notice("  %s", cli.Paste("cp -a "+cli.Quoted(r.flags.Path(ccoctl.TLSDir))+" INSTALL-DIR/"))
-	}
-	r.Notice("then openshift-install create cluster; and once it signs tokens:")
-	r.Notice("  %s", append(r.flags.Verification(made.KeySet.Name()), more...))
-}
-
-// Deleted prints what a deletion would do, or which issuers are still published after it.
-func (r *Run) Deleted(v *plan.Preview, issuers []install.StillPublished, err error) error {
-	switch {
-	case err != nil:
-		return err
-	case v != nil:
-		return r.PrintPreview(*v)
-	}
-	still := []map[string]string{}
-	for _, i := range issuers {
-		r.SayStillPublished(i)
-		still = append(still, map[string]string{"url": i.URL, "keySet": i.KeySet})
-	}
-	return r.Result(map[string]any{"issuers": still})
-}
-
-// SayStillPublished prints how to stop publishing an issuer, which other accounts and clouds may still need, and a next installation of
-// the same cluster.
-func (r *Run) SayStillPublished(i install.StillPublished) {
-	switch {
-	case i.KeySet != "":
-		r.Notice("the keys of %s are still published, and a new installation with the same key pair finds them there", i.URL)
-		remove := cli.Command{"issuer", "remove", i.KeySet, "--confirm-url", i.URL, "--why", "REASON"}
-		if !i.Signs {
-			r.Notice("when nothing trusts them any more, this withdraws them for good:")
-		} else {
-			r.Notice("when nothing trusts them any more and no cluster signs with them, this withdraws them for good (--force, as a key is active):")
-			remove = append(remove, "--force")
-		}
-		r.Notice("  %s", remove)
-	case !i.Asked:
-		r.Notice("if a key store publishes %s, its keys still are; when nothing trusts them any more and no cluster signs with them,", i.URL)
-		r.Notice("this withdraws them for good (--force, as a key may be active):")
-		remove := cli.Command{"issuer", "remove", i.URL, "--confirm-url", i.URL, "--why", "REASON", "--force"}
-		if !strings.Contains(r.Line(remove), " --store ") {
-			remove = append(remove, "--store", "STORE")
-		}
-		r.Notice("  %s", remove)
-	}
-}
-
-// SwitchOpenShift returns the command that gives an OpenShift cluster another issuer.
-func SwitchOpenShift(issuer string) string {
-	patch, _ := json.Marshal(map[string]any{"spec": map[string]string{"serviceAccountIssuer": issuer}}) // strings always marshal
-	return cli.Quoted("oc", "patch", "authentication.config.openshift.io", "cluster", "--type=merge", "-p", string(patch))
-}
-
-// journal is the log of a command on stderr, in ccoctl's form, since scripts look for its lines. It is safe for
-// concurrent use.
-type journal struct {
-	live  *terminal.Line
-	lines *log.Logger
-
-	mu    sync.Mutex
-	phase string    // of the wait printed last, where lines do not change
-	at    time.Time // when anything was printed last
-}
-
-func newJournal(live *terminal.Line) *journal {
-	return &journal{live: live, lines: log.New(live, "", log.LstdFlags), at: time.Now()}
-}
-
-// show logs one line.
-func (j *journal) show(at time.Time, line string) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.at = at
-	j.lines.Print(cli.OneLine(line))
-}
-
-// progressEvery is how long nothing is printed, where lines do not change, before a wait is: seldom enough for a CI log to stay
-// readable, often enough that nobody takes the program for dead. Waits are reported every other second, so that nothing is
-// silent for more than 15 seconds.
-const progressEvery = 10 * time.Second
-
-// wait prints how a wait is getting on: in one changing line on a terminal, else in a line now and then.
-func (j *journal) wait(w install.Event) {
-	if !j.live.Draw(w.Text) && j.due(w) {
-		j.show(w.At, w.Text)
-	}
-}
-
-func (j *journal) due(w install.Event) bool {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	due := !w.Still && w.Phase != j.phase || w.At.Sub(j.at) >= progressEvery
-	if due && !w.Still {
-		j.phase = w.Phase
-	}
-	return due
 }

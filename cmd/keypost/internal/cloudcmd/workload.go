@@ -10,7 +10,7 @@ import (
 	"github.com/keypost/keypost/provision/install"
 )
 
-// ServiceAccounts parses the values of --service-account, each NAMESPACE/NAME. A cloud would take a wildcard literally, and the
+// ServiceAccounts parses the service accounts of a workload, each NAMESPACE/NAME. A cloud would take a wildcard literally, and the
 // identity would work for nobody.
 func ServiceAccounts(values []string) ([]install.ServiceAccount, error) {
 	var accounts []install.ServiceAccount

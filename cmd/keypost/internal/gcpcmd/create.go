@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
-	"github.com/keypost/keypost/cmd/keypost/internal/cloudcmd"
 	"github.com/keypost/keypost/cmd/keypost/internal/uploadcmd"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/party"
@@ -16,35 +15,32 @@ import (
 	"github.com/keypost/keypost/provision/gcp/federation"
 )
 
-// run is one run of a command.
-type run struct {
-	*cloudcmd.Run
-	*flags
-	adopts bool // the command has --adopt
+// installation are the flags of whatever publishes a key and makes a provider.
+func installation(more ...string) []string {
+	return append([]string{"name", "region", "dry-run", "diff", "issuer-url", "public-key-file", "key-storage-method", "allowed-audience", "attribute-condition",
+		"adopt+=, change the issuer that a provider trusts or the attribute condition that it has, replace a copy of other keys, " +
+			"and write over the manifests of another issuer in --output-dir"}, more...)
 }
 
-func newCmdCreatePool(factory *cli.Factory) *cobra.Command {
-	f := &flags{}
-	cmd := f.command(factory, cobra.Command{
+func (r *run) newCreatePool() *cobra.Command {
+	return r.Command(cobra.Command{
 		Use:   "create-workload-identity-pool --name NAME --project PROJECT",
 		Short: "Make the workload identity pool of a cluster",
 		Long: "Make the workload identity pool of a cluster, one for each: all subjects of a pool are alike, whichever of its\n" +
 			"providers their tokens came through. A pool that was deleted or disabled is brought back.",
-	}, func(ctx context.Context, r *run) error {
-		preview, err := gcp.CreatePool(ctx, r.Options)
-		if end, err := r.Ended(preview, err); end {
-			return err
-		}
-		return r.Result(map[string]any{"pool": r.Name, "dryRun": r.cloud.DryRun})
-	})
-	f.define(cmd, "name", "dry-run", "diff", "adopt")
-	cloudcmd.Required(cmd, "name", "project")
-	return cmd
+	}, r.createPool, "name", "dry-run", "diff", "adopt")
 }
 
-func newCmdCreateProvider(factory *cli.Factory) *cobra.Command {
-	f := &flags{}
-	cmd := f.command(factory, cobra.Command{
+func (r *run) createPool(ctx context.Context) error {
+	preview, err := gcp.CreatePool(ctx, r.Options)
+	if end, err := r.Ended(preview, err); end {
+		return err
+	}
+	return r.Result(map[string]any{"pool": r.Name, "dryRun": r.DryRun})
+}
+
+func (r *run) newCreateProvider() *cobra.Command {
+	return r.Command(cobra.Command{
 		Use:   "create-workload-identity-provider --name NAME --project PROJECT --workload-identity-pool POOL --issuer-url URL",
 		Short: "Publish a cluster's key and make the provider in its pool",
 		Long: "Publish the cluster's public key under the issuer URL, wait until relying parties see it there, and make the OIDC\n" +
@@ -52,36 +48,24 @@ func newCmdCreateProvider(factory *cli.Factory) *cobra.Command {
 			"with the key, those that the store has under the issuer URL count (keypost issuer add --kubeconfig).\n\n" +
 			"With --key-storage-method pool-jwk-file Google is given an upload of the published keys and never calls the issuer, which\n" +
 			"may be out of its reach then. The upload stays what it was when it was made: run keypost sync-keys whenever the keys change.",
-	}, func(ctx context.Context, r *run) error {
-		f.cloud.UseOwnPublicKey()
-		return r.create(ctx, nil)
-	})
-	f.installation(cmd, "workload-identity-pool", "workload-identity-provider", "prune")
-	cmd.Flags().Lookup("workload-identity-provider").Usage += " (default NAME)"
-	cmd.Flags().Lookup("prune").Usage = "take from the provider the audiences that --allowed-audience does not name"
-	cloudcmd.Required(cmd, "workload-identity-pool")
-	return cmd
+	}, func(ctx context.Context) error { return r.create(ctx, nil) }, installation("workload-identity-pool", "workload-identity-provider+= (default NAME)",
+		"prune=take from the provider the audiences that --allowed-audience does not name")...)
 }
 
-func newCmdCreateAll(factory *cli.Factory) *cobra.Command {
-	f := &flags{}
-	cmd := f.command(factory, cobra.Command{
+func (r *run) newCreateAll() *cobra.Command {
+	return r.Command(cobra.Command{
 		Use:   "create-all --name NAME --project PROJECT --credentials-requests-dir DIR --issuer-url URL",
 		Short: "Key pair, published issuer, pool, provider, service accounts and manifests in one go",
 		Long: "Make or reuse the cluster's key pair, publish its public half under the issuer URL, wait until relying parties see\n" +
 			"it there, make the workload identity pool, its provider and the service accounts, and write what the installer\n" +
 			"takes. It may be stopped and run again at any point: what is there already is compared and brought up to date.",
-	}, func(ctx context.Context, r *run) error { return r.create(ctx, &f.requested) })
-	f.installation(cmd, "credentials-requests-dir", "enable-tech-preview", "prune")
-	cmd.Flags().Lookup("prune").Usage += ", and from the provider the audiences that --allowed-audience, if it is given, does not name"
-	cloudcmd.Required(cmd, "credentials-requests-dir")
-	cloudcmd.GroupHelp(cmd)
-	return cmd
+	}, func(ctx context.Context) error { return r.create(ctx, &r.requested) }, installation("credentials-requests-dir", "enable-tech-preview",
+		"prune+=, and from the provider the audiences that --allowed-audience, if it is given, does not name")...)
 }
 
 // create makes an installation; without accounts, only a provider.
 func (r *run) create(ctx context.Context, accounts *gcp.RequestedAccounts) error {
-	key, err := r.cloud.ReadNew(r.Factory)
+	key, err := r.ReadNew(accounts != nil)
 	if err != nil {
 		return err
 	}
@@ -90,8 +74,8 @@ func (r *run) create(ctx context.Context, accounts *gcp.RequestedAccounts) error
 	switch end, err := r.Ended(made.Preview, err); {
 	case end:
 		return err
-	case r.cloud.DryRun:
-		r.SayUnpublished(cmp.Or(r.cloud.Copy, r.cloud.Party))
+	case r.DryRun:
+		r.Notice("the scripts do not publish the key set; before they are run: %s", r.Publishing())
 		r.sayUnrecorded()
 	default:
 		r.sayCopy(made.KeySet, made.Copy)
@@ -100,15 +84,7 @@ func (r *run) create(ctx context.Context, accounts *gcp.RequestedAccounts) error
 			r.SayInstall(made.Created, r.readings(made.Copy)...)
 		}
 	}
-	return r.Result(struct {
-		Issuer   string        `json:"issuer"`
-		KeySet   keystore.Name `json:"keySet"`
-		Provider string        `json:"provider"` // its full name
-		Accounts int           `json:"serviceAccounts"`
-		Secrets  int           `json:"secrets"`
-		Dir      string        `json:"outputDir"`
-		DryRun   bool          `json:"dryRun"`
-	}{r.IssuerURL, made.KeySet.Name(), made.Provider, made.Accounts, made.Secrets, r.cloud.Path("."), r.cloud.DryRun})
+	return r.Made(made.Created, map[string]any{"provider": made.Provider, "serviceAccounts": made.Accounts, "secrets": made.Secrets})
 }
 
 // newCopy returns what the policy of a key set that is still to be made calls the copy that this run is to give Google. NUMBER stands for the
@@ -118,7 +94,7 @@ func (r *run) newCopy() string {
 	if projectNumber.MatchString(r.Project) {
 		number = r.Project
 	}
-	return r.cloud.Party + "-upload:" + federation.Project{Number: number}.ProviderName(cmp.Or(r.PoolID, r.Name), cmp.Or(r.ProviderID, r.Name))
+	return r.Party + "-upload:" + federation.Project{Number: number}.ProviderName(cmp.Or(r.PoolID, r.Name), cmp.Or(r.ProviderID, r.Name))
 }
 
 // sayUnrecorded prints what a dry run leaves to do about the copy that its scripts give Google.

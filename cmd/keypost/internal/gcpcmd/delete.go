@@ -6,16 +6,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
-	"github.com/keypost/keypost/cmd/keypost/internal/cloudcmd"
 	"github.com/keypost/keypost/cmd/keypost/internal/uploadcmd"
 	"github.com/keypost/keypost/provision/gcp"
 	"github.com/keypost/keypost/provision/install"
 )
 
-func newCmdDelete(factory *cli.Factory) *cobra.Command {
-	f := &flags{dryReads: true}
-	customRoles := false
-	cmd := f.command(factory, cobra.Command{
+func (r *run) newDelete() *cobra.Command {
+	return r.Command(cobra.Command{
 		Use:   "delete --name NAME --project PROJECT",
 		Short: "Delete the service accounts and the pool that were made under a name",
 		Long: "Delete the service accounts that keypost or ccoctl made under a name, what policies say of them, and the workload\n" +
@@ -24,23 +21,17 @@ func newCmdDelete(factory *cli.Factory) *cobra.Command {
 			"whatever belongs to another name, stay.\n\n" +
 			"The key store stays as it is, and so does a bucket of ccoctl's. Where a policy names a copy of the keys that went with the\n" +
 			"pool, sync-keys fails from then on: the command that takes it out of the policy is printed, and when that is to be done.",
-	}, func(ctx context.Context, r *run) error { return r.delete(ctx, customRoles) })
-	fs := f.define(cmd, "name", "credentials-requests-dir", "dry-run")
-	fs.Lookup("dry-run").Usage = "print what would be changed and deleted, and do nothing"
-	fs.Lookup("credentials-requests-dir").Usage = "`DIR` with CredentialsRequests, by whose names more of ccoctl's service accounts are found"
-	fs.BoolVar(&customRoles, "force-delete-custom-roles", false,
-		"also the custom roles that no other account of the project has now; other clusters may need them later")
-	cloudcmd.Required(cmd, "name", "project")
-	return cmd
+	}, r.delete, "name", "credentials-requests-dir=`DIR` with CredentialsRequests, by whose names more of ccoctl's service accounts are found",
+		"dry-run=print what would be changed and deleted, and do nothing", "force-delete-custom-roles")
 }
 
-func (r *run) delete(ctx context.Context, customRoles bool) error {
-	if r.cloud.DryRun {
+func (r *run) delete(ctx context.Context) error {
+	if r.DryRun {
 		r.Mode = install.Preview
 	}
-	deleted, err := gcp.Delete(ctx, gcp.DeleteOptions{Options: r.Options, Requests: r.requested.Dir, CustomRoles: customRoles})
+	deleted, err := gcp.Delete(ctx, gcp.DeleteOptions{Options: r.Options, Requests: r.requested.Dir, CustomRoles: r.customRoles})
 	r.sayGone(deleted)
-	return r.Deleted(deleted.Preview, deleted.Issuers, err)
+	return r.Deleted(deleted.Preview, deleted.Issuers, err, func(string) bool { return false })
 }
 
 // sayGone prints what takes the copies that went with the pool out of the policies that name them. Google may still bring them back for 30 days.

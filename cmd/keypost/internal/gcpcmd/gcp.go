@@ -5,12 +5,12 @@
 package gcpcmd
 
 import (
-	"context"
+	"cmp"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/cmd/keypost/internal/cloudcmd"
@@ -19,21 +19,28 @@ import (
 	"github.com/keypost/keypost/provision/gcp/iam"
 )
 
-// NewCmdGCP returns the commands of ccoctl gcp, with ccoctl's flags, files and log lines, and two of our own.
-func NewCmdGCP(f *cli.Factory) *cobra.Command {
-	return cloudcmd.Group("gcp", "Register an issuer and service accounts with Google Cloud; ccoctl gcp, without a bucket", (&flags{}).all(), common(),
-		cloudcmd.NewCmdCreateKeyPair(f), newCmdCreatePool(f), newCmdCreateProvider(f), newCmdCreateAccounts(f), newCmdCreateAll(f), newCmdDelete(f),
-		newCmdCreateAccount(f), newCmdMigrate(f))
-}
-
-// flags are those of all commands; each command registers those that it has.
-type flags struct {
+// run is what the flags of the commands say, and the run of one of them.
+type run struct {
+	cloudcmd.Run
 	gcp.Options
-	cloud     cloudcmd.Flags
-	region    string
-	dryReads  bool // --dry-run asks Google, and writes no scripts
 	storage   string
 	requested gcp.RequestedAccounts
+
+	accountID       string // of a workload
+	accounts, roles []string
+
+	from        string // ID of a provider that is moved from
+	customRoles bool
+}
+
+// NewCmdGCP returns the commands of ccoctl gcp, with ccoctl's flags, files and log lines, and two of our own.
+func NewCmdGCP(f *cli.Factory) *cobra.Command {
+	r := &run{}
+	r.Run = cloudcmd.Run{Factory: f, To: &r.Options.Options, Party: "gcp", Ready: r.ready, Hint: r.hint}
+	r.define()
+	r.Common = []string{"project", "dev", "output-dir"}
+	return r.Group("gcp", "Register an issuer and service accounts with Google Cloud; ccoctl gcp, without a bucket",
+		r.newCreatePool(), r.newCreateProvider(), r.newCreateAccounts(), r.newCreateAll(), r.newDelete(), r.newCreateAccount(), r.newMigrate())
 }
 
 // The places of keys that ccoctl knows. There is no bucket: Google fetches the keys where keypostd serves them.
@@ -42,69 +49,31 @@ const (
 	poolJWKFile  = "pool-jwk-file"
 )
 
-// command returns a command that takes only flags, which are still to be defined, and that does its work with them.
-func (f *flags) command(factory *cli.Factory, c cobra.Command, do func(ctx context.Context, r *run) error) *cobra.Command {
-	c.Args, c.RunE = cobra.ExactArgs(0), func(cmd *cobra.Command, _ []string) error {
-		begun, err := f.cloud.Begin(factory, cmd, func() error { return f.check(cmd) })
-		if err != nil {
-			return err
-		}
-		f.KeepAudiences, f.Upload = !f.requested.Prune || !cmd.Flags().Changed("allowed-audience"), f.storage == poolJWKFile
-		f.UsualKeys = !cmd.Flags().Changed("key-storage-method")
-		r := &run{Run: begun, flags: f, adopts: cmd.Flags().Lookup("adopt") != nil}
-		if f.Upload {
-			f.cloud.Copy = r.newCopy()
-		}
-		if f.region != "" {
-			r.Warn("--region %s is not needed: keypostd serves the documents, so that there is no bucket to put anywhere", f.region)
-		}
-		return r.hinted(do(cmd.Context(), r))
-	}
-	return &c
-}
-
-// common are the flags of every command.
-func common() []string { return []string{"project", "dev", "output-dir"} }
-
-// define registers those of the other flags that a command has, by their names.
-func (f *flags) define(cmd *cobra.Command, names ...string) *pflag.FlagSet {
-	return f.cloud.Take(cmd, f.all(), common(), names...)
-}
-
-// all returns every flag. What ccoctl has is spelled as there.
-func (f *flags) all() *pflag.FlagSet {
-	all := pflag.NewFlagSet("", pflag.ContinueOnError)
-	f.cloud.To, f.cloud.Party = &f.Options.Options, "gcp"
-	f.cloud.Define(all, "files to be applied with curl and gcloud")
-	all.StringVar(&f.Name, "name", "", "name of what is made: the ID of pool and provider, and the beginning of the accounts' names")
-	all.StringVar(&f.Project, "project", "", "ID or number of the Google Cloud project, the only one in which anything may be changed")
-	all.StringVar(&f.region, "region", "", "accepted for scripts written for ccoctl; there is no bucket")
-	all.StringVar(&f.PoolID, "workload-identity-pool", "", "ID of the workload identity pool")
-	all.StringVar(&f.ProviderID, "workload-identity-provider", "", "ID of the provider in the pool")
-	all.StringVar(&f.storage, "key-storage-method", publicBucket,
+// define defines every flag. What ccoctl has is spelled as there.
+func (r *run) define() {
+	r.Define("files to be applied with curl and gcloud")
+	r.Requests(&r.requested.Dir, &r.requested.TechPreview, &r.requested.Prune, "service accounts, their users and roles, permissions of custom roles")
+	all := r.All
+	all.StringVar(&r.Name, "name", "", "name of what is made: the ID of pool and provider, and the beginning of the accounts' names")
+	all.StringVar(&r.Project, "project", "", "ID or number of the Google Cloud project, the only one in which anything may be changed")
+	all.StringVar(&r.PoolID, "workload-identity-pool", "", "ID of the workload identity pool")
+	all.StringVar(&r.ProviderID, "workload-identity-provider", "", "ID of the provider in the pool")
+	all.StringVar(&r.storage, "key-storage-method", publicBucket,
 		"how Google gets the keys: "+publicBucket+" (it fetches them from the issuer URL) or "+poolJWKFile+" (it is given a copy)")
-	all.StringArrayVar(&f.Audiences, "allowed-audience", []string{"openshift"},
+	all.StringArrayVar(&r.Audiences, "allowed-audience", []string{"openshift"},
 		"audience of tokens that the provider takes (repeatable); what a provider that is there takes beside it stays, unless --prune is given")
-	all.StringVar(&f.Condition, "attribute-condition", "", "CEL expression that a token must fulfil; without it that of a provider that is there stays, another takes its place with --adopt, and true lets every token in")
-	all.BoolVar(&f.Adopt, "adopt", false, "take over what neither keypost nor ccoctl made")
-	all.BoolVar(&f.Dev, "dev", false, "a development issuer of keypostd --dev: its URL may have a port, and waits are short")
-	all.StringVar(&f.requested.Dir, "credentials-requests-dir", "", "`DIR` with CredentialsRequests (oc adm release extract --credentials-requests)")
-	all.BoolVar(&f.requested.TechPreview, "enable-tech-preview", false, "also the CredentialsRequests of tech preview features")
-	all.BoolVar(&f.requested.Prune, "prune", false,
-		"take away what no CredentialsRequest asks for: service accounts, their users and roles, permissions of custom roles")
-	all.Lookup("region").Hidden = true
+	all.StringVar(&r.Condition, "attribute-condition", "", "CEL expression that a token must fulfil; without it that of a provider that is there stays, another takes its place with --adopt, and true lets every token in")
+	all.BoolVar(&r.Adopt, "adopt", false, "take over what neither keypost nor ccoctl made")
+	all.StringVar(&r.accountID, "account-id", "", "ID of the Google service account, before the @")
+	all.StringArrayVar(&r.accounts, "service-account", nil, "NAMESPACE/NAME of a Kubernetes service account that may impersonate it (repeatable)")
+	all.StringArrayVar(&r.roles, "role", nil, "role that it gets in the project, as roles/NAME (repeatable)")
+	all.StringVar(&r.from, "from-workload-identity-provider", "", "ID of OLD's provider (default NAME)")
+	all.BoolVar(&r.customRoles, "force-delete-custom-roles", false,
+		"also the custom roles that no other account of the project has now; other clusters may need them later")
+	all.String("region", "", "")
+	r.Needless("region")
 	cli.Choices(all, "key-storage-method", publicBucket, poolJWKFile)
 	cli.Choices(all, "allowed-audience", "openshift", "sts.googleapis.com")
-	return all
-}
-
-// installation registers the flags of whatever publishes a key and makes a provider.
-func (f *flags) installation(cmd *cobra.Command, more ...string) {
-	f.define(cmd, append([]string{"name", "region", "dry-run", "diff", "issuer-url", "adopt", "public-key-file",
-		"key-storage-method", "allowed-audience", "attribute-condition"}, more...)...)
-	cmd.Flags().Lookup("adopt").Usage += ", change the issuer that a provider trusts or the attribute condition that it has, replace a copy of other keys, " +
-		"and write over the manifests of another issuer in --output-dir"
-	cloudcmd.Required(cmd, "name", "project", "issuer-url")
 }
 
 // projectForm admits IDs, also those of old projects in a domain, and numbers
@@ -114,15 +83,21 @@ var (
 	projectNumber = regexp.MustCompile(`^[0-9]+$`)
 )
 
-// check returns an error for flags of Google Cloud's that are wrong by themselves.
-func (f *flags) check(cmd *cobra.Command) error {
-	accounts := cmd.Name() == "create-service-accounts"
-	pool := !accounts && cmd.Name() != "create-service-account" && (cmd.Name() != "migrate" || f.PoolID == "")
-	if err := iam.CheckName(f.Name, pool, accounts || cmd.Name() == "create-all"); err != nil {
+// ready returns an error for flags of Google Cloud's that are wrong by themselves, and makes up what none says.
+func (r *run) ready() error {
+	r.KeepAudiences, r.Upload = !r.requested.Prune || !r.Given("allowed-audience"), r.storage == poolJWKFile
+	r.UsualKeys = !r.Given("key-storage-method")
+	r.Name = cmp.Or(r.Name, r.accountID)
+	if r.Upload {
+		r.Copy = r.newCopy()
+	}
+	accounts := r.Verb() == "create-service-accounts"
+	pool := !accounts && r.Verb() != "create-service-account" && (r.Verb() != "migrate" || r.PoolID == "")
+	if err := iam.CheckName(r.Name, pool, accounts || r.Verb() == "create-all"); err != nil {
 		return cli.Usagef("--name %w", err)
 	}
-	for _, id := range []struct{ flag, value string }{{"workload-identity-pool", f.PoolID}, {"workload-identity-provider", f.ProviderID}} {
-		if flag := cmd.Flags().Lookup(id.flag); flag == nil || !flag.Changed {
+	for _, id := range []struct{ flag, value string }{{"workload-identity-pool", r.PoolID}, {"workload-identity-provider", r.ProviderID}} {
+		if !r.Given(id.flag) {
 			continue
 		}
 		if err := federation.CheckPoolID(strings.ReplaceAll(id.flag, "-", " "), id.value); err != nil {
@@ -130,17 +105,14 @@ func (f *flags) check(cmd *cobra.Command) error {
 		}
 	}
 	switch {
-	case f.Project != "" && !projectForm.MatchString(f.Project):
-		return cli.Usagef("--project %q is neither the ID of a project nor its number", f.Project)
-	case f.cloud.DryRun && !f.dryReads && projectNumber.MatchString(f.Project):
-		return cli.Usagef("--project %s is a number: --dry-run calls nobody, and needs the project's ID", f.Project)
-	case f.storage != "" && f.storage != publicBucket && f.storage != poolJWKFile:
-		return cli.Usagef("--key-storage-method %q is neither %s nor %s", f.storage, publicBucket, poolJWKFile)
-	}
-	for _, a := range f.Audiences {
-		if a == "" {
-			return cli.Usagef("--allowed-audience is empty")
-		}
+	case r.Project != "" && !projectForm.MatchString(r.Project):
+		return cli.Usagef("--project %q is neither the ID of a project nor its number", r.Project)
+	case r.DryRun && r.Verb() != "delete" && projectNumber.MatchString(r.Project):
+		return cli.Usagef("--project %s is a number: --dry-run calls nobody, and needs the project's ID", r.Project)
+	case r.storage != publicBucket && r.storage != poolJWKFile:
+		return cli.Usagef("--key-storage-method %q is neither %s nor %s", r.storage, publicBucket, poolJWKFile)
+	case slices.Contains(r.Audiences, ""):
+		return cli.Usagef("--allowed-audience is empty")
 	}
 	return nil
 }

@@ -10,11 +10,8 @@ import (
 	"github.com/keypost/keypost/provision/install"
 )
 
-// hinted adds to an error of provision/gcp what to do about it, in words of the command line.
-func (r *run) hinted(err error) error {
-	if _, hinted := errors.AsType[*cli.HintedError](err); hinted {
-		return err
-	}
+// hint adds to an error of provision/gcp what to do about it, in words of the command line.
+func (r *run) hint(err error) error {
 	hint := func(format string, args ...any) error { return cli.WithHint(err, format, args...) }
 	if e, is := errors.AsType[*rest.Error](err); is {
 		switch e.Problem {
@@ -23,7 +20,7 @@ func (r *run) hinted(err error) error {
 		case rest.WrongProject:
 			return hint("choose other credentials (GOOGLE_CREDENTIALS), or another --project")
 		case rest.NotOwned:
-			if !r.adopts { // delete; migrate has hints of its own
+			if !r.Has("adopt") { // delete; migrate has hints of its own
 				return hint("once nobody needs that provider, delete it, and run this again: gcloud iam workload-identity-pools providers delete PROVIDER --location global "+
 					"--workload-identity-pool %s --project %s", cli.Quoted(r.Name), cli.Quoted(r.Project))
 			}
@@ -37,15 +34,13 @@ func (r *run) hinted(err error) error {
 		case rest.PoolUnusable:
 			return hint("which pools there are: gcloud iam workload-identity-pools list --location global --project %s; to make this one or bring it back: %s", cli.Quoted(r.Project), cli.Command{"gcp", "create-workload-identity-pool", "--name", r.PoolID, "--project", r.Project})
 		}
-		return err
+		return nil
 	}
 	e, is := errors.AsType[*install.Error](err)
 	if !is {
-		return err
+		return nil
 	}
 	switch e.Problem {
-	case install.NoRequests:
-		return hint("to fill one: oc adm release extract --credentials-requests --cloud=gcp --to=DIR")
 	case install.ProviderUnread:
 		id, name := federation.ProviderID{Project: r.Project, Pool: r.PoolID, Provider: r.ProviderID}, r.Name
 		if r.requested.Dir == "" { // of create-service-account, whose name is the account's
@@ -58,7 +53,7 @@ func (r *run) hinted(err error) error {
 	case install.ForeignProvider:
 		return hint("choose the pool and the provider of this cluster, or leave --issuer-url out")
 	}
-	return r.cloud.Hinted(err)
+	return nil
 }
 
 // makingProvider returns the command that makes a provider of an installation, brings it back or enables it, with a copy of the keys or

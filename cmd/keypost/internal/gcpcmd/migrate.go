@@ -17,16 +17,8 @@ import (
 	"github.com/keypost/keypost/provision/gcp/rest"
 )
 
-// migrateFlags are those of gcp migrate.
-type migrateFlags struct {
-	flags
-	move cloudcmd.Migration
-	from string // ID of a provider
-}
-
-func newCmdMigrate(factory *cli.Factory) *cobra.Command {
-	f := &migrateFlags{}
-	cmd := f.command(factory, cobra.Command{
+func (r *run) newMigrate() *cobra.Command {
+	return r.Command(cobra.Command{
 		Use:   "migrate --name NAME --project PROJECT --from-issuer-url OLD --issuer-url NEW --credentials-requests-dir DIR [--kubeconfig FILE]",
 		Short: "Prepare the move of a live cluster from an old issuer, such as a public bucket, and print its plan",
 		Long: "Publish the keys of OLD under NEW, make a second provider, for NEW, in the pool of the one for OLD, and write the Secrets\n" +
@@ -37,31 +29,22 @@ func newCmdMigrate(factory *cli.Factory) *cobra.Command {
 			"Each run does what is still to be done, and prints the plan again; it may be stopped at any point.",
 		Example: "  keypost gcp migrate --name prod-a --project my-project --from-issuer-url https://storage.googleapis.com/prod-a-oidc \\\n" +
 			"    --issuer-url https://oidc.example.com/prod-a --credentials-requests-dir ./credrequests --output-dir ./moved --kubeconfig admin.kubeconfig",
-	}, f.run)
-	fs := f.define(cmd, "name", "workload-identity-pool", "workload-identity-provider", "credentials-requests-dir",
-		"enable-tech-preview", "key-storage-method", "diff", "issuer-url")
-	fs.Lookup("name").Usage = "the cluster's name, with which its service accounts begin"
-	fs.Lookup("workload-identity-pool").Usage += " (default NAME)"
-	fs.Lookup("workload-identity-provider").Usage = "ID of NEW's provider (default NAME and five characters made of NEW)"
-	f.move.Define(fs, "")
-	fs.StringVar(&f.from, "from-workload-identity-provider", "", "ID of OLD's provider (default NAME)")
-	cloudcmd.Required(cmd, "name", "project", "from-issuer-url", "issuer-url", "credentials-requests-dir")
-	return cmd
+	}, r.migrate, append(cloudcmd.MoveFlags(), "name=the cluster's name, with which its service accounts begin", "workload-identity-pool+= (default NAME)",
+		"workload-identity-provider=ID of NEW's provider (default NAME and five characters made of NEW)", "credentials-requests-dir",
+		"enable-tech-preview", "key-storage-method", "diff", "issuer-url", "from-workload-identity-provider")...)
 }
 
-func (f *migrateFlags) run(ctx context.Context, r *run) error {
-	if err := cmp.Or(f.move.CheckIssuers(f.IssuerURL, "provider"), f.move.CheckCluster()); err != nil {
+func (r *run) migrate(ctx context.Context) error {
+	move, err := r.Moving("provider")
+	if err != nil {
 		return err
 	}
-	if err := f.cloud.ReadIssuer(r.Factory); err != nil {
+	r.ProviderID = cmp.Or(r.ProviderID, federation.SecondProviderID(r.Name, r.IssuerURL))
+	done, err := gcp.Migrate(ctx, gcp.MigrateOptions{Options: r.Options, Move: move, From: r.from, Accounts: r.requested})
+	if end, err := r.Ended(done.Preview, r.moveHint(err)); end {
 		return err
 	}
-	f.ProviderID = cmp.Or(f.ProviderID, federation.SecondProviderID(f.Name, f.IssuerURL))
-	done, err := gcp.Migrate(ctx, gcp.MigrateOptions{Options: f.Options, Move: f.move.Reading(r.Factory), From: f.from, Accounts: f.requested})
-	if end, err := r.Ended(done.Preview, f.hinted(err)); end {
-		return err
-	}
-	if err := f.print(r, done); err != nil {
+	if err := r.printPlan(done); err != nil {
 		return err
 	}
 	r.SayLifetime(done.KeySet)
@@ -69,33 +52,34 @@ func (f *migrateFlags) run(ctx context.Context, r *run) error {
 	return nil
 }
 
-// hinted adds to an error of a migration what to do about it.
-func (f *migrateFlags) hinted(err error) error {
+// moveHint adds to an error of a migration what to do about it.
+func (r *run) moveHint(err error) error {
 	if e, is := errors.AsType[*rest.Error](err); is {
+		accounts := r.comparing(cmp.Or(r.from, r.Name), r.Path("."))
 		switch e.Problem {
 		case rest.NotOwned:
 			return cli.WithHint(err, "for a provider, name another one: --workload-identity-provider ID; accounts and roles of this cluster are taken over by: %s",
-				append(f.createAccounts(cmp.Or(f.from, f.Name), f.cloud.Path(".")), "--adopt"))
+				append(accounts, "--adopt"))
 		case rest.OtherCopy: // there is no --adopt here
-			return cli.WithHint(err, "bring it up to date, and run this again: %s", cli.Command{"sync-keys", f.IssuerURL})
+			return cli.WithHint(err, "bring it up to date, and run this again: %s", cli.Command{"sync-keys", r.IssuerURL})
 		case rest.OtherIssuer:
-			id := federation.ProviderID{Project: f.Project, Pool: cmp.Or(f.PoolID, f.Name), Provider: f.ProviderID}
+			id := federation.ProviderID{Project: r.Project, Pool: cmp.Or(r.PoolID, r.Name), Provider: r.ProviderID}
 			return cli.WithHint(err, "name another one: --workload-identity-provider ID; or, once nothing needs the old issuer: %s",
-				append(makingProvider(f.Name, id, f.IssuerURL, f.Upload), "--adopt"))
+				append(makingProvider(r.Name, id, r.IssuerURL, r.Upload), "--adopt"))
 		case rest.NothingToMove:
 			return cli.WithHint(err, "is the provider another one (--from-workload-identity-provider, --workload-identity-pool), or has the cluster been moved?")
 		case rest.AccountsDiffer:
-			return cli.WithHint(err, "to see what differs: %s", append(f.createAccounts(cmp.Or(f.from, f.Name), f.cloud.Path(".")), "--diff"))
+			return cli.WithHint(err, "to see what differs: %s", append(accounts, "--diff"))
 		}
 	}
-	return f.move.Hinted(&f.cloud, err)
+	return r.MoveHinted(err)
 }
 
-// createAccounts returns the command that compares the accounts, and writes the Secrets that name a provider.
-func (f *migrateFlags) createAccounts(provider, dir string) cli.Command {
-	c := cli.Command{"gcp", "create-service-accounts", "--name", f.Name, "--project", f.Project, "--workload-identity-pool", cmp.Or(f.PoolID, f.Name),
-		"--workload-identity-provider", provider, "--credentials-requests-dir", f.requested.Dir, "--output-dir", dir}
-	if f.requested.TechPreview {
+// comparing returns the command that compares the accounts, and writes the Secrets that name a provider.
+func (r *run) comparing(provider, dir string) cli.Command {
+	c := cli.Command{"gcp", "create-service-accounts", "--name", r.Name, "--project", r.Project, "--workload-identity-pool", cmp.Or(r.PoolID, r.Name),
+		"--workload-identity-provider", provider, "--credentials-requests-dir", r.requested.Dir, "--output-dir", dir}
+	if r.requested.TechPreview {
 		c = append(c, "--enable-tech-preview")
 	}
 	return c
@@ -107,9 +91,9 @@ type moveStep struct {
 	commands []string // none where there is no command for it
 }
 
-// print prints the plan on stdout, which has nothing else.
-func (f *migrateFlags) print(r *run, done gcp.Migrated) error {
-	old, to := f.move.Old, f.IssuerURL
+// printPlan prints the plan on stdout, which has nothing else.
+func (r *run) printPlan(done gcp.Migrated) error {
+	old, to := r.Move.Old, r.IssuerURL
 	m := cloudcmd.Moved{From: old, To: to, KeySet: done.KeySet.Name(), Switch: cloudcmd.SwitchOpenShift(to)}
 	return r.Print(m, func(w *terminal.Table) {
 		line := func(format string, args ...any) { w.Row(fmt.Sprintf(format, args...)) }
@@ -128,14 +112,14 @@ func (f *migrateFlags) print(r *run, done gcp.Migrated) error {
 				}
 			}
 		}
-		steps(slices.Concat(switchSteps(old, to), componentSteps(done), f.lastSteps(r, done)))
+		steps(slices.Concat(switchSteps(old, to), componentSteps(done), r.lastSteps(done)))
 		w.Row()
 		line("The way back, from any step but the last:")
 		steps([]moveStep{
 			{"Switch the issuer back.", []string{cloudcmd.SwitchOpenShift(old)}},
 			{"Wait until every kube-apiserver has restarted with it.", []string{"oc adm wait-for-stable-cluster"}},
 			{"Write the old Secrets again, put each back that was replaced, and delete its pods as above.",
-				[]string{r.Line(f.createAccounts(done.From, f.cloud.Path("old"))), cli.Quoted("oc", "apply", "-f", f.cloud.Path("old/manifests"))}},
+				[]string{r.Line(r.comparing(done.From, r.Path("old"))), cli.Quoted("oc", "apply", "-f", r.Path("old/manifests"))}},
 		})
 	})
 }
@@ -144,7 +128,7 @@ func (f *migrateFlags) print(r *run, done gcp.Migrated) error {
 func switchSteps(old, to string) []moveStep {
 	return []moveStep{
 		{"Switch the cluster's issuer. (With kubeadm and others, restart every kube-apiserver first with " +
-			cli.Quoted("--service-account-issuer="+old, "--service-account-issuer="+to) + ", then with the order switched.)", []string{cloudcmd.SwitchOpenShift(to)}},
+			cloudcmd.IssuerFlags(old, to) + ", then with the order switched.)", []string{cloudcmd.SwitchOpenShift(to)}},
 		{"Wait until every kube-apiserver has restarted with it. Before that, a pod that starts may get a token of either issuer.",
 			[]string{"oc adm wait-for-stable-cluster"}},
 	}
@@ -168,7 +152,7 @@ func componentSteps(done gcp.Migrated) (steps []moveStep) {
 }
 
 // lastSteps are for anyone who has a credential file that keypost did not write, and for the old provider.
-func (f *migrateFlags) lastSteps(r *run, done gcp.Migrated) []moveStep {
+func (r *run) lastSteps(done gcp.Migrated) []moveStep {
 	gcloud := func(words ...string) string {
 		return cli.Quoted(append(append([]string{"gcloud", "iam", "workload-identity-pools", "providers"}, words...),
 			"--workload-identity-pool", done.Pool, "--location", "global", "--project", done.Project.ID)...)
@@ -183,6 +167,6 @@ func (f *migrateFlags) lastSteps(r *run, done gcp.Migrated) []moveStep {
 			done.Pool, cli.Quoted("--workload-identity-provider", done.To), done.Project.Audience(done.Pool, done.To))},
 		{fmt.Sprintf("When every step above is done, and the longest token of %s has expired since: disable the old provider, which can be undone (providers "+
 			"update-oidc --no-disabled), and once nothing has missed it, delete it. Policies of accounts, projects, folders and organizations may name the pool; "+
-			"nobody has looked there.", f.move.Old), append(end, gcloud("delete", done.From))},
+			"nobody has looked there.", r.Move.Old), append(end, gcloud("delete", done.From))},
 	}
 }

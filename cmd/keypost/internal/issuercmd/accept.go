@@ -41,7 +41,6 @@ func newAccept(f *cli.Factory) *cobra.Command {
 	fs.Int64Var(&o.served, "served-generation", 0, "the generation that keypostd serves")
 	fs.StringVar(&o.admin, "admin", "", "admin listener of the running keypostd, to ask for that generation")
 	cli.Choices(fs, "admin", "http://127.0.0.1:9090")
-	cli.Required(cmd, "why")
 	cmd.MarkFlagsMutuallyExclusive("served-generation", "admin")
 	fs.StringArrayVar(&o.verdict.Keep, "keep", nil, "key to publish (repeatable)")
 	fs.StringArrayVar(&o.verdict.Gone, "gone", nil, "key that is gone for good (repeatable)")

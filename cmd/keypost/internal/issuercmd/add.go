@@ -47,7 +47,6 @@ func newAdd(f *cli.Factory) *cobra.Command {
 	fs.BoolVar(&o.reuse, "reuse-url", false, "give a URL of a withdrawn key set out again; its gone keys stay gone")
 	fs.BoolVar(&o.force, "force", false, "add it although another key set has revoked one of the keys, a declared relying party refuses their tokens, or a file is a certificate (needs --why)")
 	fs.StringVar(&o.why, "why", "", "the reason; it is recorded")
-	cli.Required(cmd, "url")
 	return cmd
 }
 

@@ -30,7 +30,6 @@ func newRemove(f *cli.Factory) *cobra.Command {
 	fs.StringVar(&o.confirmURL, "confirm-url", "", "the issuer URL, typed once more")
 	fs.StringVar(&o.why, "why", "", "the reason; it is recorded")
 	fs.BoolVar(&o.force, "force", false, "withdraw it although a key is active: tokens are refused from then on")
-	cli.Required(cmd, "confirm-url", "why")
 	return cmd
 }
 

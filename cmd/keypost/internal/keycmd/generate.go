@@ -28,7 +28,6 @@ func newGenerate(f *cli.Factory) *cobra.Command {
 	fs.StringVar(&o.dir, "out", "", "`DIR` to write sa.key and sa.pub to")
 	fs.StringVar(&o.kind, "type", string(signingkey.RSA3072), "rsa2048, rsa3072, rsa4096, p256, p384 or p521; Entra accepts RSA only")
 	cli.Choices(fs, "type", signingkey.Kinds()...)
-	cli.Required(cmd, "out")
 	return cmd
 }
 

@@ -37,7 +37,6 @@ func newRevoke(f *cli.Factory) *cobra.Command {
 	fs.BoolVar(&o.force, "force", false, "revoke although this machine's clock is behind a recorded time, and take a replacement that another key set has revoked")
 	fs.BoolVar(&o.empty, "leave-empty", false, "publish an empty JWKS if it was the last key")
 	cmd.MarkFlagsMutuallyExclusive("replacement", "leave-empty")
-	cli.Required(cmd, "why")
 	fs.BoolVar(&o.wait, "wait", false, "then look, at every address and origin, until none publishes the key any more; may be run again for a key that is revoked")
 	return cmd
 }

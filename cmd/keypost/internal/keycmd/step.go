@@ -110,7 +110,6 @@ func newRetire(f *cli.Factory) *cobra.Command {
 	}
 	cmd := o.command("retire ISSUER KID --why STATEMENT", "Record that a key signs no more; it stays published until its last token has expired", o.run)
 	cmd.Flags().Lookup("why").Usage = "`STATEMENT`: how you know that no kube-apiserver signs with the key; it is recorded"
-	cli.Required(cmd, "why")
 	return cmd
 }
 

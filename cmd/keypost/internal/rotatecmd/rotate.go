@@ -181,7 +181,6 @@ func newRollback(f *cli.Factory) *cobra.Command {
 	cmd.Example = "  keypost rotate rollback prod-a --why 'the new key is slow' --store file:///srv/keysets\n" +
 		"  keypost rotate step prod-a --kubeconfig prod-a.kubeconfig --store file:///srv/keysets --observations file:///srv/observations"
 	cmd.Flags().StringVar(&why, "why", "", "the reason; it is recorded")
-	cli.Required(cmd, "why")
 	return cmd
 }
 

@@ -37,7 +37,6 @@ func newRestore(f *cli.Factory) *cobra.Command {
 	fs.StringVar(&o.from, "from", "", "`FILE` with the document, or URL of the admin listener of a keypostd or mirror (http://127.0.0.1:9090)")
 	fs.StringVar(&o.why, "why", "", "the reason; it is recorded")
 	fs.BoolVar(&o.force, "force", false, "replace a stored version that is not older; needs --why")
-	cli.Required(cmd, "from")
 	return cmd
 }
 

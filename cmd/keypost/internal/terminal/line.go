@@ -20,7 +20,7 @@ type Line struct {
 
 	mu    sync.Mutex
 	drawn bool
-	told  time.Time // of the latest line where there is no screen, or the beginning
+	told  time.Time // when anything was written last, or the beginning
 }
 
 // NewLine returns the last line of the screen behind w. Where there is none it is written as a line now and then.
@@ -62,7 +62,15 @@ func (l *Line) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.clear()
+	l.told = time.Now()
 	return l.w.Write(p)
+}
+
+// Silent returns for how long nothing was written.
+func (l *Line) Silent() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return time.Since(l.told)
 }
 
 // Clear takes away what was drawn.

@@ -12,8 +12,7 @@ import (
 )
 
 func TestMigrationHints(t *testing.T) {
-	m := Migration{Move: install.Move{Old: "https://old.example.com"}}
-	f := &Flags{Party: "aws", To: &install.Options{IssuerURL: "https://new.example.com", Name: "prod-a", Dev: true}}
+	r := &Run{Party: "aws", Move: install.Move{Old: "https://old.example.com"}, To: &install.Options{IssuerURL: "https://new.example.com", Name: "prod-a", Dev: true}}
 	for _, tt := range []struct {
 		err  error
 		hint string
@@ -27,14 +26,14 @@ func TestMigrationHints(t *testing.T) {
 		{&keystore.NotYetError{Gate: gate.GateSigning}, ""},
 		{install.Refuse(install.NoRequests, "x"), ""},
 	} {
-		hinted, is := errors.AsType[*cli.HintedError](m.Hinted(f, tt.err))
+		hinted, is := errors.AsType[*cli.HintedError](r.MoveHinted(tt.err))
 		if is != (tt.hint != "") || is && !strings.Contains(hinted.Hint(&cli.Factory{}), tt.hint) {
 			t.Errorf("%v: want the hint %q", tt.err, tt.hint)
 		}
 	}
 	// gcp goes on without the old issuer: a command that reads it fails as this one did
-	m.unread = true
-	hinted, is := errors.AsType[*cli.HintedError](m.Hinted(f, install.Refuse(install.Taken, "x")))
+	r.unread = true
+	hinted, is := errors.AsType[*cli.HintedError](r.MoveHinted(install.Refuse(install.Taken, "x")))
 	if !is || !strings.Contains(hinted.Hint(&cli.Factory{}), "--jwks FILE") {
 		t.Errorf("the old issuer cannot be read: %v", hinted)
 	}
