@@ -54,9 +54,11 @@ type body struct {
 	Dev         bool          `json:"dev,omitempty"`
 }
 
-// line is a line of history as it is stored. Versions before 0.1.0 linked it to the line before, by members that are read and dropped.
+// line is a line of history as it is stored. Versions before 0.1.0 linked it to the line before and named whom the store took the
+// author for, by members that are read and dropped.
 type line struct {
 	Event
+	As         json.RawMessage `json:"as,omitempty"`
 	Generation json.RawMessage `json:"generation,omitempty"`
 	Content    json.RawMessage `json:"content,omitempty"`
 	Previous   json.RawMessage `json:"previous,omitempty"`
@@ -80,7 +82,8 @@ const largeDocument = 64 << 10
 
 var parsingLarge sync.Mutex //nolint:gochecknoglobals // it holds nothing
 
-// Parse reads the document stored under name. The error is a [*BrokenError].
+// Parse reads the document stored under name. The error is a [*BrokenError] with the issuer URLs of the document, as far as they are
+// known: none of them is free. Once it is repaired, two key sets would have the URL, and a server that starts then serves neither.
 func Parse(name Name, data []byte) (KeySet, error) {
 	if len(data) > largeDocument {
 		parsingLarge.Lock()
@@ -100,17 +103,8 @@ func Parse(name Name, data []byte) (KeySet, error) {
 	return KeySet{}, &BrokenError{Name: name, Reason: reason, Err: err, Issuers: h.Claimed()}
 }
 
-// ClaimedURLs returns the issuer URLs of a document that may be broken otherwise; nil if they are unknown. A manifest of another
-// kind, such as a kustomization.yaml, has none.
-//
-// An issuer URL of a broken document is not free: once the document is repaired, two key sets would have the URL, and a
-// server that starts then serves neither.
-func ClaimedURLs(data []byte) []IssuerURL {
-	_, h, _ := parse("any", data)
-	return h.Claimed()
-}
-
-// parse returns also the header of a broken document, empty if it is unknown.
+// parse returns also the header of a broken document, empty if it is unknown. A manifest of another kind, such as a
+// kustomization.yaml, has no issuer URLs.
 func parse(name Name, data []byte) (KeySet, manifest.Header, error) {
 	asJSON, err := manifest.ToJSON(data)
 	if err != nil {

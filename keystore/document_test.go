@@ -38,7 +38,6 @@ func fullSet(t testing.TB) KeySet {
 	p := s.Policy()
 	p.TokenLifetime, p.MaxAge = DurationPtr(time.Hour), DurationPtr(5*time.Minute)
 	s = ok(s.SetPolicy(change(t0.Add(29*time.Hour)), p))
-	s.history[len(s.history)-1].As = "kubernetes:system:serviceaccount:ci:deploy" // as an earlier version has written
 	s.rotation = &Rotation{ID: "r1", By: "tester", Kid: testKey(1).ID(), Replaces: []KeyID{testKey(0).ID()}, Stays: []KeyID{"2023-01"}, Servers: []string{"10.0.0.1:6443"}, Step: StepRemove}
 	s.labels, s.annotations = map[string]string{"team": "platform"}, map[string]string{"note": "kept"}
 	s.generation = 2

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/keypost/keypost/keystore"
-	"github.com/keypost/keypost/keystore/history"
 )
 
 // Report is which keys were trusted at a time, and the changes until then.
@@ -30,7 +29,6 @@ type Key struct {
 	Kid         keystore.KeyID       `json:"kid"`
 	Fingerprint keystore.Fingerprint `json:"fingerprint,omitempty"` // SHA-256 of its PKIX form; empty if it was not recorded
 	Listed      bool                 `json:"listed"`                // at that time
-	State       keystore.State       `json:"state,omitempty"`       // at that time; empty if it was not listed any more, or nothing says
 	PublishedAt time.Time            `json:"publishedAt,omitzero"`  // zero if it was not recorded
 	LeftAt      time.Time            `json:"leftAt,omitzero"`       // zero if it is still listed
 	Left        string               `json:"left,omitempty"`        // removed, revoked or withdrawn
@@ -52,8 +50,8 @@ func Of(s keystore.KeySet, at time.Time) Report {
 	}
 	for _, k := range s.Keys() {
 		held := Key{
-			Kid: k.ID(), Fingerprint: k.Fingerprint(), State: byDates(k, at), PublishedAt: k.PublishedAt,
-			LeftAt: s.WithdrawnAt(), Alg: k.Alg(), PublicKey: k.PEM(),
+			Kid: k.ID(), Fingerprint: k.Fingerprint(), PublishedAt: k.PublishedAt, LeftAt: s.WithdrawnAt(),
+			Alg: k.Alg(), PublicKey: k.PEM(),
 		}
 		if s.Withdrawn() {
 			held.Left = "withdrawn"
@@ -61,8 +59,7 @@ func Of(s keystore.KeySet, at time.Time) Report {
 		r.add(s, held)
 	}
 	for _, g := range s.Gone() {
-		k := keystore.Key{PublishedAt: g.PublishedAt, PromotedAt: g.PromotedAt, RetiredAt: g.RetiredAt, State: keystore.Next}
-		r.add(s, Key{Kid: g.ID, Fingerprint: g.Fingerprint, State: byDates(k, at), PublishedAt: g.PublishedAt, LeftAt: g.At, Left: string(g.Why)})
+		r.add(s, Key{Kid: g.ID, Fingerprint: g.Fingerprint, PublishedAt: g.PublishedAt, LeftAt: g.At, Left: string(g.Why)})
 	}
 	slices.SortFunc(r.Keys, func(a, b Key) int { return cmp.Compare(a.Kid, b.Kid) })
 	return r
@@ -73,31 +70,11 @@ func (r *Report) add(s keystore.KeySet, k Key) {
 	if k.PublishedAt.After(r.At) {
 		return
 	}
-	// The key's own dates are overwritten when a rotation is rolled back. Lines are dropped in time, so there may be none.
-	switch state := keystore.State(history.StateAt(s.History(), string(k.Kid), r.At)); state {
-	case keystore.Next, keystore.Active, keystore.Retired:
-		k.State = state
-	}
-	if k.Listed = k.LeftAt.IsZero() || r.At.Before(k.LeftAt); !k.Listed {
-		k.State = ""
-	}
+	k.Listed = k.LeftAt.IsZero() || r.At.Before(k.LeftAt)
 	if !k.LeftAt.IsZero() {
 		k.CachedUntil = s.Gates().CopiesUntil(k.LeftAt, keystore.Cache{})
 	}
 	if k.Listed || r.At.Before(k.CachedUntil) {
 		r.Keys = append(r.Keys, k)
 	}
-}
-
-func byDates(k keystore.Key, at time.Time) keystore.State {
-	reached := func(t time.Time) bool { return !t.IsZero() && !t.After(at) }
-	switch {
-	case k.PublishedAt.IsZero():
-		return ""
-	case reached(k.RetiredAt):
-		return keystore.Retired
-	case reached(k.PromotedAt):
-		return keystore.Active
-	}
-	return keystore.Next
 }

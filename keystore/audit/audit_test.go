@@ -35,16 +35,14 @@ func TestTrustedKeys(t *testing.T) {
 		want string
 	}{
 		{s, -1, ""},
-		{s, 0, "a:active"},
-		{s, 9.5, "a:active"},
-		{s, 10, "a:active b:next"},
-		{s, 25, "a:active b:active"},
-		{s, 35, "a:retired b:active"},
-		{s, 45, "a:active b:active"},
-		{s, 59.9, "a:retired b:active"},
-		{s, 60, "a:left b:active"},
-		{s, 150, "b:active"},
-		{withdrawn, 199, "b:active"},
+		{s, 0, "a:listed"},
+		{s, 9.5, "a:listed"},
+		{s, 10, "a:listed b:listed"},
+		{s, 45, "a:listed b:listed"},
+		{s, 59.9, "a:listed b:listed"},
+		{s, 60, "a:left b:listed"},
+		{s, 150, "b:listed"},
+		{withdrawn, 199, "b:listed"},
 		{withdrawn, 200, "b:left"},
 		{withdrawn, 400, ""},
 	} {
@@ -55,7 +53,7 @@ func TestTrustedKeys(t *testing.T) {
 				if k.Kid != v.ID() {
 					continue
 				}
-				state := string(k.State)
+				state := "listed"
 				if !k.Listed {
 					state = "left"
 				}

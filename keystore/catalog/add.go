@@ -13,7 +13,7 @@ import (
 // author returns who changed a key set last, as far as it is recorded.
 func author(s keystore.KeySet) string {
 	if h := s.History(); len(h) > 0 {
-		return cmp.Or(h[len(h)-1].As, h[len(h)-1].By, "somebody")
+		return cmp.Or(h[len(h)-1].By, "somebody")
 	}
 	return "somebody"
 }

@@ -14,23 +14,18 @@ import (
 type Event struct {
 	At     time.Time `json:"at"`
 	By     string    `json:"by,omitempty"` // as the author has said: nothing checks it
-	As     string    `json:"as,omitempty"` // whom the store took the author for, in lines of versions before 0.1.0
 	What   string    `json:"what"`
 	Keys   string    `json:"keys,omitempty"` // which keys changed their states: see [Moves]
 	Why    string    `json:"why,omitempty"`
 	Forced bool      `json:"forced,omitempty"`
 }
 
-// Author returns who made the change, for people: whom the store took them for and what they say, or what they say and that
-// nothing checked it; empty if neither was recorded.
+// Author returns who made the change, for people: what they say, and that nothing checked it; empty if that was not recorded.
 func (e Event) Author() string {
-	switch {
-	case e.As != "" && e.By != "":
-		return e.As + " (says " + e.By + ")"
-	case e.As == "" && e.By != "":
-		return e.By + " (self-declared)"
+	if e.By == "" {
+		return ""
 	}
-	return e.As
+	return e.By + " (self-declared)"
 }
 
 // Change returns what the change was about, for people: What, with the states of the one key that it names, or else each change
@@ -91,19 +86,4 @@ func Moves(was, now map[string]string) string {
 		fmt.Fprintf(&b, "; and %d more", left)
 	}
 	return b.String()
-}
-
-// StateAt returns the state that a key had at t, empty if no line tells.
-func StateAt(lines []Event, id string, t time.Time) (state string) {
-	for _, e := range lines {
-		if e.At.After(t) {
-			continue
-		}
-		for move := range strings.SplitSeq(e.Keys, "; ") {
-			if to, is := strings.CutPrefix(move, id+": "); is { // no kid holds a space
-				_, state, _ = strings.Cut(to, " → ")
-			}
-		}
-	}
-	return state
 }

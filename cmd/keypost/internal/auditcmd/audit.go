@@ -84,7 +84,7 @@ func (o *auditOptions) table(w *terminal.Table, r audit.Report) {
 		if !k.LeftAt.IsZero() {
 			until = cli.Stamp(k.LeftAt) + " (" + k.Left + "; caches until " + cli.Stamp(k.CachedUntil) + ")"
 		}
-		state := cmp.Or(string(k.State), "unknown")
+		state := "listed"
 		if !k.Listed {
 			state = "cached"
 		}
