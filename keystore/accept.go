@@ -33,7 +33,7 @@ func (s KeySet) Accept(c Change, served int64, decisions []Decision) (KeySet, er
 		n.generation = next
 		for _, d := range decisions { // lines in gone first: no other decision takes them back
 			if d.Lost != nil {
-				n.putBack(*d.Lost, at)
+				n.leave(*d.Lost, at)
 			}
 		}
 		for _, d := range decisions {
@@ -62,12 +62,16 @@ func (s KeySet) acceptedGeneration(served int64) (int64, error) {
 // decide applies a decision about a key. It may leave two lines in gone for one key ID, which Accept merges.
 func (s *KeySet) decide(d Decision, at time.Time) error {
 	switch {
-	case d.Lost != nil: // see putBack
+	case d.Lost != nil: // it has left already
 		return nil
 	case d.Key.Key() == nil:
 		return errors.New("accept: a decision names no key")
 	case !d.Keep:
-		s.leave(d, at)
+		line := goneLine(Key{VerificationKey: d.Key}, at, Removed)
+		if d.Revoked {
+			line.Why = Revoked
+		}
+		s.leave(line, at)
 		return nil
 	}
 	have, published := s.published(d.Key)
@@ -89,36 +93,30 @@ func (s *KeySet) decide(d Decision, at time.Time) error {
 	return nil
 }
 
-// leave lets the key of a decision be gone. A line about it that says otherwise is corrected.
-func (s *KeySet) leave(d Decision, at time.Time) {
-	why := Removed
-	if d.Revoked || slices.ContainsFunc(s.gone, func(g Gone) bool { return g.Fingerprint == d.Key.Fingerprint() && g.Why == Revoked }) {
-		why = Revoked
+// leave adds a line to gone, and removes the published keys that it bars. What is revoked stays revoked, and a line about the
+// same key that says otherwise is corrected. Another key that has its key ID here is removed: neither may keep it.
+func (s *KeySet) leave(line Gone, at time.Time) {
+	revoked := func(g Gone) bool { return g.Fingerprint == line.Fingerprint && g.Why == Revoked }
+	if line.Why != Revoked && !slices.ContainsFunc(s.gone, revoked) {
+		line.Why = Removed
+	} else {
+		line.Why = Revoked
+	}
+	if line.At.IsZero() { // the report of a server has no dates
+		line.At = at
 	}
 	for i, g := range s.gone {
-		if g.Fingerprint == d.Key.Fingerprint() {
-			s.gone[i].Why = why
+		if g.Fingerprint == line.Fingerprint {
+			s.gone[i].Why = line.Why
 		}
-	}
-	s.moveToGone(d.Key, why, at)
-	if i := s.index(d.Key.ID()); i >= 0 { // another key has the ID here: neither may keep it
-		s.moveToGone(s.keys[i].VerificationKey, Removed, at)
-	}
-	s.gone = append(s.gone, goneLine(Key{VerificationKey: d.Key}, at, why))
-}
-
-// putBack adds a lost line to gone, and removes the published keys that it bars.
-func (s *KeySet) putBack(g Gone, at time.Time) {
-	if g.Why != Revoked {
-		g.Why = Removed
-	}
-	if g.At.IsZero() { // the report of a server has no dates
-		g.At = at
 	}
 	for _, k := range s.Keys() {
-		if g.Bars(k.VerificationKey) {
-			s.moveToGone(k.VerificationKey, g.Why, at)
+		switch {
+		case k.Fingerprint() == line.Fingerprint:
+			s.moveToGone(k.VerificationKey, line.Why, at)
+		case k.ID() == line.ID:
+			s.moveToGone(k.VerificationKey, Removed, at)
 		}
 	}
-	s.gone = append(s.gone, g)
+	s.gone = append(s.gone, line)
 }

@@ -56,20 +56,10 @@ func New(c Change, spec Spec) (KeySet, error) {
 	s.sortKeys()
 	s.note(c, "issuer added")
 	s.noteMoves(KeySet{gone: s.gone})
-	if err := cmp.Or(s.check(), s.checkTwins()); err != nil {
+	if err := s.check(); err != nil {
 		return KeySet{}, fmt.Errorf("key set %q: %w", spec.Name, err)
 	}
 	return s, nil
-}
-
-// checkTwins returns an error if one key has two IDs. Stored documents may have that and are served as they are.
-func (s KeySet) checkTwins() error {
-	for i, k := range s.keys {
-		if j := slices.IndexFunc(s.keys[:i], func(o Key) bool { return o.SameMaterial(k.VerificationKey) }); j >= 0 {
-			return fmt.Errorf("%s and %s are one key under two kids; give it with the kid that its tokens carry", s.keys[j].ID(), k.ID())
-		}
-	}
-	return nil
 }
 
 // transition is change for a key set in use.
