@@ -21,7 +21,7 @@ type BrokenError struct {
 	Name    Name
 	Reason  Reason
 	Err     error
-	Issuers []IssuerURL // its issuer URLs ([ClaimedURLs]); nil if they are unknown
+	Issuers []IssuerURL // its issuer URLs; nil if they are unknown
 }
 
 func (e *BrokenError) Error() string { return fmt.Sprintf("key set %q is broken: %v", e.Name, e.Err) }

@@ -175,10 +175,6 @@ func (s *Backend) get(n keystore.Name) ([]byte, keystore.Revision, error) {
 		return nil, d.revision(), &keystore.BrokenError{Name: n, Reason: keystore.ReasonBroken, Err: err}
 	case err != nil: // each file has its own permissions, links and mounts
 		return nil, "", &keystore.UnreadableError{Err: err}
-	case strings.HasSuffix(path, yml):
-		err := fmt.Errorf("its file name ends in %s; rename it to end in %s", yml, suffix)
-		claimed := keystore.ClaimedURLs(d.data) // it has them once it is renamed
-		return nil, d.revision(), &keystore.BrokenError{Name: n, Reason: keystore.ReasonBroken, Err: err, Issuers: claimed}
 	}
 	return d.data, d.revision(), nil
 }

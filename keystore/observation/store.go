@@ -55,16 +55,27 @@ func (st *Store) Load(ctx context.Context, n keystore.Name, p Subject) (Record, 
 }
 
 func (st *Store) load(ctx context.Context, n keystore.Name, p Subject) (Record, keystore.Revision, error) {
-	data, rev, err := st.backend.Get(ctx, name(n, p))
+	r, rev, err := st.read(ctx, name(n, p))
 	if err != nil {
 		return Record{}, rev, fmt.Errorf("load observation of %s: %w", p, err)
 	}
-	r, err := parse(data)
-	switch {
-	case err != nil:
-		return Record{}, rev, fmt.Errorf("load observation of %s (document %s): %w", p, name(n, p), &DamagedError{name(n, p), err})
-	case r.KeySet != n || r.Subject() != p:
-		return Record{}, rev, fmt.Errorf("load observation of %s: document %s %w", p, name(n, p), &DamagedError{name(n, p), fmt.Errorf("is about key set %q and %s", r.KeySet, r.Subject())})
+	return r, rev, nil
+}
+
+// read returns the record that a document is. The error is a [*DamagedError] if it is none, or that of another document.
+func (st *Store) read(ctx context.Context, document keystore.Name) (r Record, rev keystore.Revision, err error) {
+	data, rev, err := st.backend.Get(ctx, document)
+	if err != nil && !keystore.OfDocument(err) {
+		return Record{}, rev, err
+	}
+	if err == nil {
+		r, err = parse(data)
+	}
+	if err == nil && document != name(r.KeySet, r.Subject()) {
+		err = fmt.Errorf("its record is about key set %q and %s", r.KeySet, r.Subject())
+	}
+	if err != nil {
+		return Record{}, rev, &DamagedError{document, err}
 	}
 	return r, rev, nil
 }
@@ -75,7 +86,7 @@ type DamagedError struct {
 	Err      error
 }
 
-func (e *DamagedError) Error() string { return e.Err.Error() }
+func (e *DamagedError) Error() string { return fmt.Sprintf("document %s: %v", e.Document, e.Err) }
 
 func (e *DamagedError) Unwrap() error { return e.Err }
 
@@ -123,19 +134,9 @@ func (st *Store) Of(ctx context.Context, n keystore.Name) (all []Record, err err
 		if !mayBeOf(n, document) {
 			continue
 		}
-		data, _, err := st.backend.Get(ctx, document)
-		if err != nil && !keystore.OfDocument(err) {
-			return nil, fmt.Errorf("load observation %s: %w", document, err)
-		}
-		var r Record
-		if err == nil {
-			r, err = parse(data)
-		}
-		if err == nil && document != name(r.KeySet, r.Subject()) {
-			err = fmt.Errorf("it is about key set %q and %s", r.KeySet, r.Subject())
-		}
+		r, _, err := st.read(ctx, document)
 		if err != nil {
-			return nil, fmt.Errorf("load observation %s: %w", document, &DamagedError{document, err})
+			return nil, fmt.Errorf("load observation %s: %w", document, err)
 		}
 		if r.KeySet == n {
 			all = append(all, r)
