@@ -134,6 +134,7 @@ func hasWords(line, words string) bool {
 
 var (
 	escapeSequence = regexp.MustCompile("\x1b\\[[0-9;]*[A-Za-z]")
+	plainQuotes    = strings.NewReplacer("’", "'", "‘", "'", "“", `"`, "”", `"`)
 	jsonEscape     = regexp.MustCompile(`\\+(u00[0-9a-fA-F]{2}|[nrt"'/])`)
 )
 
@@ -156,6 +157,5 @@ func unescaped(text string) string {
 
 // plain returns a line as it is compared: in lower case, with plain quotation marks and single spaces.
 func plain(line string) string {
-	line = strings.NewReplacer("’", "'", "‘", "'", "“", `"`, "”", `"`).Replace(strings.ToLower(line))
-	return strings.Join(strings.Fields(line), " ")
+	return strings.Join(strings.Fields(plainQuotes.Replace(strings.ToLower(line))), " ")
 }
