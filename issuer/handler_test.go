@@ -17,18 +17,15 @@ import (
 // testSnapshot serves https://oidc.example.com/a and https://b.example.com, without keys.
 func testSnapshot(t testing.TB, complete bool) *snapshot {
 	t.Helper()
-	e := edit{}
+	s := &snapshot{entries: map[keystore.Name]*entry{}, complete: complete}
 	for _, d := range []doc{{name: "a", generation: 1}, {name: "b", generation: 1, issuers: []string{"https://b.example.com"}}} {
 		v, err := newVersion(d.parse(t), keystore.DefaultCache())
 		if err != nil {
 			t.Fatal(err)
 		}
-		for i, at := range v.places() {
-			e[at] = &v.pages[i]
-		}
+		s.entries[keystore.Name(d.name)] = &entry{served: v}
 	}
-	s := new(snapshot).with(e)
-	s.complete = complete
+	s.pages = pagesOf(s.entries)
 	return s
 }
 
@@ -49,7 +46,7 @@ func TestTheKelvinSignIsNotAK(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := serving(new(snapshot).with(edit{v.places()[0]: &v.pages[0]}), nil)
+	h := serving(&snapshot{pages: pagesOf(map[keystore.Name]*entry{"k": {served: v}})}, nil)
 	for host, served := range map[string]bool{"K.example.com": true, "\u212a.example.com": false} {
 		r := request(t, "GET /keys.json HTTP/1.1", "Host: x")
 		r.Host = host

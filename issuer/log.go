@@ -18,11 +18,10 @@ func (b *batch) log(level zapcore.Level, message string, n keystore.Name, more .
 
 func generationField(v *version) zap.Field { return zap.Int64("generation", v.Generation()) }
 
-// logReady logs everything that is published at the start, in one line and not in ten thousand. It is called with mu
-// held.
+// logReady logs everything that is published at the start, in one line and not in ten thousand.
 func (b *batch) logReady(now lastgood.Start, issuers int) {
 	keys := 0
-	for _, e := range b.p.entries {
+	for _, e := range b.next.entries {
 		if e.served != nil && !e.served.Withdrawn() {
 			keys += e.served.keys()
 		}
@@ -51,7 +50,7 @@ func (b *batch) logNews(n keystore.Name, was, now *entry) {
 		b.log(zap.WarnLevel, "key set rejected; its last good version, if any, stays served", n, fields...)
 	case replaced:
 		level := zap.InfoLevel
-		if b.p.first.IsZero() { // at the start everything is published
+		if b.was.first.IsZero() { // at the start everything is published
 			level = zap.DebugLevel
 		}
 		b.log(level, publishedMessage(now.served), n, publishedFields(was.served, now.served)...)
@@ -71,12 +70,10 @@ func publishedMessage(v *version) string {
 // shows whether this process has missed a generation in between. Who changed what, and why, is in the key set's history: keypost audit.
 func publishedFields(was, now *version) []zap.Field {
 	fields := []zap.Field{generationField(now), zap.Int("keys", now.keys())}
-	var before []keystore.KeyID
 	if was != nil {
 		fields = append(fields, zap.Int64("previous_generation", was.Generation()))
-		before = was.kidList()
 	}
-	after := now.kidList()
+	before, after := was.kidList(), now.kidList()
 	if added := without(after, before); len(added) > 0 {
 		fields = append(fields, zap.Any("kids_added", added))
 	}

@@ -1,8 +1,6 @@
 package issuer
 
 import (
-	"maps"
-
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/keypost/keypost/keystore"
@@ -27,21 +25,19 @@ var (
 // Describe implements prometheus.Collector.
 func (p *Publisher) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCollect(p, ch) }
 
-// Collect implements prometheus.Collector. It holds the lock no longer than it takes to copy what there is.
+// Collect implements prometheus.Collector.
 func (p *Publisher) Collect(ch chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
-	p.mu.RLock()
-	entries, complete, failing := maps.Clone(p.entries), p.complete, p.failing
-	p.mu.RUnlock()
+	current := p.current.Load()
 	var keys [len(states)]int
 	var oldest int64 // when the key that has been active for the longest time became so; 0 without one
 	rejected := map[keystore.Reason]int{}
 	for _, r := range lastgood.Reasons() { // an alert sees a 0 before the first rejection
 		rejected[r] = 0
 	}
-	for n, e := range entries {
+	for n, e := range current.entries {
 		if e.rejected != nil && !e.rejected.Expected() {
 			rejected[e.rejected.Reason]++
 			gauge(keySetRejectedDesc, 1, string(n), string(e.rejected.Reason))
@@ -68,7 +64,7 @@ func (p *Publisher) Collect(ch chan<- prometheus.Metric) {
 			oldest = v.activeSince
 		}
 	}
-	gauge(issuersDesc, float64(len(p.current.Load().pages)))
+	gauge(issuersDesc, float64(len(current.pages)))
 	for i, s := range states {
 		gauge(keysDesc, float64(keys[i]), string(s))
 	}
@@ -77,9 +73,9 @@ func (p *Publisher) Collect(ch chan<- prometheus.Metric) {
 		gauge(rejectedDesc, float64(n), string(r))
 	}
 	read := 0.0
-	if !complete.IsZero() {
-		read = float64(complete.UnixMilli()) / 1000
+	if !current.last.IsZero() {
+		read = float64(current.last.UnixMilli()) / 1000
 	}
 	gauge(completeDesc, read)
-	gauge(failingDesc, map[bool]float64{true: 1}[failing])
+	gauge(failingDesc, map[bool]float64{true: 1}[current.failing])
 }

@@ -3,14 +3,12 @@ package issuer
 import (
 	"context"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/keypost/keypost/keystore"
-	"github.com/keypost/keypost/keystore/lastgood"
 )
 
 // Config is what a Publisher needs. Source and Log are required.
@@ -25,9 +23,6 @@ type Config struct {
 
 	// Refused, if not nil, returns why a mirror that fills the source did not copy the stored versions of key sets, for the report.
 	Refused func() map[keystore.Name]keystore.Reason
-
-	// FirstRead, if not nil, is called once: when everything has been read for the first time, before it is served.
-	FirstRead func()
 }
 
 const defaultPoll = 10 * time.Second
@@ -35,27 +30,12 @@ const defaultPoll = 10 * time.Second
 // Publisher turns what a store holds into snapshots. The last good version of each key set stays through whatever
 // happens to the store; what is rejected or missing shows in the log, the metrics and the report.
 //
-// One goroutine refreshes and publishes. Nothing that takes long happens while somebody who asks for the state has to wait: key
-// sets are read and judged without the lock that Ready, Report and Collect take. A store that hangs costs readTime for each
-// refresh, and nothing else.
+// One goroutine refreshes and publishes, and nobody waits for it: what is known is one snapshot, which it replaces whole. A store that
+// hangs costs readTime for each refresh, and nothing else.
 type Publisher struct {
 	c         Config
 	admission Admission
 	current   atomic.Pointer[snapshot]
-
-	mu       sync.RWMutex // guards what follows, which only the refreshing goroutine changes; held to assign it or to copy it
-	entries  map[keystore.Name]*entry
-	complete time.Time // when the last complete listing was taken
-	first    time.Time // when the first one was
-	ready    bool      // for good
-	failing  bool      // the last listing failed (so that one line is logged per change of state)
-}
-
-// entry is what is known of one key set. It is immutable.
-type entry struct {
-	revision keystore.Revision   // of the stored version that was looked at last; empty when there is none
-	served   *version            // the last good one; nil when there was none
-	rejected *lastgood.Rejection // why the stored version is not the served one, or that there is none; nil when it is served
 }
 
 // NewPublisher returns a Publisher that serves nothing yet.
@@ -66,8 +46,8 @@ func NewPublisher(c Config) *Publisher {
 	if c.Poll == 0 {
 		c.Poll = defaultPoll
 	}
-	p := &Publisher{c: c, admission: Admission{Patterns: c.Patterns, Dev: c.Dev}, entries: map[keystore.Name]*entry{}}
-	p.current.Store(&snapshot{})
+	p := &Publisher{c: c, admission: Admission{Patterns: c.Patterns, Dev: c.Dev}}
+	p.current.Store(&snapshot{entries: map[keystore.Name]*entry{}})
 	return p
 }
 
@@ -89,33 +69,25 @@ func (p *Publisher) Refresh(ctx context.Context) error {
 }
 
 func (p *Publisher) noteListing(err error) {
-	p.mu.Lock()
-	was := p.failing
-	p.failing = err != nil
-	p.mu.Unlock()
+	was := p.current.Load()
+	now := *was
+	now.failing = err != nil
+	p.current.Store(&now)
 	switch {
-	case err != nil && !was:
+	case now.failing && !was.failing:
 		p.c.Log.Warn("key sets cannot be listed; what was read before stays served", zap.Error(err))
-	case err == nil && was:
+	case was.failing && !now.failing:
 		p.c.Log.Info("key sets can be listed again")
 	}
-}
-
-// began reports whether everything has been listed and read once.
-func (p *Publisher) began() bool {
-	p.mu.RLock()
-	defer p.mu.RUnlock()
-	return !p.first.IsZero()
 }
 
 // changed returns the names whose stored version has not been looked at, and those whose rejection may end without a
 // change of their own document.
 func (p *Publisher) changed(listed map[keystore.Name]keystore.Revision) []keystore.Name {
-	p.mu.RLock()
-	defer p.mu.RUnlock()
+	known := p.current.Load().entries
 	var names []keystore.Name
 	for n, rev := range listed {
-		e := p.entries[n]
+		e := known[n]
 		if e == nil || e.revision != rev || e.rejected.Transient() {
 			names = append(names, n)
 		}

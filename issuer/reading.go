@@ -62,10 +62,3 @@ func (p *Publisher) read(ctx context.Context, n keystore.Name) found {
 	}
 	return found{Candidate: &lastgood.Candidate{Name: n, Version: &v.Summary, Rejected: p.admission.Admit(s)}, revision: rev, version: v}
 }
-
-func (p *Publisher) served(n keystore.Name) *version {
-	if e := p.entry(n); e != nil {
-		return e.served
-	}
-	return nil
-}

@@ -23,7 +23,7 @@ func (p *Publisher) Run(ctx context.Context) {
 // no change of a single key set from being served.
 func (p *Publisher) refreshSome(ctx context.Context, names ...keystore.Name) {
 	if len(names) == 0 || p.needsAll() {
-		if err := p.refresh(ctx); err == nil || len(names) == 0 || !p.began() {
+		if err := p.refresh(ctx); err == nil || len(names) == 0 || p.current.Load().first.IsZero() {
 			return
 		}
 	}
@@ -42,12 +42,11 @@ func (p *Publisher) refresh(ctx context.Context) error {
 // needsAll reports whether a change of one key set is a question about others too: nothing is known of them yet, or one
 // of them waits for another to give up a URL.
 func (p *Publisher) needsAll() bool {
-	p.mu.RLock()
-	defer p.mu.RUnlock()
-	for _, e := range p.entries {
+	s := p.current.Load()
+	for _, e := range s.entries {
 		if e.rejected.Is(lastgood.ReasonURLConflict) {
 			return true
 		}
 	}
-	return p.first.IsZero()
+	return s.first.IsZero()
 }

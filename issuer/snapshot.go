@@ -1,53 +1,76 @@
 package issuer
 
 import (
-	"maps"
 	"strings"
+	"time"
 
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/lastgood"
 )
 
-// snapshot is everything that is served at one time. It is immutable. A change copies the map, not the documents.
+// snapshot is everything that is known, and served, at one time. It is immutable. A change copies the maps, not the documents.
 type snapshot struct {
-	pages    map[keystore.Route]*page
-	complete bool // every issuer there is was once read and found good: what is not here does not exist
+	entries  map[keystore.Name]*entry
+	pages    map[keystore.Route]*page // of the last good versions
+	complete bool                     // every issuer there is was once read and found good: what is not here does not exist
+	ready    bool                     // for good
+	first    time.Time                // when the first complete listing was taken; zero for never
+	last     time.Time                // when the last one was
+	failing  bool                     // the last listing failed (so that one line is logged per change of state)
+}
+
+// entry is what is known of one key set. It is immutable.
+type entry struct {
+	revision keystore.Revision   // of the stored version that was looked at last; empty when there is none
+	served   *version            // the last good one; nil when there was none
+	rejected *lastgood.Rejection // why the stored version is not the served one, or that there is none; nil when it is served
 }
 
 // page is what is served below one issuer URL. It is immutable.
 type page struct {
+	at              keystore.Route
 	owner           keystore.Name
 	cacheControl    [1]string
 	jwks, discovery content
 }
 
-// edit is a set of changes to a snapshot: a nil page removes a key.
-type edit map[keystore.Route]*page
-
-// with returns a new snapshot that differs by e.
-func (s *snapshot) with(e edit) *snapshot {
-	next := &snapshot{pages: s.pages, complete: s.complete}
-	if len(e) == 0 {
-		return next
-	}
-	next.pages = make(map[keystore.Route]*page, len(s.pages)+len(e))
-	maps.Copy(next.pages, s.pages)
-	for k, p := range e {
-		if p == nil {
-			delete(next.pages, k)
-		} else {
-			next.pages[k] = p
+// pagesOf returns what key sets serve. A lastgood.Judge gives each URL to one of them.
+func pagesOf(entries map[keystore.Name]*entry) map[keystore.Route]*page {
+	all := make(map[keystore.Route]*page, len(entries))
+	for _, e := range entries {
+		if e.served == nil {
+			continue
+		}
+		for i := range e.served.pages {
+			all[e.served.pages[i].at] = &e.served.pages[i]
 		}
 	}
-	return next
+	return all
 }
 
-// owner returns the key set whose page is looked up by k, and reports whether there is one.
-func (s *snapshot) owner(k keystore.Route) (keystore.Name, bool) {
-	p := s.pages[k]
-	if p == nil {
-		return "", false
+// start returns how far reading has come.
+func (s *snapshot) start(now time.Time, allowEmpty bool) lastgood.Start {
+	start := lastgood.Start{Waited: now.Sub(s.first), AllowEmpty: allowEmpty}
+	for _, e := range s.entries {
+		start.Count(e.served != nil, e.rejected)
 	}
-	return p.owner, true
+	return start
+}
+
+// Good is part of [lastgood.State].
+func (s *snapshot) Good(n keystore.Name) *lastgood.Summary {
+	if e := s.entries[n]; e != nil && e.served != nil {
+		return &e.served.Summary
+	}
+	return nil
+}
+
+// Owner is part of [lastgood.State].
+func (s *snapshot) Owner(r keystore.Route) (n keystore.Name, owned bool) {
+	if p := s.pages[r]; p != nil {
+		return p.owner, true
+	}
+	return "", false
 }
 
 // find returns the document at host and path, and reports whether there is one.

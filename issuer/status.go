@@ -57,10 +57,9 @@ func (p *Publisher) Report() Report {
 	if p.c.Refused != nil {
 		refused = p.c.Refused()
 	}
-	p.mu.RLock()
-	defer p.mu.RUnlock()
-	r := Report{Complete: p.complete, Failing: p.failing, Issuers: []Status{}}
-	for n, e := range p.entries {
+	current := p.current.Load()
+	r := Report{Complete: current.last, Failing: current.failing, Issuers: []Status{}}
+	for n, e := range current.entries {
 		s := e.status(n)
 		if reason := refused[n]; reason != "" && s.Rejected == "" {
 			s.Rejected, s.Message = reason, refusedBefore
@@ -68,7 +67,7 @@ func (p *Publisher) Report() Report {
 		r.Issuers = append(r.Issuers, s)
 	}
 	for n, reason := range refused {
-		if p.entries[n] == nil {
+		if current.entries[n] == nil {
 			r.Issuers = append(r.Issuers, Status{Name: n, Issuers: []string{}, Keys: map[keystore.State]int{}, Rejected: reason, Message: refusedBefore})
 		}
 	}
@@ -106,13 +105,12 @@ func (e *entry) status(n keystore.Name) Status {
 // versions. A Publisher that has nothing to serve is never ready unless AllowEmpty is set: its directory may be a volume
 // that is not mounted, and clients sent there instead of to another replica would find no issuer.
 func (p *Publisher) Ready() error {
-	p.mu.RLock()
-	defer p.mu.RUnlock()
-	if p.ready {
+	current := p.current.Load()
+	if current.ready {
 		return nil
 	}
-	switch start := p.start(time.Now()); {
-	case p.first.IsZero():
+	switch start := current.start(time.Now(), p.c.AllowEmpty); {
+	case current.first.IsZero():
 		return errors.New("no complete listing of the key sets yet")
 	case start.KeySets == 0:
 		return errors.New("there is no key set, so the directory may be the wrong one or not mounted; set allowEmpty: true if there may be none")

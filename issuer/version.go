@@ -20,13 +20,8 @@ type version struct {
 	keysDigest  uint64 // of the key IDs with their states
 	changed     int64  // when keys or their states last changed, Unix time: as its dates say, or as this process saw
 	forced      int64  // when a key was last promoted with force, Unix time; 0 when history says of none
-
-	// Set until the version is published:
-	pages []page // one per issuer URL; none when withdrawn
+	pages       []page // one per issuer URL; none when withdrawn
 }
-
-// published drops what is in the snapshot now.
-func (v *version) published() { v.pages = nil }
 
 // follow notes what only a comparison with the version that was served before can tell: anyone who writes a document by hand may
 // date it as he likes.
@@ -77,16 +72,16 @@ func newVersion(s keystore.KeySet, fallback keystore.Cache) (*version, error) {
 		if err != nil {
 			return nil, err
 		}
-		v.pages[i] = page{owner: s.Name(), discovery: newContent(body), jwks: jwks, cacheControl: cache}
+		v.pages[i] = page{at: u.Route(), owner: s.Name(), discovery: newContent(body), jwks: jwks, cacheControl: cache}
 	}
 	return v, nil
 }
 
 var states = [3]keystore.State{keystore.Next, keystore.Active, keystore.Retired}
 
-// kidList returns the IDs of the published keys, sorted; none of a tombstone.
+// kidList returns the IDs of the published keys, sorted; none of a tombstone or of nil.
 func (v *version) kidList() []keystore.KeyID {
-	if v.Withdrawn() {
+	if v == nil || v.Withdrawn() {
 		return nil
 	}
 	return v.Kids()
@@ -94,23 +89,3 @@ func (v *version) kidList() []keystore.KeyID {
 
 // keys returns how many keys are published.
 func (v *version) keys() int { return v.states[0] + v.states[1] + v.states[2] }
-
-// places returns where the version's pages are looked up: none of a tombstone.
-func (v *version) places() []keystore.Route {
-	if v == nil || v.Withdrawn() {
-		return nil
-	}
-	var all []keystore.Route
-	for _, u := range v.Issuers() {
-		all = append(all, u.Route())
-	}
-	return all
-}
-
-// summary returns what is kept to judge the next version by; nil when there is no version.
-func (v *version) summary() *lastgood.Summary {
-	if v == nil {
-		return nil
-	}
-	return &v.Summary
-}
