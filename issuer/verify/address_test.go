@@ -132,10 +132,6 @@ func TestEveryAddressIsAsked(t *testing.T) {
 		{"unreachable, says somebody on the way", func(t *testing.T, w *world) {
 			w.places(t, map[string]fetch.DialFunc{"192.0.2.1": nil, six: refusing(syscall.ENETUNREACH)})
 		}, []string{"fail reach at [2001:db8::7]:443: fetch "}, []string{"not seen"}},
-		{"a development server on one of two loopback addresses", func(t *testing.T, w *world) {
-			w.options.Dev = true
-			w.places(t, map[string]fetch.DialFunc{"127.0.0.1": nil, "::1": refusing(syscall.ECONNREFUSED)})
-		}, []string{"was asked at 127.0.0.1:443; nothing listens at [::1]:443"}, []string{"\nfail"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

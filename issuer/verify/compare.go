@@ -33,31 +33,18 @@ type Chain struct {
 // Compare is [Observe], and compares every answer with the stored key set, by the material of its keys. The key set is read
 // after the last answer: a key that was added in between is not a stranger's key.
 func Compare(ctx context.Context, n fetch.Network, t Target, stored func(context.Context) (keystore.KeySet, error)) (Sight, error) {
-	var s Sight
-	next := t.Failed
-	t.Failed = func(address string, err error) {
-		s.Failed = append(s.Failed, address)
-		if next != nil {
-			next(address, err)
-		}
-	}
-	c := comparison{bodies: map[[sha256.Size]byte][]byte{}, answers: map[answerKey]fetch.Answer{}, discoveries: map[answerKey]fetch.Answer{}}
-	look, err := observe(ctx, n, t, c.add)
+	c := comparison{bodies: map[[sha256.Size]byte][]byte{}, answers: map[answerKey]fetch.Answer{}}
+	look, failed, err := observe(ctx, n, t, c.add)
 	if err != nil {
 		return Sight{}, err
 	}
 	v := &visitor{o: Options{Network: n, URL: t.URL.String(), Dev: t.Dev, Stored: stored}.complete(), url: t.URL}
 	set := v.readStore(ctx)
-	if ctx.Err() != nil {
-		return Sight{}, context.Cause(ctx)
-	}
-	s.Look, s.Chains = look, c.chains
-	slices.Sort(s.Failed)
-	s.Failed = slices.Compact(s.Failed)
+	s := Sight{Look: look, Failed: failed, Chains: c.chains}
 	switch {
 	case set == nil:
 		s.NotCompared = v.Findings[0].Evidence
-	case len(c.answers) == 0 && !c.flooded:
+	case !c.jwks:
 		s.NotCompared = "no JWKS could be read at " + t.URL.String()
 	}
 	if set != nil {
@@ -75,17 +62,18 @@ const mostKept = 4 << 20
 
 // comparison keeps what the addresses of an issuer answer until it can be compared.
 type comparison struct {
-	bodies      map[[sha256.Size]byte][]byte
-	kept        int                        // bytes of them
-	answers     map[answerKey]fetch.Answer // where a JWKS was asked for
-	discoveries map[answerKey]fetch.Answer
-	flooded     bool // some address gave more than is kept
-	chains      []Chain
+	bodies  map[[sha256.Size]byte][]byte
+	kept    int // bytes of them
+	answers map[answerKey]fetch.Answer
+	jwks    bool // something answered where a JWKS was asked for
+	flooded bool // some address gave more than is kept
+	chains  []Chain
 }
 
 // answerKey has all that a comparison depends on: answers that have it in common are compared once.
 type answerKey struct {
 	address, url string
+	discovery    bool // that document was asked for, and no JWKS
 	body         [sha256.Size]byte
 	status       int
 	cached       bool // a shared cache shows itself
@@ -97,16 +85,15 @@ func (c *comparison) add(address string, discovery bool, a fetch.Answer) {
 	if len(a.TLS.VerifiedChains) > 0 && !slices.ContainsFunc(c.chains, known) {
 		c.chains = append(c.chains, Chain{address, a.TLS.VerifiedChains[0]})
 	}
-	list, success := c.answers, a.Status >= 200 && a.Status < 400 // to anyone who follows redirects
-	if discovery {
-		list = c.discoveries
-	} else if a.None() {
+	success := a.Status >= 200 && a.Status < 400 // to anyone who follows redirects
+	if !discovery && a.None() {
 		a.Status, a.Body, success = http.StatusOK, []byte(`{"keys":[]}`), true // whatever it says about that
 	}
 	if !success {
 		return
 	}
-	key := answerKey{address, a.URL, sha256.Sum256(a.Body), a.Status, caching.Shared(a.Header) != ""}
+	c.jwks = c.jwks || !discovery
+	key := answerKey{address, a.URL, discovery, sha256.Sum256(a.Body), a.Status, caching.Shared(a.Header) != ""}
 	if c.bodies[key.body] == nil {
 		if c.kept += len(a.Body); c.kept > mostKept {
 			c.flooded = true
@@ -115,27 +102,29 @@ func (c *comparison) add(address string, discovery bool, a fetch.Answer) {
 		c.bodies[key.body] = a.Body
 	}
 	a.Body = c.bodies[key.body]
-	list[key] = a
+	c.answers[key] = a
 }
 
-// judge compares every answer with the stored key set, and returns what is not as it should be. It stops early when ctx is
-// done.
+// judge compares every answer with the stored key set, and returns what is not as it should be; nothing once ctx is done.
 func (c *comparison) judge(ctx context.Context, o Options, set *keystore.KeySet) []finding.Finding {
 	var all finding.Report
-	judgeEach := func(answers map[answerKey]fetch.Answer, judge func(*visit, fetch.Answer)) {
-		for key, a := range answers {
-			if ctx.Err() != nil {
-				return
-			}
-			v := &visit{o: o, stored: set, look: look{JWKS: reply{Answer: a, Asked: true}}}
-			judge(v, a)
-			for _, f := range v.Findings {
-				all.AddAt(f, key.address)
-			}
+	for key, a := range c.answers {
+		if ctx.Err() != nil {
+			return nil
+		}
+		v := &visit{o: o, stored: set, look: look{JWKS: reply{Answer: a, Asked: true}}}
+		switch {
+		case a.Status >= 300:
+			v.Fail("keys-unread", "%v", a.Check200())
+		case key.discovery:
+			v.judgeDiscovery(a)
+		default:
+			v.judgeJWKS(a)
+		}
+		for _, f := range v.Findings {
+			all.AddAt(f, key.address)
 		}
 	}
-	judgeEach(c.discoveries, (*visit).judgeDiscovery)
-	judgeEach(c.answers, (*visit).judgeJWKS)
 	if c.flooded {
 		all.Fail("keys-unread", "%s answers with so many different documents that not all of them were compared", o.URL)
 	}
@@ -150,10 +139,6 @@ func (c *comparison) judge(ctx context.Context, o Options, set *keystore.KeySet)
 // judgeDiscovery reports a discovery document that leads to another JWKS than that of keypostd, or may do so for a reader
 // that follows or forgives more than we do.
 func (v *visit) judgeDiscovery(a fetch.Answer) {
-	if a.Status >= 300 {
-		v.Fail("keys-unread", "%v", a.Check200())
-		return
-	}
 	d, err := fetch.ParseDiscovery(a)
 	switch own := v.o.URL + fetch.KeysPath; {
 	case err != nil:
@@ -165,10 +150,6 @@ func (v *visit) judgeDiscovery(a fetch.Answer) {
 
 // judgeJWKS compares what was answered where a JWKS was asked for.
 func (v *visit) judgeJWKS(a fetch.Answer) {
-	if a.Status >= 300 {
-		v.Fail("keys-unread", "%v", a.Check200())
-		return
-	}
 	keys, err := fetch.ParseJWKS(a)
 	d := jwksDocument{url: a.URL, broken: true}
 	if err == nil {

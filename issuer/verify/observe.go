@@ -3,14 +3,13 @@ package verify
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/netip"
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/keypost/keypost/internal/caching"
@@ -59,16 +58,18 @@ const (
 // that says that it has no document (404, 410) counts as one with a JWKS without keys: anyone who asks it first is refused. Any other
 // answer is only a gap.
 func Observe(ctx context.Context, n fetch.Network, t Target) (observation.Look, error) {
-	return observe(ctx, n, t, nil)
+	look, _, err := observe(ctx, n, t, nil)
+	return look, err
 }
 
 // listener gets what an address answers to the request for the discovery document, or for a JWKS.
 type listener func(address string, discovery bool, a fetch.Answer)
 
-// observe is Observe, and hands every answer to tell if that is not nil, one call at a time.
-func observe(ctx context.Context, n fetch.Network, t Target, tell listener) (observation.Look, error) {
+// observe is Observe, and hands every answer to tell if that is not nil, one call at a time. Failed are the addresses at which something
+// is missing.
+func observe(ctx context.Context, n fetch.Network, t Target, tell listener) (look observation.Look, failed []string, err error) {
 	n.Patience = cmp.Or(n.Patience, patience)
-	o := observer{n: n, t: t, tell: tell, late: map[string]bool{}, answered: map[string]bool{}, refused: map[string]error{}}
+	o := observer{n: n, t: t, tell: tell, late: map[string]bool{}, failed: map[string]bool{}}
 	pause := cmp.Or(t.pause, betweenThem)
 	if t.Dev {
 		pause = min(pause, inDev)
@@ -76,7 +77,7 @@ func observe(ctx context.Context, n fetch.Network, t Target, tell listener) (obs
 	o.look.Start = time.Now()
 	endpoints, err := o.endpoints(ctx)
 	if err != nil {
-		return observation.Look{}, err
+		return look, nil, err
 	}
 	last := cmp.Or(t.Rounds, rounds) - 1
 	for round := range last + 1 {
@@ -86,20 +87,15 @@ func observe(ctx context.Context, n fetch.Network, t Target, tell listener) (obs
 			break // nothing is asked after it
 		}
 		if err := sleep(ctx, time.Until(began.Add(pause))); round < last && err != nil {
-			return observation.Look{}, err
+			return look, nil, err
 		}
 	}
 	if ctx.Err() != nil {
-		return observation.Look{}, context.Cause(ctx)
+		return look, nil, context.Cause(ctx)
 	}
 	o.look.End = time.Now()
-	for address, err := range o.refused { // localhost has two addresses, and a development server listens at one
-		if o.answered[address] || len(o.answered) == 0 {
-			o.gapAt(address, err)
-		}
-	}
 	slices.Sort(o.look.Gaps)
-	return o.look, nil
+	return o.look, slices.Sorted(maps.Keys(o.failed)), nil
 }
 
 // sleep waits for d, or for the end of ctx, whose cause is the error.
@@ -120,11 +116,10 @@ type observer struct {
 	t    Target
 	tell listener // may be nil
 
-	mu       sync.Mutex
-	look     observation.Look
-	late     map[string]bool  // documents that let a request wait, by address and URL: they are not asked for again
-	answered map[string]bool  // addresses
-	refused  map[string]error // by address, in development: a connection was refused
+	mu     sync.Mutex
+	look   observation.Look
+	late   map[string]bool // documents that let a request wait, by address and URL: they are not asked for again
+	failed map[string]bool // addresses at which something is missing
 }
 
 // endpoints returns where to ask, and notes what is not asked or shows little.
@@ -164,18 +159,6 @@ func (o *observer) gap(format string, args ...any) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.look.Gaps = append(o.look.Gaps, clean(fmt.Sprintf(format, args...)))
-}
-
-// gapAt notes the first thing that is wrong at an address. The same fault has other words in each round, such as the
-// port of this end of the connection. The caller holds mu.
-func (o *observer) gapAt(address string, err error) {
-	prefix := "at " + address + ": "
-	if !slices.ContainsFunc(o.look.Gaps, func(g string) bool { return strings.HasPrefix(g, prefix) }) {
-		o.look.Gaps = append(o.look.Gaps, clean(prefix+err.Error()))
-	}
-	if o.t.Failed != nil {
-		o.t.Failed(address, err)
-	}
 }
 
 // ask asks one address once for each document, but for those that it let a request wait for. Each counts by itself: anyone
@@ -226,11 +209,10 @@ func (o *observer) takeKeys(a fetch.Answer) error {
 	return err
 }
 
-// heard notes that an address answered, and what the header of whatever answer says.
+// heard notes what the header of whatever answer says.
 func (o *observer) heard(address string, discovery bool, a fetch.Answer, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.answered[address] = true
 	o.look.SharedCache = cmp.Or(o.look.SharedCache, caching.Shared(a.Header))
 	if o.tell != nil && err == nil {
 		o.tell(address, discovery, a)
@@ -247,11 +229,14 @@ func (o *observer) fail(address, document string, err error) {
 	if fetch.IsTimeout(err) {
 		o.late[document] = true
 	}
-	if o.t.Dev && errors.Is(err, syscall.ECONNREFUSED) {
-		o.refused[address] = err
-		return
+	o.failed[address] = true
+	prefix := "at " + address + ": " // the same fault has other words in each round, such as the port of this end
+	if !slices.ContainsFunc(o.look.Gaps, func(g string) bool { return strings.HasPrefix(g, prefix) }) {
+		o.look.Gaps = append(o.look.Gaps, clean(prefix+err.Error()))
 	}
-	o.gapAt(address, err)
+	if o.t.Failed != nil {
+		o.t.Failed(address, err)
+	}
 }
 
 func (o *observer) isLate(document string) bool {

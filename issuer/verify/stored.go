@@ -3,6 +3,7 @@ package verify
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -122,33 +123,27 @@ func (v *visit) showsNoCache(at time.Time) bool {
 	return v.o.Now.After(at.Add(policy.Convergence)) && !shows && (v.o.Connect != "" || v.stored.Policy().EdgeHold == nil)
 }
 
-// checkGone reports a key that has left: a cache that obeys may hand out a document with it for some time.
+// checkGone reports a key that has left. A removed one signs nothing any more: it may be a cache's for as long as caches may have it.
 func (v *visit) checkGone(url string, g keystore.Gone) {
-	until, name := v.stored.Gates().CopiesUntil(g.At, v.allowed()), v.stored.Name()
-	switch {
-	case v.o.Now.After(until):
-		v.Fail("key-still-there", "%s still has key %s, which is gone from key set %q (%s at %s), although no cache may hold it since %s", url, g.ID, name, g.Why, stamp(g.At), stamp(until))
-	case v.showsNoCache(g.At) && g.Why == keystore.Revoked:
-		v.Fail("key-still-there", "%s still has key %s, which is gone (%s at %s), and no shared cache shows itself: keypostd has not got the change, or an unseen cache holds it, until %s at most",
-			url, g.ID, g.Why, stamp(g.At), stamp(until))
-	default:
-		v.Warn("key-still-there", "%s still has key %s, which is gone (%s at %s): a cache may still hold it until %s, or keypostd has not got the change", url, g.ID, g.Why, stamp(g.At), stamp(until))
-	}
+	v.lag("key-still-there", g.At, g.Why == keystore.Revoked, "%s still has key %s, which is gone from key set %q (%s at %s)", url, g.ID, v.stored.Name(), g.Why, stamp(g.At))
 }
 
 // checkMissing reports a stored key that is not published.
 func (v *visit) checkMissing(url string, k keystore.Key) {
-	until := v.stored.Gates().CopiesUntil(k.PublishedAt, v.allowed())
+	v.lag("key-missing", k.PublishedAt, true, "%s does not have the %s key %s of key set %q, published at %s", url, k.State, k.ID(), v.stored.Name(), stamp(k.PublishedAt))
+}
+
+// lag reports what is served as before a change of the store: a cache that obeys may hand out a copy from before for some time. Where none
+// shows itself, keypostd should have the change by now; that fails if it is urgent.
+func (v *visit) lag(code string, changed time.Time, urgent bool, format string, args ...any) {
+	until, what := v.stored.Gates().CopiesUntil(changed, v.allowed()), fmt.Sprintf(format, args...)
 	switch {
 	case v.o.Now.After(until):
-		v.Fail("key-missing", "%s does not have the %s key %s of key set %q, published at %s, although no cache may hold an older copy since %s",
-			url, k.State, k.ID(), v.stored.Name(), stamp(k.PublishedAt), stamp(until))
-	case v.showsNoCache(k.PublishedAt):
-		v.Fail("key-missing", "%s does not have the %s key %s, published at %s, and no shared cache shows itself: keypostd has not got the change, or an unseen cache holds an older copy, until %s at most",
-			url, k.State, k.ID(), stamp(k.PublishedAt), stamp(until))
+		v.Fail(code, "%s, although no cache may hold an older copy since %s", what, stamp(until))
+	case urgent && v.showsNoCache(changed):
+		v.Fail(code, "%s, and no shared cache shows itself: keypostd has not got the change, or an unseen cache holds an older copy, until %s at most", what, stamp(until))
 	default:
-		v.Warn("key-missing", "%s does not have the %s key %s, published at %s: caches may still hold an older copy until %s, or keypostd has not got the change",
-			url, k.State, k.ID(), stamp(k.PublishedAt), stamp(until))
+		v.Warn(code, "%s: a cache may still hold an older copy until %s, or keypostd has not got the change", what, stamp(until))
 	}
 }
 

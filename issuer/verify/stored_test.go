@@ -153,7 +153,7 @@ func mustJSON(t *testing.T, v any) []byte {
 // TestHonest: what caches that obey hand out during a rotation fails nobody's check.
 func TestHonest(t *testing.T) {
 	runDefects(t, []defect{
-		{"a key just added", func(t *testing.T, w *world) { w.storeKey(t, settling, newECKey(t)) }, "stored-keys", finding.Warn, "caches may still hold an older copy until"},
+		{"a key just added", func(t *testing.T, w *world) { w.storeKey(t, settling, newECKey(t)) }, "stored-keys", finding.Warn, "a cache may still hold an older copy until"},
 		{"a key just added, seen on one path", func(t *testing.T, w *world) {
 			k := newECKey(t)
 			w.storeKey(t, settling, k)
@@ -164,7 +164,7 @@ func TestHonest(t *testing.T) {
 			w.storeKey(t, time.Hour, k)
 			w.revoke(t, settling, public(t, k).ID())
 			w.jwks = append(w.jwks, publicJWK(t, k))
-		}, "stored-keys", finding.Warn, "a cache may still hold it until"},
+		}, "stored-keys", finding.Warn, "a cache may still hold an older copy until"},
 		{"the other order and form", func(t *testing.T, w *world) {
 			k := newECKey(t)
 			w.storeKey(t, stale, k)
@@ -214,12 +214,12 @@ func TestNeverArrived(t *testing.T) {
 	runDefects(t, []defect{
 		{"revoked, the origin asked", revoked(fresh, origin), "stored-keys", finding.Fail, "keypostd has not got the change"},
 		{"revoked, no cache seen", revoked(fresh, none), "stored-keys", finding.Fail, "keypostd has not got the change"},
-		{"revoked, a cache seen", revoked(fresh, via), "stored-keys", finding.Warn, "a cache may still hold it until"},
-		{"revoked, a cache declared", revoked(fresh, held), "stored-keys", finding.Warn, "a cache may still hold it until"},
-		{"revoked just now, the origin asked", revoked(settling, origin), "stored-keys", finding.Warn, "a cache may still hold it until"},
+		{"revoked, a cache seen", revoked(fresh, via), "stored-keys", finding.Warn, "a cache may still hold an older copy until"},
+		{"revoked, a cache declared", revoked(fresh, held), "stored-keys", finding.Warn, "a cache may still hold an older copy until"},
+		{"revoked just now, the origin asked", revoked(settling, origin), "stored-keys", finding.Warn, "a cache may still hold an older copy until"},
 		{"removed", removed, "stored-keys", finding.Warn, "keypostd has not got the change"},
 		{"added, no cache seen", added(none), "stored-keys", finding.Fail, "keypostd has not got the change"},
-		{"added, a cache seen", added(via), "stored-keys", finding.Warn, "caches may still hold an older copy until"},
+		{"added, a cache seen", added(via), "stored-keys", finding.Warn, "a cache may still hold an older copy until"},
 	})
 }
 

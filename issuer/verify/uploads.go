@@ -30,19 +30,42 @@ func (v *visitor) checkUploads(ctx context.Context) {
 		return
 	}
 	for _, u := range observation.UploadsOf(set, records) {
-		switch problem := u.Problem(); {
-		case u.Older != nil, u.State == observation.UploadBehind && u.Broken:
-			v.Fail("upload-behind", "%s", problem)
-		case u.State == observation.UploadBehind:
-			v.Warn("upload-behind", "%s", problem)
-		case u.State == observation.UploadUnread:
-			v.Fail("upload-unread", "%s", problem)
-		case u.Failed != nil:
-			unknown("upload-unread", "", "%s", problem)
-		case u.Stale(time.Now()):
-			unknown("upload-unread", "", "the upload %s had the published keys when it was read back last, at %s, and nobody has looked since", printable(u.Upload), stamp(u.ReadAt))
-		default:
+		switch trouble, why := TroubleOf(u, time.Now()); {
+		case trouble == "":
 			v.OK("uploads", "the upload %s was read back at %s with the published keys", printable(u.Upload), stamp(u.ReadAt))
+		case trouble == UploadBehind && u.Older == nil && !u.Broken:
+			v.Warn("upload-behind", "%s", why)
+		case trouble == UploadBehind:
+			v.Fail("upload-behind", "%s", why)
+		case trouble == UploadUnread:
+			v.Fail("upload-unread", "%s", why)
+		default:
+			unknown("upload-unread", "", "%s", why)
 		}
 	}
+}
+
+// UploadTrouble is why an upload is not known to have the published keys and no other.
+type UploadTrouble string
+
+// The troubles of an upload.
+const (
+	UploadBehind = UploadTrouble(observation.UploadBehind) // it does not have a published key, or has another one
+	UploadUnread = UploadTrouble(observation.UploadUnread) // nothing was ever read back
+	UploadStale  = UploadTrouble("stale")                  // nobody has read it back for a day, or the last try failed
+)
+
+// TroubleOf returns the trouble of an upload and why, as a sentence; empty if there is none.
+func TroubleOf(u observation.UploadStatus, now time.Time) (t UploadTrouble, why string) {
+	switch {
+	case u.Older != nil:
+		return UploadBehind, u.Problem()
+	case u.State != observation.UploadCurrent:
+		return UploadTrouble(u.State), u.Problem()
+	case u.Failed != nil:
+		return UploadStale, u.Problem()
+	case u.Stale(now):
+		return UploadStale, "the upload " + printable(u.Upload) + " had the published keys when it was read back last, at " + stamp(u.ReadAt) + ", and nobody has looked since"
+	}
+	return "", ""
 }

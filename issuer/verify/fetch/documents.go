@@ -52,23 +52,26 @@ const MostKeys = 1000
 
 // ParseJWKS returns the keys of a JWKS that every reader reads alike.
 func ParseJWKS(a Answer) ([]JWK, error) {
-	var listed struct {
+	var set struct {
 		Keys []json.RawMessage `json:"keys"`
 	}
-	if err := json.Unmarshal(a.Body, &listed); err == nil && len(listed.Keys) > MostKeys {
-		return nil, fmt.Errorf("%s has %d keys; at most %d are looked at", a.URL, len(listed.Keys), MostKeys)
+	none := fmt.Errorf("%s is not a JWKS: it is not JSON with a list of keys", a.URL)
+	if json.Unmarshal(a.Body, &set) != nil || set.Keys == nil {
+		return nil, none
 	}
-	var set struct {
-		Keys *[]JWK `json:"keys"`
+	if len(set.Keys) > MostKeys {
+		return nil, fmt.Errorf("%s has %d keys; at most %d are looked at", a.URL, len(set.Keys), MostKeys)
 	}
-	err := json.Unmarshal(a.Body, &set)
-	if ambiguous := a.checkJWKS(); err == nil && ambiguous != nil {
-		return nil, ambiguous
+	if err := checkUnique(a.Body); err != nil {
+		return nil, fmt.Errorf("%s is not a sound JWKS: %w", a.URL, err)
 	}
-	if err != nil || set.Keys == nil {
-		return nil, fmt.Errorf("%s is not a JWKS: it is not JSON with a list of keys", a.URL)
+	keys := make([]JWK, len(set.Keys))
+	for i, raw := range set.Keys {
+		if json.Unmarshal(raw, &keys[i]) != nil {
+			return nil, none
+		}
 	}
-	return *set.Keys, nil
+	return keys, nil
 }
 
 // ParseKey returns the verification key that a JWK is; errors call it by name.
@@ -93,8 +96,7 @@ func SoundKeys(a Answer) ([]keystore.VerificationKey, error) {
 	if n := slices.IndexFunc(set, func(k JWK) bool { return k.Text("kid") == "" }); n >= 0 { // relying parties look keys up by it
 		return nil, fmt.Errorf("%s: key %d has no kid", a.URL, n+1)
 	}
-	p, err := published("", a)
-	return p.Keys, err
+	return pubkey.Parse(a.URL, a.Body)
 }
 
 // Allows returns for how long the answer's headers allow a copy of it to be handed out, by whatever cache.

@@ -182,86 +182,55 @@ type Published struct {
 	Issuer string // what the discovery document calls itself; empty when a JWKS was read directly
 	URL    string // of the JWKS
 	Keys   []keystore.VerificationKey
+	Left   []pubkey.Left // keys of types that no key set can have, see [pubkey.ParseUsable]
 }
 
 // JWKS reads the keys at an https URL: of a JWKS, or of an issuer, whose discovery document is then followed. A
 // discovery document that names another issuer is refused, and so is a JWKS without keys.
-func (c *Client) JWKS(ctx context.Context, url string) (Published, error) {
-	issuer, a, err := c.jwks(ctx, url)
+func (c *Client) JWKS(ctx context.Context, url string) (p Published, err error) {
+	a, err := c.Get(ctx, url)
 	if err != nil {
-		return Published{}, err
+		return p, err
 	}
-	return published(issuer, a)
-}
-
-// Usable is JWKS for keys that are taken over: those of types that no key set can have are left out, see [pubkey.ParseUsable].
-func (c *Client) Usable(ctx context.Context, url string) (Published, []pubkey.Left, error) {
-	issuer, a, err := c.jwks(ctx, url)
-	if err == nil {
-		err = a.checkJWKS()
-	}
-	if err != nil {
-		return Published{}, nil, err
-	}
-	keys, left, err := pubkey.ParseUsable(a.URL, a.Body, nil)
-	return Published{issuer, a.URL, keys}, left, err
-}
-
-func (c *Client) jwks(ctx context.Context, url string) (issuer string, a Answer, err error) {
-	if a, err = c.Get(ctx, url); err != nil {
-		return "", a, err
-	}
-	if a.Status == http.StatusOK && hasKeys(a.Body) {
-		return "", a, nil
-	}
-	d, err := c.discovery(ctx, url)
-	if err != nil {
-		return "", a, fmt.Errorf("%s is not a JWKS (status %d) and not an issuer URL: %w", url, a.Status, err)
-	}
-	if d.Issuer != url {
-		return "", a, fmt.Errorf("the discovery document of %s names the issuer %q, so tokens of %s are not its own", url, printable(d.Issuer), url)
-	}
-	if a, err = c.Get(ctx, d.JWKSURI); err == nil {
-		err = a.Check200()
-	}
-	if err != nil {
-		return "", a, fmt.Errorf("read the JWKS of %s: %w", url, err)
-	}
-	return d.Issuer, a, nil
-}
-
-func published(issuer string, a Answer) (Published, error) {
-	if err := a.checkJWKS(); err != nil {
-		return Published{}, err
-	}
-	keys, err := pubkey.Parse(a.URL, a.Body)
-	return Published{Issuer: issuer, URL: a.URL, Keys: keys}, err
-}
-
-// checkJWKS returns an error for a JWKS that two readers may read differently.
-func (a Answer) checkJWKS() error {
-	if err := checkUnique(a.Body); err != nil {
-		return fmt.Errorf("%s is not a sound JWKS: %w", a.URL, err)
-	}
-	return nil
-}
-
-func hasKeys(body []byte) bool {
 	var set struct {
 		Keys *json.RawMessage `json:"keys"`
 	}
-	return json.Unmarshal(body, &set) == nil && set.Keys != nil
+	if a.Status != http.StatusOK || json.Unmarshal(a.Body, &set) != nil || set.Keys == nil {
+		d, err := c.discovery(ctx, url)
+		if err != nil {
+			return p, fmt.Errorf("%s is not a JWKS (status %d) and not an issuer URL: %w", url, a.Status, err)
+		}
+		if d.Issuer != url {
+			return p, fmt.Errorf("the discovery document of %s names the issuer %q, so tokens of %s are not its own", url, printable(d.Issuer), url)
+		}
+		if a, err = c.getOK(ctx, d.JWKSURI); err != nil {
+			return p, fmt.Errorf("read the JWKS of %s: %w", url, err)
+		}
+		p.Issuer = d.Issuer
+	}
+	if _, err := ParseJWKS(a); err != nil {
+		return Published{}, err
+	}
+	p.URL = a.URL
+	p.Keys, p.Left, err = pubkey.ParseUsable(a.URL, a.Body, nil)
+	return p, err
 }
 
 func (c *Client) discovery(ctx context.Context, issuer string) (Discovery, error) {
-	a, err := c.Get(ctx, issuer+DiscoveryPath)
-	if err == nil {
-		err = a.Check200()
-	}
+	a, err := c.getOK(ctx, issuer+DiscoveryPath)
 	if err != nil {
 		return Discovery{}, err
 	}
 	return ParseDiscovery(a)
+}
+
+// getOK is Get where any status but 200 is an error.
+func (c *Client) getOK(ctx context.Context, url string) (Answer, error) {
+	a, err := c.Get(ctx, url)
+	if err == nil {
+		err = a.Check200()
+	}
+	return a, err
 }
 
 // printable makes text of a stranger's server short, and keeps it from moving the cursor of a terminal.

@@ -63,7 +63,8 @@ func (n Network) Addresses(ctx context.Context, u keystore.IssuerURL) ([]string,
 	return n.lookup(ctx, u.Host(), Port(u))
 }
 
-// lookup returns the addresses of a host, as HOST:PORT, each once and in a stable order. None is an error.
+// lookup returns the addresses of a host, as HOST:PORT, each once and in a stable order. None is an error. Localhost stays a name: it has
+// two addresses, and a development server listens at one.
 func (n Network) lookup(ctx context.Context, host, port string) ([]string, error) {
 	lookup := n.Lookup
 	if lookup == nil {
@@ -71,8 +72,8 @@ func (n Network) lookup(ctx context.Context, host, port string) ([]string, error
 			return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 		}
 	}
-	if ip, err := netip.ParseAddr(host); err == nil {
-		return []string{net.JoinHostPort(ip.String(), port)}, nil
+	if _, err := netip.ParseAddr(host); err == nil || host == "localhost" {
+		return []string{net.JoinHostPort(host, port)}, nil
 	}
 	ips, err := lookup(ctx, host)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/keypost/keypost/internal/text"
+	"github.com/keypost/keypost/issuer/verify"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/observation"
 )
@@ -65,7 +66,7 @@ func logOlder(log *zap.Logger, n keystore.Name, was, is *observation.Older) {
 
 // logUploads logs which uploads of a key set are in trouble, or are so no more.
 func logUploads(log *zap.Logger, before, after []Upload) {
-	was := map[string]UploadTrouble{}
+	was := map[string]verify.UploadTrouble{}
 	for _, u := range before {
 		was[u.Upload], _ = u.Trouble()
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/keypost/keypost/internal/text"
+	"github.com/keypost/keypost/issuer/verify"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/observation"
 )
@@ -21,37 +22,20 @@ type Upload struct {
 	Compared    time.Time // when that was tried
 }
 
-// UploadTrouble is why an upload is not known to have the published keys and no other.
-type UploadTrouble string
-
-// The troubles of an upload.
-const (
-	UploadBehind      = UploadTrouble(observation.UploadBehind) // it does not have a published key, or has another one
-	UploadUnread      = UploadTrouble(observation.UploadUnread) // nothing was ever read back
-	UploadStale       = UploadTrouble("stale")                  // nobody has read it back for a day, or the last try failed
-	UploadNotCompared = UploadTrouble("not_compared")           // what was read back could not be read here
-)
+// UploadNotCompared is the trouble of an upload that what was read back could not be read here. The others are package verify's.
+const UploadNotCompared verify.UploadTrouble = "not_compared"
 
 // UploadTroubles returns every trouble.
-func UploadTroubles() []UploadTrouble {
-	return []UploadTrouble{UploadBehind, UploadUnread, UploadStale, UploadNotCompared}
+func UploadTroubles() []verify.UploadTrouble {
+	return []verify.UploadTrouble{verify.UploadBehind, verify.UploadUnread, verify.UploadStale, UploadNotCompared}
 }
 
 // Trouble returns that of an upload and why, as a sentence; empty if there is none.
-func (u Upload) Trouble() (t UploadTrouble, why string) {
-	switch {
-	case u.NotCompared != "":
+func (u Upload) Trouble() (t verify.UploadTrouble, why string) {
+	if u.NotCompared != "" {
 		return UploadNotCompared, u.NotCompared
-	case u.State != observation.UploadCurrent:
-		return UploadTrouble(u.State), u.Problem()
-	case u.Older != nil:
-		return UploadBehind, u.Problem()
-	case u.Failed != nil:
-		return UploadStale, u.Problem()
-	case u.Stale(u.Compared):
-		return UploadStale, "it was read back last at " + u.ReadAt.UTC().Format(time.RFC3339) + ", and nobody has looked since"
 	}
-	return "", ""
+	return verify.TroubleOf(u.UploadStatus, u.Compared)
 }
 
 // Uploads returns what is known of each upload, in order.

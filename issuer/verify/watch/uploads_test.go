@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/keypost/keypost/issuer/verify"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/observation"
 	"github.com/keypost/keypost/keystore/policy"
@@ -74,7 +75,7 @@ func (sc *uploadScene) syncAt(n keystore.Name, at time.Time) {
 }
 
 // want holds the trouble of the upload of a key set to what it is to be.
-func (sc *uploadScene) want(when string, n keystore.Name, trouble UploadTrouble) {
+func (sc *uploadScene) want(when string, n keystore.Name, trouble verify.UploadTrouble) {
 	sc.t.Helper()
 	sc.wait(reread + time.Second)
 	i := slices.IndexFunc(sc.Uploads(), func(u Upload) bool { return u.KeySet == n })
@@ -96,24 +97,24 @@ func TestWatchKnowsWhatUploadsHold(t *testing.T) {
 		first := sc.load("prod-a").Keys()[0].ID()
 		next := storetest.Key(t)
 		sc.run(t)
-		sc.want("before any reading", "prod-a", UploadUnread)
+		sc.want("before any reading", "prod-a", verify.UploadUnread)
 		if err := sc.Ready(); err != nil {
 			t.Errorf("nobody else is to be looked at: %v", err)
 		}
 		sc.sync("prod-a")
 		sc.want("uploaded", "prod-a", "")
 		sc.change("prod-a", func(s keystore.KeySet) (keystore.KeySet, error) { return s.Add(storetest.Change(0), next) })
-		sc.want("with another key that signs nothing yet", "prod-a", UploadBehind)
+		sc.want("with another key that signs nothing yet", "prod-a", verify.UploadBehind)
 		sc.sync("prod-a")
 		sc.want("uploaded again", "prod-a", "")
 		sc.change("prod-a", func(s keystore.KeySet) (keystore.KeySet, error) {
 			return s.Revoke(storetest.Change(0), first, keystore.RevokeOptions{})
 		})
-		sc.want("with a key that was revoked", "prod-a", UploadBehind)
+		sc.want("with a key that was revoked", "prod-a", verify.UploadBehind)
 		sc.sync("prod-a")
 		sc.want("without it", "prod-a", "")
 		sc.syncAt("prod-a", time.Now().Add(-24*time.Hour))
-		sc.want("a day later", "prod-a", UploadStale)
+		sc.want("a day later", "prod-a", verify.UploadStale)
 		sc.sync("prod-a")
 		sc.want("read back", "prod-a", "")
 
@@ -121,16 +122,16 @@ func TestWatchKnowsWhatUploadsHold(t *testing.T) {
 		sc.change("prod-a", func(s keystore.KeySet) (keystore.KeySet, error) {
 			return s.Add(storetest.Change(0), storetest.Key(t))
 		})
-		sc.want("with a third key", "prod-a", UploadBehind)
+		sc.want("with a third key", "prod-a", verify.UploadBehind)
 		sc.back.Inject(func(context.Context, storetest.Op) (bool, error) { return false, errors.New("the bucket is gone") })
 		sc.want("without the records", "prod-a", UploadNotCompared)
 		sc.back.Inject(nil)
-		sc.want("with them", "prod-a", UploadBehind)
+		sc.want("with them", "prod-a", verify.UploadBehind)
 		sc.sync("prod-a")
 		sc.want("with the third key", "prod-a", "")
 		place := observation.Subject{Issuer: party}
 		check(t, sc.c.Records.AddFailure(t.Context(), "prod-a", place, observation.Failed{At: time.Now(), Why: "there is no such provider"}))
-		sc.want("after a try that failed", "prod-a", UploadStale)
+		sc.want("after a try that failed", "prod-a", verify.UploadStale)
 		sc.sync("prod-a")
 		sc.want("read back again", "prod-a", "")
 
@@ -156,7 +157,7 @@ func TestWatchOfDocumentsAndUploads(t *testing.T) {
 		sc.add(t, "documents")
 		sc.run(t)
 		sc.wait(time.Minute)
-		sc.want("before any reading", "both", UploadUnread)
+		sc.want("before any reading", "both", verify.UploadUnread)
 		for n, looked := range map[string]bool{"both": true, "copies": false, "documents": true} {
 			if got := sc.count(n) > 0; got != looked {
 				t.Errorf("%s was looked at: %v", n, got)

@@ -74,8 +74,8 @@ func (f *Flags) Read(ctx context.Context, factory *cli.Factory) (Material, error
 		warnOf(factory, left)
 		return Material{Keys: keys, Issuer: issuer, Cluster: true, Listed: true}, err
 	case strings.Contains(f.JWKS, "://"):
-		published, left, err := fetch.Network{}.Client().Usable(ctx, f.JWKS)
-		warnOf(factory, left)
+		published, err := FetchJWKS(ctx, f.JWKS)
+		warnOf(factory, published.Left)
 		return Material{Keys: published.Keys, Issuer: published.Issuer, Listed: true}, err
 	case f.JWKS != "":
 		keys, err := readFile(factory, f.JWKS, f.Certificates)
@@ -109,7 +109,7 @@ func warnOf(factory *cli.Factory, left []pubkey.Left) {
 	}
 }
 
-// FetchJWKS reads the JWKS that a URL names, of itself or of an issuer. A key of a type that no key set can have is an error.
+// FetchJWKS reads the JWKS that a URL names, of itself or of an issuer.
 func FetchJWKS(ctx context.Context, url string) (fetch.Published, error) {
 	return fetch.Network{}.Client().JWKS(ctx, url)
 }
