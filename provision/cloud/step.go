@@ -77,6 +77,23 @@ func (a API) Deletion(change plan.Change, steps []Step, remaining Remaining) pla
 	return a.stage(change, steps, steps, remaining)
 }
 
+// Delete returns the one action that deletes what was read for this plan, by steps to which a cloud agrees too if it is gone by then. Nothing
+// is read again; none without steps.
+func (a API) Delete(change plan.Change, steps ...Step) plan.Stage {
+	change.Verb = plan.Delete
+	left := slices.Clone(steps)
+	for i, s := range left {
+		left[i].Call = func(ctx context.Context) (Answer, error) {
+			answer, err := s.Call(ctx)
+			if answer == Accepted {
+				left = slices.DeleteFunc(left, func(l Step) bool { return l.Key == s.Key })
+			}
+			return answer, err
+		}
+	}
+	return a.stage(change, left, slices.Clone(left), func(context.Context) ([]Step, error) { return slices.Clone(left), nil })
+}
+
 func (a API) stage(change plan.Change, steps, first []Step, remaining Remaining) plan.Stage {
 	if len(steps) == 0 {
 		return nil

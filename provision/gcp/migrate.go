@@ -6,10 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/keypost/keypost/keystore"
-	"github.com/keypost/keypost/keystore/pubkey"
 	"github.com/keypost/keypost/provision/gcp/federation"
 	"github.com/keypost/keypost/provision/gcp/iam"
 	"github.com/keypost/keypost/provision/gcp/rest"
@@ -36,17 +34,14 @@ type Migrated struct {
 	Pool     string // ID
 	From, To string // IDs of the old provider and of the new one
 
-	Components []Component          // whose Secrets were written, and name the new provider
-	Named      []Component          // whose requests name the old provider themselves, so that nothing was written for them
-	OldCopies  []install.StillNamed // key sets whose policy names the copy of the keys that the old provider holds
+	Components []Component // whose Secrets were written, and name the new provider
 }
 
 // Component reads a credential file from a Secret.
 type Component struct {
-	Request         string // "CredentialsRequest NAMESPACE/NAME (FILE)"
 	Namespace       string // of the Secret and of the service accounts
 	Secret          string
-	File            string // path of the Secret's manifest; empty if none was written
+	File            string // path of the Secret's manifest
 	ServiceAccounts []string
 }
 
@@ -89,7 +84,7 @@ func Migrate(ctx context.Context, o MigrateOptions) (Migrated, error) {
 	if err := m.Apply(ctx, p, iam.Parallel); err != nil {
 		return Migrated{}, err
 	}
-	return m.result(ctx, keys.Stored)
+	return m.result(keys.Stored)
 }
 
 // migration is one run of [Migrate].
@@ -152,21 +147,7 @@ func (m *migration) readOld(ctx context.Context) error {
 			"public-bucket to have Google fetch them from %s", m.fromID, m.IssuerURL)
 	}
 	m.from, m.to.Mapping, m.to.Condition, m.to.Audiences = old, old.Mapping, old.Condition, old.Audiences
-	m.OldKeys = m.oldKeys(m.OldKeys)
 	return nil
-}
-
-// oldKeys returns how the keys of the old issuer are read: as read does, or from the copy that its provider has where nobody can
-// reach the issuer.
-func (m *migration) oldKeys(read func(context.Context) ([]keystore.VerificationKey, error)) func(context.Context) ([]keystore.VerificationKey, error) {
-	return func(ctx context.Context) ([]keystore.VerificationKey, error) {
-		keys, err := read(ctx)
-		if err == nil || m.from.JWKS == nil {
-			return keys, err
-		}
-		m.Line("Taking the keys that provider %s has a copy of (%v)", m.fromID, err)
-		return pubkey.Parse("provider "+m.fromID, m.from.JWKS)
-	}
 }
 
 // plan plans the new provider. The accounts must be as the requests ask for: without its binding no component would get on with
@@ -190,7 +171,7 @@ func (m *migration) plan(ctx context.Context) (plan.Plan, error) {
 }
 
 // result writes the Secrets of the components.
-func (m *migration) result(ctx context.Context, set keystore.KeySet) (Migrated, error) {
+func (m *migration) result(set keystore.KeySet) (Migrated, error) {
 	done := Migrated{KeySet: set, Project: m.project, Pool: m.to.Pool, From: m.fromID, To: m.to.ID}
 	if m.o.Upload {
 		done.Copy = m.copyParty()
@@ -198,17 +179,10 @@ func (m *migration) result(ctx context.Context, set keystore.KeySet) (Migrated, 
 	files, requests := m.secrets(m.set), m.set.requests
 	written := files[:0:0]
 	for i, q := range requests {
-		c := Component{Request: fmt.Sprintf("CredentialsRequest %s (%s)", q, q.File), Namespace: q.SecretNamespace, Secret: q.SecretName,
-			ServiceAccounts: q.ServiceAccounts}
-		switch {
-		case !q.HasIdentity():
-			c.File = m.Path(files[i].Name)
-			done.Components, written = append(done.Components, c), append(written, files[i])
-		case strings.HasSuffix(q.GCP.Audience, m.project.ProviderName(m.to.Pool, m.fromID)):
-			done.Named = append(done.Named, c)
+		if !q.HasIdentity() {
+			done.Components = append(done.Components, Component{q.SecretNamespace, q.SecretName, m.Path(files[i].Name), q.ServiceAccounts})
+			written = append(written, files[i])
 		}
 	}
-	old := copyParty(m.project.ProviderName(m.to.Pool, m.fromID))
-	done.OldCopies = m.StillNamed(ctx, func(party string) bool { return party == old })
 	return done, m.WriteFiles(written...)
 }

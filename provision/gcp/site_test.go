@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -157,42 +156,6 @@ func TestSecretsNameTheirAccounts(t *testing.T) {
 		if audience, email := s.credentials(t, q.name); email != want || audience != broughtProvider {
 			t.Errorf("the Secret of %s names %s by %s, want %s", q.name, email, audience, want)
 		}
-	}
-}
-
-// A deletion finds ccoctl's accounts by every request of the directory, whatever feature set that is for.
-func TestDeletionReadsEveryFeatureSet(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	for _, name := range []string{"always", "default", "preview", "other", "brought"} {
-		s.Do(t, "POST", "my-project/serviceAccounts", map[string]any{"accountId": "prod-a-" + name + "-x5b68", "serviceAccount": map[string]string{
-			"displayName": "prod-a-" + name, "description": "Created By OpenShift ccoctl for service account prod-a-" + name}})
-	}
-	const admin = "predefinedRoles: [roles/storage.admin]"
-	requests := s.requests(t, request{name: "always", accounts: "a", provider: admin},
-		request{name: "default", accounts: "a", provider: admin, annotations: "release.openshift.io/feature-set: Default"},
-		request{name: "preview", accounts: "a", provider: admin, annotations: "release.openshift.io/feature-set: TechPreviewNoUpgrade"}, usual()[1])
-	check(t, os.WriteFile(filepath.Join(requests.Dir, "notes.txt"), nil, 0o600))
-	_, err := gcp.Delete(t.Context(), gcp.DeleteOptions{Options: s.options(), Requests: requests.Dir})
-	check(t, err)
-	var left []string
-	for _, a := range s.State().Accounts {
-		if a.Deleted == nil {
-			left = append(left, a.DisplayName)
-		}
-	}
-	slices.Sort(left)
-	if strings.Join(left, " ") != "prod-a-brought prod-a-other" { // a request that brings an account asks for none
-		t.Errorf("left are %q", left)
-	}
-	told := s.Reported()
-	scene.Held(t, told, "Ignoring notes.txt", "prod-a-other")
-	if strings.Contains(told, "tech-preview") || strings.Count(told, "notes.txt") != 1 {
-		t.Errorf("it told\n%s", told)
-	}
-	check(t, os.WriteFile(filepath.Join(requests.Dir, "bad.yaml"), []byte("x: ["), 0o600))
-	if _, err := gcp.Delete(t.Context(), gcp.DeleteOptions{Options: s.options(), Requests: requests.Dir}); err == nil || !strings.Contains(err.Error(), "bad.yaml") {
-		t.Errorf("error %v", err)
 	}
 }
 

@@ -164,22 +164,13 @@ func (t Contents) checkProviders(o Owner, pool string) error {
 	return nil
 }
 
-// Trusted is what goes with a pool, as anyone who publishes keys for it has to know.
-type Trusted struct {
-	Issuers []string // that its providers trust; a moved cluster has had two
-	Stays   bool     // the pool is somebody else's, and nothing goes
-}
-
-// Trusted returns what goes with the pool: nothing if that is gone.
-func (t Contents) Trusted(o Owner) (goes Trusted) {
-	if t.pool != nil && !o.Takes(t.pool.Description) {
-		return Trusted{Stays: true}
-	}
+// Issuers returns those that the providers trust which a deletion by this owner deletes; a moved cluster has had two.
+func (t Contents) Issuers(o Owner) []string {
+	var issuers []string
 	for _, have := range t.providers {
-		if have.OIDC != nil {
-			goes.Issuers = append(goes.Issuers, have.OIDC.Issuer)
+		if have.OIDC != nil && t.Goes(o) {
+			issuers = append(issuers, have.OIDC.Issuer)
 		}
 	}
-	goes.Issuers = rest.Minus(goes.Issuers, nil)
-	return goes
+	return rest.Minus(issuers, nil)
 }

@@ -124,13 +124,9 @@ func (a Accounts) identify(p federation.Project, s *snapshot) []identity {
 			}
 		}
 		if len(w.Permissions) > 0 {
-			r := customRole{name: "projects/" + p.ID + "/roles/" + w.RoleID(p.ID), title: roleTitle(p.ID, w.requested()),
+			r := customRole{name: roleName(p, w), title: roleTitle(p.ID, w.requested()),
 				description: ccoctlText(i.display), permissions: slices.Sorted(slices.Values(w.Permissions)), adopt: a.Adopt, prune: a.Prune}
-			if have := findRole(s.roles, r.name, r.title); have != nil {
-				r.name = have.Name
-			}
-			r.member = allow.Member(i.email)
-			r.others = holders(s.project, r.name, []string{r.member})
+			r.others = holders(s.project, r.name, []string{allow.Member(i.email)})
 			i.role = &r
 		}
 		out = append(out, i)
@@ -303,17 +299,7 @@ func (c *Client) deleteAccounts(p federation.Project, accounts []accountState) p
 		k := accountCall(p, a.UniqueID, "DeleteServiceAccount", "delete") // one that is made anew has another
 		k.Method = "DELETE"
 		step := c.Rest.Step(k, fmt.Sprintf("IAM service account %s deleted", a.DisplayName))
-		stage = append(stage, c.Rest.API.Stage(plan.Change{Verb: plan.Delete, Thing: accountThing, Name: a.Email}, []cloud.Step{step},
-			func(ctx context.Context) ([]cloud.Step, error) {
-				have, err := c.readAccount(ctx, p, a.UniqueID)
-				if err != nil || have == nil {
-					return nil, err
-				}
-				if have.Description != a.Description {
-					return nil, fmt.Errorf("its description has changed meanwhile; make the plan again")
-				}
-				return []cloud.Step{step}, nil
-			})...)
+		stage = append(stage, c.Rest.API.Delete(plan.Change{Thing: accountThing, Name: a.Email}, step)...)
 	}
 	return stage
 }

@@ -31,8 +31,8 @@ func TestInstallation(t *testing.T) {
 				`demo-openshift-ingress-gcp" GA [dns.changes.create dns.changes.get]`,
 			"principal://iam.googleapis.com/projects/123456789012/locations/global/workloadIdentityPools/demo/subject/system:serviceaccount:ns-a:node")
 		finished(t, w, want)
-		if n := len(w.Calls()); n != 9 {
-			t.Errorf("%d calls for a second run, want one for each thing or list", n)
+		if n := len(w.Calls()); n != 10 {
+			t.Errorf("%d calls for a second run, want one for each thing, and one list of accounts", n)
 		}
 	})
 }
@@ -328,7 +328,7 @@ func TestTwoClustersInOnePool(t *testing.T) {
 		if strings.Contains(err.Error(), "demo-openshift") || state(w) != both {
 			t.Errorf("error %v; there is\n%s", err, state(w))
 		}
-		for _, d := range []iam.Deletion{{Name: "other"}, {Name: "third", Pool: "demo", Requests: []string{"registry"}}, {Name: "demo"}} {
+		for _, d := range []iam.Deletion{{Name: "other"}, {Name: "third", Pool: "demo"}, {Name: "demo"}} {
 			p, _, err := w.client().PlanDelete(t.Context(), d)
 			check(t, err)
 			_, err = carryOut(t.Context(), p)

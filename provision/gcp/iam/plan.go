@@ -21,7 +21,7 @@ type snapshot struct {
 	federation federation.State
 	pool       federation.Contents // for a deletion
 	accounts   []accountState
-	roles      []roleState
+	roles      map[string]*roleState // by name; nil for one that is not there
 	project    allow.Policy
 	policies   map[string]*allow.Policy // of accounts, by email
 }
@@ -85,9 +85,13 @@ func (c *Client) read(ctx context.Context, p federation.Project, w Wanted) (*sna
 	group.Go(into(&s.federation, func() (federation.State, error) { return c.Read(ctx, p, w.Pool, w.Provider) }))
 	if a := w.Accounts; a != nil {
 		group.Go(into(&s.project, func() (allow.Policy, error) { return c.readProjectPolicy(ctx, p) }))
-		if slices.ContainsFunc(a.List, func(w Account) bool { return len(w.Permissions) > 0 }) {
-			group.Go(into(&s.roles, func() ([]roleState, error) { return c.readRoles(ctx, p) }))
+		var roles []string
+		for _, w := range a.List {
+			if len(w.Permissions) > 0 {
+				roles = append(roles, roleName(p, w))
+			}
 		}
+		group.Go(into(&s.roles, func() (map[string]*roleState, error) { return c.readRoles(ctx, roles) }))
 		group.Go(func() (err error) {
 			if s.accounts, err = c.readAccounts(ctx, p); err != nil {
 				return err
@@ -170,7 +174,7 @@ func (c *Client) planAccounts(p federation.Project, a Accounts, identities []ide
 			continue
 		}
 		h.Roles[i.email] = append(h.Roles[i.email], i.role.name)
-		grow, shrink, err := c.planRole(p, *i.role, findRole(s.roles, i.role.name, i.role.title))
+		grow, shrink, err := c.planRole(*i.role, s.roles[i.role.name])
 		if err != nil {
 			return plan.Plan{}, err
 		}

@@ -35,8 +35,7 @@ type customRole struct {
 	permissions []string
 	adopt       bool     // as in Accounts
 	prune       bool     // permissions that nobody asked for are taken away, unless others have the role
-	member      string   // the account that is to have it, as policies name it
-	others      []string // members of the project's policy that have it beside
+	others      []string // members of the project's policy that have it beside the account
 }
 
 // RoleID returns the ID of the custom role of an account in a project, as ccoctl makes it.
@@ -45,6 +44,10 @@ func (w Account) RoleID(projectID string) string {
 		return rest.Cut(regexp.MustCompile(`[^a-zA-Z0-9]`).ReplaceAllString(s, ""), limit)
 	}
 	return plain(projectID, 32) + "_" + plain(w.requested(), 31)
+}
+
+func roleName(p federation.Project, w Account) string {
+	return "projects/" + p.ID + "/roles/" + w.RoleID(p.ID)
 }
 
 // roleTitle returns the title by which ccoctl finds that role.
@@ -56,12 +59,17 @@ func roleCall(name, method, verb string) rest.Call {
 	return rest.Call{Service: rest.IAM, Name: method, Needs: "iam.roles." + verb, Path: name}
 }
 
-// readRoles lists the project's roles with their permissions, deleted ones too. Every page is asked for in full, which ccoctl
-// does not do.
-func (c *Client) readRoles(ctx context.Context, p federation.Project) ([]roleState, error) {
-	k := roleCall("projects/"+p.ID+"/roles", "ListRoles", "list")
-	k.Query = rest.Query("view", "FULL", "showDeleted", "true", "pageSize", "300")
-	return rest.List[roleState](ctx, c.Rest, k, "roles")
+// readRoles reads those of these roles that are there, by name. Deleted ones are shown as such.
+func (c *Client) readRoles(ctx context.Context, names []string) (map[string]*roleState, error) {
+	read, err := cloud.Each(rest.Parallel, names, func(name string) (*roleState, error) { return c.readRole(ctx, name) })
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]*roleState{}
+	for i, name := range names {
+		all[name] = read[i]
+	}
+	return all, nil
 }
 
 // readRole returns nil for a role that is not there.
@@ -69,31 +77,8 @@ func (c *Client) readRole(ctx context.Context, name string) (*roleState, error) 
 	return rest.Present[roleState](ctx, c.Rest, roleCall(name, "GetRole", "get"))
 }
 
-// findRole returns the role with ccoctl's title, else that with an ID, which several titles come to: a deleted one only where no other
-// has the same. It is nil if none has either.
-func findRole(roles []roleState, name, title string) *roleState {
-	var best *roleState
-	rank := 0
-	for i, r := range roles {
-		n := 0
-		if r.Title == title {
-			n += 4
-		}
-		if r.Name == name {
-			n++
-		}
-		if n > 0 && !r.Deleted {
-			n += 2
-		}
-		if n > rank {
-			best, rank = &roles[i], n
-		}
-	}
-	return best
-}
-
 // planRole plans the way from have to r: first what the role gains, and last what it loses.
-func (c *Client) planRole(p federation.Project, r customRole, have *roleState) (grow plan.Plan, shrink plan.Stage, err error) {
+func (c *Client) planRole(r customRole, have *roleState) (grow plan.Plan, shrink plan.Stage, err error) {
 	read := func(ctx context.Context) (*roleState, error) { return c.readRole(ctx, r.name) }
 	grow, err = cloud.Thing[*roleState]{
 		Kind: roleThing, Name: r.name, Found: fmt.Sprintf("Existing IAM custom role %s found", r.title), Missing: have == nil, Deleted: have != nil && have.Deleted,
@@ -106,30 +91,8 @@ func (c *Client) planRole(p federation.Project, r customRole, have *roleState) (
 		return grow, nil, nil
 	}
 	shrink = c.Rest.API.Stage(plan.Change{Verb: plan.Update, Thing: roleThing, Name: r.name}, c.shrinkSteps(r, have),
-		func(ctx context.Context) ([]cloud.Step, error) {
-			have, err := read(ctx)
-			if err != nil {
-				return nil, err
-			}
-			steps := c.shrinkSteps(r, have)
-			if len(steps) == 0 {
-				return nil, nil
-			}
-			return steps, c.checkHolders(ctx, p, r.name, []string{r.member})
-		})
+		cloud.After(read, func(have *roleState) ([]cloud.Step, error) { return c.shrinkSteps(r, have), nil }))
 	return grow, shrink, nil
-}
-
-// checkHolders returns an error if the project's policy gives a role to others by now than those that are known.
-func (c *Client) checkHolders(ctx context.Context, p federation.Project, role string, known []string) error {
-	now, err := c.readProjectPolicy(ctx, p)
-	if err != nil {
-		return err
-	}
-	if others := living(holders(now, role, known)); len(others) > 0 {
-		return fmt.Errorf("%s has it by now; make the plan again", text.List(others, 3))
-	}
-	return nil
 }
 
 // note tells of permissions that stay though nobody asked for them.

@@ -144,10 +144,6 @@ func componentSteps(done gcp.Migrated) (steps []moveStep) {
 		}
 		steps = append(steps, s)
 	}
-	for _, c := range done.Named {
-		steps = append(steps, moveStep{do: fmt.Sprintf("%s names the old provider itself: have it name %s as its audience (an operator of OLM: AUDIENCE, or PROVIDER_ID %s, in its "+
-			"Subscription's spec.config.env), and restart its pods.", c.Request, done.Project.Audience(done.Pool, done.To), done.To)})
-	}
 	return steps
 }
 
@@ -157,16 +153,12 @@ func (r *run) lastSteps(done gcp.Migrated) []moveStep {
 		return cli.Quoted(append(append([]string{"gcloud", "iam", "workload-identity-pools", "providers"}, words...),
 			"--workload-identity-pool", done.Pool, "--location", "global", "--project", done.Project.ID)...)
 	}
-	end := []string{gcloud("update-oidc", done.From, "--disabled")}
-	for _, n := range done.OldCopies { // no upload to a provider that is disabled ends well
-		end = append(end, r.Line(withoutCopies(n)))
-	}
 	return []moveStep{
 		{do: fmt.Sprintf("Do the same for everything else that uses the pool %s. For each account of create-service-account run that again with %s (it prints what an "+
-			"operator of OLM takes); give any other credential file the audience %s. Then restart what has read them.",
+			"operator of OLM takes); give any other credential file, and each request that names the old provider, the audience %s. Then restart what has read them.",
 			done.Pool, cli.Quoted("--workload-identity-provider", done.To), done.Project.Audience(done.Pool, done.To))},
 		{fmt.Sprintf("When every step above is done, and the longest token of %s has expired since: disable the old provider, which can be undone (providers "+
 			"update-oidc --no-disabled), and once nothing has missed it, delete it. Policies of accounts, projects, folders and organizations may name the pool; "+
-			"nobody has looked there.", r.Move.Old), append(end, gcloud("delete", done.From))},
+			"nobody has looked there.", r.Move.Old), []string{gcloud("update-oidc", done.From, "--disabled"), gcloud("delete", done.From)}},
 	}
 }
