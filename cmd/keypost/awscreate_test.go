@@ -59,7 +59,7 @@ func TestLeastPermissionsSuffice(t *testing.T) {
 	t.Parallel()
 	f := newCluster(t, fakeaws.Options{Policy: provisionReadme(t, "json")[0]})
 	f.createAll(t)
-	f.createAll(t, "--client-id", "vault", "--tighten", "--user-tags", "team=a", "--prune",
+	f.createAll(t, "--client-id", "vault", "--user-tags", "team=a", "--prune",
 		"--permissions-boundary-arn", "arn:aws:iam::123456789012:policy/b")
 	for _, args := range [][]string{{"--dry-run"}, {}} {
 		args = append([]string{"aws", "delete", "--name", "prod-a", "--region", "us-east-1"}, args...)

@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"regexp"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/config"
 
@@ -29,14 +28,14 @@ type Options struct {
 	Usual          bool     // ClientIDs are a default, and those that exist may differ from them
 	Thumbprints    []string
 	Tags           map[string]string // for all that is made, beside the owner's
-	Tighten        bool              // take away what is not asked for
+	Prune          bool              // take away what is not asked for
 	MaxTrustLength int               // of trust policies, in characters; 0 for 2,048
 }
 
 func (o Options) provider() awsiam.Provider {
 	return awsiam.Provider{
 		URL: o.IssuerURL, ClientIDs: o.ClientIDs, Thumbprints: o.Thumbprints,
-		Owner: awsiam.OwnedBy(o.Name), Tags: o.Tags, Adopt: o.Adopt, Tighten: o.Tighten,
+		Owner: awsiam.OwnedBy(o.Name), Tags: o.Tags, Adopt: o.Adopt, Prune: o.Prune,
 	}
 }
 
@@ -78,11 +77,6 @@ func (r *run) identify(ctx context.Context) error {
 	}
 	r.client, r.account = client, account
 	return nil
-}
-
-// trusted returns when the provider of the run's issuer was made, if it is there and the installation's.
-func (r *run) trusted(ctx context.Context) (time.Time, error) {
-	return r.client.ProviderMade(ctx, r.account.ProviderARN(r.IssuerURL), awsiam.OwnedBy(r.Name))
 }
 
 // carryOut makes the changes of a plan, or returns them as a preview.

@@ -34,7 +34,8 @@ func Create(ctx context.Context, o CreateOptions) (Created, error) {
 		return Created{}, err
 	}
 	made, err := c.Create(ctx, install.CreateOptions{
-		PublicKey: o.PublicKey, Stored: o.Stored, Identities: c.all, Notes: c.roles.skipped, Parallel: awsiam.Parallel, Trusted: c.trusted,
+		PublicKey: o.PublicKey, Stored: o.Stored, Identities: c.all, Notes: c.roles.skipped, Parallel: awsiam.Parallel,
+		TrustPlanned: true, // the provider is in every plan
 	}, c)
 	if err != nil || o.Mode != install.Apply {
 		return Created{Created: made}, err
@@ -82,15 +83,12 @@ func (c *creation) Identify(ctx context.Context) error {
 	return c.checkProvider(ctx, &c.trust)
 }
 
-// Plan plans the provider and the roles. Now that the account is known, ARNs are compared with it.
+// Plan plans the provider and the roles.
 func (c *creation) Plan(ctx context.Context) (plan.Plan, error) {
 	if c.trust.ProviderARN != "" {
 		return c.planRoles(ctx, c.roles, c.trust)
 	}
 	trust := c.o.trust(c.account.ProviderARN(c.IssuerURL))
-	if err := awsiam.Check(c.o.provider(), trust, c.roles.roles); err != nil {
-		return plan.Plan{}, err
-	}
 	p, err := c.client.PlanProvider(ctx, c.account, c.o.provider())
 	if err != nil || !c.all {
 		return p, err

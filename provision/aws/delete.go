@@ -11,8 +11,7 @@ import (
 
 // DeleteOptions say what to take away of an installation.
 type DeleteOptions struct {
-	Options      // with IssuerURL, only this issuer's provider and its statements go, and no role; the Store stays as it is
-	Strand  bool // with IssuerURL: also where a role trusts nobody else
+	Options // with IssuerURL, only this issuer's provider and its statements go, and no role; the Store stays as it is
 }
 
 // Deleted is what [Delete] did.
@@ -28,7 +27,7 @@ func Delete(ctx context.Context, o DeleteOptions) (Deleted, error) {
 	if err := r.identify(ctx); err != nil {
 		return Deleted{}, err
 	}
-	p, err := r.client.PlanDelete(ctx, r.account, awsiam.Deletion{Name: o.Name, IssuerURL: o.IssuerURL, Strand: o.Strand})
+	p, err := r.client.PlanDelete(ctx, r.account, awsiam.Deletion{Name: o.Name, IssuerURL: o.IssuerURL})
 	if err != nil {
 		return Deleted{}, err
 	}

@@ -57,11 +57,7 @@ func Migrate(ctx context.Context, o MigrateOptions) (Migrated, error) {
 		v := p.Preview().After(keys.Changes()...)
 		return Migrated{Preview: &v}, nil
 	}
-	if keys.Found() {
-		if keys.Trusted, err = m.trusted(ctx); err != nil {
-			return Migrated{}, err
-		}
-	}
+	keys.Settled = keys.Found() && p.Empty()
 	if err := m.PublishMoved(ctx, keys); err != nil {
 		return Migrated{}, err
 	}
@@ -110,12 +106,12 @@ func newMigration(ctx context.Context, o MigrateOptions, finishing bool) (*migra
 // role may want it. A list that somebody asked for and that leaves one out is refused, as the tokens would be.
 func (m *migration) carryClientIDs(ctx context.Context) error {
 	old := m.account.ProviderARN(m.Old)
-	registered, err := m.client.ClientIDs(ctx, old)
-	if err != nil {
+	registered, err := m.client.Provider(ctx, old)
+	if err != nil || registered == nil {
 		return err
 	}
 	m.o.ClientIDs = slices.Clone(m.o.ClientIDs)
-	for _, id := range registered {
+	for _, id := range registered.ClientIDs {
 		if slices.Contains(m.o.ClientIDs, id) {
 			continue
 		}

@@ -48,7 +48,6 @@ type RoleOptions struct {
 	Permissions     []byte // policy to put into the role; nil for none
 	PolicyARNs      []string
 	Boundary        string
-	Prune           bool // take away the permissions that the role has beside these, and the trust in other service accounts of the issuer
 }
 
 // RoleCreated is a role for a workload.
@@ -69,9 +68,6 @@ func CreateRole(ctx context.Context, o RoleOptions) (RoleCreated, error) {
 		return RoleCreated{}, err
 	}
 	trust.ProviderARN = r.account.ProviderARN(o.IssuerURL)
-	if err := awsiam.Check(awsiam.Provider{}, trust, []awsiam.Role{role}); err != nil { // now ARNs also against the account
-		return RoleCreated{}, err
-	}
 	if err := r.checkProvider(ctx, &trust); err != nil {
 		return RoleCreated{}, err
 	}
@@ -88,7 +84,7 @@ func CreateRole(ctx context.Context, o RoleOptions) (RoleCreated, error) {
 func (o RoleOptions) role() awsiam.Role {
 	role := awsiam.Role{
 		Name: o.Name, For: o.For, Policy: o.Permissions, ManagedPolicies: o.PolicyARNs, Boundary: o.Boundary,
-		Owner: awsiam.OwnedByKeypost(), Tags: o.Tags, Adopt: o.Adopt, Tighten: o.Tighten, Prune: o.Prune,
+		Owner: awsiam.OwnedByKeypost(), Tags: o.Tags, Adopt: o.Adopt, Prune: o.Prune,
 		Exact: len(o.PolicyARNs) > 0 || o.Permissions != nil, // without a policy of either kind, others manage the permissions
 	}
 	for _, a := range o.ServiceAccounts {
@@ -102,7 +98,6 @@ type RequestedRoles struct {
 	Dir         string // with the CredentialsRequests
 	TechPreview bool   // also those of tech preview features
 	Boundary    string // ARN of the policy that bounds every role's permissions
-	Prune       bool   // take away what no CredentialsRequest asks for: roles, permissions, service accounts
 }
 
 // roleSet is what a directory of CredentialsRequests asks for.
@@ -110,7 +105,6 @@ type roleSet struct {
 	name     string // the installation's
 	requests []credrequest.Request
 	skipped  []string
-	prune    bool          // delete the other roles of the installation; else they are listed as beyond what is wanted
 	roles    []awsiam.Role // of the requests that do not bring a role of their own, in their order
 }
 
@@ -120,7 +114,7 @@ func readRoles(o Options, q RequestedRoles) (roleSet, error) {
 	if err != nil {
 		return roleSet{}, fmt.Errorf("read CredentialsRequests: %w", err)
 	}
-	set := roleSet{name: o.Name, requests: requests, skipped: skipped, prune: q.Prune}
+	set := roleSet{name: o.Name, requests: requests, skipped: skipped}
 	for _, request := range requests {
 		if request.HasIdentity() {
 			continue
@@ -129,8 +123,7 @@ func readRoles(o Options, q RequestedRoles) (roleSet, error) {
 		if err != nil {
 			return roleSet{}, err
 		}
-		role.Boundary, role.Prune = q.Boundary, q.Prune
-		role.Tags, role.Adopt, role.Tighten = o.Tags, o.Adopt, o.Tighten
+		role.Boundary, role.Tags, role.Adopt, role.Prune = q.Boundary, o.Tags, o.Adopt, o.Prune
 		set.roles = append(set.roles, role)
 	}
 	if len(requests) == 0 {
@@ -174,7 +167,7 @@ func (r *run) planRoles(ctx context.Context, set roleSet, trust awsiam.Trust) (p
 			keep = append(keep, path.Base(q.AWS.RoleARN))
 		}
 	}
-	surplus, err := r.client.PlanPrune(ctx, set.name, keep, !set.prune)
+	surplus, err := r.client.PlanPrune(ctx, set.name, keep, !r.o.Prune)
 	return p.Then(surplus), err
 }
 
@@ -186,23 +179,26 @@ func (r *run) checkProvider(ctx context.Context, trust *awsiam.Trust) error {
 		return install.Refuse(install.ForeignProvider, "the provider %s belongs to another account or partition than the credentials, "+
 			"which are for account %s (%s); roles trust a provider of their own account only", trust.ProviderARN, r.account.ID, r.account.Partition)
 	}
-	there, err := r.client.Trust(ctx, trust.ProviderARN)
-	if err != nil {
-		return &install.Error{Problem: install.ProviderUnread, Provider: trust.ProviderARN, Err: err}
+	there, err := r.client.Provider(ctx, trust.ProviderARN)
+	if err == nil && there == nil {
+		err = fmt.Errorf("there is no %s", trust.ProviderARN)
 	}
-	taken := func(a string) bool { return slices.Contains(there.Audiences, a) }
+	if err != nil {
+		return &install.Error{Problem: install.ProviderUnread, Provider: trust.ProviderARN, Err: fmt.Errorf("failed to get IAM Identity Provider: %w", err)}
+	}
+	taken := func(a string) bool { return slices.Contains(there.ClientIDs, a) }
 	unknown := slices.DeleteFunc(slices.Clone(trust.Audiences), taken)
 	switch known := len(trust.Audiences) - len(unknown); {
 	case len(unknown) == 0:
 	case r.o.Usual && known == 0:
-		trust.Audiences = there.Audiences
+		trust.Audiences = there.ClientIDs
 	case r.o.Usual:
 		trust.Audiences = slices.DeleteFunc(slices.Clone(trust.Audiences), func(a string) bool { return !taken(a) })
 	default:
 		refused := fmt.Errorf("%s takes no tokens for the audience %s (it takes %s), so that AWS refuses them whatever the role trusts",
-			there.ProviderARN, strings.Join(unknown, ", "), strings.Join(there.Audiences, ", "))
+			trust.ProviderARN, strings.Join(unknown, ", "), strings.Join(there.ClientIDs, ", "))
 		if known == 0 {
-			return &install.Error{Problem: install.UnknownAudience, Provider: there.ProviderARN, Audience: unknown[0], Err: refused}
+			return &install.Error{Problem: install.UnknownAudience, Provider: trust.ProviderARN, Audience: unknown[0], Err: refused}
 		}
 		r.Warn("%v", refused)
 	}

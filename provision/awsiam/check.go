@@ -15,7 +15,7 @@ import (
 
 // Check returns an error if what is wanted would trust nobody, or too many, or has a mistake that people make: IAM would refuse that
 // only after the wait for a new issuer. The rest of its rules it applies itself. Check makes no call, and joins the errors, each of
-// which is one sentence. A zero Provider, an empty t.ProviderARN (a dry run without an account) and no roles are not checked.
+// which is one sentence. A zero Provider and no roles are not checked.
 func Check(p Provider, t Trust, roles []Role) error {
 	var errs []error
 	if p.URL != "" {
@@ -25,7 +25,7 @@ func Check(p Provider, t Trust, roles []Role) error {
 		errs = append(errs, checkAudiences(t.Audiences))
 	}
 	for _, r := range roles {
-		errs = append(errs, r.check(t)...)
+		errs = append(errs, r.check()...)
 	}
 	return errors.Join(append(errs, collisions(roles)...)...)
 }
@@ -59,13 +59,13 @@ func checkTags(o Owner, tags map[string]string) error {
 	return nil
 }
 
-func (r Role) check(t Trust) []error {
+func (r Role) check() []error {
 	errs := []error{checkRoleName(r.Name), checkTags(r.Owner, r.Tags)}
 	if len(r.Subjects) == 0 {
 		errs = append(errs, errors.New("no service account is named that may assume it"))
 	}
 	for _, arn := range slices.Concat(r.ManagedPolicies, []string{r.Boundary}) {
-		errs = append(errs, checkPolicyARN(arn, t))
+		errs = append(errs, checkPolicyARN(arn))
 	}
 	for i, err := range errs {
 		if err != nil {
@@ -85,17 +85,9 @@ func checkRoleName(name string) error {
 	return nil
 }
 
-// checkPolicyARN also compares the ARN with the account of the roles: IAM's own message for an ARN of another partition is that the
-// policy does not exist.
-func checkPolicyARN(arn string, t Trust) error {
-	a, resource, ok := api.SplitARN(arn)
-	home, _, known := api.SplitARN(t.ProviderARN)
-	switch {
-	case arn == "":
-	case !ok || !strings.HasPrefix(resource, "policy/"):
+func checkPolicyARN(arn string) error {
+	if _, resource, ok := api.SplitARN(arn); arn != "" && (!ok || !strings.HasPrefix(resource, "policy/")) {
 		return fmt.Errorf("%q is not the ARN of a managed policy (arn:aws:iam::ACCOUNT:policy/NAME)", arn)
-	case known && (a.Partition != home.Partition || a.ID != "aws" && a.ID != home.ID):
-		return fmt.Errorf("the policy %s belongs to account %s (%s), and the role of %s (%s)", arn, a.ID, a.Partition, home.ID, home.Partition)
 	}
 	return nil
 }

@@ -37,7 +37,7 @@ func (w *world) messy() desired {
 	d := w.cluster(2)
 	d.roles[0].ManagedPolicies = []string{readOnly}
 	d.provider.Thumbprints = []string{strings.Repeat("A", 40)}
-	d.provider.Tighten, d.roles[0].Prune = true, true
+	d.provider.Prune, d.roles[0].Prune = true, true
 	return d
 }
 

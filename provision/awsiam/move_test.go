@@ -1,7 +1,6 @@
 package awsiam_test
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"slices"
@@ -15,7 +14,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/iam/types"
 
 	"github.com/keypost/keypost/provision/awsiam"
-	"github.com/keypost/keypost/provision/plan"
 	"github.com/keypost/keypost/test/fakeaws"
 )
 
@@ -172,23 +170,6 @@ func TestAMoveLetsARoleOfOthersBeThatCoversAllSubjects(t *testing.T) {
 	})
 }
 
-// What somebody else changes after a plan was made counts as much as what was there before: these plans would leave a role
-// that nobody can assume.
-
-const trustsEC2 = `{"Effect":"Allow","Principal":{"Service":"ec2.amazonaws.com"},"Action":"sts:AssumeRole"}`
-
-// refused applies a plan that must not change anything.
-func (w *world) refused(t *testing.T, p plan.Plan, want string) {
-	t.Helper()
-	before := w.picture()
-	if err := p.Apply(t.Context(), awsiam.Parallel, ignore); err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("Apply: %v, want %q", err, want)
-	}
-	if after := w.picture(); after != before {
-		t.Errorf("was\n%s\nis\n%s", before, after)
-	}
-}
-
 func (w *world) deleteProvider(t *testing.T, arn string) {
 	t.Helper()
 	must(t, second(w.hand.DeleteOpenIDConnectProvider(t.Context(),
@@ -219,80 +200,6 @@ func TestFinishRefusesToMoveToNowhere(t *testing.T) {
 	})
 }
 
-// A role that another cluster makes anew, or takes, after the plan was made is not adopted unseen; and one that was
-// planned to be adopted is adopted only from the owner that the plan saw.
-func TestAdoptTakesOnlyWhatThePlanShowed(t *testing.T) {
-	t.Parallel()
-	const otherKey = "openshift.io/cloud-credential-operator/c9"
-	for name, change := range map[string]func(t *testing.T, w *world, role string){
-		"ours, remade":          func(t *testing.T, w *world, role string) { w.remake(t, role, mark(otherKey, "owned")) },
-		"ours, remade as ours":  func(t *testing.T, w *world, role string) { w.remake(t, role, mark(ownKey, "owned")) },
-		"ours, changes hands":   func(t *testing.T, w *world, role string) { w.tagRole(t, role, ownKey, "shared") },
-		"theirs, remade":        func(t *testing.T, w *world, _ string) { w.remake(t, "theirs", mark("team", "b")) },
-		"theirs, changes hands": func(t *testing.T, w *world, _ string) { w.tagRole(t, "theirs", otherKey, "owned") },
-	} {
-		for way, planned := range map[string]func(ctx context.Context, w *world, m awsiam.Move) (plan.Plan, error){
-			"move": func(ctx context.Context, w *world, m awsiam.Move) (plan.Plan, error) {
-				return w.client.PlanMove(ctx, m)
-			},
-			"finish": func(ctx context.Context, w *world, m awsiam.Move) (plan.Plan, error) {
-				return w.client.PlanFinish(ctx, m)
-			},
-		} {
-			run(t, name+", "+way, func(t *testing.T) {
-				w := newWorld(t, fakeaws.Options{})
-				d := w.cluster(1)
-				w.mustRun(t, d)
-				w.makeRole(t, d, "theirs")
-				must(t, second(w.hand.UntagRole(t.Context(), &iam.UntagRoleInput{RoleName: aws.String("theirs"), TagKeys: []string{"keypost.dev/owned"}})))
-				m := w.move(t, d)
-				m.Adopt = true
-				if way == "finish" {
-					p, err := w.client.PlanMove(t.Context(), m)
-					apply(t, p, err)
-					must(t, second(w.hand.UntagRole(t.Context(), &iam.UntagRoleInput{RoleName: aws.String("theirs"), TagKeys: []string{"keypost.dev/owned"}})))
-				}
-				p, err := planned(t.Context(), w, m)
-				must(t, err)
-				role := d.roles[0].Name
-				change(t, w, role)
-				if strings.HasPrefix(name, "theirs") {
-					role = "theirs"
-				}
-				before := w.role(t, role).Trust
-				if err := p.Apply(t.Context(), awsiam.Parallel, ignore); err == nil || !strings.Contains(err.Error(), "update IAM role "+role+": ") {
-					t.Errorf("Apply: %v", err)
-				}
-				if after := w.role(t, role).Trust; after != before {
-					t.Errorf("the trust policy was\n%s\nand is\n%s", before, after)
-				}
-				if n := len(w.State().Providers); n != 2 {
-					t.Errorf("%d providers are left", n)
-				}
-			})
-		}
-	}
-}
-
-// A role that was reset to let in the issuer, and to deny others, keeps its statement.
-func TestDeleteIssuerRefusesARoleThatDeniesTheRest(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, fakeaws.Options{})
-		d := w.cluster(1)
-		w.mustRun(t, d)
-		role := d.roles[0].Name
-		reset := strings.Replace(w.role(t, role).Trust, `"Statement":[`, `"Statement":[`+strings.Replace(trustsEC2, "Allow", "Deny", 1)+`,`, 1)
-		m := w.move(t, d)
-		p, err := w.client.PlanMove(t.Context(), m)
-		apply(t, p, err)
-		p, err = w.client.PlanDelete(t.Context(), w.account, awsiam.Deletion{Name: "c1", IssuerURL: issuer})
-		must(t, err)
-		w.setTrust(t, role, reset)
-		w.refused(t, p, "trusts nobody but "+d.trust.ProviderARN+" now")
-	})
-}
-
 const ownKey = "openshift.io/cloud-credential-operator/c1"
 
 func mark(key, value string) []types.Tag {
@@ -314,17 +221,6 @@ func (w *world) setTrust(t *testing.T, role, trust string) {
 	t.Helper()
 	must(t, second(w.hand.UpdateAssumeRolePolicy(t.Context(),
 		&iam.UpdateAssumeRolePolicyInput{RoleName: aws.String(role), PolicyDocument: aws.String(trust)})))
-}
-
-// remake deletes a role and makes another of the same name, trust and inline policy.
-func (w *world) remake(t *testing.T, name string, tags []types.Tag) {
-	t.Helper()
-	old, role := w.role(t, name), aws.String(name)
-	must(t, second(w.hand.DeleteRolePolicy(t.Context(), &iam.DeleteRolePolicyInput{RoleName: role, PolicyName: role})))
-	must(t, second(w.hand.DeleteRole(t.Context(), &iam.DeleteRoleInput{RoleName: role})))
-	must(t, second(w.hand.CreateRole(t.Context(), &iam.CreateRoleInput{RoleName: role, AssumeRolePolicyDocument: aws.String(old.Trust), Tags: tags})))
-	must(t, second(w.hand.PutRolePolicy(t.Context(), &iam.PutRolePolicyInput{RoleName: role, PolicyName: role,
-		PolicyDocument: aws.String(old.Inline[name])})))
 }
 
 // moved is a cluster whose roles trust two issuers.
@@ -362,7 +258,7 @@ func TestWhatAnotherOwnsTooIsLeftAlone(t *testing.T) {
 				if !is(err, awsiam.OthersThing) && !is(err, awsiam.NotOwned) {
 					t.Errorf("create: %v", err)
 				}
-				if _, err := w.client.PlanDelete(t.Context(), w.account, awsiam.Deletion{Name: "c1", IssuerURL: issuer, Strand: true}); provider && err == nil {
+				if _, err := w.client.PlanDelete(t.Context(), w.account, awsiam.Deletion{Name: "c1", IssuerURL: issuer}); provider && err == nil {
 					t.Error("the issuer's provider would be deleted")
 				}
 				p, err := w.client.PlanDelete(t.Context(), w.account, awsiam.Deletion{Name: "c1"})
@@ -409,50 +305,6 @@ func TestTheTrustOfAnothersRoleStays(t *testing.T) {
 			}
 		}
 	})
-}
-
-// What somebody else does to a role between plan and Apply counts: neither a trust policy without the other issuer nor
-// a role that is another's by then is changed.
-func TestTrustIsNotWithdrawnFromWhatHasChanged(t *testing.T) {
-	t.Parallel()
-	for name, tt := range map[string]struct {
-		change func(t *testing.T, w *world, role, alone string)
-		want   string
-	}{
-		"trust": {func(t *testing.T, w *world, role, alone string) { w.setTrust(t, role, alone) }, "trusts nobody but "},
-		"tags":  {func(t *testing.T, w *world, role, _ string) { w.tagRole(t, role, ownKey, "shared") }, "changed hands"},
-	} {
-		for way, planned := range map[string]func(ctx context.Context, w *world, m awsiam.Move) (plan.Plan, error){
-			"delete": func(ctx context.Context, w *world, _ awsiam.Move) (plan.Plan, error) {
-				return w.client.PlanDelete(ctx, w.account, awsiam.Deletion{Name: "c1", IssuerURL: issuer})
-			},
-			"finish": func(ctx context.Context, w *world, m awsiam.Move) (plan.Plan, error) {
-				return w.client.PlanFinish(ctx, m)
-			},
-		} {
-			run(t, name+", "+way, func(t *testing.T) {
-				w := newWorld(t, fakeaws.Options{})
-				d := w.cluster(1)
-				w.mustRun(t, d)
-				role := d.roles[0].Name
-				alone := w.role(t, role).Trust
-				m := w.move(t, d)
-				p, err := w.client.PlanMove(t.Context(), m)
-				apply(t, p, err)
-				p, err = planned(t.Context(), w, m)
-				must(t, err)
-				tt.change(t, w, role, alone)
-				before := w.picture()
-				err = p.Apply(t.Context(), awsiam.Parallel, ignore)
-				if err == nil || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), role) {
-					t.Errorf("Apply: %v, want %s and %q", err, role, tt.want)
-				}
-				if after := w.picture(); after != before {
-					t.Errorf("was\n%s\nis\n%s", before, after)
-				}
-			})
-		}
-	}
 }
 
 // What a prune would delete is listed without it, and nothing else is; a caller who may not list roles learns that.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/iam"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/keypost/keypost/provision/awsiam/api"
 	"github.com/keypost/keypost/provision/cloud"
-	"github.com/keypost/keypost/provision/iampolicy"
 	"github.com/keypost/keypost/provision/plan"
 )
 
@@ -27,16 +25,14 @@ type Provider struct {
 	Owner       Owner
 	Tags        map[string]string // beside the owner's
 	Adopt       bool              // take over a provider without the owner's tag
-	Tighten     bool              // remove client IDs and thumbprints that are not asked for
+	Prune       bool              // remove client IDs and thumbprints that are not asked for
 }
 
 // ProviderState is a provider as IAM shows it.
 type ProviderState struct {
 	ClientIDs, Thumbprints []string
 
-	url  string // as IAM keeps it, without https://
 	tags map[string]string
-	made time.Time
 }
 
 // Provider returns nil for a provider that is not there.
@@ -48,33 +44,7 @@ func (c *Client) Provider(ctx context.Context, arn string) (*ProviderState, erro
 	if err != nil {
 		return nil, err
 	}
-	return &ProviderState{url: aws.ToString(out.Url), ClientIDs: out.ClientIDList, Thumbprints: out.ThumbprintList,
-		tags: tagMap(out.Tags), made: aws.ToTime(out.CreateDate)}, nil
-}
-
-// ProviderMade returns when an owner's provider was made; zero if it is not there, or another's.
-func (c *Client) ProviderMade(ctx context.Context, arn string, o Owner) (time.Time, error) {
-	have, err := c.Provider(ctx, arn)
-	if err != nil || have == nil || !o.Owns(have.tags) {
-		return time.Time{}, err
-	}
-	return have.made, nil
-}
-
-// Trust returns the issuer and the audiences of an existing provider.
-func (c *Client) Trust(ctx context.Context, providerARN string) (Trust, error) {
-	if _, err := api.ProviderURL(providerARN); err != nil {
-		return Trust{}, err
-	}
-	have, err := c.Provider(ctx, providerARN)
-	if err != nil {
-		return Trust{}, fmt.Errorf("failed to get IAM Identity Provider: %w", err)
-	}
-	if have == nil {
-		return Trust{}, fmt.Errorf("failed to get IAM Identity Provider: there is no %s", providerARN)
-	}
-	return Trust{ProviderARN: providerARN, Issuer: "https://" + iampolicy.HostPath(have.url),
-		Audiences: slices.Sorted(slices.Values(have.ClientIDs))}, nil
+	return &ProviderState{ClientIDs: slices.Sorted(slices.Values(out.ClientIDList)), Thumbprints: out.ThumbprintList, tags: tagMap(out.Tags)}, nil
 }
 
 // PlanProvider plans p in account a. The provider is found by its URL. The first note or the action names the ARN.
@@ -108,8 +78,8 @@ func (c *Client) decideProvider(p Provider, arn string, have *ProviderState) (d 
 			fmt.Sprintf("Client ID %s added to Identity Provider with ARN %s", client, arn), "+ client ID "+client))
 	}
 	for _, client := range minus(have.ClientIDs, p.ClientIDs) {
-		if !p.Tighten {
-			d.Extra = append(d.Extra, fmt.Sprintf("%s takes tokens for the audience %s too; --tighten takes it away", arn, client))
+		if !p.Prune {
+			d.Extra = append(d.Extra, fmt.Sprintf("%s takes tokens for the audience %s too; --prune takes it away", arn, client))
 			continue
 		}
 		d.Steps = append(d.Steps, api.NewStep(c.Client, c.IAM.RemoveClientIDFromOpenIDConnectProvider, &iam.RemoveClientIDFromOpenIDConnectProviderInput{OpenIDConnectProviderArn: id, ClientID: aws.String(client)},
@@ -150,11 +120,11 @@ func (c *Client) createProvider(p Provider, arn string) cloud.Step {
 	return s
 }
 
-// thumbprintStep adds the wanted ones to IAM's list; with Tighten they replace it. Without any, IAM keeps its own, and ignores it
+// thumbprintStep adds the wanted ones to IAM's list; with Prune they replace it. Without any, IAM keeps its own, and ignores it
 // for certificates of a public CA.
 func (c *Client) thumbprintStep(p Provider, arn string, have *ProviderState) []cloud.Step {
 	list, current := p.Thumbprints, lower(have.Thumbprints)
-	if !p.Tighten && len(list) > 0 {
+	if !p.Prune && len(list) > 0 {
 		list = slices.Concat(list, minus(current, lower(list)))
 	}
 	want := lower(list)
@@ -202,7 +172,13 @@ func (c *Client) ownedProviders(ctx context.Context, o Owner) (owned, error) {
 	if err != nil {
 		return owned{}, err
 	}
-	return filterOwned(arns, o, func(arn string) (map[string]string, error) { return c.providerTags(ctx, arn) })
+	return filterOwned(arns, o, func(arn string) (map[string]string, error) {
+		have, err := c.Provider(ctx, arn)
+		if have == nil {
+			return map[string]string{}, err
+		}
+		return have.tags, err
+	})
 }
 
 // owned are things by their tags; what is somebody else's is not among them.
@@ -219,9 +195,6 @@ func filterOwned(things []string, o Owner, tagsOf func(string) (map[string]strin
 		if api.IsDenied(err) {
 			return nil, nil
 		}
-		if api.IsMissing(err) {
-			return map[string]string{}, nil
-		}
 		return tags, err
 	})
 	var out owned
@@ -236,13 +209,6 @@ func filterOwned(things []string, o Owner, tagsOf func(string) (map[string]strin
 		}
 	}
 	return out, err
-}
-
-func (c *Client) providerTags(ctx context.Context, arn string) (map[string]string, error) {
-	in := &iam.ListOpenIDConnectProviderTagsInput{OpenIDConnectProviderArn: aws.String(arn)}
-	pages := iam.NewListOpenIDConnectProviderTagsPaginator(c.IAM, in)
-	tags, err := api.All(ctx, c.Client, pages, func(page *iam.ListOpenIDConnectProviderTagsOutput) []types.Tag { return page.Tags })
-	return tagMap(tags), err
 }
 
 // tagDifference lists the tags that are missing or have another value; tags that nobody asked for stay.

@@ -10,7 +10,6 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/iam"
-	"github.com/aws/aws-sdk-go-v2/service/iam/types"
 
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/provision/awsiam/api"
@@ -25,34 +24,23 @@ import (
 type Deletion struct {
 	Name      string
 	IssuerURL string // only this issuer's provider, and its statements in the trust policies of roles of ours; empty for all
-	Strand    bool   // with IssuerURL: also where a role trusts nobody else; it stays, and nobody may assume it
 }
 
 // listed is a role as ListRoles shows it: with its trust policy, without its tags.
-type listed struct {
-	name  string
-	id    string // unique: a role that is made anew under the same name has another
-	trust string
-}
+type listed struct{ name, trust string }
 
 func (c *Client) listRoles(ctx context.Context) ([]listed, error) {
 	pages := iam.NewListRolesPaginator(c.IAM, &iam.ListRolesInput{MaxItems: aws.Int32(1000)})
 	return api.All(ctx, c.Client, pages, func(page *iam.ListRolesOutput) (roles []listed) {
 		for _, r := range page.Roles {
-			roles = append(roles, listed{aws.ToString(r.RoleName), aws.ToString(r.RoleId), aws.ToString(r.AssumeRolePolicyDocument)})
+			roles = append(roles, listed{aws.ToString(r.RoleName), aws.ToString(r.AssumeRolePolicyDocument)})
 		}
 		return roles
 	})
 }
 
-func (c *Client) roleTags(ctx context.Context, name string) (map[string]string, error) {
-	pages := iam.NewListRoleTagsPaginator(c.IAM, &iam.ListRoleTagsInput{RoleName: aws.String(name)})
-	tags, err := api.All(ctx, c.Client, pages, func(page *iam.ListRoleTagsOutput) []types.Tag { return page.Tags })
-	return tagMap(tags), err
-}
-
 // ownedRoles returns the names of a cluster's roles. They begin with the cluster's, so the tags of only a few are read:
-// GetRole on every role of an account, as ccoctl does, takes minutes and fails at the first role that denies it.
+// to ask for every role of an account, as ccoctl does, takes minutes and fails at the first role that denies it.
 func (c *Client) ownedRoles(ctx context.Context, name string, roles []listed) (owned, error) {
 	var named []string
 	for _, r := range roles {
@@ -60,7 +48,13 @@ func (c *Client) ownedRoles(ctx context.Context, name string, roles []listed) (o
 			named = append(named, r.name)
 		}
 	}
-	return filterOwned(named, OwnedBy(name), func(role string) (map[string]string, error) { return c.roleTags(ctx, role) })
+	return filterOwned(named, OwnedBy(name), func(role string) (map[string]string, error) {
+		have, err := c.readRole(ctx, Role{Name: role})
+		if have == nil {
+			return map[string]string{}, err
+		}
+		return have.tags, err
+	})
 }
 
 // undecided returns an error for things whose tags the caller may not read, with the permission that it needs, and for things of two
@@ -96,7 +90,7 @@ func (c *Client) PlanPrune(ctx context.Context, name string, keep []string, list
 		p.Notes = append(p.Notes, fmt.Sprintf("role %s belongs to another owner too, and stays", role))
 	}
 	if !list {
-		err = cmp.Or(err, mine.undecided("iam:ListRoleTags"))
+		err = cmp.Or(err, mine.undecided("iam:GetRole"))
 	}
 	if err != nil {
 		return plan.Plan{}, err
@@ -113,27 +107,27 @@ func (c *Client) PlanPrune(ctx context.Context, name string, keep []string, list
 
 // PlanDelete plans to delete what d describes: roles first, then providers.
 func (c *Client) PlanDelete(ctx context.Context, a Account, d Deletion) (plan.Plan, error) {
+	if d.IssuerURL != "" {
+		return c.planDeleteIssuer(ctx, Trust{ProviderARN: a.ProviderARN(d.IssuerURL), Issuer: d.IssuerURL}, d)
+	}
 	roles, err := c.listRoles(ctx)
 	if err != nil {
 		return plan.Plan{}, err
 	}
-	if d.IssuerURL != "" {
-		return c.planDeleteIssuer(ctx, Trust{ProviderARN: a.ProviderARN(d.IssuerURL), Issuer: d.IssuerURL}, d, roles)
-	}
 	owner := OwnedBy(d.Name)
 	mine, err := c.ownedRoles(ctx, d.Name, roles)
-	if err = cmp.Or(err, mine.undecided("iam:ListRoleTags")); err != nil {
+	if err = cmp.Or(err, mine.undecided("iam:GetRole")); err != nil {
 		return plan.Plan{}, err
 	}
 	providers, err := c.ownedProviders(ctx, owner)
-	if err = cmp.Or(err, providers.undecided("iam:ListOpenIDConnectProviderTags")); err != nil {
+	if err = cmp.Or(err, providers.undecided("iam:GetOpenIDConnectProvider")); err != nil {
 		return plan.Plan{}, err
 	}
 	stage, err := c.deleteRoles(ctx, mine.ours)
 	if err != nil {
 		return plan.Plan{}, err
 	}
-	last, err := each(providers.ours, func(arn string) (plan.Stage, error) { return c.deleteProvider(ctx, arn, owner, false) })
+	last, err := each(providers.ours, func(arn string) (plan.Stage, error) { return c.deleteProvider(ctx, arn, owner) })
 	return plan.Of(leftBehind(roles, mine.ours, providers.ours), stage, slices.Concat(last...)), err
 }
 
@@ -162,9 +156,9 @@ func (l listed) policy(text string) (*iampolicy.Document, error) {
 	return &d, nil
 }
 
-// deleteProvider plans to delete a provider; nothing if it is not there. Applying the plan reads its tags again, and returns once IAM
-// shows that it is gone: what was deleted before it, IAM no longer shows by then either.
-func (c *Client) deleteProvider(ctx context.Context, arn string, o Owner, adopt bool) (plan.Stage, error) {
+// deleteProvider plans to delete an owner's provider; nothing if it is not there. Applying the plan reads its tags again, and returns
+// once IAM shows that it is gone: what was deleted before it, IAM no longer shows by then either.
+func (c *Client) deleteProvider(ctx context.Context, arn string, o Owner) (plan.Stage, error) {
 	in := &iam.DeleteOpenIDConnectProviderInput{OpenIDConnectProviderArn: aws.String(arn)}
 	s := api.NewDelete(c.Client, c.IAM.DeleteOpenIDConnectProvider, in, fmt.Sprintf("Identity Provider with ARN %s deleted", arn))
 	remaining := func(ctx context.Context) ([]cloud.Step, error) {
@@ -172,7 +166,7 @@ func (c *Client) deleteProvider(ctx context.Context, arn string, o Owner, adopt 
 		if err != nil || have == nil {
 			return nil, err
 		}
-		if !o.Owns(have.tags) && (!adopt || o.others(have.tags) != "") {
+		if !o.Owns(have.tags) {
 			return nil, o.notOurs(providerThing+" "+arn, have.tags)
 		}
 		return []cloud.Step{s}, nil
@@ -232,12 +226,12 @@ func (c *Client) inlinePolicies(ctx context.Context, name string) ([]string, err
 }
 
 // planDeleteIssuer plans to delete one issuer's statements and its provider. No role is deleted.
-func (c *Client) planDeleteIssuer(ctx context.Context, t Trust, d Deletion, roles []listed) (plan.Plan, error) {
-	last, err := c.deleteProvider(ctx, t.ProviderARN, OwnedBy(d.Name), false)
+func (c *Client) planDeleteIssuer(ctx context.Context, t Trust, d Deletion) (plan.Plan, error) {
+	last, err := c.deleteProvider(ctx, t.ProviderARN, OwnedBy(d.Name))
 	if err != nil {
 		return plan.Plan{}, err
 	}
-	trustingRoles, err := c.trustingRoles(ctx, t, d.Name, roles)
+	trustingRoles, err := c.trustingRoles(ctx, t, d.Name)
 	if err != nil {
 		return plan.Plan{}, err
 	}
@@ -250,19 +244,22 @@ func (c *Client) planDeleteIssuer(ctx context.Context, t Trust, d Deletion, role
 		}
 		if b.trust.TrustsOnly(t.ProviderARN) {
 			stranded = append(stranded, b.String())
-			notes = append(notes, fmt.Sprintf("role %s stays, and keeps a statement for the deleted provider %s: nobody may assume it", b, t.ProviderARN))
 			continue
 		}
-		actions, more, err := c.withdraw(b, t, func(iampolicy.Document) error { return nil })
+		if !b.ours {
+			notes = append(notes, fmt.Sprintf("role %s is not ours: it stays, and keeps a statement for the deleted provider %s", b, t.ProviderARN))
+			continue
+		}
+		actions, err := c.withdraw(b, t)
 		if err != nil {
 			return plan.Plan{}, err
 		}
-		stage, notes = append(stage, actions...), append(notes, more...)
+		stage = append(stage, actions...)
 	}
 	if err := trusting.undecided("iam:GetRole"); err != nil {
 		return plan.Plan{}, err
 	}
-	if len(stranded) > 0 && len(last) > 0 && !d.Strand {
+	if len(stranded) > 0 && len(last) > 0 {
 		return plan.Plan{}, problem(Stranded, "%s would trust nobody without %s, and nobody could assume them any more: %s; nothing was changed",
 			text.Count(len(stranded), "role", "roles"), d.IssuerURL, strings.Join(stranded, ", "))
 	}
@@ -271,23 +268,29 @@ func (c *Client) planDeleteIssuer(ctx context.Context, t Trust, d Deletion, role
 
 // trustingRole is a role whose trust policy mentions an issuer.
 type trustingRole struct {
-	name, id string
-	trust    iampolicy.Document
-	ours     bool   // the cluster's, or made by create-role
-	adopted  bool   // not ours, and to be treated as ours
-	owners   string // all of them, for messages
-	unread   bool   // the caller may not read its tags
+	name   string
+	trust  iampolicy.Document
+	ours   bool   // the cluster's, or made by create-role
+	owners string // all of them, for messages
+	unread bool   // the caller may not read its tags
 }
 
-// still returns an error unless have is the role for which the plan was made, with the owner of then, or adopted since.
-func (b trustingRole) still(have *roleState) error {
-	if have.id == b.id && (Owner{}.others(have.tags) == b.owners || b.adopted && OwnedByKeypost().Owns(have.tags)) {
-		return nil
+// adoptable reports whether nobody owns a role.
+func (b trustingRole) adoptable() bool { return !b.ours && b.owners == "" }
+
+func (b trustingRole) String() string {
+	if b.owners == "" {
+		return b.name
 	}
-	return fmt.Errorf("role %s was made anew, or changed hands, after the plan was made; run it again", b.name)
+	return b.name + " (of " + b.owners + ")"
 }
 
-func (c *Client) trustingRoles(ctx context.Context, t Trust, name string, roles []listed) ([]trustingRole, error) {
+// trustingRoles returns the roles of the account whose trust policies mention an issuer.
+func (c *Client) trustingRoles(ctx context.Context, t Trust, name string) ([]trustingRole, error) {
+	roles, err := c.listRoles(ctx)
+	if err != nil {
+		return nil, err
+	}
 	var found []trustingRole
 	for _, r := range roles {
 		d, err := r.policy(iampolicy.HostPath(t.Issuer))
@@ -295,7 +298,7 @@ func (c *Client) trustingRoles(ctx context.Context, t Trust, name string, roles 
 			return nil, err
 		}
 		if d != nil && d.Mentions(t.policy()) {
-			found = append(found, trustingRole{name: r.name, id: r.id, trust: *d})
+			found = append(found, trustingRole{name: r.name, trust: *d})
 		}
 	}
 	return each(found, func(b trustingRole) (trustingRole, error) {
@@ -312,31 +315,18 @@ func (c *Client) trustingRoles(ctx context.Context, t Trust, name string, roles 
 	})
 }
 
-// withdraw plans to remove a provider from a role's trust policy, once check finds nothing against the policy of that time.
-// It returns an error if no statement would be left, since IAM refuses such a policy.
-func (c *Client) withdraw(b trustingRole, t Trust, check func(iampolicy.Document) error) (plan.Stage, []string, error) {
-	if !b.ours && !b.adopted {
-		return nil, []string{fmt.Sprintf("role %s is not ours: it stays, and keeps a statement for the deleted provider %s", b, t.ProviderARN)}, nil
-	}
+// withdraw plans to remove a provider from the trust policy of a role of ours, by what the policy is then.
+func (c *Client) withdraw(b trustingRole, t Trust) (plan.Stage, error) {
 	steps := func(trust iampolicy.Document) ([]cloud.Step, error) {
 		rest, diff := trust.Without(t.ProviderARN)
 		if len(diff) == 0 {
 			return nil, nil
 		}
-		if trust.TrustsOnly(t.ProviderARN) {
-			return nil, fmt.Errorf("role %s trusts nobody but %s now; run it again", b, t.ProviderARN)
-		}
 		s, err := c.trustStep(b.name, rest, iampolicy.MaxTrustLength, diff)
-		return []cloud.Step{s}, cmp.Or(check(trust), err)
+		return []cloud.Step{s}, err
 	}
 	planned, err := steps(b.trust)
-	return c.updateRole(b.name, planned, func(have *roleState) ([]cloud.Step, error) {
-		left, err := steps(have.trust)
-		if len(left) == 0 {
-			return nil, err
-		}
-		return left, cmp.Or(b.still(have), err)
-	}), nil, err
+	return c.updateRole(b.name, planned, func(have *roleState) ([]cloud.Step, error) { return steps(have.trust) }), err
 }
 
 // updateRole plans steps for a role. Applying the plan reads the role again; one that is gone needs no steps.

@@ -33,9 +33,8 @@ type Role struct {
 	Tags            map[string]string // beside the owner's
 	Adopt           bool              // take over a role without the owner's tag
 
-	Exact   bool // Policy and ManagedPolicies are all that it should have; anything else is reported in Plan.Extra
-	Tighten bool // with Exact: anything else is removed
-	Prune   bool // permissions and trust that are not asked for go; else they stay, and are reported in Plan.Extra
+	Exact bool // Policy and ManagedPolicies are all that it should have
+	Prune bool // what is not asked for goes: permissions, trust and, with Exact, other policies. Else it stays, and is reported in Plan.Extra
 }
 
 // Trust is the issuer that a role trusts, for statements in its trust policy.
@@ -62,12 +61,12 @@ func asJSON(v any) []byte {
 
 // roleState is a role as IAM shows it.
 type roleState struct {
-	id, arn, boundary string
-	tags              map[string]string
-	trust             iampolicy.Document
-	policy            *iampolicy.Document // the inline one under the role's name
-	inline            []string            // names of the inline policies; read only for an exact role
-	attached          []string            // read only for an exact role, or when managed policies are asked for
+	arn, boundary string
+	tags          map[string]string
+	trust         iampolicy.Document
+	policy        *iampolicy.Document // the inline one under the role's name
+	inline        []string            // names of the inline policies; read only for an exact role
+	attached      []string            // read only for an exact role, or when managed policies are asked for
 }
 
 // readRole returns nil for a role that is not there.
@@ -79,9 +78,7 @@ func (c *Client) readRole(ctx context.Context, r Role) (*roleState, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read role %s: %w", r.Name, err)
 	}
-	have := &roleState{
-		id: aws.ToString(out.Role.RoleId), arn: aws.ToString(out.Role.Arn), tags: tagMap(out.Role.Tags),
-	}
+	have := &roleState{arn: aws.ToString(out.Role.Arn), tags: tagMap(out.Role.Tags)}
 	if b := out.Role.PermissionsBoundary; b != nil {
 		have.boundary = aws.ToString(b.PermissionsBoundaryArn)
 	}
@@ -211,18 +208,18 @@ func (c *Client) decideRole(t Trust, r Role, have *roleState) (cloud.Decision, e
 	return d.Decision, nil
 }
 
-// addExtra adds to extra the policies that an exact role should not have. With Tighten it plans to remove them instead.
+// addExtra adds to extra the policies that an exact role should not have. With Prune it plans to remove them instead.
 func (d *decision) addExtra(r Role, have *roleState) {
 	if !r.Exact {
 		return
 	}
 	beyond := func(kind string, names []string, removal func(role, name string) cloud.Step) {
 		for _, name := range names {
-			if r.Tighten {
+			if r.Prune {
 				d.Steps = append(d.Steps, removal(r.Name, name))
 				continue
 			}
-			d.Extra = append(d.Extra, fmt.Sprintf("role %s has the %s %s, which nobody asked for; --tighten takes it away", r.Name, kind, name))
+			d.Extra = append(d.Extra, fmt.Sprintf("role %s has the %s %s, which nobody asked for; --prune takes it away", r.Name, kind, name))
 		}
 	}
 	beyond("inline policy", slices.DeleteFunc(have.inline, func(p string) bool { return p == r.Name && r.Policy != nil }), d.deletePolicyStep)

@@ -1,8 +1,8 @@
 package iampolicy
 
 import (
-	"encoding/json"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -12,120 +12,87 @@ import (
 // second one that means the same for the new. Statements are copied whole, whatever their form. One that cannot be copied
 // stops the move: a role that trusts the new issuer less, or refuses it, is an outage.
 
-// Uncopied is a statement about the old issuer that has no counterpart for the new one.
-type Uncopied struct {
-	Number int // from 1, as a reader of the policy counts
-	Reason string
-}
-
-// String returns the statement's number and the reason.
-func (u Uncopied) String() string { return fmt.Sprintf("statement %d %s", u.Number, u.Reason) }
-
 // Alongside returns d with, for each statement that names from's provider (also a Deny, also one with other principals),
-// the same for to, unless it is there. Nothing is removed. A statement that mentions from in another way is uncopied,
-// unless it mentions to as well: then somebody has adapted it by hand.
-func (d Document) Alongside(from, to Trust) (both Document, diff []string, rest []Uncopied, err error) {
-	have := map[string]bool{}
-	for _, s := range d.statements {
-		have[s.key()] = true
-	}
-	var added []statement
+// the same for to, unless it is there. Nothing is removed. added are the lines of those that are new. A statement that mentions from
+// in another way is described in uncopied, unless it mentions to as well: then somebody has adapted it by hand.
+func (d Document) Alongside(from, to Trust) (both Document, added, uncopied []string) {
+	have := lines(d.statements)
+	both = d
+	both.statements = slices.Clone(d.statements)
 	for i, s := range d.statements {
 		if !s.names(from.ProviderARN) {
 			if s.mentions(from, to) && !s.mentions(to, from) {
-				rest = append(rest, Uncopied{i + 1, "mentions it elsewhere than among the principals whom it trusts or denies"})
+				uncopied = append(uncopied, fmt.Sprintf("statement %d mentions it elsewhere than among the principals whom it trusts or denies", i+1))
 			}
 			continue
 		}
 		second, err := s.moved(from, to)
-		if err != nil {
-			return Document{}, nil, nil, err
-		}
-		if second.mentions(from, to) {
-			rest = append(rest, Uncopied{i + 1, "mentions it in a condition of a form that cannot be copied"})
+		if err != nil || second.mentions(from, to) {
+			uncopied = append(uncopied, fmt.Sprintf("statement %d mentions it in a condition of a form that cannot be copied", i+1))
 			continue
 		}
-		if !have[second.key()] {
-			have[second.key()] = true
-			added = append(added, second)
+		if line := second.line(); !slices.Contains(have, line) {
+			have, added = append(have, line), append(added, line)
+			both.statements = append(both.statements, second)
 		}
 	}
-	both = d
-	both.statements = slices.Concat(d.statements, added)
-	return both, diffLines(nil, trustLines(added)), rest, nil
+	return both, added, uncopied
 }
 
 // moved returns a statement for to's provider with the effect, actions and conditions of one for from's. A statement that
 // lets tokens in without a condition on the audience gets to's audiences: without one, a token that a pod has handed to
 // any other service would do.
 func (s statement) moved(from, to Trust) (statement, error) {
-	var members map[string]json.RawMessage
-	if err := json.Unmarshal(s.raw, &members); err != nil {
+	v, err := decode(s.raw)
+	if err != nil {
 		return statement{}, err
 	}
+	members := renamed(v, from, to).(map[string]any)
 	delete(members, "Sid") // unique within a policy
-	conditions := map[string]map[string]json.RawMessage{}
-	if c, ok := members["Condition"]; ok {
-		if err := json.Unmarshal(c, &conditions); err != nil {
-			return statement{}, err
+	members["Principal"] = principals{"Federated": {to.ProviderARN}}
+	second, err := parseStatement(asJSON(members))
+	audience := HostPath(to.Issuer) + ":aud"
+	for _, keys := range second.Condition {
+		if keys[audience] != nil {
+			return second, err
 		}
 	}
-	hasAudience := false
-	for operator, keys := range conditions {
-		renamed := make(map[string]json.RawMessage, len(keys))
-		for key, v := range keys {
-			if claim, ok := strings.CutPrefix(key, HostPath(from.Issuer)+":"); ok {
-				hasAudience = hasAudience || claim == "aud"
-				key = HostPath(to.Issuer) + ":" + claim
-			}
-			var err error
-			if renamed[key], err = movedValues(v, from, to); err != nil {
-				return statement{}, err
-			}
-		}
-		conditions[operator] = renamed
+	if err != nil || !second.lets(to.ProviderARN) {
+		return second, err
 	}
-	if !hasAudience && s.lets(from.ProviderARN) {
-		requireAudience(conditions, to)
+	if second.Condition == nil {
+		second.Condition = map[string]map[string]values{}
 	}
-	members["Principal"] = asJSON(map[string]string{"Federated": to.ProviderARN})
-	if len(conditions) > 0 {
-		members["Condition"] = asJSON(conditions)
-	}
+	equal := map[string]values{audience: set(to.Audiences)}
+	maps.Copy(equal, second.Condition["StringEquals"])
+	second.Condition["StringEquals"] = equal
+	members["Condition"] = second.Condition
 	return parseStatement(asJSON(members))
 }
 
-// movedValues returns the values of a condition with to's provider and to's claims in the place of from's.
-func movedValues(raw json.RawMessage, from, to Trust) (json.RawMessage, error) {
-	v, err := decode(raw)
-	if err != nil {
-		return nil, err
-	}
-	one := func(v any) any {
-		s, ok := v.(string)
-		if !ok {
-			return v
+// renamed returns JSON with to's provider and to's claims in the place of from's.
+func renamed(v any, from, to Trust) any {
+	switch v := v.(type) {
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for key, value := range v {
+			if claim, ok := strings.CutPrefix(key, HostPath(from.Issuer)+":"); ok {
+				key = HostPath(to.Issuer) + ":" + claim
+			}
+			out[key] = renamed(value, from, to)
 		}
-		if s == from.ProviderARN {
+		return out
+	case []any:
+		for i, e := range v {
+			v[i] = renamed(e, from, to)
+		}
+	case string:
+		if v == from.ProviderARN {
 			return to.ProviderARN
 		}
-		return strings.ReplaceAll(s, "${"+HostPath(from.Issuer)+":", "${"+HostPath(to.Issuer)+":")
+		return strings.ReplaceAll(v, "${"+HostPath(from.Issuer)+":", "${"+HostPath(to.Issuer)+":")
 	}
-	list, isList := v.([]any)
-	if !isList {
-		return asJSON(one(v)), nil
-	}
-	for i, e := range list {
-		list[i] = one(e)
-	}
-	return asJSON(list), nil
-}
-
-func requireAudience(conditions map[string]map[string]json.RawMessage, to Trust) {
-	if conditions["StringEquals"] == nil {
-		conditions["StringEquals"] = map[string]json.RawMessage{}
-	}
-	conditions["StringEquals"][HostPath(to.Issuer)+":aud"] = asJSON(slices.Sorted(slices.Values(to.Audiences)))
+	return v
 }
 
 // Mentions reports whether any statement is about an issuer, as a principal or otherwise.

@@ -1,6 +1,6 @@
 // Package iampolicy reads, compares and extends IAM policy documents. It promises that statements which it does not change
-// keep their bytes, and that documents are compared by meaning: order, spelling, white space and grouping do not count. It
-// makes no network calls.
+// keep their bytes, and that documents are compared by meaning: order, spelling, white space and grouping do not count. What
+// differs is shown in IAM's own language: a line is a statement. It makes no network calls.
 //
 // Source: https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_grammar.html
 package iampolicy
@@ -14,6 +14,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	kjson "sigs.k8s.io/json"
 )
 
 // Document is a policy. The zero Document has no statements; IAM accepts none such.
@@ -37,29 +39,19 @@ func Parse(text string) (Document, error) {
 		}
 		text = plain
 	}
-	var members map[string]json.RawMessage
 	var in struct {
-		Version   string          `json:"Version"`
-		ID        string          `json:"Id"`
-		Statement json.RawMessage `json:"Statement"`
+		Version   string
+		ID        string `json:"Id"`
+		Statement json.RawMessage
 	}
-	if err := json.Unmarshal([]byte(text), &in); err != nil {
+	if err := strictly([]byte(text), &in); err != nil {
 		return Document{}, fmt.Errorf("the policy is not a JSON policy document: %w", err)
 	}
-	_ = json.Unmarshal([]byte(text), &members) // in is read from the same object
-	for name := range members {
-		if !slices.Contains([]string{"Version", "Id", "Statement"}, name) {
-			return Document{}, fmt.Errorf("the policy has the member %q: a policy has only Version, Id and Statement", name)
-		}
-	}
-	if !slices.Contains([]string{"", version, "2008-10-17"}, in.Version) {
-		return Document{}, fmt.Errorf("the policy has the version %q: write %s", in.Version, version)
-	}
-	list := []json.RawMessage{in.Statement} // IAM's grammar allows one without a list around it
-	if !bytes.HasPrefix(bytes.TrimSpace(in.Statement), []byte("{")) {
-		if err := json.Unmarshal(in.Statement, &list); err != nil || len(list) == 0 {
-			return Document{}, errors.New("the policy has no list of statements")
-		}
+	var list []json.RawMessage
+	if bytes.HasPrefix(in.Statement, []byte("{")) { // IAM's grammar allows one without a list around it
+		list = append(list, in.Statement)
+	} else if err := json.Unmarshal(in.Statement, &list); err != nil || len(list) == 0 {
+		return Document{}, errors.New("the policy has no list of statements")
 	}
 	d := Document{version: in.Version, id: in.ID}
 	for _, raw := range list {
@@ -70,6 +62,12 @@ func Parse(text string) (Document, error) {
 		d.statements = append(d.statements, s)
 	}
 	return d, nil
+}
+
+// strictly decodes JSON. A name that is written twice, in another case, or that IAM does not have is an error.
+func strictly(raw []byte, into any) error {
+	wrong, err := kjson.UnmarshalStrict(raw, into)
+	return errors.Join(append(wrong, err)...)
 }
 
 // String returns the document as JSON. json.Marshal would rewrite the white space of the statements and escape <, > and &.
@@ -115,91 +113,91 @@ func asJSON(v any) []byte {
 	return out
 }
 
-// statement is a statement in normal form: every value is a sorted set of strings, a scalar is a set of one, true is
-// "true". Two statements of the same meaning are equal but for raw.
+// statement is a statement in normal form: two of the same meaning are equal but for raw and Sid.
 type statement struct {
-	raw       json.RawMessage // as it was written
-	sid       string          // a label; no meaning
-	Effect    string
-	Elements  map[string][]string            // Action, NotAction, Resource, NotResource: values
-	Principal map[string][]string            // "Federated", "NotPrincipal AWS" …: values; "*" by itself is {"": "*"}
-	Condition map[string]map[string][]string // operator: key: values
+	raw                                      json.RawMessage // as it was written
+	Sid                                      string          `json:",omitempty"` // a label; no meaning
+	Effect                                   string
+	Principal, NotPrincipal                  principals                   `json:",omitempty"`
+	Action, NotAction, Resource, NotResource values                       `json:",omitempty"`
+	Condition                                map[string]map[string]values `json:",omitempty"` // operator: key: values
 }
 
 func parseStatement(raw json.RawMessage) (statement, error) {
-	s := statement{raw: raw, Elements: map[string][]string{}, Principal: map[string][]string{}, Condition: map[string]map[string][]string{}}
-	var members map[string]json.RawMessage
-	if err := json.Unmarshal(raw, &members); err != nil {
-		return statement{}, fmt.Errorf("a statement of the policy is not a JSON object: %w", err)
-	}
-	for name, value := range members {
-		if err := s.add(name, value); err != nil {
-			return statement{}, fmt.Errorf("%s of a statement: %w", name, err)
-		}
+	s := statement{raw: raw}
+	if err := strictly(raw, &s); err != nil {
+		return statement{}, fmt.Errorf("a statement of the policy is not one that IAM knows: %w", err)
 	}
 	if s.Effect != "Allow" && s.Effect != "Deny" {
 		return statement{}, fmt.Errorf("the Effect of a statement is %q: write Allow or Deny", s.Effect)
 	}
-	for _, name := range []string{"Action", "Resource", "Principal"} {
-		if members[name] != nil && members["Not"+name] != nil {
-			return statement{}, fmt.Errorf("a statement has %s and Not%s: write one of them", name, name)
-		}
-	}
 	return s, nil
 }
 
-func (s *statement) add(name string, value json.RawMessage) error {
-	switch name {
-	case "Sid":
-		return json.Unmarshal(value, &s.sid)
-	case "Effect":
-		return json.Unmarshal(value, &s.Effect)
-	case "Principal", "NotPrincipal":
-		return s.addPrincipal(strings.TrimSuffix(name, "Principal"), value)
-	case "Condition":
-		return s.addCondition(value)
-	case "Action", "NotAction", "Resource", "NotResource":
-		values, err := stringSet(value)
-		s.Elements[name] = values
-		return err
-	}
-	return errors.New("IAM's policies have no such member")
+// line returns the statement in its normal form, for the reader. All statements of this meaning have the same.
+func (s statement) line() string {
+	s.Sid = ""
+	return string(asJSON(s))
 }
 
-func (s *statement) addPrincipal(prefix string, value json.RawMessage) error {
-	var kinds map[string]json.RawMessage
-	if string(value) == `"*"` {
-		kinds = map[string]json.RawMessage{"": value}
-	} else if err := json.Unmarshal(value, &kinds); err != nil {
-		return err
+// everybody is the kind of the principal "*", which is written by itself.
+const everybody = "*"
+
+// principals are by kind: Federated, AWS, Service, everybody.
+type principals map[string]values
+
+// UnmarshalJSON implements [json.Unmarshaler].
+func (p *principals) UnmarshalJSON(raw []byte) error {
+	if string(raw) == `"*"` {
+		*p = principals{everybody: {"*"}}
+		return nil
 	}
-	for kind, v := range kinds {
-		values, err := stringSet(v)
-		if err != nil {
-			return err
-		}
-		s.Principal[prefix+kind] = values
-	}
-	return nil
+	return json.Unmarshal(raw, (*map[string]values)(p))
 }
 
-func (s *statement) addCondition(value json.RawMessage) error {
-	var operators map[string]map[string]json.RawMessage
-	if err := json.Unmarshal(value, &operators); err != nil {
+// MarshalJSON implements [json.Marshaler].
+func (p principals) MarshalJSON() ([]byte, error) {
+	if p[everybody] != nil {
+		return []byte(`"*"`), nil
+	}
+	return json.Marshal(map[string]values(p))
+}
+
+// values is a sorted set of strings. A scalar is a set of one, true is "true", and numbers keep their digits.
+type values []string
+
+// UnmarshalJSON implements [json.Unmarshaler].
+func (v *values) UnmarshalJSON(raw []byte) error {
+	var list []json.RawMessage
+	if raw[0] != '[' {
+		list = append(list, raw)
+	} else if err := json.Unmarshal(raw, &list); err != nil {
 		return err
 	}
-	for operator, keys := range operators {
-		set := make(map[string][]string, len(keys))
-		for key, v := range keys {
-			values, err := stringSet(v)
-			if err != nil {
+	set := values{}
+	for _, e := range list {
+		value := string(e)
+		switch e[0] {
+		case '"':
+			if err := json.Unmarshal(e, &value); err != nil {
 				return err
 			}
-			set[key] = values
+		case '{', '[', 'n': // null
+			return fmt.Errorf("%s is not a value or a list of values", raw)
 		}
-		s.Condition[operator] = set
+		set = append(set, value)
 	}
+	slices.Sort(set)
+	*v = slices.Compact(set)
 	return nil
+}
+
+// MarshalJSON implements [json.Marshaler].
+func (v values) MarshalJSON() ([]byte, error) {
+	if len(v) == 1 {
+		return json.Marshal(v[0])
+	}
+	return json.Marshal([]string(v))
 }
 
 // decode returns JSON as Go values. Numbers keep their digits.
@@ -210,31 +208,3 @@ func decode(raw json.RawMessage) (any, error) {
 	err := d.Decode(&v)
 	return v, err
 }
-
-// stringSet returns a scalar or a list of scalars as a sorted set. Numbers keep their digits.
-func stringSet(raw json.RawMessage) ([]string, error) {
-	v, err := decode(raw)
-	if err != nil {
-		return nil, err
-	}
-	list, isList := v.([]any)
-	if !isList {
-		list = []any{v}
-	}
-	out := make([]string, 0, len(list))
-	for _, e := range list {
-		switch e := e.(type) {
-		case string:
-			out = append(out, e)
-		case bool, json.Number:
-			out = append(out, fmt.Sprint(e))
-		default:
-			return nil, fmt.Errorf("%s is not a value or a list of values", asJSON(v))
-		}
-	}
-	slices.Sort(out)
-	return slices.Compact(out), nil
-}
-
-// key returns a string that all statements of this meaning share.
-func (s statement) key() string { return string(asJSON(s)) }

@@ -82,6 +82,7 @@ func TestComparePutsAdditionsBeforeRemovals(t *testing.T) {
 
 // However a policy is written, it is the same policy; and one that says anything else is not.
 func TestPoliciesAreComparedByMeaning(t *testing.T) {
+	const other = `{"Effect":"Allow","Action":"other:Action","Resource":"*"}`
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 3))
 		statements := randomStatements(r)
@@ -93,12 +94,12 @@ func TestPoliciesAreComparedByMeaning(t *testing.T) {
 		}
 		more := slices.Concat(statements, []plain{{"Allow", []string{"other:Action"}, []string{"*"}, nil}})
 		c, err = Replace(d, parsed(t, rewrite(r, more)))
-		if err != nil || !slices.Equal(c.Diff, []string{"+ Allow other:Action on *"}) || len(c.Lost) > 0 {
+		if err != nil || !slices.Equal(c.Diff, []string{"+ " + other}) || len(c.Lost) > 0 {
 			t.Fatalf("seed %d: %+v, %v", seed, c, err)
 		}
 		c, err = Replace(parsed(t, rewrite(r, more)), d)
-		if err != nil || !slices.Equal(c.Diff, []string{"- Allow other:Action on *"}) ||
-			!slices.Equal(c.Lost, []string{"Allow other:Action on *"}) {
+		if err != nil || !slices.Equal(c.Diff, []string{"- " + other}) ||
+			!slices.Equal(c.Lost, []string{other}) {
 			t.Fatalf("seed %d: %+v, %v", seed, c, err)
 		}
 	}
@@ -348,7 +349,7 @@ func TestDifferentPoliciesHaveDifferentLines(t *testing.T) {
 		meaning   func(map[string]any) []string
 		lines     func(Document) []string
 	}{
-		"trust":       {r.trust, whole, func(d Document) []string { return diffLines(nil, trustLines(d.statements)) }},
+		"trust":       {r.trust, whole, func(d Document) []string { return lines(d.statements) }},
 		"permissions": {r.permission, eachGrant, permissionLines},
 	} {
 		means := map[string]string{} // by lines

@@ -83,11 +83,9 @@ func (d Document) Judge(id Identity) []Judgement {
 // isFor reports whether a statement is about a provider. "*" is everybody.
 func (s statement) isFor(providerARN string) Truth {
 	switch {
-	case s.names(providerARN), slices.Contains(s.Principal[""], "*"):
+	case s.names(providerARN), s.Principal[everybody] != nil:
 		return Yes
-	case slices.Contains(s.Principal["AWS"], "*"), slices.Contains(s.Principal["Federated"], "*"), slices.ContainsFunc(slices.Collect(maps.Keys(s.Principal)), func(kind string) bool {
-		return strings.HasPrefix(kind, "Not")
-	}):
+	case slices.Contains(s.Principal["AWS"], "*"), slices.Contains(s.Principal["Federated"], "*"), s.NotPrincipal != nil:
 		return Unknown
 	}
 	return No
@@ -96,10 +94,10 @@ func (s statement) isFor(providerARN string) Truth {
 // takes reports whether a statement is about an action.
 func (s statement) takes(action string) bool {
 	is := func(a string) bool { return matches(strings.ToLower(a), strings.ToLower(action)) }
-	if not := s.Elements["NotAction"]; not != nil {
-		return !slices.ContainsFunc(not, is)
+	if s.NotAction != nil {
+		return !slices.ContainsFunc(s.NotAction, is)
 	}
-	return slices.ContainsFunc(s.Elements["Action"], is)
+	return slices.ContainsFunc(s.Action, is)
 }
 
 func (id Identity) test(operator, key string, values []string) Test {
@@ -200,9 +198,9 @@ func (o operator) one(have, wanted string) Truth {
 	return Unknown // a claim is text; what AWS makes of other comparisons with it is not documented
 }
 
-// String returns a condition for the reader: "StringEquals KEY VALUE, VALUE".
+// String returns a condition for the reader, as a policy has it.
 func (t Test) String() string {
-	return join([]string{t.Operator}) + " " + join([]string{t.Key}) + " " + join(t.Values)
+	return string(asJSON(map[string]map[string]values{t.Operator: {t.Key: t.Values}}))
 }
 
 // Wildcard reports whether a condition has a value with * or ? that its operator compares letter for letter.
@@ -211,7 +209,7 @@ func (t Test) Wildcard() bool {
 }
 
 // Line returns statement number n, from 1, for the reader.
-func (d Document) Line(n int) string { return d.statements[n-1].trustLine() }
+func (d Document) Line(n int) string { return d.statements[n-1].line() }
 
 // AsksFor returns the values that statements which let an identity's provider in ask of a claim, sorted, once each. Patterns
 // are not among them. None means that one of them takes any, or that there are no such statements.

@@ -2,6 +2,7 @@ package iampolicy
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -28,24 +29,17 @@ func HostPath(issuer string) string { return strings.TrimPrefix(issuer, "https:/
 // statement returns our own statement: it lets these subjects in, with a token for one of the audiences. Without :aud, any
 // token of the service account would do, also one that a pod has handed to another service.
 func (t Trust) statement(subjects []string) statement {
-	type conditions map[string][]string
-	raw := asJSON(struct {
-		Effect    string
-		Principal map[string]string
-		Action    string
-		Condition map[string]conditions
-	}{
-		Effect:    "Allow",
-		Principal: map[string]string{"Federated": t.ProviderARN},
-		Action:    assumeRole,
-		Condition: map[string]conditions{"StringEquals": {
-			HostPath(t.Issuer) + ":aud": slices.Compact(slices.Sorted(slices.Values(t.Audiences))),
-			HostPath(t.Issuer) + ":sub": slices.Compact(slices.Sorted(slices.Values(subjects))),
+	s := statement{
+		Effect: "Allow", Principal: principals{"Federated": {t.ProviderARN}}, Action: values{assumeRole},
+		Condition: map[string]map[string]values{"StringEquals": {
+			HostPath(t.Issuer) + ":aud": set(t.Audiences), HostPath(t.Issuer) + ":sub": set(subjects),
 		}},
-	})
-	s, _ := parseStatement(raw) // it parses what asJSON has just written
+	}
+	s.raw = asJSON(s)
 	return s
 }
+
+func set(list []string) values { return slices.Compact(slices.Sorted(slices.Values(list))) }
 
 // Document returns a trust policy that lets only these subjects in, with a token for one of the audiences.
 func (t Trust) Document(subjects []string) Document {
@@ -55,26 +49,22 @@ func (t Trust) Document(subjects []string) Document {
 // isOurs reports whether a statement lets this provider's tokens in, and nobody else. A Deny, another action or a second
 // principal is somebody's own work: replacing it could let in more than they meant.
 func (s statement) isOurs(providerARN string) bool {
-	return s.isPlain() && len(s.Principal) == 1 && slices.Equal(s.Principal["Federated"], []string{providerARN})
+	return s.isPlain() && slices.Equal(s.Principal["Federated"], values{providerARN})
 }
 
 // isPlain reports whether a statement lets web identity tokens in and does nothing else.
 func (s statement) isPlain() bool {
-	actions := s.Elements["Action"]
-	return s.Effect == "Allow" && len(s.Elements) == 1 && len(actions) == 1 && strings.EqualFold(actions[0], assumeRole)
+	return s.Effect == "Allow" && len(s.Principal) == 1 && len(s.Action) == 1 && strings.EqualFold(s.Action[0], assumeRole) &&
+		s.NotPrincipal == nil && s.NotAction == nil && s.Resource == nil && s.NotResource == nil
 }
 
 // isOtherIssuer reports whether a statement does what ours does for other issuers of the same account: it lets in tokens
 // of their providers (whose ARNs begin with providers), and of these only some subjects. Roles of a cluster that moves have
 // such statements, and roles of several clusters.
 func (s statement) isOtherIssuer(providers string) bool {
-	if !s.isPlain() || len(s.Principal) != 1 || len(s.Principal["Federated"]) == 0 {
+	elsewhere := func(arn string) bool { return !strings.HasPrefix(arn, providers) }
+	if !s.isPlain() || len(s.Principal["Federated"]) == 0 || slices.ContainsFunc(s.Principal["Federated"], elsewhere) {
 		return false
-	}
-	for _, arn := range s.Principal["Federated"] {
-		if !strings.HasPrefix(arn, providers) {
-			return false
-		}
 	}
 	for _, operator := range []string{"StringEquals", "StringLike"} {
 		for key, values := range s.Condition[operator] {
@@ -91,58 +81,43 @@ func (s statement) lets(providerARN string) bool {
 	return s.Effect == "Allow" && s.names(providerARN) && s.takes(assumeRole)
 }
 
-// split is a trust policy seen from one provider.
-type split struct {
-	ours, foreign []statement
-	at            int // how many foreign ones precede our first
+// where returns the statements that f picks.
+func (d Document) where(f func(statement) bool) []statement {
+	return slices.DeleteFunc(slices.Clone(d.statements), func(s statement) bool { return !f(s) })
 }
 
-func (d Document) split(providerARN string) split {
-	return d.splitBy(func(s statement) bool { return s.isOurs(providerARN) })
-}
-
-func (d Document) splitBy(ours func(statement) bool) split {
-	sp := split{at: -1}
-	for _, s := range d.statements {
-		if !ours(s) {
-			sp.foreign = append(sp.foreign, s)
-			continue
-		}
-		if sp.at < 0 {
-			sp.at = len(sp.foreign)
-		}
-		sp.ours = append(sp.ours, s)
-	}
-	if sp.at < 0 {
-		sp.at = len(sp.foreign)
-	}
-	return sp
+// ours returns the statements that let a provider's tokens in, and nobody else.
+func (d Document) ours(providerARN string) []statement {
+	return d.where(func(s statement) bool { return s.isOurs(providerARN) })
 }
 
 // With returns d with our statement for these subjects, foreign statements as and where they are. The diff is empty if d
 // means that already.
 func (d Document) With(t Trust, subjects []string) (with Document, diff []string) {
-	return d.put(d.split(t.ProviderARN), t, subjects)
+	return d.put(t.statement(subjects), func(s statement) bool { return s.isOurs(t.ProviderARN) })
 }
 
 // Including returns d as [Document.With] does, and nothing goes: a statement of our form keeps its subjects and audiences. Where
 // there are several, those for t's audiences become one. Every other statement stays as it is, beside ours; extra describes
 // those for the same provider.
 func (d Document) Including(t Trust, subjects []string) (with Document, diff, extra []string) {
-	if one := d.splitBy(t.wrote).ours; len(one) == 1 {
-		t.Audiences = slices.Concat(t.Audiences, one[0].Condition["StringEquals"][HostPath(t.Issuer)+":aud"])
+	audience, subject := HostPath(t.Issuer)+":aud", HostPath(t.Issuer)+":sub"
+	if one := d.where(t.wrote); len(one) == 1 {
+		t.Audiences = slices.Concat(t.Audiences, one[0].Condition["StringEquals"][audience])
 	}
-	sp := d.splitBy(func(s statement) bool { return t.wrote(s) && t.takes(s) })
+	others := func(a string) bool { return !slices.Contains(t.Audiences, a) }
+	merges := func(s statement) bool {
+		return t.wrote(s) && !slices.ContainsFunc(s.Condition["StringEquals"][audience], others)
+	}
 	all := slices.Clone(subjects)
-	for _, s := range sp.ours {
-		all = append(all, s.Condition["StringEquals"][HostPath(t.Issuer)+":sub"]...)
-	}
-	for _, s := range sp.foreign {
-		if s.isOurs(t.ProviderARN) {
-			extra = append(extra, s.trustLine())
+	for _, s := range d.ours(t.ProviderARN) {
+		if merges(s) {
+			all = append(all, s.Condition["StringEquals"][subject]...)
+		} else {
+			extra = append(extra, s.line())
 		}
 	}
-	with, diff = d.put(sp, t, all)
+	with, diff = d.put(t.statement(all), merges)
 	return with, diff, extra
 }
 
@@ -150,36 +125,29 @@ func (d Document) Including(t Trust, subjects []string) (with Document, diff, ex
 func (t Trust) wrote(s statement) bool {
 	asked := s.Condition["StringEquals"]
 	t.Audiences = asked[HostPath(t.Issuer)+":aud"]
-	return len(t.Audiences) > 0 && t.statement(asked[HostPath(t.Issuer)+":sub"]).key() == s.key()
+	return len(t.Audiences) > 0 && t.statement(asked[HostPath(t.Issuer)+":sub"]).line() == s.line()
 }
 
-// takes reports whether all audiences of a statement of our form are t's.
-func (t Trust) takes(s statement) bool {
-	asked := s.Condition["StringEquals"][HostPath(t.Issuer)+":aud"]
-	return !slices.ContainsFunc(asked, func(a string) bool { return !slices.Contains(t.Audiences, a) })
-}
-
-// Beyond returns the statements, as JSON, that d has after those of old.
-func (d Document) Beyond(old Document) []string {
-	var out []string
-	for _, s := range d.statements[len(old.statements):] {
-		out = append(out, string(s.raw))
-	}
-	return out
-}
-
-// put returns d with our statement in the place of those that the split says are ours.
-func (d Document) put(sp split, t Trust, subjects []string) (with Document, diff []string) {
-	want := t.statement(subjects)
-	if len(sp.ours) == 1 && sp.ours[0].key() == want.key() {
+// put returns d with want in the place of the first of the statements that replaces picks, and without the others of these.
+func (d Document) put(want statement, replaces func(statement) bool) (with Document, diff []string) {
+	old := d.where(replaces)
+	if len(old) == 1 && old[0].line() == want.line() {
 		return d, nil
 	}
-	diff = diffLines(trustLines(sp.ours), trustLines([]statement{want}))
-	if len(diff) == 0 {
-		diff = []string{"- a second statement for " + t.ProviderARN + ", or one in another spelling"}
+	gone, added := lines(old), []string{want.line()}
+	if i := slices.Index(gone, want.line()); i >= 0 {
+		gone, added = slices.Delete(gone, i, i+1), nil
 	}
-	d.statements = slices.Insert(sp.foreign, sp.at, want)
-	return d, diff
+	if diff = diffLines(gone, added); len(diff) == 0 {
+		diff = []string{"- a second statement for the provider, which means the same"}
+	}
+	at := slices.IndexFunc(d.statements, replaces)
+	if at < 0 {
+		at = len(d.statements)
+	}
+	with = d
+	with.statements = slices.Insert(d.where(func(s statement) bool { return !replaces(s) }), at, want)
+	return with, diff
 }
 
 // Without returns d with a provider taken out of the principals of every statement, and without the statements that have
@@ -194,24 +162,18 @@ func (d Document) Without(providerARN string) (without Document, diff []string) 
 		if left, any := s.withoutPrincipal(providerARN); any {
 			rest = append(rest, left)
 		}
-		s.Principal = map[string][]string{"Federated": {providerARN}}
+		s.Principal = principals{"Federated": {providerARN}}
 		gone = append(gone, s)
 	}
 	d.statements = rest
-	return d, diffLines(trustLines(gone), nil)
+	return d, diffLines(lines(gone), nil)
 }
 
 // withoutPrincipal returns s without one of its providers, and whether a principal is left.
 func (s statement) withoutPrincipal(providerARN string) (statement, bool) {
-	left := map[string][]string{}
-	for kind, values := range s.Principal {
-		if kind == "Federated" {
-			values = slices.DeleteFunc(slices.Clone(values), func(v string) bool { return v == providerARN })
-		}
-		if len(values) > 0 {
-			left[kind] = values
-		}
-	}
+	left := maps.Clone(s.Principal)
+	left["Federated"] = slices.DeleteFunc(slices.Clone(left["Federated"]), func(v string) bool { return v == providerARN })
+	maps.DeleteFunc(left, func(_ string, of values) bool { return len(of) == 0 })
 	var members map[string]json.RawMessage
 	_ = json.Unmarshal(s.raw, &members) // parseStatement has read it
 	members["Principal"] = asJSON(left)
@@ -243,12 +205,14 @@ func (d Document) TrustsOnly(providerARN string) bool {
 // Others returns what a trust policy holds beside our statement for a provider: issuers are the principals of statements
 // for other issuers of the account, whose provider ARNs begin with providers; extra describes every other statement.
 func (d Document) Others(providerARN, providers string) (issuers, extra []string) {
-	for _, s := range d.split(providerARN).foreign {
-		if s.isOtherIssuer(providers) {
-			issuers = append(issuers, s.principals())
-			continue
+	for _, s := range d.statements {
+		switch {
+		case s.isOurs(providerARN):
+		case s.isOtherIssuer(providers):
+			issuers = append(issuers, s.Principal["Federated"]...)
+		default:
+			extra = append(extra, s.line())
 		}
-		extra = append(extra, s.trustLine())
 	}
 	slices.Sort(issuers)
 	slices.Sort(extra)
@@ -259,7 +223,7 @@ func (d Document) Others(providerARN, providers string) (issuers, extra []string
 // statement that asks for none. They are sorted, once each.
 func (d Document) Subjects(t Trust) []string {
 	var out []string
-	for _, s := range d.split(t.ProviderARN).ours {
+	for _, s := range d.ours(t.ProviderARN) {
 		asked := false
 		for operator, keys := range s.Condition {
 			for key, values := range keys {
@@ -278,11 +242,11 @@ func (d Document) Subjects(t Trust) []string {
 
 // Audiences returns the audiences that our statement for an issuer asks for; nil unless exactly one does.
 func (d Document) Audiences(t Trust) []string {
-	sp := d.split(t.ProviderARN)
-	if len(sp.ours) != 1 {
+	ours := d.ours(t.ProviderARN)
+	if len(ours) != 1 {
 		return nil
 	}
-	return sp.ours[0].Condition["StringEquals"][HostPath(t.Issuer)+":aud"]
+	return ours[0].Condition["StringEquals"][HostPath(t.Issuer)+":aud"]
 }
 
 // Plus returns d with our statement for these subjects after all others, which stay as they are.

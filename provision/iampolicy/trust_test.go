@@ -51,12 +51,11 @@ func TestOnlyOurOwnStatementIsSet(t *testing.T) {
 			`:"sts:AssumeRoleWithWebIdentity"`, `:["sts:AssumeRoleWithWebIdentity"]`).Replace(ourStatement))},
 		{name: "missing: the old issuer's stays", have: policyOf(ccoctlStatement, adminStatement), want: policyOf(ccoctlStatement,
 			adminStatement, ourStatement),
-			diff: []string{"+ trust " + newARN + " when aud is openshift or sts.amazonaws.com, and sub is " + subA + " or " + subB}},
+			diff: []string{"+ " + ourStatement}},
 		{name: "loosened", have: policyOf(loose, adminStatement), want: policyOf(ourStatement, adminStatement),
-			diff: []string{"- trust " + newARN + " when aud StringLike", "+ trust " + newARN + " when aud is"}},
+			diff: []string{"- " + loose, "+ " + ourStatement}},
 		{name: "another service account", have: policyOf(strings.Replace(ourStatement, "ns:b", "ns:c", 1)), want: policyOf(ourStatement),
-			diff: []string{"- trust " + newARN + " when aud is openshift or sts.amazonaws.com, and sub is " + subA + " or system:serviceaccount:ns:c",
-				"+ trust " + newARN + " when aud is openshift or sts.amazonaws.com, and sub is " + subA + " or " + subB}},
+			diff: []string{"- " + strings.Replace(ourStatement, "ns:b", "ns:c", 1), "+ " + ourStatement}},
 		{name: "twice", have: policyOf(ourStatement, adminStatement, ourStatement), want: policyOf(ourStatement, adminStatement),
 			diff: []string{"- a second statement"}},
 		{name: "a statement that we share is not ours", have: policyOf(shared), want: policyOf(shared, ourStatement),
@@ -93,7 +92,7 @@ func TestAllThatNamesAProviderIsTaken(t *testing.T) {
 func TestASecondIssuerIsTrustedLikeTheFirst(t *testing.T) {
 	const moved = `{"Action":"sts:AssumeRoleWithWebIdentity","Condition":{"StringEquals":{"new.example.com/a:aud":["openshift",` +
 		`"sts.amazonaws.com"],` +
-		`"new.example.com/a:sub":["` + subA + `"]}},"Effect":"Allow","Principal":{"Federated":"` + newARN + `"}}`
+		`"new.example.com/a:sub":"` + subA + `"}},"Effect":"Allow","Principal":{"Federated":"` + newARN + `"}}`
 	withAud := strings.Replace(ccoctlStatement, `"StringEquals": {`,
 		`"IpAddress":{"aws:SourceIp":"192.0.2.0/24"},"StringLike": {"old.example.com:aud":"only",`, 1)
 	for _, tt := range []struct {
@@ -112,12 +111,12 @@ func TestASecondIssuerIsTrustedLikeTheFirst(t *testing.T) {
 				`"Principal":{"Federated":"`+newARN+`"}}`, moved)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got, diff, rest, err := parsed(t, tt.have).Alongside(oldTrust(), newTrust())
-			if err != nil || len(rest) > 0 || got.String() != tt.want || (len(diff) == 0) != (tt.have == tt.want) {
-				t.Errorf("got\n%s\nwant\n%s\n%q, %v", got, tt.want, diff, err)
+			got, added, rest := parsed(t, tt.have).Alongside(oldTrust(), newTrust())
+			if len(rest) > 0 || got.String() != tt.want || (len(added) == 0) != (tt.have == tt.want) {
+				t.Errorf("got\n%s\nwant\n%s\n%q", got, tt.want, added)
 			}
-			if again, diff, _, err := got.Alongside(oldTrust(), newTrust()); err != nil || len(diff) > 0 || again.String() != got.String() {
-				t.Errorf("a second time: %s, %q, %v", again, diff, err)
+			if again, added, _ := got.Alongside(oldTrust(), newTrust()); len(added) > 0 || again.String() != got.String() {
+				t.Errorf("a second time: %s, %q", again, added)
 			}
 		})
 	}
@@ -169,9 +168,9 @@ func TestTrustOfAnyFormIsMovedWholeOrNamed(t *testing.T) {
 		{name: "only tags of a session", have: allow(old, `"Action":"sts:TagSession"`, `"Sid":"x"`), want: []string{`"Action":"sts:TagSession"`}},
 		{name: "a list with another provider", have: allow(`{"Federated":["`+oldARN+`","arn:aws:iam::123456789012:oidc-provider/x.example.com"]}`, assume, condition),
 			want: []string{`"Principal":{"Federated":"` + newARN + `"}`},
-			left: `"Principal":{"Federated":["arn:aws:iam::123456789012:oidc-provider/x.example.com"]}`},
+			left: `"Principal":{"Federated":"arn:aws:iam::123456789012:oidc-provider/x.example.com"}`},
 		{name: "beside people", have: allow(`{"Federated":"`+oldARN+`","AWS":"arn:aws:iam::123456789012:root"}`, `"Action":["sts:AssumeRole","sts:AssumeRoleWithWebIdentity"]`, condition),
-			want: []string{`"Principal":{"Federated":"` + newARN + `"}`}, left: `"Principal":{"AWS":["arn:aws:iam::123456789012:root"]}`},
+			want: []string{`"Principal":{"Federated":"` + newARN + `"}`}, left: `"Principal":{"AWS":"arn:aws:iam::123456789012:root"}`},
 		{name: "a variable and a provider in values", have: allow(old, assume,
 			`"Condition":{"StringEquals":{"old.example.com:aud":"a","aws:FederatedProvider":"`+oldARN+`","sts:RoleSessionName":["${old.example.com:sub}"]}}`),
 			want: []string{`"aws:FederatedProvider":"` + newARN + `"`, `"sts:RoleSessionName":["${new.example.com/a:sub}"]`}},
@@ -193,12 +192,9 @@ func TestTrustOfAnyFormIsMovedWholeOrNamed(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			d := parsed(t, policyOf(tt.have))
-			both, _, rest, err := d.Alongside(oldTrust(), newTrust())
-			if err != nil {
-				t.Fatal(err)
-			}
+			both, _, rest := d.Alongside(oldTrust(), newTrust())
 			if tt.stuck != "" {
-				if len(rest) != 1 || !strings.HasPrefix(rest[0].String(), tt.stuck) || len(both.statements) != 1 {
+				if len(rest) != 1 || !strings.HasPrefix(rest[0], tt.stuck) || len(both.statements) != 1 {
 					t.Errorf("stuck: %v; it became %s", rest, both)
 				}
 				return
@@ -220,21 +216,6 @@ func TestTrustOfAnyFormIsMovedWholeOrNamed(t *testing.T) {
 				t.Errorf("finished: %s", finished)
 			}
 		})
-	}
-}
-
-// A reader of a plan must not take a refusal for trust.
-func TestTrustLinesSayWhatAStatementDoes(t *testing.T) {
-	for raw, want := range map[string]string{
-		denyStatement:   "deny " + oldARN + " when sub StringLike *:evil",
-		adminStatement:  "trust AWS:arn:aws:iam::111122223333:root for sts:AssumeRole",
-		ccoctlStatement: "trust " + oldARN + " when sub is " + subA,
-		`{"Effect":"Allow","Principal":"*","NotAction":"sts:TagSession"}`: "trust everybody for all but sts:TagSession",
-	} {
-		s, err := parseStatement([]byte(raw))
-		if err != nil || !trustLines([]statement{s})[want] {
-			t.Errorf("%s: %v, %v; want %s", raw, trustLines([]statement{s}), err, want)
-		}
 	}
 }
 
@@ -297,7 +278,7 @@ func TestIncludingTakesNoTrustAway(t *testing.T) {
 			t.Fatal(err)
 		}
 		got, _, extra := have.Including(newTrust(), []string{subA})
-		beside := len(got.split(newARN).ours) - 1
+		beside := len(got.ours(newARN)) - 1
 		if len(extra) != beside {
 			t.Errorf("%s: %q describes %d statements", tt.name, extra, beside)
 		}
@@ -305,7 +286,7 @@ func TestIncludingTakesNoTrustAway(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !slices.EqualFunc(got.statements, want.statements, func(a, b statement) bool { return a.key() == b.key() }) {
+		if !slices.EqualFunc(got.statements, want.statements, func(a, b statement) bool { return a.line() == b.line() }) {
 			t.Errorf("%s: %s, want %s", tt.name, asJSON(got), tt.want)
 		}
 		if again, diff, _ := got.Including(newTrust(), []string{subA}); len(diff) > 0 {

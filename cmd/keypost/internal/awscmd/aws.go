@@ -42,15 +42,13 @@ func NewCmdAWS(f *cli.Factory) *cobra.Command {
 // define defines every flag. What ccoctl has is spelled as there.
 func (r *run) define() {
 	r.Define("files to be applied with the AWS CLI")
-	r.Requests(&r.requested.Dir, &r.requested.TechPreview, &r.requested.Prune, "roles, permissions, service accounts; without it nothing goes")
+	r.Requests(&r.requested.Dir, &r.requested.TechPreview, &r.Prune, "roles, their policies, permissions and service accounts; without it nothing goes")
 	all := r.All
 	all.StringVar(&r.Name, "name", "", "name of what is made: its tag, and the beginning of the roles' names")
 	all.StringVar(&r.Region, "region", "", "AWS region whose IAM endpoint is called; needed outside the commercial partition, and where ccoctl needs it")
 	all.StringVar(&r.Account, "account", "", "ID of the only AWS account in which anything may be changed")
 	all.StringToStringVar(&r.Tags, "user-tags", nil, "tags for all that is made, as KEY=VALUE,…")
 	all.BoolVar(&r.Adopt, "adopt", false, "take over a provider or role that is not tagged as ours")
-	all.BoolVar(&r.Tighten, "tighten", false,
-		"also take away what is not asked for: client IDs and thumbprints of the provider, other policies of the roles")
 	all.StringArrayVar(&r.Thumbprints, "thumbprint", nil, "SHA-1 of a CA that AWS does not know, 40 hex digits (repeatable)")
 	all.StringArrayVar(&r.ClientIDs, "client-id", []string{"openshift", "sts.amazonaws.com"}, "audience of tokens (repeatable; the whole list)")
 	cli.Choices(all, "client-id", "openshift", "sts.amazonaws.com")
@@ -62,7 +60,7 @@ func (r *run) define() {
 	all.StringArrayVar(&r.accounts, "service-account", nil, "NAMESPACE/NAME of a service account that may assume it (repeatable)")
 	all.StringArrayVar(&r.policyARNs, "policy-arn", nil, "ARN of a managed policy to attach (repeatable)")
 	all.StringVar(&r.policyFile, "policy-file", "", "JSON `FILE` with a permissions policy to put into the role, - for stdin")
-	all.BoolVar(&r.force, "force", false, "")
+	all.BoolVar(&r.force, "force", false, "go on although OLD is a CloudFront address, which can be kept")
 	all.Bool("create-private-s3-bucket", false, "")
 	r.Needless("create-private-s3-bucket")
 }

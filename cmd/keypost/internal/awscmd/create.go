@@ -11,7 +11,7 @@ import (
 
 // installation are the flags of whatever publishes a key and makes a provider.
 func installation(more ...string) []string {
-	return append([]string{"name", "dry-run", "diff", "user-tags", "adopt", "tighten", "public-key-file", "thumbprint", "client-id",
+	return append([]string{"name", "dry-run", "diff", "user-tags", "adopt", "public-key-file", "thumbprint", "client-id",
 		"create-private-s3-bucket"}, more...)
 }
 
@@ -22,7 +22,7 @@ func (r *run) newCreateIdentityProvider() *cobra.Command {
 		Long: "Publish the cluster's public key under the issuer URL, wait until relying parties see it there, and make the IAM\n" +
 			"OIDC identity provider. What is there already is compared and brought up to date. Without a file with the key, those\n" +
 			"that the store has under the issuer URL count (keypost issuer add --kubeconfig).",
-	}, func(ctx context.Context) error { return r.create(ctx, nil) }, installation()...)
+	}, func(ctx context.Context) error { return r.create(ctx, nil) }, installation("prune=take away the provider's client IDs and thumbprints that are not asked for")...)
 }
 
 func (r *run) newCreateAll() *cobra.Command {
@@ -33,7 +33,8 @@ func (r *run) newCreateAll() *cobra.Command {
 			"it there, make the IAM OIDC identity provider and the roles, and write what the installer takes. It may be\n" +
 			"stopped and run again at any point: what is there already is compared and brought up to date.",
 	}, func(ctx context.Context) error { return r.create(ctx, &r.requested) },
-		installation("credentials-requests-dir", "enable-tech-preview", "prune", "permissions-boundary-arn")...)
+		installation("credentials-requests-dir", "enable-tech-preview", "prune=take away what is not asked for: roles, their policies, permissions "+
+			"and service accounts, client IDs and thumbprints of the provider; without it nothing goes", "permissions-boundary-arn")...)
 }
 
 // create makes an installation; without roles, only an identity provider.

@@ -17,21 +17,16 @@ func (r *run) newDelete() *cobra.Command {
 		Long: "Delete the roles and IAM OIDC identity providers that keypost or ccoctl made under a name. Roles of create-role, and\n" +
 			"whatever else does not have the name's tag, stay.\n\n" +
 			"With --issuer-url nothing but this issuer's provider is deleted, and its statements are taken out of the trust\n" +
-			"policies of the name's roles and create-role's. No role is deleted. Where one trusts nobody else, nothing is done\n" +
-			"without --force.\n\n" +
+			"policies of the name's roles and create-role's. No role is deleted. Where one trusts nobody else, nothing is done.\n\n" +
 			"The key store stays as it is, and so does a bucket of ccoctl's; what removes them is printed.",
-	}, r.delete, "name", "dry-run=print what would be changed and deleted, and do nothing",
-		"force=with --issuer-url: also where a role trusts nobody else; it stays, and nobody may assume it")
+	}, r.delete, "name", "dry-run=print what would be changed and deleted, and do nothing")
 }
 
 func (r *run) delete(ctx context.Context) error {
-	if r.force && r.IssuerURL == "" {
-		return cli.Usagef("--force needs --issuer-url: without it, the name's roles are deleted in any case")
-	}
 	if r.DryRun {
 		r.Mode = install.Preview
 	}
-	deleted, err := aws.Delete(ctx, aws.DeleteOptions{Options: r.Options, Strand: r.force})
+	deleted, err := aws.Delete(ctx, aws.DeleteOptions{Options: r.Options})
 	return r.Deleted(deleted.Preview, deleted.Issuers, err, r.sayStorage)
 }
 

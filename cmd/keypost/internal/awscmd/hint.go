@@ -15,7 +15,7 @@ import (
 func (r *run) hint(err error) error {
 	if e, is := errors.AsType[*awsiam.Error](err); is && e.Problem == awsiam.Stranded {
 		return cli.WithHint(err, "to move a live cluster: %s; to delete all of %s, roles too, leave --issuer-url out; "+
-			"to leave the roles without anybody who may assume them, add --force", cli.Command{"aws", "migrate", "--name", r.Name,
+			"or delete these roles first", cli.Command{"aws", "migrate", "--name", r.Name,
 			"--from-issuer-url", r.IssuerURL, "--issuer-url", "NEW", "--kubeconfig", "FILE"}, r.Name)
 	} else if is {
 		return cli.WithHint(err, "%s", map[awsiam.Problem]string{

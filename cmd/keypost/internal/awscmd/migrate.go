@@ -32,7 +32,7 @@ func (r *run) newMigrate() *cobra.Command {
 	}, r.migrate, append(cloudcmd.MoveFlags(), "finish", "diff", "user-tags", "adopt", "client-id",
 		"name=the cluster's name, with which its roles and OLD's provider are tagged (default as in ccoctl's bucket, NAME-oidc)",
 		"thumbprint=SHA-1 of a CA of NEW that AWS does not know, 40 hex digits (repeatable)",
-		"force=go on although OLD is a CloudFront address, which can be kept")...)
+		"force")...)
 }
 
 func (r *run) migrate(ctx context.Context) error {

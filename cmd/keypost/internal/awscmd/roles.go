@@ -19,7 +19,7 @@ func (r *run) newCreateIAMRoles() *cobra.Command {
 		Short: "Make the IAM roles that a release's CredentialsRequests ask for",
 		Long: "Make the IAM roles that a release's CredentialsRequests ask for, and the Secrets that name them. Roles that are there\n" +
 			"already are compared and get what they need more. Without --prune nothing goes; what is not asked for is named.",
-	}, r.createIAMRoles, "name", "dry-run", "diff", "user-tags", "adopt", "tighten", "client-id", "credentials-requests-dir", "enable-tech-preview",
+	}, r.createIAMRoles, "name", "dry-run", "diff", "user-tags", "adopt", "client-id", "credentials-requests-dir", "enable-tech-preview",
 		"prune", "permissions-boundary-arn", "identity-provider-arn")
 }
 
@@ -48,13 +48,13 @@ func (r *run) newCreateRole() *cobra.Command {
 			"annotation, and the variable that an operator takes from its Subscription (spec.config.env).",
 		Example: "  keypost aws create-role --role-name backup --service-account backup/agent \\\n" +
 			"    --policy-arn arn:aws:iam::aws:policy/AmazonS3ReadOnlyAccess --issuer-url https://oidc.example.com/prod-a",
-	}, r.createRole, "diff", "user-tags=tags for the role, as KEY=VALUE,…", "adopt=take over a role that is not tagged as ours", "tighten", "client-id",
-		"prune=take away permissions that are not asked for, and the trust in other service accounts of the issuer", "permissions-boundary-arn",
+	}, r.createRole, "diff", "user-tags=tags for the role, as KEY=VALUE,…", "adopt=take over a role that is not tagged as ours", "client-id",
+		"prune=take away permissions and policies that are not asked for, and the trust in other service accounts of the issuer", "permissions-boundary-arn",
 		"role-name", "service-account", "policy-arn", "policy-file")
 }
 
 func (r *run) createRole(ctx context.Context) error {
-	o := aws.RoleOptions{Options: r.Options, For: "--role-name", PolicyARNs: r.policyARNs, Boundary: r.requested.Boundary, Prune: r.requested.Prune}
+	o := aws.RoleOptions{Options: r.Options, For: "--role-name", PolicyARNs: r.policyARNs, Boundary: r.requested.Boundary}
 	o.Name = r.roleName
 	var err error
 	if o.ServiceAccounts, err = cloudcmd.ServiceAccounts(r.accounts); err != nil {
