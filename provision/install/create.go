@@ -3,7 +3,6 @@ package install
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/provision/ccoctl"
@@ -49,10 +48,8 @@ type CreateOptions struct {
 	// nobody waits until the issuer URL serves it. Nil where the relying party fetches the keys.
 	Copy func(stored keystore.KeySet, jwks []byte)
 
-	Trusted func(context.Context) (time.Time, error) // returns [Publication.Trusted], once Identify was called; nil if nobody knows
-
 	// TrustPlanned says that what trusts the issuer URL is in the plan. A run that finds nothing to change then sends no relying
-	// party to the URL that was not sent there before: it sees that the keys are served, and does not wait again. It needs no Trusted.
+	// party to the URL that was not sent there before: it sees that the keys are served, and does not wait again.
 	TrustPlanned bool
 }
 
@@ -173,12 +170,9 @@ func (r *Run) CreateIdentities(ctx context.Context, o CreateOptions, cloud Cloud
 // foresee asks the cloud, before anything is published and the wait for that, what it has of the installation. What it plans is
 // good for the rest of the run only if the publication is settled.
 func (c *creation) foresee(ctx context.Context) (p plan.Plan, err error) {
-	switch {
-	case !c.set.Found() || c.o.TrustPlanned: // would the cloud refuse the rest?
+	if !c.set.Found() || c.o.TrustPlanned { // would the cloud refuse the rest?
 		p, err = c.cloud.Plan(ctx)
 		c.set.Settled = err == nil && c.set.Found() && p.Empty()
-	case c.o.Trusted != nil: // what trusts a URL that is still to be published says nothing about its keys
-		c.set.Trusted, err = c.o.Trusted(ctx)
 	}
 	return p, err
 }

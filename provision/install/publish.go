@@ -24,10 +24,6 @@ type Publication struct {
 	Dev    bool
 	Stored keystore.KeySet // with this issuer URL; zero if there is none
 
-	// Trusted is when something was made in the cloud that trusts the URL and belongs to the installation; zero if there is
-	// nothing. A run makes it only when no relying party can find the URL without its keys.
-	Trusted time.Time
-
 	NoStore bool // there is no key store yet: publishing makes it
 
 	Settled bool // the cloud trusts the URL already, and the run sends no relying party there

@@ -239,42 +239,25 @@ func patience(s keystore.KeySet) time.Duration {
 
 // propagated returns when every answer from before the publication has run out of every cache. The keys were first seen at
 // every address at the time seen. A look of the run that did not find them, made before, refutes whatever was known.
+//
+// That a key lies in the store for long is not a sign that it was served: a pipeline may have brought it to the servers a moment ago. Two
+// things are: the cloud trusts the issuer already, so that relying parties have been sent there; but perhaps not since there is a next
+// key. And the key set says since when a key was observed at every public address: it was promoted on that evidence.
 func (p *Publication) propagated(seen time.Time, atFirstLook bool) time.Time {
 	var until time.Time
 	for _, key := range p.Keys {
 		at := seen.Add(propagation(p.Stored))
-		if k, published := p.Stored.Key(key.ID()); published && atFirstLook {
-			if at = runsOut(k, seen, p.Trusted, propagation(p.Stored)); p.Settled && k.State != keystore.Next {
-				at = seen // relying parties were sent there before; but perhaps not since there is a next key
-			}
+		k, published := p.Stored.Key(key.ID())
+		switch {
+		case !published || !atFirstLook:
+		case p.Settled && k.State != keystore.Next:
+			at = seen
+		case !k.ObservedAt.IsZero() && k.ObservedAt.Before(seen):
+			at = k.ObservedAt.Add(propagation(p.Stored))
 		}
 		if at.After(until) {
 			until = at
 		}
 	}
 	return until
-}
-
-// runsOut returns when no answer from before k was published is left. The run saw k at every address, at the time seen and
-// whenever it looked before. That k lies in the store for long is not a sign that it was served: a pipeline may have brought it
-// to the servers a moment ago. Two things are, both of them written down by who had seen it served:
-//
-//   - The cloud trusts the issuer, and began to when k was published already: a run makes what trusts it only once no older
-//     answer is left, and relying parties have been sent there since. Trust from before k says nothing about k.
-//   - The key set says since when k was observed at every public address: it was promoted on that evidence.
-func runsOut(k keystore.Key, seen, trusted time.Time, propagation time.Duration) time.Time {
-	switch {
-	case !trusted.IsZero() && !trusted.Before(k.PublishedAt):
-		return earlier(trusted, seen)
-	case !k.ObservedAt.IsZero():
-		return earlier(k.ObservedAt, seen).Add(propagation)
-	}
-	return seen.Add(propagation)
-}
-
-func earlier(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
 }
