@@ -48,9 +48,8 @@ func (st *Store) Load(ctx context.Context, n Name) (KeySet, Revision, error) {
 
 // Document is the document of a key set, byte for byte. [ParseDocument] makes it.
 type Document struct {
-	name       Name
-	generation int64
-	data       []byte
+	name Name
+	data []byte
 }
 
 // ParseDocument is [Parse] for a document that [Store.Write] is to copy. The caller does not change data any more.
@@ -59,7 +58,7 @@ func ParseDocument(n Name, data []byte) (KeySet, Document, error) {
 	if err != nil {
 		return KeySet{}, Document{}, err
 	}
-	return s, Document{n, s.generation, data}, nil
+	return s, Document{n, data}, nil
 }
 
 // Replace writes s if the stored revision is still old (old == "" creates) and returns the new revision. It is durable
@@ -70,26 +69,12 @@ func (st *Store) Replace(ctx context.Context, old Revision, s KeySet) (Revision,
 	if err != nil {
 		return "", err
 	}
-	return st.put(ctx, old, Document{s.name, s.generation, data})
+	return st.Write(ctx, old, Document{s.name, data})
 }
 
 // Write is Replace for a document as it is, byte for byte: a copy of a newer version's document keeps the members that
-// this version does not know. was is the generation that is stored at revision old, 0 if that is broken or there is none.
-func (st *Store) Write(ctx context.Context, doc Document, old Revision, was int64) (Revision, error) {
-	if !MayReplace(doc.generation, was) {
-		return "", fmt.Errorf("%w: generation %d is stored, and %d was to be written", ErrConflict, was, doc.generation)
-	}
-	return st.put(ctx, old, doc)
-}
-
-// MayReplace reports whether a generation may be stored in place of another, 0 for none: it is later, or the stored one
-// is so high that publishers reject it and [KeySet.Accept] has lowered it.
-func MayReplace(generation, stored int64) bool {
-	return generation > stored || stored >= MaxFirstGeneration || stored-generation >= MaxGenerationJump-1
-}
-
-// put writes a document in place of old, and reads back when the answer leaves open what happened.
-func (st *Store) put(ctx context.Context, old Revision, doc Document) (Revision, error) {
+// this version does not know. It reads back where an error leaves open what happened.
+func (st *Store) Write(ctx context.Context, old Revision, doc Document) (Revision, error) {
 	if err := ctx.Err(); err != nil {
 		return "", err
 	}
@@ -119,7 +104,8 @@ func (st *Store) readBack(ctx context.Context, doc Document, failed error) (Revi
 	case errors.Is(failed, ErrConflict):
 		return "", failed
 	}
-	if stored, broken := Parse(doc.name, data); err == nil && broken == nil && stored.generation > doc.generation {
+	ours, _ := Parse(doc.name, doc.data)
+	if stored, broken := Parse(doc.name, data); err == nil && broken == nil && stored.generation > ours.generation {
 		return "", fmt.Errorf("whether this write took effect is unknown: %w; another one followed, so look at the key set and repeat the command if need be", failed)
 	}
 	return "", failed

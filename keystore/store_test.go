@@ -34,26 +34,7 @@ func writeDoc(t *testing.T, b Backend, n Name, old Revision, data []byte) (Revis
 	if err != nil {
 		return "", err
 	}
-	return NewStore(b).Write(t.Context(), doc, old, 0)
-}
-
-// A caller that has loaded the stored version hands its generation over; nothing is read again.
-func TestWriteComparesGenerations(t *testing.T) {
-	st := stocked(t)
-	ours := after(t, st.load(t), 1)
-	_, doc, err := ParseDocument("prod-a", must(Encode(ours)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	store, before := NewStore(unreadable{st}), st.replaces
-	for _, was := range []int64{ours.generation, ours.generation + 1} {
-		if _, err := store.Write(t.Context(), doc, "1", was); !errors.Is(err, ErrConflict) || st.replaces != before {
-			t.Errorf("over generation %d: %v", was, err)
-		}
-	}
-	if _, err := store.Write(t.Context(), doc, "1", ours.generation-1); err != nil {
-		t.Error(err)
-	}
+	return NewStore(b).Write(t.Context(), old, doc)
 }
 
 func TestWriteKeepsEveryByte(t *testing.T) {
@@ -140,7 +121,7 @@ func TestAConflictThatCannotBeReadBackIsNoConflict(t *testing.T) {
 	ours := after(t, st.load(t), 1)
 	store := NewStore(unreadable{st})
 	st.fail = func(int, func()) error { return ErrConflict }
-	_, err := store.put(t.Context(), "1", Document{ours.Name(), ours.Generation(), must(Encode(ours))})
+	_, err := store.Write(t.Context(), "1", Document{ours.Name(), must(Encode(ours))})
 	if err == nil || errors.Is(err, ErrConflict) || !strings.Contains(err.Error(), "etcd is down") {
 		t.Errorf("put: %v", err)
 	}

@@ -119,13 +119,10 @@ func (d *destination) write(ctx context.Context, due []*document) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(parallel)
 	for i, doc := range due {
-		is, was := d.copies[doc.Name], int64(0)
-		if is.version != nil {
-			was = is.version.Generation()
-		}
+		old := d.copies[doc.Name].revision
 		g.Go(func() error {
 			if !d.dryRun {
-				written[i], doc.err = st.Write(ctx, doc.text, is.revision, was)
+				written[i], doc.err = st.Write(ctx, old, doc.text)
 			}
 			return ctx.Err()
 		})

@@ -48,7 +48,7 @@ func (x *suite) create(n keystore.Name, data []byte) (keystore.Revision, error) 
 	if err != nil {
 		return "", err
 	}
-	return x.Write(x.Context(), doc, "", 0)
+	return x.Write(x.Context(), "", doc)
 }
 
 func (x *suite) list() map[keystore.Name]keystore.Revision {

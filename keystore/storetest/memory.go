@@ -210,7 +210,7 @@ func (m *Memory) checkChange(n keystore.Name, before, after []byte) {
 // regressions returns what is wrong with a change from was to is: what no change may do.
 func regressions(was, is keystore.KeySet) []string {
 	var bad []string
-	if !keystore.MayReplace(is.Generation(), was.Generation()) {
+	if is.Generation() <= was.Generation() && was.Generation() < keystore.MaxFirstGeneration { // else an accept has lowered it
 		bad = append(bad, fmt.Sprintf("the generation went from %d to %d", was.Generation(), is.Generation()))
 	}
 	gone := is.Gone()
