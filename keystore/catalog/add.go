@@ -69,41 +69,18 @@ func (c *Contents) Add(ctx context.Context, st *keystore.Store, spec keystore.Sp
 	return added, c.checkAlone(ctx, st, added.KeySet)
 }
 
-// changed wants what is stored at another revision than before.
-func changed(before map[keystore.Name]keystore.Revision) func(keystore.Name, keystore.Revision) bool {
-	return func(n keystore.Name, rev keystore.Revision) bool { return before[n] != rev }
-}
-
 // checkAlone looks at a store once more after s was added to it. Two people who add one URL under two names at one
 // time both find it free. Only what came in since c was read is read, and c has it then.
 func (c *Contents) checkAlone(ctx context.Context, r keystore.Reader, s keystore.KeySet) error {
-	now, err := read(ctx, r, changed(c.Revisions))
+	fresh, err := c.refresh(ctx, r)
 	if err != nil {
 		return fmt.Errorf("key set %q is stored, but whether another one got its issuer URL at the same time is unknown: %w", s.Name(), err)
 	}
-	c.take(now)
-	for _, other := range now.Sets {
+	for _, other := range fresh {
 		if other.Name() != s.Name() && !other.Withdrawn() && overlap(other.Issuers(), s.Issuers()) {
 			return errorf(Collision, s.Name(), "key set %q is stored, and so is %q, which got the same issuer URL at the same time (by %s): "+
 				"keypostd goes on with the one that it serves already, and with neither after a restart", s.Name(), other.Name(), author(other))
 		}
 	}
 	return nil
-}
-
-// take replaces what is in a later reading, which has what changed.
-func (c *Contents) take(later Contents) {
-	c.Revisions = later.Revisions
-	is := func(s keystore.KeySet) func(keystore.KeySet) bool {
-		return func(o keystore.KeySet) bool { return o.Name() == s.Name() }
-	}
-	for _, s := range later.Sets {
-		delete(c.Unread, s.Name())
-		c.Sets = append(slices.DeleteFunc(c.Sets, is(s)), s)
-	}
-	for n, err := range later.Unread {
-		c.Sets = slices.DeleteFunc(c.Sets, func(o keystore.KeySet) bool { return o.Name() == n })
-		c.Unread[n] = err
-	}
-	slices.SortFunc(c.Sets, func(a, b keystore.KeySet) int { return cmp.Compare(a.Name(), b.Name()) })
 }

@@ -146,12 +146,12 @@ func TestAddAtTheSameTime(t *testing.T) {
 }
 
 // Another key set may have got the URL by a change of a document that was there already.
-func TestReadChangedReadsWhatHasChanged(t *testing.T) {
-	known := map[keystore.Name]keystore.Revision{"changed": "0", "same": "1"}
-	c, err := read(t.Context(), storeWith(t, false, storetest.KeySet(t, "changed"), storetest.KeySet(t, "new"), storetest.KeySet(t, "same")), changed(known))
+func TestRefreshReadsWhatHasChanged(t *testing.T) {
+	c := Contents{Revisions: map[keystore.Name]keystore.Revision{"changed": "0", "same": "1"}}
+	fresh, err := c.refresh(t.Context(), storeWith(t, false, storetest.KeySet(t, "changed"), storetest.KeySet(t, "new"), storetest.KeySet(t, "same")))
 	check(t, err)
 	var names []keystore.Name
-	for _, s := range c.Sets {
+	for _, s := range fresh {
 		names = append(names, s.Name())
 	}
 	if !slices.Equal(names, []keystore.Name{"changed", "new"}) {

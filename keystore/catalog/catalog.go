@@ -8,6 +8,7 @@
 package catalog
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,19 +30,22 @@ type Contents struct {
 // ReadAll loads every key set of a store, but for those of some names. Trouble of one document stands in Unread; trouble of
 // the store is an error.
 func ReadAll(ctx context.Context, r keystore.Reader, but ...keystore.Name) (Contents, error) {
-	return read(ctx, r, func(n keystore.Name, _ keystore.Revision) bool { return !slices.Contains(but, n) })
+	var c Contents
+	_, err := c.refresh(ctx, r, but...)
+	return c, err
 }
 
 // parallel is how many key sets are read at once: in a store that is far away nearly all of the time is waiting.
 const parallel = 8
 
-// read is ReadAll of the key sets that are wanted.
-func read(ctx context.Context, r keystore.Reader, wanted func(keystore.Name, keystore.Revision) bool) (Contents, error) {
+// refresh loads what is stored at another revision than c has, and returns the key sets among that.
+func (c *Contents) refresh(ctx context.Context, r keystore.Reader, but ...keystore.Name) ([]keystore.KeySet, error) {
 	revisions, err := r.List(ctx)
 	if err != nil {
-		return Contents{}, err
+		return nil, err
 	}
-	names := slices.DeleteFunc(slices.Sorted(maps.Keys(revisions)), func(n keystore.Name) bool { return !wanted(n, revisions[n]) })
+	known := func(n keystore.Name) bool { return slices.Contains(but, n) || c.Revisions[n] == revisions[n] }
+	names := slices.DeleteFunc(slices.Sorted(maps.Keys(revisions)), known)
 	sets, failed := make([]keystore.KeySet, len(names)), make([]error, len(names))
 	g, loading := errgroup.WithContext(ctx)
 	g.SetLimit(parallel)
@@ -55,20 +59,22 @@ func read(ctx context.Context, r keystore.Reader, wanted func(keystore.Name, key
 			return nil
 		})
 	}
-	outage := g.Wait()
-	switch {
-	case ctx.Err() != nil:
-		return Contents{}, ctx.Err()
-	case outage != nil:
-		return Contents{}, outage
+	if outage := g.Wait(); ctx.Err() != nil || outage != nil {
+		return nil, cmp.Or(ctx.Err(), outage)
 	}
-	c := Contents{Revisions: revisions, Unread: map[keystore.Name]error{}}
+	if c.Revisions = revisions; c.Unread == nil {
+		c.Unread = map[keystore.Name]error{}
+	}
+	c.Sets = slices.DeleteFunc(c.Sets, func(s keystore.KeySet) bool { return slices.Contains(names, s.Name()) })
+	var fresh []keystore.KeySet
 	for i, n := range names {
-		if failed[i] == nil {
-			c.Sets = append(c.Sets, sets[i])
+		if delete(c.Unread, n); failed[i] == nil {
+			fresh = append(fresh, sets[i])
 		} else {
 			c.Unread[n] = failed[i]
 		}
 	}
-	return c, nil
+	c.Sets = append(c.Sets, fresh...)
+	slices.SortFunc(c.Sets, func(a, b keystore.KeySet) int { return cmp.Compare(a.Name(), b.Name()) })
+	return fresh, nil
 }
