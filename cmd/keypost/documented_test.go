@@ -71,7 +71,7 @@ func TestDocumentedCommandsNameTheirStore(t *testing.T) {
 func needsStore(args []string) bool {
 	root := newRoot(&cli.Factory{})
 	root.InitDefaultCompletionCmd()
-	cmd, rest, err := root.Find(cli.DashedKIDs(root, args))
+	cmd, rest, err := root.Find(cli.DashedKID(root, args))
 	if err != nil || len(rest) == 0 || slices.Contains(rest, "--help") {
 		return false
 	}
@@ -92,7 +92,7 @@ func takes(args []string, mention bool) error {
 	f := &cli.Factory{}
 	root := newRoot(f)
 	root.InitDefaultCompletionCmd()
-	cmd, rest, err := root.Find(cli.DashedKIDs(root, args))
+	cmd, rest, err := root.Find(cli.DashedKID(root, args))
 	if err != nil {
 		return err
 	}

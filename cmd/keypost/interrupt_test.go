@@ -50,8 +50,8 @@ func idle(pid int) (used string) {
 	return used
 }
 
-// silentIssuer is a store whose development issuer, dev, is served at an address, and the ID of its next key.
-func silentIssuer(t *testing.T, at net.Addr) (s struct{ store, next string }) {
+// silentIssuer returns the flag of a store whose development issuer, dev, is served at an address, and rotates.
+func silentIssuer(t *testing.T, at net.Addr) string {
 	t.Helper()
 	dir, c := t.TempDir(), checked{t}
 	_, port, err := net.SplitHostPort(at.String())
@@ -60,14 +60,12 @@ func silentIssuer(t *testing.T, at net.Addr) (s struct{ store, next string }) {
 	spec.Dev = true
 	set, err := keystore.New(keystore.Change{At: time.Now()}, spec)
 	c.Check(err)
-	next := testSpec(t, "x").Keys[0]
-	set, err = set.Add(keystore.Change{At: time.Now()}, next)
+	set, err = set.StartRotation(keystore.Change{At: time.Now()}, testSpec(t, "x").Keys[0])
 	c.Check(err)
 	st, err := filestore.Open(dir)
 	c.Check(err)
 	c.Check(keystore.Create(t.Context(), keystore.NewStore(st), set))
-	s.store, s.next = "--store=file://"+dir, string(next.ID())
-	return s
+	return "--store=file://" + dir
 }
 
 // Ctrl-C ends what waits.
@@ -85,10 +83,10 @@ func TestInterrupted(t *testing.T) {
 		signal os.Signal
 		code   int
 	}{
-		"observe":        {[]string{"issuer", "observe", "dev", observations, silentDev.store}, os.Interrupt, cli.ExitInterrupted},
-		"promote --wait": {[]string{"key", "promote", "dev", silentDev.next, "--wait", observations, silentDev.store}, syscall.SIGTERM, cli.ExitTerminated},
-		"typed input":    {append(add, "--public-key-file", "-"), os.Interrupt, cli.ExitInterrupted},
-		"silent server":  {append(add, "--jwks", "https://"+silent.Addr().String()+"/x"), os.Interrupt, cli.ExitInterrupted},
+		"observe":       {[]string{"issuer", "observe", "dev", observations, silentDev}, os.Interrupt, cli.ExitInterrupted},
+		"step --wait":   {[]string{"rotate", "step", "dev", "--wait", observations, silentDev}, syscall.SIGTERM, cli.ExitTerminated},
+		"typed input":   {append(add, "--public-key-file", "-"), os.Interrupt, cli.ExitInterrupted},
+		"silent server": {append(add, "--jwks", "https://"+silent.Addr().String()+"/x"), os.Interrupt, cli.ExitInterrupted},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -144,7 +142,7 @@ func TestWatchIsTerminated(t *testing.T) {
 			close(asked)
 		}
 	}()
-	p := start(t, "watch", "--every", "5s", "--listen", "127.0.0.1:0", silentIssuer(t, silent.Addr()).store)
+	p := start(t, "watch", "--every", "5s", "--listen", "127.0.0.1:0", silentIssuer(t, silent.Addr()))
 	select {
 	case <-asked:
 	case <-time.After(process.Patience):

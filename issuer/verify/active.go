@@ -10,7 +10,7 @@ import (
 // checkActive reports a key set of whose keys a cluster may sign with none. After the signing key was revoked that is an outage; a key
 // set whose keys were retired has ended, and one that never had an active key is not in use yet.
 func (v *visitor) checkActive(stored *keystore.KeySet) {
-	const promote = "let the next key sign, and have the cluster sign with it: keypost key promote ISSUER KID --force --why REASON --confirm-kid KID"
+	const promote = "let the next key sign, and have the cluster sign with it: keypost key promote ISSUER KID --force --why REASON"
 	const publish = "publish a new key, and look again, which says how to let it sign: keypost key add ISSUER --public-key-file FILE"
 	const ended = "if the cluster is gone, withdraw the issuer: keypost issuer remove ISSUER --confirm-url URL --why REASON; if it signs still, see with what: keypost verify ISSUER --kubeconfig FILE"
 	if stored == nil {

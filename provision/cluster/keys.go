@@ -35,7 +35,10 @@ func (e *examination) checkKeys() {
 				"the cluster signs with another key than the one that is published as %s", id)
 			e.About(string(id))
 		case stored.State == keystore.Next:
-			promote := text.Quoted("keypost", "key", "promote", e.want.Issuer, string(id), "--wait")
+			promote := text.Quoted("keypost", "rotate", "step", e.want.Issuer, "--wait")
+			if e.want.Set.Rotation() == nil { // which says what comes then
+				promote = text.Quoted("keypost", "rotate", "start", e.want.Issuer)
+			}
 			e.FailWith("cluster-key-next", e.signWith(addresses)+"; until this one is promoted: "+promote,
 				"the cluster signs with key %s, which may not sign before it is promoted", id)
 		case stored.State == keystore.Retired:

@@ -162,7 +162,7 @@ func setUps(t *testing.T) []setUp {
 			"cluster-account-missing", finding.Warn, `serviceaccounts "default" not found`, "or make it: kubectl create serviceaccount default --namespace default --kubeconfig"},
 		{"it signs with a key that may not sign yet", 1, func(s *plane) {
 			s.want.Set = next(t, s.known[0])
-		}, "cluster-key-next", finding.Fail, "which may not sign before it is promoted", "until this one is promoted: keypost key promote " + wantedIssuer},
+		}, "cluster-key-next", finding.Fail, "which may not sign before it is promoted", "until this one is promoted: keypost rotate start " + wantedIssuer},
 		{"it signs with a key that was removed and is published still", 1, func(s *plane) {
 			s.revoked(t)
 		}, "cluster-key-gone", finding.Fail, "it never returns", "--service-account-signing-key-file"},

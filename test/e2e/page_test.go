@@ -52,7 +52,7 @@ func newPageScene(t *testing.T) pageScene {
 	must(t, json.Unmarshal([]byte(s.keypost(t, "key", "list", "prod-b", "-o", "json").ok(t)), &list))
 	for i, k := range list.Keys {
 		if k.State == "next" {
-			s.keypost(t, "key", "promote", "prod-b", k.Kid, "--force", "--confirm-kid", k.Kid, "--why", "now & at once").ok(t)
+			s.keypost(t, "key", "promote", "prod-b", k.Kid, "--force", "--why", "now & at once").ok(t)
 			s.keypost(t, "key", "retire", "prod-b", list.Keys[1-i].Kid, "--why", "all sign with the new one").ok(t)
 		}
 	}

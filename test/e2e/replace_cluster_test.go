@@ -127,7 +127,7 @@ func (r *rotating) replacedAtOnce(ctx context.Context, is *takenOver) error {
 	if err := r.cutOff(ctx, r.beginWith(is)); err != nil {
 		return err
 	}
-	if err := r.keypost(0, "key", "promote", r.id, r.next.kid, "--force", "--why", "in a hurry", "--confirm-kid", r.next.kid).err(); err != nil {
+	if err := r.keypost(0, "key", "promote", r.id, r.next.kid, "--force", "--why", "in a hurry").err(); err != nil {
 		return err
 	}
 	is.used.Store(true)

@@ -221,7 +221,7 @@ func (r *rotating) forced(ctx context.Context, pause time.Duration) error {
 		return err
 	}
 	time.Sleep(pause)
-	if err := r.keypost(0, "key", "promote", r.id, r.next.kid, "--force", "--why", "in a hurry", "--confirm-kid", r.next.kid).err(); err != nil {
+	if err := r.keypost(0, "key", "promote", r.id, r.next.kid, "--force", "--why", "in a hurry").err(); err != nil {
 		return err
 	}
 	return r.operate(ctx)
@@ -239,7 +239,7 @@ func (r *rotating) removedAtOnce(ctx context.Context) error {
 	if err := r.retire(r.old); err != nil {
 		return err
 	}
-	return r.keypost(0, "key", "remove", r.id, r.old.kid, "--force", "--why", "in a hurry", "--confirm-kid", r.old.kid).err()
+	return r.keypost(0, "key", "remove", r.id, r.old.kid, "--force", "--why", "in a hurry").err()
 }
 
 // gateSkipped promotes the key as soon as it is published.

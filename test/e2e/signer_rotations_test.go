@@ -301,7 +301,7 @@ func (s *signerRotations) kill() int {
 func (s *signerRotations) force() {
 	was := s.signs
 	s.signs = s.add()
-	must(s.t, s.key("promote", s.signs.kid, "--force", "--why", "in a hurry", "--confirm-kid", s.signs.kid).err())
+	must(s.t, s.key("promote", s.signs.kid, "--force", "--why", "in a hurry").err())
 	s.bothSign()
 	s.retire(was)
 	time.Sleep(2*s.issuer.maxAge + time.Second) // until no copy is old

@@ -255,7 +255,7 @@ func clusterCauses() []Cause {
 		},
 		{
 			"cluster-key-next", "cluster-key", "the cluster signs with a key that may not sign yet", "relying parties and caches that hold an older copy refuse its tokens, the others take them",
-			signWith + ", until this one is promoted: keypost key promote ISSUER KID --wait", testRotations, keyUnknown(),
+			signWith + ", until this one is promoted: keypost rotate step ISSUER --wait", testRotations, keyUnknown(),
 		},
 		{
 			"cluster-servers-unasked", "cluster-servers", "not all of the cluster could be checked", "a kube-apiserver that was not restarted goes on signing as before",
@@ -310,7 +310,7 @@ func tokenCauses() []Cause {
 		},
 		{
 			"token-kid-next", "token-kid", "the key of the token may not sign yet", "relying parties and caches that hold an older copy refuse it",
-			"let every kube-apiserver sign with the key before it again until this one is promoted: keypost key promote ISSUER KID --wait; then make a new token", testRotations, keyUnknown(),
+			"let every kube-apiserver sign with the key before it again until this one is promoted: keypost rotate step ISSUER --wait; then make a new token", testRotations, keyUnknown(),
 		},
 		{
 			"token-kid-unknown", "token-kid", "the key of the token is not published", "",

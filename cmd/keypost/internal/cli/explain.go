@@ -148,7 +148,7 @@ func (f *Factory) AtGate(err error, s keystore.KeySet) error {
 	case e.Gate == gate.GateFetched:
 		return WithHint(err, "%s", FetchedCommand(s))
 	case e.Gate == gate.GateCaches:
-		return WithHint(err, "try again at %s with a fresh look, or now with --wait", Stamp(e.Opens))
+		return WithHint(err, "try again at %s with a fresh look; what looks and waits by itself is keypost rotate step --wait", Stamp(e.Opens))
 	case e.Gate == gate.GateCopies:
 		return f.copiesHint(err, s)
 	case e.Gate == gate.GateSigning && e.Step == "remove" && key.State == keystore.Next:
@@ -167,7 +167,7 @@ func NoneActive(s keystore.KeySet) bool {
 
 // PromoteForced returns the command that lets a next key sign however long its gate stays closed.
 func PromoteForced(s keystore.KeySet, id keystore.KeyID, why string) Command {
-	return Command{"key", "promote", string(s.Name()), string(id), "--force", "--why", why, "--confirm-kid", string(id)}
+	return Command{"key", "promote", string(s.Name()), string(id), "--force", "--why", why}
 }
 
 // FetchedCommand returns the command that records when a relying party last fetched the keys of a key set.

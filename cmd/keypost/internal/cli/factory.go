@@ -81,7 +81,7 @@ func (f *Factory) Run(ctx context.Context, root *cobra.Command, args []string) i
 		f.Err = io.Discard
 		os.Stderr, _ = os.OpenFile(os.DevNull, os.O_WRONLY, 0) // which cobra writes to by itself
 	}
-	root.SetArgs(DashedKIDs(root, args))
+	root.SetArgs(DashedKID(root, args))
 	root.SetIn(f.In)
 	root.SetOut(f.Out)
 	root.SetErr(f.Err)

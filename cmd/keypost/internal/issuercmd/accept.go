@@ -1,7 +1,6 @@
 package issuercmd
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,20 +11,19 @@ import (
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/cmd/keypost/internal/keysource"
+	"github.com/keypost/keypost/cmd/keypost/internal/observe"
 	"github.com/keypost/keypost/cmd/keypost/internal/service"
 	"github.com/keypost/keypost/cmd/keypost/internal/terminal"
 	"github.com/keypost/keypost/cmd/keypost/internal/view"
 	"github.com/keypost/keypost/internal/text"
-	"github.com/keypost/keypost/issuer"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/catalog"
 )
 
 type acceptOptions struct {
 	*cli.Factory
-	why, fromURL, admin string
-	served              int64
-	verdict             catalog.Verdict
+	why, admin string
+	verdict    catalog.Verdict
 }
 
 func newAccept(f *cli.Factory) *cobra.Command {
@@ -33,15 +31,13 @@ func newAccept(f *cli.Factory) *cobra.Command {
 	cmd := f.Command("accept NAME --why REASON [--keep KID…] [--gone KID…] [--revoked KID…]", "Settle a key set whose stored version keypostd rejects", cobra.ExactArgs(1), o.run)
 	cmd.Long = "Compare a stored key set with what is publicly served, and decide each key that only one of them has: --keep\n" +
 		"publishes it, as active; --gone takes it out for good, and --revoked out of every other key set too. With --admin a\n" +
-		"key that keypostd knows as revoked stays that. For a restored backup, a reverted commit, a pruned file.\n" +
-		"A generation so high that nothing can follow it is lowered."
+		"key that keypostd knows as revoked stays that. For a restored backup, a reverted commit, a pruned file. The new\n" +
+		"generation is later than the one that keypostd serves (--admin), and than what keypost watch recorded (--observations).\n" +
+		"One so high that nothing can follow it is lowered."
 	fs := cmd.Flags()
 	fs.StringVar(&o.why, "why", "", "the reason; it is recorded")
-	fs.StringVar(&o.fromURL, "from-url", "", "https URL of the issuer or JWKS that is served (default the key set's issuer URL)")
-	fs.Int64Var(&o.served, "served-generation", 0, "the generation that keypostd serves")
-	fs.StringVar(&o.admin, "admin", "", "admin listener of the running keypostd, to ask for that generation")
+	fs.StringVar(&o.admin, "admin", "", "admin listener of the running keypostd, to ask which generation it serves, and what is gone there")
 	cli.Choices(fs, "admin", "http://127.0.0.1:9090")
-	cmd.MarkFlagsMutuallyExclusive("served-generation", "admin")
 	fs.StringArrayVar(&o.verdict.Keep, "keep", nil, "key to publish (repeatable)")
 	fs.StringArrayVar(&o.verdict.Gone, "gone", nil, "key that is gone for good (repeatable)")
 	fs.StringArrayVar(&o.verdict.Revoked, "revoked", nil, "key that is gone for good, and that no other key set may have: somebody else may hold its private half (repeatable)")
@@ -54,11 +50,15 @@ type disputeView struct {
 	Where string         `json:"where"`
 }
 
+// asServed is what is known of the version that is served.
+type asServed struct {
+	generation int64 // 0 if none is, or it is not known
+	keys       []keystore.VerificationKey
+	gone       []keystore.Gone
+}
+
 func (o *acceptOptions) run(ctx context.Context, args []string) error {
 	f := o.Factory
-	if o.served < 0 || o.served > keystore.MaxGeneration {
-		return cli.Usagef("--served-generation %d is not a generation", o.served)
-	}
 	st, err := f.OpenToWrite(ctx)
 	if err != nil {
 		return err
@@ -67,24 +67,19 @@ func (o *acceptOptions) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return cli.WithHint(err, "accept decides about a document that can be read; put the last good one back first (from Git or a backup)")
 	}
-	served, gone, err := o.askServed(ctx, s)
+	there, err := o.ask(ctx, s)
 	if err != nil {
 		return err
 	}
-	var disputes []catalog.Dispute
-	if o.admin != "" && o.fromURL == "" && served == 0 {
-		f.Notice("keypostd serves no version of %s, so there is nothing to compare it with", s.Name())
-	} else if disputes, err = o.disputes(ctx, s, gone); err != nil {
-		return err
-	}
+	disputes := catalog.Disputes(s, there.keys, there.gone)
 	decisions, err := catalog.Decide(disputes, o.verdict)
 	if err != nil {
 		return o.undecided(s.Name(), err)
 	}
 	o.warnKept(disputes, decisions)
-	lost := catalog.LostLines(s, gone)
+	lost := catalog.LostLines(s, there.gone)
 	was := s.Generation()
-	s, err = catalog.Accept(ctx, st, f.Change(o.why, false), catalog.Acceptance{Stored: s, Served: served, Decisions: append(decisions, lost...)})
+	s, err = catalog.Accept(ctx, st, f.Change(o.why, false), catalog.Acceptance{Stored: s, Served: there.generation, Decisions: append(decisions, lost...)})
 	if err != nil {
 		return err
 	}
@@ -94,19 +89,15 @@ func (o *acceptOptions) run(ctx context.Context, args []string) error {
 	if s.Generation() < was {
 		f.Notice("the generation was %d, which nothing could follow; it is lowered to %d", was, s.Generation())
 	}
-	known, result := o.admin != "" || o.served != 0, fmt.Sprintf("generation %d", s.Generation())
+	known, result := there.generation != 0 || o.admin != "", fmt.Sprintf("generation %d", s.Generation())
 	if !known {
 		result += ", stored; not known whether any keypostd takes it"
 	}
 	if err := view.PrintChanged(f, s, "accepted "+string(s.Name()), result); err != nil || known {
 		return err
 	}
-	f.Notice("it is not known which generation keypostd serves, and it may reject this one (same_generation, older_generation, generation_jump)")
-	accept := cli.Command{"issuer", "accept", string(s.Name()), "--why", o.why}
-	f.Steps(string(s.Name()), []string{
-		"accept again, and ask keypostd: " + f.Line(append(slices.Clone(accept), "--admin", "URL")),
-		"or, where you know what it serves: " + f.Line(append(accept, "--served-generation", "N")),
-	}, nil)
+	f.Notice("it is not known which generation keypostd serves, and it may reject this one (same_generation, older_generation, generation_jump); accept again, and ask it: %s",
+		cli.Command{"issuer", "accept", string(s.Name()), "--why", o.why, "--admin", "URL"})
 	return nil
 }
 
@@ -125,41 +116,38 @@ func (o *acceptOptions) warnKept(disputes []catalog.Dispute, decisions []keystor
 	}
 }
 
-// askServed returns the generation that keypostd serves, and the lines in gone of that version.
-func (o *acceptOptions) askServed(ctx context.Context, s keystore.KeySet) (int64, []keystore.Gone, error) {
-	if o.admin == "" {
-		return o.served, nil, nil
-	}
-	report, err := service.AskAdmin(ctx, o.admin)
-	if err != nil {
-		return 0, nil, err
-	}
-	i := slices.IndexFunc(report.Issuers, func(is issuer.Status) bool { return is.Name == s.Name() })
-	if i < 0 {
-		return 0, nil, nil // it serves none
-	}
-	var gone []keystore.Gone
-	for _, g := range report.Issuers[i].Gone {
-		gone = append(gone, keystore.Gone{ID: g.Kid, Fingerprint: g.Fingerprint, Why: g.Why})
-	}
-	return report.Issuers[i].Generation, gone, nil
-}
-
-// disputes compares a key set with what is served; gone are the lines in gone of that version.
-func (o *acceptOptions) disputes(ctx context.Context, s keystore.KeySet, gone []keystore.Gone) ([]catalog.Dispute, error) {
-	from := cmp.Or(o.fromURL, s.Issuers()[0].String())
-	published, err := keysource.FetchJWKS(ctx, from)
-	if err != nil && from == o.fromURL {
-		// Under one of keypostd's hostAliases the discovery document names the issuer's own host, which may lead elsewhere.
-		if here, err2 := keysource.FetchJWKS(ctx, from+issuer.JWKSPath); err2 == nil {
-			o.Notice("compared with the keys at %s", here.URL)
-			published, err = here, nil
+// ask returns what is served of s, and how far generations have come.
+func (o *acceptOptions) ask(ctx context.Context, s keystore.KeySet) (there asServed, err error) {
+	if o.admin != "" {
+		report, err := service.AskAdmin(ctx, o.admin)
+		if err != nil {
+			return there, err
+		}
+		status, _ := report.Of(s.Name())
+		there.generation = status.Generation
+		for _, g := range status.Gone {
+			there.gone = append(there.gone, keystore.Gone{ID: g.Kid, Fingerprint: g.Fingerprint, Why: g.Why})
 		}
 	}
-	if err != nil {
-		return nil, cli.WithHint(err, "name the place where the key set is served: --from-url URL; for a private CA set SSL_CERT_FILE")
+	if o.admin != "" && there.generation == 0 {
+		o.Notice("keypostd serves no version of %s, so there is nothing to compare it with", s.Name())
+		for _, k := range s.Keys() {
+			there.keys = append(there.keys, k.VerificationKey)
+		}
+	} else {
+		published, err := keysource.FetchJWKS(ctx, s.Issuers()[0].String())
+		if err != nil {
+			return there, cli.WithHint(err, "run this where %s can be read; for a private CA set SSL_CERT_FILE", s.Issuers()[0])
+		}
+		there.keys = published.Keys
 	}
-	return catalog.Disputes(s, published.Keys, gone), nil
+	records, err := observe.Records(ctx, o.Factory, s)
+	for _, r := range records {
+		if older := r.Older(s); older != nil {
+			there.generation = max(there.generation, older.Recorded)
+		}
+	}
+	return there, err
 }
 
 // undecided words an error of catalog.Decide, and lists the keys that are open.

@@ -28,7 +28,7 @@ func newRevoke(f *cli.Factory) *cobra.Command {
 	cmd := f.Command("revoke ISSUER KID --why REASON", "Take a key out at once, whatever its state: it is in wrong hands", cobra.ExactArgs(2), o.run)
 	cmd.Long = "Take a key out at once, print who still trusts it, until when, and what ends that sooner; with --wait, look until no address\n" +
 		"and no origin publishes it any more, and until each copy that the policy names was uploaded without it and read back\n" +
-		"(keypost sync-keys). What puts an older version of the key set back meanwhile is named, and undone."
+		"(keypost sync-keys), and until no older version of the key set is put back."
 	cmd.Example = "  keypost key revoke prod-a 4f5cJkq9 --why 'laptop stolen' --wait\n" +
 		"  keypost key revoke prod-a 4f5cJkq9 --why 'laptop stolen' --replacement next/sa.pub --wait"
 	fs := cmd.Flags()

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/cmd/keypost/internal/observe"
@@ -58,7 +57,7 @@ func (o *revokeOptions) sayNewer(ctx context.Context, s keystore.KeySet) {
 		if older == nil || party.IsUpload(r.Issuer) {
 			continue
 		}
-		accept := cli.Command{"issuer", "accept", string(s.Name()), "--served-generation", strconv.FormatInt(max(older.Recorded, older.Stored), 10), "--why", o.why}
+		accept := cli.Command{"issuer", "accept", string(s.Name()), "--why", o.why}
 		o.Notice("a version of generation %d was out before an older one was restored, and servers that have it refuse generation %d; once no server publishes the key, this settles it: %s",
 			older.Recorded, older.Stored, accept)
 		return

@@ -60,7 +60,7 @@ func (o *revokeOptions) awaitGone(ctx context.Context, s keystore.KeySet, networ
 			behind = behind || originsBehind(sight)
 		}
 		left = append(left, o.uploaded(ctx, s)...)
-		kept, undone := o.keep(ctx, st, s) // last, so that the end says what is so at the end
+		kept, undone := keep(ctx, st, s) // last, so that the end says what is so at the end
 		s, left = kept, append(left, undone...)
 		if len(left) == 0 {
 			if len(s.Policy().Uploads()) > 0 { // it may have changed meanwhile
@@ -144,10 +144,10 @@ func readBy(s keystore.KeySet) time.Time {
 	return lastGone(s).Add(policy.Convergence)
 }
 
-// keep returns the key set to compare with: the stored one if it knows of everything that is gone in s. If it does not, an
-// older version was put back (by a restored backup, or by something that applies old manifests), and s is stored again with a
-// later generation. undone says what the store does not have as it should be.
-func (o *revokeOptions) keep(ctx context.Context, st *keystore.Store, s keystore.KeySet) (kept keystore.KeySet, undone []string) {
+// keep returns the key set to compare with: the stored one if it knows of everything that is gone in s. If it does not, an older version
+// was put back, by a restored backup or by something that applies old manifests. Servers that run refuse that; one that starts without its
+// copy serves the key. undone says so.
+func keep(ctx context.Context, st *keystore.Store, s keystore.KeySet) (kept keystore.KeySet, undone []string) {
 	now, err := catalog.Load(ctx, st, s.Name())
 	switch {
 	case err != nil:
@@ -155,30 +155,9 @@ func (o *revokeOptions) keep(ctx context.Context, st *keystore.Store, s keystore
 	case len(catalog.LostLines(now, s.Gone())) == 0:
 		return now, nil
 	}
-	was := now.Generation()
-	kept, err = keystore.Update(ctx, st, s.Name(), func(now keystore.KeySet) (keystore.KeySet, error) {
-		lost := catalog.LostLines(now, s.Gone())
-		if len(lost) == 0 {
-			return now, errKept
-		}
-		c := o.Change(o.why+"; a version without this revocation was put back", true)
-		if now.Generation() > s.Generation() { // changed since by somebody who dropped the lines
-			return now.Accept(c, 0, lost)
-		}
-		return s.Accept(c, now.Generation(), catalog.LostLines(s, now.Gone()))
-	})
-	switch {
-	case errors.Is(err, errKept):
-		return s, nil
-	case err != nil:
-		return s, []string{fmt.Sprintf("generation %d of the key set, which does not have the revocation, was put back, and cannot be replaced: %v", was, err)}
-	}
-	o.Warn("something put generation %d of the key set back, which does not have the revocation: it is stored again, as generation %d. "+
-		"Stop what does it (a sync of old manifests, a restore), or a server that starts without its copy serves the key", was, kept.Generation())
-	return kept, []string{"whether the store keeps the revocation"}
+	return s, []string{fmt.Sprintf("something put generation %d of the key set back, which does not have the revocation: stop what does it (a sync of old manifests, a restore), "+
+		"and then revoke the key again", now.Generation())}
 }
-
-var errKept = errors.New("the store has the revocation")
 
 // unfinished returns what a look at an issuer URL leaves open: keys that are gone and still there, and what was not seen.
 func unfinished(t verify.Target, s verify.Sight, err error) (left []string) {

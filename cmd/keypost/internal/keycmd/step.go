@@ -5,7 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -13,8 +13,6 @@ import (
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/cmd/keypost/internal/observe"
 	"github.com/keypost/keypost/keystore"
-	"github.com/keypost/keypost/keystore/catalog"
-	"github.com/keypost/keypost/keystore/gate"
 )
 
 // step is a command that moves a key into another state, through a gate that --force passes.
@@ -24,17 +22,15 @@ type step struct {
 	take   func(ctx context.Context, s keystore.KeySet, c keystore.Change, id keystore.KeyID) (keystore.KeySet, error)
 	notify func(c keyChange) // prints what follows from the change
 
-	force   bool
-	why     string
-	confirm string                // the kid, typed again
-	closed  *keystore.NotYetError // the gate that --force passed; nil if none was closed
+	force  bool
+	why    string
+	closed *keystore.NotYetError // the gate that --force passed; nil if none was closed
 }
 
-func (o *step) command(use, short string, run func(ctx context.Context, args []string) error) *cobra.Command {
-	cmd := o.Command(use, short, cobra.ExactArgs(2), run)
+func (o *step) command(use, short string) *cobra.Command {
+	cmd := o.Command(use, short, cobra.ExactArgs(2), o.run)
 	cmd.Flags().BoolVar(&o.force, "force", false, "do it although the gate is closed (needs --why): "+o.danger)
 	cmd.Flags().StringVar(&o.why, "why", "", "the reason; it is recorded")
-	cmd.Flags().StringVar(&o.confirm, "confirm-kid", "", "the `KID` again, where --force passes a gate that would stay closed for more than an hour")
 	return cmd
 }
 
@@ -48,9 +44,6 @@ func (o *step) run(ctx context.Context, args []string) error {
 		if o.force { // try without, to know the gate that would have refused
 			_, err := o.take(ctx, s, o.Change(o.why, false), id)
 			o.closed, _ = errors.AsType[*keystore.NotYetError](err)
-			if err := o.confirmed(id); err != nil {
-				return s, err
-			}
 		}
 		return o.take(ctx, s, o.Change(o.why, o.force), id)
 	})
@@ -62,23 +55,6 @@ func (o *step) run(ctx context.Context, args []string) error {
 	}
 	o.notify(c)
 	return printKeys(o.Factory, c.after, time.Now())
-}
-
-// impatience is how long a gate may still be closed for one --force to pass it. Anyone who skips more has to mean it.
-const impatience = time.Hour
-
-// confirmed returns an error if --force would pass a gate that stays closed for long, or for nobody knows how long, and the
-// kid was not typed again.
-func (o *step) confirmed(id keystore.KeyID) error {
-	e := o.closed
-	if e == nil || len(o.confirm) >= catalog.MinPrefix && strings.HasPrefix(string(id), o.confirm) {
-		return nil
-	}
-	until := cmp.Or(e.Opens, e.Earliest)
-	if until.IsZero() && e.Gate != gate.GateUndeclared || !until.IsZero() && time.Until(until) <= impatience {
-		return nil
-	}
-	return cli.WithHint(cli.Usagef("the gate would be closed %s; what may break: %s", forHow(e), o.danger), "if you mean it, type the key again: %s", cli.Quoted("--confirm-kid", string(id)))
 }
 
 // forHow says for how long a gate stays closed, and why.
@@ -98,17 +74,52 @@ func warnNoneActive(f *cli.Factory, s keystore.KeySet) {
 	}
 }
 
+func newPromote(f *cli.Factory) *cobra.Command {
+	o := &step{
+		Factory: f, danger: "relying parties that hold an older copy refuse its tokens",
+		take: func(ctx context.Context, s keystore.KeySet, c keystore.Change, id keystore.KeyID) (keystore.KeySet, error) {
+			seen, err := observed(ctx, f, s, id)
+			if err != nil && c.Force {
+				f.Warn("what was observed cannot be read: %v", err)
+			} else if err != nil {
+				return s, err
+			}
+			return s.Promote(c, id, seen)
+		},
+		notify: func(c keyChange) {
+			then := ""
+			if slices.ContainsFunc(c.after.Keys(), func(k keystore.Key) bool { return k.State == keystore.Active && k.ID() != c.id }) {
+				then = "; once every kube-apiserver does, retire the key before it"
+			}
+			f.Notice("the cluster may now sign with %s%s", c.id, then)
+		},
+	}
+	cmd := o.command("promote ISSUER KID", "Let a key sign: a next one, or a retired one again")
+	cmd.Long = "Let a next key sign, once it was seen at every public address for longer than any cache could hide it: keypost issuer\n" +
+		"observe records that; and once every copy that the policy names was read back with it for as long (keypost sync-keys).\n" +
+		"What looks and waits until then is keypost rotate step --wait. A key that was retired may sign again at once."
+	return cmd
+}
+
+// observed returns what was seen of a key. One that has signed may sign again whatever was seen, and one that was retired before it was
+// promoted may not ([keystore.KeySet.Promote]).
+func observed(ctx context.Context, f *cli.Factory, s keystore.KeySet, id keystore.KeyID) (keystore.Observed, error) {
+	k, published := s.Key(id)
+	if !published || k.State != keystore.Next && !k.PromotedAt.IsZero() {
+		return keystore.Observed{}, nil
+	}
+	return observe.Recorded(ctx, f, s, k)
+}
+
 func newRetire(f *cli.Factory) *cobra.Command {
 	o := &step{
 		Factory: f, danger: "tokens that it goes on to sign will be refused once it is removed",
 		take: func(_ context.Context, s keystore.KeySet, c keystore.Change, id keystore.KeyID) (keystore.KeySet, error) {
 			return s.Retire(c, id, keystore.Evidence{Statement: c.Why})
 		},
-		notify: func(c keyChange) {
-			warnNoneActive(f, c.after)
-		},
+		notify: func(c keyChange) { warnNoneActive(f, c.after) },
 	}
-	cmd := o.command("retire ISSUER KID --why STATEMENT", "Record that a key signs no more; it stays published until its last token has expired", o.run)
+	cmd := o.command("retire ISSUER KID --why STATEMENT", "Record that a key signs no more; it stays published until its last token has expired")
 	cmd.Flags().Lookup("why").Usage = "`STATEMENT`: how you know that no kube-apiserver signs with the key; it is recorded"
 	return cmd
 }
@@ -134,7 +145,7 @@ func newRemove(f *cli.Factory) *cobra.Command {
 			}
 		},
 	}
-	cmd := o.command("remove ISSUER KID", "Take a retired key out once its last token has expired; it never comes back", o.run)
+	cmd := o.command("remove ISSUER KID", "Take a retired key out once its last token has expired; it never comes back")
 	cmd.Flags().BoolVar(&neverSigned, "never-signed", false, "assert that this next key has never signed")
 	return cmd
 }

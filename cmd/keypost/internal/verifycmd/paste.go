@@ -74,7 +74,7 @@ func (opts *verifyOptions) ours(words []string, line string, f finding.Finding, 
 // unforced returns a finding whose repair forces a gate without --force where the gate of its key is open by what was recorded.
 func (opts *verifyOptions) unforced(ctx context.Context, f finding.Finding, t target) finding.Finding {
 	if k, stored := t.set.Key(keystore.KeyID(f.Kid)); stored && f.Code == "active-none" && observe.MayPromote(ctx, opts.f, *t.set, k) {
-		f.Repair = strings.Replace(f.Repair, " --force --why REASON --confirm-kid KID", "", 1)
+		f.Repair = strings.Replace(f.Repair, " --force --why REASON", "", 1)
 	}
 	return f
 }
