@@ -185,91 +185,40 @@ func (e *examination) unclear(d iampolicy.Document, j iampolicy.Judgement) {
 	e.WarnWith("aws-trust-unclear", tryIt+e.admit(d), "statement %d of the trust policy of %s: %s", j.Number, e.Role, strings.Join(conditions, " and "))
 }
 
-// A role is open if a stranger's token passes: one of a namespace or for an audience that no policy names, or of another issuer.
+// A stranger's token is one of a namespace, or for an audience, that no policy names.
 const (
-	strangerName     = "keypost-stranger"
-	strangerURL      = "https://keypost-stranger.invalid"
-	strangerProvider = "arn:aws:iam::000000000000:oidc-provider/keypost-stranger.invalid"
+	strangerNamespace = "keypost-stranger"
+	strangerAudience  = "https://keypost-stranger.invalid"
 )
 
-// gap is a way in for strangers.
-type gap struct {
-	claim        string // that would have to keep them out; empty for the principal
-	what, repair string
-	strangers    []iampolicy.Identity
-}
-
-// gaps are in order: a statement with several is named for the first.
-func (e *examination) gaps(d iampolicy.Document) []gap {
-	key, own := iampolicy.HostPath(e.Issuer)+":", iampolicy.Identity{ProviderARN: e.ProviderARN, Issuer: e.Issuer}
-	audience := own
-	audience.Audience = strangerURL
-	everybody := iampolicy.Identity{ProviderARN: strangerProvider, Issuer: strangerURL, Subject: subjectPrefix + strangerName + ":" + strangerName}
-	return []gap{
-		{"", "lets everybody in", "name " + e.ProviderARN + " as the principal", []iampolicy.Identity{everybody}},
-		{"sub", "lets service accounts of every namespace in", "compare " + key + "sub with the service account", strangersOf(d, own)},
-		{"aud", "takes a token for any audience", "compare " + key + "aud with the audience for AWS", []iampolicy.Identity{audience}},
-	}
-}
-
-// strangersOf returns service accounts of another namespace: one with another name too, and those with the names that the
-// policy's patterns ask for, as anyone who has a namespace names the accounts there.
-func strangersOf(d iampolicy.Document, own iampolicy.Identity) []iampolicy.Identity {
-	names := []string{strangerName}
-	for _, j := range d.Judge(own) {
-		for _, t := range j.Tests {
-			for _, v := range t.Values {
-				if t.Claim == "sub" {
-					names = append(names, strings.NewReplacer("*", "", "?", "x").Replace(v[strings.LastIndex(v, ":")+1:]))
-				}
-			}
-		}
-	}
-	var all []iampolicy.Identity
-	for _, name := range names {
-		stranger := own
-		stranger.Subject = subjectPrefix + strangerName + ":" + name
-		all = append(all, stranger)
-	}
-	return all
-}
-
-// checkOpen warns of each statement that lets strangers in.
+// checkOpen warns of each statement that lets strangers in, unless another one denies it. Whether a condition that is not about a claim keeps
+// them out is not known: then it does.
 func (e *examination) checkOpen(d iampolicy.Document) {
-	var warned []int
-	for _, g := range e.gaps(d) {
-		for _, stranger := range g.strangers {
-			for _, n := range g.letIn(d.Judge(stranger)) {
-				if slices.Contains(warned, n) {
-					continue
-				}
-				warned = append(warned, n)
-				e.WarnWith("aws-trust-open", g.repair+": "+e.edit(), "statement %d of the trust policy of %s %s: %s", n, e.Role, g.what, d.Line(n))
+	elsewhere, another := e.identity(), e.identity()
+	name := e.Subject[strings.LastIndex(e.Subject, ":")+1:]
+	elsewhere.Subject, elsewhere.Audience = subjectPrefix+strangerNamespace+":"+cmp.Or(name, strangerNamespace), ""
+	another.Subject, another.Audience = "", strangerAudience
+	keepsOut := func(t iampolicy.Test) bool {
+		return t.Holds == iampolicy.No || t.Holds == iampolicy.Unknown && t.Claim == ""
+	}
+	key, warned := iampolicy.HostPath(e.Issuer)+":", []int{}
+	for _, gap := range []struct {
+		stranger     iampolicy.Identity
+		what, repair string
+	}{
+		{elsewhere, "lets service accounts of every namespace in", "name " + e.ProviderARN + " as the principal, and compare " + key + "sub with the service account"},
+		{another, "takes a token for any audience", "compare " + key + "aud with the audience for AWS"},
+	} {
+		all := d.Judge(gap.stranger)
+		if slices.ContainsFunc(all, func(j iampolicy.Judgement) bool { return j.Deny && j.Applies() == iampolicy.Yes }) {
+			continue
+		}
+		for _, j := range all {
+			if j.Deny || min(j.Principal, j.Action) == iampolicy.No || slices.Contains(warned, j.Number) || slices.ContainsFunc(j.Tests, keepsOut) {
+				continue
 			}
+			warned = append(warned, j.Number) // for the first gap of a statement
+			e.WarnWith("aws-trust-open", gap.repair+": "+e.edit(), "statement %d of the trust policy of %s %s: %s", j.Number, e.Role, gap.what, d.Line(j.Number))
 		}
 	}
-}
-
-// letIn returns the numbers of the statements that let a stranger in, none if one denies it.
-func (g gap) letIn(all []iampolicy.Judgement) []int {
-	var in []int
-	for _, j := range all {
-		about := j.Action == iampolicy.Yes && (j.Principal == iampolicy.Yes || j.Principal == iampolicy.Unknown && !j.Deny)
-		switch fails := func(t iampolicy.Test) bool {
-			return t.Holds == iampolicy.No || t.Holds == iampolicy.Unknown && g.restricts(t) != j.Deny
-		}; {
-		case !about, slices.ContainsFunc(j.Tests, fails):
-		case j.Deny:
-			return nil
-		default:
-			in = append(in, j.Number)
-		}
-	}
-	return in
-}
-
-// restricts reports whether a condition whose outcome is not known counts as one that keeps strangers out: that on the claim
-// does, and that on the caller's own AWS account. The caller's address, say, does not: strangers may have the same.
-func (g gap) restricts(t iampolicy.Test) bool {
-	return t.Claim != "" && t.Claim == g.claim || strings.HasPrefix(strings.ToLower(t.Key), "aws:principal")
 }
