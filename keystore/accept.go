@@ -30,7 +30,7 @@ func (s KeySet) Accept(c Change, served int64, decisions []Decision) (KeySet, er
 		if err != nil {
 			return err
 		}
-		n.generation = next
+		n.body.Generation = next
 		for _, d := range decisions { // lines in gone first: no other decision takes them back
 			if d.Lost != nil {
 				n.leave(*d.Lost, at)
@@ -41,7 +41,7 @@ func (s KeySet) Accept(c Change, served int64, decisions []Decision) (KeySet, er
 				return err
 			}
 		}
-		n.gone = mergeGone(n.gone)
+		n.body.Gone = mergeGone(n.body.Gone)
 		if len(decisions) > 0 && len(n.keys) == 0 && !n.Withdrawn() && !c.Force {
 			return fmt.Errorf("accept: it would leave %q without a key; keep one", s.name)
 		}
@@ -53,10 +53,10 @@ func (s KeySet) acceptedGeneration(served int64) (int64, error) {
 	switch {
 	case served >= MaxFirstGeneration:
 		return 0, fmt.Errorf("accept: keypostd serves generation %d, which it takes over only from a generation before it; restart keypostd, which then serves none, and accept again", served)
-	case s.generation >= MaxFirstGeneration, served > 0 && s.generation >= served+MaxGenerationJump:
+	case s.body.Generation >= MaxFirstGeneration, served > 0 && s.body.Generation >= served+MaxGenerationJump:
 		return served + 1, nil
 	}
-	return max(s.generation, served) + 1, nil
+	return max(s.body.Generation, served) + 1, nil
 }
 
 // decide applies a decision about a key. It may leave two lines in gone for one key ID, which Accept merges.
@@ -87,7 +87,7 @@ func (s *KeySet) decide(d Decision, at time.Time) error {
 		s.keys = slices.DeleteFunc(s.keys, func(other Key) bool { return other.SameMaterial(have.VerificationKey) })
 		line := goneLine(have, at, Removed)
 		line.ID = KeyID(have.Fingerprint())
-		s.gone = append(s.gone, line)
+		s.body.Gone = append(s.body.Gone, line)
 	}
 	s.insert(Key{VerificationKey: d.Key, State: Active, PublishedAt: at, PromotedAt: at})
 	return nil
@@ -97,7 +97,7 @@ func (s *KeySet) decide(d Decision, at time.Time) error {
 // same key that says otherwise is corrected. Another key that has its key ID here is removed: neither may keep it.
 func (s *KeySet) leave(line Gone, at time.Time) {
 	revoked := func(g Gone) bool { return g.Fingerprint == line.Fingerprint && g.Why == Revoked }
-	if line.Why != Revoked && !slices.ContainsFunc(s.gone, revoked) {
+	if line.Why != Revoked && !slices.ContainsFunc(s.body.Gone, revoked) {
 		line.Why = Removed
 	} else {
 		line.Why = Revoked
@@ -105,9 +105,9 @@ func (s *KeySet) leave(line Gone, at time.Time) {
 	if line.At.IsZero() { // the report of a server has no dates
 		line.At = at
 	}
-	for i, g := range s.gone {
+	for i, g := range s.body.Gone {
 		if g.Fingerprint == line.Fingerprint {
-			s.gone[i].Why = line.Why
+			s.body.Gone[i].Why = line.Why
 		}
 	}
 	for _, k := range s.Keys() {
@@ -118,5 +118,5 @@ func (s *KeySet) leave(line Gone, at time.Time) {
 			s.moveToGone(k.VerificationKey, Removed, at)
 		}
 	}
-	s.gone = append(s.gone, line)
+	s.body.Gone = append(s.body.Gone, line)
 }

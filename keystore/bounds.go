@@ -52,11 +52,11 @@ func (s KeySet) checkBounds(issuers, keys, gone int) error {
 		{"keys and lines in gone", keys + gone, maxGone},
 		{"labels", len(s.labels), maxLabels},
 		{"annotations", len(s.annotations), maxLabels},
-		{"relying parties", len(s.policy.RelyingParties), maxRelyingParties},
-		{"origins", len(s.policy.Origins), maxOrigins},
-		{"vantages", len(s.policy.ObserveFrom), maxVantages},
-		{"lines in heldUntil", len(s.policy.HeldUntil), maxHeld},
-		{"lines of history", len(s.history), maxHistory},
+		{"relying parties", len(s.body.Policy.RelyingParties), maxRelyingParties},
+		{"origins", len(s.body.Policy.Origins), maxOrigins},
+		{"vantages", len(s.body.Policy.ObserveFrom), maxVantages},
+		{"lines in heldUntil", len(s.body.Policy.HeldUntil), maxHeld},
+		{"lines of history", len(s.body.History), maxHistory},
 	} {
 		if b.n > b.most {
 			return fmt.Errorf("it has %d %s; at most %d are read", b.n, b.what, b.most)

@@ -44,24 +44,14 @@ type metadata struct {
 
 type body struct {
 	Generation  int64         `json:"generation"`
-	Issuers     []string      `json:"issuers"`
+	Issuers     []string      `json:"issuers"` // in documents only, as Keys
 	Keys        []keyDocument `json:"keys"`
 	Gone        []Gone        `json:"gone,omitempty"`
-	Policy      *Policy       `json:"policy,omitempty"`
+	Policy      Policy        `json:"policy,omitzero"`
 	Rotation    *Rotation     `json:"rotation,omitempty"`
-	History     []line        `json:"history,omitempty"`
+	History     []Event       `json:"history,omitempty"`
 	WithdrawnAt time.Time     `json:"withdrawnAt,omitzero"`
 	Dev         bool          `json:"dev,omitempty"`
-}
-
-// line is a line of history as it is stored. Versions before 0.1.0 linked it to the line before and named whom the store took the
-// author for, by members that are read and dropped.
-type line struct {
-	Event
-	As         json.RawMessage `json:"as,omitempty"`
-	Generation json.RawMessage `json:"generation,omitempty"`
-	Content    json.RawMessage `json:"content,omitempty"`
-	Previous   json.RawMessage `json:"previous,omitempty"`
 }
 
 type keyDocument struct {
@@ -144,14 +134,8 @@ func printableLine(err error) string {
 }
 
 func (d document) keySet() (KeySet, error) {
-	s := KeySet{
-		name: d.Metadata.Name, labels: d.Metadata.Labels, annotations: d.Metadata.Annotations,
-		generation: d.Spec.Generation, rotation: d.Spec.Rotation,
-		gone: d.Spec.Gone, withdrawnAt: d.Spec.WithdrawnAt, dev: d.Spec.Dev,
-	}
-	if d.Spec.Policy != nil {
-		s.policy = *d.Spec.Policy
-	}
+	s := KeySet{name: d.Metadata.Name, labels: d.Metadata.Labels, annotations: d.Metadata.Annotations, body: d.Spec}
+	s.body.Issuers, s.body.Keys = nil, nil
 	if d.Spec.Keys == nil { // an emptied or misspelt list must not pass for "no keys" where there is no last good state
 		return KeySet{}, errors.New("it has no spec.keys; write keys: [] for a key set without keys")
 	}
@@ -159,14 +143,11 @@ func (d document) keySet() (KeySet, error) {
 		return KeySet{}, err
 	}
 	for _, raw := range d.Spec.Issuers {
-		u, err := ParseIssuerURL(raw, s.dev)
+		u, err := ParseIssuerURL(raw, s.body.Dev)
 		if err != nil {
 			return KeySet{}, err
 		}
 		s.issuers = append(s.issuers, u)
-	}
-	for _, l := range d.Spec.History {
-		s.history = append(s.history, l.Event)
 	}
 	for n, kd := range d.Spec.Keys {
 		k, err := kd.key()
@@ -230,17 +211,9 @@ func Encode(s KeySet) ([]byte, error) {
 
 // documentWith returns the document of s with what form returns in place of each key's PEM.
 func (s KeySet) documentWith(form func(Key) string) document {
-	d := document{APIVersion: APIVersion, Kind: Kind, Metadata: metadata{Name: s.name, Labels: s.labels, Annotations: s.annotations}}
-	d.Spec = body{
-		Generation: s.generation, Keys: []keyDocument{}, Gone: s.gone, Rotation: s.rotation,
-		WithdrawnAt: s.withdrawnAt, Dev: s.dev,
-	}
-	if p := s.policy; !p.Empty() {
-		d.Spec.Policy = &p
-	}
-	for _, e := range s.history {
-		d.Spec.History = append(d.Spec.History, line{Event: e})
-	}
+	d := document{APIVersion: APIVersion, Kind: Kind, Spec: s.body}
+	d.Metadata = metadata{Name: s.name, Labels: s.labels, Annotations: s.annotations}
+	d.Spec.Keys = []keyDocument{}
 	for _, u := range s.issuers {
 		d.Spec.Issuers = append(d.Spec.Issuers, u.String())
 	}

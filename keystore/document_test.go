@@ -38,9 +38,9 @@ func fullSet(t testing.TB) KeySet {
 	p := s.Policy()
 	p.TokenLifetime, p.MaxAge = DurationPtr(time.Hour), DurationPtr(5*time.Minute)
 	s = ok(s.SetPolicy(change(t0.Add(29*time.Hour)), p))
-	s.rotation = &Rotation{ID: "r1", By: "tester", Kid: testKey(1).ID(), Replaces: []KeyID{testKey(0).ID()}, Stays: []KeyID{"2023-01"}, Servers: []string{"10.0.0.1:6443"}, Step: StepRemove}
+	s.body.Rotation = &Rotation{ID: "r1", By: "tester", Kid: testKey(1).ID(), Replaces: []KeyID{testKey(0).ID()}, Stays: []KeyID{"2023-01"}, Servers: []string{"10.0.0.1:6443"}, Step: StepRemove}
 	s.labels, s.annotations = map[string]string{"team": "platform"}, map[string]string{"note": "kept"}
-	s.generation = 2
+	s.body.Generation = 2
 	return s
 }
 
@@ -97,7 +97,7 @@ func TestDocumentsOfAnEarlierVersion(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	revoked.generation++
+	revoked.body.Generation++
 	if back := must(Parse("prod-a", must(Encode(revoked)))); len(back.Gone()) != 3 || back.Digest() != revoked.Digest() {
 		t.Errorf("changed and read again: gone %v", back.Gone())
 	}

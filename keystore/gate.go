@@ -15,7 +15,7 @@ type (
 )
 
 // Gates returns what the gates of the key set count with.
-func (s KeySet) Gates() gate.Rules { return gate.Rules{Policy: s.policy.Clone(), Dev: s.dev} }
+func (s KeySet) Gates() gate.Rules { return gate.Rules{Policy: s.body.Policy.Clone(), Dev: s.body.Dev} }
 
 func later(a, b time.Time) time.Time { return slices.MaxFunc([]time.Time{a, b}, time.Time.Compare) }
 

@@ -40,7 +40,7 @@ func TestAKeyUnderTwoKidsLeavesUnderBoth(t *testing.T) {
 			t.Errorf("%s: keys %v, gone %v, error %v", name, ids(got), got.Gone(), err)
 			continue
 		}
-		got.generation++
+		got.body.Generation++
 		follows(t, name, got, &s)
 	}
 	var notYet *NotYetError
@@ -127,7 +127,7 @@ func TestAcceptPutsLostLinesBack(t *testing.T) {
 	backup := newSet(t, Policy{})
 	s := step(t)(backup.Add(change(t0), must(testKey(1).WithID("signer-1", ""))))
 	s = step(t)(s.Revoke(because(t0, "lost"), "signer-1", RevokeOptions{}))
-	s.generation = 3
+	s.body.Generation = 3
 	var decisions []Decision
 	for _, g := range s.Gone() {
 		decisions = append(decisions, Decision{Lost: &Gone{ID: g.ID, Fingerprint: g.Fingerprint}}) // as keypostd reports it

@@ -17,15 +17,9 @@ type KeySet struct {
 	name        Name
 	labels      map[string]string
 	annotations map[string]string
-	generation  int64
 	issuers     []IssuerURL
-	keys        []Key // sorted by key ID
-	gone        []Gone
-	policy      Policy
-	rotation    *Rotation
-	history     []Event
-	withdrawnAt time.Time
-	dev         bool
+	keys        []Key    // sorted by key ID
+	body        body     // the rest, as the document has it
 	unknown     []string // members that this version does not know; Encode would lose them
 }
 
@@ -36,7 +30,7 @@ type Event = history.Event
 func (s KeySet) Name() Name { return s.name }
 
 // Generation counts the changes, from 1.
-func (s KeySet) Generation() int64 { return s.generation }
+func (s KeySet) Generation() int64 { return s.body.Generation }
 
 // Issuers returns the issuer URLs; the first is canonical.
 func (s KeySet) Issuers() []IssuerURL { return slices.Clone(s.issuers) }
@@ -58,22 +52,22 @@ func (s KeySet) index(id KeyID) int {
 }
 
 // Gone returns the keys that have left, oldest first.
-func (s KeySet) Gone() []Gone { return slices.Clone(s.gone) }
+func (s KeySet) Gone() []Gone { return slices.Clone(s.body.Gone) }
 
 // GoneLine returns the line in gone with p's key ID or p's material, and whether there is one.
 func (s KeySet) GoneLine(p VerificationKey) (Gone, bool) {
-	i := slices.IndexFunc(s.gone, func(g Gone) bool { return g.Bars(p) })
+	i := slices.IndexFunc(s.body.Gone, func(g Gone) bool { return g.Bars(p) })
 	if i < 0 {
 		return Gone{}, false
 	}
-	return s.gone[i], true
+	return s.body.Gone[i], true
 }
 
 // RecordsGone reports whether gone has a line with g's key ID, and one with g's material. In a version that a publisher
 // takes, every key of the served version is published or recorded as gone, and every key that is gone stays so.
 func (s KeySet) RecordsGone(g Gone) bool {
-	return slices.ContainsFunc(s.gone, func(line Gone) bool { return line.ID == g.ID }) &&
-		slices.ContainsFunc(s.gone, func(line Gone) bool { return line.Fingerprint == g.Fingerprint })
+	return slices.ContainsFunc(s.body.Gone, func(line Gone) bool { return line.ID == g.ID }) &&
+		slices.ContainsFunc(s.body.Gone, func(line Gone) bool { return line.Fingerprint == g.Fingerprint })
 }
 
 // Remains returns the keys that may never be published again under s's issuer URLs: those in gone, and if s is withdrawn
@@ -84,25 +78,25 @@ func (s KeySet) Remains() []Gone {
 		return lines
 	}
 	for _, k := range s.keys {
-		lines = append(lines, goneLine(k, s.withdrawnAt, Removed))
+		lines = append(lines, goneLine(k, s.body.WithdrawnAt, Removed))
 	}
 	return lines
 }
 
 // Policy returns a copy of the declared lifetimes.
-func (s KeySet) Policy() Policy { return s.policy.Clone() }
+func (s KeySet) Policy() Policy { return s.body.Policy.Clone() }
 
 // History returns the recorded changes, oldest first.
-func (s KeySet) History() []Event { return slices.Clone(s.history) }
+func (s KeySet) History() []Event { return slices.Clone(s.body.History) }
 
 // WithdrawnAt returns when the key set was withdrawn; zero while it is in use.
-func (s KeySet) WithdrawnAt() time.Time { return s.withdrawnAt }
+func (s KeySet) WithdrawnAt() time.Time { return s.body.WithdrawnAt }
 
 // Withdrawn reports whether the key set is withdrawn: its documents are served no more.
-func (s KeySet) Withdrawn() bool { return !s.withdrawnAt.IsZero() }
+func (s KeySet) Withdrawn() bool { return !s.body.WithdrawnAt.IsZero() }
 
 // Dev reports whether this is a development key set, which only a server in development mode serves.
-func (s KeySet) Dev() bool { return s.dev }
+func (s KeySet) Dev() bool { return s.body.Dev }
 
 func (s KeySet) active() []Key {
 	return slices.DeleteFunc(s.Keys(), func(k Key) bool { return k.State != Active })
@@ -113,10 +107,10 @@ func (s KeySet) check() error {
 	if err := s.name.Check(); err != nil {
 		return err
 	}
-	if s.generation < 1 || s.generation > MaxGeneration {
-		return fmt.Errorf("its generation is %d; it counts from 1 to 2^53-1", s.generation)
+	if s.body.Generation < 1 || s.body.Generation > MaxGeneration {
+		return fmt.Errorf("its generation is %d; it counts from 1 to 2^53-1", s.body.Generation)
 	}
-	if err := s.checkBounds(len(s.issuers), len(s.keys), len(s.gone)); err != nil {
+	if err := s.checkBounds(len(s.issuers), len(s.keys), len(s.body.Gone)); err != nil {
 		return err
 	}
 	for _, t := range s.times() {
@@ -124,7 +118,7 @@ func (s KeySet) check() error {
 			return errors.New("it records a time that RFC 3339 cannot write")
 		}
 	}
-	return cmp.Or(s.checkIssuers(), s.checkKeys(), s.policy.Check(s.dev))
+	return cmp.Or(s.checkIssuers(), s.checkKeys(), s.body.Policy.Check(s.body.Dev))
 }
 
 // checkIssuers compares routes and not the strings: development URLs may differ in their port only.
@@ -142,7 +136,7 @@ func (s KeySet) checkIssuers() error {
 
 func (s KeySet) checkKeys() error {
 	gone, goneMaterial := map[KeyID]bool{}, map[Fingerprint]bool{}
-	for _, g := range s.gone {
+	for _, g := range s.body.Gone {
 		switch {
 		case gone[g.ID] || (g.Why != Removed && g.Why != Revoked) || g.At.IsZero() || !g.ID.Valid():
 			return fmt.Errorf("its gone line for %q is a second one or has no kid, at, or why (%s or %s)", printable(string(g.ID)), Removed, Revoked)
@@ -181,13 +175,13 @@ func (s KeySet) latest() time.Time {
 }
 
 func (s *KeySet) evidenceTimes() []*time.Time {
-	all := []*time.Time{&s.withdrawnAt}
+	all := []*time.Time{&s.body.WithdrawnAt}
 	for i := range s.keys {
 		k := &s.keys[i]
 		all = append(all, &k.PublishedAt, &k.ObservedAt, &k.PromotedAt, &k.RetiredAt)
 	}
-	for i := range s.gone {
-		all = append(all, &s.gone[i].At)
+	for i := range s.body.Gone {
+		all = append(all, &s.body.Gone[i].At)
 	}
 	return all
 }
@@ -195,14 +189,14 @@ func (s *KeySet) evidenceTimes() []*time.Time {
 // times points to every time in s.
 func (s *KeySet) times() []*time.Time {
 	all := s.evidenceTimes()
-	for i := range s.history {
-		all = append(all, &s.history[i].At)
+	for i := range s.body.History {
+		all = append(all, &s.body.History[i].At)
 	}
-	for i := range s.policy.HeldUntil {
-		all = append(all, &s.policy.HeldUntil[i].Until)
+	for i := range s.body.Policy.HeldUntil {
+		all = append(all, &s.body.Policy.HeldUntil[i].Until)
 	}
-	for i := range s.gone {
-		g := &s.gone[i]
+	for i := range s.body.Gone {
+		g := &s.body.Gone[i]
 		all = append(all, &g.PublishedAt, &g.PromotedAt, &g.RetiredAt)
 	}
 	return all

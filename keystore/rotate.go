@@ -84,7 +84,7 @@ func (s KeySet) StartRotation(c Change, k VerificationKey) (KeySet, error) {
 		if len(r.Replaces) == 0 {
 			return fmt.Errorf("%s: no key of %q is active, so there is nothing to replace; promote the key", what, s.name)
 		}
-		n.rotation = r
+		n.body.Rotation = r
 		return nil
 	})
 }
@@ -117,7 +117,7 @@ func (s KeySet) RollBack(c Change) (KeySet, error) {
 			return fmt.Errorf("roll back: none of the keys that %s replaces has signed", r.Kid)
 		}
 		turned.Stays = slices.DeleteFunc(turned.Stays, func(id KeyID) bool { return id == turned.Kid })
-		n.rotation = &turned
+		n.body.Rotation = &turned
 		clusters := n.Clusters()
 		slices.Reverse(clusters) // the one that signed before is to sign again
 		return n.setClusters(clusters)
@@ -127,10 +127,10 @@ func (s KeySet) RollBack(c Change) (KeySet, error) {
 // Rotation returns the rotation under way, nil when there is none. Its step is what the keys' states say, whatever stands in
 // the document: a hand edit or a merge may have left another one there.
 func (s KeySet) Rotation() *Rotation {
-	if s.rotation == nil || s.Withdrawn() {
+	if s.body.Rotation == nil || s.Withdrawn() {
 		return nil
 	}
-	r := *s.rotation
+	r := *s.body.Rotation
 	r.Replaces, r.Stays, r.Servers = slices.Clone(r.Replaces), slices.Clone(r.Stays), slices.Clone(r.Servers)
 	to, there := s.Key(r.Kid)
 	r.Step = ""
@@ -156,10 +156,10 @@ func (s KeySet) Rotation() *Rotation {
 // an old one is retired, also one that is not listed by then.
 func (s KeySet) SetServers(c Change, servers []string) (KeySet, error) {
 	return s.transition(c, fmt.Sprintf("record the %d kube-apiservers of the rotation", len(servers)), func(n *KeySet, _ time.Time) error {
-		if n.rotation = n.Rotation(); n.rotation == nil {
+		if n.body.Rotation = n.Rotation(); n.body.Rotation == nil {
 			return fmt.Errorf("no rotation of %q is under way", n.name)
 		}
-		n.rotation.Servers = slices.Sorted(slices.Values(servers))
+		n.body.Rotation.Servers = slices.Sorted(slices.Values(servers))
 		return nil
 	})
 }

@@ -105,7 +105,7 @@ func (st *Store) readBack(ctx context.Context, doc Document, failed error) (Revi
 		return "", failed
 	}
 	ours, _ := Parse(doc.name, doc.data)
-	if stored, broken := Parse(doc.name, data); err == nil && broken == nil && stored.generation > ours.generation {
+	if stored, broken := Parse(doc.name, data); err == nil && broken == nil && stored.body.Generation > ours.body.Generation {
 		return "", fmt.Errorf("whether this write took effect is unknown: %w; another one followed, so look at the key set and repeat the command if need be", failed)
 	}
 	return "", failed

@@ -13,7 +13,7 @@ import (
 func after(t *testing.T, s KeySet, n int) KeySet {
 	t.Helper()
 	next := must(s.Add(change(t0), testKey(n)))
-	next.generation = s.generation + 1
+	next.body.Generation = s.body.Generation + 1
 	return next
 }
 
@@ -85,12 +85,12 @@ func TestAWriteIsReadBack(t *testing.T) {
 		{name: "conflict, junk is stored", answer: ErrConflict, stored: func([]byte, KeySet) []byte { return []byte("junk") }, conflict: true},
 		{name: "lost, then built upon", answer: errors.New("reset"), stored: func(_ []byte, s KeySet) []byte { return must(Encode(after(t, s, 5))) }, part: "whether this write took effect is unknown"},
 		{name: "lost, another's of our generation", answer: errors.New("reset"), stored: func(_ []byte, s KeySet) []byte {
-			s.generation--
+			s.body.Generation--
 			return must(Encode(after(t, s, 5)))
 		}, part: "reset"},
 		{name: "conflict with one built upon ours", answer: ErrConflict, stored: func(_ []byte, s KeySet) []byte { return must(Encode(after(t, s, 5))) }, conflict: true},
 		{name: "conflict with a later one of others", answer: ErrConflict, stored: func(_ []byte, s KeySet) []byte {
-			s.history = s.history[:len(s.history)-1]
+			s.body.History = s.body.History[:len(s.body.History)-1]
 			return must(Encode(after(t, s, 5)))
 		}, conflict: true},
 		{name: "not durable", answer: ErrNotDurable, stored: func(ours []byte, _ KeySet) []byte { return ours }, part: ErrNotDurable.Error()},

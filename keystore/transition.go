@@ -33,7 +33,8 @@ type Spec struct {
 
 // New returns a key set of generation 1 whose keys are active.
 func New(c Change, spec Spec) (KeySet, error) {
-	s := KeySet{name: spec.Name, generation: 1, issuers: slices.Clone(spec.Issuers), policy: spec.Policy.Clone(), dev: spec.Dev, gone: mergeGone(spec.Gone)}
+	s := KeySet{name: spec.Name, issuers: slices.Clone(spec.Issuers)}
+	s.body = body{Generation: 1, Policy: spec.Policy.Clone(), Dev: spec.Dev, Gone: mergeGone(spec.Gone)}
 	var clusters []ClusterID
 	if spec.Cluster != "" {
 		clusters = append(clusters, spec.Cluster)
@@ -55,7 +56,7 @@ func New(c Change, spec Spec) (KeySet, error) {
 	}
 	s.sortKeys()
 	s.note(c, "issuer added")
-	s.noteMoves(KeySet{gone: s.gone})
+	s.noteMoves(KeySet{body: body{Gone: s.body.Gone}})
 	if err := s.check(); err != nil {
 		return KeySet{}, fmt.Errorf("key set %q: %w", spec.Name, err)
 	}
@@ -65,7 +66,7 @@ func New(c Change, spec Spec) (KeySet, error) {
 // transition is change for a key set in use.
 func (s KeySet) transition(c Change, what string, edit func(n *KeySet, at time.Time) error) (KeySet, error) {
 	if s.Withdrawn() {
-		return KeySet{}, fmt.Errorf("%s: key set %q was withdrawn at %s", what, s.name, stamp(s.withdrawnAt))
+		return KeySet{}, fmt.Errorf("%s: key set %q was withdrawn at %s", what, s.name, stamp(s.body.WithdrawnAt))
 	}
 	return s.change(c, what, edit)
 }
@@ -83,13 +84,13 @@ func (s KeySet) change(c Change, what string, edit func(n *KeySet, at time.Time)
 		return KeySet{}, err
 	}
 	n := s
-	n.keys, n.gone, n.history = slices.Clone(s.keys), slices.Clone(s.gone), slices.Clone(s.history)
+	n.keys, n.body.Gone, n.body.History = slices.Clone(s.keys), slices.Clone(s.body.Gone), slices.Clone(s.body.History)
 	c.At = at
 	n.note(c, what)
 	if err := edit(&n, at); err != nil {
 		return KeySet{}, err
 	}
-	n.rotation = n.Rotation() // which ends when it is complete or its new key was taken out
+	n.body.Rotation = n.Rotation() // which ends when it is complete or its new key was taken out
 	n.noteMoves(s)
 	if err := n.check(); err != nil {
 		return KeySet{}, fmt.Errorf("%s: %w", what, err)
@@ -109,18 +110,18 @@ func (s KeySet) clockGate(what string, at time.Time) *NotYetError {
 }
 
 func (s *KeySet) note(c Change, what string) {
-	s.history = history.Append(s.history, Event{At: c.At, By: c.By, What: what, Why: c.Why, Forced: c.Force}, KeptHistory)
+	s.body.History = history.Append(s.body.History, Event{At: c.At, By: c.By, What: what, Why: c.Why, Forced: c.Force}, KeptHistory)
 }
 
 // noteMoves adds to the last line which keys have other states than in was.
 func (s *KeySet) noteMoves(was KeySet) {
-	s.history[len(s.history)-1].Keys = history.Moves(was.states(), s.states())
+	s.body.History[len(s.body.History)-1].Keys = history.Moves(was.states(), s.states())
 }
 
 // states returns what became of each key, by key ID.
 func (s KeySet) states() map[string]string {
-	all := make(map[string]string, len(s.gone)+len(s.keys))
-	for _, g := range s.gone {
+	all := make(map[string]string, len(s.body.Gone)+len(s.keys))
+	for _, g := range s.body.Gone {
 		all[string(g.ID)] = string(g.Why)
 	}
 	for _, k := range s.keys {
@@ -144,8 +145,8 @@ func (s *KeySet) sortKeys() {
 func (s KeySet) onKey(c Change, step string, id KeyID, edit func(n *KeySet, i int, at time.Time) error) (KeySet, error) {
 	return s.transition(c, fmt.Sprintf("%s key %s", step, id), func(n *KeySet, at time.Time) error {
 		i := n.index(id)
-		if g := slices.IndexFunc(n.gone, func(g Gone) bool { return g.ID == id }); g >= 0 {
-			return fmt.Errorf("%s key %s: it is gone (%s at %s)", step, id, n.gone[g].Why, stamp(n.gone[g].At))
+		if g := slices.IndexFunc(n.body.Gone, func(g Gone) bool { return g.ID == id }); g >= 0 {
+			return fmt.Errorf("%s key %s: it is gone (%s at %s)", step, id, n.body.Gone[g].Why, stamp(n.body.Gone[g].At))
 		}
 		if i < 0 {
 			return fmt.Errorf("%s key %s: key set %q has no such key", step, id, s.name)
@@ -313,7 +314,7 @@ func (s *KeySet) moveToGone(gone VerificationKey, why Departure, at time.Time) {
 		if !k.SameMaterial(gone) {
 			return false
 		}
-		s.gone = append(s.gone, goneLine(k, at, why))
+		s.body.Gone = append(s.body.Gone, goneLine(k, at, why))
 		return true
 	})
 }
@@ -382,12 +383,12 @@ func (s KeySet) published(p VerificationKey) (Key, bool) {
 // SetPolicy replaces the policy. The gates use lifetimes that it lowers until copies and tokens from before have expired.
 func (s KeySet) SetPolicy(c Change, p Policy) (KeySet, error) {
 	return s.transition(c, "set policy", func(n *KeySet, at time.Time) error {
-		if s.policy.TokenLifetime != nil && p.TokenLifetime == nil {
+		if s.body.Policy.TokenLifetime != nil && p.TokenLifetime == nil {
 			return errors.New("a declared token lifetime cannot become undeclared; set it to the longest one in use")
 		}
-		n.policy = s.policy.ReplaceBy(p, at)
-		if changed := s.policy.Changes(p); changed != "" {
-			n.history[len(n.history)-1].What = "set policy: " + changed
+		n.body.Policy = s.body.Policy.ReplaceBy(p, at)
+		if changed := s.body.Policy.Changes(p); changed != "" {
+			n.body.History[len(n.body.History)-1].What = "set policy: " + changed
 		}
 		return nil
 	})
@@ -400,7 +401,7 @@ func (s KeySet) Withdraw(c Change) (KeySet, error) {
 			return &NotYetError{Step: "withdraw", Gate: gate.GateActiveKeys,
 				Need: fmt.Sprintf("key %s is active; retire it when the cluster signs with it no more", a[0].ID())}
 		}
-		n.withdrawnAt = at
+		n.body.WithdrawnAt = at
 		return nil
 	})
 }
@@ -424,11 +425,11 @@ func (s KeySet) Reopen(c Change, spec Spec) (KeySet, error) {
 		return KeySet{}, err
 	}
 	clusters := fresh.Clusters() // what signed before the key set was withdrawn brings no key in any more
-	fresh.generation, fresh.labels, fresh.annotations, fresh.unknown = s.generation, s.labels, s.annotations, s.unknown
+	fresh.body.Generation, fresh.labels, fresh.annotations, fresh.unknown = s.body.Generation, s.labels, s.annotations, s.unknown
 	if err := fresh.setClusters(clusters); err != nil {
 		return KeySet{}, err
 	}
-	fresh.history = slices.Clone(s.history)
+	fresh.body.History = slices.Clone(s.body.History)
 	fresh.note(c, "issuer added again")
 	fresh.noteMoves(s)
 	return fresh, nil

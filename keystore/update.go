@@ -32,12 +32,12 @@ const maxPause = 50 * time.Millisecond
 func Update(ctx context.Context, st *Store, n Name, change func(KeySet) (KeySet, error)) (KeySet, error) {
 	var tried *Event // the line of history that the try before would have added
 	once := func(was KeySet) (KeySet, error) {
-		if tried != nil && history.Contains(was.history, *tried) {
+		if tried != nil && history.Contains(was.body.History, *tried) {
 			return KeySet{}, errOvertaken
 		}
 		s, err := change(was)
 		tried = nil
-		if h := s.history; len(h) > 0 && !history.Contains(was.history, h[len(h)-1]) {
+		if h := s.body.History; len(h) > 0 && !history.Contains(was.body.History, h[len(h)-1]) {
 			tried = &h[len(h)-1]
 		}
 		return s, err
@@ -71,11 +71,11 @@ func updateOnce(ctx context.Context, st *Store, n Name, change func(KeySet) (Key
 	if s.Name() != n {
 		return KeySet{}, fmt.Errorf("update key set %q: the change returned key set %q", n, s.Name())
 	}
-	if s.generation == was.generation { // else Accept has chosen another one
-		if was.generation >= MaxFirstGeneration {
-			return KeySet{}, &GenerationError{n, was.generation}
+	if s.body.Generation == was.body.Generation { // else Accept has chosen another one
+		if was.body.Generation >= MaxFirstGeneration {
+			return KeySet{}, &GenerationError{n, was.body.Generation}
 		}
-		s.generation++
+		s.body.Generation++
 	}
 	if _, err := st.Replace(ctx, rev, s); err != nil {
 		return KeySet{}, fmt.Errorf("replace key set %q: %w", n, err)

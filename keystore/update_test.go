@@ -81,7 +81,7 @@ func TestUpdateAppliesNoChangeTwice(t *testing.T) {
 	st.fail = func(_ int, write func()) error { // and somebody else has built on the first
 		write()
 		later := must(must(Parse("prod-a", st.doc)).Add(change(t0), testKey(9)))
-		later.generation++
+		later.body.Generation++
 		st.doc, st.rev = must(Encode(later)), st.rev+1
 		return ErrConflict
 	}

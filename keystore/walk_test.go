@@ -87,7 +87,7 @@ func TestRandomWalksKeepTheInvariants(t *testing.T) {
 			}
 			made++
 			done[name]++
-			got.generation = s.generation + 1
+			got.body.Generation = s.body.Generation + 1
 			walked(t, name, s, got)
 			if t.Failed() {
 				t.Fatalf("seed %d, the last steps: %s", seed, strings.Join(log[max(0, len(log)-12):], "; "))
@@ -135,7 +135,7 @@ func walked(t *testing.T, name string, was, is KeySet) {
 			t.Errorf("%s: key %s cannot be revoked: %v", name, k.ID(), err)
 			continue
 		}
-		revoked.generation++
+		revoked.body.Generation++
 		follows(t, "revoke", revoked, &is)
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 // Event is a line of history. It is comparable.
 type Event struct {
+	dropped
 	At     time.Time `json:"at"`
 	By     string    `json:"by,omitempty"` // as the author has said: nothing checks it
 	What   string    `json:"what"`
@@ -19,6 +20,20 @@ type Event struct {
 	Why    string    `json:"why,omitempty"`
 	Forced bool      `json:"forced,omitempty"`
 }
+
+// dropped has the members by which versions before 0.1.0 linked a line to the one before, and named whom the store took the author
+// for. They are read, since an unknown member would keep a document from being changed, and never written.
+type dropped struct {
+	As         ignored `json:"as,omitzero"`
+	Generation ignored `json:"generation,omitzero"`
+	Content    ignored `json:"content,omitzero"`
+	Previous   ignored `json:"previous,omitzero"`
+}
+
+type ignored struct{}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (ignored) UnmarshalJSON([]byte) error { return nil }
 
 // Author returns who made the change, for people: what they say, and that nothing checked it; empty if that was not recorded.
 func (e Event) Author() string {

@@ -312,8 +312,8 @@ func (p Policy) Clone() Policy {
 	return p
 }
 
-// Empty reports whether nothing is declared.
-func (p Policy) Empty() bool {
+// IsZero reports whether nothing is declared.
+func (p Policy) IsZero() bool {
 	data, err := json.Marshal(p)
 	return err == nil && string(data) == "{}"
 }
