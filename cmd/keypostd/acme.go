@@ -10,13 +10,12 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/keypost/keypost/issuer"
 	"github.com/keypost/keypost/issuer/listen"
 )
 
 // loadACME sets certificates by ACME up for the configured hosts, or for those that clients reach this server under.
-func loadACME(a acmeConfig, hosts []string, patterns []issuer.Pattern, aliases map[string]string) (listen.Certificates, error) {
-	names, err := acmeHosts(a.Hosts, hosts, knownHost(patterns, aliases))
+func loadACME(a acmeConfig, hosts []string) (listen.Certificates, error) {
+	names, err := acmeHosts(a.Hosts, hosts)
 	if err != nil {
 		return nil, err
 	}
@@ -39,16 +38,8 @@ func (a acmeConfig) settings(hosts []string) listen.ACMEConfig {
 	return c
 }
 
-// knownHost returns a function that reports whether a host is one of an issuer's or an alias.
-func knownHost(patterns []issuer.Pattern, aliases map[string]string) func(string) bool {
-	return func(host string) bool {
-		_, alias := aliases[host]
-		return alias || slices.ContainsFunc(patterns, func(p issuer.Pattern) bool { return p.AllowsHost(host) })
-	}
-}
-
-// acmeHosts returns the hosts to order certificates for: the configured ones, which must be all that is needed and known, else needed.
-func acmeHosts(configured, needed []string, known func(string) bool) ([]string, error) {
+// acmeHosts returns the hosts to order certificates for: the configured ones, which must have all that are needed, else those.
+func acmeHosts(configured, needed []string) ([]string, error) {
 	for _, host := range needed {
 		switch {
 		case strings.HasPrefix(host, "*.") && len(configured) == 0:
@@ -59,11 +50,6 @@ func acmeHosts(configured, needed []string, known func(string) bool) ([]string, 
 	}
 	if len(configured) == 0 {
 		return needed, nil
-	}
-	for _, host := range configured {
-		if !known(host) {
-			return nil, fmt.Errorf("listen.tls.acme.hosts has %q, which is not a host of issuerURLs or hostAliases; correct or remove it", host)
-		}
 	}
 	return configured, nil
 }

@@ -111,7 +111,7 @@ func loadCertificates(c config, dev string, patterns []issuer.Pattern) (listen.C
 	case c.Listen.TLS.Mode == tlsOff:
 		return nil, nil
 	case c.Listen.TLS.Mode == tlsACME:
-		return loadACME(*c.Listen.TLS.ACME, hosts, patterns, c.HostAliases)
+		return loadACME(*c.Listen.TLS.ACME, hosts)
 	default:
 		for _, p := range c.Listen.TLS.Files {
 			pairs = append(pairs, listen.Pair{Cert: p.Cert, Key: p.Key})

@@ -70,20 +70,9 @@ func lived(t *testing.T) keystore.KeySet {
 	return s
 }
 
-// enrolled makes the key set one that follows a cluster, which takes the place of another.
-func enrolled(t *testing.T, s keystore.KeySet) keystore.KeySet {
-	t.Helper()
-	for i, id := range []keystore.ClusterID{"0b9e-old", "7c1d-new"} {
-		var err error
-		s, err = s.SetCluster(keystore.Change{At: t0.Add(711*24*time.Hour + time.Duration(i)*time.Minute), By: "enroll", Why: keystore.Enrolled}, id)
-		check(t, err)
-	}
-	return s
-}
-
 // TestGolden holds the whole of three pages: each cell.
 func TestGolden(t *testing.T) {
-	s := enrolled(t, lived(t))
+	s := lived(t)
 	about := at(711*24*time.Hour + 90*time.Minute)
 	about.Complete = about.Made.Add(-2 * time.Minute)
 	about.Mirror = &page.Mirror{Store: "kubernetes://oidc", Complete: about.Made.Add(-time.Hour), KeySets: 3, Refused: 1}

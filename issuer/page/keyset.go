@@ -52,8 +52,7 @@ type KeySet struct {
 	Keys     []Key            // stored
 	Next     *Next
 	Timeline *Timeline
-	Steps    []Step   // of the rotation under way
-	Cluster  *Cluster // nil if none is recorded
+	Steps    []Step // of the rotation under way
 }
 
 // Key is a published key.
@@ -73,25 +72,6 @@ type Next struct {
 	Opens    time.Time // by itself
 	Earliest time.Time // it stays closed before that, whatever is done
 	Need     string
-}
-
-// Cluster is whose keys a key set follows. Whether it can be reached is known to keypost enroll only.
-type Cluster struct {
-	ID       keystore.ClusterID
-	Replaces keystore.ClusterID // while a rotation takes the keys from one cluster to another
-}
-
-// clusterOf returns the cluster of a key set.
-func clusterOf(s keystore.KeySet) *Cluster {
-	ids := s.Clusters()
-	if len(ids) == 0 {
-		return nil
-	}
-	c := &Cluster{ID: keystore.ClusterID(plain(string(ids[0])))}
-	if len(ids) > 1 && s.IsOf(ids[1]) {
-		c.Replaces = keystore.ClusterID(plain(string(ids[1])))
-	}
-	return c
 }
 
 // maxText bounds a message or a name, in characters: a writer of key sets must not be able to make a page that no browser shows.
@@ -152,7 +132,6 @@ func (k *KeySet) fill(s keystore.KeySet) {
 	if !s.Withdrawn() {
 		k.Timeline, k.Steps = timelineOf(k.Keys, k.About.Made), stepsOf(s, k.Keys)
 	}
-	k.Cluster = clusterOf(s)
 }
 
 func (k *KeySet) keyOf(s keystore.KeySet, one keystore.Key) Key {

@@ -134,8 +134,7 @@ func (t *Timeline) line(k Key, now time.Time) Line {
 type Step struct {
 	Step  keystore.RotationStep
 	State string // done, now or later
-	Waits string // of the one that is next: for whom and until when
-	Until time.Time
+	Next  *Next  // what the one that is next waits for; nil if that is not known
 }
 
 // stepsOf returns the steps of the rotation of a key set; none without one.
@@ -147,43 +146,11 @@ func stepsOf(s keystore.KeySet, keys []Key) (all []Step) {
 	order := []keystore.RotationStep{keystore.StepPromote, keystore.StepRetire, keystore.StepRemove}
 	for i, step := range order {
 		one := Step{Step: step, State: []string{"later", "now", "done"}[1+cmp.Compare(slices.Index(order, r.Step), i)]}
-		if step == r.Step {
-			one.Waits, one.Until = waitsFor(s, keys)
+		of := func(k Key) bool { return k.Next != nil && k.Next.Step == step && (k.ID() == r.Kid || slices.Contains(r.Replaces, k.ID())) }
+		if at := slices.IndexFunc(keys, of); step == r.Step && at >= 0 {
+			one.Next = keys[at].Next
 		}
 		all = append(all, one)
 	}
 	return all
-}
-
-// waitsFor returns what the next step of a rotation waits for, and until when where that is known.
-func waitsFor(s keystore.KeySet, keys []Key) (what string, until time.Time) {
-	r := s.Rotation()
-	switch r.Step {
-	case keystore.StepPromote:
-		i := slices.IndexFunc(keys, func(k Key) bool { return k.ID() == r.Kid })
-		if i < 0 || keys[i].Next == nil {
-			return "", until
-		}
-		switch n := keys[i].Next; {
-		case n.Gate == "":
-			return "nothing: it can be taken now", until
-		case !n.Opens.IsZero():
-			return "copies in caches", n.Opens
-		case !n.Earliest.IsZero():
-			return "a look at every public address, and copies in caches", n.Earliest
-		}
-		return "somebody to act", until
-	case keystore.StepRetire:
-		return "you: each kube-apiserver has to sign with the new key; keypost rotate step " + plain(string(s.Name())) + " says how", until
-	}
-	for _, k := range keys {
-		if !slices.Contains(r.Replaces, k.ID()) {
-			continue
-		}
-		if k.TrustedUntil.IsZero() {
-			return "you: the policy does not say how long tokens live", time.Time{}
-		}
-		until = slices.MaxFunc([]time.Time{until, k.TrustedUntil}, time.Time.Compare)
-	}
-	return "the last token that the old key signed", until
 }
