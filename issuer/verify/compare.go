@@ -151,12 +151,11 @@ func (v *visit) judgeDiscovery(a fetch.Answer) {
 // judgeJWKS compares what was answered where a JWKS was asked for.
 func (v *visit) judgeJWKS(a fetch.Answer) {
 	keys, err := fetch.ParseJWKS(a)
-	d := jwksDocument{url: a.URL, broken: true}
-	if err == nil {
-		d = v.checkKeys(a.URL, keys)
-	}
-	v.Findings = nil // about the form of the keys, which are Issuer's
-	if v.compare(d); err != nil {
+	if err != nil {
 		v.Fail("keys-unread", "%v", err) // another reader may find keys where we find none
+		return
 	}
+	d := v.checkKeys(a.URL, keys)
+	v.Findings = nil // about the form of the keys, which verify tells
+	v.compare(d)
 }

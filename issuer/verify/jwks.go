@@ -21,7 +21,6 @@ type jwksDocument struct {
 	url    string
 	keys   []keystore.VerificationKey // the sound ones
 	unread int                        // how many others there are
-	broken bool                       // there is something that could not be read at all
 }
 
 // checkJWKS looks at the JWKS that the discovery document points to and at the one that newer OpenShift points to. It
@@ -159,7 +158,7 @@ func (v *visit) checkAlias(first jwksDocument) (alias jwksDocument, differs bool
 	set, err := fetch.ParseJWKS(a)
 	if err != nil {
 		v.Fail("alias-differs", "%v", err)
-		return jwksDocument{url: a.URL, broken: true}, true
+		return alias, false
 	}
 	if bytes.Equal(a.Body, v.look.JWKS.Body) {
 		v.OK("jwks-alias", "%s has the same keys", a.URL)

@@ -72,10 +72,6 @@ func (v *visit) checkStored(documents []jwksDocument) {
 
 // compare compares a JWKS with the stored key set, key by key and by their material: a kid is a name that anybody can give to a key.
 func (v *visit) compare(d jwksDocument) {
-	if d.broken {
-		v.FailWith(finding.NotCompared, again, "%s could not be read, so it was not compared with key set %q", d.url, v.stored.Name())
-		return
-	}
 	if d.unread > 0 {
 		v.Fail("keys-unread", "%s has keys (%d) that cannot be read, and so not compared with key set %q", d.url, d.unread, v.stored.Name())
 	}

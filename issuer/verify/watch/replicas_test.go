@@ -73,7 +73,7 @@ func TestOneReplicaOfThreeIsRogue(t *testing.T) {
 		began := time.Now()
 		var s Status
 		for end := began.Add(time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-			if all := w.Issuers(); len(all) == 1 {
+			if all := w.Report().Issuers; len(all) == 1 {
 				s = all[0]
 			}
 			if s.Looked.Sub(began) > 2*time.Second && slices.Equal(s.Conditions[RogueKey].At, want) {
@@ -87,7 +87,7 @@ func TestOneReplicaOfThreeIsRogue(t *testing.T) {
 	until([]string{"192.0.2.3:8443"})
 	rogue.Store(false)
 	until(nil)
-	if s := w.Issuers()[0]; len(s.Conditions) > 0 || s.Complete.IsZero() || s.NotAfter.IsZero() {
+	if s := w.Report().Issuers[0]; len(s.Conditions) > 0 || s.Complete.IsZero() || s.NotAfter.IsZero() {
 		t.Errorf("in the end: %+v", s)
 	}
 }

@@ -48,13 +48,13 @@ func (w *Watcher) took(err error, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
-	case err != nil && !w.store.Failing:
+	case err != nil && !w.failing:
 		w.c.Log.Warn("the store cannot be read; the issuers known so far are watched", zap.Error(err))
-	case err == nil && w.store.Failing:
+	case err == nil && w.failing:
 		w.c.Log.Info("the store can be read again")
 	}
-	if w.store.Failing = err != nil; err == nil {
-		w.store.Read = now
+	if w.failing = err != nil; err == nil {
+		w.read = now
 	}
 }
 

@@ -3,8 +3,6 @@ package watch
 import (
 	"context"
 	"errors"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/keypost/keypost/internal/text"
@@ -38,33 +36,11 @@ func (u Upload) Trouble() (t verify.UploadTrouble, why string) {
 	return verify.TroubleOf(u.UploadStatus, u.Compared)
 }
 
-// Uploads returns what is known of each upload, in order.
-func (w *Watcher) Uploads() (all []Upload) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, n := range slices.Sorted(maps.Keys(w.sets)) {
-		all = append(all, w.sets[n].uploads...)
-	}
-	return all
-}
-
 // WentBack is a key set that the store holds in an older version than this watch, or an earlier run of it, has read: a backup
 // was restored, or an old manifest applied.
 type WentBack struct {
 	KeySet keystore.Name
 	observation.Older
-}
-
-// WentBack returns the key sets that the store holds in an older version than before, in order.
-func (w *Watcher) WentBack() (all []WentBack) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, n := range slices.Sorted(maps.Keys(w.sets)) {
-		if older := w.sets[n].older; older != nil {
-			all = append(all, WentBack{n, *older})
-		}
-	}
-	return all
 }
 
 // uploadsOf compares the uploads that the policy of a key set names.

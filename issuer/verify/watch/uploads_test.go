@@ -78,12 +78,12 @@ func (sc *uploadScene) syncAt(n keystore.Name, at time.Time) {
 func (sc *uploadScene) want(when string, n keystore.Name, trouble verify.UploadTrouble) {
 	sc.t.Helper()
 	sc.wait(reread + time.Second)
-	i := slices.IndexFunc(sc.Uploads(), func(u Upload) bool { return u.KeySet == n })
+	i := slices.IndexFunc(sc.Report().Uploads, func(u Upload) bool { return u.KeySet == n })
 	if i < 0 {
 		sc.t.Errorf("%s: the upload of %s is not watched", when, n)
 		return
 	}
-	u := sc.Uploads()[i]
+	u := sc.Report().Uploads[i]
 	if got, why := u.Trouble(); u.Upload != party || got != trouble || (why == "") != (got == "") {
 		sc.t.Errorf("%s: %s of %s is %q, want %q: %s", when, u.Upload, n, got, trouble, why)
 	}
@@ -139,8 +139,8 @@ func TestWatchKnowsWhatUploadsHold(t *testing.T) {
 			return s.Withdraw(storetest.Change(0))
 		})
 		sc.wait(reread + time.Second)
-		if len(sc.Uploads()) > 0 {
-			t.Errorf("of an issuer that was withdrawn: %+v", sc.Uploads())
+		if len(sc.Report().Uploads) > 0 {
+			t.Errorf("of an issuer that was withdrawn: %+v", sc.Report().Uploads)
 		}
 		if log := sc.log.String(); strings.Count(log, "is not known to have") != 8 || strings.Count(log, "has the published keys") != 6 {
 			t.Errorf("logged\n%s", log)
@@ -167,8 +167,8 @@ func TestWatchOfDocumentsAndUploads(t *testing.T) {
 		sc.want("uploaded", "both", "")
 		sc.store.Delete("both")
 		sc.wait(reread + time.Second)
-		if len(sc.Uploads()) != 2 {
-			t.Errorf("an upload of a key set that is absent is not watched: %+v", sc.Uploads())
+		if len(sc.Report().Uploads) != 2 {
+			t.Errorf("an upload of a key set that is absent is not watched: %+v", sc.Report().Uploads)
 		}
 	})
 }

@@ -58,8 +58,9 @@ type Watcher struct {
 
 	mu      sync.Mutex // guards the rest
 	sets    map[keystore.Name]*keySet
-	running int // looks
-	store   StoreStatus
+	running int       // looks
+	failing bool      // the store could not be read the last time
+	read    time.Time // when the store was last read, whole; zero for never
 	ready   bool
 }
 
@@ -90,11 +91,14 @@ type Issuer struct {
 	URL    string
 }
 
-// StoreStatus is what is known of the store.
-type StoreStatus struct {
-	Failing bool      // it could not be read the last time
-	Read    time.Time // when it was last read, whole; zero for never
-	Unread  int       // key sets whose stored version is missing, broken or not admitted: their last good one is looked at
+// Report is what a Watcher knows. Its lists are in order of the key sets.
+type Report struct {
+	Failing  bool      // the store could not be read the last time
+	Read     time.Time // when it was last read, whole; zero for never
+	Unread   int       // key sets whose stored version is missing, broken or not admitted: their last good one is looked at
+	Issuers  []Status
+	Uploads  []Upload
+	WentBack []WentBack
 }
 
 // New returns a Watcher that has read nothing yet.
@@ -126,50 +130,46 @@ func (w *Watcher) Run(ctx context.Context) {
 // Log returns the log of the watcher.
 func (w *Watcher) Log() *zap.Logger { return w.c.Log }
 
-// Issuers returns what is known of each issuer, in order.
-func (w *Watcher) Issuers() (all []Status) {
+// Report returns what is known now.
+func (w *Watcher) Report() Report {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	r := Report{Failing: w.failing, Read: w.read}
 	for _, n := range slices.Sorted(maps.Keys(w.sets)) {
-		for _, i := range w.sets[n].issuers {
-			all = append(all, i.Status)
-		}
-	}
-	return all
-}
-
-// Store returns what is known of the store.
-func (w *Watcher) Store() StoreStatus {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	s := w.store
-	for _, k := range w.sets {
+		k := w.sets[n]
 		if k.unread {
-			s.Unread++
+			r.Unread++
+		}
+		for _, i := range k.issuers {
+			r.Issuers = append(r.Issuers, i.Status)
+		}
+		r.Uploads = append(r.Uploads, k.uploads...)
+		if k.older != nil {
+			r.WentBack = append(r.WentBack, WentBack{n, *k.older})
 		}
 	}
-	return s
+	return r
 }
 
 // Ready returns why not every issuer of the store has been looked at yet, or nil; and nil from then on.
 func (w *Watcher) Ready() error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.store.Read.IsZero() && !w.ready {
-		return errors.New("the store has not been read yet")
-	}
-	all, missing := 0, 0
-	for _, k := range w.sets {
-		for _, i := range k.issuers {
-			if all++; i.Looked.IsZero() {
-				missing++
-			}
+	r := w.Report()
+	missing := 0
+	for _, i := range r.Issuers {
+		if i.Looked.IsZero() {
+			missing++
 		}
 	}
-	if w.ready = w.ready || missing == 0; !w.ready {
-		return fmt.Errorf("%d of %d issuers have not been looked at yet", missing, all)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ready = w.ready || !r.Read.IsZero() && missing == 0
+	switch {
+	case w.ready:
+		return nil
+	case r.Read.IsZero():
+		return errors.New("the store has not been read yet")
 	}
-	return nil
+	return fmt.Errorf("%d of %d issuers have not been looked at yet", missing, len(r.Issuers))
 }
 
 // changed wakes the loop, without waiting for it.

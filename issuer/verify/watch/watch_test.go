@@ -110,7 +110,7 @@ func (sc *scene) count(name string) int {
 
 // of returns the status of an issuer, and whether it is watched.
 func (sc *scene) of(name string) (Status, bool) {
-	for _, s := range sc.Issuers() {
+	for _, s := range sc.Report().Issuers {
 		if s.URL == url(name) {
 			return s, true
 		}
@@ -153,7 +153,7 @@ func TestWatchLooksAtEveryIssuer(t *testing.T) {
 				t.Errorf("%s: %+v", n, s)
 			}
 		}
-		if s := sc.Store(); s.Failing || s.Unread > 0 || time.Since(s.Read) > time.Minute {
+		if s := sc.Report(); s.Failing || s.Unread > 0 || time.Since(s.Read) > time.Minute {
 			t.Errorf("the store: %+v", s)
 		}
 		if sc.log.Len() > 0 {
@@ -207,8 +207,8 @@ func TestWatchAndTheStore(t *testing.T) {
 		sc.wait(2 * time.Minute)
 		before := sc.count("a")
 		sc.wait(5 * time.Minute)
-		if sc.count("a") < before+4 || sc.Store().Unread != 2 || sc.Store().Failing {
-			t.Errorf("an issuer that is absent was looked at %d times more; store %+v", sc.count("a")-before, sc.Store())
+		if sc.count("a") < before+4 || sc.Report().Unread != 2 || sc.Report().Failing {
+			t.Errorf("an issuer that is absent was looked at %d times more; store %+v", sc.count("a")-before, sc.Report())
 		}
 		if got := sc.conditions("a"); !slices.Equal(got, []Condition{NotCompared}) {
 			t.Errorf("conditions of an issuer that is absent: %v", got)
@@ -248,8 +248,8 @@ func TestWatchOfWhatIsNotAdmitted(t *testing.T) {
 		sc.c.Admits = func(s keystore.KeySet) bool { return s.Name() == "a" && !foreign.Load() }
 		sc.run(t)
 		sc.wait(2 * time.Minute)
-		if sc.count("a") == 0 || sc.count("b") > 0 || sc.Store().Unread != 1 {
-			t.Errorf("a was looked at %d times and b %d times; store %+v", sc.count("a"), sc.count("b"), sc.Store())
+		if sc.count("a") == 0 || sc.count("b") > 0 || sc.Report().Unread != 1 {
+			t.Errorf("a was looked at %d times and b %d times; store %+v", sc.count("a"), sc.count("b"), sc.Report())
 		}
 		if err := sc.Ready(); err != nil {
 			t.Errorf("what is not admitted is waited for: %v", err)
@@ -263,8 +263,8 @@ func TestWatchOfWhatIsNotAdmitted(t *testing.T) {
 		sc.wait(time.Minute)
 		before := sc.count("a")
 		sc.wait(5 * time.Minute)
-		if sc.count("a") < before+4 || len(sc.looks["https://intranet.example.net"]) > 0 || sc.Store().Unread != 2 {
-			t.Errorf("a was looked at %d times more, looks %v; store %+v", sc.count("a")-before, sc.looks, sc.Store())
+		if sc.count("a") < before+4 || len(sc.looks["https://intranet.example.net"]) > 0 || sc.Report().Unread != 2 {
+			t.Errorf("a was looked at %d times more, looks %v; store %+v", sc.count("a")-before, sc.looks, sc.Report())
 		}
 	})
 }
@@ -293,9 +293,9 @@ func TestWatchOutlivesTheStore(t *testing.T) {
 				sc.mu.Lock()
 				bad = false
 				sc.mu.Unlock()
-				read, before := sc.Store().Read, sc.count("b")
+				read, before := sc.Report().Read, sc.count("b")
 				sc.wait(10 * time.Minute)
-				if s := sc.Store(); !s.Failing || time.Since(s.Read) < 9*time.Minute || s.Read.Before(read) {
+				if s := sc.Report(); !s.Failing || time.Since(s.Read) < 9*time.Minute || s.Read.Before(read) {
 					t.Errorf("the store: %+v", s)
 				}
 				if got := sc.count("b") - before; got < 9 {
@@ -306,8 +306,8 @@ func TestWatchOutlivesTheStore(t *testing.T) {
 				}
 				sc.store.Inject(nil)
 				sc.wait(3 * time.Minute)
-				if got := sc.conditions("a"); len(got) > 0 || sc.Store().Failing {
-					t.Errorf("after the outage: %v, %+v", got, sc.Store())
+				if got := sc.conditions("a"); len(got) > 0 || sc.Report().Failing {
+					t.Errorf("after the outage: %v, %+v", got, sc.Report())
 				}
 				for line, want := range map[string]int{
 					`"a key is published that the store does not know","key_set":"a"`: 1, `"no key is published any more that`: 1,
@@ -329,8 +329,8 @@ func TestWatchBeginsWithoutAStore(t *testing.T) {
 		sc.store.Inject(func(context.Context, storetest.Op) (bool, error) { return false, errors.New("no route to host") })
 		sc.run(t)
 		sc.wait(10 * time.Minute)
-		if err := sc.Ready(); err == nil || !sc.Store().Failing || !sc.Store().Read.IsZero() {
-			t.Errorf("ready %v, %+v", err, sc.Store())
+		if err := sc.Ready(); err == nil || !sc.Report().Failing || !sc.Report().Read.IsZero() {
+			t.Errorf("ready %v, %+v", err, sc.Report())
 		}
 		sc.store.Inject(nil)
 		sc.wait(reread + soonest + 12*time.Second)

@@ -21,7 +21,7 @@ func (sc *scene) wentBack(t *testing.T, when string, want ...wentBack) {
 	t.Helper()
 	sc.wait(reread + time.Second)
 	var got []wentBack
-	for _, b := range sc.WentBack() {
+	for _, b := range sc.Report().WentBack {
 		got = append(got, wentBack{b.Stored, b.Recorded, len(b.Revived)})
 	}
 	if len(got) != len(want) || len(got) > 0 && got[0] != want[0] {

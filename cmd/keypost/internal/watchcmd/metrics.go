@@ -27,13 +27,13 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(prometheus.NewDesc(name, help, labels, nil), prometheus.GaugeValue, value, values...)
 	}
 	gauge := func(name, help string, value float64) { send(name, help, nil, value) }
-	issuers, store := c.w.Issuers(), c.w.Store()
-	gauge("keypost_watch_issuers", "Issuers that are looked at.", float64(len(issuers)))
+	known := c.w.Report()
+	gauge("keypost_watch_issuers", "Issuers that are looked at.", float64(len(known.Issuers)))
 	gauge("keypost_watch_interval_seconds", "In this time each issuer is looked at once.", c.every.Seconds())
-	gauge("keypost_watch_store_failing", "1 while the store cannot be read; the issuers known so far are looked at.", service.Truth(store.Failing))
-	gauge("keypost_watch_store_last_read_timestamp_seconds", "When the store was last read, whole; 0 for never.", service.Stamp(store.Read))
-	gauge("keypost_watch_key_sets_unread", "Key sets that are missing, cannot be read, or are outside --issuer-url; their issuers are looked at as they were.", float64(store.Unread))
-	for _, s := range issuers {
+	gauge("keypost_watch_store_failing", "1 while the store cannot be read; the issuers known so far are looked at.", service.Truth(known.Failing))
+	gauge("keypost_watch_store_last_read_timestamp_seconds", "When the store was last read, whole; 0 for never.", service.Stamp(known.Read))
+	gauge("keypost_watch_key_sets_unread", "Key sets that are missing, cannot be read, or are outside --issuer-url; their issuers are looked at as they were.", float64(known.Unread))
+	for _, s := range known.Issuers {
 		ofIssuer := func(name, help string, value float64, more ...string) { // a further label, and its value
 			labels := append([]string{"key_set", "issuer"}, more[:len(more)/2]...)
 			send(name, help, labels, value, slices.Concat([]string{string(s.KeySet), s.URL}, more[len(more)/2:])...)
@@ -57,7 +57,7 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 				"When the first certificate expires of the verified chains without their roots, in the latest look with one; left out before the first.", service.Stamp(s.NotAfter))
 		}
 	}
-	for _, u := range c.w.Uploads() {
+	for _, u := range known.Uploads {
 		ofUpload := func(name, help string, value float64, more ...string) {
 			labels := append([]string{"key_set", "upload"}, more[:len(more)/2]...)
 			send(name, help, labels, value, slices.Concat([]string{string(u.KeySet), u.Upload}, more[len(more)/2:])...)
@@ -72,7 +72,7 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	}
 	wentBack := prometheus.NewDesc("keypost_watch_store_went_back", "1 while the store holds an older version of a key set than the watch has read before; "+
 		"gone_key_published says whether that publishes a key which was revoked or removed. Left out for every other key set.", []string{"key_set", "gone_key_published"}, nil)
-	for _, b := range c.w.WentBack() {
+	for _, b := range known.WentBack {
 		ch <- prometheus.MustNewConstMetric(wentBack, prometheus.GaugeValue, 1, string(b.KeySet), strconv.FormatBool(len(b.Revived) > 0))
 	}
 }
