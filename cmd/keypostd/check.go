@@ -36,9 +36,6 @@ func (d *daemon) check(ctx context.Context, stdout io.Writer) error {
 			return err
 		}
 	}
-	if _, err := fmt.Fprintf(stdout, "# %s\n", listen.Bounds(d.c.Listen.MaxConnections)); err != nil {
-		return err
-	}
 	c := d.publishing
 	c.Log = zap.NewNop() // its warnings are returned as errors
 	publisher := issuer.NewPublisher(c)

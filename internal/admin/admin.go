@@ -21,7 +21,7 @@ import (
 // Pages are what a server serves beside /livez, which answers 200 as long as the process serves at all.
 type Pages struct {
 	// Metrics serves /metrics; nil means 404. It is called for one request at a time, without header fields; requests that
-	// come meanwhile share the next page.
+	// come meanwhile share the page.
 	Metrics http.Handler
 	// Ready returns why this process should get no traffic, which makes /readyz a 503, or nil. It must not block. A nil
 	// Ready means always ready.
@@ -100,7 +100,7 @@ func (p Pages) handler() http.Handler {
 	paths["/livez"] = statusPage(func() error { return nil })
 	paths["/readyz"] = statusPage(p.Ready)
 	if p.Metrics != nil {
-		paths["/metrics"] = share(p.Metrics)
+		paths["/metrics"] = &sharedPage{of: p.Metrics}
 	} else {
 		delete(paths, "/metrics")
 	}

@@ -5,19 +5,16 @@ import (
 	"maps"
 	"net/http"
 	"strconv"
-	"sync"
 	"time"
+
+	"golang.org/x/sync/singleflight"
 )
 
-// sharedPage serves a page that is expensive to make. It is made for one request at a time; requests that come meanwhile
-// share the next one, which is never older than they are. So CPU and memory do not grow with the number of requests, and a
-// client that does not take its page delays nobody.
+// sharedPage serves a page that is expensive to make. It is made for one request at a time; requests that come meanwhile share it. So CPU
+// and memory do not grow with the number of requests, and a client that does not take its page delays nobody.
 type sharedPage struct {
-	of http.Handler
-
-	mu    sync.Mutex // held while a page is made, and for a pause after it
-	began time.Time  // when the latest one was begun
-	page  *page      // it does not change
+	of     http.Handler
+	making singleflight.Group
 }
 
 // page is an answer in memory.
@@ -39,28 +36,17 @@ const (
 	longestRest = 50 * time.Millisecond
 )
 
-func share(of http.Handler) *sharedPage { return &sharedPage{of: of} }
-
 // ServeHTTP serves all clients the same text, whatever they accept.
 func (s *sharedPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	p := s.since(time.Now(), r)
+	made, _, _ := s.making.Do("", func() (any, error) {
+		began, p := time.Now(), &page{header: http.Header{}, status: http.StatusOK}
+		s.of.ServeHTTP(p, &http.Request{Method: http.MethodGet, URL: r.URL, Header: http.Header{}})
+		time.Sleep(min(restFactor*time.Since(began), longestRest))
+		return p, nil
+	})
+	p := made.(*page)
 	maps.Copy(w.Header(), p.header)
 	w.Header().Set("Content-Length", strconv.Itoa(p.text.Len()))
 	w.WriteHeader(p.status)
 	_, _ = w.Write(p.text.Bytes()) // the client may have gone away
-}
-
-// since returns a page that was begun after a time.
-func (s *sharedPage) since(asked time.Time, r *http.Request) *page {
-	s.mu.Lock()
-	if s.began.After(asked) {
-		defer s.mu.Unlock()
-		return s.page
-	}
-	p := &page{header: http.Header{}, status: http.StatusOK}
-	s.began, s.page = time.Now(), p
-	// A handler that panics must not leave the lock held: nobody would get a page again.
-	defer func() { time.AfterFunc(min(restFactor*time.Since(s.began), longestRest), s.mu.Unlock) }()
-	s.of.ServeHTTP(p, &http.Request{Method: http.MethodGet, URL: r.URL, Header: http.Header{}})
-	return p
 }

@@ -2,7 +2,6 @@ package listen
 
 import (
 	"cmp"
-	"fmt"
 	"time"
 
 	"github.com/keypost/keypost/internal/admin"
@@ -56,14 +55,6 @@ const (
 	// than mostConnections.
 	fewestConnections, mostConnections = 64, 10_000
 )
-
-// Bounds says what n connections may take, in one line.
-func Bounds(n int) string {
-	l := limits{}.withDefaults()
-	return fmt.Sprintf("at most %d connections at once, %d KiB each and %d MiB together; a TLS handshake has %v, a request %v, with a header of %d KiB and %d fields, "+
-		"an answer %v, a kept connection %v until the next request",
-		n, perConnection>>10, n*perConnection>>20, l.read, l.read, l.header>>10, maxFields, l.write, l.idle)
-}
 
 // FittingConnections returns how many connections fit into a memory limit in bytes and a limit of open files, beside those of
 // other listeners of the process, such as MaxChallengers. Each is reckoned with the worst request there is, and with the

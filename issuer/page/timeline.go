@@ -146,7 +146,9 @@ func stepsOf(s keystore.KeySet, keys []Key) (all []Step) {
 	order := []keystore.RotationStep{keystore.StepPromote, keystore.StepRetire, keystore.StepRemove}
 	for i, step := range order {
 		one := Step{Step: step, State: []string{"later", "now", "done"}[1+cmp.Compare(slices.Index(order, r.Step), i)]}
-		of := func(k Key) bool { return k.Next != nil && k.Next.Step == step && (k.ID() == r.Kid || slices.Contains(r.Replaces, k.ID())) }
+		of := func(k Key) bool {
+			return k.Next != nil && k.Next.Step == step && (k.ID() == r.Kid || slices.Contains(r.Replaces, k.ID()))
+		}
 		if at := slices.IndexFunc(keys, of); step == r.Step && at >= 0 {
 			one.Next = keys[at].Next
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -121,7 +122,8 @@ func (w *Watcher) setUnread(k *keySet, unread bool) {
 	k.unread = unread
 }
 
-// aim has every issuer of a version of the key set looked at, within a time: anyone who published a change waits for the verdict. An issuer
+// aim has every issuer of a version of the key set looked at, at some moment within a time: anyone who published a change waits for the
+// verdict, and thousands that are read at once are not to be looked at in one moment. An issuer
 // URL that an earlier version had stays: no change of a key set drops one, unless nobody is to read the documents any more.
 func (k *keySet) aim(s keystore.KeySet, now time.Time, within time.Duration) {
 	if s.Withdrawn() || s.Policy().Reach == keystore.ReachCopies {
@@ -130,14 +132,13 @@ func (k *keySet) aim(s keystore.KeySet, now time.Time, within time.Duration) {
 	}
 	for _, u := range s.Issuers() {
 		if !slices.ContainsFunc(k.issuers, func(i *issuer) bool { return i.URL == u.String() }) {
-			i := &issuer{Status: Status{Issuer: Issuer{s.Name(), u.String()}}, target: verify.Target{URL: u}}
-			i.due = now.Add(point(i.URL, within))
+			i := &issuer{Status: Status{Issuer: Issuer{s.Name(), u.String()}}, target: verify.Target{URL: u}, due: now.Add(within)}
 			k.issuers = append(k.issuers, i)
 		}
 	}
 	for _, i := range k.issuers {
 		i.target = verify.TargetOf(s, i.target.URL)
-		if soon := now.Add(point(i.URL, within)); i.due.After(soon) {
+		if soon := now.Add(rand.N(within)); i.due.After(soon) { //nolint:gosec // nobody gains by guessing it
 			i.due = soon
 		}
 	}

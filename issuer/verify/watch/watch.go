@@ -9,8 +9,6 @@ package watch
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
@@ -180,20 +178,6 @@ func (w *Watcher) changed() {
 	}
 }
 
-// point returns a point of an interval that depends only on the URL: issuers are spread over it, and each has the same
-// point after a restart and in every process.
-func point(url string, interval time.Duration) time.Duration {
-	sum := sha256.Sum256([]byte(url))
-	return time.Duration(binary.BigEndian.Uint64(sum[:8]) >> 1 % uint64(interval)) //nolint:gosec // below interval, which is positive
-}
-
-// next returns when an issuer is due after a look that began at a time: at its point of each interval, so that no two looks are further
-// apart than one. Intervals are counted from 1970, so that they are the same ones after a restart.
-func next(url string, began time.Time, every time.Duration) time.Time {
-	n, p := time.Duration(began.UnixNano()), point(url, every)
-	return time.Unix(0, int64((n-p)/every*every+p+every))
-}
-
 // begin returns the issuers to look at now, those that have waited longest first, and how long to wait for the next one.
 func (w *Watcher) begin(now time.Time) (due []*issuer, wait time.Duration) {
 	w.mu.Lock()
@@ -218,7 +202,7 @@ func (w *Watcher) begin(now time.Time) (due []*issuer, wait time.Duration) {
 	due = due[:min(len(due), atOnce-w.running)] // the end of a look wakes the loop for the others
 	w.running += len(due)
 	for _, i := range due {
-		i.running, i.due = true, next(i.URL, now, w.c.Every)
+		i.running, i.due = true, now.Add(w.c.Every)
 	}
 	return due, wait
 }
