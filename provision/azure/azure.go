@@ -69,23 +69,22 @@ func identityName(installation, namespace, secret string) string {
 	return name[:min(len(name), identityNameLimit)]
 }
 
-// credentialForm is what Azure asks of the name of a federated credential
+// nameForm is what Azure asks of the names of identities and federated credentials, beside their length
 // (https://learn.microsoft.com/azure/azure-resource-manager/management/resource-name-rules#microsoftmanagedidentity).
-var credentialForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]+$`)
+var nameForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]+$`)
 
 // credentialName returns the name of the federated credential of a service account: the account's, as ccoctl has it, where
 // Azure takes that. Kubernetes allows dots in it, and one character.
 func credentialName(account string) string {
-	if credentialForm.MatchString(account) && len(account) >= 3 && len(account) <= 120 {
+	if nameForm.MatchString(account) && len(account) >= 3 && len(account) <= 120 {
 		return account
 	}
 	return iam.Suffixed(account, account)
 }
 
 var (
-	regionForm   = regexp.MustCompile(`^[a-z0-9]+$`)
-	identityForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]+$`)
-	scopeForm    = regexp.MustCompile(`^/subscriptions/[0-9A-Fa-f-]{36}(/[^/?#%\s]+)*$`)
+	regionForm = regexp.MustCompile(`^[a-z0-9]+$`)
+	scopeForm  = regexp.MustCompile(`^/subscriptions/[0-9A-Fa-f-]{36}(/[^/?#%\s]+)*$`)
 )
 
 // check returns an error if what is wanted breaks a rule of Azure's. It makes no call, and joins the errors, each of which is
@@ -119,7 +118,7 @@ func CheckName(name string) error {
 
 // CheckIdentityName returns an error for what cannot be the name of an identity.
 func CheckIdentityName(name string) error {
-	if !identityForm.MatchString(name) || len(name) < 3 || len(name) > 128 {
+	if !nameForm.MatchString(name) || len(name) < 3 || len(name) > 128 {
 		return fmt.Errorf("%q: the name of a managed identity has 3 to %d letters, digits, dashes and underscores, and begins with a letter or a digit", name, identityNameLimit)
 	}
 	return nil
@@ -127,15 +126,14 @@ func CheckIdentityName(name string) error {
 
 // checkPlace checks where everything is going to be.
 func checkPlace(o Options) error {
-	var errs []error
-	if o.Region != "" && !regionForm.MatchString(o.Region) {
-		errs = append(errs, fmt.Errorf("the region %q is not the name of one, such as westeurope: lower-case letters and digits", o.Region))
+	switch {
+	case o.Region != "" && !regionForm.MatchString(o.Region):
+		return fmt.Errorf("the region %q is not the name of one, such as westeurope: lower-case letters and digits", o.Region)
+	case o.OIDCGroup != "" && iam.SameName(o.OIDCGroup, o.InstallGroup):
+		return fmt.Errorf("the resource group %s cannot be both the identities' and the installation's: the installer wants an empty one, and "+
+			"destroying the cluster would delete the identities", o.OIDCGroup)
 	}
-	if o.OIDCGroup != "" && iam.SameName(o.OIDCGroup, o.InstallGroup) {
-		errs = append(errs, fmt.Errorf("the resource group %s cannot be both the identities' and the installation's: the installer wants an empty one, and "+
-			"destroying the cluster would delete the identities", o.OIDCGroup))
-	}
-	return errors.Join(errs...)
+	return nil
 }
 
 // checkScopes returns what is wrong with where an identity is to have its roles.

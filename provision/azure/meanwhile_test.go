@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -27,47 +26,6 @@ func once(w *world, method, part string, f func()) bent {
 			done.Do(f)
 		}
 	}}
-}
-
-// An identity or a custom role that becomes somebody else's while a deletion is under way stays.
-func TestWhatOthersTakeOverMeanwhileStays(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct {
-		name string
-		take func(w *world)
-		left func(s fakeazure.State) bool
-	}{
-		{"an identity", func(w *world) {
-			w.arm(t, "PATCH", home+"/providers/Microsoft.ManagedIdentity/userAssignedIdentities/"+storage, "2024-11-30", `{"tags":{"openshift.io_cloud-credential-operator_b":"owned"}}`)
-		}, func(s fakeazure.State) bool {
-			return slices.ContainsFunc(s.Identities, func(i fakeazure.Identity) bool { return i.Name == storage })
-		}},
-		{"a custom role", func(w *world) {
-			all := w.State().Definitions
-			d := all[slices.IndexFunc(all, func(d fakeazure.Definition) bool { return d.RoleName == storage })]
-			w.arm(t, "PUT", d.ID, "2022-04-01", fmt.Sprintf(`{"properties":{"roleName":%q,"description":"mine","type":"CustomRole","assignableScopes":["/subscriptions/%s"],
-				"permissions":[{"actions":["Microsoft.Compute/disks/delete"]}]}}`, d.RoleName, subscription))
-		}, func(s fakeazure.State) bool {
-			return slices.ContainsFunc(s.Definitions, func(d fakeazure.Definition) bool { return d.RoleName == storage && d.Description == "mine" })
-		}},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, fakeazure.Options{})
-				_, err := azure.CreateIdentities(t.Context(), w.identities(t, usual()...))
-				must(t, err)
-				o := azure.DeleteOptions{Options: w.options()}
-				o.Transport = once(w, http.MethodDelete, "/roleAssignments/", func() { tt.take(w) })
-				if _, err = azure.Delete(t.Context(), o); !is(arm.NotOwned)(err) {
-					t.Errorf("error %v", err)
-				}
-				if s := w.State(); !tt.left(s) {
-					t.Errorf("left: %+v", s)
-				}
-			})
-		})
-	}
 }
 
 // A resource group that is two installations' goes with neither, also where nothing of the other is in it any more.

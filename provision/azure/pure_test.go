@@ -17,14 +17,14 @@ func TestNames(t *testing.T) {
 		"controller.sa":    "controller-sa-",
 	} {
 		got := credentialName(account)
-		if !strings.HasPrefix(got, want) || !credentialForm.MatchString(got) || got == account && want != account {
+		if !strings.HasPrefix(got, want) || !nameForm.MatchString(got) || got == account && want != account {
 			t.Errorf("credentialName(%q) = %q, want %q…", account, got, want)
 		}
 	}
 	if a, b := credentialName("a.b"), credentialName("a-b"); a == b {
 		t.Errorf("two accounts have the name %s", a)
 	}
-	if long := credentialName(strings.Repeat("a.", 120) + "z"); !credentialForm.MatchString(long) || len(long) != 120 {
+	if long := credentialName(strings.Repeat("a.", 120) + "z"); !nameForm.MatchString(long) || len(long) != 120 {
 		t.Errorf("%s (%d characters)", long, len(long))
 	}
 	if long := strings.Repeat("a", 120); credentialName(long) != long || credentialName(long+"a") == long+"a" || len(credentialName(long+"a")) != 120 {

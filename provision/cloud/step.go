@@ -118,7 +118,7 @@ type Thing[S any] struct {
 	Kind, Name string
 	Missing    bool   // it is still to be made
 	Deleted    bool   // it is deleted, and comes back
-	Found      string // the line that reports one that is there, also if a concurrent run has done the work
+	Found      string // the line that reports one that is there
 
 	Read   func(ctx context.Context) (S, error)
 	Decide func(have S) (Decision, error)
@@ -140,15 +140,6 @@ func (t Thing[S]) Plan(a API, have S) (plan.Plan, error) {
 		d, err := t.Decide(have)
 		return d.Steps, err
 	}))
-	for i, action := range stage {
-		stage[i].Do = func(ctx context.Context) ([]string, error) {
-			lines, err := action.Do(ctx)
-			if err == nil && len(lines) == 0 && t.Found != "" {
-				lines = []string{t.Found}
-			}
-			return lines, err
-		}
-	}
 	return d.Then(plan.Of(nil, stage)), nil
 }
 
@@ -182,8 +173,12 @@ func (a API) Converge(ctx context.Context, remaining Remaining) (lines []string,
 func (a API) converge(ctx context.Context, first []Step, remaining Remaining) (lines []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, a.Consistency+a.CallTime)
 	defer cancel()
-	showing := showing{api: a}
-	defer showing.stop()
+	var showing *Pending // what the calls take is their own
+	defer func() {
+		if showing != nil {
+			showing.Stop()
+		}
+	}()
 	start, pause := time.Now(), cmp.Or(a.FirstPause, firstPause)
 	p := progress{answers: map[string]Answer{}}
 	pending, err := p.take(ctx, first)
@@ -212,32 +207,16 @@ func (a API) converge(ctx context.Context, first []Step, remaining Remaining) (l
 		if pending != nil {
 			because = pending
 		}
-		showing.wait(because)
+		if showing == nil {
+			showing = a.Await("the change to show")
+		}
+		showing.Because(because)
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
 			return p.lines, context.Cause(ctx)
 		}
 		pause = min(2*pause, lastPause)
-	}
-}
-
-// showing is a wait for a change to show. What the calls before take is their own.
-type showing struct {
-	api     API
-	pending *Pending // nil before the first wait
-}
-
-func (s *showing) wait(because error) {
-	if s.pending == nil {
-		s.pending = s.api.Await("the change to show")
-	}
-	s.pending.Because(because)
-}
-
-func (s *showing) stop() {
-	if s.pending != nil {
-		s.pending.Stop()
 	}
 }
 

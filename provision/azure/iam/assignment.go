@@ -177,14 +177,9 @@ func (b bindings) removeSteps(lost []assignmentState) []cloud.Step {
 	return steps
 }
 
-// inside returns those of the subscription.
-func (r *Run) inside(list []assignmentState) []assignmentState {
-	return slices.DeleteFunc(slices.Clone(list), func(a assignmentState) bool { return !r.within(a.Properties.Scope) })
-}
-
 // planDelete plans to delete whatever binds an identity directly, before the identity itself: Azure would keep it, with a principal
 // that is nobody. What is outside of the subscription stays.
 func (b bindings) planDelete(have []assignmentState) plan.Stage {
-	return b.API.Stage(plan.Change{Verb: plan.Delete, Thing: assignmentThing, Name: b.identity}, b.removeSteps(b.inside(have)),
-		b.read(func(have []assignmentState) []cloud.Step { return b.removeSteps(b.inside(have)) }))
+	inside := slices.DeleteFunc(slices.Clone(have), func(a assignmentState) bool { return !b.within(a.Properties.Scope) })
+	return b.API.Delete(plan.Change{Thing: assignmentThing, Name: b.identity}, b.removeSteps(inside)...)
 }

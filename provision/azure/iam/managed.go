@@ -2,7 +2,6 @@ package iam
 
 import (
 	"context"
-	"errors"
 	"strings"
 
 	"github.com/keypost/keypost/provision/azure/arm"
@@ -79,20 +78,6 @@ func (r *Run) IdentityID(name string) string {
 
 // planDeleteIdentity plans to delete an identity with its federated credentials.
 func (r *Run) planDeleteIdentity(have identityState) plan.Stage {
-	steps := func(have *identityState) ([]cloud.Step, error) {
-		if have == nil {
-			return nil, nil
-		}
-		if !r.Owner.owns(have.Tags) {
-			return nil, r.Owner.refuse(IdentityThing+" "+have.Name, have.Tags)
-		}
-		if says := shared(IdentityThing+" "+have.Name, have.Tags); says != "" {
-			return nil, errors.New(says)
-		}
-		return []cloud.Step{{Key: "delete", Line: "Deleted Microsoft.ManagedIdentity/userAssignedIdentities " + have.ID,
-			Call: r.Delete(identities.At(r.IdentityID(have.Name)))}}, nil
-	}
-	first, _ := steps(&have) // it belongs only to the owner
-	read := func(ctx context.Context) (*identityState, error) { return r.readIdentity(ctx, have.Name) }
-	return r.API.Stage(plan.Change{Verb: plan.Delete, Thing: IdentityThing, Name: have.Name}, first, cloud.After(read, steps))
+	return r.API.Delete(plan.Change{Thing: IdentityThing, Name: have.Name}, cloud.Step{Key: "delete",
+		Line: "Deleted Microsoft.ManagedIdentity/userAssignedIdentities " + have.ID, Call: r.Delete(identities.At(r.IdentityID(have.Name)))})
 }

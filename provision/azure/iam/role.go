@@ -175,17 +175,6 @@ func (r *Run) putRole(want roleState, line string, diff []string) cloud.Step {
 
 // planDeleteRole plans to delete a custom role.
 func (r *Run) planDeleteRole(have roleState) plan.Stage {
-	steps := func(have *roleState) ([]cloud.Step, error) {
-		if have == nil {
-			return nil, nil
-		}
-		if have.description != r.Owner.description {
-			return nil, arm.Refuse(arm.NotOwned, "%s %s has the description %q by now and not %q", roleThing, have.name, have.description, r.Owner.description)
-		}
-		return []cloud.Step{{Key: "delete", Line: fmt.Sprintf("Deleted custom role %s %s", have.name, have.id),
-			Call: r.Delete(roles.At(r.roleID(have.guid)))}}, nil
-	}
-	first, _ := steps(&have) // it is the owner's
-	read := func(ctx context.Context) (*roleState, error) { return r.readRole(ctx, have.name) }
-	return r.API.Stage(plan.Change{Verb: plan.Delete, Thing: roleThing, Name: have.name}, first, cloud.After(read, steps))
+	return r.API.Delete(plan.Change{Thing: roleThing, Name: have.name}, cloud.Step{Key: "delete",
+		Line: fmt.Sprintf("Deleted custom role %s %s", have.name, have.id), Call: r.Delete(roles.At(r.roleID(have.guid)))})
 }
