@@ -27,19 +27,20 @@ type Trust struct {
 func HostPath(issuer string) string { return strings.TrimPrefix(issuer, "https://") }
 
 // statement returns our own statement: it lets these subjects in, with a token for one of the audiences. Without :aud, any
-// token of the service account would do, also one that a pod has handed to another service.
+// token of the service account would do, also one that a pod has handed to another service. As ccoctl does, it has lists of claims.
 func (t Trust) statement(subjects []string) statement {
-	s := statement{
-		Effect: "Allow", Principal: principals{"Federated": {t.ProviderARN}}, Action: values{assumeRole},
-		Condition: map[string]map[string]values{"StringEquals": {
-			HostPath(t.Issuer) + ":aud": set(t.Audiences), HostPath(t.Issuer) + ":sub": set(subjects),
-		}},
-	}
-	s.raw = asJSON(s)
+	s, _ := parseStatement(asJSON(struct { // it parses what asJSON has just written
+		Effect    string
+		Principal map[string]string
+		Action    string
+		Condition map[string]map[string][]string
+	}{"Allow", map[string]string{"Federated": t.ProviderARN}, assumeRole, map[string]map[string][]string{"StringEquals": {
+		HostPath(t.Issuer) + ":aud": set(t.Audiences), HostPath(t.Issuer) + ":sub": set(subjects),
+	}}}))
 	return s
 }
 
-func set(list []string) values { return slices.Compact(slices.Sorted(slices.Values(list))) }
+func set(list []string) []string { return slices.Compact(slices.Sorted(slices.Values(list))) }
 
 // Document returns a trust policy that lets only these subjects in, with a token for one of the audiences.
 func (t Trust) Document(subjects []string) Document {
