@@ -87,12 +87,9 @@ func scalar(name string) string {
 	return name
 }
 
-// secretSuffix is what the names of Secrets' manifests end in.
-const secretSuffix = "-credentials.yaml"
-
 // secretFile returns the file of a Secret's manifest.
 func secretFile(namespace, name, text string) File {
-	return File{Name: fmt.Sprintf("%s/%s-%s%s", ManifestsDir, namespace, name, secretSuffix), Data: []byte(text), Mode: 0o600, Namespace: namespace,
+	return File{Name: fmt.Sprintf("%s/%s-%s-credentials.yaml", ManifestsDir, namespace, name), Data: []byte(text), Mode: 0o600, Namespace: namespace,
 		log: "Saved credentials configuration to: "}
 }
 

@@ -164,12 +164,10 @@ spec:
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			out := filepath.Join(t.TempDir(), "out")
-			d, err := ccoctl.OpenDir(out, ccoctl.ManifestsDir)
-			check(t, err)
-			check(t, d.Write(tt.file))
+			check(t, ccoctl.Write(out, tt.file))
 			path := filepath.Join(out, filepath.FromSlash(tt.path))
-			if d.Path(tt.file.Name) != path {
-				t.Errorf("it is at %s, want %s", d.Path(tt.file.Name), path)
+			if line := tt.file.Line(out); !strings.HasSuffix(line, path) {
+				t.Errorf("it is told as %q, want %s", line, path)
 			}
 			info, err := os.Stat(path)
 			check(t, err)
@@ -205,30 +203,25 @@ func tree(t *testing.T, dir string) []string {
 	return lines
 }
 
-func TestOpenDirMakesOneLevel(t *testing.T) {
+func TestMakeDirMakesOneLevel(t *testing.T) {
 	parent := t.TempDir()
 	for range 2 { // the second time everything is there
-		_, err := ccoctl.OpenDir(filepath.Join(parent, "out"), ccoctl.ManifestsDir, ccoctl.TLSDir)
-		check(t, err)
+		check(t, ccoctl.MakeDir(filepath.Join(parent, "out"), ccoctl.ManifestsDir, ccoctl.TLSDir))
 	}
 	want := []string{"drwx------ out", "drwx------ out/manifests", "drwx------ out/tls"}
 	if got := tree(t, parent); !slices.Equal(got, want) {
 		t.Errorf("made %v, want %v", got, want)
 	}
 	t.Chdir(parent)
-	d, err := ccoctl.OpenDir("")
-	check(t, err)
-	if d.Path("03-keys.json") != "03-keys.json" {
-		t.Errorf("path %s: what is given relative stays relative", d.Path("03-keys.json"))
-	}
-	d, err = ccoctl.OpenDir("out/")
-	check(t, err)
-	if d.Path("manifests/x.yaml") != "out/manifests/x.yaml" {
-		t.Errorf("path %s", d.Path("manifests/x.yaml"))
+	for dir, want := range map[string]string{"": " 03-keys.json", "out/": " out/03-keys.json"} {
+		check(t, ccoctl.MakeDir(dir))
+		if line := ccoctl.JWKSFile(nil).Line(dir); !strings.HasSuffix(line, want) {
+			t.Errorf("%q does not end in %s: what is given relative stays relative", line, want)
+		}
 	}
 }
 
-func TestOpenDirRefuses(t *testing.T) {
+func TestMakeDirRefuses(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		make func(dir string) error
@@ -246,8 +239,7 @@ func TestOpenDirRefuses(t *testing.T) {
 			dir := t.TempDir()
 			check(t, tt.make(dir))
 			before := tree(t, dir)
-			_, err := ccoctl.OpenDir(filepath.Join(dir, tt.path), ccoctl.ManifestsDir)
-			for _, err := range []error{err, ccoctl.CheckDir(filepath.Join(dir, tt.path))} {
+			for _, err := range []error{ccoctl.MakeDir(filepath.Join(dir, tt.path), ccoctl.ManifestsDir), ccoctl.CheckDir(filepath.Join(dir, tt.path))} {
 				if err == nil || !strings.Contains(err.Error(), tt.want) || !strings.HasPrefix(err.Error(), "output directory "+dir) {
 					t.Errorf("error %v, want %q", err, tt.want)
 				}
@@ -259,59 +251,84 @@ func TestOpenDirRefuses(t *testing.T) {
 	}
 }
 
-// What would refuse a file once everything is made refuses it before, and nothing is made or taken away.
+// CheckDir changes nothing, and takes what can be made.
 func TestCheckDir(t *testing.T) {
-	link := func(name string) func(string) error {
-		return func(d string) error { return os.Symlink("elsewhere", filepath.Join(d, name)) }
+	for name, make := range map[string]func(dir string) error{
+		"nothing":                 os.RemoveAll,
+		"an empty directory":      func(string) error { return nil },
+		"a link to a directory":   func(d string) error { return errors.Join(os.Remove(d), os.Symlink(t.TempDir(), d)) },
+		"a directory with a link": func(d string) error { return os.Symlink("elsewhere", d+"/99_mine.yaml") },
+	} {
+		parent := t.TempDir()
+		dir := filepath.Join(parent, "out")
+		check(t, os.Mkdir(dir, 0o700))
+		check(t, make(dir))
+		before := tree(t, parent)
+		if err := ccoctl.CheckDir(dir); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if after := tree(t, parent); !slices.Equal(before, after) {
+			t.Errorf("%s: it made %v of %v", name, after, before)
+		}
 	}
-	secret := ccoctl.Secret{Namespace: "ns", Name: "a"}.File().Name
+}
+
+// A key that another user put there is not taken, and no key is put where every user can replace it.
+func TestDirectoriesOfOthers(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root to give files away")
+	}
+	const other = 65534
 	for _, tt := range []struct {
 		name string
-		make func(dir string) error
-		want string // empty if the directory is fine
+		make func(d string) error
+		sudo string
+		want string // of the error; empty if the directory is taken
 	}{
-		{"nothing", func(d string) error { return os.RemoveAll(d) }, ""},
-		{"an empty directory", func(string) error { return nil }, ""},
-		{"a link to a directory", func(d string) error { return errors.Join(os.Remove(d), os.Symlink(t.TempDir(), d)) }, ""},
-		{"manifests of others", link("manifests/99_mine.yaml"), ""},
-		{"a link into nowhere", func(d string) error { return errors.Join(os.RemoveAll(d), os.Symlink("no", d)) }, "no such file"},
-		{"a link in place of tls", link("tls"), "tls in it is not a directory; move it away"},
-		{"a link in place of a Secret", link(secret), secret + ": it is a symbolic link; remove it"},
-		{"a directory in place of a Secret", func(d string) error { return os.Mkdir(filepath.Join(d, secret), 0o700) }, secret + ": it is not a regular file"},
-		{"a link in place of the issuer", link(ccoctl.AuthenticationFile("").Name), "02-config.yaml: it is a symbolic link"},
-		{"a link in place of the webhook's Secret", link(ccoctl.AzureWebhookFile("").Name), "webhook-config.yaml: it is a symbolic link"},
-		{"a link in place of the signing key", func(d string) error { return errors.Join(os.Mkdir(d+"/tls", 0o700), link(ccoctl.SigningKeyName)(d)) },
-			"signing-key.key: it is a symbolic link"},
+		{"root's", func(string) error { return nil }, "", ""},
+		{"a key of another user", func(d string) error { return os.Chown(d+"/"+ccoctl.PrivateKeyName, other, other) }, "", ccoctl.PrivateKeyName + " has the owner 65534"},
+		{"the caller's, under sudo", func(d string) error { return os.Chown(d+"/"+ccoctl.PrivateKeyName, other, other) }, "65534", ""},
+		{"an installed key of another user", func(d string) error {
+			return errors.Join(os.WriteFile(d+"/"+ccoctl.SigningKeyName, nil, 0o600), os.Chown(d+"/"+ccoctl.SigningKeyName, other, other))
+		}, "", ccoctl.SigningKeyName + " has the owner 65534"},
+		{"a link of another user", func(d string) error {
+			return errors.Join(os.Rename(d+"/"+ccoctl.PrivateKeyName, d+"/mine"), os.Symlink("mine", d+"/"+ccoctl.PrivateKeyName), os.Lchown(d+"/"+ccoctl.PrivateKeyName, other, other))
+		}, "", "has the owner 65534"},
+		{"a link to a key of another user", func(d string) error {
+			return errors.Join(os.Rename(d+"/"+ccoctl.PrivateKeyName, d+"/x"), os.Symlink("x", d+"/"+ccoctl.PrivateKeyName), os.Chown(d+"/x", other, other))
+		}, "", "has the owner 65534"},
+		{"a link of root's", func(d string) error {
+			return errors.Join(os.Rename(d+"/"+ccoctl.PrivateKeyName, d+"/mine"), os.Symlink("mine", d+"/"+ccoctl.PrivateKeyName))
+		}, "", ""},
+		{"a key that everybody may write", func(d string) error { return os.Chmod(d+"/"+ccoctl.PrivateKeyName, 0o666) }, "", "the mode 0666"},
+		{"everybody's", func(d string) error { return os.Chmod(d, 0o777) }, "", "the mode 0777"},
+		{"tls for everybody", func(d string) error { return os.Chmod(d+"/tls", 0o777) }, "", "the mode 0777"},
+		{"with a sticky bit", func(d string) error { return os.Chmod(d, 0o777|fs.ModeSticky) }, "", ""},
+		{"of a user who mounts it", func(d string) error { return os.Chown(d, other, other) }, "", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			parent := t.TempDir()
-			dir := filepath.Join(parent, "out")
-			check(t, os.Mkdir(dir, 0o700))
-			if strings.Contains(tt.name, "Secret") || strings.Contains(tt.name, "manifests") || strings.Contains(tt.name, "issuer") {
-				check(t, os.Mkdir(dir+"/manifests", 0o700))
-			}
+			t.Setenv("SUDO_UID", tt.sudo)
+			dir := filepath.Join(t.TempDir(), "out")
+			check(t, ccoctl.MakeDir(dir, ccoctl.ManifestsDir, ccoctl.TLSDir))
+			check(t, os.WriteFile(filepath.Join(dir, ccoctl.PrivateKeyName), []byte("key"), 0o600))
 			check(t, tt.make(dir))
-			before := tree(t, parent)
-			err := ccoctl.CheckDir(dir)
-			if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
-				t.Errorf("error %v, want %q", err, tt.want)
-			}
-			if after := tree(t, parent); !slices.Equal(before, after) {
-				t.Errorf("it made %v of %v", after, before)
+			for _, err := range []error{ccoctl.CheckDir(dir), ccoctl.MakeDir(dir, ccoctl.TLSDir)} {
+				if (err == nil) != (tt.want == "") || err != nil && (!strings.Contains(err.Error(), tt.want) || !strings.HasPrefix(err.Error(), "output directory "+dir+": ")) {
+					t.Errorf("error %v, want %q", err, tt.want)
+				}
 			}
 		})
 	}
 }
 
 // An interrupted run leaves temporary files; the next one takes away those, and only those.
-func TestOpenDirRemovesLeftovers(t *testing.T) {
+func TestMakeDirRemovesLeftovers(t *testing.T) {
 	dir := t.TempDir()
 	check(t, os.Mkdir(dir+"/tls", 0o700))
 	for _, name := range []string{".keypost-output-ABC.tmp", "tls/.keypost-output-DEF.tmp", ".keypost.yaml", "x.tmp"} {
 		check(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
 	}
-	_, err := ccoctl.OpenDir(dir, ccoctl.TLSDir)
-	check(t, err)
+	check(t, ccoctl.MakeDir(dir, ccoctl.TLSDir))
 	want := []string{"-rw------- .keypost.yaml ", "-rw------- x.tmp ", "drwx------ tls"}
 	if got := tree(t, dir); !slices.Equal(got, want) {
 		t.Errorf("left %q, want %q", got, want)
@@ -321,12 +338,11 @@ func TestOpenDirRemovesLeftovers(t *testing.T) {
 // What is there is replaced whole: no trailing bytes, no mode of an older file.
 func TestWriteReplaces(t *testing.T) {
 	dir := t.TempDir()
-	d, err := ccoctl.OpenDir(dir, ccoctl.ManifestsDir)
-	check(t, err)
+	check(t, ccoctl.MakeDir(dir, ccoctl.ManifestsDir))
 	check(t, os.WriteFile(dir+"/manifests/a", []byte("long and older"), 0o666))
 	old, err := os.Open(dir + "/manifests/a")
 	check(t, err)
-	check(t, d.Write(
+	check(t, ccoctl.Write(dir,
 		ccoctl.File{Name: "manifests/a", Data: []byte("new"), Mode: 0o600},
 		ccoctl.File{Name: "b", Data: []byte("new"), Mode: 0o644},
 	))
@@ -349,29 +365,21 @@ func TestWriteIsAllOrNothing(t *testing.T) {
 		file string
 		want string
 	}{
-		{"a link", func(d string) error { return os.Symlink("a", d+"/b") }, "b", "it is a symbolic link; remove it"},
-		{"a dangling link", func(d string) error { return os.Symlink("/nowhere/at/all", d+"/b") }, "b", "it is a symbolic link; remove it"},
+		{"a link", func(d string) error { return os.Symlink("a", d+"/b") }, "b", "it is not a regular file"},
+		{"a dangling link", func(d string) error { return os.Symlink("/nowhere/at/all", d+"/b") }, "b", "it is not a regular file"},
 		{"a directory", func(d string) error { return os.Mkdir(d+"/b", 0o700) }, "b", "it is not a regular file"},
 		{"a pipe", func(d string) error { return syscall.Mkfifo(d+"/b", 0o600) }, "b", "it is not a regular file"},
-		{"a directory that was not asked for", func(d string) error { return os.Mkdir(d+"/tls", 0o700) }, "tls/b", "no file of the output directory"},
-		{"a place outside", func(string) error { return nil }, "../b", "no file of the output directory"},
-		{"a place outside by way of one inside", func(string) error { return nil }, "manifests/../../b", "no file of the output directory"},
-		{"an absolute place", func(string) error { return nil }, "/tmp/b", "no file of the output directory"},
-		{"no name", func(string) error { return nil }, "", "no file of the output directory"},
-		{"a name that is too long", func(string) error { return nil }, strings.Repeat("b", 256), "the name of the file has 256 bytes, and file systems allow 255"},
-		{"a hidden file", func(string) error { return nil }, "manifests/.b", "no file of the output directory"},
-		{"a directory that has gone", func(d string) error {
-			return os.Rename(d+"/manifests", d+"/other")
-		}, "manifests/b", "no such file or directory"},
+		{"a place outside", func(string) error { return nil }, "../b", "path escapes from parent"},
+		{"a place outside by way of one inside", func(string) error { return nil }, "manifests/../../b", "path escapes from parent"},
+		{"a name that is too long", func(string) error { return nil }, strings.Repeat("b", 256), "file name too long"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := t.TempDir()
-			d, err := ccoctl.OpenDir(dir, ccoctl.ManifestsDir)
-			check(t, err)
+			check(t, ccoctl.MakeDir(dir, ccoctl.ManifestsDir))
 			check(t, os.WriteFile(dir+"/a", []byte("old"), 0o600))
 			check(t, tt.make(dir))
 			before := tree(t, dir)
-			err = d.Write(ccoctl.File{Name: "a", Data: []byte("new"), Mode: 0o600}, ccoctl.File{Name: tt.file, Data: []byte("new"), Mode: 0o600})
+			err := ccoctl.Write(dir, ccoctl.File{Name: "a", Data: []byte("new"), Mode: 0o600}, ccoctl.File{Name: tt.file, Data: []byte("new"), Mode: 0o600})
 			if err == nil || !strings.Contains(err.Error(), tt.want) || !strings.HasPrefix(err.Error(), "write ") {
 				t.Errorf("error %v, want %q", err, tt.want)
 			}
@@ -382,14 +390,11 @@ func TestWriteIsAllOrNothing(t *testing.T) {
 	}
 }
 
-// A link that takes the directory's place after it was opened leads nowhere outside.
+// A link that takes a directory's place leads nowhere outside.
 func TestWriteStaysInside(t *testing.T) {
 	dir, outside := t.TempDir(), t.TempDir()
-	d, err := ccoctl.OpenDir(dir, ccoctl.ManifestsDir)
-	check(t, err)
-	check(t, os.Remove(dir+"/manifests"))
 	check(t, os.Symlink(outside, dir+"/manifests"))
-	if err := d.Write(ccoctl.File{Name: "manifests/a", Mode: 0o600}); err == nil {
+	if err := ccoctl.Write(dir, ccoctl.File{Name: "manifests/a", Mode: 0o600}); err == nil {
 		t.Error("written")
 	}
 	if got := tree(t, outside); len(got) > 0 {

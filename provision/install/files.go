@@ -20,7 +20,7 @@ import (
 // nobody's, and with one that cannot be read another cluster's; and an empty URL among those given stands for any. Every verb that writes
 // files calls it before it changes anything.
 func (r *Run) CheckDir(issuerURLs ...string) error {
-	if err := r.checkDir(); err != nil {
+	if err := ccoctl.CheckDir(r.Dir); err != nil {
 		return err
 	}
 	if r.Adopt || slices.Contains(issuerURLs, "") {
@@ -38,30 +38,13 @@ func (r *Run) CheckDir(issuerURLs ...string) error {
 		file, text.OneLine(had, 300), issuerURLs[len(issuerURLs)-1])}
 }
 
-// checkDir returns an error if no files can be written into the output directory, or if every other user could replace them. It warns,
-// once, of others who can.
-func (r *Run) checkDir() error {
-	if err := ccoctl.CheckDir(r.Dir); err != nil || r.shared {
-		return err
-	}
-	r.shared = true
-	for _, who := range ccoctl.Shared(r.Dir) {
-		r.Warn("%s", who)
-	}
-	return nil
-}
-
 // WriteFiles writes files into the output directory, all or none, and reports where they are.
 func (r *Run) WriteFiles(files ...ccoctl.File) error {
-	d, err := ccoctl.OpenDir(r.Dir, ccoctl.ManifestsDir)
-	if err != nil {
-		return err
-	}
-	if err := d.Write(files...); err != nil {
+	if err := ccoctl.Write(r.Dir, files...); err != nil {
 		return err
 	}
 	for _, f := range files {
-		r.Line("%s", d.Line(f))
+		r.Line("%s", f.Line(r.Dir))
 	}
 	return nil
 }

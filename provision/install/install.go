@@ -86,8 +86,6 @@ const (
 // Run is one run of a verb. Its methods that report may be called from any goroutine, the others from one.
 type Run struct {
 	*Options // Report is never nil
-
-	shared bool // it was told who else can write to the output directory
 }
 
 // NewRun returns a run with these options, not with a copy of them: a cloud's run has them among its own.

@@ -24,7 +24,7 @@ type PublicKey struct {
 // the installer takes it from. Key files that exist are used and never overwritten.
 func CreateKeyPair(o Options) error {
 	r := NewRun(&o)
-	if err := r.checkDir(); err != nil {
+	if err := ccoctl.CheckDir(r.Dir); err != nil {
 		return err
 	}
 	k, err := findKeyPair(o.Dir)
@@ -96,7 +96,7 @@ func (r *Run) completeKeyPair(k *keyPair) error {
 		r.Line("Reading public key")
 		return nil
 	}
-	if _, err := ccoctl.OpenDir(r.Dir); err != nil {
+	if err := ccoctl.MakeDir(r.Dir); err != nil {
 		return err
 	}
 	if k.missing() {
@@ -132,12 +132,11 @@ func (r *Run) generateKeyPair(k *keyPair) error {
 
 // installSigningKey puts the private half where the installer takes it from. A key that is kept elsewhere stays there.
 func (r *Run) installSigningKey(k keyPair) error {
-	d, err := ccoctl.OpenDir(r.Dir, ccoctl.TLSDir)
-	if err != nil || k.private == "" {
+	if err := ccoctl.MakeDir(r.Dir, ccoctl.TLSDir); err != nil || k.private == "" {
 		return err
 	}
 	r.Line("Copying signing key for use by installer")
-	return k.signer.Install(d.Path(ccoctl.SigningKeyName))
+	return k.signer.Install(path(r.Dir, ccoctl.SigningKeyName))
 }
 
 // OnePublicKey returns the one key of a file.
