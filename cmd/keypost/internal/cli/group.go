@@ -65,6 +65,8 @@ func (f *Factory) checkGlobals(cmd *cobra.Command) error {
 	}
 	force, why := cmd.Flags().Lookup("force"), cmd.Flags().Lookup("why")
 	switch {
+	case why != nil && (why.Value.String() == "REASON" || why.Value.String() == "STATEMENT"): // pasted from a hint as it is
+		return fmt.Errorf("--why %s stands for words of yours, which are recorded", why.Value)
 	case why != nil && why.Changed && strings.TrimSpace(why.Value.String()) == "":
 		return errors.New("--why is empty; give a reason, which is recorded")
 	case force != nil && why != nil && force.Value.String() == "true" && !why.Changed:

@@ -77,8 +77,8 @@ func (f *Factory) line(c Command) string {
 		return Quoted(words...)
 	}
 	names := []string{"ca-file", "vantage", "store", "observations"} // how an issuer is reached, and where things are
-	if f.ran == next && next.Name() == "verify" {
-		names = append([]string{"dev", "connect"}, names...)
+	if f.ran == next {                                               // and a cluster
+		names = append([]string{"dev", "connect", "kubeconfig", "context", "apiserver", "service-account", "gone"}, names...)
 	}
 	for _, name := range names {
 		flag := f.ran.Flag(name)

@@ -83,7 +83,10 @@ func listKeys(ctx context.Context, f *cli.Factory, s keystore.KeySet) error {
 	v := view.Of(s, c.At)
 	rows := []listed{}
 	for i, k := range s.Keys() {
-		row := listed{Key: v.Keys[i], Age: keystore.Duration(max(c.At.Sub(k.PublishedAt), 0).Truncate(time.Minute)).String()}
+		row := listed{Key: v.Keys[i], Age: "<1m"}
+		if age := c.At.Sub(k.PublishedAt).Truncate(time.Minute); age > 0 {
+			row.Age = keystore.Duration(age).String()
+		}
 		var seen keystore.Observed
 		if k.State == keystore.Next || len(s.Policy().Uploads()) > 0 { // nothing else waits for what is seen
 			var err error

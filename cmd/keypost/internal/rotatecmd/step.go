@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -254,17 +253,7 @@ func unlisted(c rotation.Cluster, s keystore.KeySet) string {
 // sayByHand prints what the rotation of s waits for a person to do, as a numbered list.
 func (o *stepOptions) sayByHand(s keystore.KeySet, steps string) {
 	if steps != "" {
-		again := cli.Command{"rotate", "step", string(s.Name())}
-		if o.access.Kubeconfig != "" {
-			again = append(again, "--kubeconfig", o.access.Kubeconfig)
-		}
-		if o.access.Context != "" {
-			again = append(again, "--context", o.access.Context)
-		}
-		for _, listed := range slices.Sorted(maps.Keys(o.access.Reach)) {
-			again = append(again, "--apiserver", listed+"="+o.access.Reach[listed])
-		}
-		o.Steps(string(s.Name()), strings.Split(steps, "\n"), again)
+		o.Steps(string(s.Name()), strings.Split(steps, "\n"), cli.Command{"rotate", "step", string(s.Name())})
 	}
 }
 
