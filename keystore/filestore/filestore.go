@@ -44,25 +44,6 @@ var (
 	_ keystore.Watcher = (*Backend)(nil)
 )
 
-// Open returns the store in dir, which must exist: a directory that is missing may be a volume that is not mounted,
-// and starting over with an empty one would hide that.
-func Open(dir string) (*Backend, error) {
-	abs, err := filepath.Abs(dir)
-	if err != nil {
-		return nil, fmt.Errorf("open key store %s: %w", dir, err)
-	}
-	info, err := hang.Await(context.Background(), new(hang.Guard), abs, func() (os.FileInfo, error) { return os.Stat(abs) })
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("open key store %s: the directory does not exist; make it, or mount what holds it: %w", dir, fs.ErrNotExist)
-	case err != nil:
-		return nil, fmt.Errorf("open key store %s: %w", dir, err)
-	case !info.IsDir():
-		return nil, fmt.Errorf("open key store %s: it is not a directory", dir)
-	}
-	return newBackend(abs, osDisk{}), nil
-}
-
 // At returns the store in dir, which may be missing: every method returns an error until it is there.
 func At(dir string) (*Backend, error) {
 	abs, err := filepath.Abs(dir)
@@ -72,16 +53,33 @@ func At(dir string) (*Backend, error) {
 	return newBackend(abs, osDisk{}), nil
 }
 
+// Open returns the store in dir, which must exist: a directory that is missing may be a volume that is not mounted,
+// and starting over with an empty one would hide that.
+func Open(dir string) (*Backend, error) {
+	s, err := At(dir)
+	if err != nil {
+		return nil, err
+	}
+	info, err := hang.Await(context.Background(), new(hang.Guard), s.dir, func() (os.FileInfo, error) { return os.Stat(s.dir) })
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("open key store %s: the directory does not exist; make it, or mount what holds it: %w", dir, fs.ErrNotExist)
+	case err != nil:
+		return nil, fmt.Errorf("open key store %s: %w", dir, err)
+	case !info.IsDir():
+		return nil, fmt.Errorf("open key store %s: it is not a directory", dir)
+	}
+	return s, nil
+}
+
 // Create makes dir with mode 0755, whatever the umask, if it does not exist, within a parent that does, and opens it.
 func Create(dir string) (*Backend, error) {
 	err := os.Mkdir(dir, 0o755) //nolint:gosec // public data, read by a server under another user
+	if err == nil {
+		err = publish(dir)
+	}
 	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, fmt.Errorf("create key store: %w", err)
-	}
-	if err == nil {
-		if err := publish(dir); err != nil {
-			return nil, fmt.Errorf("create key store %s: %w", dir, err)
-		}
 	}
 	return Open(dir)
 }
@@ -90,14 +88,11 @@ func Create(dir string) (*Backend, error) {
 // sets from the server. What the parent has passed on, such as setgid, stays.
 func publish(dir string) error {
 	info, err := os.Stat(dir)
+	if err == nil {
+		err = os.Chmod(dir, info.Mode()|0o755)
+	}
 	if err != nil {
 		return err
-	}
-	const readable = 0o755
-	if info.Mode()&readable != readable {
-		if err := os.Chmod(dir, info.Mode()|readable); err != nil {
-			return err
-		}
 	}
 	return durable.Writer{}.SyncDir(filepath.Dir(filepath.Clean(dir)))
 }

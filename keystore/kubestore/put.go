@@ -67,16 +67,12 @@ func (s *Backend) write(ctx context.Context, n keystore.Name, old keystore.Revis
 		verbs, what = "create", "create"
 	}
 	answer, err := s.api.call(ctx, r, objectLimit)
-	if err != nil {
-		return object{}, s.refusal(fmt.Errorf("%s %s %q in %s: %w", what, s.api.one, n, s.api.place, s.api.advise(err, verbs)))
+	if err == nil {
+		return newObject(answer)
 	}
-	return newObject(answer)
-}
-
-// refusal wraps the answers after which nothing was written in ErrReadOnly.
-func (s *Backend) refusal(err error) error {
-	if kubeapi.IsStatus(err, http.StatusForbidden) || kubeapi.IsStatus(err, http.StatusUnauthorized) {
-		return fmt.Errorf("%w: %w", keystore.ErrReadOnly, err)
+	failed := fmt.Errorf("%s %s %q in %s: %w", what, s.api.one, n, s.api.place, s.api.advise(err, verbs))
+	if kubeapi.IsStatus(err, http.StatusForbidden) || kubeapi.IsStatus(err, http.StatusUnauthorized) { // nothing was written
+		failed = fmt.Errorf("%w: %w", keystore.ErrReadOnly, failed)
 	}
-	return err
+	return object{}, failed
 }

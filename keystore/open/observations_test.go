@@ -45,7 +45,7 @@ func TestObservationsHaveAPlaceOfTheirOwn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = u.CheckObservations(store)
+		_, err = u.ForObservations(store)
 		if _, typed := errors.AsType[*URLError](err); (err == nil) != (tt.want == "") || err != nil && (!typed || !strings.Contains(err.Error(), tt.want)) {
 			t.Errorf("%s beside %s: %v; want %q", tt.observations, tt.store, err, tt.want)
 		}

@@ -27,10 +27,11 @@ const (
 type URL struct {
 	Dir string // the directory of a file store; empty for other stores
 
-	scheme     string
-	s3         s3store.Options
-	namespace  string
-	kubernetes kubestore.Options
+	scheme       string
+	s3           s3store.Options
+	namespace    string
+	kubernetes   kubestore.Options
+	observations bool // it holds those, not key sets
 }
 
 // Backend opens the backend, which must exist. The error is a [*MissingDirError] if it is a directory that does not.
@@ -69,6 +70,9 @@ func (u URL) open(ctx context.Context, openDir func(string) (*filestore.Backend,
 	case schemeS3:
 		return backend(s3store.Open(ctx, u.s3))
 	case schemeKubernetes:
+		if u.observations {
+			return backend(kubestore.OpenObservations(ctx, u.namespace, u.kubernetes))
+		}
 		return backend(kubestore.Open(ctx, u.namespace, u.kubernetes))
 	}
 	b, err := openDir(u.Dir)

@@ -65,7 +65,7 @@ func (f *Factory) Root(root *cobra.Command, commands ...*cobra.Command) {
 func (f *Factory) flags(fs *pflag.FlagSet) {
 	fs.StringVar(&f.Store, "store", strings.TrimSpace(os.Getenv("KEYPOST_STORE")), "where key sets are kept: "+open.Forms+" (default $KEYPOST_STORE)")
 	fs.StringVar(&f.Observations, "observations", strings.TrimSpace(os.Getenv("KEYPOST_OBSERVATIONS")),
-		"where looks and uploads are recorded, apart from the key sets: "+open.ObservationForms+" (default $KEYPOST_OBSERVATIONS)")
+		"where looks and uploads are recorded, apart from the key sets: "+open.Forms+" (default $KEYPOST_OBSERVATIONS)")
 	fs.StringVarP(&f.Output, "output", "o", "table", "form of results: table, wide (key IDs whole), json or yaml")
 	Choices(fs, "output", "table", "wide", "json", "yaml")
 	fs.StringVar(&f.By, "by", defaultBy(), "who is recorded as the author of a change")

@@ -11,15 +11,15 @@ import (
 
 // OpenObservations opens the place that --observations or KEYPOST_OBSERVATIONS names, to read.
 func (f *Factory) OpenObservations(ctx context.Context) (*observation.Store, error) {
-	return f.observations(func(u, store open.URL) (keystore.Backend, error) { return u.Observations(ctx, store) })
+	return f.observations(ctx, open.URL.Backend)
 }
 
 // CreateObservations is OpenObservations to write. A directory is made if only that is missing.
 func (f *Factory) CreateObservations(ctx context.Context) (*observation.Store, error) {
-	return f.observations(func(u, store open.URL) (keystore.Backend, error) { return u.CreateObservations(ctx, store) })
+	return f.observations(ctx, open.URL.Create)
 }
 
-func (f *Factory) observations(opened func(u, store open.URL) (keystore.Backend, error)) (*observation.Store, error) {
+func (f *Factory) observations(ctx context.Context, opened func(open.URL, context.Context) (keystore.Backend, error)) (*observation.Store, error) {
 	u, err := f.observationsURL()
 	if err != nil {
 		return nil, err
@@ -28,10 +28,10 @@ func (f *Factory) observations(opened func(u, store open.URL) (keystore.Backend,
 	if err != nil {
 		return nil, err
 	}
-	if err := u.CheckObservations(store); err != nil {
+	if u, err = u.ForObservations(store); err != nil {
 		return nil, WithHint(Usage(err), "give --observations another place, or set KEYPOST_OBSERVATIONS")
 	}
-	b, err := opened(u, store)
+	b, err := opened(u, ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -41,7 +41,7 @@ func (f *Factory) observations(opened func(u, store open.URL) (keystore.Backend,
 func (f *Factory) observationsURL() (open.URL, error) {
 	if f.Observations == "" {
 		return open.URL{}, WithHint(Usage(errors.New("nothing names the place where looks are recorded")),
-			"use --observations %s, or set KEYPOST_OBSERVATIONS", open.ObservationForms)
+			"use --observations %s, or set KEYPOST_OBSERVATIONS", open.Forms)
 	}
 	return ParseStoreURL(f.Observations, "use --observations")
 }

@@ -49,10 +49,10 @@ func (f *Factory) WarnOthers(unread []keystore.Name, shared []catalog.Shared) {
 
 // OpenToWrite is OpenStore for a command that changes key sets.
 func (f *Factory) OpenToWrite(ctx context.Context) (*keystore.Store, error) {
-	return f.openToWrite(ctx, func(u open.URL) (keystore.Backend, error) { return u.Backend(ctx) })
+	return f.openToWrite(ctx, open.URL.Backend)
 }
 
-func (f *Factory) openToWrite(ctx context.Context, opened func(open.URL) (keystore.Backend, error)) (*keystore.Store, error) {
+func (f *Factory) openToWrite(ctx context.Context, opened func(open.URL, context.Context) (keystore.Backend, error)) (*keystore.Store, error) {
 	u, err := ParseStore(f.Store)
 	if err != nil {
 		return nil, err
@@ -60,7 +60,7 @@ func (f *Factory) openToWrite(ctx context.Context, opened func(open.URL) (keysto
 	if err := CheckWritable(u); err != nil {
 		return nil, err
 	}
-	return Opened(opened(u))
+	return Opened(opened(u, ctx))
 }
 
 // CheckWritable returns an error for the directory of a mirror: a version that was written there would keep the store's own out.
@@ -79,7 +79,7 @@ func CheckWritable(u open.URL) error {
 // CreateStore opens the store for writing, as OpenToWrite does. If it is a directory that does not exist, and the parent
 // does, the directory is made.
 func (f *Factory) CreateStore(ctx context.Context) (*keystore.Store, error) {
-	return f.openToWrite(ctx, func(u open.URL) (keystore.Backend, error) { return u.Create(ctx) })
+	return f.openToWrite(ctx, open.URL.Create)
 }
 
 // Opened returns the store on a backend that was just opened, or its error with a hint.
