@@ -61,7 +61,7 @@ type WorkloadCreated struct {
 // CreateWorkload makes a service account that pods of some Kubernetes service accounts may impersonate. The provider must exist.
 func CreateWorkload(ctx context.Context, o WorkloadOptions) (WorkloadCreated, error) {
 	r := newRun(o.Options)
-	account := iam.Account{ID: o.Name, DisplayName: o.Name, For: o.For, Roles: o.Roles}
+	account := iam.Account{Name: o.Name, For: o.For, Roles: o.Roles}
 	for _, a := range o.ServiceAccounts {
 		account.Subjects = append(account.Subjects, a.Subject())
 	}
@@ -126,7 +126,7 @@ func readRequests(o Options, q RequestedAccounts) (requestSet, error) {
 // requestedAccount returns ccoctl's account for a CredentialsRequest. Its users are in the namespace of its Secret.
 func requestedAccount(q credrequest.Request) iam.Account {
 	a := iam.Account{
-		Request: q.Name, For: fmt.Sprintf("CredentialsRequest %s (%s)", q, q.File), Roles: q.GCP.PredefinedRoles, Permissions: q.GCP.Permissions,
+		Name: q.Name, For: fmt.Sprintf("CredentialsRequest %s (%s)", q, q.File), Roles: q.GCP.PredefinedRoles, Permissions: q.GCP.Permissions,
 	}
 	for _, name := range q.ServiceAccounts {
 		a.Subjects = append(a.Subjects, install.Subject(q.SecretNamespace, name))

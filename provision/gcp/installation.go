@@ -78,7 +78,7 @@ func (r *run) identify(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.Line("Credentials loaded from %s", client.Source())
+	r.Line("Credentials loaded from %s", client.Rest.Source)
 	if r.project, err = client.Project(ctx); err != nil {
 		return err
 	}

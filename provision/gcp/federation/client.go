@@ -67,9 +67,6 @@ func Open(ctx context.Context, a rest.Access) (*Client, error) {
 	return &Client{Rest: c, meant: a.Project}, nil
 }
 
-// Source says where the credentials were found, as ccoctl's line "Credentials loaded from …" ends.
-func (c *Client) Source() string { return c.Rest.Source() }
-
 // Project returns the project that is meant, which is asked for once. The error has the problem [rest.WrongProject] if the
 // credentials do not see it.
 func (c *Client) Project(ctx context.Context) (Project, error) {
@@ -93,7 +90,7 @@ func (c *Client) Project(ctx context.Context) (Project, error) {
 	case out.State != "" && out.State != active:
 		return Project{}, rest.Problemf(rest.WrongProject, "project %s is not active (%s)", out.ID, out.State)
 	}
-	c.project = &Project{ID: out.ID, Number: out.Number, Caller: c.Rest.Caller()}
+	c.project = &Project{ID: out.ID, Number: out.Number, Caller: c.Rest.Caller}
 	return *c.project, nil
 }
 

@@ -27,23 +27,21 @@ type accountState struct {
 }
 
 // ID returns the ID of an account: ccoctl's form, with a hash in place of what is random there. So a creation whose answer was
-// lost is found again, and leaves no orphan.
+// lost is found again, and leaves no orphan. One for a workload has its name.
 func (a Accounts) ID(w Account) string {
-	if w.ID != "" {
-		return w.ID
+	of := a.Owner.Installation()
+	if of == "" {
+		return w.Name
 	}
-	return rest.Cut(a.Owner.Installation(), 12) + "-" + rest.Cut(w.Request, 11) + "-" + rest.Hashed(a.Owner.Installation()+"/"+w.Request)
+	return rest.Cut(of, 12) + "-" + rest.Cut(w.Name, 11) + "-" + rest.Hashed(of+"/"+w.Name)
 }
 
 // DisplayName returns the display name by which ccoctl finds an account.
 func (a Accounts) DisplayName(w Account) string {
-	switch {
-	case w.DisplayName != "":
-		return w.DisplayName
-	case w.Request != "":
-		return displayName(a.Owner.Installation(), w.Request)
+	if a.Owner.Installation() == "" {
+		return w.Name
 	}
-	return w.ID
+	return displayName(a.Owner.Installation(), w.Name)
 }
 
 func displayName(installation, request string) string {
@@ -52,14 +50,6 @@ func displayName(installation, request string) string {
 
 // ccoctlText is what ccoctl puts into the descriptions of an account and its role.
 func ccoctlText(display string) string { return federation.Made + " for service account " + display }
-
-// requested returns of what the names of an account's role are made.
-func (w Account) requested() string {
-	if w.Request != "" {
-		return w.Request
-	}
-	return w.ID
-}
 
 // ours reports whether an account is the owner's, or made by ccoctl under a display name that is asked for.
 func (a Accounts) ours(have accountState, w Account) bool {
@@ -124,8 +114,7 @@ func (a Accounts) identify(p federation.Project, s *snapshot) []identity {
 			}
 		}
 		if len(w.Permissions) > 0 {
-			r := customRole{name: roleName(p, w), title: roleTitle(p.ID, w.requested()),
-				description: ccoctlText(i.display), permissions: slices.Sorted(slices.Values(w.Permissions)), adopt: a.Adopt, prune: a.Prune}
+			r := a.role(p.ID, w)
 			r.others = holders(s.project, r.name, []string{allow.Member(i.email)})
 			i.role = &r
 		}

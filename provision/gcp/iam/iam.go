@@ -24,9 +24,7 @@ import (
 
 // Account is a service account as it should be, with its roles and those who may impersonate it.
 type Account struct {
-	Request     string   // name of the CredentialsRequest; ccoctl makes from it the names of accounts and roles; empty without one
-	ID          string   // before the @; empty for one made of the owner's name and Request, the same in every run
-	DisplayName string   // empty for ccoctl's, OWNER-REQUEST, or the ID
+	Name        string   // of the CredentialsRequest, of which ccoctl makes the names of accounts and roles; of a workload's, the ID before the @
 	For         string   // what asks for it, for messages: "CredentialsRequest NAMESPACE/NAME (FILE)"
 	Roles       []string // predefined ones, in the project: "roles/…"
 	Permissions []string // of a custom role of the project, shared by all its clusters; empty: no such role
@@ -133,6 +131,5 @@ func (a Accounts) RoleJSON(i int, projectID string) []byte {
 	if len(w.Permissions) == 0 {
 		return nil
 	}
-	r := customRole{title: roleTitle(projectID, w.requested()), description: ccoctlText(a.DisplayName(w)), permissions: w.Permissions}
-	return rest.Readable(r.body(w.RoleID(projectID)))
+	return rest.Readable(a.role(projectID, w).body(w.RoleID(projectID)))
 }

@@ -443,12 +443,12 @@ func TestNewAccountIsDenied(t *testing.T) {
 func TestTwoRequestsShareNoAccount(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("r", 49)
-	list := []iam.Account{{Request: long + "-a", For: "CredentialsRequest a"}, {Request: long + "-b", For: "CredentialsRequest b"}}
+	list := []iam.Account{{Name: long + "-a", For: "CredentialsRequest a"}, {Name: long + "-b", For: "CredentialsRequest b"}}
 	err := iam.Accounts{Owner: federation.OwnedBy("demo"), List: list}.Check()
 	if want := "CredentialsRequest a and CredentialsRequest b come to the same service account demo-" + long + ": drop one of them"; err == nil || err.Error() != want {
 		t.Errorf("%v; want %s", err, want)
 	}
-	roles := []iam.Account{{Request: "foo-bar", For: "CredentialsRequest a", Permissions: []string{"a.b.c"}}, {Request: "foobar", For: "CredentialsRequest b", Permissions: []string{"a.b.d"}}}
+	roles := []iam.Account{{Name: "foo-bar", For: "CredentialsRequest a", Permissions: []string{"a.b.c"}}, {Name: "foobar", For: "CredentialsRequest b", Permissions: []string{"a.b.d"}}}
 	err = iam.Accounts{Owner: federation.OwnedBy("demo"), List: roles}.Check()
 	if want := "CredentialsRequest a and CredentialsRequest b come to the same custom role foobar: drop one of them"; err == nil || err.Error() != want {
 		t.Errorf("%v; want %s", err, want)

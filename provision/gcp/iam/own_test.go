@@ -345,7 +345,7 @@ func TestAnIDThatTwoRequestsComeTo(t *testing.T) {
 			mustApply(t, w, installation("demo"))
 			before := state(w)
 			hostile := installation("other")
-			hostile.Accounts.List = []iam.Account{{Request: name, Permissions: []string{"dns.changes.list"}, Subjects: []string{subject}}}
+			hostile.Accounts.List = []iam.Account{{Name: name, Permissions: []string{"dns.changes.list"}, Subjects: []string{subject}}}
 			_, err := w.client().Plan(t.Context(), hostile)
 			want := "IAM custom role projects/" + ingressRole + ` is somebody else's: its title is "my-project-openshift-ingress-gcp", and this one's would be "my-project-` + name +
 				`", which comes to the same ID`

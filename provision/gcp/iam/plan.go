@@ -88,7 +88,7 @@ func (c *Client) read(ctx context.Context, p federation.Project, w Wanted) (*sna
 		var roles []string
 		for _, w := range a.List {
 			if len(w.Permissions) > 0 {
-				roles = append(roles, roleName(p, w))
+				roles = append(roles, roleName(p.ID, w))
 			}
 		}
 		group.Go(into(&s.roles, func() (map[string]*roleState, error) { return c.readRoles(ctx, roles) }))

@@ -149,8 +149,8 @@ func TestOpen(t *testing.T) {
 				return
 			}
 			check(t, err)
-			if !strings.HasPrefix(c.Source(), tt.source) {
-				t.Errorf("source %q, want %q", c.Source(), tt.source)
+			if !strings.HasPrefix(c.Rest.Source, tt.source) {
+				t.Errorf("source %q, want %q", c.Rest.Source, tt.source)
 			}
 			p, err := c.Project(t.Context())
 			check(t, err)

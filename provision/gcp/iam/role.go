@@ -43,11 +43,17 @@ func (w Account) RoleID(projectID string) string {
 	plain := func(s string, limit int) string {
 		return rest.Cut(regexp.MustCompile(`[^a-zA-Z0-9]`).ReplaceAllString(s, ""), limit)
 	}
-	return plain(projectID, 32) + "_" + plain(w.requested(), 31)
+	return plain(projectID, 32) + "_" + plain(w.Name, 31)
 }
 
-func roleName(p federation.Project, w Account) string {
-	return "projects/" + p.ID + "/roles/" + w.RoleID(p.ID)
+func roleName(projectID string, w Account) string {
+	return "projects/" + projectID + "/roles/" + w.RoleID(projectID)
+}
+
+// role returns the custom role of an account as it should be.
+func (a Accounts) role(projectID string, w Account) customRole {
+	return customRole{name: roleName(projectID, w), title: roleTitle(projectID, w.Name), description: ccoctlText(a.DisplayName(w)),
+		permissions: slices.Sorted(slices.Values(w.Permissions)), adopt: a.Adopt, prune: a.Prune}
 }
 
 // roleTitle returns the title by which ccoctl finds that role.

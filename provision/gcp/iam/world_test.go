@@ -57,9 +57,9 @@ func installation(name string) iam.Wanted {
 		Pool:     &federation.Pool{ID: name, Owner: owner},
 		Provider: &federation.Provider{Pool: name, ID: name, IssuerURL: "https://oidc.example.com/" + name, Audiences: []string{"openshift"}, Owner: owner},
 		Accounts: &iam.Accounts{Owner: owner, Pool: name, All: true, List: []iam.Account{
-			{Request: "openshift-image-registry-gcs", Roles: []string{"roles/storage.admin"}, Subjects: []string{subject, "system:serviceaccount:ns-a:node"}},
-			{Request: "openshift-ingress-gcp", Permissions: []string{"dns.changes.create", "dns.changes.get"}, Subjects: []string{"system:serviceaccount:ns-b:ingress"}},
-			{Request: "openshift-gcp-ccm", Roles: []string{"roles/compute.viewer"}, Permissions: []string{"compute.zones.list"},
+			{Name: "openshift-image-registry-gcs", Roles: []string{"roles/storage.admin"}, Subjects: []string{subject, "system:serviceaccount:ns-a:node"}},
+			{Name: "openshift-ingress-gcp", Permissions: []string{"dns.changes.create", "dns.changes.get"}, Subjects: []string{"system:serviceaccount:ns-b:ingress"}},
+			{Name: "openshift-gcp-ccm", Roles: []string{"roles/compute.viewer"}, Permissions: []string{"compute.zones.list"},
 				Subjects: []string{"system:serviceaccount:ns-c:ccm"}},
 		}},
 	}

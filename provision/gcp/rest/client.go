@@ -4,6 +4,7 @@
 package rest
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -46,10 +47,10 @@ type Access struct {
 
 // Client makes calls. Its methods may be called concurrently.
 type Client struct {
-	API cloud.API // for changes
+	API    cloud.API // for changes
+	Source string    // where the credentials were found, as ccoctl's line "Credentials loaded from …" ends
+	Caller string    // the email of the credentials' account; empty if they do not say
 
-	access Access
-	found  found
 	tokens oauth2.TokenSource
 	quota  string // project that calls count against; empty for the credentials' own
 	http   *http.Client
@@ -62,7 +63,7 @@ type Client struct {
 func Open(ctx context.Context, a Access) (*Client, error) {
 	c := newClient(a)
 	if a.Tokens != nil {
-		c.found, c.tokens = found{source: "caller"}, a.Tokens
+		c.Source, c.tokens = "caller", a.Tokens
 		return c, nil
 	}
 	// Tokens are fetched again long after ctx has ended; only what it carries is taken along.
@@ -87,16 +88,10 @@ func newClient(a Access) *Client {
 	}
 	once := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // Google's methods send nobody elsewhere
 	return &Client{
-		access: a, http: &http.Client{Transport: a.Transport, CheckRedirect: once},
-		API: cloud.API{Name: "Google Cloud", Consistency: consistency, CallTime: callTime, FirstPause: time.Second, OnWait: a.OnWait},
+		http: &http.Client{Transport: a.Transport, CheckRedirect: once},
+		API:  cloud.API{Name: "Google Cloud", Consistency: consistency, CallTime: callTime, FirstPause: time.Second, OnWait: a.OnWait},
 	}
 }
-
-// Source says where the credentials were found, as ccoctl's line "Credentials loaded from …" ends.
-func (c *Client) Source() string { return c.found.source }
-
-// Caller is the email of the credentials' account; empty if they do not say.
-func (c *Client) Caller() string { return c.found.caller() }
 
 // JSON marshals a value made of strings, lists and maps, which cannot fail.
 func JSON(v any) []byte {
@@ -113,38 +108,9 @@ func variables() []string {
 	return []string{"GOOGLE_CREDENTIALS", "GOOGLE_CLOUD_KEYFILE_JSON", "GCLOUD_KEYFILE_JSON"}
 }
 
-// found is a credential's JSON; none for those that only Google's library finds.
-type found struct {
-	source string // as ccoctl says it
-	data   []byte
-}
-
-// caller is the email in the credentials; empty if they have none.
-func (f found) caller() string {
-	var said struct {
-		Email string `json:"client_email"`
-	}
-	if json.Unmarshal(f.data, &said) != nil {
-		return ""
-	}
-	return said.Email
-}
-
-// quotaProject is the project whose quota the calls of a user's own credentials count against. Google refuses some of them without
-// (https://cloud.google.com/docs/quotas/set-quota-project); a service account has its own.
-func (f found) quotaProject() string {
-	var said struct {
-		Project string `json:"quota_project_id"`
-	}
-	if name := os.Getenv("GOOGLE_CLOUD_QUOTA_PROJECT"); name != "" || json.Unmarshal(f.data, &said) != nil {
-		return name
-	}
-	return said.Project
-}
-
-// find looks where ccoctl looks. What is set and cannot be read is an error: to pass over it, as ccoctl does, would be to act
-// as somebody else than was meant.
-func find() (found, error) {
+// find looks where ccoctl looks, and returns a credential's JSON with where it was, as ccoctl says it; none for what only Google's library
+// finds. What is set and cannot be read is an error: to pass over it, as ccoctl does, would be to act as somebody else than was meant.
+func find() (source string, data []byte, err error) {
 	for _, name := range variables() {
 		value := strings.TrimSpace(os.Getenv(name))
 		if value == "" {
@@ -152,27 +118,24 @@ func find() (found, error) {
 		}
 		source := fmt.Sprintf("environment variable %q", name)
 		if strings.HasPrefix(value, "{") {
-			return found{source: source + ", content <redacted>", data: []byte(value)}, nil
+			return source + ", content <redacted>", []byte(value), nil
 		}
 		data, err := readNamed(name, value)
-		if err != nil {
-			return found{}, err
-		}
-		return found{source: fmt.Sprintf("%s, file %q", source, value), data: data}, nil
+		return fmt.Sprintf("%s, file %q", source, value), data, err
 	}
 	home, err := os.UserHomeDir()
 	if err != nil {
-		return found{}, nil //nolint:nilerr // no home, no file in it
+		return "", nil, nil //nolint:nilerr // no home, no file in it
 	}
 	path := filepath.Join(home, ".gcp", "osServiceAccount.json")
-	data, err := os.ReadFile(path)
+	data, err = os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return found{}, nil
+		return "", nil, nil
 	}
 	if err != nil {
-		return found{}, fmt.Errorf("credentials: %w", err)
+		return "", nil, fmt.Errorf("credentials: %w", err)
 	}
-	return found{source: fmt.Sprintf("file %q", path), data: data}, nil
+	return fmt.Sprintf("file %q", path), data, nil
 }
 
 // readNamed reads the file that an environment variable names. The error does not quote the path, which may be the key itself.
@@ -199,12 +162,12 @@ const libraryVariable = "GOOGLE_APPLICATION_CREDENTIALS"
 
 // authenticate finds the credentials.
 func (c *Client) authenticate(ctx context.Context) error {
-	f, err := find()
+	source, data, err := find()
 	if err != nil {
 		return Problemf(NoCredentials, "%w", err)
 	}
 	var creds *google.Credentials
-	if f.data == nil {
+	if data == nil {
 		if path := os.Getenv(libraryVariable); path != "" {
 			if _, err := readNamed(libraryVariable, path); err != nil {
 				return Problemf(NoCredentials, "%w", err)
@@ -214,22 +177,23 @@ func (c *Client) authenticate(ctx context.Context) error {
 			return Problemf(NoCredentials, "no Google credentials were found: set GOOGLE_CREDENTIALS to a service account's key file, "+
 				"or run gcloud auth application-default login (%s)", oneLine(err))
 		}
-		f = found{source: "gcloud CLI defaults", data: creds.JSON}
-	} else if creds, err = fromJSON(ctx, f.data); err != nil {
-		return Problemf(NoCredentials, "credentials of the %s: %s", f.source, oneLine(err))
+		source, data = "gcloud CLI defaults", creds.JSON
 	}
-	c.found, c.tokens, c.quota = f, creds.TokenSource, f.quotaProject()
+	var says struct {
+		Type    string `json:"type"`
+		Email   string `json:"client_email"`
+		Project string `json:"quota_project_id"`
+	}
+	if err := json.Unmarshal(data, &says); err != nil && creds == nil {
+		return Problemf(NoCredentials, "credentials of the %s: they are not JSON", source) // the library's error may quote them
+	}
+	if creds == nil { // the caller's own, so that the URLs which some of them name are trusted
+		if creds, err = google.CredentialsFromJSONWithType(ctx, data, google.CredentialsType(says.Type), scope); err != nil {
+			return Problemf(NoCredentials, "credentials of the %s: %s", source, oneLine(err))
+		}
+	}
+	// The quota of a project is what the calls of a user's own credentials count against: Google refuses some of them without one
+	// (https://cloud.google.com/docs/quotas/set-quota-project). A service account has its own.
+	c.Source, c.Caller, c.tokens, c.quota = source, says.Email, creds.TokenSource, cmp.Or(os.Getenv("GOOGLE_CLOUD_QUOTA_PROJECT"), says.Project)
 	return nil
-}
-
-// fromJSON reads credentials of any kind that Google's library knows. They are the caller's own, so that the URLs which some
-// of them name are trusted.
-func fromJSON(ctx context.Context, data []byte) (*google.Credentials, error) {
-	var said struct {
-		Type string `json:"type"`
-	}
-	if err := json.Unmarshal(data, &said); err != nil {
-		return nil, errors.New("they are not JSON") // the library's error may quote them
-	}
-	return google.CredentialsFromJSONWithType(ctx, data, google.CredentialsType(said.Type), scope)
 }

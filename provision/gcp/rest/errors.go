@@ -173,7 +173,7 @@ func (c *Client) explain(k Call, err error) error {
 		return fmt.Errorf("%s: Google cannot be reached; see the network and HTTPS_PROXY (%s)", k, oneLine(err))
 	}
 	if failed, is := errors.AsType[*tokenError](err); is {
-		return Problemf(NoCredentials, "%s: the credentials of the %s give no access token: %w", k, c.found.source, failed)
+		return Problemf(NoCredentials, "%s: the credentials of the %s give no access token: %w", k, c.Source, failed)
 	}
 	return fmt.Errorf("%s: %s", k, oneLine(err))
 }
@@ -192,7 +192,7 @@ func (c *Client) explainRefusal(k Call, e *apiError) error {
 		}
 		return Problemf(Denied, "the caller does not have the permission %s, which %s needs (Google says: %w)", needs, k, e)
 	case e.code == "UNAUTHENTICATED":
-		return Problemf(NoCredentials, "Google does not take the credentials of the %s for %s: %w", c.found.source, k, e)
+		return Problemf(NoCredentials, "Google does not take the credentials of the %s for %s: %w", c.Source, k, e)
 	}
 	return fmt.Errorf("%s: %w", k, e)
 }

@@ -39,12 +39,19 @@ func (p *Patch) Add(field string, value any, diff ...string) {
 	if p.Body == nil {
 		p.Body = map[string]any{}
 	}
-	put(p.Body, field, value)
+	in := p.Body
+	if of, inner, nested := strings.Cut(field, "."); nested {
+		if in[of] == nil {
+			in[of] = map[string]any{}
+		}
+		in, field = in[of].(map[string]any), inner
+	}
+	in[field] = value
 }
 
 // Call returns k as the PATCH.
 func (p *Patch) Call(k Call) Call {
-	k.Method, k.Query, k.Body = "PATCH", Query("updateMask", joined(p.Mask)), p.Body
+	k.Method, k.Query, k.Body = "PATCH", Query("updateMask", strings.Join(p.Mask, ",")), p.Body
 	return k
 }
 
@@ -82,23 +89,6 @@ func Lines(less string, gone []string, more string, added []string) []string {
 	}
 	return out
 }
-
-// put sets a field of nested objects by its path, "oidc.issuerUri".
-func put(object map[string]any, path string, value any) {
-	name, rest, nested := strings.Cut(path, ".")
-	if !nested {
-		object[name] = value
-		return
-	}
-	inner, _ := object[name].(map[string]any)
-	if inner == nil {
-		inner = map[string]any{}
-		object[name] = inner
-	}
-	put(inner, rest, value)
-}
-
-func joined(fields []string) string { return strings.Join(fields, ",") }
 
 // Cut returns so many bytes of s at most, and no half of a letter.
 func Cut(s string, limit int) string { return strings.ToValidUTF8(s[:min(len(s), limit)], "") }
