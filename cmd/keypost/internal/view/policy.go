@@ -18,9 +18,8 @@ import (
 
 // PolicyFlags set members of a policy; a flag that was not given leaves its member as it is.
 type PolicyFlags struct {
-	fs                                   *pflag.FlagSet
-	relyingParties, origins, observeFrom []string
-	reach                                string
+	fs    *pflag.FlagSet // theirs only
+	reach string
 }
 
 // lifetime is a duration of a policy, and its flag.
@@ -44,18 +43,36 @@ func lifetimes() []lifetime {
 	}
 }
 
+// listing is a list of a policy, its flag, and how it is printed.
+type listing struct {
+	flag, usage, title string
+	member             func(p *keystore.Policy) *[]string
+}
+
+func listings() []listing {
+	return []listing{
+		{"relying-party", "who reads the documents: aws, gcp, entra, vault, kube-apiserver or another name; or who holds an upload of the JWKS: KIND-upload:PLACE, as sync-keys --help has them (repeatable; the whole list, '' for none)",
+			"relying parties ", func(p *keystore.Policy) *[]string { return &p.RelyingParties }},
+		{"origin", "HOST[:PORT] of an origin behind a shared cache or balancer (repeatable; the whole list)",
+			"origins ", func(p *keystore.Policy) *[]string { return &p.Origins }},
+		{"observe-from", "`VANTAGE` that must have seen a key before it may sign (repeatable; the whole list)",
+			"observed from ", func(p *keystore.Policy) *[]string { return &p.ObserveFrom }},
+	}
+}
+
 // Register defines the flags.
 func (f *PolicyFlags) Register(fs *pflag.FlagSet) {
-	f.fs = fs
+	f.fs = pflag.NewFlagSet("", pflag.ContinueOnError)
 	for _, l := range lifetimes() {
-		fs.Duration(l.flag, 0, l.usage)
+		f.fs.Duration(l.flag, 0, l.usage)
 	}
-	fs.StringSliceVar(&f.relyingParties, "relying-party", nil, "who reads the documents: aws, gcp, entra, vault, kube-apiserver or another name; or who holds an upload of the JWKS: KIND-upload:PLACE, as sync-keys --help has them (repeatable; the whole list, '' for none)")
-	cli.Choices(fs, "relying-party", party.Known()...)
-	fs.StringSliceVar(&f.origins, "origin", nil, "HOST[:PORT] of an origin behind a shared cache or balancer (repeatable; the whole list)")
-	fs.StringSliceVar(&f.observeFrom, "observe-from", nil, "`VANTAGE` that must have seen a key before it may sign (repeatable; the whole list)")
-	fs.StringVar(&f.reach, "reach", "", "who can read the documents: public (everybody), private (who is in a private network), copies (nobody: relying parties hold an upload)")
-	cli.Choices(fs, "reach", reaches...)
+	for _, l := range listings() {
+		f.fs.StringSlice(l.flag, nil, l.usage)
+	}
+	cli.Choices(f.fs, "relying-party", party.Known()...)
+	f.fs.StringVar(&f.reach, "reach", "", "who can read the documents: public (everybody), private (who is in a private network), copies (nobody: relying parties hold an upload)")
+	cli.Choices(f.fs, "reach", reaches...)
+	fs.AddFlagSet(f.fs)
 }
 
 // reaches are the values of --reach.
@@ -73,19 +90,15 @@ func (f *PolicyFlags) Apply(p keystore.Policy) (keystore.Policy, error) {
 			*l.member(&p) = keystore.DurationPtr(d)
 		}
 	}
-	if f.fs.Changed("relying-party") {
-		p.RelyingParties = f.relyingParties
-		for _, upload := range p.Uploads() {
-			if kind, _ := party.Upload(upload); !party.KnownUpload(upload) {
-				return p, cli.Usagef("--relying-party %s: this keypost uploads to nobody of the kind %s, so that no gate would ever open; it knows %s", cli.OneLine(upload), cli.OneLine(kind), text.List(party.UploadKinds(), 10))
-			}
+	for _, l := range listings() {
+		if f.fs.Changed(l.flag) {
+			*l.member(&p), _ = f.fs.GetStringSlice(l.flag)
 		}
 	}
-	if f.fs.Changed("origin") {
-		p.Origins = f.origins
-	}
-	if f.fs.Changed("observe-from") {
-		p.ObserveFrom = f.observeFrom
+	for _, upload := range p.Uploads() {
+		if kind, _ := party.Upload(upload); f.fs.Changed("relying-party") && !party.KnownUpload(upload) {
+			return p, cli.Usagef("--relying-party %s: this keypost uploads to nobody of the kind %s, so that no gate would ever open; it knows %s", cli.OneLine(upload), cli.OneLine(kind), text.List(party.UploadKinds(), 10))
+		}
 	}
 	return f.applyReach(p)
 }
@@ -106,9 +119,9 @@ func (f *PolicyFlags) applyReach(p keystore.Policy) (keystore.Policy, error) {
 }
 
 // Given reports whether any of the flags was given.
-func (f *PolicyFlags) Given() bool {
-	return slices.ContainsFunc(lifetimes(), func(l lifetime) bool { return f.fs.Changed(l.flag) }) ||
-		slices.ContainsFunc([]string{"relying-party", "origin", "observe-from", "reach"}, f.fs.Changed)
+func (f *PolicyFlags) Given() (given bool) {
+	f.fs.VisitAll(func(flag *pflag.Flag) { given = given || flag.Changed })
+	return given
 }
 
 // Warn prints what a policy leaves undeclared at a cost, and relying parties that are not known.
@@ -170,14 +183,10 @@ func policyLine(p keystore.Policy) string {
 			parts = append(parts, fmt.Sprintf("%s %v", l.flag, d))
 		}
 	}
-	if len(p.RelyingParties) > 0 {
-		parts = append(parts, "relying parties "+strings.Join(p.RelyingParties, " "))
-	}
-	if len(p.Origins) > 0 {
-		parts = append(parts, "origins "+strings.Join(p.Origins, " "))
-	}
-	if len(p.ObserveFrom) > 0 {
-		parts = append(parts, "observed from "+strings.Join(p.ObserveFrom, " "))
+	for _, l := range listings() {
+		if list := *l.member(&p); len(list) > 0 {
+			parts = append(parts, l.title+strings.Join(list, " "))
+		}
 	}
 	if p.Private {
 		parts = append(parts, "private")
