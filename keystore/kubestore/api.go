@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/client-go/rest"
-
 	"github.com/keypost/keypost/internal/kubeapi"
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/keystore"
@@ -29,40 +27,17 @@ func observations() kind { return kind{"observations", "observation", "observati
 // timeout bounds one request with its answer; a page of a listing is the largest.
 const timeout = 20 * time.Second
 
-// api is the objects of one kind in one namespace: four verbs on one resource.
-type api struct {
-	kind
-	client     kubeapi.Client
-	collection string // path
-	namespace  string
-	place      string // "namespace NS at HOST", for messages
-	timeout    time.Duration
-	shortest   time.Duration // what a watch lasts at least, or something on the way ends every watch
-}
-
-func newAPI(config *rest.Config, namespace string, k kind) (api, error) {
-	client, err := kubeapi.New(config)
-	if err != nil {
-		return api{}, err
-	}
-	return api{
-		kind: k, client: client, collection: "/apis/" + group + "/" + version + "/namespaces/" + namespace + "/" + k.resource,
-		namespace: namespace, place: fmt.Sprintf("namespace %s at %s", namespace, client.Place()),
-		timeout: timeout, shortest: time.Second,
-	}, nil
-}
-
 // object returns the path of an object.
-func (a api) object(n keystore.Name) string { return a.collection + "/" + string(n) }
+func (s *Backend) object(n keystore.Name) string { return s.collection + "/" + string(n) }
 
 // throttledTries is how often a request is sent that the API server put off without looking at it (429).
 const throttledTries = 4
 
 // call sends a request and returns the answer of a success, of at most limit bytes. Only "too many requests" is sent again: that one was not
 // looked at. After any other trouble a write may have happened.
-func (a api) call(ctx context.Context, r kubeapi.Request, limit int64) ([]byte, error) {
+func (s *Backend) call(ctx context.Context, r kubeapi.Request, limit int64) ([]byte, error) {
 	for try := 1; ; try++ {
-		body, err := a.client.Call(ctx, r, kubeapi.Limits{Time: a.timeout, Bytes: limit})
+		body, err := s.client.Call(ctx, r, kubeapi.Limits{Time: s.timeout, Bytes: limit})
 		status, ok := errors.AsType[*kubeapi.StatusError](err)
 		if !ok || status.Code != http.StatusTooManyRequests || try == throttledTries {
 			return body, err
@@ -77,26 +52,26 @@ func (a api) call(ctx context.Context, r kubeapi.Request, limit int64) ([]byte, 
 
 // isAbsent reports whether the API server says that there is no object n. A 404 that is not about n is trouble: no such
 // namespace, or no custom resource definition, and then nothing is known of any object.
-func (a api) isAbsent(err error, n keystore.Name) bool {
-	s, ok := errors.AsType[*kubeapi.StatusError](err)
-	return ok && s.Code == http.StatusNotFound && s.Reason == "NotFound" &&
-		s.Group == group && s.Kind == a.resource && s.Name == string(n)
+func (s *Backend) isAbsent(err error, n keystore.Name) bool {
+	e, ok := errors.AsType[*kubeapi.StatusError](err)
+	return ok && e.Code == http.StatusNotFound && e.Reason == "NotFound" &&
+		e.Group == group && e.Kind == s.resource && e.Name == string(n)
 }
 
 // advise adds to an error of the API server what an operator can do.
-func (a api) advise(err error, verbs string) error {
-	s, ok := errors.AsType[*kubeapi.StatusError](err)
+func (s *Backend) advise(err error, verbs string) error {
+	e, ok := errors.AsType[*kubeapi.StatusError](err)
 	if !ok {
 		return err
 	}
 	switch {
-	case s.Code == http.StatusUnauthorized:
+	case e.Code == http.StatusUnauthorized:
 		return fmt.Errorf("%w; the credentials are wrong or have run out: renew them", err)
-	case s.Code == http.StatusForbidden && strings.Contains(s.Message, " cannot "): // RBAC's words, not an admission plugin's
-		return fmt.Errorf("%w; no permission: the role needs %s on %s.%s in namespace %s", err, verbs, a.resource, group, a.namespace)
-	case s.Code == http.StatusNotFound && s.Reason == "":
-		return fmt.Errorf("%w; it knows no %s: install the custom resource definition %s.%s", err, a.many, a.resource, group)
-	case s.Code == http.StatusGone:
+	case e.Code == http.StatusForbidden && strings.Contains(e.Message, " cannot "): // RBAC's words, not an admission plugin's
+		return fmt.Errorf("%w; no permission: the role needs %s on %s.%s in namespace %s", err, verbs, s.resource, group, s.namespace)
+	case e.Code == http.StatusNotFound && e.Reason == "":
+		return fmt.Errorf("%w; it knows no %s: install the custom resource definition %s.%s", err, s.many, s.resource, group)
+	case e.Code == http.StatusGone:
 		return fmt.Errorf("%w; it has forgotten the state that was being listed, and the next listing begins anew", err)
 	}
 	return err

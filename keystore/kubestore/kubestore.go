@@ -24,6 +24,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -42,7 +43,15 @@ type Options struct {
 
 // Backend is the key sets, or the observations, of one namespace. It implements [keystore.Backend] and [keystore.Watcher], holds no
 // document in memory, and is safe for concurrent use, also by several processes.
-type Backend struct{ api api }
+type Backend struct {
+	kind
+	client     kubeapi.Client
+	collection string // path
+	namespace  string
+	place      string // "namespace NS at HOST", for messages
+	timeout    time.Duration
+	shortest   time.Duration // what a watch lasts at least, or something on the way ends every watch
+}
 
 var (
 	_ keystore.Backend = (*Backend)(nil)
@@ -66,21 +75,25 @@ func open(ctx context.Context, namespace string, o Options, k kind) (*Backend, e
 	if !dnsname.IsLabel(namespace) {
 		return nil, fmt.Errorf("open key store: %q is not the name of a namespace", namespace)
 	}
+	var client kubeapi.Client
 	config, err := o.config()
+	if err == nil {
+		client, err = kubeapi.New(config)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open key store in namespace %s: %s", namespace, oneLine(err.Error()))
 	}
-	a, err := newAPI(config, namespace, k)
-	if err != nil {
-		return nil, fmt.Errorf("open key store in namespace %s: %s", namespace, oneLine(err.Error()))
-	}
-	return &Backend{api: a}, nil
+	return &Backend{
+		kind: k, client: client, collection: "/apis/" + group + "/" + version + "/namespaces/" + namespace + "/" + k.resource,
+		namespace: namespace, place: fmt.Sprintf("namespace %s at %s", namespace, client.Place()),
+		timeout: timeout, shortest: time.Second,
+	}, nil
 }
 
 // Place names the namespace and the API server's address, without credentials.
 func (s *Backend) Place() string {
-	scheme, _, _ := strings.Cut(s.api.client.URL(), "://")
-	return "kubernetes://" + s.api.namespace + "?server=" + scheme + "://" + s.api.client.Place()
+	scheme, _, _ := strings.Cut(s.client.URL(), "://")
+	return "kubernetes://" + s.namespace + "?server=" + scheme + "://" + s.client.Place()
 }
 
 // config prefers a pod's own service account to a kubeconfig that only the environment names: that one may be of the
@@ -109,7 +122,7 @@ const (
 func (s *Backend) List(ctx context.Context) (map[keystore.Name]keystore.Revision, error) {
 	all, err := s.list(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("list %s in %s: %w", s.api.many, s.api.place, s.api.advise(err, "get, list and watch"))
+		return nil, fmt.Errorf("list %s in %s: %w", s.many, s.place, s.advise(err, "get, list and watch"))
 	}
 	return all, nil
 }
@@ -152,7 +165,7 @@ func (s *Backend) page(ctx context.Context, limit int, next string) (p metav1.Pa
 	if next != "" {
 		query.Set("continue", next)
 	}
-	body, err := s.api.call(ctx, kubeapi.Request{Method: http.MethodGet, Path: s.api.collection, Query: query, Accept: metadataList}, pageLimit)
+	body, err := s.call(ctx, kubeapi.Request{Method: http.MethodGet, Path: s.collection, Query: query, Accept: metadataList}, pageLimit)
 	if err == nil {
 		err = decode(body, &p)
 	}
@@ -171,7 +184,7 @@ func (s *Backend) Get(ctx context.Context, n keystore.Name) ([]byte, keystore.Re
 	}
 	doc, err := o.document()
 	if err != nil {
-		return nil, revisionOf(&o), fmt.Errorf("read %s %q in %s: %w", s.api.one, n, s.api.place, err)
+		return nil, revisionOf(&o), fmt.Errorf("read %s %q in %s: %w", s.one, n, s.place, err)
 	}
 	return doc, revisionOf(&o), nil
 }
@@ -184,14 +197,14 @@ func (s *Backend) get(ctx context.Context, n keystore.Name) (object, error) {
 	if !dnsname.IsSubdomain(string(n)) { // nothing else gets into a path
 		return object{}, s.notFound()
 	}
-	body, err := s.api.call(ctx, kubeapi.Request{Method: http.MethodGet, Path: s.api.object(n)}, objectLimit)
-	if s.api.isAbsent(err, n) {
+	body, err := s.call(ctx, kubeapi.Request{Method: http.MethodGet, Path: s.object(n)}, objectLimit)
+	if s.isAbsent(err, n) {
 		return object{}, s.notFound()
 	}
 	if err != nil {
-		return object{}, fmt.Errorf("read %s %q in %s: %w", s.api.one, n, s.api.place, s.api.advise(err, "get"))
+		return object{}, fmt.Errorf("read %s %q in %s: %w", s.one, n, s.place, s.advise(err, "get"))
 	}
 	return newObject(body)
 }
 
-func (s *Backend) notFound() error { return fmt.Errorf("%w in %s", keystore.ErrNotFound, s.api.place) }
+func (s *Backend) notFound() error { return fmt.Errorf("%w in %s", keystore.ErrNotFound, s.place) }

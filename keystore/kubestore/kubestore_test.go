@@ -149,7 +149,7 @@ func TestThrottledRequestsAreSentAgain(t *testing.T) {
 
 func TestSlowServerHoldsNobody(t *testing.T) {
 	f, st := filled(t, 1)
-	st.api.timeout = aMoment
+	st.timeout = aMoment
 	f.when(func(_ http.ResponseWriter, r *http.Request, _ func() answer) bool { <-r.Context().Done(); return true })
 	_, err := st.List(t.Context())
 	wantError(t, "List", err, "no answer within 50ms")
@@ -369,7 +369,7 @@ func TestLostWatchIsAnError(t *testing.T) {
 // A watch that the API server ends as agreed goes on from the last bookmark, and nobody hears of it.
 func TestWatchGoesOn(t *testing.T) {
 	f, st := filled(t, 1)
-	st.api.shortest = 0
+	st.shortest = 0
 	from := f.watches(
 		func(w http.ResponseWriter, r *http.Request) {
 			stream(w, r, false, modified("prod-a", "200"), bookmark("300"))

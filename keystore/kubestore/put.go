@@ -17,7 +17,7 @@ import (
 func (s *Backend) Put(ctx context.Context, n keystore.Name, old keystore.Revision, doc []byte) (keystore.Revision, error) {
 	next, err := parseDocument(n, doc)
 	if err != nil {
-		return "", fmt.Errorf("encode %s %q: %w", s.api.one, n, err)
+		return "", fmt.Errorf("encode %s %q: %w", s.one, n, err)
 	}
 	stored, err := s.unchanged(ctx, n, old)
 	if err != nil {
@@ -25,11 +25,11 @@ func (s *Backend) Put(ctx context.Context, n keystore.Name, old keystore.Revisio
 	}
 	body, err := stored.with(next)
 	if err != nil {
-		return "", fmt.Errorf("encode %s %q: %w", s.api.one, n, err)
+		return "", fmt.Errorf("encode %s %q: %w", s.one, n, err)
 	}
 	written, err := s.write(ctx, n, old, body)
 	if kubeapi.IsStatus(err, http.StatusConflict) {
-		return "", fmt.Errorf("%w: %q has another revision in %s", keystore.ErrConflict, n, s.api.place)
+		return "", fmt.Errorf("%w: %q has another revision in %s", keystore.ErrConflict, n, s.place)
 	}
 	if err != nil {
 		return "", err
@@ -45,11 +45,11 @@ func (s *Backend) unchanged(ctx context.Context, n keystore.Name, old keystore.R
 	o, err := s.get(ctx, n)
 	switch {
 	case errors.Is(err, keystore.ErrNotFound):
-		return object{}, fmt.Errorf("%w: %q is gone in %s", keystore.ErrConflict, n, s.api.place)
+		return object{}, fmt.Errorf("%w: %q is gone in %s", keystore.ErrConflict, n, s.place)
 	case err != nil:
 		return object{}, err
 	case revisionOf(&o) != old:
-		return object{}, fmt.Errorf("%w: %q has another revision in %s", keystore.ErrConflict, n, s.api.place)
+		return object{}, fmt.Errorf("%w: %q has another revision in %s", keystore.ErrConflict, n, s.place)
 	}
 	return o, nil
 }
@@ -58,19 +58,19 @@ func (s *Backend) unchanged(ctx context.Context, n keystore.Name, old keystore.R
 // would drop silently.
 func (s *Backend) write(ctx context.Context, n keystore.Name, old keystore.Revision, body []byte) (object, error) {
 	r := kubeapi.Request{
-		Method: http.MethodPut, Path: s.api.object(n), Body: body,
+		Method: http.MethodPut, Path: s.object(n), Body: body,
 		Query: url.Values{"fieldManager": {"keypost"}, "fieldValidation": {"Strict"}},
 	}
 	verbs, what := "get and update", "replace"
 	if old == "" {
-		r.Method, r.Path = http.MethodPost, s.api.collection
+		r.Method, r.Path = http.MethodPost, s.collection
 		verbs, what = "create", "create"
 	}
-	answer, err := s.api.call(ctx, r, objectLimit)
+	answer, err := s.call(ctx, r, objectLimit)
 	if err == nil {
 		return newObject(answer)
 	}
-	failed := fmt.Errorf("%s %s %q in %s: %w", what, s.api.one, n, s.api.place, s.api.advise(err, verbs))
+	failed := fmt.Errorf("%s %s %q in %s: %w", what, s.one, n, s.place, s.advise(err, verbs))
 	if kubeapi.IsStatus(err, http.StatusForbidden) || kubeapi.IsStatus(err, http.StatusUnauthorized) { // nothing was written
 		failed = fmt.Errorf("%w: %w", keystore.ErrReadOnly, failed)
 	}

@@ -32,7 +32,7 @@ func (s *Backend) Watch(ctx context.Context, changed func(...keystore.Name)) err
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	return fmt.Errorf("watch %s in %s: %w", s.api.many, s.api.place, s.api.advise(err, "get, list and watch"))
+	return fmt.Errorf("watch %s in %s: %w", s.many, s.place, s.advise(err, "get, list and watch"))
 }
 
 func (s *Backend) watch(ctx context.Context, changed func(...keystore.Name)) error {
@@ -46,7 +46,7 @@ func (s *Backend) watch(ctx context.Context, changed func(...keystore.Name)) err
 		if from, err = s.follow(ctx, from, changed); err != nil {
 			return err
 		}
-		if time.Since(began) < s.api.shortest {
+		if time.Since(began) < s.shortest {
 			return errors.New("the API server, or something before it, ends the watch at once")
 		}
 	}
@@ -57,7 +57,7 @@ func (s *Backend) watch(ctx context.Context, changed func(...keystore.Name)) err
 func (s *Backend) follow(ctx context.Context, from string, changed func(...keystore.Name)) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, watchTime+watchGrace)
 	defer cancel()
-	resp, err := s.api.client.Send(ctx, kubeapi.Request{Method: http.MethodGet, Path: s.api.collection, Accept: metadataOne, Query: url.Values{
+	resp, err := s.client.Send(ctx, kubeapi.Request{Method: http.MethodGet, Path: s.collection, Accept: metadataOne, Query: url.Values{
 		"watch": {"1"}, "allowWatchBookmarks": {"true"}, "resourceVersion": {from}, "timeoutSeconds": {strconv.Itoa(int(watchTime / time.Second))},
 	}})
 	if err != nil {
