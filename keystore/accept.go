@@ -7,21 +7,17 @@ import (
 	"time"
 )
 
-// Decision is the operator's decision about a key in dispute, for [KeySet.Accept]: it is published again, or gone. With
-// Lost it is about a line in gone that the served version has and the stored one lost: the line is put back.
-type Decision struct {
-	Key  VerificationKey // as served or stored, with its material: else it could come back under another ID
-	Keep bool            // published again, as active: the state that no gate can remove by itself; else gone for good
-	Lost *Gone           // instead of Key
-
-	Revoked bool // without Keep: its line in gone says that it was revoked, so that no other key set gets it either
+// Decided is what an operator decided about keys in dispute, for [KeySet.Accept], with what is gone by the served version.
+type Decided struct {
+	Keep []VerificationKey // as served or stored: published again, as active, the state that no gate can remove by itself
+	Gone []Gone            // for good, with their material: else they could come back under another ID. A zero At is the time of the change
 }
 
 // Accept turns a stored version that publishers reject into one that they take. It applies the decisions and gives the
 // version the generation after the later of the stored and the served one (0: none is served, or it is not known). If the
 // stored generation is so high that nothing could follow it, the new one is the one after the served: it is lowered.
 // Every other transition leaves the generation to [Update].
-func (s KeySet) Accept(c Change, served int64, decisions []Decision) (KeySet, error) {
+func (s KeySet) Accept(c Change, served int64, d Decided) (KeySet, error) {
 	if c.Why == "" {
 		return KeySet{}, fmt.Errorf("accept: %w", ErrReasonRequired)
 	}
@@ -31,18 +27,16 @@ func (s KeySet) Accept(c Change, served int64, decisions []Decision) (KeySet, er
 			return err
 		}
 		n.body.Generation = next
-		for _, d := range decisions { // lines in gone first: no other decision takes them back
-			if d.Lost != nil {
-				n.leave(*d.Lost, at)
-			}
+		for _, line := range d.Gone { // first: no key that is kept takes them back
+			n.leave(line, at)
 		}
-		for _, d := range decisions {
-			if err := n.decide(d, at); err != nil {
+		for _, k := range d.Keep {
+			if err := n.keep(k, at); err != nil {
 				return err
 			}
 		}
 		n.body.Gone = mergeGone(n.body.Gone)
-		if len(decisions) > 0 && len(n.keys) == 0 && !n.Withdrawn() && !c.Force {
+		if len(d.Keep)+len(d.Gone) > 0 && len(n.keys) == 0 && !n.Withdrawn() && !c.Force {
 			return fmt.Errorf("accept: it would leave %q without a key; keep one", s.name)
 		}
 		return nil
@@ -59,29 +53,19 @@ func (s KeySet) acceptedGeneration(served int64) (int64, error) {
 	return max(s.body.Generation, served) + 1, nil
 }
 
-// decide applies a decision about a key. It may leave two lines in gone for one key ID, which Accept merges.
-func (s *KeySet) decide(d Decision, at time.Time) error {
-	switch {
-	case d.Lost != nil: // it has left already
-		return nil
-	case d.Key.Key() == nil:
+// keep publishes a key. It may leave two lines in gone for one key ID, which Accept merges.
+func (s *KeySet) keep(k VerificationKey, at time.Time) error {
+	if k.Key() == nil {
 		return errors.New("accept: a decision names no key")
-	case !d.Keep:
-		line := goneLine(Key{VerificationKey: d.Key}, at, Removed)
-		if d.Revoked {
-			line.Why = Revoked
-		}
-		s.leave(line, at)
-		return nil
 	}
-	have, published := s.published(d.Key)
-	_, gone := s.GoneLine(d.Key)
+	have, published := s.published(k)
+	_, gone := s.GoneLine(k)
 	switch {
 	case gone:
-		return fmt.Errorf("accept: key %s is gone and never comes back", d.Key.ID())
-	case published && have.ID() != d.Key.ID():
-		return fmt.Errorf("accept: key %s is stored under the kid %s; put the kid back by hand that it has where it is served, or let both be gone", d.Key.ID(), have.ID())
-	case published && have.SameMaterial(d.Key):
+		return fmt.Errorf("accept: key %s is gone and never comes back", k.ID())
+	case published && have.ID() != k.ID():
+		return fmt.Errorf("accept: key %s is stored under the kid %s; put the kid back by hand that it has where it is served, or let both be gone", k.ID(), have.ID())
+	case published && have.SameMaterial(k):
 		return nil
 	case published: // another key has its ID: that one's line in gone has the ID computed from its material
 		s.keys = slices.DeleteFunc(s.keys, func(other Key) bool { return other.SameMaterial(have.VerificationKey) })
@@ -89,7 +73,7 @@ func (s *KeySet) decide(d Decision, at time.Time) error {
 		line.ID = KeyID(have.Fingerprint())
 		s.body.Gone = append(s.body.Gone, line)
 	}
-	s.insert(Key{VerificationKey: d.Key, State: Active, PublishedAt: at, PromotedAt: at})
+	s.insert(Key{VerificationKey: k, State: Active, PublishedAt: at, PromotedAt: at})
 	return nil
 }
 

@@ -35,7 +35,7 @@ func TestAcceptLowersAGenerationOutOfReach(t *testing.T) {
 	} {
 		st := &shelf{doc: must(Encode(atGeneration(t, tt.stored))), rev: 1}
 		name := fmt.Sprintf("stored %d, served %d", tt.stored, tt.served)
-		s, err := Update(t.Context(), NewStore(st), "prod-a", func(s KeySet) (KeySet, error) { return s.Accept(because(openDay, "x"), tt.served, nil) })
+		s, err := Update(t.Context(), NewStore(st), "prod-a", func(s KeySet) (KeySet, error) { return s.Accept(because(openDay, "x"), tt.served, Decided{}) })
 		if err != nil || s.Generation() != tt.want || st.load(t).Generation() != tt.want {
 			t.Errorf("%s: generation %d, want %d, error %v", name, s.Generation(), tt.want, err)
 			continue
@@ -52,7 +52,7 @@ func TestAcceptLowersAGenerationOutOfReach(t *testing.T) {
 			t.Errorf("%s: then the key cannot be revoked: %v", name, err)
 		}
 	}
-	if _, err := atGeneration(t, 9).Accept(because(openDay, "x"), MaxGeneration, nil); err == nil || !strings.Contains(err.Error(), "restart keypostd") {
+	if _, err := atGeneration(t, 9).Accept(because(openDay, "x"), MaxGeneration, Decided{}); err == nil || !strings.Contains(err.Error(), "restart keypostd") {
 		t.Errorf("keypostd serves a generation out of reach: error %v", err)
 	}
 }

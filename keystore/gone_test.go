@@ -31,7 +31,7 @@ func TestAKeyUnderTwoKidsLeavesUnderBoth(t *testing.T) {
 		"revoke":           func() (KeySet, error) { return s.Revoke(because(openDay, "lost"), testKey(0).ID(), RevokeOptions{}) },
 		"revoke the other": func() (KeySet, error) { return s.Revoke(because(openDay, "lost"), "twin-0", RevokeOptions{}) },
 		"accept": func() (KeySet, error) {
-			return s.Accept(because(openDay, "x"), 0, []Decision{{Key: testKey(0), Keep: false}})
+			return s.Accept(because(openDay, "x"), 0, Decided{Gone: []Gone{buried(testKey(0), Removed)}})
 		},
 		"remove by force": func() (KeySet, error) { return s.Remove(forced(openDay), "twin-0", Removal{}) },
 	} {
@@ -98,13 +98,23 @@ func TestRevokeWithAReplacementThatIsAnotherKeyThanThePublishedOne(t *testing.T)
 	}
 }
 
+// buried is the line of a key that is to be gone, as an operator decides or keypostd reports it.
+func buried(k VerificationKey, why Departure) Gone {
+	return Gone{ID: k.ID(), Fingerprint: k.Fingerprint(), Why: why}
+}
+
 // What a publisher serves and what is stored may be different keys of one ID. Either decision ends in a version that
 // the publisher takes over.
 func TestAcceptOfAnotherKeyUnderTheSameKid(t *testing.T) {
 	served := step(t)(New(change(t0), Spec{Name: "prod-a", Issuers: urls("https://oidc.example.com"), Keys: []VerificationKey{testKey(0), must(testKey(1).WithID("k", ""))}}))
 	stored := step(t)(New(change(t0), Spec{Name: "prod-a", Issuers: urls("https://oidc.example.com"), Keys: []VerificationKey{testKey(0), must(testKey(2).WithID("k", ""))}}))
 	for keep, wantKeys := range map[bool]int{true: 2, false: 1} {
-		got, err := stored.Accept(because(openDay, "x"), 1, []Decision{{Key: must(testKey(1).WithID("k", "")), Keep: keep}})
+		theirs := must(testKey(1).WithID("k", ""))
+		decided := Decided{Gone: []Gone{buried(theirs, Removed)}}
+		if keep {
+			decided = Decided{Keep: []VerificationKey{theirs}}
+		}
+		got, err := stored.Accept(because(openDay, "x"), 1, decided)
 		if err != nil {
 			t.Fatalf("keep %v: %v", keep, err)
 		}
@@ -128,17 +138,18 @@ func TestAcceptPutsLostLinesBack(t *testing.T) {
 	s := step(t)(backup.Add(change(t0), must(testKey(1).WithID("signer-1", ""))))
 	s = step(t)(s.Revoke(because(t0, "lost"), "signer-1", RevokeOptions{}))
 	s.body.Generation = 3
-	var decisions []Decision
+	var decided Decided
 	for _, g := range s.Gone() {
-		decisions = append(decisions, Decision{Lost: &Gone{ID: g.ID, Fingerprint: g.Fingerprint}}) // as keypostd reports it
+		decided.Gone = append(decided.Gone, Gone{ID: g.ID, Fingerprint: g.Fingerprint}) // as keypostd reports it
 	}
 	back := step(t)(backup.Add(change(t0), must(testKey(1).WithID("signer-1", "")))) // or even a key that came back
 	for name, stored := range map[string]KeySet{"before it was added": backup, "with the key": back} {
-		got := step(t)(stored.Accept(because(openDay, "a backup was restored"), 3, decisions))
+		got := step(t)(stored.Accept(because(openDay, "a backup was restored"), 3, decided))
 
 		follows(t, name, got, &s)
 	}
-	if _, err := back.Accept(because(openDay, "x"), 3, append(decisions, Decision{Key: must(testKey(1).WithID("signer-1", "")), Keep: true})); err == nil || !strings.Contains(err.Error(), "never comes back") {
+	decided.Keep = []VerificationKey{must(testKey(1).WithID("signer-1", ""))}
+	if _, err := back.Accept(because(openDay, "x"), 3, decided); err == nil || !strings.Contains(err.Error(), "never comes back") {
 		t.Errorf("a gone key is kept: error %v", err)
 	}
 }
@@ -148,27 +159,24 @@ func TestAcceptPutsLostLinesBack(t *testing.T) {
 func TestAcceptOfARevokedKey(t *testing.T) {
 	key, other := must(testKey(1).WithID("signer-1", "")), must(testKey(2).WithID("signer-1", ""))
 	stored := step(t)(newSet(t, Policy{}).Add(change(t0), key))
-	line := func(k VerificationKey, why Departure) *Gone {
-		return &Gone{ID: k.ID(), Fingerprint: k.Fingerprint(), Why: why}
-	}
 	renamed := must(testKey(1).WithID("new-name", ""))
 	revoked := step(t)(stored.Revoke(because(t0, "lost"), "signer-1", RevokeOptions{}))
 	for name, tt := range map[string]struct {
-		stored    KeySet
-		decisions []Decision
-		want      Departure
+		stored KeySet
+		gone   []Gone
+		want   Departure
 	}{
-		"gone":                             {stored, []Decision{{Key: key}}, Removed},
-		"revoked, says the operator":       {stored, []Decision{{Key: key, Revoked: true}}, Revoked},
-		"revoked, says keypostd":           {stored, []Decision{{Lost: line(key, Revoked)}, {Key: key}}, Revoked},
-		"removed, says keypostd":           {stored, []Decision{{Lost: line(key, Removed)}, {Key: key}}, Removed},
-		"the operator knows more":          {stored, []Decision{{Key: key, Revoked: true}, {Lost: line(key, Removed)}}, Revoked},
-		"not stored":                       {newSet(t, Policy{}), []Decision{{Lost: line(key, Revoked)}}, Revoked},
-		"served under another kid":         {revoked, []Decision{{Key: renamed}}, Revoked},
-		"another key that had the same ID": {newSet(t, Policy{}), []Decision{{Lost: line(other, Revoked)}, {Key: key}}, Removed},
+		"gone":                             {stored, []Gone{buried(key, Removed)}, Removed},
+		"revoked, says the operator":       {stored, []Gone{buried(key, Revoked)}, Revoked},
+		"revoked, says keypostd":           {stored, []Gone{buried(key, Revoked), buried(key, Removed)}, Revoked},
+		"removed, says keypostd":           {stored, []Gone{buried(key, Removed), buried(key, Removed)}, Removed},
+		"the operator knows more":          {stored, []Gone{buried(key, Revoked), buried(key, Removed)}, Revoked},
+		"not stored":                       {newSet(t, Policy{}), []Gone{buried(key, Revoked)}, Revoked},
+		"served under another kid":         {revoked, []Gone{buried(renamed, Removed)}, Revoked},
+		"another key that had the same ID": {newSet(t, Policy{}), []Gone{buried(other, Revoked), buried(key, Removed)}, Removed},
 	} {
 		was := slices.Clone(tt.stored.Gone())
-		got := step(t)(tt.stored.Accept(because(openDay, "x"), 0, tt.decisions))
+		got := step(t)(tt.stored.Accept(because(openDay, "x"), 0, Decided{Gone: tt.gone}))
 		found := false
 		for _, g := range got.Gone() {
 			if g.Fingerprint == key.Fingerprint() {

@@ -97,22 +97,22 @@ func TestAccept(t *testing.T) {
 	c := because(openDay, "a backup was restored")
 	for _, tt := range []struct {
 		name      string
-		decisions []Decision
+		decided   Decided
 		published []KeyID
 		gone      []KeyID
 		refused   string
 	}{
 		{name: "as it is", published: []KeyID{k0.ID()}, gone: []KeyID{subject.ID()}},
-		{name: "a missing key is kept", decisions: []Decision{{Key: k2, Keep: true}}, published: []KeyID{k0.ID(), k2.ID()}, gone: []KeyID{subject.ID()}},
-		{name: "a missing key is gone", decisions: []Decision{{Key: lost, Keep: false}}, published: []KeyID{k0.ID()}, gone: []KeyID{subject.ID(), lost.ID()}},
-		{name: "a key that came back goes", decisions: []Decision{{Key: k2, Keep: true}, {Key: k0, Keep: false}}, published: []KeyID{k2.ID()}, gone: []KeyID{subject.ID(), k0.ID()}},
-		{name: "what is so already", decisions: []Decision{{Key: k0, Keep: true}, {Key: subject, Keep: false}}, published: []KeyID{k0.ID()}, gone: []KeyID{subject.ID()}},
-		{name: "a gone key cannot be kept", decisions: []Decision{{Key: subject, Keep: true}}, refused: "is gone and never comes back"},
-		{name: "another key of a stored kid goes, and the stored one too", decisions: []Decision{{Key: must(k2.WithID(k0.ID(), "")), Keep: false}}, refused: "it would leave \"prod-a\" without a key"},
-		{name: "no key at all", decisions: []Decision{{}}, refused: "a decision names no key"},
-		{name: "no key is left", decisions: []Decision{{Key: k0, Keep: false}}, refused: "it would leave \"prod-a\" without a key"},
+		{name: "a missing key is kept", decided: Decided{Keep: []VerificationKey{k2}}, published: []KeyID{k0.ID(), k2.ID()}, gone: []KeyID{subject.ID()}},
+		{name: "a missing key is gone", decided: Decided{Gone: []Gone{buried(lost, Removed)}}, published: []KeyID{k0.ID()}, gone: []KeyID{subject.ID(), lost.ID()}},
+		{name: "a key that came back goes", decided: Decided{Keep: []VerificationKey{k2}, Gone: []Gone{buried(k0, Removed)}}, published: []KeyID{k2.ID()}, gone: []KeyID{subject.ID(), k0.ID()}},
+		{name: "what is so already", decided: Decided{Keep: []VerificationKey{k0}, Gone: []Gone{buried(subject, Removed)}}, published: []KeyID{k0.ID()}, gone: []KeyID{subject.ID()}},
+		{name: "a gone key cannot be kept", decided: Decided{Keep: []VerificationKey{subject}}, refused: "is gone and never comes back"},
+		{name: "another key of a stored kid goes, and the stored one too", decided: Decided{Gone: []Gone{buried(must(k2.WithID(k0.ID(), "")), Removed)}}, refused: "it would leave \"prod-a\" without a key"},
+		{name: "no key at all", decided: Decided{Keep: []VerificationKey{{}}}, refused: "a decision names no key"},
+		{name: "no key is left", decided: Decided{Gone: []Gone{buried(k0, Removed)}}, refused: "it would leave \"prod-a\" without a key"},
 	} {
-		got, err := s.Accept(c, 17, tt.decisions)
+		got, err := s.Accept(c, 17, tt.decided)
 		if tt.refused != "" {
 			if err == nil || !strings.Contains(err.Error(), tt.refused) {
 				t.Errorf("%s: error %v; want %q", tt.name, err, tt.refused)
@@ -132,7 +132,7 @@ func TestAccept(t *testing.T) {
 			t.Errorf("%s: published %v, gone %v", tt.name, ids(got), gone)
 		}
 	}
-	if _, err := s.Accept(change(openDay), 17, nil); err == nil || !strings.Contains(err.Error(), "a reason is needed; it is recorded") {
+	if _, err := s.Accept(change(openDay), 17, Decided{}); err == nil || !strings.Contains(err.Error(), "a reason is needed; it is recorded") {
 		t.Errorf("accept without a reason: error %v", err)
 	}
 }

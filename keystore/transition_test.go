@@ -272,7 +272,7 @@ func TestAGoneKeyDoesNotComeBackUnderAnotherName(t *testing.T) {
 		if _, err := s.Revoke(because(openDay, "lost"), testKey(0).ID(), RevokeOptions{Replacement: &renamed}); err == nil {
 			t.Errorf("a key that is %s replaces another", place)
 		}
-		if _, err := s.Accept(because(openDay, "x"), 0, []Decision{{Key: renamed, Keep: true}}); err == nil || !strings.Contains(err.Error(), "never comes back") {
+		if _, err := s.Accept(because(openDay, "x"), 0, Decided{Keep: []VerificationKey{renamed}}); err == nil || !strings.Contains(err.Error(), "never comes back") {
 			t.Errorf("accept of a key that is %s: error %v", place, err)
 		}
 	}
@@ -336,7 +336,7 @@ func TestAClockInThePastIsRefused(t *testing.T) {
 		},
 		"set policy": func(c Change) (KeySet, error) { return s.SetPolicy(c, awsPolicy()) },
 		"withdraw":   func(c Change) (KeySet, error) { return s.Withdraw(c) },
-		"accept":     func(c Change) (KeySet, error) { return s.Accept(c, 1, nil) },
+		"accept":     func(c Change) (KeySet, error) { return s.Accept(c, 1, Decided{}) },
 	}
 	for name, do := range all {
 		_, err := do(because(latest.Add(-61*time.Second), "x"))

@@ -55,10 +55,10 @@ func TestRandomWalksKeepTheInvariants(t *testing.T) {
 			if have, ok := s.Key(k.ID()); ok && !have.SameMaterial(k) {
 				return s, fmt.Errorf("not walked: it says that what is served is another key than what is stored")
 			}
-			return s.Accept(c, 0, []Decision{{Key: k, Keep: true}})
+			return s.Accept(c, 0, Decided{Keep: []VerificationKey{k}})
 		},
 		"bury": func(s KeySet, c Change, k, _ VerificationKey) (KeySet, error) {
-			return s.Accept(c, 0, []Decision{{Key: k}})
+			return s.Accept(c, 0, Decided{Gone: []Gone{buried(k, Removed)}})
 		},
 		"reopen": func(s KeySet, c Change, k, _ VerificationKey) (KeySet, error) { return s.Reopen(c, spec(k)) },
 		"withdraw": func(s KeySet, c Change, k, other VerificationKey) (KeySet, error) {

@@ -62,16 +62,10 @@ func Disputes(stored keystore.KeySet, served []keystore.VerificationKey, goneSer
 	return list
 }
 
-// LostLines returns a decision for each line in gone that the served version has and the stored one lost. Nobody has to
-// think about those: what is gone stays gone.
-func LostLines(stored keystore.KeySet, servedGone []keystore.Gone) []keystore.Decision {
-	var lost []keystore.Decision
-	for _, line := range servedGone {
-		if !stored.RecordsGone(line) {
-			lost = append(lost, keystore.Decision{Lost: &line})
-		}
-	}
-	return lost
+// LostLines returns the lines in gone that the served version has and the stored one lost. Nobody has to think about those:
+// what is gone stays gone.
+func LostLines(stored keystore.KeySet, servedGone []keystore.Gone) []keystore.Gone {
+	return slices.DeleteFunc(slices.Clone(servedGone), stored.RecordsGone)
 }
 
 // Verdict holds what an operator decides about disputed keys: key IDs, or unique prefixes of them.
@@ -90,32 +84,37 @@ func (e *UndecidedError) Error() string {
 
 // Decide makes a decision of every dispute. The error is an [*UndecidedError], or of the kind [Contradiction], [Barred], [NoKey] or
 // [BadPrefix].
-func Decide(disputes []Dispute, v Verdict) ([]keystore.Decision, error) {
+func Decide(disputes []Dispute, v Verdict) (decided keystore.Decided, err error) {
 	keep, errKeep := chosen(disputes, "keep", v.Keep)
 	gone, errGone := chosen(disputes, "gone", v.Gone)
 	revoked, errRevoked := chosen(disputes, "revoked", v.Revoked)
 	if err := cmp.Or(errKeep, errGone, errRevoked); err != nil {
-		return nil, err
+		return decided, err
 	}
 	maps.Copy(gone, revoked)
-	var decisions []keystore.Decision
 	var open []Dispute
 	for _, d := range disputes {
 		switch id := d.Key.ID(); {
 		case keep[id] && gone[id]:
-			return nil, errorf(Contradiction, "", "key %s is both kept and gone", id)
+			return decided, errorf(Contradiction, "", "key %s is both kept and gone", id)
 		case keep[id] && d.Gone:
-			return nil, errorf(Barred, "", "key %s was revoked or removed, and such a key never returns: it cannot be kept", id)
-		case keep[id] || gone[id]:
-			decisions = append(decisions, keystore.Decision{Key: d.Key, Keep: keep[id], Revoked: revoked[id]})
+			return decided, errorf(Barred, "", "key %s was revoked or removed, and such a key never returns: it cannot be kept", id)
+		case keep[id]:
+			decided.Keep = append(decided.Keep, d.Key)
+		case gone[id]:
+			line := keystore.Gone{ID: id, Fingerprint: d.Key.Fingerprint(), Why: keystore.Removed}
+			if revoked[id] {
+				line.Why = keystore.Revoked
+			}
+			decided.Gone = append(decided.Gone, line)
 		default:
 			open = append(open, d)
 		}
 	}
 	if len(open) > 0 {
-		return nil, &UndecidedError{open}
+		return decided, &UndecidedError{open}
 	}
-	return decisions, nil
+	return decided, nil
 }
 
 // chosen returns the keys that were typed for a list of a [Verdict], by the name of the option.
@@ -137,9 +136,9 @@ func chosen(disputes []Dispute, option string, typed []string) (map[keystore.Key
 
 // Acceptance is a decided comparison of a stored key set with its served version.
 type Acceptance struct {
-	Stored    keystore.KeySet // as it was compared
-	Served    int64           // the generation that is served; 0 if none is, or it is not known
-	Decisions []keystore.Decision
+	Stored  keystore.KeySet // as it was compared
+	Served  int64           // the generation that is served; 0 if none is, or it is not known
+	Decided keystore.Decided
 }
 
 // Accept stores the decisions. It returns an error if the key set was changed after the comparison, since the decisions
@@ -149,6 +148,6 @@ func Accept(ctx context.Context, st *keystore.Store, c keystore.Change, a Accept
 		if now.Digest() != a.Stored.Digest() {
 			return now, fmt.Errorf("accept: key set %q was changed meanwhile; look at it and accept again", now.Name())
 		}
-		return now.Accept(c, a.Served, a.Decisions)
+		return now.Accept(c, a.Served, a.Decided)
 	})
 }

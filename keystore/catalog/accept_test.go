@@ -75,10 +75,10 @@ func TestDecide(t *testing.T) {
 	id1, id2 := string(k1.ID()), string(k2.ID())
 	disputes := []Dispute{{Key: k1, Side: servedOnly}, {Key: k2, Side: storedOnly}}
 	got, err := Decide(disputes, Verdict{Keep: []string{id1[:MinPrefix]}, Gone: []string{id2}})
-	if err != nil || len(got) != 2 || got[0].Key.ID() != k1.ID() || !got[0].Keep || got[1].Key.ID() != k2.ID() || got[1].Keep {
+	if err != nil || len(got.Keep) != 1 || got.Keep[0].ID() != k1.ID() || len(got.Gone) != 1 || got.Gone[0].ID != k2.ID() {
 		t.Errorf("Decide = %v, %v", got, err)
 	}
-	if got, err := Decide(nil, Verdict{}); err != nil || got != nil {
+	if got, err := Decide(nil, Verdict{}); err != nil || len(got.Keep)+len(got.Gone) > 0 {
 		t.Errorf("Decide nothing = %v, %v", got, err)
 	}
 	_, err = Decide(disputes, Verdict{Keep: []string{id1}})
@@ -94,7 +94,7 @@ func TestDecide(t *testing.T) {
 		t.Errorf("kept and revoked: %v", err)
 	}
 	got, err = Decide(disputes, Verdict{Gone: []string{id1, id2}, Revoked: []string{id1}})
-	if err != nil || len(got) != 2 || got[0].Keep || !got[0].Revoked || got[1].Keep || got[1].Revoked {
+	if err != nil || len(got.Keep) > 0 || len(got.Gone) != 2 || got.Gone[0].Why != keystore.Revoked || got.Gone[1].Why != keystore.Removed {
 		t.Errorf("gone, and one revoked: %+v, %v", got, err)
 	}
 	for of, v := range map[string]Verdict{
@@ -131,7 +131,7 @@ func TestLostLines(t *testing.T) {
 	s, err := storetest.KeySet(t, "a", storetest.Key(t), kept).Revoke(storetest.Change(1), kept.ID(), keystore.RevokeOptions{})
 	check(t, err)
 	got := LostLines(s, []keystore.Gone{line(kept), line(lost)})
-	if len(got) != 1 || got[0].Lost == nil || *got[0].Lost != line(lost) {
+	if len(got) != 1 || got[0] != line(lost) {
 		t.Errorf("LostLines = %+v, want only %s", got, lost.ID())
 	}
 }

@@ -44,7 +44,7 @@ func Restore(c keystore.Change, good, stored keystore.KeySet, loaded error) (key
 		return good, &NotOlderError{stored.Generation(), good.Generation()}
 	}
 	c.Force = true // it may leave no key: what is gone stays gone
-	next, err := good.Accept(c, stored.Generation(), LostLines(good, stored.Gone()))
+	next, err := good.Accept(c, stored.Generation(), keystore.Decided{Gone: LostLines(good, stored.Gone())})
 	if err != nil {
 		return good, err
 	}

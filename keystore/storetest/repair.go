@@ -40,7 +40,9 @@ func leadBack(x *suite) {
 	if _, err := keystore.Update(x.Context(), x.Store, "prod-a", revoke); err == nil {
 		x.Error("a change of the highest generation was stored")
 	}
-	accepted := x.update("prod-a", func(s keystore.KeySet) (keystore.KeySet, error) { return s.Accept(Change(time.Hour), 7, nil) })
+	accepted := x.update("prod-a", func(s keystore.KeySet) (keystore.KeySet, error) {
+		return s.Accept(Change(time.Hour), 7, keystore.Decided{})
+	})
 	if accepted.Generation() != 8 {
 		x.Errorf("accepted at generation %d, want 8", accepted.Generation())
 	}

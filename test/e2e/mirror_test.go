@@ -209,7 +209,7 @@ func (m *mirrorScene) change(t *testing.T) {
 		k := storetest.Key(t)
 		served := m.servedGeneration(t, n)
 		m.update(t, n, func(s keystore.KeySet) (keystore.KeySet, error) {
-			return s.Accept(storetest.Change(24*time.Hour), served, m.decisions(n))
+			return s.Accept(storetest.Change(24*time.Hour), served, m.decided(n))
 		})
 		m.update(t, n, func(s keystore.KeySet) (keystore.KeySet, error) { return s.Add(storetest.Change(24*time.Hour), k) })
 		m.keys[n] = append(m.keys[n], k)
@@ -240,16 +240,16 @@ func (m *mirrorScene) update(t *testing.T, n keystore.Name, change func(keystore
 	})
 }
 
-// decisions settle every key that was ever published: what was revoked is gone, and all else stays.
-func (m *mirrorScene) decisions(n keystore.Name) (all []keystore.Decision) {
+// decided settles every key that was ever published: what was revoked is gone, and all else stays.
+func (m *mirrorScene) decided(n keystore.Name) (d keystore.Decided) {
 	for _, k := range m.keys[n] {
 		if m.never[k.ID()] {
-			all = append(all, keystore.Decision{Key: k})
+			d.Gone = append(d.Gone, keystore.Gone{ID: k.ID(), Fingerprint: k.Fingerprint(), Why: keystore.Removed})
 			continue
 		}
-		all = append(all, keystore.Decision{Key: k, Keep: true})
+		d.Keep = append(d.Keep, k)
 	}
-	return all
+	return d
 }
 
 func (m *mirrorScene) servedGeneration(t *testing.T, n keystore.Name) int64 {

@@ -78,7 +78,7 @@ func TestStoreWentBack(t *testing.T) {
 				change(revoke)
 				sc.wentBack(t, "revoked again, with the generation of the version before", wentBack{2, 2, 0})
 				change(func(s keystore.KeySet) (keystore.KeySet, error) {
-					return s.Accept(storetest.Change(3*time.Hour), 2, nil)
+					return s.Accept(storetest.Change(3*time.Hour), 2, keystore.Decided{})
 				})
 				sc.wentBack(t, "accepted")
 			})

@@ -72,14 +72,15 @@ func (o *acceptOptions) run(ctx context.Context, args []string) error {
 		return err
 	}
 	disputes := catalog.Disputes(s, there.keys, there.gone)
-	decisions, err := catalog.Decide(disputes, o.verdict)
+	decided, err := catalog.Decide(disputes, o.verdict)
 	if err != nil {
 		return o.undecided(s.Name(), err)
 	}
-	o.warnKept(disputes, decisions)
+	o.warnKept(disputes, decided.Keep)
 	lost := catalog.LostLines(s, there.gone)
+	decided.Gone = append(decided.Gone, lost...)
 	was := s.Generation()
-	s, err = catalog.Accept(ctx, st, f.Change(o.why, false), catalog.Acceptance{Stored: s, Served: there.generation, Decisions: append(decisions, lost...)})
+	s, err = catalog.Accept(ctx, st, f.Change(o.why, false), catalog.Acceptance{Stored: s, Served: there.generation, Decided: decided})
 	if err != nil {
 		return err
 	}
@@ -105,13 +106,13 @@ func (o *acceptOptions) run(ctx context.Context, args []string) error {
 const unreported = "nothing shows which keys were revoked since; ask keypostd with --admin URL"
 
 // warnKept warns of kept keys that may have been revoked.
-func (o *acceptOptions) warnKept(disputes []catalog.Dispute, decisions []keystore.Decision) {
+func (o *acceptOptions) warnKept(disputes []catalog.Dispute, kept []keystore.VerificationKey) {
 	if o.admin != "" {
 		return
 	}
-	for _, d := range decisions {
-		if d.Keep && slices.ContainsFunc(disputes, func(x catalog.Dispute) bool { return x.Key.ID() == d.Key.ID() && x.Stored() }) {
-			o.Warn("key %s is kept, and %s. One that knows it as revoked rejects this version, and serves the key after a restart", d.Key.ID(), unreported)
+	for _, k := range kept {
+		if slices.ContainsFunc(disputes, func(x catalog.Dispute) bool { return x.Key.ID() == k.ID() && x.Stored() }) {
+			o.Warn("key %s is kept, and %s. One that knows it as revoked rejects this version, and serves the key after a restart", k.ID(), unreported)
 		}
 	}
 }

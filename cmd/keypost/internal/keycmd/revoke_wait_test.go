@@ -23,7 +23,7 @@ func TestKeep(t *testing.T) {
 		t.Helper()
 		next, err := change(s)
 		if err == nil {
-			next, err = next.Accept(keystore.Change{At: at, Why: "x"}, s.Generation(), nil)
+			next, err = next.Accept(keystore.Change{At: at, Why: "x"}, s.Generation(), keystore.Decided{})
 		}
 		if err != nil {
 			t.Fatal(err)
