@@ -95,7 +95,7 @@ func (h *Handler) host(r *http.Request) string {
 	if i := strings.LastIndexByte(host, ':'); i >= 0 {
 		host = host[:i]
 	}
-	if !isASCII(host) { // ToLower turns the Kelvin sign into a k
+	if strings.ContainsFunc(host, func(r rune) bool { return r >= utf8.RuneSelf }) { // ToLower turns the Kelvin sign into a k
 		return ""
 	}
 	// Apache forwards the dot and keeps the answer under the name without it: a 404 would be given to everybody.
@@ -104,15 +104,6 @@ func (h *Handler) host(r *http.Request) string {
 		return to
 	}
 	return host
-}
-
-func isASCII(s string) bool {
-	for i := range len(s) {
-		if s[i] >= utf8.RuneSelf {
-			return false
-		}
-	}
-	return true
 }
 
 // refusal is an answer that is not a document. It reveals nothing about what exists.

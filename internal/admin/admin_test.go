@@ -128,7 +128,7 @@ func TestServeWhileOthersHoldConnections(t *testing.T) {
 				}
 			}
 			s.listener.mu.Lock()
-			if n := s.listener.open.Len(); n > MaxConnections {
+			if n := len(s.listener.open); n > MaxConnections {
 				t.Errorf("%d connections are open", n)
 			}
 			s.listener.mu.Unlock()

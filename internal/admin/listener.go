@@ -1,10 +1,10 @@
 package admin
 
 import (
-	"container/list"
 	"context"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -18,15 +18,14 @@ type listener struct {
 	*net.TCPListener
 
 	mu   sync.Mutex
-	open *list.List // of *conn, the oldest first
+	open []*conn // the oldest first
 }
 
 // conn is a connection of a listener.
 type conn struct {
 	*net.TCPConn
 	of     *listener
-	in     *list.Element // of open; nil once it is closed
-	active atomic.Bool   // a request is being answered
+	active atomic.Bool // a request is being answered
 }
 
 func listen(ctx context.Context, address string) (*listener, error) {
@@ -34,7 +33,7 @@ func listen(ctx context.Context, address string) (*listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &listener{TCPListener: l, open: list.New()}, nil
+	return &listener{TCPListener: l}, nil
 }
 
 // Accept implements net.Listener.
@@ -45,8 +44,8 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 	c := &conn{TCPConn: t, of: l}
 	l.mu.Lock()
-	c.in = l.open.PushBack(c)
 	victim := l.surplus()
+	l.open = append(l.open, c)
 	l.mu.Unlock()
 	if victim != nil {
 		_ = victim.Close() // its client may have closed it too
@@ -54,26 +53,18 @@ func (l *listener) Accept() (net.Conn, error) {
 	return c, nil
 }
 
-// surplus returns the connection that makes room, or nil. It is called with mu held.
+// surplus returns the connection that makes room for one more, or nil. It is called with mu held.
 func (l *listener) surplus() *conn {
-	if l.open.Len() <= MaxConnections {
+	if len(l.open) < MaxConnections {
 		return nil
 	}
-	for e := l.open.Front(); e != l.open.Back(); e = e.Next() {
-		if c := e.Value.(*conn); !c.active.Load() {
-			return c
-		}
-	}
-	return l.open.Front().Value.(*conn)
+	return l.open[max(0, slices.IndexFunc(l.open, func(c *conn) bool { return !c.active.Load() }))]
 }
 
 // Close implements net.Conn. net/http may call it repeatedly.
 func (c *conn) Close() error {
 	c.of.mu.Lock()
-	if c.in != nil {
-		c.of.open.Remove(c.in)
-		c.in = nil
-	}
+	c.of.open = slices.DeleteFunc(c.of.open, func(o *conn) bool { return o == c })
 	c.of.mu.Unlock()
 	return c.TCPConn.Close()
 }

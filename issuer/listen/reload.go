@@ -2,7 +2,6 @@ package listen
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -67,13 +66,13 @@ func (f *Files) reload(ctx context.Context, now time.Time, log *zap.Logger) {
 	f.failing.Store(slices.ContainsFunc(f.trouble, func(t trouble) bool { return t.told != "" }))
 }
 
-// load is chain.Load for files that may hang.
+// load is chain.Load for files that may hang; its errors name them.
 func (f *Files) load(ctx context.Context, p Pair, now time.Time) (*chain.Chain, error) {
 	c, err := hang.Await(ctx, &f.hangs, p.Cert, func() (*chain.Chain, error) { return chain.Load(p.Cert, p.Key, now) })
-	if hanging := (*hang.Error)(nil); errors.As(err, &hanging) {
+	if err != nil {
 		return nil, fmt.Errorf("load TLS certificate %q with key %q: %w", p.Cert, p.Key, err)
 	}
-	return c, err
+	return c, nil
 }
 
 // report writes one line per change of state. What is wrong is told when two readings in a row have found it: a tool may write

@@ -35,17 +35,13 @@ func (c *Chain) Same(other *Chain) bool {
 }
 
 // Load reads and checks the PEM files of a chain, leaf first, and of the leaf's key. The zero time as now means that it is not known: then
-// nothing is refused for its dates. Its errors name the file, the fault and the remedy in one sentence, and never quote what the files hold.
+// nothing is refused for its dates. Its errors name the fault and the remedy in one sentence, and never quote what the files hold.
 func Load(cert, key string, now time.Time) (*Chain, error) {
 	pair, err := read(cert, key)
 	if err != nil {
-		return nil, fmt.Errorf("load TLS certificate %q with key %q: %w; give the PEM chain, leaf first, and the leaf's key", cert, key, err)
+		return nil, fmt.Errorf("%w; give the PEM chain, leaf first, and the leaf's key", err)
 	}
-	c, err := Check(pair, now)
-	if err != nil {
-		return nil, fmt.Errorf("load TLS certificate %q: %w", cert, err)
-	}
-	return c, nil
+	return Check(pair, now)
 }
 
 // Check checks the chain of a certificate that has its key. Now is as with Load.
