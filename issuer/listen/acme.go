@@ -39,7 +39,7 @@ const MaxACMEHosts = 20
 type ACMEConfig struct {
 	// Hosts are DNS names without a wildcard, at least one. Nothing is ordered for any other name.
 	Hosts []string
-	// Cache is a directory with mode 0700, made if it is missing. It holds the account's key and the certificates with
+	// Cache is a directory with mode 0700, made if it is missing. Required: without one each restart would order again, which CAs limit. It holds the account's key and the certificates with
 	// theirs. Replicas may share it: one of them orders, and each answers the CA's challenges.
 	Cache string
 	// Directory is the URL of the CA's directory (RFC 8555, section 7.1.1). Empty means LetsEncrypt.
@@ -98,9 +98,6 @@ func NewACME(c ACMEConfig) (*ACME, error) {
 	client, err := caClient(c.CAFile)
 	if err != nil {
 		return nil, err
-	}
-	if c.Cache == "" {
-		return nil, errors.New("it needs a directory to keep certificates in; without one each restart would order again, which CAs limit")
 	}
 	a := &ACME{
 		// One per CA: a certificate of the staging CA must not be taken for a real one.

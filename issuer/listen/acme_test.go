@@ -45,7 +45,6 @@ func TestACMEConfigErrors(t *testing.T) {
 		"no dot":           {func(c *ACMEConfig) { c.Hosts = []string{"localhost"} }, "is not a host name"},
 		"a path":           {func(c *ACMEConfig) { c.Hosts = []string{"../x.example"} }, "is not a host name"},
 		"a host twice":     {func(c *ACMEConfig) { c.Hosts = append(c.Hosts, c.Hosts...) }, "given twice"},
-		"no cache":         {func(c *ACMEConfig) { c.Cache = "" }, "directory to keep certificates in"},
 		"open cache":       {func(c *ACMEConfig) { c.Cache = open }, "run chmod 700 " + open},
 		"group's cache":    {func(c *ACMEConfig) { c.Cache = group }, "run chmod 700 " + group},
 		"HMAC key short":   {func(c *ACMEConfig) { c.KeyID, c.MACKeyFile = "k", shortKey }, "does not hold an HMAC key"},

@@ -61,7 +61,7 @@ type Files struct {
 // trouble is why the files of a pair are not taken, or empty.
 type trouble struct{ seen, told string }
 
-// LoadFiles reads the pairs and refuses any with which some client would fail: a
+// LoadFiles reads the pairs, at least one, and refuses any with which some client would fail: a
 // key that does not match, a chain out of order or with strangers in it (AWS
 // accepts neither), an expired certificate. Each of hosts must be covered by the
 // certificate that a client asking for it would get; an entry such as
@@ -70,9 +70,6 @@ type trouble struct{ seen, told string }
 // Where several pairs bear one name, the first is used.
 func LoadFiles(pairs []Pair, hosts []string) (*Files, error) {
 	now := time.Now()
-	if len(pairs) == 0 {
-		return nil, fmt.Errorf("load TLS certificates: no files given, name at least one pair of certificate and key")
-	}
 	f := &Files{pairs: pairs, hosts: hosts, trouble: make([]trouble, len(pairs))}
 	var set certSet
 	for i, p := range pairs {

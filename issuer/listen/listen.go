@@ -14,7 +14,6 @@ package listen
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -84,12 +83,6 @@ func (c Config) withDefaults() Config {
 // stranger must not choose the exit code). It returns an error when it cannot
 // listen or stops without having been asked to.
 func Serve(ctx context.Context, c Config) error {
-	if c.Handler == nil {
-		return errors.New("open the public listener: no handler given")
-	}
-	if c.MaxConnections <= 0 {
-		return errors.New("open the public listener: no limit of connections given")
-	}
 	c = c.withDefaults()
 	log := newErrorLog(c.Log)
 	ln, err := newListener(ctx, c, log)

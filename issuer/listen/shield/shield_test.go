@@ -36,7 +36,6 @@ func TestShieldErrors(t *testing.T) {
 		c    Config
 		want string
 	}{
-		"nothing":            {Config{}, "needs a header with its secret"},
 		"only header":        {Config{Header: "X-A"}, "at least one file"},
 		"only secret":        {Config{SecretFiles: []string{good}}, "needs its name"},
 		"a common header":    {Config{Header: "user-agent", SecretFiles: []string{good}}, "not a header that only a CDN sends"},
