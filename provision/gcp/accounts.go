@@ -29,13 +29,12 @@ func CreateAccounts(ctx context.Context, o Options, q RequestedAccounts) (instal
 
 // checkProvider returns the issuer URL of the run's provider. It returns an error unless that is there, and the issuer's that is meant.
 func (r *run) checkProvider(ctx context.Context) (issuerURL string, err error) {
-	p := r.o.provider(nil, "")
-	there, err := r.client.Provider(ctx, p.Pool, p.ID)
+	there, err := r.client.Provider(ctx, r.o.PoolID, r.o.ProviderID)
 	if err != nil {
-		return "", &install.Error{Problem: install.ProviderUnread, Provider: p.ID, Err: err}
+		return "", &install.Error{Problem: install.ProviderUnread, Provider: r.o.ProviderID, Err: err}
 	}
 	if r.IssuerURL != "" && there.IssuerURL != r.IssuerURL {
-		return "", install.Refuse(install.ForeignProvider, "the provider %s is for the issuer %s, not for %s", r.project.ProviderName(p.Pool, p.ID),
+		return "", install.Refuse(install.ForeignProvider, "the provider %s is for the issuer %s, not for %s", r.provider(),
 			there.IssuerURL, r.IssuerURL)
 	}
 	return there.IssuerURL, nil
@@ -79,7 +78,7 @@ func CreateWorkload(ctx context.Context, o WorkloadOptions) (WorkloadCreated, er
 	if err != nil {
 		return WorkloadCreated{}, err
 	}
-	if preview, err := r.carryOut(ctx, p.Plan); err != nil || preview != nil {
+	if preview, err := r.CarryOut(ctx, p.Plan, iam.Parallel); err != nil || preview != nil {
 		return WorkloadCreated{Preview: preview}, err
 	}
 	return WorkloadCreated{Project: r.project, Email: p.Emails[0], Audience: r.audience()}, nil
@@ -107,7 +106,7 @@ func readRequests(o Options, q RequestedAccounts) (requestSet, error) {
 		return requestSet{}, fmt.Errorf("read CredentialsRequests: %w", err)
 	}
 	set := requestSet{requests: requests, skipped: skipped, wanted: iam.Accounts{
-		Owner: federation.OwnedBy(o.Name), Pool: o.pool().ID, All: q.Prune || o.Mode == install.Preview, Prune: q.Prune, Adopt: o.Adopt,
+		Owner: federation.OwnedBy(o.Name), Pool: o.PoolID, All: q.Prune || o.Mode == install.Preview, Prune: q.Prune, Adopt: o.Adopt,
 	}}
 	for _, request := range requests {
 		if request.HasIdentity() {

@@ -47,8 +47,7 @@ func Create(ctx context.Context, o CreateOptions) (Created, error) {
 	if err != nil || o.Mode != install.Apply {
 		return Created{Created: made}, err
 	}
-	p := o.provider(nil, "")
-	created := Created{Created: made, Provider: c.project.ProviderName(p.Pool, p.ID), Accounts: len(c.set.wanted.List), Secrets: len(c.set.requests)}
+	created := Created{Created: made, Provider: c.provider(), Accounts: len(c.set.wanted.List), Secrets: len(c.set.requests)}
 	if o.Upload {
 		created.Copy = c.copyParty()
 	}
@@ -73,7 +72,7 @@ type creation struct {
 func newCreation(o Options, q *RequestedAccounts) (c *creation, err error) {
 	c = &creation{run: newRun(o), all: q != nil}
 	if q != nil {
-		if c.set, err = readRequests(o, *q); err != nil {
+		if c.set, err = readRequests(c.o, *q); err != nil {
 			c.Lines(c.set.skipped)
 		}
 	}

@@ -23,7 +23,7 @@ type Deleted struct {
 // Delete deletes the accounts of an installation with their bindings, and its pool with the provider.
 func Delete(ctx context.Context, o DeleteOptions) (Deleted, error) {
 	r := newRun(o.Options)
-	d := iam.Deletion{Name: o.Name, Pool: o.PoolID, CustomRoles: o.CustomRoles}
+	d := iam.Deletion{Name: o.Name, Pool: r.o.PoolID, CustomRoles: o.CustomRoles}
 	if err := r.identify(ctx); err != nil {
 		return Deleted{}, err
 	}
@@ -31,7 +31,7 @@ func Delete(ctx context.Context, o DeleteOptions) (Deleted, error) {
 	if err != nil {
 		return Deleted{}, err
 	}
-	if preview, err := r.carryOut(ctx, p); err != nil || preview != nil {
+	if preview, err := r.CarryOut(ctx, p, iam.Parallel); err != nil || preview != nil {
 		return Deleted{Preview: preview}, err
 	}
 	if p.Empty() {

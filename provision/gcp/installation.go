@@ -40,14 +40,20 @@ type Options struct {
 	UsualKeys     bool     // without Upload: that is a default, and a provider that has a copy is refused
 }
 
+// named returns o with the usual names of what has none.
+func (o Options) named() Options {
+	o.PoolID, o.ProviderID = cmp.Or(o.PoolID, o.Name), cmp.Or(o.ProviderID, o.Name)
+	return o
+}
+
 func (o Options) pool() *federation.Pool {
-	return &federation.Pool{ID: cmp.Or(o.PoolID, o.Name), Adopt: o.Adopt, Owner: federation.OwnedBy(o.Name)}
+	return &federation.Pool{ID: o.PoolID, Adopt: o.Adopt, Owner: federation.OwnedBy(o.Name)}
 }
 
 // provider returns the provider that is wanted, with a copy of the keys of a key set if it is to have one; empty for the one of Name.
 func (o Options) provider(jwks []byte, of keystore.Name) *federation.Provider {
 	p := &federation.Provider{
-		Pool: o.pool().ID, ID: cmp.Or(o.ProviderID, o.Name), IssuerURL: o.IssuerURL, Audiences: o.Audiences, KeepAudiences: o.KeepAudiences, Condition: o.Condition,
+		Pool: o.PoolID, ID: o.ProviderID, IssuerURL: o.IssuerURL, Audiences: o.Audiences, KeepAudiences: o.KeepAudiences, Condition: o.Condition,
 		Adopt: o.Adopt, Owner: federation.OwnedBy(o.Name), UsualKeys: o.UsualKeys,
 	}
 	if o.Upload {
@@ -65,7 +71,7 @@ type run struct {
 }
 
 func newRun(o Options) *run {
-	r := &run{o: o}
+	r := &run{o: o.named()}
 	r.Run = install.NewRun(&r.o.Options)
 	return r
 }
@@ -91,24 +97,14 @@ func (r *run) identify(ctx context.Context) error {
 	return nil
 }
 
-// carryOut makes the changes of a plan, or returns them as a preview.
-func (r *run) carryOut(ctx context.Context, p plan.Plan) (*plan.Preview, error) {
-	return r.CarryOut(ctx, p, iam.Parallel)
-}
+// provider returns the full name of the run's provider.
+func (r *run) provider() string { return r.project.ProviderName(r.o.PoolID, r.o.ProviderID) }
 
 // audience returns what a credential configuration of the run names as its audience.
-func (r *run) audience() string {
-	p := r.o.provider(nil, "")
-	return r.project.Audience(p.Pool, p.ID)
-}
+func (r *run) audience() string { return r.project.Audience(r.o.PoolID, r.o.ProviderID) }
 
 // copyParty returns what a key set's policy calls the copy of the keys that the provider holds.
-func (r *run) copyParty() string {
-	p := r.o.provider(nil, "")
-	return copyParty(r.project.ProviderName(p.Pool, p.ID))
-}
-
-func copyParty(provider string) string { return "gcp-upload:" + provider }
+func (r *run) copyParty() string { return "gcp-upload:" + r.provider() }
 
 // nameCopy has the policy of a new key set name the copy in Google's place, which fetches nothing then: gates wait for it. The policy
 // of a key set that is there is somebody's.
@@ -118,16 +114,16 @@ func (r *run) nameCopy() {
 
 // CreatePool makes a workload identity pool, for [Create] to make a provider in. With mode Preview it returns what it would do.
 func CreatePool(ctx context.Context, o Options) (*plan.Preview, error) {
-	r, wanted := newRun(o), iam.Wanted{Pool: o.pool()}
+	r := newRun(o)
 	if o.Mode == install.DryRun {
 		return nil, r.WriteFiles(r.poolScript())
 	}
 	if err := r.identify(ctx); err != nil {
 		return nil, err
 	}
-	p, err := r.client.Plan(ctx, wanted)
+	p, err := r.client.Plan(ctx, iam.Wanted{Pool: r.o.pool()})
 	if err != nil {
 		return nil, err
 	}
-	return r.carryOut(ctx, p.Plan)
+	return r.CarryOut(ctx, p.Plan, iam.Parallel)
 }

@@ -106,12 +106,12 @@ func newMigration(ctx context.Context, o MigrateOptions) (*migration, error) {
 	}
 	m := &migration{run: newRun(o.Options), Move: o.Move, fromID: o.From, dir: o.Accounts.Dir}
 	var err error
-	if m.set, err = readRequests(o.Options, o.Accounts); err != nil {
+	if m.set, err = readRequests(m.o, o.Accounts); err != nil {
 		m.Lines(m.set.skipped)
 		return nil, err
 	}
 	m.set.wanted.All = false // what the pool has beside them is told in the result
-	m.to = *o.provider(nil, "")
+	m.to = *m.o.provider(nil, "")
 	m.to.Audiences = []string{componentAudience} // until those of the old one are read
 	checks := []error{m.set.wanted.Check(), federation.CheckPoolID("workload identity provider", o.From)}
 	if o.From == o.ProviderID {

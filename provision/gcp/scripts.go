@@ -100,11 +100,10 @@ number=$(gcloud projects describe %[1]s --format='value(projectNumber)')`
 		add("iam service-accounts add-iam-policy-binding "+email, fmt.Sprintf(
 			`"principal://iam.googleapis.com/projects/$number/locations/global/workloadIdentityPools/%s/subject/%s"`, wanted.Pool, subject), allow.UserRole)
 	}
-	p := r.o.provider(nil, "")
 	return append(files, script(bindings, "to add the policy bindings of "+display, bind...),
 		script(config, "to generate the credentials configuration of "+display, known, fmt.Sprintf(
 			`gcloud iam workload-identity-pools create-cred-config \
   "projects/$number/locations/global/workloadIdentityPools/%s/providers/%s" \
   --service-account=%s --credential-source-type=text \
-  --credential-source-file=/var/run/secrets/openshift/serviceaccount/token --output-file=%s`, p.Pool, p.ID, email, text.Quoted(display+"_credentials_config.json"))))
+  --credential-source-file=/var/run/secrets/openshift/serviceaccount/token --output-file=%s`, r.o.PoolID, r.o.ProviderID, email, text.Quoted(display+"_credentials_config.json"))))
 }

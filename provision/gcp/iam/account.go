@@ -51,11 +51,6 @@ func displayName(installation, request string) string {
 // ccoctlText is what ccoctl puts into the descriptions of an account and its role.
 func ccoctlText(display string) string { return federation.Made + " for service account " + display }
 
-// ours reports whether an account is the owner's, or made by ccoctl under a display name that is asked for.
-func (a Accounts) ours(have accountState, w Account) bool {
-	return a.Owner.Owns(have.Description) || a.ofCcoctl(have, w)
-}
-
 // ofCcoctl reports whether ccoctl made an account under the display name that is asked for. ccoctl makes accounts for the components
 // only of clusters: a workload, whose name anybody may choose, has none of them.
 func (a Accounts) ofCcoctl(have accountState, w Account) bool {
@@ -140,7 +135,7 @@ func (c *Client) readAccount(ctx context.Context, p federation.Project, account 
 
 // planAccount plans the account and its own policy.
 func (c *Client) planAccount(p federation.Project, i identity, s *snapshot) (plan.Plan, error) {
-	have, own := s.account(i.email), s.policy(i.email)
+	have, own := s.account(i.email), s.policies[i.email]
 	if have == nil {
 		i.fresh = &newcomer{}
 	}
@@ -227,7 +222,7 @@ func (c *Client) decideAccount(p federation.Project, i identity, have *accountSt
 func (c *Client) compareAccount(p federation.Project, i identity, have accountState, d *cloud.Decision) error {
 	a := i.of
 	description := have.Description
-	if !a.ours(have, i.Account) {
+	if !a.Owner.Owns(have.Description) && !a.ofCcoctl(have, i.Account) {
 		if !a.Adopt {
 			return a.Owner.NotOwned(accountThing, i.email, have.Description)
 		}

@@ -38,7 +38,7 @@ func TestWhatCannotBeReadAgainIsNotWritten(t *testing.T) {
 			p := drifted(t, w, want)
 			if tt.deletion {
 				var err error
-				p, _, err = w.client().PlanDelete(t.Context(), iam.Deletion{Name: "demo", CustomRoles: true})
+				p, _, err = w.client().PlanDelete(t.Context(), iam.Deletion{Name: "demo", Pool: "demo", CustomRoles: true})
 				check(t, err)
 			}
 			w.Fault(of(tt.read, fakegcp.Fail(http.StatusForbidden, "PERMISSION_DENIED", "The caller does not have permission")))

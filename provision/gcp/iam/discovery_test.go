@@ -201,7 +201,7 @@ func life(t *testing.T, w *world, c *iam.Client) {
 	create(iam.Wanted{Accounts: &iam.Accounts{Owner: federation.OwnedByKeypost(), Pool: "demo", List: []iam.Account{
 		{Name: "backup", Roles: []string{"roles/viewer"}, Subjects: []string{"system:serviceaccount:ns-z:x"}}}}})
 	for range 2 {
-		p, _, err := c.PlanDelete(t.Context(), iam.Deletion{Name: "demo", CustomRoles: true})
+		p, _, err := c.PlanDelete(t.Context(), iam.Deletion{Name: "demo", Pool: "demo", CustomRoles: true})
 		check(t, err)
 		_, err = carryOut(t.Context(), p)
 		check(t, err)

@@ -56,8 +56,8 @@ type Wanted struct {
 // bindings, and its pool, with which Google deletes the providers in it.
 type Deletion struct {
 	Name        string
-	Pool        string // empty for Name
-	CustomRoles bool   // also the custom roles that no other account has; other clusters may need them later
+	Pool        string
+	CustomRoles bool // also the custom roles that no other account has; other clusters may need them later
 }
 
 // Parallel is how many changes are made at once. IAM takes 600 writes a minute of a whole project, and an installation has about 30

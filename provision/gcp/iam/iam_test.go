@@ -219,7 +219,7 @@ func TestKilledAtEveryCall(t *testing.T) {
 		return err
 	}
 	remove := func(ctx context.Context, w *world) error {
-		p, _, err := w.client().PlanDelete(ctx, iam.Deletion{Name: "demo", CustomRoles: true})
+		p, _, err := w.client().PlanDelete(ctx, iam.Deletion{Name: "demo", Pool: "demo", CustomRoles: true})
 		if err == nil {
 			_, err = carryOut(ctx, p)
 		}
@@ -281,7 +281,7 @@ func TestTwoClusters(t *testing.T) {
 		finished(t, w, two)
 		both := state(w)
 		contains(t, both, "roles/myproject_openshiftingressgcp [serviceAccount:demo-x-opens-openshift-i-")
-		p, _, err := w.client().PlanDelete(t.Context(), iam.Deletion{Name: "demo-x", CustomRoles: true})
+		p, _, err := w.client().PlanDelete(t.Context(), iam.Deletion{Name: "demo-x", Pool: "demo-x", CustomRoles: true})
 		check(t, err)
 		contains(t, shown(t, p), "note: IAM custom role my-project-openshift-ingress-gcp stays: serviceAccount:demo-x-opens-openshift-i-")
 		if state(w) != both {
@@ -291,10 +291,10 @@ func TestTwoClusters(t *testing.T) {
 		check(t, err)
 		contains(t, strings.Join(lines, "\n"), "IAM service account demo-x-openshift-ingress-gcp deleted", "Workload identity pool demo-x deleted")
 		finished(t, w, two)
-		if again, _, err := w.client().PlanDelete(t.Context(), iam.Deletion{Name: "demo-x", CustomRoles: true}); err != nil || !again.Empty() {
+		if again, _, err := w.client().PlanDelete(t.Context(), iam.Deletion{Name: "demo-x", Pool: "demo-x", CustomRoles: true}); err != nil || !again.Empty() {
 			t.Errorf("a second deletion: %v\n%s", err, shown(t, again))
 		}
-		p, _, err = w.client().PlanDelete(t.Context(), iam.Deletion{Name: "demo-x-openshift", CustomRoles: true})
+		p, _, err = w.client().PlanDelete(t.Context(), iam.Deletion{Name: "demo-x-openshift", Pool: "demo-x-openshift", CustomRoles: true})
 		check(t, err)
 		_, err = carryOut(t.Context(), p)
 		check(t, err)
@@ -320,7 +320,7 @@ func TestTwoClustersInOnePool(t *testing.T) {
 		mustApply(t, w, two)
 		ccoctlAccount(t, w, "third-x5b68", "third-registry", "demo", subject)
 		both := state(w)
-		_, _, err := w.client().PlanDelete(t.Context(), iam.Deletion{Name: "demo"})
+		_, _, err := w.client().PlanDelete(t.Context(), iam.Deletion{Name: "demo", Pool: "demo"})
 		if err == nil {
 			t.Fatal("a pool that others use would go")
 		}
@@ -328,7 +328,7 @@ func TestTwoClustersInOnePool(t *testing.T) {
 		if strings.Contains(err.Error(), "demo-openshift") || state(w) != both {
 			t.Errorf("error %v; there is\n%s", err, state(w))
 		}
-		for _, d := range []iam.Deletion{{Name: "other"}, {Name: "third", Pool: "demo"}, {Name: "demo"}} {
+		for _, d := range []iam.Deletion{{Name: "other", Pool: "other"}, {Name: "third", Pool: "demo"}, {Name: "demo", Pool: "demo"}} {
 			p, _, err := w.client().PlanDelete(t.Context(), d)
 			check(t, err)
 			_, err = carryOut(t.Context(), p)

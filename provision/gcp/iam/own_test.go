@@ -48,7 +48,7 @@ func TestAfterCcoctl(t *testing.T) {
 		ccoctlAccount(t, w, "demo-old-bbbbb", "demo-old", "demo", "y")
 		ccoctlAccount(t, w, "demo-unused-ccccc", "demo-unused", "", "")
 		contains(t, preview(t, w, want), "? service account demo-old (demo-old-bbbbb@my-project.iam.gserviceaccount.com) is there, and nobody asked for it; --prune deletes it")
-		d, _, err := w.client().PlanDelete(t.Context(), iam.Deletion{Name: "demo"})
+		d, _, err := w.client().PlanDelete(t.Context(), iam.Deletion{Name: "demo", Pool: "demo"})
 		check(t, err)
 		text := shown(t, d)
 		contains(t, text, "- delete IAM service account demo-openshift-i-x5b68@", "- delete IAM service account demo-old-bbbbb@",
@@ -132,7 +132,7 @@ func TestPrune(t *testing.T) {
 		if strings.Contains(text, "- permission ") { // of the role that the other installation has too
 			t.Errorf("the other installation loses a permission in\n%s", text)
 		}
-		p, _, err := w.client().PlanDelete(t.Context(), iam.Deletion{Name: "demo2"})
+		p, _, err := w.client().PlanDelete(t.Context(), iam.Deletion{Name: "demo2", Pool: "demo2"})
 		check(t, err)
 		_, err = carryOut(t.Context(), p)
 		check(t, err)
@@ -160,13 +160,13 @@ func TestPoolOfOthers(t *testing.T) {
 			id := fmt.Sprintf("other-%d", i)
 			w.Do(t, "POST", poolPath+"/providers?workloadIdentityPoolProviderId="+id, map[string]any{"oidc": map[string]any{"issuerUri": "https://x.example.com"},
 				"attributeMapping": map[string]string{"google.subject": "assertion.sub"}, "description": description})
-			if _, _, err := w.client().PlanDelete(t.Context(), iam.Deletion{Name: "demo"}); problemOf(err) != rest.NotOwned || !strings.Contains(err.Error(), "/providers/"+id) {
+			if _, _, err := w.client().PlanDelete(t.Context(), iam.Deletion{Name: "demo", Pool: "demo"}); problemOf(err) != rest.NotOwned || !strings.Contains(err.Error(), "/providers/"+id) {
 				t.Errorf("%q: error %v", description, err)
 			}
 			w.Do(t, "DELETE", poolPath+"/providers/"+id, nil)
 		}
 		w.Do(t, "PATCH", poolPath+"?updateMask=description", map[string]any{"description": "mine"})
-		d, _, err := w.client().PlanDelete(t.Context(), iam.Deletion{Name: "demo"})
+		d, _, err := w.client().PlanDelete(t.Context(), iam.Deletion{Name: "demo", Pool: "demo"})
 		check(t, err)
 		if text := shown(t, d); strings.Contains(text, "- delete workload identity pool") || !strings.Contains(text, "note: workload identity pool demo is somebody else's") {
 			t.Errorf("plan\n%s", text)
@@ -224,7 +224,7 @@ func TestDeletionChangedMeanwhile(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
 				mustApply(t, w, installation("demo"))
-				d, _, err := w.client().PlanDelete(t.Context(), iam.Deletion{Name: "demo"})
+				d, _, err := w.client().PlanDelete(t.Context(), iam.Deletion{Name: "demo", Pool: "demo"})
 				check(t, err)
 				tt.change(t, w)
 				if _, err = carryOut(t.Context(), d); err == nil || !strings.Contains(err.Error(), tt.said) {
@@ -318,7 +318,7 @@ func TestADeletionTakesItsOwnRoles(t *testing.T) {
 			t.Error("nobody has the role")
 		})
 		w.Do(t, "DELETE", "my-project/roles/gone", nil)
-		p, _, err := w.client().PlanDelete(t.Context(), iam.Deletion{Name: "demo", CustomRoles: true})
+		p, _, err := w.client().PlanDelete(t.Context(), iam.Deletion{Name: "demo", Pool: "demo", CustomRoles: true})
 		check(t, err)
 		var gone []string
 		for line := range strings.Lines(shown(t, p)) {

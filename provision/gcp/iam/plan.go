@@ -35,24 +35,21 @@ func (s *snapshot) account(email string) *accountState {
 	return nil
 }
 
-// policy returns an account's policy; nil if it was not read.
-func (s *snapshot) policy(email string) *allow.Policy { return s.policies[email] }
+// pools returns those whose subjects may impersonate an account; none where its policy was not read.
+func (s *snapshot) pools(email string) []string {
+	if own := s.policies[email]; own != nil {
+		return own.Pools()
+	}
+	return nil
+}
 
 // foreign reports whether an account can be used only from other pools.
 func (s *snapshot) foreign(email, pool string) bool {
-	own := s.policy(email)
-	if own == nil {
-		return false
-	}
-	pools := own.Pools()
-	return len(pools) > 0 && !slices.Contains(pools, pool)
+	return len(s.pools(email)) > 0 && !s.within(email, pool)
 }
 
 // within reports whether an account can be used from a pool.
-func (s *snapshot) within(email, pool string) bool {
-	own := s.policy(email)
-	return own != nil && slices.Contains(own.Pools(), pool)
-}
+func (s *snapshot) within(email, pool string) bool { return slices.Contains(s.pools(email), pool) }
 
 // readPolicies reads the policies of these accounts.
 func (c *Client) readPolicies(ctx context.Context, p federation.Project, accounts []accountState) (map[string]*allow.Policy, error) {

@@ -19,9 +19,6 @@ import (
 // say so. Without anything of that name the plan is empty. A pool that other installations use is an error. With the plan come the issuers that
 // the pool's providers trust.
 func (c *Client) PlanDelete(ctx context.Context, d Deletion) (plan.Plan, []string, error) {
-	if d.Pool == "" {
-		d.Pool = d.Name
-	}
 	p, err := c.Project(ctx)
 	if err != nil {
 		return plan.Plan{}, nil, err
@@ -72,7 +69,7 @@ func (c *Client) readDeletion(ctx context.Context, p federation.Project, d Delet
 func (d Deletion) accounts(p federation.Project, s *snapshot) (gone []accountState, notes []string) {
 	pool := p.PoolName(d.Pool)
 	for _, a := range s.accounts {
-		switch used := s.policy(a.Email); {
+		switch {
 		case federation.OwnedBy(d.Name).Owns(a.Description):
 			gone = append(gone, a)
 		case ofNoInstallation(a) && s.within(a.Email, pool):
@@ -80,7 +77,7 @@ func (d Deletion) accounts(p federation.Project, s *snapshot) (gone []accountSta
 		case !madeByCcoctl(d.Name, a):
 		case s.within(a.Email, pool):
 			gone = append(gone, a)
-		case used != nil && len(used.Pools()) == 0:
+		case len(s.pools(a.Email)) == 0:
 			notes = append(notes, fmt.Sprintf("service account %s (%s) may be of ccoctl's for %s, or for an installation whose name begins so: it stays",
 				a.DisplayName, a.Email, d.Name))
 		}
