@@ -287,7 +287,7 @@ func (c *creation) localChanges() []plan.Change {
 // publishKey stores the key set and waits until relying parties find it.
 func (c *creation) publishKey(ctx context.Context) error {
 	if !c.o.Stored {
-		if err := c.publish(ctx, &c.set, c.set.checkKey); err != nil {
+		if err := c.publish(ctx, &c.set); err != nil {
 			return err
 		}
 	}

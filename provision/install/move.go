@@ -66,7 +66,7 @@ func (r *Run) MovedKeys(ctx context.Context, m Move, audiences []string) (*Publi
 // askCluster compares the keys with the cluster's, and takes the lifetime of tokens from its pods. Every key with which the
 // cluster signs must be published. Every other one should be known to it.
 func (r *Run) askCluster(ctx context.Context, p *Publication, at cluster.Access, audiences []string) error {
-	signers, err := cluster.Signers(ctx, at, audiences[0])
+	signers, err := cluster.Signers(ctx, at, 0, audiences[0])
 	if err != nil {
 		return err
 	}
@@ -138,7 +138,7 @@ func (r *Run) PublishMoved(ctx context.Context, p *Publication) error {
 	if err != nil {
 		return err
 	}
-	if err := r.publish(ctx, p, p.checkKeys); err != nil || p.Copied {
+	if err := r.publish(ctx, p); err != nil || p.Copied {
 		return err
 	}
 	return r.awaitServed(ctx, t, p)
@@ -170,7 +170,7 @@ func (r *Run) mayFinish(ctx context.Context, m Move, audiences []string, record 
 	if err != nil {
 		return err
 	}
-	signers, err := cluster.Signers(ctx, m.Cluster, audiences[0])
+	signers, err := cluster.Signers(ctx, m.Cluster, 0, audiences[0])
 	if err != nil {
 		return err
 	}

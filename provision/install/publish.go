@@ -133,17 +133,14 @@ func (p *Publication) checkNew() error {
 	return err
 }
 
-// publish stores the key set, unless it is there and passes the check.
-func (r *Run) publish(ctx context.Context, p *Publication, check func(keystore.KeySet) error) error {
+// publish stores the key set, unless it is there.
+func (r *Run) publish(ctx context.Context, p *Publication) error {
+	if p.Found() {
+		return nil
+	}
 	st, err := r.Store.Create(ctx)
 	if err != nil {
 		return err
-	}
-	if err := p.find(ctx, st); err != nil {
-		return err
-	}
-	if p.Found() {
-		return check(p.Stored)
 	}
 	added, err := catalog.Add(ctx, st, p.spec(), catalog.AddOptions{Change: r.Store.Change()})
 	for _, n := range added.Unread {
