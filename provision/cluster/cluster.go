@@ -41,17 +41,21 @@ func PublicKeys(ctx context.Context, kubeconfig, contextName string) (
 	if issuer, err = api.issuer(ctx); err != nil {
 		return "", nil, nil, err
 	}
-	keys, left, err = api.keys(ctx)
+	keys, left, err = api.keys(ctx, maxJWKS)
 	return issuer, keys, left, err
 }
 
 // keys returns the keys that a kube-apiserver lists.
-func (a api) keys(ctx context.Context) ([]keystore.VerificationKey, []pubkey.Left, error) {
-	body, err := a.get(ctx, jwksPath, maxJWKS)
+func (a api) keys(ctx context.Context, limit int64) ([]keystore.VerificationKey, []pubkey.Left, error) {
+	body, err := a.get(ctx, jwksPath, limit)
 	if err != nil {
 		return nil, nil, err
 	}
-	return pubkey.ParseUsable(a.client.URL()+jwksPath, body, nil)
+	keys, left, err := pubkey.ParseUsable(a.client.URL()+jwksPath, body, nil)
+	if err != nil {
+		err = &UnfitError{err}
+	}
+	return keys, left, err
 }
 
 // InCluster in the place of a kubeconfig means the cluster in whose pod the program runs, with the pod's own service
@@ -96,22 +100,17 @@ func (a api) issuer(ctx context.Context) (string, error) {
 // maxJWKS is one byte more than pubkey.Parse takes, so that it refuses what is cut.
 const maxJWKS = pubkey.MaxSize + 1
 
-// document reads one of the two documents.
-func (a api) document(ctx context.Context, path string, limit int64) ([]byte, error) {
+// get reads one of the two documents. The error says what to do.
+func (a api) get(ctx context.Context, path string, limit int64) ([]byte, error) {
 	// A kube-apiserver has its JWKS as application/jwk-set+json only, and answers 406 to who accepts nothing but
 	// application/json.
-	return a.call(ctx, kubeapi.Request{Method: http.MethodGet, Path: path, Accept: "*/*"}, limit)
-}
-
-// get is document with an error that says what to do.
-func (a api) get(ctx context.Context, path string, limit int64) ([]byte, error) {
-	body, err := a.document(ctx, path, limit)
+	body, err := a.call(ctx, kubeapi.Request{Method: http.MethodGet, Path: path, Accept: "*/*"}, limit)
 	switch {
 	case kubeapi.IsStatus(err, http.StatusForbidden):
-		err = fmt.Errorf("the user of this kubeconfig may not read %s (403); bind the ClusterRole "+
-			"system:service-account-issuer-discovery to it, or give the public key file instead", path)
+		err = fmt.Errorf("%w; bind the ClusterRole system:service-account-issuer-discovery to the user of this kubeconfig, "+
+			"or give the public key file instead", err)
 	case kubeapi.IsStatus(err, http.StatusNotFound):
-		err = errors.New("the cluster does not serve it (404); its --service-account-issuer is not an https URL")
+		err = fmt.Errorf("%w; its --service-account-issuer is not an https URL", err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read %s%s: %w", a.client.URL(), path, err)

@@ -42,8 +42,8 @@ func TestPublicKeysRefuses(t *testing.T) {
 		name, context, want string
 		replace             map[string]http.HandlerFunc
 	}{
-		{"discovery document forbidden", "", "may not read /.well-known/openid-configuration (403); bind the ClusterRole system:service-account-issuer-discovery", map[string]http.HandlerFunc{discoveryPath: status(403)}},
-		{"JWKS forbidden", "", "may not read /openid/v1/jwks (403)", map[string]http.HandlerFunc{jwksPath: status(403)}},
+		{"discovery document forbidden", "", "the cluster answers 403; bind the ClusterRole system:service-account-issuer-discovery", map[string]http.HandlerFunc{discoveryPath: status(403)}},
+		{"JWKS forbidden", "", "/openid/v1/jwks: the cluster answers 403", map[string]http.HandlerFunc{jwksPath: status(403)}},
 		{"credentials refused", "bad", "does not accept the credentials", nil},
 		{"no such documents", "", "--service-account-issuer is not an https URL", map[string]http.HandlerFunc{jwksPath: status(404)}},
 		{"trouble", "", "answers 500", map[string]http.HandlerFunc{jwksPath: status(500)}},
@@ -108,7 +108,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 		if _, _, _, err := PublicKeys(t.Context(), p.access.Kubeconfig, ""); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("PublicKeys: %v", err)
 		}
-		if _, err := Signers(t.Context(), p.access, "a"); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := Signers(t.Context(), p.access, 0, "a"); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("Signers: %v", err)
 		}
 	}

@@ -51,12 +51,8 @@ func Identify(ctx context.Context, config *rest.Config) (Identity, error) {
 	if len(seen.Issuer) > maxIssuer {
 		return Identity{}, &UnfitError{errors.New("its own issuer is longer than any URL")}
 	}
-	body, err := a.get(ctx, jwksPath, maxIdentity)
-	if err != nil {
+	if seen.Keys, seen.Left, err = a.keys(ctx, maxIdentity); err != nil {
 		return Identity{}, err
-	}
-	if seen.Keys, seen.Left, err = pubkey.ParseUsable(a.client.URL()+jwksPath, body, nil); err != nil {
-		return Identity{}, &UnfitError{err}
 	}
 	again, err := a.id(ctx)
 	if err == nil && again != id {

@@ -144,14 +144,6 @@ func listIssuers(ctx context.Context, first api) (issuers []string) {
 	return issuers
 }
 
-// withAudiences repairs --api-audiences that do not have some.
-func (e *examination) withAudiences(lacking []string) string {
-	if len(e.found) == 0 {
-		return "restart every kube-apiserver with " + text.Quoted(strings.Join(lacking, ",")) + " in --api-audiences as well"
-	}
-	return "restart every kube-apiserver with --api-audiences=" + text.Quoted(strings.Join(appendNew(e.ownAudiences(), lacking...), ",")) + " until every pod has a new token"
-}
-
 // checkLacking compares the issuers that the cluster accepts with its audiences: those of the tokens that were signed before.
 func (e *examination) checkLacking(s signing) {
 	var lacking []string
@@ -161,7 +153,8 @@ func (e *examination) checkLacking(s signing) {
 		}
 	}
 	if len(lacking) > 0 {
-		e.WarnWith("cluster-audience-lacking", e.withAudiences(lacking), "the cluster accepts tokens of %s, and --api-audiences (%s) does not include what they have as audience by default",
+		repair := "restart every kube-apiserver with --api-audiences=" + text.Quoted(strings.Join(appendNew(e.ownAudiences(), lacking...), ",")) + " until every pod has a new token"
+		e.WarnWith("cluster-audience-lacking", repair, "the cluster accepts tokens of %s, and --api-audiences (%s) does not include what they have as audience by default",
 			strings.Join(lacking, " and "), strings.Join(s.own.audiences, ", "))
 	}
 }

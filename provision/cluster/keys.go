@@ -54,21 +54,17 @@ func (e *examination) checkKeys() {
 	})
 }
 
-// mayAll returns the published keys that may sign now.
-func (e *examination) mayAll() []string {
-	var may []string
-	for _, k := range e.want.Published {
-		if !e.want.idle(k) {
-			may = append(may, string(k.ID()))
-		}
-	}
-	return may
-}
-
 // signWith repairs servers that sign with a key that is no more.
 func (e *examination) signWith(addresses []string) string {
 	key := "a key that is published and may sign; there is none: " + text.Quoted("keypost", "rotate", "status", e.want.Issuer)
-	if may := e.mayAll(); len(may) > 0 {
+	var may []string
+	for _, k := range e.want.Published {
+		_, gone := e.want.gone(k.ID())
+		if state := e.want.stored(k).State; !gone && (state == "" || state == keystore.Active) {
+			may = append(may, string(k.ID()))
+		}
+	}
+	if len(may) > 0 {
 		key = "the private half of the published key " + strings.Join(may, " or ")
 	}
 	return "restart the kube-apiserver at " + strings.Join(addresses, " and at ") + " with --service-account-signing-key-file and the controller-manager with " +
@@ -88,7 +84,7 @@ func (t trusted) lists(id keystore.KeyID) bool {
 		slices.ContainsFunc(t.left, func(l pubkey.Left) bool { return l.ID == string(id) })
 }
 
-// checkKnown compares the published keys, and those that the servers sign with, with those that each server itself trusts.
+// checkKnown compares the keys that the servers sign with, with those that each server itself trusts.
 func (e *examination) checkKnown(ctx context.Context, servers []server) {
 	if e.down || len(servers) == 0 {
 		return
@@ -97,11 +93,8 @@ func (e *examination) checkKnown(ctx context.Context, servers []server) {
 	var wait sync.WaitGroup
 	for i, s := range servers {
 		wait.Go(func() {
-			body, err := s.api.document(ctx, jwksPath, maxJWKS)
-			all[i] = trusted{server: s, err: err}
-			if err == nil {
-				all[i].keys, all[i].left, all[i].err = pubkey.ParseUsable(s.api.client.URL()+jwksPath, body, nil)
-			}
+			all[i] = trusted{server: s}
+			all[i].keys, all[i].left, all[i].err = s.api.keys(ctx, maxJWKS)
 		})
 	}
 	wait.Wait()
@@ -118,7 +111,6 @@ func (e *examination) checkKnown(ctx context.Context, servers []server) {
 		e.WarnWith("cluster-servers-unasked", e.command("kubectl", "get", "--raw", jwksPath), "the keys that the cluster trusts cannot be read: %v", err)
 		return
 	}
-	e.checkStrangers(read)
 	for _, l := range all[0].left {
 		e.OK("cluster-keys", "of the keys that the cluster lists, %s", l)
 	}
@@ -145,32 +137,4 @@ func (e *examination) checkLackingKeys(read []trusted) {
 			"the kube-apiserver at %s does not trust key %s, with which the one at %s signs", at, s.own.KeyID, strings.Join(signers, " and at "))
 		e.Findings[len(e.Findings)-1].At = lacking
 	})
-}
-
-// checkStrangers looks for published keys that no server trusts. The only one that may sign must not be retired, and no other while the
-// cluster signs with a key that is not published: it may be the replacement of that.
-func (e *examination) checkStrangers(read []trusted) {
-	var strange []string
-	for _, k := range e.want.Published {
-		knows := func(t trusted) bool {
-			return slices.ContainsFunc(t.keys, func(has keystore.VerificationKey) bool { return has.Fingerprint() == k.Fingerprint() })
-		}
-		if !slices.ContainsFunc(read, knows) && !e.want.idle(k) {
-			strange = append(strange, string(k.ID()))
-		}
-	}
-	if len(strange) == 0 {
-		e.OK("cluster-keys", "the cluster knows every published key that may sign")
-		return
-	}
-	repair := "if this cluster is to sign with it, add its public half to --service-account-key-file"
-	signsOtherwise := slices.ContainsFunc(e.found, func(s signing) bool {
-		return !slices.ContainsFunc(e.want.Published, func(k keystore.VerificationKey) bool { return k.ID() == s.own.KeyID })
-	})
-	if signsOtherwise || len(e.mayAll()) == len(strange) {
-		repair += " of every kube-apiserver, and then let each of them sign with its private half (--service-account-signing-key-file)"
-	} else {
-		repair += "; if none is: " + text.Quoted("keypost", "key", "retire", e.want.Issuer, strange[0], "--why", "no cluster has it")
-	}
-	e.WarnWith("cluster-key-stranger", repair, "clouds trust %s for this issuer, and the cluster does not", strings.Join(strange, " and "))
 }

@@ -64,7 +64,7 @@ func (c Signing) Lifetime(ctx context.Context) (rotation.Lifetime, error) {
 
 // granted returns the longest life that a kube-apiserver gives a token that asks for d.
 func (c Signing) granted(ctx context.Context, d time.Duration) (longest time.Duration, err error) {
-	all, err := signers(ctx, c.Access, d, mintedFor)
+	all, err := Signers(ctx, c.Access, d, mintedFor)
 	for _, s := range all {
 		longest = max(longest, s.Lifetime)
 	}

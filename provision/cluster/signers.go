@@ -49,7 +49,7 @@ type Signer struct {
 	Address  string         // host:port, at which only it answers
 	Issuer   string         // the token's iss: the issuer that relying parties have to trust
 	KeyID    keystore.KeyID // the token's kid
-	Lifetime time.Duration  // the token's exp - iat; [Signers] requests 10 minutes
+	Lifetime time.Duration  // the token's exp - iat
 }
 
 // minLifetime is the shortest that the TokenRequest API grants. The token is not kept.
@@ -60,17 +60,9 @@ const minLifetime = 10 * time.Minute
 // load balancer nobody would notice. The addresses are those in the EndpointSlices of the service default/kubernetes, in
 // order. TLS is checked against the CA and the server name of the kubeconfig. A server that does not answer is an error.
 // No token is kept, printed or part of an error.
-func Signers(ctx context.Context, a Access, audience string) ([]Signer, error) {
-	all, err := signers(ctx, a, minLifetime, audience)
-	if err != nil {
-		return nil, err
-	}
-	return all, nil
-}
-
-// signers is Signers with tokens for which a lifetime is requested. Also with an error it returns every server that is listed, one
-// that does not answer only by its address.
-func signers(ctx context.Context, a Access, lifetime time.Duration, audience string) (found []Signer, err error) {
+//
+// Also with an error it returns every server that is listed, one that does not answer only by its address. A lifetime of 0 is the shortest.
+func Signers(ctx context.Context, a Access, lifetime time.Duration, audience string) (found []Signer, err error) {
 	namespace, name, err := a.account()
 	if err != nil {
 		return nil, err
@@ -298,7 +290,7 @@ const mintedFor = "keypost.invalid"
 
 // Signers implements [rotation.Cluster] by a token of each kube-apiserver.
 func (c Signing) Signers(ctx context.Context) (map[string]keystore.KeyID, error) {
-	all, err := signers(ctx, c.Access, minLifetime, mintedFor)
+	all, err := Signers(ctx, c.Access, 0, mintedFor)
 	if len(all) == 0 {
 		return nil, err
 	}
@@ -314,7 +306,7 @@ func (c Signing) Lists(ctx context.Context, k keystore.VerificationKey) (map[str
 	lists := map[string]bool{}
 	var failed error
 	err := c.each(ctx, func(address string, server api) {
-		keys, _, err := server.keys(ctx)
+		keys, _, err := server.keys(ctx, maxJWKS)
 		if err != nil {
 			failed = cmp.Or(failed, err)
 			return

@@ -29,7 +29,7 @@ func TestSignersAsksEveryServerAtItsOwnAddress(t *testing.T) {
 	for i := range p.signs {
 		p.signs[i].kid = "kid-of-" + issuers[i]
 	}
-	got, err := Signers(t.Context(), p.access, "openshift")
+	got, err := Signers(t.Context(), p.access, 0, "openshift")
 	check(t, err)
 	want := map[string]string{}
 	for i, s := range p.servers {
@@ -120,8 +120,8 @@ func TestSignersRefuses(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			p := newPlane(t, []string{"https://a.example.com"}, tt.replace)
 			tt.access.Kubeconfig = p.access.Kubeconfig
-			got, err := Signers(t.Context(), tt.access, "openshift")
-			if err == nil || got != nil || !strings.Contains(err.Error(), tt.want) {
+			got, err := Signers(t.Context(), tt.access, 0, "openshift")
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Fatalf("Signers: %v, %v, want %q", got, err, tt.want)
 			}
 			if strings.Contains(err.Error(), signature) || strings.Contains(err.Error(), "\n") {
@@ -157,7 +157,7 @@ func TestSignersThroughTunnels(t *testing.T) {
 	}()
 	end := tunnel.Addr().String()
 	p.access.Reach = map[string]string{listed[1]: end}
-	got, err := Signers(t.Context(), p.access, "openshift")
+	got, err := Signers(t.Context(), p.access, 0, "openshift")
 	if err != nil || len(got) != 2 || got[1].Address != listed[1] || through.Load() == 0 {
 		t.Errorf("Signers = %+v, %v, %d connections through the tunnel", got, err, through.Load())
 	}
@@ -167,7 +167,7 @@ func TestSignersThroughTunnels(t *testing.T) {
 		"behind one address ": {listed[0]: listed[1]},
 	} {
 		p.access.Reach = reach
-		if _, err := Signers(t.Context(), p.access, "openshift"); err == nil || !strings.Contains(err.Error(), name) {
+		if _, err := Signers(t.Context(), p.access, 0, "openshift"); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%v: %v, want %q", reach, err, name)
 		}
 	}

@@ -46,14 +46,6 @@ func (w Wanted) gone(id keystore.KeyID) (line keystore.Gone, left bool) {
 	return line, false
 }
 
-// idle reports whether the cluster need not know a published key: it does not sign yet, or no more. A key that is gone and still published
-// has a finding of its own.
-func (w Wanted) idle(k keystore.VerificationKey) bool {
-	_, gone := w.gone(k.ID())
-	state := w.stored(k).State
-	return gone || state != "" && state != keystore.Active
-}
-
 // Verify looks at a cluster from outside and returns whether its tokens are what the relying parties of an issuer want. Every
 // kube-apiserver is made to mint a token, at the kubeconfig's address and at its own, since one that was not restarted goes on
 // signing as before. No token is kept, printed or part of a finding. A right that the kubeconfig's user does not have is a finding. The

@@ -140,8 +140,6 @@ func setUps(t *testing.T) []setUp {
 		}, "cluster-audience-cloud", finding.Warn, "gets https://oidc.example.com/prod-a, vault", "have that ask for another one"},
 		{"--api-audiences does not have an issuer that the cluster accepts, seen in the pod", 1, func(s *plane) { s.pods = kubeadmPod(wantedIssuer, other) },
 			"cluster-audience-lacking", finding.Warn, "the cluster accepts tokens of " + other + ", and --api-audiences (" + wantedIssuer + ") does not include", "--api-audiences=" + wantedIssuer + "," + other},
-		{"a published key that the cluster does not know", 1, func(s *plane) { s.want.Published = append(s.want.Published, s.stranger(t)) },
-			"cluster-key-stranger", finding.Warn, "and the cluster does not", "keypost key retire " + wantedIssuer},
 		{"minting is forbidden", 1, func(s *plane) {
 			s.replace[tokenPath] = refuses(403, `serviceaccounts "default" is forbidden: User "jane@example.com" cannot create resource "serviceaccounts/token"`)
 		}, "cluster-forbidden", finding.Warn, "jane@example.com may not have a token minted for default/default",
@@ -302,35 +300,5 @@ func TestVerifyEnds(t *testing.T) {
 	}
 	if _, err := Verify(t.Context(), Access{Kubeconfig: s.access.Kubeconfig, ServiceAccount: "x"}, s.want); err == nil || !strings.Contains(err.Error(), "NAMESPACE/NAME") {
 		t.Errorf("account mistyped: %v", err)
-	}
-}
-
-// While the cluster signs with a key that is not published, and where a key is the only one that may sign, nobody is told to retire it.
-func TestTheOnlyKeyIsNotRetired(t *testing.T) {
-	for name, change := range map[string]func(*plane){
-		"the only one": func(s *plane) {
-			s.want.Published = []keystore.VerificationKey{s.stranger(t)}
-			s.signs[0].kid = string(s.want.Published[0].ID())
-		},
-		"the replacement of a revoked one": func(s *plane) {
-			s.revoked(t)
-			s.want.Published = []keystore.VerificationKey{s.stranger(t)}
-		},
-		"another beside one that the cluster does not sign with": func(s *plane) {
-			s.want.Published = append(s.want.Published, s.stranger(t))
-			s.signs[0].key, _ = newSigningKey(t)
-		},
-	} {
-		s := newPlane(t, []string{wantedIssuer}, nil)
-		change(s)
-		got, err := Verify(t.Context(), s.access, s.want)
-		check(t, err)
-		i := slices.IndexFunc(got, func(f finding.Finding) bool { return f.Code == "cluster-key-stranger" })
-		if i < 0 || strings.Contains(got[i].Repair, "retire") || !strings.Contains(got[i].Repair, "--service-account-signing-key-file") {
-			t.Errorf("%s: %+v", name, got)
-		}
-		if name == "the replacement of a revoked one" && slices.ContainsFunc(got, func(f finding.Finding) bool { return strings.Contains(f.Repair, "key add") }) {
-			t.Errorf("%s: offers to add a key that is gone: %+v", name, got)
-		}
 	}
 }

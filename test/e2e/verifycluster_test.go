@@ -111,7 +111,7 @@ func (s *verifiedCluster) restart(flags ...string) {
 	s.kubeconfig = s.cluster.kubeconfig
 	s.awaitReady(t, s.running)
 	await(t, "it is listed", func(ctx context.Context) error {
-		_, err := outside.Signers(ctx, outside.Access{Kubeconfig: s.kubeconfig, ServiceAccount: "default/kube-root"}, audience)
+		_, err := outside.Signers(ctx, outside.Access{Kubeconfig: s.kubeconfig, ServiceAccount: "default/kube-root"}, 0, audience)
 		if err != nil && strings.Contains(err.Error(), "not found") { // the service account, after the addresses
 			return nil
 		}

@@ -262,10 +262,6 @@ func clusterCauses() []Cause {
 			"repair what fails besides, and run it again where the addresses of all kube-apiservers can be reached", "test/e2e TestSwitchIssuerOfSeveralServers", nil,
 		},
 		{
-			"cluster-key-stranger", "cluster-keys", "a published key is none of the cluster's", "tokens of anyone who has its private half are accepted by clouds",
-			"add it to --service-account-key-file if the cluster is to sign with it; if no cluster is, keypost key retire ISSUER KID --why REASON", "cmd/keypost/testdata/verify_cluster.txtar", nil,
-		},
-		{
 			"cluster-audience-lacking", "cluster-audiences", "--api-audiences does not include the audience of tokens that pods still have", "what runs in the pods gets 401 from the API server until it has a new token",
 			"restart every kube-apiserver with the old issuer in --api-audiences as well, until every pod has a new token", testCluster,
 			append([]Answer{{KubeAPIServer, "is invalid for the target audiences"}}, unauthorized()...),
