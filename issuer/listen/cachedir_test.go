@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/keypost/keypost/test/authority"
 )
@@ -75,6 +76,29 @@ func TestPrepareMakesTheCache(t *testing.T) {
 	writeFile(t, filepath.Join(above, "file"), nil)
 	if a, err = NewACME(ACMEConfig{Hosts: []string{hostA}, Cache: filepath.Join(above, "file", "b")}); err == nil && a.Prepare() == nil {
 		t.Error("below a file Prepare passes")
+	}
+}
+
+// Replicas that share a cache may all start at one time, and while one of them orders.
+func TestReplicasPrepareTheCacheTogether(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "cache")
+	var g errgroup.Group
+	for range 4 {
+		a, err := NewACME(ACMEConfig{Hosts: []string{hostA}, Cache: dir})
+		if err != nil {
+			t.Fatal(err)
+		}
+		g.Go(func() error {
+			for range 20 {
+				if err := a.Prepare(); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"crypto/x509/pkix"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"slices"
 	"time"
@@ -159,7 +160,13 @@ func (a *ACME) order(ctx context.Context, h *acmeHost) error {
 // prove writes more than a certificate to the cache. On a full disk none could be kept, and the next order would ask for another one.
 func (a *ACME) prove() error {
 	const name, spare = ".space", 64 << 10
-	return errors.Join(a.put(name, make([]byte, spare)), a.remove(name))
+	if err := a.put(name, make([]byte, spare)); err != nil {
+		return err
+	}
+	if err := a.remove(name); !errors.Is(err, fs.ErrNotExist) { // another replica that starts has removed it
+		return err
+	}
+	return nil
 }
 
 // client returns a client of the CA, where the account is registered. The account's key is kept before the CA is told of it.
