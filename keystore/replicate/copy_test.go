@@ -77,6 +77,20 @@ func TestCopyRefuses(t *testing.T) {
 	m.wantCopied("prod-a", m.current)
 }
 
+// Of two key sets in the destination that have one URL, by hand, the same one goes on each time.
+func TestCopyChoosesNoOwnerByChance(t *testing.T) {
+	document := storetest.Text(t, storetest.KeySet(t, "prod-a"))
+	for range 8 {
+		from, to := storetest.NewMemStore(t), storetest.NewMemStore(t)
+		for _, n := range []keystore.Name{"prod-a", "prod-b"} {
+			text := strings.Replace(document, "name: prod-a", "name: "+string(n), 1)
+			to.Set(n, []byte(text))
+			from.Set(n, []byte(strings.Replace(text, "generation: 1", "generation: 2", 1)))
+		}
+		wantVerdicts(t, verdicts(t, from, to, false), map[keystore.Name]string{"prod-a": "copied", "prod-b": "refused url_conflict"})
+	}
+}
+
 func TestCopyNeedsBothStores(t *testing.T) {
 	m := newMirrored(t)
 	for which, st := range map[string]*storetest.MemStore{"source": m.from, "destination": m.to} {

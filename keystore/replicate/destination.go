@@ -3,6 +3,7 @@ package replicate
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 
@@ -45,6 +46,7 @@ func (d *destination) read(ctx context.Context) error {
 			changed = append(changed, n)
 		}
 	}
+	slices.Sort(changed) // where two have one URL the first of them owns it, and not one by chance
 	documents, err := loadAll(ctx, d.backend, changed, nil)
 	if err != nil {
 		return err
