@@ -1,7 +1,6 @@
 package keystore
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"regexp"
@@ -50,15 +49,16 @@ func (s KeySet) IsOf(id ClusterID) bool {
 func (s KeySet) SetCluster(c Change, id ClusterID) (KeySet, error) {
 	return s.transition(c, fmt.Sprintf("record cluster %s", id), func(n *KeySet, _ time.Time) error {
 		was := slices.DeleteFunc(s.Clusters(), func(o ClusterID) bool { return o == id })
-		return n.setClusters(append([]ClusterID{id}, was[:min(1, len(was))]...))
+		n.setClusters(append([]ClusterID{id}, was[:min(1, len(was))]...)...)
+		return id.Check()
 	})
 }
 
 // setClusters replaces the record; none removes it.
-func (s *KeySet) setClusters(ids []ClusterID) error {
-	failed, words := make([]error, 0, len(ids)), make([]string, 0, len(ids))
-	for _, id := range ids {
-		failed, words = append(failed, id.Check()), append(words, string(id))
+func (s *KeySet) setClusters(ids ...ClusterID) {
+	words := make([]string, len(ids))
+	for i, id := range ids {
+		words[i] = string(id)
 	}
 	all := maps.Clone(s.annotations)
 	if delete(all, clusterAnnotation); len(ids) > 0 {
@@ -68,5 +68,4 @@ func (s *KeySet) setClusters(ids []ClusterID) error {
 		all[clusterAnnotation] = strings.Join(words, " ")
 	}
 	s.annotations = all
-	return errors.Join(failed...)
 }

@@ -120,7 +120,8 @@ func (s KeySet) RollBack(c Change) (KeySet, error) {
 		n.body.Rotation = &turned
 		clusters := n.Clusters()
 		slices.Reverse(clusters) // the one that signed before is to sign again
-		return n.setClusters(clusters)
+		n.setClusters(clusters...)
+		return nil
 	})
 }
 

@@ -35,11 +35,12 @@ type Spec struct {
 func New(c Change, spec Spec) (KeySet, error) {
 	s := KeySet{name: spec.Name, issuers: slices.Clone(spec.Issuers)}
 	s.body = body{Generation: 1, Policy: spec.Policy.Clone(), Dev: spec.Dev, Gone: mergeGone(spec.Gone)}
-	var clusters []ClusterID
+	err := errors.Join(c.check(), s.checkBounds(len(spec.Issuers), len(spec.Keys), len(spec.Gone)))
 	if spec.Cluster != "" {
-		clusters = append(clusters, spec.Cluster)
+		s.setClusters(spec.Cluster)
+		err = errors.Join(err, spec.Cluster.Check())
 	}
-	if err := errors.Join(c.check(), s.checkBounds(len(spec.Issuers), len(spec.Keys), len(spec.Gone)), s.setClusters(clusters)); err != nil {
+	if err != nil {
 		return KeySet{}, fmt.Errorf("key set %q: %w", spec.Name, err)
 	}
 	for _, u := range spec.Issuers {
@@ -426,9 +427,7 @@ func (s KeySet) Reopen(c Change, spec Spec) (KeySet, error) {
 	}
 	clusters := fresh.Clusters() // what signed before the key set was withdrawn brings no key in any more
 	fresh.body.Generation, fresh.labels, fresh.annotations, fresh.unknown = s.body.Generation, s.labels, s.annotations, s.unknown
-	if err := fresh.setClusters(clusters); err != nil {
-		return KeySet{}, err
-	}
+	fresh.setClusters(clusters...)
 	fresh.body.History = slices.Clone(s.body.History)
 	fresh.note(c, "issuer added again")
 	fresh.noteMoves(s)
