@@ -31,17 +31,7 @@ func (u URL) same(other URL) bool {
 	if errA == nil && errB == nil {
 		return os.SameFile(a, b)
 	}
-	return absolute(u.Dir) == absolute(other.Dir)
-}
-
-// absolute returns the path of a directory that may be missing, without the links above it.
-func absolute(dir string) string {
-	path, err := filepath.Abs(dir)
-	if err != nil {
-		return filepath.Clean(dir)
-	}
-	if parent, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
-		return filepath.Join(parent, filepath.Base(path))
-	}
-	return path
+	x, errX := filepath.Abs(u.Dir)
+	y, errY := filepath.Abs(other.Dir)
+	return errX == nil && errY == nil && x == y // a directory that is missing is compared again once it is there
 }

@@ -17,9 +17,6 @@ func TestObservationsHaveAPlaceOfTheirOwn(t *testing.T) {
 	if err := os.Symlink("keysets", "link"); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Symlink(".", "here"); err != nil {
-		t.Fatal(err)
-	}
 	for _, tt := range []struct {
 		observations, store string
 		want                string // part of the error; empty if they are taken
@@ -31,7 +28,7 @@ func TestObservationsHaveAPlaceOfTheirOwn(t *testing.T) {
 		{"s3://bucket/keysets", "s3://another/keysets", ""},
 		{"file://./keysets", "file://./keysets", "in the same place"},
 		{"file://./link", "file://./keysets", "in the same place"},
-		{"file://./here/absent", "file://./absent", "in the same place"},
+		{"file://./absent", "file://./there/../absent", "in the same place"},
 		{"s3://bucket/keysets/", "s3://bucket/keysets?region=eu-central-1", "in the same place"},
 		{"s3://bucket?endpoint=https://s3.example.com", "s3://bucket?region=eu-central-1&profile=x", "in the same place"},
 		{"kubernetes://keypost", "file://./keysets", ""},
