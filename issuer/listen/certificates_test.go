@@ -127,6 +127,15 @@ func TestLoadFilesNeverQuotesAKey(t *testing.T) {
 	}
 }
 
+func TestLoadFilesWantsFiles(t *testing.T) {
+	p := writePair(t, t.TempDir(), "tls", authority.Named(t, "root", nil).Leaf(t, "oidc.example.com"))
+	_, err := LoadFiles([]Pair{p, p}, nil)
+	checkSentence(t, err, "given twice")
+	p.Key += ".missing"
+	_, err = LoadFiles([]Pair{p}, nil)
+	checkSentence(t, err, "tls.key.missing")
+}
+
 // A leaf without its intermediate is not an error, since a root may have signed it itself; anyone who checks is told.
 func TestAlone(t *testing.T) {
 	root := authority.Named(t, "root", nil)
