@@ -6,21 +6,14 @@ import (
 	"strings"
 
 	"github.com/keypost/keypost/issuer/verify/audience"
-	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/provision/iampolicy"
 )
 
 // subjectPrefix begins the sub of every service account's token.
 const subjectPrefix = "system:serviceaccount:"
 
-// CheckTrust finds what keeps a token out of the role, in the statement of its trust policy that comes closest to letting it in,
+// checkTrust finds what keeps a token out of the role, in the statement of its trust policy that comes closest to letting it in,
 // and the statements that let strangers in.
-func (a Attempt) CheckTrust(trust iampolicy.Document) []finding.Finding {
-	e := &examination{Attempt: a}
-	e.checkTrust(trust)
-	return e.Findings
-}
-
 func (e *examination) checkTrust(d iampolicy.Document) {
 	all := d.Judge(e.identity())
 	e.checkDenials(d, all)

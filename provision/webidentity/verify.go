@@ -29,12 +29,12 @@ func Verify(ctx context.Context, c *awsiam.Client, roleARN string, a Attempt) ([
 		return nil, err
 	}
 	a.Role, a.ProviderARN = name, home.ProviderARN(a.Issuer)
-	e := &inquiry{Attempt: a, client: c, roleARN: roleARN}
+	e := &inquiry{examination: examination{Attempt: a}, client: c, roleARN: roleARN}
 	if e.account(ctx, home) {
 		trust := e.readRole(ctx)
-		e.checkProvider(ctx, trust)
+		e.readProvider(ctx, trust)
 		if trust != nil {
-			e.Add(e.CheckTrust(*trust)...)
+			e.checkTrust(*trust)
 		}
 	}
 	if ctx.Err() != nil {
@@ -45,11 +45,10 @@ func Verify(ctx context.Context, c *awsiam.Client, roleARN string, a Attempt) ([
 
 // inquiry is one run of [Verify]. It collects what is found.
 type inquiry struct {
-	Attempt
+	examination
 	client  *awsiam.Client
 	caller  awsiam.Account
 	roleARN string
-	finding.Report
 }
 
 // account reports whether the caller's credentials belong to the role's account. Role and provider have to be in one account, and
@@ -125,7 +124,7 @@ func (e *inquiry) createRole() string {
 	return text.Quoted("keypost", "aws", "create-role", "--role-name", e.Role, "--service-account", account, "--issuer-url", e.Issuer)
 }
 
-func (e *inquiry) checkProvider(ctx context.Context, trust *iampolicy.Document) {
+func (e *inquiry) readProvider(ctx context.Context, trust *iampolicy.Document) {
 	have, err := e.client.Provider(ctx, e.ProviderARN)
 	switch {
 	case err != nil:
@@ -134,14 +133,14 @@ func (e *inquiry) checkProvider(ctx context.Context, trust *iampolicy.Document) 
 	case have != nil:
 		e.ClientIDs = have.ClientIDs
 		e.Add(finding.Good("aws-provider", "there is the provider "+e.ProviderARN))
-		e.Add(e.CheckProvider(*have, trust)...)
+		e.checkProvider(*have, trust)
 		return
 	}
 	urls, err := e.client.ProviderURLs(ctx)
 	if err != nil {
 		e.unread(err, "iam:ListOpenIDConnectProviders", "*")
 	}
-	e.Add(e.NoProvider(urls, trust))
+	e.Add(e.noProvider(urls, trust))
 }
 
 // assumeTime bounds the one call of Assume. STS itself gives an issuer 5 seconds for each document.

@@ -49,17 +49,15 @@ func Command(verb string, flags ...string) string {
 	return text.Quoted(words...)
 }
 
-// CheckProvider compares the provider with the token, and with what the trust policy asks for; nil if that is not known.
-func (a Attempt) CheckProvider(p awsiam.ProviderState, trust *iampolicy.Document) []finding.Finding {
-	e := &examination{Attempt: a}
+// checkProvider compares the provider with the token, and with what the trust policy asks for; nil if that is not known.
+func (e *examination) checkProvider(p awsiam.ProviderState, trust *iampolicy.Document) {
 	e.checkAudience(p, trust)
 	e.checkThumbprint(p)
-	return e.Findings
 }
 
-// NoProvider names those of the account's providers, given by their URLs, that may have been made, or are trusted, in place of the one
+// noProvider names those of the account's providers, given by their URLs, that may have been made, or are trusted, in place of the one
 // that is missing. trust is the role's; nil if it is not known.
-func (a Attempt) NoProvider(urls []string, trust *iampolicy.Document) finding.Finding {
+func (a Attempt) noProvider(urls []string, trust *iampolicy.Document) finding.Finding {
 	host, _, _ := strings.Cut(iampolicy.HostPath(a.Issuer), "/")
 	account, _, _ := strings.Cut(a.ProviderARN, iampolicy.HostPath(a.Issuer))
 	evidence := "there is no " + a.ProviderARN
@@ -73,11 +71,11 @@ func (a Attempt) NoProvider(urls []string, trust *iampolicy.Document) finding.Fi
 	if len(near) > 0 {
 		evidence += "; the account has one for " + strings.Join(near, ", ") + ": host, path, case and a slash at the end count"
 	}
-	return finding.CauseOf("aws-provider-missing").Finding(finding.Fail, evidence, a.CreateProvider())
+	return finding.CauseOf("aws-provider-missing").Finding(finding.Fail, evidence, a.createProvider())
 }
 
-// CreateProvider returns the command that makes the provider.
-func (a Attempt) CreateProvider() string {
+// createProvider returns the command that makes the provider.
+func (a Attempt) createProvider() string {
 	words := []string{"--url", a.Issuer, "--client-id-list", usual}
 	if id := a.audience(); id != "" {
 		words[len(words)-1] = id

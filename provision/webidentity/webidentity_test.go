@@ -13,6 +13,17 @@ func attempt() Attempt {
 	return Attempt{Role: "app", ProviderARN: "arn:aws:iam::123456789012:oidc-provider/oidc.example.com/a", Issuer: "https://oidc.example.com/a"}
 }
 
+// examine returns what an examination finds.
+func examine(a Attempt, check func(e *examination)) []finding.Finding {
+	e := &examination{Attempt: a}
+	check(e)
+	return e.Findings
+}
+
+func trusting(a Attempt, d iampolicy.Document) []finding.Finding {
+	return examine(a, func(e *examination) { e.checkTrust(d) })
+}
+
 // The provider that somebody meant is named; those of other clusters on the same host are not.
 func TestNoProvider(t *testing.T) {
 	trusting, err := iampolicy.Parse(`{"Statement":[{"Effect":"Allow","Principal":{"Federated":"arn:aws:iam::123456789012:oidc-provider/oidc.example.com/old"},"Action":"sts:AssumeRoleWithWebIdentity"}]}`)
@@ -35,7 +46,7 @@ func TestNoProvider(t *testing.T) {
 		{"a slash", append(others, "https://oidc.example.com/a/"), nil, "aws-provider-missing", "https://oidc.example.com/a/"},
 		{"the trusted one", append(others, "https://oidc.example.com/old"), &trusting, "aws-provider-missing", "https://oidc.example.com/old: host"},
 	} {
-		f := attempt().NoProvider(tt.urls, tt.trust)
+		f := attempt().noProvider(tt.urls, tt.trust)
 		if f.Code != tt.code || !strings.Contains(f.Evidence, tt.says) || !strings.Contains(f.Repair, "--url https://oidc.example.com/a --client-id-list sts.amazonaws.com") {
 			t.Errorf("%s: %s: %s (%s)", tt.name, f.Code, f.Evidence, f.Repair)
 		}
@@ -62,7 +73,7 @@ func TestTheRoleThatAsksForAnotherAudience(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if f := a.CheckTrust(d)[0]; f.Code != "aws-trust-audience" || !strings.Contains(f.Repair, tt.repair) {
+		if f := trusting(a, d)[0]; f.Code != "aws-trust-audience" || !strings.Contains(f.Repair, tt.repair) {
 			t.Errorf("%+v: %s: %s", tt, f.Code, f.Repair)
 		}
 	}
@@ -89,7 +100,7 @@ func TestNoRepairTrustsTheCluster(t *testing.T) {
 					}
 					b.ClientIDs = clients
 					d := policy("other", asked)
-					for _, f := range append(append(b.CheckProvider(awsiam.ProviderState{ClientIDs: clients}, &d), b.CheckTrust(d)...), b.NoProvider(nil, &d)) {
+					for _, f := range append(examine(b, func(e *examination) { e.checkProvider(awsiam.ProviderState{ClientIDs: clients}, &d); e.checkTrust(d) }), b.noProvider(nil, &d)) {
 						opens := strings.Contains(f.Repair, "--client-id "+own) || strings.Contains(f.Repair, "--client-id-list "+own) ||
 							strings.Count(f.Repair, own+`"`) > strings.Count(asked, own+`"`) || strings.Contains(f.Repair, "--audience "+own)
 						if opens {
@@ -198,7 +209,7 @@ func TestOpenStatements(t *testing.T) {
 					a.Audience = "sts.amazonaws.com"
 				}
 				var got []string
-				for _, f := range a.CheckTrust(d) {
+				for _, f := range trusting(a, d) {
 					if strings.HasPrefix(f.Code, "aws-trust-open") {
 						got = append(got, f.Code+"-"+kindOf(f.Evidence))
 						if f.Severity != finding.Warn || !strings.Contains(f.Evidence, "statement 2 of") || !strings.Contains(f.Repair, "aws iam get-role") {
@@ -243,7 +254,7 @@ func TestTheVerdictCounts(t *testing.T) {
 			t.Fatal(err)
 		}
 		a := Attempt{Role: "app", Issuer: "https://oidc.example.com/c1", ProviderARN: arn, Subject: "system:serviceaccount:ns:app", Audience: "sts.amazonaws.com"}
-		found := a.CheckTrust(d)
+		found := trusting(a, d)
 		finding.Sort(found)
 		if len(found) == 0 || found[0].Code != tt.code || found[0].Severity != tt.severity {
 			t.Errorf("%s: %+v; want %s %s first", name, found, tt.severity, tt.code)
