@@ -110,7 +110,8 @@ func (a Accounts) identify(p federation.Project, s *snapshot) []identity {
 		}
 		if len(w.Permissions) > 0 {
 			r := a.role(p.ID, w)
-			r.others = holders(s.project, r.name, []string{allow.Member(i.email)})
+			r.member = allow.Member(i.email)
+			r.others = holders(s.project, r.name, []string{r.member})
 			i.role = &r
 		}
 		out = append(out, i)

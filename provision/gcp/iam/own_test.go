@@ -150,6 +150,40 @@ func TestPrune(t *testing.T) {
 	})
 }
 
+// Who got the role since the plan was made keeps what it has: another cluster of the project, at the same time.
+func TestPruneRoleThatSomebodyElseGot(t *testing.T) {
+	t.Parallel()
+	add := func(member string) func(*testing.T, *world) {
+		return func(t *testing.T, w *world) {
+			w.project(t, func(p *fakegcp.Policy) {
+				p.Bindings = append(p.Bindings, fakegcp.Binding{Role: "projects/" + ingressRole, Members: []string{member}})
+			})
+		}
+	}
+	for _, tt := range []struct {
+		got   func(*testing.T, *world)
+		keeps bool
+	}{
+		{func(t *testing.T, w *world) { mustApply(t, w, installation("demo2")) }, true},
+		{add("user:boss@example.com"), true},
+		{add("deleted:serviceAccount:old@my-project.iam.gserviceaccount.com?uid=1"), false},
+	} {
+		inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
+			mustApply(t, w, installation("demo"))
+			less := installation("demo")
+			less.Accounts.Prune, less.Accounts.List[1].Permissions = true, []string{"dns.changes.create"}
+			p, err := w.client().Plan(t.Context(), less)
+			check(t, err)
+			tt.got(t, w)
+			_, err = carryOut(t.Context(), p.Plan)
+			if tt.keeps != (err != nil) || tt.keeps != strings.Contains(state(w), "dns.changes.get") ||
+				tt.keeps && !strings.Contains(err.Error(), " has it by now; make the plan again") {
+				t.Errorf("%v, there is\n%s", err, state(w))
+			}
+		})
+	}
+}
+
 // A pool in which others have a provider does not go.
 func TestPoolOfOthers(t *testing.T) {
 	t.Parallel()

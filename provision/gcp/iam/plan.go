@@ -171,7 +171,7 @@ func (c *Client) planAccounts(p federation.Project, a Accounts, identities []ide
 			continue
 		}
 		h.Roles[i.email] = append(h.Roles[i.email], i.role.name)
-		grow, shrink, err := c.planRole(*i.role, s.roles[i.role.name])
+		grow, shrink, err := c.planRole(p, *i.role, s.roles[i.role.name])
 		if err != nil {
 			return plan.Plan{}, err
 		}

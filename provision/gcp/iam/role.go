@@ -35,6 +35,7 @@ type customRole struct {
 	permissions []string
 	adopt       bool     // as in Accounts
 	prune       bool     // permissions that nobody asked for are taken away, unless others have the role
+	member      string   // the account that is to have it, as policies name it
 	others      []string // members of the project's policy that have it beside the account
 }
 
@@ -83,8 +84,9 @@ func (c *Client) readRole(ctx context.Context, name string) (*roleState, error) 
 	return rest.Present[roleState](ctx, c.Rest, roleCall(name, "GetRole", "get"))
 }
 
-// planRole plans the way from have to r: first what the role gains, and last what it loses.
-func (c *Client) planRole(r customRole, have *roleState) (grow plan.Plan, shrink plan.Stage, err error) {
+// planRole plans the way from have to r: first what the role gains, and last what it loses. Who has the role is read again before that:
+// another cluster of the project may have begun to use it, while this run waited for its own accounts to show.
+func (c *Client) planRole(p federation.Project, r customRole, have *roleState) (grow plan.Plan, shrink plan.Stage, err error) {
 	read := func(ctx context.Context) (*roleState, error) { return c.readRole(ctx, r.name) }
 	grow, err = cloud.Thing[*roleState]{
 		Kind: roleThing, Name: r.name, Found: fmt.Sprintf("Existing IAM custom role %s found", r.title), Missing: have == nil, Deleted: have != nil && have.Deleted,
@@ -97,7 +99,24 @@ func (c *Client) planRole(r customRole, have *roleState) (grow plan.Plan, shrink
 		return grow, nil, nil
 	}
 	shrink = c.Rest.API.Stage(plan.Change{Verb: plan.Update, Thing: roleThing, Name: r.name}, c.shrinkSteps(r, have),
-		cloud.After(read, func(have *roleState) ([]cloud.Step, error) { return c.shrinkSteps(r, have), nil }))
+		func(ctx context.Context) ([]cloud.Step, error) {
+			have, err := read(ctx)
+			if err != nil {
+				return nil, err
+			}
+			steps := c.shrinkSteps(r, have)
+			if len(steps) == 0 {
+				return nil, nil
+			}
+			now, err := c.readProjectPolicy(ctx, p)
+			if err != nil {
+				return nil, err
+			}
+			if others := living(holders(now, r.name, []string{r.member})); len(others) > 0 {
+				return nil, fmt.Errorf("%s has it by now; make the plan again", text.List(others, 3))
+			}
+			return steps, nil
+		})
 	return grow, shrink, nil
 }
 
