@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -13,7 +12,6 @@ import (
 	"github.com/keypost/keypost/cmd/keypost/internal/keysource"
 	"github.com/keypost/keypost/cmd/keypost/internal/observe"
 	"github.com/keypost/keypost/cmd/keypost/internal/service"
-	"github.com/keypost/keypost/cmd/keypost/internal/terminal"
 	"github.com/keypost/keypost/cmd/keypost/internal/view"
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/keystore"
@@ -42,12 +40,6 @@ func newAccept(f *cli.Factory) *cobra.Command {
 	fs.StringArrayVar(&o.verdict.Gone, "gone", nil, "key that is gone for good (repeatable)")
 	fs.StringArrayVar(&o.verdict.Revoked, "revoked", nil, "key that is gone for good, and that no other key set may have: somebody else may hold its private half (repeatable)")
 	return cmd
-}
-
-// disputeView is a dispute as it is printed.
-type disputeView struct {
-	Kid   keystore.KeyID `json:"kid"`
-	Where string         `json:"where"`
 }
 
 // asServed is what is known of the version that is served.
@@ -151,42 +143,24 @@ func (o *acceptOptions) ask(ctx context.Context, s keystore.KeySet) (there asSer
 	return there, err
 }
 
-// undecided words an error of catalog.Decide, and lists the keys that are open.
+// undecided adds to an error of catalog.Decide what is to be decided of each key that is open.
 func (o *acceptOptions) undecided(n keystore.Name, err error) error {
-	f := o.Factory
 	e, is := errors.AsType[*catalog.UndecidedError](err)
 	if !is {
 		return err
 	}
-	var open []disputeView
-	var keep, gone []string
+	var steps []string
 	stored := false // whether a key is in dispute that may have been revoked
 	for _, d := range e.Open {
-		open = append(open, disputeView{d.Key.ID(), d.Side})
-		stored = stored || d.Stored()
+		with := func(flag string) string { return cli.Quoted(flag, string(d.Key.ID())) }
+		what := with("--keep") + " if the cluster may sign with it; if it never comes back, " + with("--gone") + "; if somebody else may hold its private half, " + with("--revoked")
 		if d.Gone {
-			gone = append(gone, cli.Quoted("--gone", string(d.Key.ID())))
-		} else {
-			keep = append(keep, cli.Quoted("--keep", string(d.Key.ID())))
+			what = "it never returns: " + with("--gone")
 		}
+		steps = append(steps, fmt.Sprintf("key %s, %s: %s", d.Key.ID(), d.Side, what))
+		stored = stored || d.Stored()
 	}
-	if err := f.Print(map[string]any{"undecided": open}, func(w *terminal.Table) {
-		w.Row("UNDECIDED KID", "WHERE")
-		for _, d := range open {
-			w.Row(d.Kid, d.Where)
-		}
-	}); err != nil {
-		return err
-	}
-	var steps []string
-	if len(gone) > 0 {
-		steps = append(steps, "add what was revoked or removed, which never returns: "+strings.Join(gone, " "))
-	}
-	if len(keep) > 0 {
-		steps = append(steps, "for each of these, say that the cluster may sign with it: "+strings.Join(keep, " "),
-			"or, if it never comes back: --gone KID; if somebody else may hold its private half: --revoked KID")
-	}
-	f.Steps(string(n), steps, nil)
+	o.Steps(string(n), steps, nil)
 	if stored && o.admin == "" {
 		return cli.WithHint(err, "%s", unreported)
 	}

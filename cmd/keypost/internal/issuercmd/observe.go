@@ -90,9 +90,6 @@ func (o *observeOptions) run(ctx context.Context, args []string) error {
 		}
 		o.Notice("recorded: %s last fetched the keys at %s; a key that this fetch may not have had is not promoted", name, cli.Stamp(f.At))
 	}
-	if slices.ContainsFunc(sets, func(s keystore.KeySet) bool { return !s.Dev() }) {
-		o.Notice("looking at %s, which takes ten seconds or more", text.Count(len(sets), "key set", "key sets"))
-	}
 	observer.Progress = o.Live().Progress("looking", "issuers")
 	results := observer.All(ctx, sets...)
 	observer.Progress.End()

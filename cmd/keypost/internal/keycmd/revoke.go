@@ -81,7 +81,6 @@ func (o *revokeOptions) run(ctx context.Context, args []string) error {
 			o.Notice("key %s is the same key under another kid, and is revoked too", k.ID())
 		}
 	}
-	o.sayNewer(ctx, c.after)
 	taken := o.warnElsewhere(ctx, st, c, last.Replacement)
 	if err := printKeys(o.Factory, c.after, now); err != nil {
 		return err

@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
-	"github.com/keypost/keypost/cmd/keypost/internal/observe"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/catalog"
 	"github.com/keypost/keypost/keystore/party"
@@ -43,25 +42,6 @@ func (o *revokeOptions) warnElsewhere(ctx context.Context, st *keystore.Store, c
 	}
 	o.WarnOthers(nil, shared)
 	return nil
-}
-
-// sayNewer says that a later version than s was out, as keypost watch has recorded: servers that have it refuse s.
-func (o *revokeOptions) sayNewer(ctx context.Context, s keystore.KeySet) {
-	records, err := observe.Records(ctx, o.Factory, s)
-	if err != nil {
-		o.Warn("whether a later version was out before is unknown: %v", err)
-		return
-	}
-	for _, r := range records {
-		older := r.Older(s)
-		if older == nil || party.IsUpload(r.Issuer) {
-			continue
-		}
-		accept := cli.Command{"issuer", "accept", string(s.Name()), "--why", o.why}
-		o.Notice("a version of generation %d was out before an older one was restored, and servers that have it refuse generation %d; once no server publishes the key, this settles it: %s",
-			older.Recorded, older.Stored, accept)
-		return
-	}
 }
 
 // notRevoked adds to an error that left a key as it was that it did, and what ends its trust nevertheless.

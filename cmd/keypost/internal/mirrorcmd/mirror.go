@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/signal"
 	"slices"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -24,7 +23,6 @@ import (
 	"github.com/keypost/keypost/keystore/open"
 	"github.com/keypost/keypost/keystore/policy"
 	"github.com/keypost/keypost/keystore/replicate"
-	"github.com/keypost/keypost/keystore/s3store"
 )
 
 // options are the flags and arguments of mirror.
@@ -48,7 +46,7 @@ func NewCmdMirror(f *cli.Factory) *cobra.Command {
 		"removed or replaced by an older version, and whatever happens to the store, the last good copy stays. A file\n" +
 		replicate.HeartbeatFile + " records when the last complete listing was taken. Runs in the foreground until SIGTERM."
 	fs := cmd.Flags()
-	fs.DurationVar(&o.poll, "poll", 0, "how often everything is listed, beside the watch: 1s to 15s, which the gates of keys count with (default 10s; 15s for s3://)")
+	fs.DurationVar(&o.poll, "poll", policy.MaxPoll, "how often everything is listed, beside the watch that a directory and Kubernetes have: 1s to 15s, which the gates of keys count with")
 	fs.StringVar(&o.adminAddress, "admin-address", "", "serve /metrics, /livez, /readyz and the copied documents there, such as 127.0.0.1:9091")
 	fs.StringArrayVar(&o.issuerURLs, "issuer-url", nil,
 		"pattern as in keypostd's issuerURLs (repeatable): refuse what keypostd would refuse (default: nothing)")
@@ -61,13 +59,12 @@ func NewCmdMirror(f *cli.Factory) *cobra.Command {
 // mirroring is one run of keypost mirror.
 type mirroring struct {
 	*replicate.Mirror
-	o            *options
-	from         *keystore.Store
-	copy         *keystore.Store
-	dir          *os.Root
-	log          *zap.Logger
-	notes        *replicate.Notes
-	listed, read atomic.Int64 // of the store's documents
+	o     *options
+	from  *keystore.Store
+	copy  *keystore.Store
+	dir   *os.Root
+	log   *zap.Logger
+	notes *replicate.Notes
 }
 
 func (o *options) run(ctx context.Context, args []string) error {
@@ -81,9 +78,6 @@ func (o *options) run(ctx context.Context, args []string) error {
 		return err
 	}
 	m.announce()
-	copying, end := context.WithCancel(ctx)
-	defer end()
-	go m.sayHowFar(copying)
 	if o.once {
 		return m.once(ctx)
 	}
@@ -94,7 +88,7 @@ func (o *options) run(ctx context.Context, args []string) error {
 // for a while.
 func newMirroring(ctx context.Context, o *options) (*mirroring, error) {
 	f := o.f
-	if o.poll != 0 && (o.poll < time.Second || o.poll > policy.MaxPoll) {
+	if o.poll < time.Second || o.poll > policy.MaxPoll {
 		return nil, cli.Usagef("--poll %s: it must be from 1s to %s, which the gates of keys count with", o.poll, policy.MaxPoll)
 	}
 	if err := service.CheckListen("--admin-address", o.adminAddress); err != nil {
@@ -131,8 +125,8 @@ func newMirroring(ctx context.Context, o *options) (*mirroring, error) {
 		m.log.Warn("the heartbeat of an earlier run cannot be read, so that the copy counts as incomplete", zap.Error(err))
 	}
 	m.Mirror = replicate.NewMirror(replicate.MirrorConfig{
-		From: m.counted(), To: to, Admit: admission.Admit, Permitted: admission.Permitted(), OnPass: m.notes.Write,
-		Earlier: before, AllowEmpty: o.allowEmpty, Poll: m.poll(), Log: m.log,
+		From: m.from.Backend(), To: to, Admit: admission.Admit, Permitted: admission.Permitted(), OnPass: m.notes.Write,
+		Earlier: before, AllowEmpty: o.allowEmpty, Poll: o.poll, Log: m.log,
 	})
 	return m, nil
 }
@@ -143,52 +137,8 @@ func sameFile(a, b string) bool {
 	return errX == nil && errY == nil && os.SameFile(x, y)
 }
 
-// Default intervals. A listing of a bucket costs money.
-const (
-	defaultPoll   = 10 * time.Second
-	defaultPollS3 = 15 * time.Second
-)
-
-func (m *mirroring) poll() time.Duration {
-	if m.o.poll != 0 {
-		return m.o.poll
-	}
-	if _, isS3 := m.from.Backend().(*s3store.Backend); isS3 {
-		return defaultPollS3
-	}
-	return defaultPoll
-}
-
-// counted returns the store, with its reports of changes if it has them, that counts what is listed and read.
-func (m *mirroring) counted() keystore.Backend {
-	b := m.from.Backend()
-	counting := cli.Counting{Backend: b, Listed: func(n int) { m.listed.Store(int64(n)) }, Read: func(n int) { m.read.Add(int64(n)) }}
-	if w, is := b.(keystore.Watcher); is {
-		return struct {
-			keystore.Backend
-			keystore.Watcher
-		}{counting, w}
-	}
-	return counting
-}
-
-// sayEvery is how often the log says how far the first copy is.
-const sayEvery = 15 * time.Second
-
-// sayHowFar logs now and then how much has been read, until the copy is whole. Where nothing was read, what keeps it from that has lines
-// of its own.
-func (m *mirroring) sayHowFar(ctx context.Context) {
-	said := int64(0)
-	for cli.Pause(ctx, sayEvery) == nil && m.Status().Partial {
-		if read := m.read.Load(); read != said {
-			said = read
-			m.log.Info("copying", zap.Int64("read", read), zap.Int64("listed", m.listed.Load()))
-		}
-	}
-}
-
 func (m *mirroring) announce() {
-	fields := []zap.Field{zap.String("store", m.o.f.Store), zap.Duration("poll", m.poll()), zap.String("version", cli.Version())}
+	fields := []zap.Field{zap.String("store", m.o.f.Store), zap.Duration("poll", m.o.poll), zap.String("version", cli.Version())}
 	if before := m.Status().Complete; !before.IsZero() {
 		fields = append(fields, zap.Time("complete_before", before))
 	}

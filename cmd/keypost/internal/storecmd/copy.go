@@ -5,13 +5,11 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/cmd/keypost/internal/terminal"
-	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/lastgood"
 	"github.com/keypost/keypost/keystore/replicate"
@@ -59,7 +57,6 @@ func (o *copyOptions) run(ctx context.Context, args []string) error {
 	if err := o.Print(map[string]any{"dryRun": o.dryRun, "keySets": outcomes}, func(w *terminal.Table) { outcomeTable(w, outcomes, o.dryRun) }); err != nil {
 		return err
 	}
-	o.Notice("%s", summary(outcomes, o.dryRun))
 	if stopped != nil {
 		return cli.WithHint(fmt.Errorf("the copying was interrupted: %w", stopped), "run the same command again")
 	}
@@ -94,24 +91,6 @@ func outcomeTable(w *terminal.Table, outcomes []replicate.Outcome, dryRun bool) 
 		}
 		w.Row(o.Name, result, generation(o.Generation), generation(o.Was), why)
 	}
-}
-
-// summary returns how many key sets had each verdict.
-func summary(outcomes []replicate.Outcome, dryRun bool) string {
-	copied := map[bool]string{false: "copied", true: "would be copied"}[dryRun]
-	var parts []string
-	for _, v := range []struct {
-		verdict replicate.Verdict
-		word    string
-	}{
-		{replicate.Copied, copied}, {replicate.Unchanged, "unchanged"}, {replicate.Refused, "refused"},
-		{replicate.Failed, "could not be read or written"}, {replicate.Kept, "only in the destination"},
-	} {
-		if n := len(having(outcomes, v.verdict)); n > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", n, v.word))
-		}
-	}
-	return fmt.Sprintf("%s: %s", text.Count(len(outcomes), "key set", "key sets"), strings.Join(parts, ", "))
 }
 
 // having returns the outcomes with a verdict.
