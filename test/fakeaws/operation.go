@@ -69,7 +69,6 @@ func operations() map[string]operation {
 		"UpdateOpenIDConnectProviderThumbprint":   write(provider+" ThumbprintList!", updateThumbprint),
 		"TagOpenIDConnectProvider":                write(provider+" Tags!", tagProvider),
 		"UntagOpenIDConnectProvider":              write(provider+" TagKeys!", untagProvider),
-		"ListOpenIDConnectProviderTags":           read(provider+page, listProviderTags),
 
 		"CreateRole": write("RoleName! AssumeRolePolicyDocument! Path Description MaxSessionDuration PermissionsBoundary Tags",
 			createRole),
@@ -81,7 +80,6 @@ func operations() map[string]operation {
 		"DeleteRolePermissionsBoundary": write("RoleName!", deleteBoundary),
 		"TagRole":                       write("RoleName! Tags!", tagRole),
 		"UntagRole":                     write("RoleName! TagKeys!", untagRole),
-		"ListRoleTags":                  read("RoleName!"+page, listRoleTags),
 
 		"PutRolePolicy":            write("RoleName! PolicyName! PolicyDocument!", putRolePolicy),
 		"GetRolePolicy":            read("RoleName! PolicyName!", getRolePolicy),

@@ -214,11 +214,3 @@ func untagProvider(q *request) (any, error) {
 		return nil
 	})
 }
-
-func listProviderTags(q *request) (any, error) {
-	p, err := q.provider()
-	if err != nil {
-		return nil, err
-	}
-	return listTags(q, p.Tags)
-}

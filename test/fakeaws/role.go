@@ -240,11 +240,3 @@ func untagRole(q *request) (any, error) {
 		return nil
 	})
 }
-
-func listRoleTags(q *request) (any, error) {
-	r, err := q.role()
-	if err != nil {
-		return nil, err
-	}
-	return listTags(q, r.Tags)
-}

@@ -78,21 +78,3 @@ func tagList(m map[string]string) members[tag] {
 	}
 	return out
 }
-
-type tagPage struct {
-	Tags members[tag]
-	pageEnd
-}
-
-func listTags(q *request, m map[string]string) (any, error) {
-	keys := slices.Sorted(maps.Keys(m))
-	part, end, err := page(q, keys, func(k string) string { return k })
-	if err != nil {
-		return nil, err
-	}
-	out := tagPage{pageEnd: end}
-	for _, k := range part {
-		out.Tags.Items = append(out.Tags.Items, tag{k, m[k]})
-	}
-	return out, nil
-}
