@@ -10,9 +10,12 @@ import (
 
 // One computed key ID in 64 begins with a hyphen.
 func TestDashedKID(t *testing.T) {
+	full := "--" + strings.Repeat("x", 41)
 	for _, tt := range []struct{ args, want string }{
 		{"key promote prod-a -3oPKmtE", "key promote prod-a -- -3oPKmtE"},
 		{"key promote prod-a -3oPKmtE --force --why -x", "key promote prod-a --force --why -x -- -3oPKmtE"},
+		{"key retire prod-a " + full + " --why x", "key retire prod-a --why x -- " + full},
+		{"-verbose key retire prod-a 3oPKmtEx", "-verbose key retire prod-a 3oPKmtEx"},
 		{"key retire prod-a -3oPKmtE-_ --why -abcdefgh", "key retire prod-a --why -abcdefgh -- -3oPKmtE-_"},
 		{"issuer accept prod-a --keep -3oPKmtE --gone=-3oPKmtE", "issuer accept prod-a --keep -3oPKmtE --gone=-3oPKmtE"},
 		{"key list prod-a -ojson", "key list prod-a -ojson"},
