@@ -77,8 +77,8 @@ func (a API) Deletion(change plan.Change, steps []Step, remaining Remaining) pla
 	return a.stage(change, steps, steps, remaining)
 }
 
-// Delete returns the one action that deletes what was read for this plan, by steps to which a cloud agrees too if it is gone by then. Nothing
-// is read again; none without steps.
+// Delete returns the one action that deletes what was read for this plan; none without steps. Nothing is read again: a cloud agrees to the
+// steps also if the thing is gone by then.
 func (a API) Delete(change plan.Change, steps ...Step) plan.Stage {
 	change.Verb = plan.Delete
 	left := slices.Clone(steps)

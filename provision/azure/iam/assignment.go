@@ -110,7 +110,8 @@ func (b bindings) plan(have []assignmentState) (add, remove plan.Stage, said pla
 			said.Extra = append(said.Extra, fmt.Sprintf("identity %s has the role %s at %s, which nobody asked for; --prune takes it away",
 				b.identity, b.roles.name(a.RoleDefinitionID), a.Scope))
 		case !contains(b.scopes, a.Scope): // perhaps a flag was forgotten
-			said.Warnings = append(said.Warnings, fmt.Sprintf("identity %s no longer has the role %s at %s", b.identity, b.roles.name(a.RoleDefinitionID), a.Scope))
+			said.Warnings = append(said.Warnings, fmt.Sprintf("identity %s no longer has the role %s at %s",
+				b.identity, b.roles.name(a.RoleDefinitionID), a.Scope))
 		}
 	}
 	for _, w := range b.wanted() {
@@ -170,7 +171,8 @@ func (b bindings) removeSteps(lost []assignmentState) []cloud.Step {
 		p, role := a.Properties, b.roles.name(a.Properties.RoleDefinitionID)
 		steps = append(steps, cloud.Step{
 			Key: p.key(), Diff: []string{fmt.Sprintf("- role %s at %s", role, p.Scope)},
-			Line: fmt.Sprintf("Deleted role assignment for role %s with user-assigned managed identity principal ID %s at scope %s", role, p.PrincipalID, p.Scope),
+			Line: fmt.Sprintf("Deleted role assignment for role %s with user-assigned managed identity principal ID %s at scope %s",
+				role, p.PrincipalID, p.Scope),
 			Call: b.Delete(assignments.At(a.ID)),
 		})
 	}

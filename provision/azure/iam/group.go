@@ -88,5 +88,6 @@ func (r *Run) deleteGroupSteps(ctx context.Context) ([]cloud.Step, error) {
 				have.Name, r.Owner.Tag, what)
 		}
 	}
-	return []cloud.Step{{Key: "delete", Line: "Deleted resource group " + have.Name, Call: r.Delete(groups.At(r.O.GroupID(r.O.OIDCGroup)))}}, nil
+	call := r.Delete(groups.At(r.O.GroupID(r.O.OIDCGroup)))
+	return []cloud.Step{{Key: "delete", Line: "Deleted resource group " + have.Name, Call: call}}, nil
 }

@@ -129,7 +129,8 @@ func (s Switch) MovedAt(ctx context.Context) (time.Time, error) {
 	}
 	at, err := time.Parse(time.RFC3339, text)
 	if err != nil {
-		return time.Time{}, fmt.Errorf("the tag %s=%s of resource group %s is not a time: take it away, and the wait begins anew", s.tag(), text, g.Name)
+		return time.Time{}, fmt.Errorf("the tag %s=%s of resource group %s is not a time: take it away, and the wait begins anew",
+			s.tag(), text, g.Name)
 	}
 	return at, nil
 }

@@ -218,7 +218,8 @@ func (r *Run) bindings(w *world, i Identity) (bindings, error) {
 func (r *Run) planSurplus(ctx context.Context, w *world, wanted []Identity, named []string) (plan.Plan, error) {
 	var gone []identityState
 	for _, s := range w.identities {
-		if r.Owner.owns(s.Tags) && !slices.ContainsFunc(named, func(id string) bool { return strings.EqualFold(id, s.Properties.ClientID) }) && !slices.ContainsFunc(wanted, func(i Identity) bool { return SameName(i.Name, s.Name) }) {
+		asked := slices.ContainsFunc(wanted, func(i Identity) bool { return SameName(i.Name, s.Name) }) || contains(named, s.Properties.ClientID)
+		if r.Owner.owns(s.Tags) && !asked {
 			gone = append(gone, s)
 		}
 	}
@@ -265,7 +266,9 @@ func (r *Run) planRemoval(ctx context.Context, all roleList, identities []identi
 	}
 	var unassign, unrole, remove plan.Stage
 	for _, s := range identities {
-		own := slices.DeleteFunc(slices.Clone(assignments), func(a assignmentState) bool { return !SameName(a.Properties.PrincipalID, s.Properties.PrincipalID) })
+		own := slices.DeleteFunc(slices.Clone(assignments), func(a assignmentState) bool {
+			return !SameName(a.Properties.PrincipalID, s.Properties.PrincipalID)
+		})
 		unassign = append(unassign, bindings{Run: r, identity: s.Name, roles: all}.planDelete(own)...)
 		remove = append(remove, r.planDeleteIdentity(s)...)
 	}
@@ -281,7 +284,9 @@ func (r *Run) usedByOthers(roles []roleState, all []assignmentState, identities 
 	var errs []error
 	for _, role := range roles {
 		for _, a := range all {
-			known := slices.ContainsFunc(identities, func(s identityState) bool { return SameName(s.Properties.PrincipalID, a.Properties.PrincipalID) })
+			known := slices.ContainsFunc(identities, func(s identityState) bool {
+				return SameName(s.Properties.PrincipalID, a.Properties.PrincipalID)
+			})
 			if last(a.Properties.RoleDefinitionID) == role.guid && !known {
 				errs = append(errs, fmt.Errorf("%s %s is assigned to principal %s at %s, which is not an identity of %s in resource group %s",
 					roleThing, role.name, a.Properties.PrincipalID, a.Properties.Scope, r.Name, r.O.OIDCGroup))

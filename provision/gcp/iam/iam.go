@@ -24,7 +24,7 @@ import (
 
 // Account is a service account as it should be, with its roles and those who may impersonate it.
 type Account struct {
-	Name        string   // of the CredentialsRequest, of which ccoctl makes the names of accounts and roles; of a workload's, the ID before the @
+	Name        string   // the CredentialsRequest's, from which the names of account and role are made; for a workload its ID
 	For         string   // what asks for it, for messages: "CredentialsRequest NAMESPACE/NAME (FILE)"
 	Roles       []string // predefined ones, in the project: "roles/…"
 	Permissions []string // of a custom role of the project, shared by all its clusters; empty: no such role

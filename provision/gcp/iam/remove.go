@@ -78,7 +78,8 @@ func (d Deletion) accounts(p federation.Project, s *snapshot) (gone []accountSta
 		case s.within(a.Email, pool):
 			gone = append(gone, a)
 		case len(s.pools(a.Email)) == 0:
-			notes = append(notes, fmt.Sprintf("service account %s (%s) may be of ccoctl's for %s, or for an installation whose name begins so: it stays",
+			notes = append(notes, fmt.Sprintf("service account %s (%s) may be of ccoctl's for %s, or for an installation whose name begins so: "+
+				"it stays",
 				a.DisplayName, a.Email, d.Name))
 		}
 	}
@@ -110,7 +111,9 @@ func (d Deletion) checkUsers(p federation.Project, s *snapshot, gone []string) e
 
 // deleteRoles plans to delete the custom roles that accounts have by the project's policy, unless somebody else has them. It comes before the
 // bindings are taken away: what a stopped run leaves is found again by them.
-func (c *Client) deleteRoles(ctx context.Context, p federation.Project, policy allow.Policy, emails []string) (stage plan.Stage, notes []string, err error) {
+func (c *Client) deleteRoles(ctx context.Context, p federation.Project, policy allow.Policy, emails []string) (
+	stage plan.Stage, notes []string, err error,
+) {
 	known := members(emails)
 	var names []string
 	for _, b := range policy.Bindings {
