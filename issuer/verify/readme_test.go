@@ -19,7 +19,7 @@ Commands here that have no ` + "`--store`" + ` find the key sets by KEYPOST_STOR
 
 The causes stand in the order in which a relying party meets them, and so do findings: failures first, then warnings. Repair the
 first failure first. Under each cause stands what relying parties print when it is so (the beginning of the message, or the code), what
-to do, and the source that shows that it happens.
+to do, and the source that shows that it happens. ` + "`keypost verify --explain CAUSE`" + ` prints the same.
 
 `
 

@@ -44,6 +44,15 @@ type clusterList struct {
 			Namespace string    `json:"namespace"`
 			Created   time.Time `json:"creationTimestamp"`
 		} `json:"metadata"`
+		Spec struct {
+			ControlPlane struct {
+				Kind string `json:"kind"`
+				Name string `json:"name"`
+			} `json:"controlPlaneRef"`
+			Topology struct {
+				Version string `json:"version"`
+			} `json:"topology"` // a ClusterClass writes the control plane
+		} `json:"spec"`
 	} `json:"items"`
 }
 
@@ -83,6 +92,9 @@ func (s ClusterAPI) List(ctx context.Context) ([]Cluster, error) {
 				return nil, err
 			}
 			c.Object, c.Since = item.Metadata.Namespace+"/"+item.Metadata.Name, item.Metadata.Created
+			if item.Spec.ControlPlane.Kind == "KubeadmControlPlane" && item.Spec.Topology.Version == "" {
+				c.ControlPlane = ControlPlane{item.Metadata.Namespace, item.Spec.ControlPlane.Name}
+			}
 			all = append(all, c)
 		}
 		if page.Metadata.Continue == "" {

@@ -40,7 +40,7 @@ func management(t *testing.T, clusters []string, secrets map[string][]byte) *res
 			}
 			namespace, name, _ := strings.Cut(c, "/")
 			if want := r.PathValue("namespace"); want == "" || want == namespace {
-				items = append(items, m{"metadata": m{"namespace": namespace, "name": name, "creationTimestamp": "2026-01-02T03:04:05Z"}})
+				items = append(items, m{"metadata": m{"namespace": namespace, "name": name, "creationTimestamp": "2026-01-02T03:04:05Z"}, "spec": m{"controlPlaneRef": m{"kind": "KubeadmControlPlane", "name": "cp"}}})
 			}
 		}
 		_ = json.NewEncoder(w).Encode(m{"metadata": m{"continue": more}, "items": items})
@@ -81,6 +81,9 @@ func TestClusterAPI(t *testing.T) {
 			var got []string
 			for _, c := range all {
 				what := "taken"
+				if c.Err == nil && c.ControlPlane.Name != "cp" {
+					t.Errorf("%s has the control plane %v", c.Name, c.ControlPlane)
+				}
 				if !strings.HasSuffix(c.Object, "/one") && c.Name == "a-one" || c.Since.IsZero() {
 					t.Errorf("%s is the object %q of %v", c.Name, c.Object, c.Since)
 				}

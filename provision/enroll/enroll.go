@@ -28,6 +28,8 @@ type Cluster struct {
 	Err    error        // why it is refused before it is asked
 	Object string       // NAMESPACE/NAME of the Cluster object; empty without one
 	Since  time.Time    // when that was made, by the clock of its API server
+
+	ControlPlane ControlPlane
 }
 
 // Source lists the clusters. The list is complete or an error: a cluster that is not in it is reported as absent.
@@ -46,6 +48,8 @@ type Report struct {
 	Notes   []string      `json:"notes,omitempty"`
 	Own     string        `json:"clusterIssuer,omitempty"`  // what the cluster calls itself
 	Flags   []string      `json:"apiServerFlags,omitempty"` // that its kube-apiserver needs, so that it calls itself URL
+
+	ControlPlane ControlPlane `json:"-"`
 }
 
 // Failed reports whether somebody has to act, or the cluster to come back.
@@ -226,7 +230,7 @@ func (p *pass) stored(n keystore.Name) *keystore.KeySet {
 
 // judge decides about a cluster and writes what follows.
 func (p *pass) judge(ctx context.Context, a answer) Report {
-	r := Report{Name: a.Name, Own: a.seen.Issuer}
+	r := Report{Name: a.Name, Own: a.seen.Issuer, ControlPlane: a.ControlPlane}
 	if a.err != nil {
 		_, unfit := errors.AsType[*cluster.UnfitError](a.err)
 		if r.State, r.Why = Unreachable, a.err.Error(); unfit || cluster.Refused(a.err) {

@@ -194,6 +194,7 @@ func (s *apiServer) runsEnrollment(t *testing.T) {
 	if got := s.get(t, "keyset/prod-a", "{.spec.issuers[0]} {.spec.generation} {.spec.policy.relyingParties[0]}"); got != "https://oidc.example.com/prod-a 1 aws" {
 		t.Errorf("the key set is %s", got)
 	}
+	s.checkRounds(t, append(args, "--patches", dir))
 	for _, args := range [][]string{
 		{"-n", namespace, "delete", "keyset/prod-a"}, {"-n", namespace, "get", "secrets"}, {"-n", "clusters", "get", "secrets"},
 		{"-n", "clusters", "delete", "cluster/prod-a"}, {"-n", "clusters", "delete", "secret/prod-a-kubeconfig"},
@@ -202,6 +203,28 @@ func (s *apiServer) runsEnrollment(t *testing.T) {
 	} {
 		if err := s.try("", append([]string{"--as", account}, args...)...); err == nil || !strings.Contains(strings.ToLower(err.Error()), "forbidden") {
 			t.Errorf("its account may %v: %v", args, err)
+		}
+	}
+}
+
+// checkRounds: Cluster API's own definition takes both manifests for the control plane, and a name stands once among its extraArgs.
+func (s *apiServer) checkRounds(t *testing.T, args []string) {
+	t.Helper()
+	output(t, nil, tool(t, "bin")+"/keypost", args...)
+	s.kubectl(t, `{apiVersion: controlplane.cluster.x-k8s.io/v1beta2, kind: KubeadmControlPlane, metadata: {name: x, namespace: clusters}, spec: {version: v1.34.4,
+machineTemplate: {spec: {infrastructureRef: {apiGroup: infrastructure.cluster.x-k8s.io, kind: DockerMachineTemplate, name: x}}}}}`, "create", "-f", "-")
+	const ours, before = "https://oidc.example.com/prod-a", "https://chart.test"
+	for _, round := range []struct{ file, args, patched string }{
+		{"1-accept", before, ours}, {"2-sign", ours + " " + ours + "/keys.json", before},
+	} {
+		s.kubectl(t, "", "apply", "--server-side", "--validate=strict", "-f", args[len(args)-1]+"/prod-a-"+round.file+".yaml")
+		const config = "{.spec.kubeadmConfigSpec"
+		got := s.out(t, "-n", "clusters", "get", "kubeadmcontrolplane/x", "-o", "jsonpath="+config+".clusterConfiguration.apiServer.extraArgs[*].value}"+
+			config+".files[*].content}"+config+".initConfiguration.patches.directory}"+config+".joinConfiguration.patches.directory}")
+		want := round.args + `[{"op":"add","path":"/spec/containers/0/command/-","value":"--service-account-issuer=` + round.patched + `"}]` +
+			"/etc/kubernetes/patches/etc/kubernetes/patches"
+		if got != want {
+			t.Errorf("%s: %s\nwant %s", round.file, got, want)
 		}
 	}
 }

@@ -6,7 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/signal"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -20,6 +22,7 @@ import (
 	"github.com/keypost/keypost/cmd/keypost/internal/service"
 	"github.com/keypost/keypost/cmd/keypost/internal/terminal"
 	"github.com/keypost/keypost/cmd/keypost/internal/view"
+	"github.com/keypost/keypost/internal/durable"
 	"github.com/keypost/keypost/internal/kubeapi"
 	"github.com/keypost/keypost/issuer"
 	"github.com/keypost/keypost/keystore"
@@ -29,7 +32,7 @@ import (
 
 type options struct {
 	*cli.Factory
-	source, issuerURL, name, selector, kubeconfig, listen string
+	source, issuerURL, name, selector, kubeconfig, listen, patches string
 
 	adopt  []string
 	policy view.PolicyFlags
@@ -62,6 +65,7 @@ func NewCmdEnroll(f *cli.Factory) *cobra.Command {
 	fs.StringVar(&o.kubeconfig, "kubeconfig", "", "with capi: kubeconfig `FILE` of the management cluster, or in-cluster for the cluster of the pod")
 	fs.StringSliceVar(&o.adopt, "adopt", nil, "`NAME` of a key set that a person made for the cluster of this name, which lists an active key of it (repeatable)")
 	fs.BoolVar(&o.once, "once", false, "look at each cluster once, and print what was found")
+	fs.StringVar(&o.patches, "patches", "", "with --once and capi: write NAME-1-accept.yaml and NAME-2-sign.yaml into `DIR` for each cluster that has another issuer yet")
 	fs.DurationVar(&o.every, "interval", defaultEvery, "look at each cluster once in this time")
 	fs.StringVar(&o.listen, "listen", "127.0.0.1:9096", "serve /metrics, /livez and /readyz there; not with --once")
 	o.policy.Register(fs)
@@ -96,6 +100,8 @@ func (o *options) config() (enroll.Config, error) {
 		return c, cli.Usagef("enroll needs --source dir:DIR, capi or in-cluster, and --issuer-url with {name}")
 	case o.every < leastEvery:
 		return c, cli.Usagef("--interval %s: at least %v", o.every, leastEvery)
+	case o.patches != "" && (!o.once || !strings.HasPrefix(o.source, "capi")):
+		return c, cli.Usagef("--patches needs --once and --source capi")
 	case o.listen == "" && !o.once:
 		return c, cli.Usagef("--listen is empty: give HOST:PORT, such as 127.0.0.1:9096, for metrics and health")
 	}
@@ -175,6 +181,7 @@ func (o *options) lookOnce(ctx context.Context, e *enroll.Enroller) error {
 			w.Row(string(r.Name), string(r.State), r.URL, about(r))
 		}
 	})
+	printed = errors.Join(printed, o.writePatches(all))
 	failed := 0
 	for _, r := range all {
 		for _, note := range r.Notes {
@@ -188,6 +195,28 @@ func (o *options) lookOnce(ctx context.Context, e *enroll.Enroller) error {
 		err = errors.Join(err, fmt.Errorf("%d of %d clusters are refused or do not answer", failed, len(all)))
 	}
 	return errors.Join(printed, err)
+}
+
+// writePatches writes the manifests for the control planes of clusters that are to call themselves otherwise.
+func (o *options) writePatches(all []enroll.Report) error {
+	for _, r := range all {
+		if o.patches == "" || r.ControlPlane.Name == "" || len(r.Flags) == 0 {
+			continue
+		}
+		accept, sign, err := r.Rounds()
+		if err == nil {
+			err = os.MkdirAll(o.patches, 0o750)
+		}
+		for suffix, text := range map[string][]byte{"-1-accept.yaml": accept, "-2-sign.yaml": sign} {
+			if err == nil {
+				err = durable.Writer{Owner: "keypost-enroll"}.Replace(filepath.Join(o.patches, string(r.Name)+suffix), text)
+			}
+		}
+		if err != nil {
+			return fmt.Errorf("write the patches of %s: %w", r.Name, err)
+		}
+	}
+	return nil
 }
 
 // about is what there is to say of a state.

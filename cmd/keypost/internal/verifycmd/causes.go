@@ -49,6 +49,7 @@ type causeState struct {
 	Message string           `json:"message,omitempty"`
 	Answers []finding.Answer `json:"answers,omitempty"`
 	Repair  string           `json:"repair"`
+	Source  string           `json:"source,omitempty"` // with --explain: where it is written, or tested, that this happens
 }
 
 func asCause(c finding.Cause) causeState {
@@ -70,6 +71,28 @@ func (opts *verifyOptions) listCauses(causes []finding.Cause) error {
 	}
 	opts.f.Notice("which of them it is: %s", cli.Command{"verify", "ISSUER", "--error", said})
 	return nil
+}
+
+// explainCause prints one cause.
+func (opts *verifyOptions) explainCause() error {
+	known := slices.IndexFunc(finding.Causes(), func(c finding.Cause) bool { return c.Code == opts.explain })
+	if known < 0 {
+		return cli.Usagef("keypost knows no cause %q; give a name that keypost verify printed", opts.explain)
+	}
+	c := finding.Causes()[known]
+	s := asCause(c)
+	s.Source = c.Source
+	return opts.f.Print(s, func(w *terminal.Table) {
+		w.Row(c.Code, c.Title)
+		for _, a := range c.Answers {
+			w.Row("", a.Party+" answers: "+a.Text)
+		}
+		if c.Effect != "" {
+			w.Row("", "effect: "+c.Effect)
+		}
+		w.Row("", "repair: "+c.Repair)
+		w.Row("", "source: "+c.Source)
+	})
 }
 
 // The states of a cause, in the order in which they are printed.
@@ -167,6 +190,6 @@ func causesTable(w *terminal.Table, list []causeState) {
 		}
 	}
 	if len(rest) > 0 {
-		w.Row(fmt.Sprintf("… and %d more, less likely (https://github.com/keypost/keypost/blob/main/issuer/verify/README.md): %s", len(rest), strings.Join(rest, ", ")))
+		w.Row(fmt.Sprintf("… and %d more, less likely (keypost verify --explain NAME): %s", len(rest), strings.Join(rest, ", ")))
 	}
 }

@@ -37,6 +37,7 @@ type verifyOptions struct {
 	roleARN   string         // of the role that they are to assume; empty: none
 	assume    bool
 	errorText string // what a pod printed, - for stdin; empty: nothing
+	explain   string // the code of a cause to print; empty: none
 }
 
 // NewCmdVerify returns verify.
@@ -74,6 +75,7 @@ func NewCmdVerify(f *cli.Factory) *cobra.Command {
 	fs.StringVar(&o.roleARN, "role-arn", "", "ARN of an IAM role that the cluster's pods assume: look at its trust policy and the account's provider too")
 	fs.BoolVar(&o.assume, "assume", false, "assume the role with the token of --token-file, as a pod does; the credentials are thrown away")
 	fs.StringVar(&o.errorText, "error", "", "an error as a pod printed it, - for stdin: list the causes that it may have")
+	fs.StringVar(&o.explain, "explain", "", "print one `CAUSE`: what relying parties answer, and what repairs it; nothing is looked at")
 	return cmd
 }
 
@@ -114,6 +116,9 @@ func (opts *verifyOptions) run(ctx context.Context, args []string) error {
 	opts.issuers = args
 	if err := opts.check(); err != nil {
 		return err
+	}
+	if opts.explain != "" {
+		return opts.explainCause()
 	}
 	causes, err := opts.causes()
 	if err != nil {
@@ -172,6 +177,10 @@ func (opts *verifyOptions) look(ctx context.Context, targets []target, causes []
 func (opts *verifyOptions) check() error {
 	several := len(opts.issuers) > 1 || opts.all
 	switch {
+	case opts.explain != "" && (len(opts.issuers) > 0 || opts.all || opts.errorText != ""):
+		return cli.Usagef("--explain stands for itself: it looks at no issuer")
+	case opts.explain != "":
+		return nil
 	case opts.errorText == "" || opts.all:
 		if err := cli.CheckChoice(opts.issuers, opts.all); err != nil {
 			return err

@@ -13,8 +13,15 @@ func TestFlagsOfWhatAClusterCallsItself(t *testing.T) {
 		url: 0, "": 0, "kubernetes/serviceaccount": 0, "https://$(SECRET)": 0, "https://a b": 0, "https://a\n--anonymous-auth=true": 0, `https://a"`: 0,
 		"https://" + strings.Repeat("a", 600): 0,
 	} {
-		if got := flagsOf(url, own); len(got) != want {
-			t.Errorf("%q: %q", own, got)
+		r := Report{URL: url, Own: own, Flags: flagsOf(url, own), ControlPlane: ControlPlane{"clusters", "cp"}}
+		if len(r.Flags) != want {
+			t.Errorf("%q: %q", own, r.Flags)
 		}
+		if _, _, err := r.Rounds(); (err == nil) != (want > 0) {
+			t.Errorf("%q: %v", own, err)
+		}
+	}
+	if _, _, err := (Report{URL: url, Own: "https://a", Flags: flagsOf(url, "https://a")}).Rounds(); err == nil {
+		t.Error("there are manifests for no control plane")
 	}
 }
