@@ -74,6 +74,17 @@ func (r *run) define() {
 	cli.Choices(all, "audience", azure.DefaultAudience, "api://AzureADTokenExchange", "api://AzureADTokenExchangeUSGov", "api://AzureADTokenExchangeChina")
 }
 
+// issuerFlags are the flags of whatever publishes a key.
+func issuerFlags() []string {
+	return []string{"dry-run", "diff", "issuer-url", "user-tags", "public-key-file", "oidc-resource-group-name", "storage-account-name", "blob-container-name"}
+}
+
+// identityFlags are the flags of whatever makes a release's identities.
+func identityFlags() []string {
+	return []string{"credentials-requests-dir", "enable-tech-preview", "installation-resource-group-name", "dnszone-resource-group-name",
+		"network-resource-group-name", "preserve-existing-roles", "prune", "audience"}
+}
+
 // What --adopt does, too: where a release's identities are made, and where they are made for an issuer that is published already.
 const (
 	adoptedIssuer  = ", and change the issuer that identities trust"

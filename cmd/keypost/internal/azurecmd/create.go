@@ -10,17 +10,6 @@ import (
 	"github.com/keypost/keypost/provision/ccoctl"
 )
 
-// issuerFlags are the flags of whatever publishes a key.
-func issuerFlags() []string {
-	return []string{"dry-run", "diff", "issuer-url", "user-tags", "public-key-file", "oidc-resource-group-name", "storage-account-name", "blob-container-name"}
-}
-
-// identityFlags are the flags of whatever makes a release's identities.
-func identityFlags() []string {
-	return []string{"credentials-requests-dir", "enable-tech-preview", "installation-resource-group-name", "dnszone-resource-group-name",
-		"network-resource-group-name", "preserve-existing-roles", "prune", "audience"}
-}
-
 func (r *run) newCreateIssuer() *cobra.Command {
 	return r.Command(cobra.Command{
 		Use:   "create-oidc-issuer --name NAME --region REGION --subscription-id ID --tenant-id ID --issuer-url URL",
