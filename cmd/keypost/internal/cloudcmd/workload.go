@@ -27,39 +27,31 @@ func ServiceAccounts(values []string) ([]install.ServiceAccount, error) {
 // Listed returns Secrets for a result: programs find a list in it, also an empty one.
 func Listed(secrets []install.Secret) []install.Secret { return append([]install.Secret{}, secrets...) }
 
-// SayUpgrade prints what is left to do in a running cluster with Secrets that no earlier run has written as they are.
+// SayUpgrade prints what is left to do in a running cluster with Secrets: with those that no earlier run has written as they are, or with
+// all of them again. Others that are in the directory may be those of identities that --prune has deleted since.
 func (r *Run) SayUpgrade(all []install.Secret) {
 	if len(all) == 0 {
 		return
 	}
-	if secrets := slices.DeleteFunc(slices.Clone(all), func(s install.Secret) bool { return s.Same }); len(secrets) > 0 {
-		r.sayApply(secrets)
+	secrets := slices.DeleteFunc(slices.Clone(all), func(s install.Secret) bool { return s.Same })
+	again := len(secrets) == 0
+	if again {
+		secrets = all
+	}
+	apply := []string{"oc", "apply"}
+	var namespaces []string
+	for _, s := range secrets {
+		apply, namespaces = append(apply, "-f", s.File), append(namespaces, s.Namespace)
+	}
+	slices.Sort(namespaces)
+	if again {
+		r.Notice("no Secret has changed; to apply them all again: %s", cli.Paste(cli.Quoted(apply...)))
 	} else {
-		again := []string{"oc", "apply"} // none but these: the directory may have those of identities that --prune has deleted since
-		for _, s := range all {
-			again = append(again, "-f", s.File)
-		}
-		r.Notice("no Secret has changed; to apply them all again: %s", cli.Paste(cli.Quoted(again...)))
+		r.Notice("next, for a running cluster, where these namespaces must exist (%s):", strings.Join(slices.Compact(namespaces), " "))
+		r.Notice("  %s", cli.Paste(cli.Quoted(apply...)))
 	}
 	r.Notice("and, for an upgrade to another minor version")
 	r.Notice("  oc annotate cloudcredential cluster cloudcredential.openshift.io/upgradeable-to=VERSION --overwrite")
-}
-
-// sayApply prints how Secrets get into a running cluster: namespaces first, or a Secret has nowhere to go.
-func (r *Run) sayApply(secrets []install.Secret) {
-	var namespaces []string
-	for _, s := range secrets {
-		namespaces = append(namespaces, s.Namespace)
-	}
-	slices.Sort(namespaces)
-	r.Notice("next, for a running cluster: these namespaces must exist")
-	for _, ns := range slices.Compact(namespaces) {
-		r.Notice("  %s", ns)
-	}
-	r.Notice("then")
-	for _, s := range secrets {
-		r.Notice("  %s", cli.Paste("oc apply -f "+cli.Quoted(s.File)))
-	}
 }
 
 // EnvVar is a variable of the environment of an operator's pods.
