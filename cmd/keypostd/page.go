@@ -77,16 +77,16 @@ func (s *pages) write(w http.ResponseWriter, body []byte) {
 	_, _ = w.Write(body) // the client may have gone away
 }
 
-// keySet returns what is known of the key set whose page or document is at a path without its suffix.
-func (s *pages) keySet(path string) (issuer.Status, bool) {
+// keySet returns what a report tells of the key set whose page or document is at a path without its suffix.
+func keySet(r issuer.Report, path string) (issuer.Status, bool) {
 	name, below := strings.CutPrefix(path, "/keysets/")
-	status, known := s.d.publisher.Report().Of(keystore.Name(name))
+	status, known := r.Of(keystore.Name(name))
 	return status, below && known
 }
 
 // document returns the document at a path, where the directory holds the version that is served; else nil.
 func (s *pages) document(ctx context.Context, path string) []byte {
-	status, known := s.keySet(path)
+	status, known := keySet(s.d.publisher.Report(), path)
 	if !known {
 		return nil
 	}
@@ -101,21 +101,21 @@ func (s *pages) document(ctx context.Context, path string) []byte {
 	return doc
 }
 
-// find returns the page at a path without its suffix, or nil.
+// find returns the page at a path without its suffix, or nil. It makes one report, which takes long for many key sets.
 func (s *pages) find(ctx context.Context, path string) any {
+	report := s.d.publisher.Report()
 	if path == "/" || path == "/index" {
-		return s.list(ctx)
+		return s.list(ctx, report)
 	}
-	if status, known := s.keySet(path); known {
-		return s.about(ctx, s.head(time.Now()), status)
+	if status, known := keySet(report, path); known {
+		return s.about(ctx, s.head(report, time.Now()), status)
 	}
 	return nil
 }
 
 // head returns what every page says.
-func (s *pages) head(now time.Time) page.About {
+func (s *pages) head(report issuer.Report, now time.Time) page.About {
 	d := s.d
-	report := d.publisher.Report()
 	a := page.About{Made: now.UTC().Truncate(time.Second), Build: "keypostd " + build.Version() + ", " + runtime.Version(), Source: "the directory " + d.c.Dir}
 	if host, err := os.Hostname(); err == nil {
 		a.Source += " on " + host
@@ -153,10 +153,9 @@ func (s *pages) head(now time.Time) page.About {
 }
 
 // list returns the list. Only the documents of the key sets that it names are read.
-func (s *pages) list(ctx context.Context) page.List {
-	all := s.d.publisher.Report().Issuers
-	l := page.List{About: s.head(time.Now()), KeySets: len(all)}
-	for i, st := range all {
+func (s *pages) list(ctx context.Context, report issuer.Report) page.List {
+	l := page.List{About: s.head(report, time.Now()), KeySets: len(report.Issuers)}
+	for i, st := range report.Issuers {
 		l.Issuers += len(st.Issuers)
 		if i < page.MaxRows {
 			l.Rows = append(l.Rows, s.about(ctx, l.About, st))
