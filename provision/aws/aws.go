@@ -35,7 +35,7 @@ type Options struct {
 func (o Options) provider() awsiam.Provider {
 	return awsiam.Provider{
 		URL: o.IssuerURL, ClientIDs: o.ClientIDs, Thumbprints: o.Thumbprints,
-		Owner: awsiam.OwnedBy(o.Name), Tags: o.Tags, Adopt: o.Adopt, Prune: o.Prune,
+		Owner: awsiam.OwnedBy(o.Name), Tags: o.Tags, Adopt: o.Adopt, Prune: o.Prune, Usual: o.Usual,
 	}
 }
 

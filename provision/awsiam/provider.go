@@ -26,6 +26,7 @@ type Provider struct {
 	Tags        map[string]string // beside the owner's
 	Adopt       bool              // take over a provider without the owner's tag
 	Prune       bool              // remove client IDs and thumbprints that are not asked for
+	Usual       bool              // these ClientIDs are defaults: others stay, as roles that ask for them keep them
 }
 
 // ProviderState is a provider as IAM shows it.
@@ -78,8 +79,8 @@ func (c *Client) decideProvider(p Provider, arn string, have *ProviderState) (d 
 			fmt.Sprintf("Client ID %s added to Identity Provider with ARN %s", client, arn), "+ client ID "+client))
 	}
 	for _, client := range minus(have.ClientIDs, p.ClientIDs) {
-		if !p.Prune {
-			d.Extra = append(d.Extra, fmt.Sprintf("%s takes tokens for the audience %s too; --prune takes it away", arn, client))
+		if !p.Prune || p.Usual {
+			d.Extra = append(d.Extra, fmt.Sprintf("%s takes tokens for the audience %s too; --prune takes it away, with --client-id for those that stay", arn, client))
 			continue
 		}
 		d.Steps = append(d.Steps, api.NewStep(c.Client, c.IAM.RemoveClientIDFromOpenIDConnectProvider, &iam.RemoveClientIDFromOpenIDConnectProviderInput{OpenIDConnectProviderArn: id, ClientID: aws.String(client)},
