@@ -116,7 +116,7 @@ func deleteRole(q *request) (any, error) {
 		return nil, err
 	}
 	if r.Deleted {
-		return nil, precondition("The role named %s has been marked for deletion.", r.Name)
+		return nil, precondition("You can't delete role_id (%s) as it is already deleted.", r.Name)
 	}
 	if etag := q.query.Get("etag"); etag != "" && etag != r.Etag {
 		return nil, concurrent()

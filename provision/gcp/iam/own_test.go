@@ -1,14 +1,18 @@
 package iam_test
 
 import (
+	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/keypost/keypost/provision/gcp/federation"
 	"github.com/keypost/keypost/provision/gcp/iam"
 	"github.com/keypost/keypost/provision/gcp/rest"
+	"github.com/keypost/keypost/provision/plan"
 	"github.com/keypost/keypost/test/fakegcp"
 )
 
@@ -235,6 +239,38 @@ func TestAudiencesThatStay(t *testing.T) {
 		want.Provider.KeepAudiences = false
 		mustApply(t, w, want)
 		contains(t, state(w), "Audiences:[openshift]")
+	})
+}
+
+// A deletion ends well where another run has done its work, and where the answer to the deletion of a role was lost.
+func TestADeletionThatIsDoneAlready(t *testing.T) {
+	t.Parallel()
+	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
+		lost := false
+		c := iam.OpenWith(fakegcp.AccessToken, rest.Access{Project: "my-project", Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+			res, err := w.RoundTrip(r)
+			if err != nil || lost || r.Method != http.MethodDelete || !strings.Contains(r.URL.Path, "/roles/") {
+				return res, err
+			}
+			lost = true
+			return nil, errors.Join(res.Body.Close(), errors.New("connection reset by peer"))
+		})})
+		mustApply(t, w, installation("demo"))
+		var both [2]plan.Plan
+		for i := range both {
+			p, _, err := c.PlanDelete(t.Context(), iam.Deletion{Name: "demo", Pool: "demo", CustomRoles: true})
+			check(t, err)
+			both[i] = p
+		}
+		for _, p := range both {
+			began := time.Now()
+			if _, err := carryOut(t.Context(), p); err != nil || time.Since(began) > time.Minute {
+				t.Errorf("after %v: %v", time.Since(began), err)
+			}
+		}
+		if text := state(w); !lost || strings.Contains("\n"+text, "\naccount ") || strings.Contains(text, "ACTIVE") || strings.Contains(text, "deleted=false") {
+			t.Errorf("lost %t, left:\n%s", lost, text)
+		}
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/keypost/keypost/internal/text"
+	"github.com/keypost/keypost/provision/cloud"
 	"github.com/keypost/keypost/provision/gcp/federation"
 	"github.com/keypost/keypost/provision/gcp/internal/allow"
 	"github.com/keypost/keypost/provision/gcp/rest"
@@ -136,7 +137,15 @@ func (c *Client) deleteRoles(ctx context.Context, p federation.Project, policy a
 		k := roleCall(name, "DeleteRole", "delete")
 		k.Method = "DELETE"
 		step := c.Rest.Step(k, fmt.Sprintf("IAM custom role %s deleted", r.Title))
-		stage = append(stage, c.Rest.API.Delete(plan.Change{Thing: roleThing, Name: name}, step)...)
+		left := func(have *roleState) ([]cloud.Step, error) {
+			if have == nil || have.Deleted {
+				return nil, nil
+			}
+			return []cloud.Step{step}, nil
+		}
+		// Google refuses to delete a role twice: where the answer was lost, or another run was first, the role says so.
+		again := cloud.After(func(ctx context.Context) (*roleState, error) { return c.readRole(ctx, name) }, left)
+		stage = append(stage, c.Rest.API.Deletion(plan.Change{Verb: plan.Delete, Thing: roleThing, Name: name}, []cloud.Step{step}, again)...)
 	}
 	return stage, notes, err
 }

@@ -219,6 +219,7 @@ var refusals = []struct {
 	{regexp.MustCompile(`^Inconsistent representation of deleted member`), "github.com/GoogleCloudPlatform/k8s-config-connector/issues/279"},
 	{regexp.MustCompile(`(?:is|is not|been) (?:deleted|marked for deletion)`), // a deletion or an undeletion was made since the plan
 		"https://cloud.google.com/iam/docs/creating-custom-roles#deleting-custom-role"},
+	{regexp.MustCompile(`as it is already deleted`), "github.com/GoogleCloudPlatform/k8s-config-connector/issues/338"},
 }
 
 // passes reports whether a change that was refused is taken later: what it names was just made, or is just being deleted.
