@@ -77,6 +77,17 @@ func TestStartRotationTakesWhatWasPublished(t *testing.T) {
 	}
 }
 
+// The only key that may sign is not retired before its successor is promoted: else the rotation would go on, and remove it.
+func TestRetireBeforePromote(t *testing.T) {
+	s, old := step(t)(newSet(t, awsPolicy()).StartRotation(change(t0), subject)), testKey(0).ID()
+	if _, err := s.Retire(change(openDay), old, Evidence{Statement: "nothing signs with it"}); err == nil || !strings.Contains(err.Error(), "no other key may sign before the next one is promoted") {
+		t.Errorf("error %v", err)
+	}
+	if _, err := s.Retire(forced(openDay), old, Evidence{Statement: "the cluster is gone"}); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestStartRotationRefuses(t *testing.T) {
 	ok := step(t)
 	one := newSet(t, awsPolicy())

@@ -274,6 +274,10 @@ func (s KeySet) retireGate(id KeyID, ev Evidence) *NotYetError {
 			return e
 		}
 	}
+	if active := s.active(); s.Rotation() != nil && len(active) == 1 && active[0].ID() == id {
+		e.Need = "no other key may sign before the next one is promoted"
+		return e
+	}
 	if len(ev.Minted) == 0 && ev.Statement == "" {
 		e.Need = "nothing shows that no kube-apiserver signs with it"
 		return e

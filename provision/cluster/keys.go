@@ -100,6 +100,7 @@ func (e *examination) checkKnown(ctx context.Context, servers []server) {
 	wait.Wait()
 	read := slices.DeleteFunc(slices.Clone(all), func(t trusted) bool { return t.err != nil })
 	e.checkLackingKeys(read)
+	e.checkRevokedKeys(read)
 	if e.want.Published == nil {
 		return
 	}
@@ -113,6 +114,26 @@ func (e *examination) checkKnown(ctx context.Context, servers []server) {
 	}
 	for _, l := range all[0].left {
 		e.OK("cluster-keys", "of the keys that the cluster lists, %s", l)
+	}
+}
+
+// checkRevokedKeys looks for servers that still trust a key that was revoked: clouds refuse its tokens, and the cluster accepts them.
+func (e *examination) checkRevokedKeys(read []trusted) {
+	for _, gone := range e.want.Set.Gone() {
+		var trusting []string
+		for _, t := range read {
+			if slices.ContainsFunc(t.keys, func(k keystore.VerificationKey) bool { return k.Fingerprint() == gone.Fingerprint }) {
+				trusting = append(trusting, t.server.address)
+			}
+		}
+		if gone.Why != keystore.Revoked || len(trusting) == 0 {
+			continue
+		}
+		at := strings.Join(trusting, " and at ")
+		e.FailWith("cluster-key-revoked", "restart the kube-apiserver at "+at+" without key "+string(gone.ID)+
+			" in --service-account-key-file, once every kube-apiserver signs with another; pods then need new tokens at once",
+			"the kube-apiserver at %s accepts tokens of key %s, which was revoked", at, gone.ID)
+		e.Findings[len(e.Findings)-1].At = trusting
 	}
 }
 

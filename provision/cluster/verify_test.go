@@ -94,6 +94,13 @@ func setUps(t *testing.T) []setUp {
 			s.revoked(t)
 			s.want.Published = []keystore.VerificationKey{s.stranger(t)}
 		}, "cluster-key-gone", finding.Fail, "which was revoked", "with --service-account-signing-key-file"},
+		{"a server still trusts a key that was revoked", 2, func(s *plane) {
+			s.revoked(t)
+			for i := range s.signs {
+				key, public := newSigningKey(t)
+				s.signs[i].key, s.want.Published = key, append(s.want.Published, public)
+			}
+		}, "cluster-key-revoked", finding.Fail, "which was revoked", "without key "},
 		{"one of two servers signs with a key that was revoked", 2, func(s *plane) {
 			s.revoked(t)
 			key, public := newSigningKey(t)

@@ -250,6 +250,10 @@ func clusterCauses() []Cause {
 			signWith, testRotations, keyUnknown(),
 		},
 		{
+			"cluster-key-revoked", "cluster-keys", "a kube-apiserver accepts tokens of a key that was revoked", "who has the key is any service account of the cluster to it",
+			"take it out of --service-account-key-file once every kube-apiserver signs with another key (docs/stolen-key.md, round 3)", "test/e2e TestRevoke", nil,
+		},
+		{
 			"cluster-key-unpublished", "cluster-key", "the cluster signs with a key that is not published", "", "publish it: keypost key add ISSUER --kubeconfig FILE",
 			"https://github.com/Azure/azure-workload-identity/issues/1232", append(keyUnknown(), Answer{AWS, awsNoJWT}, Answer{Entra, "AADSTS700027"}),
 		},
