@@ -78,6 +78,9 @@ func (d *daemon) check(ctx context.Context, stdout io.Writer) error {
 // that nobody would get in.
 func (d *daemon) warnings(now time.Time) (all []string, shut error) {
 	warn := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
+	if d.c.Listen.HTTP2 != nil {
+		warn("listen.http2 has no effect: keypostd serves HTTP/1.1 only; remove it, because the next version refuses it")
+	}
 	switch c := d.certificates.(type) {
 	case *listen.Files:
 		for _, cert := range c.Alone() {

@@ -62,9 +62,10 @@ type listenConfig struct {
 	Address        string            `json:"address"` // host:port; default ":8443"
 	TLS            tlsConfig         `json:"tls"`     // where the certificate comes from
 	Shield         *shieldConfig     `json:"shield,omitempty"`
-	MaxConnections int               `json:"maxConnections"` // open at once; default 0: as many as the memory and open files allow. Beyond it idle ones make room.
-	DrainDelay     keystore.Duration `json:"drainDelay"`     // after SIGTERM: how long new connections are still accepted; default 10s, 0s for none
-	DrainTimeout   keystore.Duration `json:"drainTimeout"`   // then: how long requests in flight may take; default 20s
+	HTTP2          *bool             `json:"http2,omitempty"` // has no effect: keypostd serves HTTP/1.1 only. This version warns of the setting, the next one refuses it.
+	MaxConnections int               `json:"maxConnections"`  // open at once; default 0: as many as the memory and open files allow. Beyond it idle ones make room.
+	DrainDelay     keystore.Duration `json:"drainDelay"`      // after SIGTERM: how long new connections are still accepted; default 10s, 0s for none
+	DrainTimeout   keystore.Duration `json:"drainTimeout"`    // then: how long requests in flight may take; default 20s
 }
 
 // shieldConfig lets only requests through that a CDN has made: by a header whose value it adds, by its client certificate, or

@@ -32,7 +32,7 @@ func TestPublicListenerFollowsConfiguration(t *testing.T) {
 	if c.Address != ":8443" || c.DrainDelay != 10*time.Second || c.DrainTimeout != 20*time.Second || c.Shield != nil {
 		t.Errorf("the defaults: %+v", c)
 	}
-	c = public(fmt.Sprintf(`address: "127.0.0.1:1", maxConnections: 7, drainDelay: 3s, drainTimeout: 4s, shield: {header: X-Secret, secretFiles: [%q]}`, secret))
+	c = public(fmt.Sprintf(`address: "127.0.0.1:1", http2: false, maxConnections: 7, drainDelay: 3s, drainTimeout: 4s, shield: {header: X-Secret, secretFiles: [%q]}`, secret))
 	if c.Address != "127.0.0.1:1" || c.MaxConnections != 7 || c.DrainDelay != 3*time.Second || c.DrainTimeout != 4*time.Second || c.Shield == nil {
 		t.Errorf("all set: %+v", c)
 	}

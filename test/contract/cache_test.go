@@ -107,13 +107,13 @@ func TestExposedSecretOfTheShield(t *testing.T) {
 	secret := e.beside("secret")
 	must(t, os.WriteFile(secret, []byte("0123456789abcdef"), 0o644))
 	must(t, os.Chmod(secret, 0o644))
-	e.withTLS(t, fmt.Sprintf("  tls: {files: [{cert: %q, key: %q}]}\n  shield: {header: X-Origin-Secret, secretFiles: [%q]}", e.beside("tls.crt"), e.beside("tls.key"), secret))
+	e.withTLS(t, fmt.Sprintf("  tls: {files: [{cert: %q, key: %q}]}\n  shield: {header: X-Origin-Secret, secretFiles: [%q]}\n  http2: true", e.beside("tls.crt"), e.beside("tls.key"), secret))
 	v := startWith(t, e.settings, "--config", e.config)
 	if n := v.logged("a file is not as it should be", secret, "holds a secret of listen.shield"); n != 1 {
 		t.Errorf("%d lines about it:\n%s", n, v.Output)
 	}
 	told := fmt.Sprintf("# warning: %q holds a secret of listen.shield, and every user of this machine may read it", secret)
-	if code, stdout, stderr := run(t, "--config", e.config, "--check"); code != 0 || !strings.Contains(stdout, told) {
+	if code, stdout, stderr := run(t, "--config", e.config, "--check"); code != 0 || !strings.Contains(stdout, told) || !strings.Contains(stdout, "# warning: listen.http2 has no effect") {
 		t.Errorf("--check: exit %d\n%s%s", code, stdout, stderr)
 	}
 	must(t, os.Chmod(secret, 0o640))
