@@ -244,6 +244,7 @@ func (c *Client) planDeleteIssuer(ctx context.Context, t Trust, d Deletion) (pla
 		}
 		if b.trust.TrustsOnly(t.ProviderARN) {
 			stranded = append(stranded, b.String())
+			notes = append(notes, fmt.Sprintf("role %s stays, and keeps a statement for the deleted provider %s: nobody may assume it", b, t.ProviderARN))
 			continue
 		}
 		if !b.ours {
