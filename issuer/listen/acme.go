@@ -39,8 +39,9 @@ const MaxACMEHosts = 20
 type ACMEConfig struct {
 	// Hosts are DNS names without a wildcard, at least one. Nothing is ordered for any other name.
 	Hosts []string
-	// Cache is a directory with mode 0700, made if it is missing. Required: without one each restart would order again, which CAs limit. It holds the account's key and the certificates with
-	// theirs. Replicas may share it: one of them orders, and each answers the CA's challenges.
+	// Cache is a directory with mode 0700, made if it is missing. Required: without one each restart would order again, which CAs
+	// limit. It holds the account's key and the certificates with theirs. Replicas may share it: one of them orders, and each answers
+	// the CA's challenges.
 	Cache string
 	// Directory is the URL of the CA's directory (RFC 8555, section 7.1.1). Empty means LetsEncrypt.
 	Directory string

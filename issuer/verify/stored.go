@@ -121,18 +121,20 @@ func (v *visit) showsNoCache(at time.Time) bool {
 
 // checkGone reports a key that has left. A removed one signs nothing any more: it may be a cache's for as long as caches may have it.
 func (v *visit) checkGone(url string, g keystore.Gone) {
-	v.lag("key-still-there", g.At, g.Why == keystore.Revoked, "%s still has key %s, which is gone from key set %q (%s at %s)", url, g.ID, v.stored.Name(), g.Why, stamp(g.At))
+	v.lag("key-still-there", g.At, g.Why == keystore.Revoked,
+		fmt.Sprintf("%s still has key %s, which is gone from key set %q (%s at %s)", url, g.ID, v.stored.Name(), g.Why, stamp(g.At)))
 }
 
 // checkMissing reports a stored key that is not published.
 func (v *visit) checkMissing(url string, k keystore.Key) {
-	v.lag("key-missing", k.PublishedAt, true, "%s does not have the %s key %s of key set %q, published at %s", url, k.State, k.ID(), v.stored.Name(), stamp(k.PublishedAt))
+	v.lag("key-missing", k.PublishedAt, true,
+		fmt.Sprintf("%s does not have the %s key %s of key set %q, published at %s", url, k.State, k.ID(), v.stored.Name(), stamp(k.PublishedAt)))
 }
 
 // lag reports what is served as before a change of the store: a cache that obeys may hand out a copy from before for some time. Where none
 // shows itself, keypostd should have the change by now; that fails if it is urgent.
-func (v *visit) lag(code string, changed time.Time, urgent bool, format string, args ...any) {
-	until, what := v.stored.Gates().CopiesUntil(changed, v.allowed()), fmt.Sprintf(format, args...)
+func (v *visit) lag(code string, changed time.Time, urgent bool, what string) {
+	until := v.stored.Gates().CopiesUntil(changed, v.allowed())
 	switch {
 	case v.o.Now.After(until):
 		v.Fail(code, "%s, although no cache may hold an older copy since %s", what, stamp(until))

@@ -42,20 +42,17 @@ type keyChange struct {
 	id            keystore.KeyID
 }
 
-// changeIn applies a transition to the key that the arguments ISSUER KID mean, in a store that was opened to write. Transition may be called
-// several times, as the key set may be changed by others at the same time.
-func changeIn(ctx context.Context, f *cli.Factory, st *keystore.Store, args []string, transition func(s keystore.KeySet, id keystore.KeyID) (keystore.KeySet, error)) (keyChange, error) {
-	var c keyChange
-	var err error
-	c.after, err = f.UpdateIn(ctx, st, args[0], func(s keystore.KeySet) (keystore.KeySet, error) {
-		k, err := catalog.Key(s, args[1])
+// of returns a transition of the key that kid means, and notes the key set before it. It may be called several times, as others may
+// change the key set at the same time.
+func (c *keyChange) of(kid string, transition func(s keystore.KeySet, id keystore.KeyID) (keystore.KeySet, error)) func(keystore.KeySet) (keystore.KeySet, error) {
+	return func(s keystore.KeySet) (keystore.KeySet, error) {
+		k, err := catalog.Key(s, kid)
 		if err != nil {
 			return s, err
 		}
 		c.before, c.id = s, k.ID()
 		return transition(s, k.ID())
-	})
-	return c, err
+	}
 }
 
 func printKeys(f *cli.Factory, s keystore.KeySet, now time.Time) error {

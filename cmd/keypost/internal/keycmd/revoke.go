@@ -132,12 +132,12 @@ func (o *revokeOptions) seen(ctx context.Context, c keyChange) keystore.Cache {
 }
 
 // revoke revokes the key that the arguments ISSUER KID mean. Nothing but its key set is read before that is written.
-func (o *revokeOptions) revoke(ctx context.Context, st *keystore.Store, args []string, last keystore.RevokeOptions) (keyChange, error) {
-	c, err := changeIn(ctx, o.Factory, st, args, func(s keystore.KeySet, id keystore.KeyID) (keystore.KeySet, error) {
+func (o *revokeOptions) revoke(ctx context.Context, st *keystore.Store, args []string, last keystore.RevokeOptions) (c keyChange, err error) {
+	c.after, err = o.UpdateIn(ctx, st, args[0], c.of(args[1], func(s keystore.KeySet, id keystore.KeyID) (keystore.KeySet, error) {
 		next, err := s.Revoke(o.Change(o.why, o.force), id, last)
 		o.refused = err != nil
 		return next, err
-	})
+	}))
 	if err == nil && last.Replacement != nil {
 		err = o.CheckTaken(c.after.Policy(), true, *last.Replacement) // a warning: nothing is to hold up a revocation
 	}

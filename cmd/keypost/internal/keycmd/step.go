@@ -39,14 +39,15 @@ func (o *step) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	c, err := changeIn(ctx, o.Factory, st, args, func(s keystore.KeySet, id keystore.KeyID) (keystore.KeySet, error) {
+	var c keyChange
+	c.after, err = o.UpdateIn(ctx, st, args[0], c.of(args[1], func(s keystore.KeySet, id keystore.KeyID) (keystore.KeySet, error) {
 		o.closed = nil
 		if o.force { // try without, to know the gate that would have refused
 			_, err := o.take(ctx, s, o.Change(o.why, false), id)
 			o.closed, _ = errors.AsType[*keystore.NotYetError](err)
 		}
 		return o.take(ctx, s, o.Change(o.why, o.force), id)
-	})
+	}))
 	if err != nil {
 		return err
 	}
