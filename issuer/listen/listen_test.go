@@ -274,9 +274,7 @@ func TestNothingIsAnsweredAfterABody(t *testing.T) {
 func TestSlowHeaderIsCut(t *testing.T) {
 	s := startSite(t, Config{limits: limits{read: 50 * time.Millisecond}})
 	conn := s.dial(t)
-	if _, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: oidc.exam"); err != nil {
-		t.Fatal(err)
-	}
+	fmt.Fprint(conn, "GET / HTTP/1.1\r\nHost: oidc.exam") // on a busy machine it may be cut already
 	if _, err := io.ReadAll(conn); errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Error("the server kept waiting for the header")
 	}
