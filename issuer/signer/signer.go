@@ -148,7 +148,7 @@ func (s *Signer) follow(ctx context.Context, now time.Time) error {
 func (s *Signer) read(ctx context.Context) error {
 	doc, revision, err := s.c.Backend.Get(ctx, s.c.Name)
 	if err != nil {
-		return err
+		return fmt.Errorf("load key set %q: %w", s.c.Name, err)
 	}
 	if revision != s.revision { // to parse one takes memory and time, and a broken one stays for long
 		s.revision, s.rejected = revision, s.accept(doc)

@@ -108,7 +108,7 @@ func (a Access) checkReach(listed []string) error {
 	for _, server := range slices.Sorted(maps.Keys(a.Reach)) {
 		at := a.Reach[server]
 		if !slices.Contains(listed, server) {
-			return fmt.Errorf("reach the kube-apiserver %s at %s: the cluster lists %s", server, at, strings.Join(listed, ", "))
+			return fmt.Errorf("reach the kube-apiserver %s at %s: name it as the cluster lists it: %s", server, at, strings.Join(listed, ", "))
 		}
 		if other, is := taken[at]; is || at != server && slices.Contains(listed, at) {
 			return fmt.Errorf("reach the kube-apiserver %s at %s: that is where %s is; behind one address nobody sees who signs with what", server, at, cmp.Or(other, at))

@@ -162,9 +162,9 @@ func TestSignersThroughTunnels(t *testing.T) {
 		t.Errorf("Signers = %+v, %v, %d connections through the tunnel", got, err, through.Load())
 	}
 	for name, reach := range map[string]map[string]string{
-		"the cluster lists":   {"192.0.2.1:6443": end},
-		"that is where":       {listed[0]: end, listed[1]: end},
-		"behind one address ": {listed[0]: listed[1]},
+		"as the cluster lists it": {"192.0.2.1:6443": end},
+		"that is where":           {listed[0]: end, listed[1]: end},
+		"behind one address ":     {listed[0]: listed[1]},
 	} {
 		p.access.Reach = reach
 		if _, err := Signers(t.Context(), p.access, 0, "openshift"); err == nil || !strings.Contains(err.Error(), name) {

@@ -76,7 +76,7 @@ func (o *revokeOptions) notRevoked(args []string, c keyChange, err error) error 
 		return cli.WithHint(err, "put the last good version back, from the admin listener of a keypostd or mirror or from a file; then revoke again what the broken one revoked, and run this again: %s",
 			cli.Command{"store", "restore", name, "--from", "URL", "--force", "--why", "the document is broken"})
 	case unknown || errors.Is(err, keystore.ErrNotFound):
-		return cli.WithHint(err, "put the last good version back, from the admin listener of a keypostd or mirror or from a file, and run this again: %s", cli.Command{"store", "restore", name, "--from", "URL"})
+		return cli.WithHint(err, "if it is none of those that keypost issuer list shows, put its last good version back, from the admin listener of a keypostd or mirror or from a file, and run this again: %s", cli.Command{"store", "restore", name, "--from", "URL"})
 	case hinted:
 		return err
 	}

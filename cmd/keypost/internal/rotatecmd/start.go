@@ -112,7 +112,7 @@ func (o *startOptions) sayPublished(s keystore.KeySet, k keystore.VerificationKe
 	if replaces {
 		until = "The cluster that signs with it lists none of the keys that are active: it takes the place of another cluster. Let nothing outside of it depend on its tokens before the key is promoted"
 	}
-	o.Notice("key %s is published. %s; this promotes it once its time has come: %s", k.ID(), until, cli.Command{"rotate", "step", string(s.Name())})
+	o.Notice("key %s is published. %s. Its time counts from the first look, so run this now, and again when it says: %s", k.ID(), until, cli.Command{"rotate", "step", string(s.Name())})
 	o.SayCopies(s)
 }
 
