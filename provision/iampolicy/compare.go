@@ -70,7 +70,7 @@ func (d Document) grants() grants {
 	return out
 }
 
-// one returns a set's values as sets of one. Those of no set are no set.
+// one returns a set's values as sets of one. A set of none has one such set, nil.
 func one(set values) []values {
 	if len(set) == 0 {
 		return []values{nil}

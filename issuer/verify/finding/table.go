@@ -250,7 +250,7 @@ func clusterCauses() []Cause {
 			signWith, testRotations, keyUnknown(),
 		},
 		{
-			"cluster-key-revoked", "cluster-keys", "a kube-apiserver accepts tokens of a key that was revoked", "who has the key is any service account of the cluster to it",
+			"cluster-key-revoked", "cluster-keys", "a kube-apiserver accepts tokens of a key that was revoked", "with the key anybody can be any service account of the cluster",
 			"take it out of --service-account-key-file once every kube-apiserver signs with another key (docs/stolen-key.md, round 3)", "test/e2e TestRevoke", nil,
 		},
 		{

@@ -123,7 +123,7 @@ func (w *Watcher) setUnread(k *keySet, unread bool) {
 }
 
 // aim has every issuer of a version of the key set looked at, at some moment within a time: anyone who published a change waits for the
-// verdict, and thousands that are read at once are not to be looked at in one moment. An issuer
+// verdict, and the looks of thousands that are read at once are spread. An issuer
 // URL that an earlier version had stays: no change of a key set drops one, unless nobody is to read the documents any more.
 func (k *keySet) aim(s keystore.KeySet, now time.Time, within time.Duration) {
 	if s.Withdrawn() || s.Policy().Reach == keystore.ReachCopies {

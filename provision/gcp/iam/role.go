@@ -84,8 +84,8 @@ func (c *Client) readRole(ctx context.Context, name string) (*roleState, error) 
 	return rest.Present[roleState](ctx, c.Rest, roleCall(name, "GetRole", "get"))
 }
 
-// planRole plans the way from have to r: first what the role gains, and last what it loses. Who has the role is read again before that:
-// another cluster of the project may have begun to use it, while this run waited for its own accounts to show.
+// planRole plans the way from have to r: first what the role gains, and last what it loses. The members of the role are read again before
+// that: another cluster of the project may have begun to use it, while this run waited for its own accounts to show.
 func (c *Client) planRole(p federation.Project, r customRole, have *roleState) (grow plan.Plan, shrink plan.Stage, err error) {
 	read := func(ctx context.Context) (*roleState, error) { return c.readRole(ctx, r.name) }
 	grow, err = cloud.Thing[*roleState]{

@@ -105,7 +105,7 @@ func (r *Run) Result(v any) error {
 	return r.Print(v, nil)
 }
 
-// Made is Result for an installation, of which more is what only the cloud has.
+// Made is Result for an installation; more is what only the cloud has.
 func (r *Run) Made(made install.Created, more map[string]any) error {
 	all := map[string]any{"issuer": r.To.IssuerURL, "keySet": made.KeySet.Name(), "outputDir": r.Path("."), "dryRun": r.DryRun}
 	maps.Copy(all, more)
