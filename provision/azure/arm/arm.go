@@ -242,7 +242,7 @@ func (c *Client) try(ctx context.Context, k call, out any) error {
 			return err
 		}
 	}
-	answer, err := c.to.Pipeline().Do(request)
+	answer, err := c.to.Pipeline().Do(request) //nolint:bodyclose // azcore has read and closed it (its policy for bodies)
 	switch {
 	case err != nil:
 		return err

@@ -28,7 +28,7 @@ import (
 const Parallel = 16
 
 // The kinds of things, with the versions of their APIs.
-var (
+var ( //nolint:gochecknoglobals // they are constants, which structs cannot be
 	groups      = arm.Kind{Permissions: "Microsoft.Resources/subscriptions/resourceGroups/", Version: "2021-04-01"}
 	contents    = arm.Kind{Permissions: groups.Permissions + "resources/", Version: "2021-04-01"}
 	tagsOf      = arm.Kind{Permissions: "Microsoft.Resources/tags/", Version: "2021-04-01"}

@@ -224,20 +224,20 @@ func (r *Run) Path(name string) string {
 
 // keyStore is the store that --store names.
 func (r *Run) keyStore() install.KeyStore {
-	_, err := cli.ParseStore(r.Factory.Store)
+	_, err := cli.ParseStore(r.Store)
 	k := install.KeyStore{
 		Change: func() keystore.Change { return r.Change("", false) },
 		Open:   r.OpenStore, Create: r.CreateStore, Check: func() error { return err },
 	}
 	if err == nil { // what cannot be parsed may have a password in it
-		k.Name = r.Factory.Store
+		k.Name = r.Store
 	}
 	return k
 }
 
 // WithoutStore makes --store optional: what only asks a store more than it must goes on without.
 func (r *Run) WithoutStore() {
-	if r.Factory.Store == "" {
+	if r.Store == "" {
 		r.To.Store = install.KeyStore{}
 	}
 }
