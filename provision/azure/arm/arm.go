@@ -125,10 +125,13 @@ func checkFiles(getenv func(string) string) error {
 	return nil
 }
 
-// Kind is a kind of things.
-type Kind struct {
-	Permissions string // how those begin that calls about it need: "Microsoft.Resources/subscriptions/resourceGroups/"
-	Version     string // of the API
+// Kind is a kind of things: how the permissions begin that calls about it need, and after "@" the version of its API, such as
+// "Microsoft.Resources/subscriptions/resourceGroups/@2021-04-01".
+type Kind string
+
+func (k Kind) split() (permissions, version string) {
+	permissions, version, _ = strings.Cut(string(k), "@")
+	return permissions, version
 }
 
 // At returns the place of a thing of the kind, by its ID, or of a list of them.
@@ -214,7 +217,8 @@ func (k call) url(endpoint string) string {
 	for i, part := range parts {
 		parts[i] = url.PathEscape(part)
 	}
-	query := url.Values{"api-version": {k.at.Version}}
+	_, version := k.at.split()
+	query := url.Values{"api-version": {version}}
 	if k.at.Filter != "" {
 		query.Set("$filter", k.at.Filter)
 	}
@@ -223,7 +227,8 @@ func (k call) url(endpoint string) string {
 
 // send makes a call, and decodes its answer into out, which may be nil. Its time, with all retries, is bounded.
 func (c *Client) send(ctx context.Context, k call, out any) error {
-	name := k.at.Permissions + k.verb
+	permissions, _ := k.at.split()
+	name := permissions + k.verb
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
 	pending := c.API.Await(name)
@@ -288,7 +293,7 @@ func transient(status int) bool {
 
 // Tenant returns the ID of the subscription's tenant; empty if the caller may not read the subscription.
 func (c *Client) Tenant(ctx context.Context) (string, error) {
-	subscriptions := Kind{Permissions: "Microsoft.Resources/subscriptions/", Version: "2022-12-01"}
+	const subscriptions Kind = "Microsoft.Resources/subscriptions/@2022-12-01"
 	found, err := Get[struct{ TenantID string }](ctx, c, subscriptions.At("/subscriptions/"+c.Subscription))
 	switch {
 	case IsDenied(err):

@@ -28,14 +28,14 @@ import (
 const Parallel = 16
 
 // The kinds of things, with the versions of their APIs.
-var ( //nolint:gochecknoglobals // they are constants, which structs cannot be
-	groups      = arm.Kind{Permissions: "Microsoft.Resources/subscriptions/resourceGroups/", Version: "2021-04-01"}
-	contents    = arm.Kind{Permissions: groups.Permissions + "resources/", Version: "2021-04-01"}
-	tagsOf      = arm.Kind{Permissions: "Microsoft.Resources/tags/", Version: "2021-04-01"}
-	identities  = arm.Kind{Permissions: "Microsoft.ManagedIdentity/userAssignedIdentities/", Version: "2024-11-30"}
-	credentials = arm.Kind{Permissions: identities.Permissions + "federatedIdentityCredentials/", Version: "2024-11-30"}
-	roles       = arm.Kind{Permissions: "Microsoft.Authorization/roleDefinitions/", Version: "2022-04-01"}
-	assignments = arm.Kind{Permissions: "Microsoft.Authorization/roleAssignments/", Version: "2022-04-01"}
+const (
+	groups      arm.Kind = "Microsoft.Resources/subscriptions/resourceGroups/@2021-04-01"
+	contents    arm.Kind = "Microsoft.Resources/subscriptions/resourceGroups/resources/@2021-04-01"
+	tagsOf      arm.Kind = "Microsoft.Resources/tags/@2021-04-01"
+	identities  arm.Kind = "Microsoft.ManagedIdentity/userAssignedIdentities/@2024-11-30"
+	credentials arm.Kind = "Microsoft.ManagedIdentity/userAssignedIdentities/federatedIdentityCredentials/@2024-11-30"
+	roles       arm.Kind = "Microsoft.Authorization/roleDefinitions/@2022-04-01"
+	assignments arm.Kind = "Microsoft.Authorization/roleAssignments/@2022-04-01"
 )
 
 // Options are what the verbs have in common. Fields that a verb has no use for are ignored.
