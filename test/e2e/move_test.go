@@ -44,6 +44,7 @@ func newMove(t *testing.T) *move {
 	m.plane.serve(t, 0, bucketIssuer)
 	m.plane.serve(t, 1, bucketIssuer)
 	m.plane.createAccount(t)
+	m.plane.kubectl(t, "create", "serviceaccount", "default") // as kube-controller-manager does
 	m.plane.apply(t, fmt.Sprintf(podWithToken, "app", "openshift", 7200))
 	m.plane.listed(t, m.plane.hosts...)
 	m.server.run(t)
@@ -237,7 +238,7 @@ func (k *kubelet) token() string {
 
 func (m *move) command(more ...string) []string {
 	return append([]string{"aws", "migrate", "--from-issuer-url", bucketIssuer, "--issuer-url", newIssuer,
-		"--kubeconfig", m.plane.kubeconfig, "--service-account", "default/sa1"}, more...)
+		"--kubeconfig", m.plane.kubeconfig}, more...)
 }
 
 func (m *move) keypost(t *testing.T, more ...string) result {
