@@ -69,6 +69,9 @@ func listRun(ctx context.Context, f *cli.Factory, admin string) error {
 	if err := f.Print(map[string]any{"issuers": rows}, func(w *terminal.Table) { listTable(w, rows, admin != "") }); err != nil {
 		return err
 	}
+	if len(rows) == 0 {
+		f.Notice("the store holds no key set; if it did, --admin shows what a keypostd still serves, and keypost store restore puts that back")
+	}
 	bad := 0
 	for _, r := range rows {
 		if r.Problem != "" {
