@@ -2,7 +2,6 @@ package issuer
 
 import (
 	"maps"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -122,7 +121,9 @@ func (b *batch) finish() {
 		s.last = b.now
 		if s.first.IsZero() {
 			s.first = b.now
-			debug.FreeOSMemory() // nothing that follows needs as much
+			if b.p.c.FirstRead != nil {
+				b.p.c.FirstRead()
+			}
 		}
 	}
 	if s.complete || s.first.IsZero() {

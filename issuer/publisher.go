@@ -23,6 +23,9 @@ type Config struct {
 
 	// Refused, if not nil, returns why a mirror that fills the source did not copy the stored versions of key sets, for the report.
 	Refused func() map[keystore.Name]keystore.Reason
+
+	// FirstRead, if not nil, is called once: when everything has been read for the first time, before it is served.
+	FirstRead func()
 }
 
 const defaultPoll = 10 * time.Second

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -64,7 +65,8 @@ func newDaemon(c config, dev string, stderr io.Writer) (*daemon, error) {
 	d.publishing = issuer.Config{
 		Source: keystore.NewStore(store), Patterns: patterns, Cache: c.Policy.policy().Cache(keystore.DefaultCache()),
 		Dev: dev != "", AllowEmpty: c.AllowEmpty, Poll: time.Duration(c.Poll), Log: log.Named("issuer"),
-		Refused: d.heartbeat.refused,
+		FirstRead: debug.FreeOSMemory, // nothing that follows needs as much
+		Refused:   d.heartbeat.refused,
 	}
 	d.publisher = issuer.NewPublisher(d.publishing)
 	d.handler = issuer.NewHandler(d.publisher, c.HostAliases)
