@@ -36,6 +36,7 @@ func goneEntry(i int) any {
 }
 
 func TestParseReadsUpToTheBoundsOfTheDefinition(t *testing.T) {
+	t.Parallel()
 	policy := func(member string, entry any) func(d map[string]any, n int) {
 		return func(d map[string]any, n int) {
 			specOf(d)["policy"] = map[string]any{member: times(n, func(int) any { return entry })}
@@ -117,6 +118,7 @@ func full(t *testing.T) KeySet {
 }
 
 func TestAFullKeySetCanBeRepaired(t *testing.T) {
+	t.Parallel()
 	s := full(t)
 	if _, err := s.Add(change(t0), testKey(3)); err == nil || !strings.Contains(err.Error(), "4001 keys and lines in gone; at most 4000") {
 		t.Errorf("add: error %v", err)

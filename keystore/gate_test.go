@@ -399,6 +399,7 @@ func TestTokenAndCacheLifetimesAreHeldApart(t *testing.T) {
 // TestLoweringNeverOpensAGateSooner compares, for random policies and times, the gates of a key set whose policy was
 // changed with those of one whose policy stayed, for a key that was observed and retired before the change.
 func TestLoweringNeverOpensAGateSooner(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(1, 2))
 	random := func() Policy {
 		d := func(most int) *Duration { return DurationPtr(time.Duration(rng.IntN(most)) * time.Minute) }

@@ -33,6 +33,7 @@ func walkPool() (pool []VerificationKey) {
 // Whatever is done to a key set, in whatever order: what comes of it can be stored and read back, publishers take it over, a key leaves
 // with a line in gone and never comes back, and every published key can be revoked.
 func TestRandomWalksKeepTheInvariants(t *testing.T) {
+	t.Parallel()
 	spec := func(k VerificationKey) Spec {
 		return Spec{Name: "prod-a", Issuers: urls("https://oidc.example.com/prod-a"), Keys: []VerificationKey{k}, Policy: awsPolicy()}
 	}
